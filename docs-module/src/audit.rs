@@ -1,7 +1,9 @@
-//! A log that shows changes: each entry names the SHA-256 of the one before. A change, an insertion, another order or a gap is found. A missing
-//! tail is not: who wants to find that keeps the [`Head`] elsewhere.
+//! A log in which changes are found: each entry holds the SHA-256 of the entry before it. A check finds a changed,
+//! inserted, moved or missing entry. A check cannot find that the last entries are missing; to find that too, keep the
+//! [`Head`] elsewhere.
 //!
-//! An entry is a JSON object of a line, with members sorted by code point and no spaces. Its hash is of that text without the member `hash`.
+//! An entry is a JSON object on one line, with members sorted by code point and without spaces. The hash is over that
+//! text without the member `hash`.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +13,12 @@ use sha2::{Digest, Sha256};
 /// Members of an entry, beside `seq`, `prev` and `hash`. Numbers are integers.
 pub type Members = BTreeMap<String, Value>;
 
-/// The end of a log: what the next entry follows.
+/// The end of a log. The next entry continues from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Number of the last entry; 0 in an empty log.
     pub seq: u64,
-    /// Its hash, in hexadecimal; zeros in an empty log.
+    /// Hash of the last entry, in hexadecimal; zeros in an empty log.
     pub hash: String,
 }
 
@@ -26,18 +28,18 @@ impl Default for Head {
     }
 }
 
-/// What a look at a whole log found.
+/// Result of a check of a whole log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// The entries up to the first fault, with their `seq`, `prev` and `hash`.
     pub entries: Vec<Members>,
-    /// Number of the first line that does not follow the one before.
+    /// Number of the first line that does not continue the entry before it.
     pub broken_at: Option<u64>,
-    /// The end of what is whole.
+    /// Head after the last valid entry.
     pub head: Head,
 }
 
-/// The line of an entry that follows a head, and the head after it.
+/// The line of an entry that continues from `head`, and the head after it.
 pub fn entry(head: &Head, members: Members) -> (String, Head) {
     let mut entry = members;
     let seq = head.seq + 1;
@@ -48,7 +50,7 @@ pub fn entry(head: &Head, members: Members) -> (String, Head) {
     (canonical(&entry), Head { seq, hash })
 }
 
-/// Looks at all lines of a log.
+/// Checks all lines of a log.
 pub fn check<'a>(lines: impl IntoIterator<Item = &'a str>) -> Checked {
     let (mut chain, mut entries) = (Chain::default(), Vec::new());
     for line in lines {
@@ -60,17 +62,17 @@ pub fn check<'a>(lines: impl IntoIterator<Item = &'a str>) -> Checked {
     Checked { entries, broken_at: chain.broken_at, head: chain.head }
 }
 
-/// A look at a log, line by line: for one that is too long to be held.
+/// Checks a log line by line, for a log that is too long for memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// The end of what is whole.
+    /// Head after the last valid entry.
     pub head: Head,
-    /// Number of the first line that does not follow the one before.
+    /// Number of the first line that does not continue the entry before it.
     pub broken_at: Option<u64>,
 }
 
 impl Chain {
-    /// The entry of the next line. `None`: it does not follow, and nothing after it counts.
+    /// The entry of the next line. `None`: this line, or an earlier one, does not continue the entry before it.
     pub fn take(&mut self, line: &str) -> Option<Members> {
         if self.broken_at.is_some() {
             return None;
@@ -84,10 +86,10 @@ impl Chain {
     }
 }
 
-/// The entry of a line, if it follows a head.
+/// The entry of a line, if the line continues from `head`; and the head after it.
 fn follows(head: &Head, line: &str) -> Option<(Members, Head)> {
     let mut entry: Members = serde_json::from_str(line).ok()?;
-    // another text of the same entry is another line
+    // only the canonical text of an entry is accepted
     if canonical(&entry) != line {
         return None;
     }
@@ -162,7 +164,7 @@ mod tests {
         assert_eq!(broken(&[&one.replace(':', ": "), &two]), Some(1));
         assert_eq!(broken(&[&one, &two[..40]]), Some(2));
         assert_eq!(broken(&[&one, "", &two]), Some(2));
-        // who changes an entry and its hash breaks the next one
+        // a changed entry with a new hash no longer fits the entry after it
         let mut changed: Members = serde_json::from_str(&one).unwrap();
         for name in ["hash", "seq", "prev"] {
             changed.remove(name);

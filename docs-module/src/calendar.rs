@@ -2,7 +2,7 @@
 
 use time::{Date, OffsetDateTime, UtcOffset};
 
-/// Tokyo is so far ahead of UTC.
+/// Offset of Tokyo from UTC.
 const TOKYO: UtcOffset = match UtcOffset::from_hms(9, 0, 0) {
     Ok(offset) => offset,
     Err(_) => panic!("9 hours are an offset"),
@@ -10,7 +10,7 @@ const TOKYO: UtcOffset = match UtcOffset::from_hms(9, 0, 0) {
 /// The year before the first of the era Reiwa, which began on 1 May 2019.
 const BEFORE_REIWA: i32 = 2018;
 
-/// The date in Tokyo of a moment in seconds since 1970 (UTC). `None`: no year of four digits.
+/// The date in Tokyo of a time in seconds since 1970 (UTC). `None`: the year is outside 1 to 9999.
 pub fn tokyo_date(unix_seconds: i64) -> Option<Date> {
     let moment = OffsetDateTime::from_unix_timestamp(unix_seconds).ok()?;
     moment.checked_to_offset(TOKYO).map(OffsetDateTime::date).filter(|date| (1..=9999).contains(&date.year()))

@@ -1,5 +1,5 @@
-//! Tables as text for spreadsheets: UTF-8 with a byte-order mark, lines ending with CRLF (RFC 4180). A cell that a spreadsheet would take for a formula begins
-//! with an apostrophe.
+//! Tables as CSV for spreadsheets: UTF-8 with a byte-order mark, lines ending with CRLF (RFC 4180). A cell that a
+//! spreadsheet would take for a formula gets an apostrophe before it.
 
 use std::borrow::Cow;
 
@@ -30,10 +30,10 @@ impl Table {
     }
 }
 
-/// A cell that no spreadsheet takes for a formula.
+/// The cell, with an apostrophe before it if a spreadsheet would take it for a formula.
 fn guarded(cell: &str) -> Cow<'_, str> {
     let is_number = cell.parse::<i64>().is_ok();
-    // full-width forms are folded by some programs
+    // some programs treat full-width signs as ASCII
     let is_formula = !is_number && cell.starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
     if is_formula { format!("'{cell}").into() } else { cell.into() }
 }

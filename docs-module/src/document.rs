@@ -1,5 +1,5 @@
-//! Invoices, receipts and their kin (consumption tax act, article 57-4): what a caller says becomes a document with its sums, and that becomes a PDF,
-//! HTML or text for machines.
+//! Invoices, receipts and related documents (consumption tax act, article 57-4). A [`Draft`] holds what the caller
+//! gives. A [`Document`] adds the sums, and is written as PDF, HTML or UBL (XML).
 
 mod checks;
 mod html;
@@ -32,57 +32,57 @@ use crate::rounding::Rounding;
 use crate::tax::consumption::{Basis, Rate, Totals};
 use crate::tax::withholding::Category;
 
-/// Most lines of a document (B24).
+/// Largest number of lines of a document (B24).
 pub const LINES_MAX: usize = 1000;
 
-/// What a caller says of a document. Texts that are empty are left out.
+/// The values that a caller gives for a document. Empty texts are not printed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
-    /// What it is.
+    /// The kind of document.
     pub kind: Kind,
-    /// Its number.
+    /// The document's number.
     pub number: String,
-    /// Its date.
+    /// The date of issue.
     pub issue_date: Date,
-    /// Until when it is paid, or a quote holds.
+    /// The date by which to pay; on a quote, the last day on which the quote holds.
     pub due_date: Option<Date>,
-    /// Who issues it.
+    /// The issuer.
     pub issuer: Issuer,
-    /// To whom it is given.
+    /// The recipient's name; may be empty.
     pub recipient: String,
-    /// The recipient's registration number, for machines.
+    /// The recipient's registration number. Only the UBL form shows it.
     pub recipient_number: Option<RegistrationNumber>,
-    /// What follows the recipient's name: 御中, 様.
+    /// The honorific after the recipient's name: 御中, 様.
     pub honorific: String,
-    /// What was sold, at least one line.
+    /// The lines, at least one.
     pub lines: Vec<Line>,
-    /// Whether prices hold the tax.
+    /// Whether prices include the tax.
     pub basis: Basis,
-    /// How parts of a yen are rounded.
+    /// How fractions of a yen are rounded.
     pub rounding: Rounding,
     /// Income tax that the recipient withholds.
     pub withholding: Option<Withholding>,
-    /// The time of the sales, when that is not [`Draft::issue_date`].
+    /// The period of the sales, in words; empty when the sales were on [`Draft::issue_date`].
     pub period: String,
-    /// How it was or is paid: `credit_card`, `bank_transfer`, `konbini`, `cash`, `paypay`, `direct_debit`, or free text.
+    /// The way of payment: `credit_card`, `bank_transfer`, `konbini`, `cash`, `paypay`, `direct_debit`, or free text.
     pub payment_method: String,
     /// Date or period of the sale that is returned or corrected.
     pub original_date: String,
     /// Number of the document that is corrected or returned.
     pub original_number: String,
-    /// Where to pay.
+    /// The bank account to pay to.
     pub bank: Option<BankAccount>,
-    /// Who bears the fee of a transfer.
+    /// A note that says who bears the fee of a bank transfer.
     pub transfer_fee_note: String,
-    /// For whom the issuer sells (enforcement order, article 70-12).
+    /// The consignor, when the issuer sells as an agent (enforcement order, article 70-12).
     pub consignor: Option<Consignor>,
     /// Free text, in lines.
     pub notes: String,
-    /// Colour, pictures and the text below.
+    /// Colour, logo, seal and footer.
     pub theme: Theme,
 }
 
-/// Who issues a document.
+/// The issuer of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issuer {
     /// Name.
@@ -95,33 +95,33 @@ pub struct Issuer {
     pub tel: String,
 }
 
-/// A line.
+/// A line of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What was sold.
+    /// Name of the goods or the service.
     pub name: String,
-    /// Yen a piece.
+    /// Price of one unit, in yen.
     pub unit_price: Decimal,
-    /// Pieces.
+    /// Number of units.
     pub quantity: Decimal,
-    /// Its rate.
+    /// Rate of consumption tax.
     pub rate: Rate,
 }
 
 /// Income tax that the recipient withholds from the issuer's fee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withholding {
-    /// What the fee is for.
+    /// Category of the remuneration.
     pub category: Category,
-    /// Whether the tax is taken of the fee without or with its consumption tax.
+    /// Whether the tax is computed on the fee without or with consumption tax.
     pub basis: Basis,
-    /// The tax in yen, when the caller knows it.
+    /// The tax in yen, when the caller gives it; `None`: the tax is computed.
     pub amount: Option<i64>,
-    /// Places of the lines that it is taken of; `None`: of all.
+    /// Indices, from 0, of the lines that make up the fee; `None`: all lines.
     pub lines: Option<Vec<usize>>,
 }
 
-/// An account of a bank.
+/// A bank account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BankAccount {
     /// 銀行名.
@@ -138,13 +138,13 @@ pub struct BankAccount {
     pub account_number: String,
     /// 口座名義.
     pub account_holder: String,
-    /// The same as banks show it.
+    /// 口座名義 in kana, as banks print it.
     pub account_holder_kana: String,
     /// Free text.
     pub note: String,
 }
 
-/// For whom an agent sells.
+/// The consignor: the principal for whom an agent sells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consignor {
     /// Name.
@@ -153,33 +153,33 @@ pub struct Consignor {
     pub registration_number: Option<RegistrationNumber>,
 }
 
-/// A document whose sums are made.
+/// A checked draft with its sums.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// What the caller said, each text as it can be shown.
+    /// The draft. Its texts are cleaned, so that the faces can show them ([`crate::drawing::text::clean`]).
     pub draft: Draft,
-    /// Yen of each line.
+    /// The amount of each line, in yen.
     pub amounts: Vec<i64>,
     /// The sums.
     pub totals: Totals,
     /// Income tax that the recipient withholds, in yen.
     pub withheld: Option<i64>,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<Warning>,
 }
 
-/// What the caller of a document should know. A document comes nevertheless.
+/// A warning about a document. The document is made all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// The check digit of a registration number is wrong (B26).
     CheckDigit(RegistrationNumber),
-    /// The tax act asks for the recipient's name (B27).
+    /// The recipient's name is missing, and the tax act requires it (B27).
     NoRecipient,
-    /// Only those who deal with the general public may issue simplified invoices.
+    /// Only businesses that serve the general public may issue simplified invoices.
     Simplified,
-    /// A consignor without a number: that both are registered cannot be seen.
+    /// The consignor has no registration number, so the document does not show that both are registered.
     ConsignorWithoutNumber,
-    /// Characters that the face lacks; 〓 stands for them.
+    /// Characters for which the faces have no glyph. The document shows 〓 for each.
     MissingCharacters(BTreeSet<char>),
 }
 
@@ -190,7 +190,7 @@ impl std::fmt::Display for Warning {
             Warning::CheckDigit(number) => {
                 write!(f, "check digit of {number} is wrong, expected {}", number.expected_check_digit())
             }
-            Warning::NoRecipient => f.write_str("a qualified invoice names its recipient"),
+            Warning::NoRecipient => f.write_str("a qualified invoice must name its recipient"),
             Warning::Simplified => f.write_str("simplified invoices are for businesses that serve the general public"),
             Warning::ConsignorWithoutNumber => f.write_str("the consignor has no registration number"),
             Warning::MissingCharacters(missing) => {
@@ -202,17 +202,17 @@ impl std::fmt::Display for Warning {
 }
 
 impl Draft {
-    /// The document with its sums, or everything that is wrong with it.
+    /// Checks the draft and computes its sums.
     ///
     /// # Errors
-    /// All problems at once.
+    /// All problems of the draft.
     pub fn complete(self) -> Result<Document, Vec<Problem>> {
         checks::complete(self)
     }
 }
 
 impl Document {
-    /// Yen to be paid: the total less what is withheld.
+    /// The amount to pay, in yen: the total less the income tax withheld.
     pub fn payable(&self) -> i64 {
         self.totals.total.gross - self.withheld.unwrap_or(0)
     }
@@ -229,7 +229,7 @@ impl Document {
         html::page(&sheet::sheet(self), &self.draft.theme)
     }
 
-    /// The document as JP PINT in UBL 2.1. `None`: there are invoices, corrected ones and credit notes alone.
+    /// The document as JP PINT in UBL 2.1. `None`: JP PINT has only invoices, corrected invoices and credit notes.
     pub fn xml(&self) -> Option<String> {
         pint::xml(self)
     }

@@ -1,5 +1,5 @@
-//! Pages as lists of marks, and what turns text and pictures into marks. Lengths are millimetres from the upper left corner of a page; sizes of type are
-//! points.
+//! Pages as lists of marks, and the code that turns text and pictures into marks. Lengths are millimetres from the
+//! upper left corner of a page; sizes of type are points.
 
 pub mod face;
 pub mod pdf;
@@ -22,16 +22,16 @@ pub const POINT: f32 = 25.4 / 72.0;
 pub struct Colour(pub u8, pub u8, pub u8);
 
 impl Colour {
-    /// Of text.
+    /// Colour of text.
     pub const INK: Colour = Colour(0x22, 0x26, 0x2b);
-    /// Of labels and of what is said in passing.
+    /// Colour of labels and side notes.
     pub const GREY: Colour = Colour(0x6a, 0x71, 0x7a);
-    /// Of thin lines.
+    /// Colour of thin lines.
     pub const LINE: Colour = Colour(0xd5, 0xd9, 0xde);
-    /// Of text on a dark ground.
+    /// Colour of text on a dark ground.
     pub const WHITE: Colour = Colour(0xff, 0xff, 0xff);
 
-    /// Of `#RRGGBB`.
+    /// Reads `#RRGGBB`.
     pub fn parse(text: &str) -> Option<Colour> {
         let digits = text.strip_prefix('#').filter(|digits| digits.len() == 6)?;
         let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
@@ -39,7 +39,7 @@ impl Colour {
         Some(Colour(byte(0)?, byte(2)?, byte(4)?))
     }
 
-    /// This colour mixed with white; `part` thousandths of it are left.
+    /// This colour mixed with white: `part` thousandths of the colour, 0 to 1000, and white for the rest.
     pub fn tint(self, part: u32) -> Colour {
         let mix = |value: u8| {
             let mixed = (u32::from(value) * part + 255 * (1000 - part)) / 1000;
@@ -48,7 +48,8 @@ impl Colour {
         Colour(mix(self.0), mix(self.1), mix(self.2))
     }
 
-    /// Whether white text is read better on it than dark text (relative luminance of sRGB, without its gamma).
+    /// Whether white text is easier to read on this colour than dark text (relative luminance of sRGB, without its
+    /// gamma).
     pub fn is_dark(self) -> bool {
         2126 * u32::from(self.0) + 7152 * u32::from(self.1) + 722 * u32::from(self.2) < 10_000 * 150
     }
@@ -57,7 +58,7 @@ impl Colour {
 /// One mark on a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
-    /// A line of text; only characters that the face has ([`text::clean`]).
+    /// A line of text, of characters that the face has ([`text::clean`]).
     Text {
         /// Left end of the text.
         x: f32,
@@ -65,7 +66,7 @@ pub enum Mark {
         baseline: f32,
         /// Points.
         size: f32,
-        /// Which face.
+        /// The face.
         weight: Weight,
         /// Its colour.
         colour: Colour,
@@ -97,12 +98,12 @@ pub enum Mark {
         height: f32,
         /// The picture.
         picture: Arc<Picture>,
-        /// Percent of what is below that it hides.
+        /// Opacity in percent, 0 to 100.
         opacity_percent: u8,
     },
 }
 
-/// The marks of a page, in the order in which they are made.
+/// The marks of a page, in drawing order.
 pub type Page = Vec<Mark>;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Japanese documents and tax rules: values in, values and bytes out. No clock, no database, no network.
 //!
-//! Amounts are whole yen. Prices and quantities are exact decimals; nothing is a binary fraction. Rates are integer fractions: a product
-//! is made first, divided once and rounded once. What the law sets with dates stands in tables with dates.
+//! Amounts are whole yen. Prices and quantities are exact decimals, never binary floating-point numbers. Rates are
+//! integer fractions: a product is computed first, then divided once and rounded once. Rules that the law changes at a
+//! date stand in tables with dates.
 
 pub mod audit;
 pub mod calendar;

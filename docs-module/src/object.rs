@@ -1,4 +1,4 @@
-//! Members of a provider's object, with the place of each for what is said of it.
+//! Reads members of a payment provider's JSON object. Each value keeps its path, so that a problem can name the value.
 
 use serde_json::Value;
 use time::Date;
@@ -7,7 +7,7 @@ use crate::calendar::tokyo_date;
 use crate::document::{Problem, Step};
 use crate::rounding::YEN_MAX;
 
-/// A value of a request, and where it is.
+/// A value of a request with the path to it.
 #[derive(Clone)]
 pub(crate) struct Node<'a> {
     pub value: &'a Value,
@@ -63,7 +63,7 @@ impl<'a> Node<'a> {
         amount.map(Some).ok_or_else(|| self.problem(&format!("should be a whole number of yen of at most {YEN_MAX}")))
     }
 
-    /// The first of these members that there is, in yen.
+    /// The amount in yen of the first of these members that is present.
     pub fn first_yen(&self, names: &[&'static str]) -> Result<i64, Problem> {
         for name in names {
             if let Some(amount) = self.member(name).yen()? {
@@ -73,30 +73,30 @@ impl<'a> Node<'a> {
         Err(self.member(names[0]).problem("is required"))
     }
 
-    /// The day in Tokyo of a moment in seconds; `None` when it is missing.
+    /// The date in Tokyo of a time in seconds since 1970; `None` when it is missing.
     pub fn day(&self) -> Result<Option<Date>, Problem> {
         if self.is_missing() {
             return Ok(None);
         }
         let day = self.value.as_i64().and_then(tokyo_date);
-        day.map(Some).ok_or_else(|| self.problem("should be a moment in seconds since 1970"))
+        day.map(Some).ok_or_else(|| self.problem("should be a time in seconds since 1970"))
     }
 
     pub fn check_yen(&self) -> Result<(), Problem> {
         let currency = self.member("currency");
         match currency.text() {
             Some(text) if text.eq_ignore_ascii_case("jpy") => Ok(()),
-            _ => Err(currency.problem("should be jpy: consumption tax is stated in yen, and nothing is converted")),
+            _ => Err(currency.problem("should be jpy, because tax is stated in yen and amounts are not converted")),
         }
     }
 
-    /// An id, or that of an object in its place.
+    /// The id: the value itself where it is a text, otherwise its member `id`.
     pub fn id(&self) -> Option<&'a str> {
         self.text().or_else(|| self.member("id").text())
     }
 }
 
-/// The sum of amounts, or that it is too large.
+/// The sum of amounts in yen. A sum above [`YEN_MAX`] is a problem of `node`.
 pub(crate) fn sum(node: &Node<'_>, amounts: impl IntoIterator<Item = i64>) -> Result<i64, Problem> {
     let too_large = || node.problem(&format!("the sum should be at most {YEN_MAX} yen"));
     let mut sum = 0i64;

@@ -1,4 +1,4 @@
-//! Payments as payment providers report them, read as what was sold (B29, B30). Amounts hold their tax.
+//! Reads payment objects of payment providers into lines of documents (B29, B30). Amounts include tax.
 
 mod draft;
 mod generic;
@@ -18,23 +18,23 @@ use crate::document::{LINES_MAX, Line, Problem};
 use crate::object::Node;
 use crate::tax::consumption::Rate;
 
-/// Whose payment objects.
+/// The provider whose payment objects are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provider {
     /// Stripe: payment intents, charges, checkout sessions, invoices, refunds and credit notes, of old and new versions of its interface.
     #[default]
     Stripe,
-    /// PAY.JP, whose charges have the same members.
+    /// PAY.JP: charges, which have the same members as Stripe's.
     Payjp,
-    /// Any other: `amount`, `currency`, `description`, `created`, `customer_name`, `tax_rate`, `lines`.
+    /// Any other provider: `amount`, `currency`, `description`, `created`, `customer_name`, `tax_rate`, `lines`.
     Generic,
 }
 
 impl Provider {
-    /// Their values of `provider`.
+    /// Values of `provider`, in the order of the variants.
     pub const NAMES: [&str; 3] = ["stripe", "payjp", "generic"];
 
-    /// The provider of a value of `provider`.
+    /// The provider that a value of `provider` names.
     pub fn of_name(name: &str) -> Option<Provider> {
         match name {
             "stripe" => Some(Provider::Stripe),
@@ -45,38 +45,39 @@ impl Provider {
     }
 }
 
-/// A payment.
+/// A payment, or a return of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payment {
-    /// Its own id; empty when it has none.
+    /// Id of the object; empty when the object has none.
     pub id: String,
-    /// Its id and those of the objects that tell of the same payment: two objects whose ids meet are one payment.
+    /// Ids of the object and of other objects that report the same payment. Two payments that share an id are the same
+    /// payment.
     pub ids: BTreeSet<String>,
-    /// What was sold, prices with tax; then what was refunded, as negative lines. At least one line.
+    /// The lines, at least one: what was sold, priced with tax, then refunds as negative lines.
     pub lines: Vec<Line>,
     /// The sum of the lines, in yen.
     pub total: i64,
-    /// Everything was refunded.
+    /// Whether the whole payment was refunded.
     pub is_refunded: bool,
-    /// It is itself a return: its lines are negative.
+    /// Whether the object is itself a return, with negative lines.
     pub is_return: bool,
-    /// The day in Tokyo; `None`: the object has no time.
+    /// The date of the payment in Tokyo; `None`: the object has no time.
     pub date: Option<Date>,
-    /// Of a return: the day of the sale, where the object holds the sale.
+    /// The date of the sale that a return cancels; `None`: the object does not contain the sale.
     pub original_date: Option<Date>,
-    /// To whom the document is given; empty: nobody is named.
+    /// The recipient's name; empty when the object names none.
     pub recipient: String,
-    /// Where a document may be sent.
+    /// The buyer's e-mail address.
     pub email: Option<String>,
-    /// How it was paid, as the provider calls it.
+    /// The way of payment, in the provider's word.
     pub payment_method: Option<String>,
-    /// What the merchant asks for in the object's metadata.
+    /// The merchant's wishes in the object's metadata.
     pub wishes: Wishes,
-    /// Yen that the lines of the object did not explain, and that a line of their own holds.
+    /// Total minus the sum of the object's lines, in yen. An adjustment line holds this difference.
     pub unexplained: i64,
 }
 
-/// What a merchant may ask for in an object's metadata. A missing member is not asked for.
+/// The merchant's wishes for a document, from an object's metadata. A missing member means no wish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// Value of `recipient_honorific`.
@@ -93,7 +94,7 @@ pub struct Wishes {
     pub do_not_invoice: bool,
 }
 
-/// The payment of an object. A line without a rate of its own has `default_rate`.
+/// Reads a payment object. A line without its own rate has `default_rate`.
 ///
 /// # Errors
 /// When the object is of no known kind, the payment did not succeed or is not in yen, or a member is missing or wrong. The steps begin at the object.
@@ -113,7 +114,7 @@ pub fn read(provider: Provider, object: &Value, default_rate: Rate) -> Result<Pa
     Ok(payment)
 }
 
-/// The place of the first payment that one before it is too: their ids meet (B30).
+/// Index of the first payment that repeats an earlier one, because they share an id (B30).
 pub fn first_repeated(payments: &[Payment]) -> Option<usize> {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     payments.iter().position(|payment| {
@@ -123,7 +124,8 @@ pub fn first_repeated(payments: &[Payment]) -> Option<usize> {
     })
 }
 
-/// The lines of many payments for one document, each with its day before its name. The earliest day comes first.
+/// The lines of many payments for one document, sorted by date. Each name begins with the month and the day of its
+/// payment.
 pub fn lines_of_all(payments: &[Payment]) -> Vec<Line> {
     let mut ordered: Vec<&Payment> = payments.iter().collect();
     ordered.sort_by_key(|payment| payment.date);
@@ -134,7 +136,8 @@ pub fn lines_of_all(payments: &[Payment]) -> Vec<Line> {
     ordered.into_iter().flat_map(|payment| payment.lines.iter().map(|line| dated(payment, line))).collect()
 }
 
-/// A line of `amount` yen: of so many pieces when they have a whole price.
+/// A line of `amount` yen. The line has `quantity` units if each unit costs whole yen; otherwise one unit, and the name
+/// states the quantity.
 fn line(name: &str, quantity: Option<i64>, amount: i64, rate: Rate) -> Line {
     let pieces = quantity.filter(|pieces| *pieces > 1 && amount % pieces == 0).unwrap_or(1);
     let name = match quantity {

@@ -12,34 +12,36 @@ use time::Date;
 
 use crate::tax::withholding::{Category, Circumstances, Pool, tax};
 
-/// Yen of a year above which a payee's remuneration is filed: most, and that of clauses with a deduction.
+/// Remuneration of a payee is filed above this many yen in a year: the usual limit, and the limit of the filing groups
+/// with a deduction ([`filing_group`]).
 const FILED_ABOVE: i64 = 50_000;
 const FILED_ABOVE_OF_DEDUCTED: i64 = 500_000;
-/// A single prize of the owner of a race horse above which all prizes of the year are filed.
+/// If a single prize of a race horse's owner is above this many yen, all the owner's prizes of the year are filed.
 const HORSE_PRIZE_FILED_ABOVE: i64 = 750_000;
-/// Clauses of article 204.
+/// Number of clauses of article 204.
 const CLAUSES: usize = 8;
 
 /// A payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payment {
-    /// Place of the payee among the payees.
+    /// Index of the payee.
     pub payee: usize,
-    /// What it is for.
+    /// Category of the remuneration.
     pub category: Category,
-    /// Yen that tax is withheld from: without consumption tax where that is stated apart. Not negative.
+    /// Amount in yen on which tax is withheld, at least 0: without consumption tax where that is stated apart.
     pub amount: i64,
-    /// Consumption tax beside it, in yen.
+    /// Consumption tax that is stated apart, in yen.
     pub consumption_tax: i64,
-    /// When it was paid, in Tokyo; `None`: in the year that is asked for.
+    /// Date of payment in Tokyo; `None`: some day of the requested year.
     pub paid_on: Option<Date>,
-    /// It became fixed in the year and is not paid yet.
+    /// Whether the payment became fixed in the year but is not paid yet.
     pub is_unpaid: bool,
-    /// What the formula needs beside the amount.
+    /// Values that some formulas need beside the amount.
     pub circumstances: Circumstances,
 }
 
-/// What a payee got of a category in a year, in yen. The unpaid parts are parts of the totals.
+/// Totals of a payee's payments of a category in a year, in yen. `payment` includes `unpaid`, and `tax` includes
+/// `uncollected_tax`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// 支払金額.
@@ -50,65 +52,66 @@ pub struct Totals {
     pub tax: i64,
     /// 未徴収税額.
     pub uncollected_tax: i64,
-    /// Consumption tax beside them.
+    /// Consumption tax that is stated apart.
     pub consumption_tax: i64,
-    /// Payments.
+    /// Number of payments.
     pub count: usize,
 }
 
 /// A payee's row of a category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Place of the payee among the payees.
+    /// Index of the payee.
     pub payee: usize,
     /// The category.
     pub category: Category,
-    /// Its totals.
+    /// The totals.
     pub totals: Totals,
-    /// It must be filed.
+    /// Whether the row must be filed.
     pub is_filed: bool,
 }
 
 /// A row of the summary table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SummaryRow {
-    /// Payees who are individuals, each once.
+    /// Number of payees who are individuals, each counted once.
     pub individuals: usize,
-    /// Other payees, each once.
+    /// Number of other payees, each counted once.
     pub others: usize,
-    /// Yen.
+    /// Payments in yen.
     pub payment: i64,
-    /// Yen.
+    /// Tax withheld, in yen.
     pub tax: i64,
 }
 
 /// Section 3 of the summary table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// By clause: that of clause 1 first.
+    /// A row for each clause of article 204, clause 1 first.
     pub clauses: [SummaryRow; CLAUSES],
-    /// Ⓐ: all of them, those too that need not be filed.
+    /// Ⓐ: all rows, including those that need not be filed.
     pub all: SummaryRow,
-    /// Ⓑ: those of Ⓐ that are filed.
+    /// Ⓑ: the rows of Ⓐ that must be filed.
     pub filed: SummaryRow,
-    /// Ⓒ: prizes of Ⓐ to domestic corporations with race horses.
+    /// Ⓒ: the rows of Ⓐ with prizes of domestic corporations that own race horses.
     pub corporate_prizes: SummaryRow,
 }
 
 /// The records of a year.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
-    /// By payee and category.
+    /// The rows, sorted by payee, then by category.
     pub rows: Vec<Row>,
-    /// Places of payments of other years, and of those that no clause names.
+    /// Indices of payments that are left out: of another year, or of a category that no clause names.
     pub excluded: Vec<usize>,
-    /// The table.
+    /// The summary table.
     pub summary: Summary,
 }
 
-/// The records of a year. `is_individual`: of each payee. `None`: a payment is negative or names no payee, a sum is too large, or the year is before 2013.
+/// Computes the records of a year. `is_individual`: for each payee, whether the payee is an individual. `None`: a
+/// payment is negative or names no payee, a sum is too large, or the year is before 2013.
 pub fn records(is_individual: &[bool], payments: &[Payment], year: i32) -> Option<Records> {
-    // a year without rates is refused, though nothing may be withheld
+    // a year without rates is refused, even if no tax would be withheld
     tax(Category::Manuscript, 0, Circumstances::default(), year)?;
     let mut records = Records::default();
     let mut of_rows: BTreeMap<(usize, Category), Vec<&Payment>> = BTreeMap::new();
@@ -135,7 +138,7 @@ pub fn records(is_individual: &[bool], payments: &[Payment], year: i32) -> Optio
 fn is_of_year(payment: &Payment, year: i32) -> bool {
     match payment.paid_on {
         None => true,
-        // paid later, and fixed in this year
+        // fixed in this year, and paid in this year or later
         Some(date) if payment.is_unpaid => date.year() >= year,
         Some(date) => date.year() == year,
     }
@@ -147,7 +150,7 @@ fn totals(category: Category, payments: &[&Payment], withholds: bool, year: i32)
     for (at, payment) in payments.iter().enumerate() {
         let pool = match category.pool() {
             Pool::Payment => at,
-            // months of the year; payments without a date are one more
+            // a pool for each month, and one more for payments without a date
             Pool::Month => payment.paid_on.map_or(0, |date| usize::from(u8::from(date.month()))),
         };
         pools.entry(pool).or_default().push(payment);
@@ -175,7 +178,7 @@ fn totals(category: Category, payments: &[&Payment], withholds: bool, year: i32)
     Some(totals)
 }
 
-/// Categories whose sum decides together whether they are filed.
+/// Filing group of a category. The sum over a group decides whether its rows are filed.
 fn filing_group(category: Category) -> usize {
     match category {
         Category::Salesperson | Category::Boxer => 1,
@@ -270,7 +273,7 @@ mod tests {
         assert_eq!(found.summary.clauses[2..], [SummaryRow::default(); 6]);
         assert_eq!(found.summary.all, row(2, 1, 1_160_000, 36_756));
         assert_eq!(found.summary.filed, found.summary.all);
-        // corporations are filed too, though nothing is withheld
+        // payments to corporations are filed too, although no tax is withheld from them
         assert!(found.rows.iter().all(|row| row.is_filed) && found.rows[3].totals.tax == 0);
     }
 
@@ -293,7 +296,7 @@ mod tests {
             assert_eq!(filed(&[paid(0, category, line)]), [false], "{category:?}");
             assert_eq!(filed(&[paid(0, category, line + 1)]), [true], "{category:?}");
         }
-        // a group's categories are added up, single prizes are not
+        // the categories of a group are added up, but prizes of a race horse's owner count one by one
         assert_eq!(filed(&[paid(0, Category::Boxer, 300_000), paid(0, Category::Salesperson, 300_000)]), [true, true]);
         assert_eq!(filed(&[paid(0, Category::Boxer, 300_000), paid(0, Category::Hostess, 300_000)]), [false, false]);
         assert_eq!(filed(&[paid(0, Category::HorseRacePrize, 750_000); 3]), [false]);
@@ -307,7 +310,7 @@ mod tests {
         let of = |payments: &[Payment]| records(&[true], payments, 2025).unwrap().rows[0].totals;
         assert_eq!(of(&[paid(0, Category::Manuscript, 800_000); 2]).tax, 163_360);
         let month = |month| on(2025, month, paid(0, Category::Salesperson, 100_000));
-        // 200,000 in March, 100,000 in April: the deduction is the month's
+        // 200,000 in March, 100,000 in April: each month has one deduction
         assert_eq!(of(&[month(3), month(3), month(4)]).tax, 8_168);
         let with_salary = Payment { circumstances: Circumstances { salary: 50_000, days: 0 }, ..month(3) };
         assert_eq!(of(&[month(3), with_salary]).tax, 13_273);
@@ -343,7 +346,7 @@ mod tests {
         assert_eq!(records(&[true], &[paid(1, Category::Manuscript, 1)], 2025), None);
         assert_eq!(records(&[true], &[paid(0, Category::Manuscript, -1)], 2025), None);
         assert_eq!(records(&[true], &[paid(0, Category::Manuscript, i64::MAX); 2], 2025), None);
-        // a corporation's prize is withheld from, and stands in a row of its own
+        // tax is withheld from a corporation's prize, which has a row of its own in the summary
         let prize = records(&[false], &[paid(0, Category::HorseRacePrize, 1_000_000)], 2025).unwrap();
         assert_eq!((prize.summary.corporate_prizes.others, prize.summary.corporate_prizes.tax), (1, 20_420));
     }

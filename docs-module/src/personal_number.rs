@@ -1,5 +1,5 @@
-//! Personal numbers (個人番号): 12 digits, of which the last checks the others (act on numbers, article 8; ordinance of 2014). They stand in what is filed
-//! and nowhere else.
+//! Personal numbers (個人番号): 12 digits, of which the last is the check digit (act on numbers, article 8; ordinance of
+//! 2014). Personal numbers are written to filings only.
 
 /// Whether a text is a personal number: 12 half-width digits with a valid check digit.
 pub fn is_personal_number(text: &str) -> bool {
@@ -11,7 +11,8 @@ pub fn is_personal_number(text: &str) -> bool {
     check_digit(base) == check
 }
 
-/// The check digit: 11 less the remainder by 11 of the digits' sum, from the right with the weights 2 to 7 and again 2 to 6; 0 for a remainder of 0 or 1.
+/// The check digit: 11 minus the weighted sum of the digits modulo 11, or 0 if the remainder is 0 or 1. The weights
+/// from the right are 2 to 7, then 2 to 6.
 pub fn check_digit(base: [u8; 11]) -> u8 {
     let weighted = base.iter().rev().enumerate().map(|(at, digit)| u32::from(*digit) * (at as u32 % 6 + 2));
     match weighted.sum::<u32>() % 11 {
@@ -47,7 +48,7 @@ mod tests {
                 passed += usize::from(slip != right && is_personal_number(std::str::from_utf8(&slip).unwrap()));
             }
         }
-        // only those whose remainder is 0 in place of 1, or 1 in place of 0, could pass
+        // a slip could pass only by changing the remainder from 0 to 1 or from 1 to 0; no slip here does
         assert_eq!(passed, 0);
     }
 }

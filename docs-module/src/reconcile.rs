@@ -1,4 +1,4 @@
-//! Which payments belong to which invoices (消込): records of two sides are matched by name and amount.
+//! Matches payments with invoices (消込): records of two sides, by name and amount.
 
 mod amount;
 mod name;
@@ -11,45 +11,47 @@ use rust_decimal::Decimal;
 pub use amount::amount;
 pub use name::{NameKind, key};
 
-/// Records of one side that together are one of the other, at most; and records of a name among which they are looked for.
+/// Largest number of records of one side that are matched as a group with one record of the other; and the number of
+/// records of a name that are tried for groups.
 const GROUP_MAX: usize = 6;
 const GROUP_CANDIDATES_MAX: usize = 20;
 
-/// A record: the key of its name ([`key`]) and its amount; without amounts names alone are matched.
+/// A record: the key of its name ([`key`]) and its amount. Without amounts, records are matched by name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Records of different keys never match.
     pub key: String,
-    /// In yen.
+    /// The amount in yen; `None`: records are matched by name alone.
     pub amount: Option<Decimal>,
 }
 
-/// Records that belong together, by their places in the input. One of the sides has one.
+/// Records that belong together, by index in the input. At least one side has exactly one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Places on the left.
+    /// Indices on the left.
     pub left: Vec<usize>,
-    /// Places on the right.
+    /// Indices on the right.
     pub right: Vec<usize>,
-    /// The sum of the left less that of the right.
+    /// The sum of the left minus the sum of the right.
     pub difference: Decimal,
 }
 
-/// How records were matched. Each is in exactly one of the lists.
+/// The result of matching. Each record is in exactly one of the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
     /// Same name, and amounts within the tolerance.
     pub matched: Vec<Match>,
-    /// Same name, other amounts.
+    /// Same name, but amounts that differ by more than the tolerance.
     pub amount_mismatch: Vec<Match>,
-    /// On the left alone.
+    /// Indices of records on the left without a partner.
     pub left_only: Vec<usize>,
-    /// On the right alone.
+    /// Indices of records on the right without a partner.
     pub right_only: Vec<usize>,
 }
 
-/// Matches records. `tolerance`: the largest difference, inclusive; not negative. Lists are in the order of the left, then of the right. In time
-/// `n log n` but for groups, which are looked for among 20 records of a name.
+/// Matches records. `tolerance`: the largest difference, inclusive; not negative. Lists are sorted by index on the
+/// left, then on the right. The time is O(n log n), except for groups, which are searched for among the first 20
+/// records of a name.
 pub fn reconcile(left: &[Record], right: &[Record], tolerance: Decimal) -> Reconciled {
     let mut names: HashMap<&str, [Vec<usize>; 2]> = HashMap::new();
     for (side, records) in [left, right].into_iter().enumerate() {
@@ -98,7 +100,7 @@ impl Name<'_> {
         Match { left, right, difference }
     }
 
-    /// One by one, equal amounts, in the order of the input.
+    /// Matches pairs of equal amounts, in the order of the input.
     fn equal(&mut self) {
         let mut by_amount: HashMap<Decimal, VecDeque<usize>> = HashMap::new();
         for at in &self.of_right {
@@ -120,8 +122,9 @@ impl Name<'_> {
         self.of_right.retain(|at| taken.binary_search(at).is_err());
     }
 
-    /// One by one within the tolerance, the smallest difference first. In the order of amounts the two that are closest are always neighbours, so
-    /// only neighbours are looked at; when two are taken, their neighbours become neighbours.
+    /// Matches pairs within the tolerance, the smallest difference first. When all amounts are sorted, the two closest
+    /// are always neighbours, so only neighbours are candidates. When a pair is taken, the records before and after it
+    /// become neighbours.
     fn closest(&mut self, tolerance: Decimal) {
         if self.of_left.is_empty() || self.of_right.is_empty() {
             return;
@@ -167,7 +170,7 @@ impl Name<'_> {
         self.of_right.retain(|at| !taken_right.contains(at));
     }
 
-    /// One record that is the sum of several of the other side: exactly first, then within the tolerance.
+    /// Matches one record with several of the other side whose sum it is: first exactly, then within the tolerance.
     fn groups(&mut self, tolerance: Decimal) {
         for tolerance in [Decimal::ZERO, tolerance] {
             for whole in first(&self.of_left) {
@@ -192,7 +195,8 @@ impl Name<'_> {
         self.of_right.retain(|at| !right.contains(at));
     }
 
-    /// What is left on both sides is paired as it stands; what is left of one side is alone.
+    /// Pairs the remaining records of both sides as mismatches, in the order of the input. Records that remain on one
+    /// side have no partner.
     fn rest(&mut self) {
         while let (Some(left), Some(right)) = (self.of_left.front().copied(), self.of_right.front().copied()) {
             self.of_left.pop_front();
@@ -205,12 +209,12 @@ impl Name<'_> {
     }
 }
 
-/// The records among which groups are looked for.
+/// The first records, which are tried as sums of a group.
 fn first(records: &VecDeque<usize>) -> Vec<usize> {
     records.iter().copied().take(GROUP_CANDIDATES_MAX).collect()
 }
 
-/// The first 2 to 6 of these amounts whose sum is within the tolerance of a whole, fewer before more.
+/// The first group of 2 to 6 of these amounts whose sum is within the tolerance of `whole`. Smaller groups come first.
 fn parts_of(whole: Decimal, parts: &[(usize, Decimal)], tolerance: Decimal) -> Option<Vec<usize>> {
     let parts = &parts[..parts.len().min(GROUP_CANDIDATES_MAX)];
     (2..=GROUP_MAX.min(parts.len())).find_map(|count| {
@@ -219,7 +223,8 @@ fn parts_of(whole: Decimal, parts: &[(usize, Decimal)], tolerance: Decimal) -> O
     })
 }
 
-/// Chooses so many of the parts that what is left of the whole is within the tolerance.
+/// Chooses `count` parts so that `left` minus their sum is within the tolerance, and adds their indices to `chosen`.
+/// Returns whether such parts exist.
 fn choose(
     left: Decimal,
     parts: &[(usize, Decimal)],
@@ -338,7 +343,7 @@ mod tests {
                 let keys: Vec<&str> = one.left.iter().map(|at| &*left[*at].key).chain(one.right.iter().map(|at| &*right[*at].key)).collect();
                 prop_assert!(keys.windows(2).all(|two| two[0] == two[1]));
             }
-            // no name is alone on both sides
+            // no name has records without a partner on both sides
             let alone = |places: &[usize], records: &[Record]| -> HashSet<String> {
                 places.iter().map(|at| records[*at].key.clone()).collect()
             };

@@ -14,7 +14,7 @@ use unicode_normalization::UnicodeNormalization;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegistrationNumber([u8; 13]);
 
-/// That a text is no registration number.
+/// The error of [`RegistrationNumber::read`]: the text is not a registration number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotANumber;
 
@@ -27,13 +27,14 @@ impl std::fmt::Display for NotANumber {
 impl std::error::Error for NotANumber {}
 
 impl RegistrationNumber {
-    /// T0000000000000: fills a draft whose number has a fault. No number begins with 0, so nobody has it.
+    /// T0000000000000: fills a draft whose number has a fault. No issuer has this number, because no number begins with
+    /// 0.
     pub(crate) const FILLER: RegistrationNumber = RegistrationNumber([0; 13]);
 
-    /// Reads `T1234567890123`, in half-width and without anything between.
+    /// Reads `T1234567890123`: half-width, without spaces or hyphens.
     ///
     /// # Errors
-    /// When it is something else.
+    /// When the text has another form.
     pub fn read(text: &str) -> Result<RegistrationNumber, NotANumber> {
         let digits: [u8; 13] =
             text.strip_prefix('T').ok_or(NotANumber)?.as_bytes().try_into().map_err(|_| NotANumber)?;
@@ -44,14 +45,14 @@ impl RegistrationNumber {
         }
     }
 
-    /// Whether the first digit is the check digit of the others. The law defines it for corporations; the published numbers of individuals all
-    /// have it too, so that a wrong one is a slip of the pen.
+    /// Whether the first digit is the check digit of the other twelve. The law defines the check digit for
+    /// corporations. The published numbers of individuals all have it too, so a wrong check digit is a typing error.
     pub fn has_valid_check_digit(self) -> bool {
         let [check, base @ ..] = self.0;
         corporate_check_digit(base) == check
     }
 
-    /// The check digit that would be right.
+    /// The right check digit for the last twelve digits, 1 to 9.
     pub fn expected_check_digit(self) -> u8 {
         let [_, base @ ..] = self.0;
         corporate_check_digit(base)
@@ -66,8 +67,8 @@ impl std::fmt::Display for RegistrationNumber {
     }
 }
 
-/// The check digit of a corporate number: 9 less the remainder by 9 of the digits' sum, each second digit from the right twice (ordinance of the Ministry of
-/// Finance on corporate numbers). 1 to 9.
+/// The check digit of a corporate number, 1 to 9: 9 minus the sum of the twelve digits modulo 9, where each second
+/// digit from the right counts twice (ordinance of the Ministry of Finance on corporate numbers).
 pub fn corporate_check_digit(base: [u8; 12]) -> u8 {
     let weighted = base.iter().rev().enumerate().map(|(at, digit)| u32::from(*digit) * (1 + at as u32 % 2));
     9 - (weighted.sum::<u32>() % 9) as u8
@@ -104,7 +105,7 @@ mod tests {
             ("7123456789012", true),
             ("9999999999999", true),
             ("0000012050002", false),
-            // two neighbours are swapped
+            // two neighbouring digits are swapped
             ("7000012005002", false),
         ] {
             let number = RegistrationNumber::read(&format!("T{digits}")).unwrap();

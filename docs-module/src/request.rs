@@ -19,7 +19,7 @@ pub use payments::{document_of_payment, document_of_payments};
 pub use records::{RecordsOrder, records, records_of_transfers};
 use time::Date;
 
-/// What a request about a document does not say itself.
+/// Values of a document that its request may leave out.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// Today in Tokyo (B25).

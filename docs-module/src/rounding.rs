@@ -1,12 +1,13 @@
-//! How parts of a yen are rounded: the issuer's choice (consumption tax act, general notice 1-8-15).
+//! Rounding of fractions of a yen. The issuer chooses the direction (consumption tax act, general notice 1-8-15).
 
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
-/// The largest amount that is taken, in yen: a thousand trillion, more than all money there is.
+/// The largest accepted amount, in yen: 10^15.
 pub const YEN_MAX: i64 = 1_000_000_000_000_000;
 
-/// A direction. Negative amounts are rounded like their absolute values, so that a document and its return cancel each other.
+/// A direction of rounding. Negative amounts are rounded like their absolute values, so that a document and its return
+/// cancel each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rounding {
     /// 切捨て: towards zero.
@@ -21,10 +22,10 @@ pub enum Rounding {
 impl Rounding {
     /// All directions.
     pub const ALL: [Rounding; 3] = [Rounding::Floor, Rounding::Round, Rounding::Ceil];
-    /// Their names, and another word for one of them (B22).
+    /// Values of `rounding` (B22). `half_up` is a synonym of `round`.
     pub const NAMES: [&str; 4] = ["floor", "round", "ceil", "half_up"];
 
-    /// The direction of a value of `rounding`.
+    /// The direction that a value of `rounding` names.
     pub fn of_name(name: &str) -> Option<Rounding> {
         Some(match name {
             "floor" => Rounding::Floor,

@@ -1,10 +1,10 @@
-//! What an account and its API keys are: role, environment, plan, status.
+//! Properties of accounts and their API keys: role, environment, plan, status.
 
 use serde::{Deserialize, Serialize};
 
 use crate::words;
 
-/// What a key may do.
+/// The permissions of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum), value(rename_all = "snake_case"))]
@@ -26,7 +26,7 @@ words!(Role, "role", {
     Trial = "trial",
 });
 
-/// What a key is for.
+/// The purpose of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum), value(rename_all = "snake_case"))]
@@ -47,7 +47,7 @@ pub enum Environment {
 words!(Environment, "environment", { Live = "live", Test = "test", Dev = "dev", Trial = "trial" });
 
 impl Environment {
-    /// What its keys start with.
+    /// The prefix of the environment's keys.
     pub fn key_prefix(self) -> &'static str {
         match self {
             Environment::Live => "svc_live_",
@@ -62,13 +62,13 @@ impl Environment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyStatus {
-    /// It works.
+    /// The key works.
     Active,
-    /// A successor has taken its place; it works for its last hours.
+    /// Another key replaces this key, which works for its last hours.
     Rotating,
-    /// Its owner or the operator has ended it.
+    /// The key's owner or the operator has ended it.
     Revoked,
-    /// Its time is over.
+    /// The key's lifetime is over.
     Expired,
 }
 
@@ -84,19 +84,19 @@ words!(KeyStatus, "status of a key", {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Plan {
-    /// Of a trial key.
+    /// The plan of a trial key.
     Trial,
     /// The default.
     Free,
     /// Every unit charged.
     Payg,
-    /// Small.
+    /// The smallest subscription.
     Starter,
-    /// Middle.
+    /// The middle subscription.
     Pro,
-    /// Large.
+    /// The largest subscription on sale.
     Scale,
-    /// By agreement.
+    /// A plan by agreement.
     Enterprise,
 }
 
@@ -111,13 +111,13 @@ words!(Plan, "plan", {
 });
 
 impl Plan {
-    /// Share of an account of this plan when the node's devices are contended (readings P31).
+    /// Weight of an account of this plan when accounts compete for the node's devices (readings P31).
     pub fn weight(self) -> u32 {
         match self {
             Plan::Trial | Plan::Free => 1,
             Plan::Payg | Plan::Starter => 2,
             Plan::Pro => 4,
-            // an agreement is worth at least what can be bought
+            // an agreed plan weighs at least as much as the largest plan on sale
             Plan::Scale | Plan::Enterprise => 8,
         }
     }

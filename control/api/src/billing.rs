@@ -1,4 +1,4 @@
-//! What accounts use and spend (specification, Subscription, plans, budget, invoices, usage).
+//! Usage and spending of accounts (specification, Subscription, plans, budget, invoices, usage).
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{NanoUsd, words};
 
-/// What an account used in this month, UTC.
+/// Usage of an account in the current month (UTC).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Usage {
@@ -22,26 +22,26 @@ pub struct Usage {
     pub monthly_fcu_used: u64,
     /// Completed operations; each gate is one.
     pub operations_total: u64,
-    /// The same by name. Gates are `gate_nand` and so on.
+    /// Completed operations by name. Gates are `gate_nand` and so on.
     pub by_operation: BTreeMap<String, u64>,
-    /// The plan's price for the month and what was spent beside it.
+    /// The plan's price for the month plus other spending.
     pub estimated_cost_usd: NanoUsd,
-    /// Compute units that are paid for one by one: those beyond the plan's.
+    /// Compute units beyond the plan's, which are charged one by one.
     pub overage_fcu: u64,
-    /// What those cost.
+    /// Cost of the compute units beyond the plan's.
     pub overage_cost_usd: NanoUsd,
 }
 
-/// A monthly cap on what an account spends. It replaces the one before.
+/// A monthly cap on an account's spending. The new cap replaces the old one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SetBudget {
     /// US dollars: more than 0, at most a billion.
     pub monthly_cap_usd: f64,
-    /// Where alerts at 80 and 100 percent go.
+    /// E-mail address for alerts at 80 and 100 percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alert_email: Option<String>,
-    /// Whether operations are blocked that would pass the cap. False when absent.
+    /// Whether operations that would exceed the cap are blocked. False when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_cap: Option<bool>,
     /// When false, operations are blocked at the cap too. True when absent.
@@ -49,21 +49,22 @@ pub struct SetBudget {
     pub allow_soft_overage: Option<bool>,
 }
 
-/// An account's monthly cap, and where it stands. What is spent are compute units beyond the plan's and gates; not the plan's price.
+/// An account's monthly cap and its spending. Spending is the cost of gates and of compute units beyond the plan's,
+/// without the plan's price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Budget {
     /// The cap; 0 when none was set.
     pub monthly_cap_usd: NanoUsd,
-    /// Spent in this month.
+    /// Spending in the current month.
     pub current_spend_usd: NanoUsd,
-    /// Where alerts go; may be empty.
+    /// E-mail address for alerts; may be empty.
     pub alert_email: String,
-    /// Whether operations are blocked that would pass the cap.
+    /// Whether operations that would exceed the cap are blocked.
     pub hard_cap: bool,
     /// When false, operations are blocked at the cap too.
     pub allow_soft_overage: bool,
-    /// Thresholds that what is spent has reached: `80%`, `100%`.
+    /// Thresholds that the spending has reached: `80%`, `100%`.
     pub alerts_sent: Vec<String>,
     /// The next threshold: 80, then 100.
     pub next_alert_threshold_pct: i64,
@@ -87,15 +88,15 @@ words!(BillingCycle, "billing cycle", { Monthly = "monthly", Annual = "annual" }
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum SubscriptionStatus {
-    /// It goes on.
+    /// The subscription continues.
     Active,
-    /// It is not paid yet, by agreement.
+    /// The subscription is not paid yet, by agreement.
     Trial,
-    /// It ends with its period.
+    /// The subscription ends with its period.
     Cancelled,
-    /// A payment failed. The service goes on for 7 days.
+    /// A payment failed. The account can use the service for 7 more days.
     PastDue,
-    /// It was not paid. Operations are refused.
+    /// The subscription was not paid. Operations are refused.
     Unpaid,
 }
 
@@ -107,7 +108,7 @@ words!(SubscriptionStatus, "status of a subscription", {
     Unpaid = "unpaid",
 });
 
-/// A plan that is wanted.
+/// A request for a subscription to a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Subscribe {
@@ -126,30 +127,31 @@ pub struct Subscribe {
 pub struct Subscription {
     /// The plan in force.
     pub plan: String,
-    /// Its state.
+    /// The subscription's state.
     pub status: SubscriptionStatus,
-    /// The end of what is paid for: the first of a month, 00:00 UTC.
+    /// The end of the paid period: the first of a month, 00:00 UTC.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub current_period_end: String,
     /// The plan's price for a month.
     pub monthly_price_usd: NanoUsd,
     /// Compute units that the plan has in a month. Where the plan sets no limit: 9007199254740991.
     pub monthly_fcu_limit: u64,
-    /// How often it is paid.
+    /// How often the subscription is paid.
     pub billing_cycle: BillingCycle,
-    /// Percent below the monthly price.
+    /// Discount of annual payment against the monthly price, in percent.
     pub annual_discount_pct: u32,
-    /// The plan that follows at `scheduled_at`, if it is another one.
+    /// The plan from `scheduled_at` on, if it differs from `plan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_plan: Option<String>,
-    /// How often that one is paid.
+    /// How often the scheduled plan is paid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_billing_cycle: Option<BillingCycle>,
-    /// When that one begins.
+    /// When the scheduled plan begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub scheduled_at: Option<String>,
-    /// Where a payment method is stored, or the plan agreed on: nothing has changed until then.
+    /// The page where the customer stores a payment method or agrees on the plan. The subscription does not change
+    /// before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkout_url: Option<String>,
 }
@@ -160,7 +162,7 @@ pub struct Subscription {
 pub struct CancelledSubscription {
     /// `cancelled`.
     pub status: SubscriptionStatus,
-    /// Until then the plan stays in force.
+    /// The plan stays in force until this time.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub current_period_end: String,
 }
@@ -170,13 +172,13 @@ pub struct CancelledSubscription {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum InvoiceStatus {
-    /// It was paid.
+    /// The invoice was paid.
     Paid,
-    /// It is to be paid.
+    /// The invoice is not paid yet.
     Open,
-    /// It was withdrawn.
+    /// The invoice was withdrawn.
     Void,
-    /// It will not be paid.
+    /// The invoice will not be paid.
     Uncollectible,
 }
 
@@ -191,18 +193,18 @@ words!(InvoiceStatus, "status of an invoice", {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Invoice {
-    /// Its id.
+    /// The invoice's id.
     pub invoice_id: String,
-    /// US cents.
+    /// Amount in US cents.
     pub amount_usd_cents: i64,
-    /// Its state.
+    /// The invoice's state.
     pub status: InvoiceStatus,
-    /// The month of use, `2026-01`.
+    /// The month of the usage, such as `2026-01`.
     pub period: String,
-    /// When it was paid.
+    /// When the invoice was paid.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub paid_at: Option<String>,
-    /// Its page.
+    /// The provider's page of the invoice.
     pub provider_invoice_url: String,
 }
 
@@ -210,15 +212,15 @@ pub struct Invoice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Invoices {
-    /// At most 100.
+    /// The invoices, at most 100.
     pub invoices: Vec<Invoice>,
 }
 
-/// A visit of the payment provider's portal.
+/// A request to open the payment provider's portal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenPortal {
-    /// Where the portal leads back to: a page of the service itself, or of localhost.
+    /// The page to which the portal returns: a page of the service itself, or of localhost.
     pub return_url: String,
 }
 
@@ -226,11 +228,11 @@ pub struct OpenPortal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Portal {
-    /// For one visit, within 5 minutes.
+    /// The address, for one visit within 5 minutes.
     pub url: String,
 }
 
-/// A checkout within a page of the client's own.
+/// A request for a checkout that is embedded in the client's own page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StartCheckout {
@@ -241,17 +243,17 @@ pub struct StartCheckout {
     pub billing_cycle: Option<String>,
 }
 
-/// A checkout that was begun.
+/// A checkout that has begun.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Checkout {
-    /// The provider's id of it.
+    /// The provider's id of the checkout.
     pub session_id: String,
-    /// For the provider's script in the browser.
+    /// The secret for the provider's script in the browser.
     pub client_secret: String,
 }
 
-/// That an event of the payment provider was taken.
+/// Confirmation that an event of the payment provider was received.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReceivedEvent {
@@ -259,12 +261,12 @@ pub struct ReceivedEvent {
     pub received: bool,
 }
 
-/// An event of the payment provider, as far as it is looked at. It has more members.
+/// An event of the payment provider, with the members that the service reads. Events have more members.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProviderEvent {
-    /// The provider's id of it.
+    /// The provider's id of the event.
     pub id: String,
-    /// What happened.
+    /// The event's type.
     pub r#type: String,
 }

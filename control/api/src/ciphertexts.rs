@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CiphertextId, EncryptionKeyId};
 
-/// Decoded bytes of a ciphertext in JSON at most (specification, Limits). Larger ones are uploaded as octets.
+/// Largest number of decoded bytes of a ciphertext in JSON (specification, Limits). Larger ones are uploaded as octets.
 pub const CIPHERTEXT_BYTES_MAX: usize = 2 << 20;
 
 /// `POST /ciphertexts`.
@@ -33,7 +33,7 @@ pub struct Ciphertext {
     pub key_id: EncryptionKeyId,
     /// Numbers in the ciphertext.
     pub slot_count: u64,
-    /// Multiplications in a row that are left.
+    /// Number of multiplications in a row that the ciphertext still allows.
     pub level: u64,
     /// log2 of the exact scale, to three decimals.
     pub scale_bits: f64,
@@ -48,7 +48,7 @@ pub struct Ciphertext {
     /// When the ciphertext was last read or computed with.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub last_used_at: String,
-    /// In the answer to an upload: ciphertexts that went for it, those unused for longest.
+    /// In the answer to an upload: ciphertexts that were removed to make room, the least recently used ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
     pub evicted_ciphertext_ids: Option<Vec<CiphertextId>>,

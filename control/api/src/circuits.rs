@@ -1,4 +1,5 @@
-//! Circuits of gates: kept by name, run in one request, their results kept on the node under handles.
+//! Circuits of gates. A circuit is stored by name and runs in one request; its results can stay on the node under
+//! handles.
 //!
 //! Comments on types and members are for customers: they are the descriptions of the OpenAPI page.
 
@@ -12,17 +13,17 @@ use serde::{Deserialize, Serialize};
 use crate::seeds::{SEEDS_MAX, Seed};
 use crate::{HandleId, MilliYen, OperationId, objects, words};
 
-/// Bytes of a netlist at most: a million gates in about 30 bytes each.
+/// Largest size of a netlist in bytes: a million gates of about 30 bytes each.
 pub const CIRCUIT_TEXT_BYTES_MAX: usize = 32 << 20;
-/// Characters of a circuit's name at most.
+/// Largest number of characters of a circuit's name.
 pub const CIRCUIT_NAME_CHARACTERS_MAX: usize = 64;
-/// Values that a circuit takes at most, and values that it gives.
+/// Largest number of a circuit's input values, and of its output values.
 pub const CIRCUIT_VALUES_MAX: usize = 4096;
-/// Ciphertexts of all inputs of one request at most, whatever a node's own bound.
+/// Largest number of ciphertexts in all inputs of one request. A node may have a lower bound.
 pub const CIRCUIT_BITS_MAX: usize = 1 << 16;
 
-/// Whether a circuit can have this name: 1 to 64 of `a-z`, `0-9`, `_` and `-`, with a letter or digit first. No netlist
-/// looks like one: it has line breaks.
+/// Whether a circuit can have this name: 1 to 64 of `a-z`, `0-9`, `_` and `-`, with a letter or digit first. A netlist
+/// is never such a name, because a netlist has line breaks.
 pub fn is_circuit_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (1..=CIRCUIT_NAME_CHARACTERS_MAX).contains(&text.len())
@@ -77,8 +78,8 @@ pub struct Circuits {
 }
 
 /// An encrypted number, as an input or output of a circuit: its ciphertexts in base64, bit 0 first; or the handle of a
-/// result that the node keeps. In an octet-stream's head a number stands for the list: how many of the ciphertexts behind
-/// the head are the value's bits.
+/// result that the node keeps. In an octet-stream's head a number replaces the list of ciphertexts: the number of
+/// ciphertexts behind the head that are the value's bits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -91,14 +92,15 @@ pub enum CircuitValue {
     Bits(u64),
 }
 
-/// By hand, so that a fault inside a list is told with its place.
+/// Written by hand, so that an error inside a list names its place.
 impl<'de> Deserialize<'de> for CircuitValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         ValueReader { ciphertexts_left: &Cell::new(usize::MAX) }.deserialize(deserializer)
     }
 }
 
-/// Reads a value, and no more ciphertexts than may still come: many empty texts would take more memory than the body had.
+/// Reads a value with at most `ciphertexts_left` ciphertexts, because many empty texts would take more memory than the
+/// request's body.
 #[derive(Clone, Copy)]
 struct ValueReader<'c> {
     ciphertexts_left: &'c Cell<usize>,
@@ -140,17 +142,17 @@ impl<'de> Visitor<'de> for ValueReader<'_> {
         Ok(CircuitValue::Bits(bits))
     }
 
-    /// 64.0 is a whole number too.
+    /// Accepts whole numbers that are written with a fraction, such as 64.0.
     fn visit_f64<E: serde::de::Error>(self, bits: f64) -> Result<CircuitValue, E> {
         match bits.fract() == 0.0 && bits >= 0.0 {
-            // what is too large becomes the largest, which is too large as well
+            // a number that is too large saturates, and is refused later because it is still too large
             true => Ok(CircuitValue::Bits(bits as u64)),
             false => Err(E::invalid_value(Unexpected::Float(bits), &self)),
         }
     }
 }
 
-/// As [`inputs`]; null equals absent (readings X7).
+/// As [`inputs`]; null means absent (readings X7).
 pub(crate) fn some_inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<CircuitValue>>, D::Error> {
     struct Inputs(Vec<CircuitValue>);
 
@@ -163,7 +165,7 @@ pub(crate) fn some_inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     Option::<Inputs>::deserialize(deserializer).map(|inputs| inputs.map(|Inputs(values)| values))
 }
 
-/// Reads a circuit's inputs within their bounds.
+/// Reads a circuit's inputs, at most [`CIRCUIT_VALUES_MAX`] values with [`CIRCUIT_BITS_MAX`] ciphertexts in all.
 fn inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CircuitValue>, D::Error> {
     struct Values;
 
@@ -196,10 +198,10 @@ fn inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CircuitValue
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum CircuitOutputs {
-    /// In the answer.
+    /// The results are in the answer.
     #[default]
     Ciphertexts,
-    /// Kept on the node, under handles, until they are deleted or the session ends.
+    /// The results stay on the node, under handles, until they are deleted or the session ends.
     Handles,
 }
 
@@ -238,12 +240,12 @@ pub struct CircuitRequest {
     /// `ciphertexts` (the default) or `handles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
-    /// `cells` (the default): the node compiles the netlist to fewer bootstraps. `none`: it runs gate by gate. The
-    /// results decrypt to the same bits, and the tariff counts the netlist's gates either way.
+    /// `cells` (the default): the node compiles the netlist to fewer bootstraps. `none`: the node runs the netlist gate
+    /// by gate. The results decrypt to the same bits, and the tariff counts the netlist's gates either way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<CircuitMapping>,
-    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses that of another key than the session's.
-    /// For bare words, which carry no fingerprint themselves.
+    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses the request if the session's key
+    /// has another fingerprint. Bare words carry no fingerprint themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
@@ -283,7 +285,7 @@ words!(OperationStatus, "status of a run", {
 });
 
 impl OperationStatus {
-    /// Nothing more will change.
+    /// Whether the run has ended, so that its state does not change any more.
     pub fn has_ended(self) -> bool {
         !matches!(self, OperationStatus::Pending | OperationStatus::Running)
     }

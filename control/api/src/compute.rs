@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::circuits::{OperationError, OperationStatus};
 use crate::{CiphertextId, MicroYen, OperationId, lists, numbers};
 
-/// Ciphertext ids of a request that are told apart: more than any operation takes.
+/// Largest number of ciphertext ids of a request that are read: more than any operation takes.
 pub const CIPHERTEXT_IDS_MAX: usize = 16;
-/// Numbers of `plain_operand` at most: one for each slot of the largest ciphertext. Of a polynomial so many coefficients are
-/// read too; more than 65 are told with a code of their own.
+/// Largest number of elements of `plain_operand`: one for each slot of the largest ciphertext. The same number of a
+/// polynomial's coefficients is read, although more than 65 are refused, because that error has its own code.
 pub const PLAIN_NUMBERS_MAX: usize = 16384;
 
 /// `POST /compute` and `POST /compute/{operation}`.
@@ -48,9 +48,9 @@ pub struct ComputeRequest {
     /// For `rotate`: slots by which the numbers move to the left; a negative number moves them to the right.
     #[serde(default, deserialize_with = "numbers::some_integer", skip_serializing_if = "Option::is_none")]
     pub rotation_steps: Option<i64>,
-    /// A promise: no number of the result is larger in magnitude. Without it the bound is that which follows from the bounds of the
-    /// ciphertexts, which is far too careful for a sum of many products. A lower bound leaves more of the noise budget. If the promise
-    /// does not hold, results of later operations may be wrong.
+    /// A promise: no number of the result is larger in magnitude. Without the promise the bound follows from the bounds
+    /// of the ciphertexts, and is far too high for a sum of many products. A lower bound leaves more of the noise
+    /// budget. If the promise does not hold, results of later operations may be wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bound: Option<f64>,
     /// Whether the answer has the result itself besides its id. True when absent.
@@ -65,10 +65,10 @@ pub struct ComputeOperation {
     /// The operation's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
     pub op_id: OperationId,
-    /// The same id.
+    /// The operation's id again, under another name.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
     pub job_id: OperationId,
-    /// `COMPLETED`; with `Prefer: respond-async` `pending`.
+    /// `COMPLETED`, or `pending` if the request has `Prefer: respond-async`.
     #[cfg_attr(feature = "openapi", schema(example = "COMPLETED"))]
     pub status: String,
     /// The operation's name.
@@ -83,25 +83,25 @@ pub struct ComputeOperation {
     pub result_ciphertext: Option<String>,
     /// Wall time of the computation. Null before the operation is completed.
     pub compute_time_ms: Option<f64>,
-    /// What is left of the result's noise budget, in percent: the least of the levels left and the precision left, 0 when the
-    /// numbers may wrap. Known before the operation is computed.
+    /// The remaining noise budget of the result, in percent: the lesser of the remaining levels and the remaining
+    /// precision, or 0 when the numbers may overflow the modulus. Known before the operation is computed.
     pub noise_budget_remaining: f64,
     /// Multiplications in a row that the result still allows.
     pub levels_remaining: u64,
-    /// Bits behind the binary point that are right in every slot of the result, by the bound on its error.
+    /// Number of bits after the binary point that are correct in every slot of the result, by the bound on its error.
     pub precision_bits: f64,
-    /// Ciphertexts that were removed to make room for the result: the ones unused for longest.
+    /// Ciphertexts that were removed to make room for the result, the least recently used ones.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub evicted_ciphertext_ids: Vec<CiphertextId>,
     /// Price in compute units (FCU).
     pub cost_units: u64,
-    /// The same in yen at the service's rate.
+    /// Price in yen at the service's rate.
     pub cost_jpy: MicroYen,
     /// Whether the operation was a bootstrap.
     pub bootstrap_applied: bool,
-    /// Of a bootstrap: multiplications in a row that the result allows.
+    /// For a bootstrap: number of multiplications in a row that the result allows.
     pub bootstrap_effective_degree: Option<u64>,
-    /// Of a bootstrap: whether the result's precision is under what the service promises.
+    /// For a bootstrap: whether the result's precision is below the precision that the service promises.
     pub bootstrap_degraded: bool,
 }
 

@@ -6,16 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EncryptionKeyId, UploadId, numbers, objects};
 
-/// Decoded bytes of a public key in JSON at most (specification, Limits).
+/// Largest number of decoded bytes of a public key in JSON (specification, Limits).
 pub const PUBLIC_KEY_BYTES_MAX: usize = 2 << 20;
-/// Decoded bytes of an evaluation key in JSON at most (specification, Limits). Larger ones are uploaded in parts.
+/// Largest number of decoded bytes of an evaluation key in JSON (specification, Limits). Larger ones are uploaded in
+/// parts.
 pub const EVALUATION_KEY_BYTES_MAX: usize = 10 << 20;
-/// `scale_bits` where a request names none (specification, Encryption keys).
+/// Default of `scale_bits` (specification, Encryption keys).
 pub const SCALE_BITS_DEFAULT: u64 = 15;
-/// `max_depth` where a request names none (specification, Encryption keys).
+/// Default of `max_depth` (specification, Encryption keys).
 pub const MAX_DEPTH_DEFAULT: u64 = 5;
 
-/// Parameters of a key, as a request names them. They must be those that the key was made with.
+/// Parameters of a key in a request. The key must have been made with these parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EncryptionParams {
@@ -27,14 +28,15 @@ pub struct EncryptionParams {
     #[serde(default, deserialize_with = "numbers::some_whole", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 10, maximum = 50))]
     pub scale_bits: Option<u64>,
-    /// `testing`, `128-bit`, `192-bit` or `256-bit`. When absent, live keys need 128 bits, and others are told what they have.
+    /// `testing`, `128-bit`, `192-bit` or `256-bit`. When absent, requests with live API keys need 128 bits; other
+    /// requests accept any security, and the answer states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_level: Option<String>,
     /// Multiplications in a row, 1 to 14; 5 when absent.
     #[serde(default, deserialize_with = "numbers::some_whole", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 14))]
     pub max_depth: Option<u64>,
-    /// Whether the parameters leave room for bootstrapping. When absent, as the uploaded key says.
+    /// Whether the parameters leave room for bootstrapping. When absent, the uploaded key determines this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<bool>,
 }
@@ -45,7 +47,7 @@ pub struct EncryptionParams {
 pub struct KeyParams {
     /// Degree of the ring.
     pub poly_degree: u64,
-    /// Bits of a fresh ciphertext's scale, as asked for.
+    /// Bits of a fresh ciphertext's scale, as requested.
     pub scale_bits: u64,
     /// The level that the key was made for.
     #[cfg_attr(feature = "openapi", schema(example = "128-bit"))]
@@ -99,11 +101,11 @@ pub struct UploadedKey {
     /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// True: the secret key never was on the server.
+    /// True: the secret key was never on the server.
     pub blind_guarantee: bool,
     /// The key's parameters, complete.
     pub params: KeyParams,
-    /// What to know about these parameters, such as a low precision.
+    /// Remarks about these parameters, such as a low precision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -146,7 +148,7 @@ pub struct GeneratedKey {
     pub created_at: String,
     /// False: the secret key was on the server for a moment.
     pub blind_guarantee: bool,
-    /// What to know about these parameters, such as a low precision.
+    /// Remarks about these parameters, such as a low precision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -221,9 +223,9 @@ pub struct CreateKeyUpload {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum UploadState {
-    /// Takes parts.
+    /// The upload accepts parts.
     Open,
-    /// It became a key.
+    /// The upload became a key.
     Completed,
 }
 
@@ -236,24 +238,24 @@ pub struct KeyUploadStatus {
     pub upload_id: UploadId,
     /// The upload's state.
     pub state: UploadState,
-    /// Bytes of the public key; 0 until it has come.
+    /// Bytes of the public key; 0 until the service has it.
     pub public_key_bytes: u64,
     /// Bytes of the evaluation key that the service has: the next part begins there.
     pub eval_key_bytes: u64,
     /// Rows of the evaluation key that the service has.
     pub eval_key_rows: u64,
-    /// Rows that the evaluation key announces; null until its head has come.
+    /// Rows of the whole evaluation key, as its head states; null until the service has the head.
     pub eval_key_rows_total: Option<u64>,
     /// Bytes that an evaluation key of these parameters may have on the account's plan.
     pub eval_key_bytes_max: u64,
-    /// The key that it became.
+    /// The key that the upload became.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
     pub key_id: Option<EncryptionKeyId>,
     /// When the upload began.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When the upload ends by itself, and what came of it is removed unless it is completed.
+    /// When the upload expires. Unless it is completed, the received bytes are removed then.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
 }

@@ -40,7 +40,8 @@ pub struct Detail {
 
 macro_rules! codes {
     ($($variant:ident = $code:literal, $status:literal, $cause:literal, $fix:literal;)*) => {
-        /// Every error code of the platform, in the specification's order, then ours (readings section 15).
+        /// Every error code: those of the platform in the specification's order, then those of this service (readings
+        /// section 15).
         ///
         /// The table below is the only place that knows a code's status, cause and fix; answers, the error pages and the
         /// OpenAPI page read it.
@@ -58,17 +59,17 @@ macro_rules! codes {
                 match self { $(Code::$variant => $code),* }
             }
 
-            /// The HTTP status it comes with.
+            /// The HTTP status of the error.
             pub fn status(self) -> u16 {
                 match self { $(Code::$variant => $status),* }
             }
 
-            /// What it means, in plain words.
+            /// The cause of the error, in plain words.
             pub fn cause(self) -> &'static str {
                 match self { $(Code::$variant => $cause),* }
             }
 
-            /// What to do about it, in plain words.
+            /// The fix of the error, in plain words.
             pub fn fix(self) -> &'static str {
                 match self { $(Code::$variant => $fix),* }
             }
@@ -91,21 +92,21 @@ codes! {
         "Use a key with a higher role. Viewers may only read; uploads of circuits need developer, lists of all sessions account_admin.";
     BruteForceLockout = "BRUTE_FORCE_LOCKOUT", 429,
         "There were too many invalid attempts with this key, for this user, or from this address.",
-        "Wait as many seconds as the Retry-After header says, 15 minutes at most. Then use a valid key or password.";
+        "Wait as many seconds as the Retry-After header says (at most 15 minutes). Then use a valid key or password.";
     IpRateLimited = "IP_RATE_LIMITED", 429,
         "This address has asked for too many trial keys, or has signed up too often.",
         "Wait as many seconds as the Retry-After header says.";
     TrialOpsExhausted = "TRIAL_OPS_EXHAUSTED", 402,
-        "The trial key has used its 10 operations, or the batch is larger than what is left of them.",
+        "The trial key has used its 10 operations, or the batch has more operations than the key has left.",
         "Use a key of an account, or send a smaller batch.";
     InvalidPlan = "INVALID_PLAN", 400,
-        "There is no subscription to this plan.",
+        "The service has no subscription to this plan.",
         "Use one of the plans in the API reference.";
     BudgetHardCapHit = "BUDGET_HARD_CAP_HIT", 402,
         "The operation would pass the account's monthly budget cap.",
         "Raise the cap, or wait for the first of the next month (UTC).";
     NoPaymentMethod = "NO_PAYMENT_METHOD", 402,
-        "The account has no payment method and no checkout can be offered.",
+        "The account has no payment method, and this node offers no checkout.",
         "Store a payment method through checkout first.";
     ProviderUnavailable = "PROVIDER_UNAVAILABLE", 502,
         "The payment provider did not answer, or its answer was not valid.",
@@ -174,24 +175,24 @@ codes! {
         "Send the missing ciphertext.";
     BatchTooLarge = "BATCH_TOO_LARGE", 400,
         "The batch has more than 1024 gates.",
-        "Send it as several batches.";
+        "Send several smaller batches.";
     ValidationError = "VALIDATION_ERROR", 422,
         "The JSON is readable, but a required member is missing or a value has the wrong type.",
         "`details` names the member and the fault.";
     NotFound = "NOT_FOUND", 404,
-        "There is nothing at this path, or no circuit of this name.",
-        "Check the path: with a trailing slash it is a different one. The API reference lists all paths.";
+        "The path does not exist, or no circuit has this name.",
+        "Check the path: a trailing slash makes it a different path. The API reference lists all paths.";
     MethodNotAllowed = "METHOD_NOT_ALLOWED", 405,
         "The path exists, but does not take this method.",
         "Use a method that the Allow header lists.";
     InvalidSessionToken = "INVALID_SESSION_TOKEN", 401,
-        "The endpoint needs a session token of the dashboard. The text is not one, or the token has expired or was ended.",
+        "The endpoint needs a session token of the dashboard. The token of the request is not a session token, has expired, or was revoked.",
         "Sign in again. API keys are not accepted here.";
     InvalidCredentials = "INVALID_CREDENTIALS", 401,
         "The e-mail or password is wrong, or the refresh token or setup link is unknown, used or too old.",
         "Check the e-mail and the password, or sign in again for new tokens. An operator makes a new setup link with `ango admin setup-link`.";
     RateLimited = "RATE_LIMITED", 429,
-        "There were more requests than the plan allows a second, a day or a month.",
+        "The account sent more requests than its plan allows per second, per day or per month.",
         "Wait as many seconds as the Retry-After header says.";
     Conflict = "CONFLICT", 409,
         "The request contradicts the present state of the resource.",
@@ -236,7 +237,7 @@ codes! {
         "A service that the node depends on did not answer.",
         "Try again later.";
     ServiceUnavailable = "SERVICE_UNAVAILABLE", 503,
-        "The node cannot do this now. It is too busy or has no memory left, its database does not answer, the work did not finish in time, the node is shutting down, or the session or answer is on another node. Nothing was charged.",
+        "The node cannot do this now. The node is too busy or has no memory left, its database does not answer, the work did not finish in time, the node is shutting down, or the session or answer is on another node. Nothing was charged.",
         "Try again after as many seconds as the Retry-After header says. The message names the cause. With several nodes, use a balancer that sends all requests of a session to one node.";
     InternalError = "INTERNAL_ERROR", 500,
         "The node failed. Nothing was charged.",
@@ -244,7 +245,7 @@ codes! {
 }
 
 impl Code {
-    /// The code of this name.
+    /// The code with this name on the wire.
     pub fn from_name(name: &str) -> Option<Code> {
         Code::ALL.iter().copied().find(|code| code.as_str() == name)
     }

@@ -10,11 +10,11 @@ use crate::circuits::{self, CircuitOutputs, CircuitValue};
 use crate::seeds::{SEEDS_MAX, Seed};
 use crate::{HandleId, MilliYen, SessionId, objects};
 
-/// Gates in one batch at most (specification, Limits).
+/// Largest number of gates in one batch (specification, Limits).
 pub const BATCH_GATES_MAX: usize = 1024;
-/// Decoded bytes of an evaluation key at most (specification, Limits).
+/// Largest number of decoded bytes of an evaluation key (specification, Limits).
 pub const EVALUATION_KEY_BYTES_MAX: usize = 40 << 20;
-/// Decoded bytes of one ciphertext at most (specification, Limits).
+/// Largest number of decoded bytes of one ciphertext (specification, Limits).
 pub const CIPHERTEXT_BYTES_MAX: usize = 2 << 20;
 
 /// `POST /tfhe/session`: ask the server to make and hold a key. For demonstrations only.
@@ -30,7 +30,7 @@ pub struct CreateSession {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateEvalSession {
-    /// The evaluation key, base64, at most 40 MB decoded. The preset is found from it.
+    /// The evaluation key, base64, at most 40 MB decoded. The service finds the preset from the key.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub eval_key_b64: String,
 }
@@ -39,7 +39,7 @@ pub struct CreateEvalSession {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedSession {
-    /// The session's id, for later requests. Keep it as secret as the API key.
+    /// The session's id, for later requests. Keep the id as secret as the API key.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub session_id: SessionId,
     /// The preset of the session's key.
@@ -52,14 +52,15 @@ pub struct CreatedSession {
     pub is_blind: bool,
     /// Whether another library made the key. If so, the preset names its dimensions only.
     pub imported: bool,
-    /// Whose figures for security and failure probability hold for the session's key.
+    /// Whether the figures for security and failure probability of the preset or of the key's maker hold for the
+    /// session's key.
     pub security_claim: SecurityClaim,
     /// When the session ends. Requests do not prolong it.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
 }
 
-/// Whose figures for security and failure probability hold for a session's key: those of its `preset`, or those of the
+/// Which figures for security and failure probability hold for a session's key: those of its `preset`, or those of the
 /// `maker` of an imported key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,11 +68,11 @@ pub struct CreatedSession {
 pub enum SecurityClaim {
     /// The published figures of the preset hold.
     Preset,
-    /// The key's maker knows how it was drawn and with which noise. The node does not, and claims nothing.
+    /// Only the key's maker knows how the key was drawn and with which noise, so the node claims nothing.
     Maker,
 }
 
-/// State of a session: `active`, or `idle` in its last five minutes. It evaluates gates in both states.
+/// State of a session: `active`, or `idle` in its last five minutes. The session evaluates gates in both states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -101,7 +102,8 @@ pub struct Session {
     pub is_blind: bool,
     /// Whether another library made the key. If so, the preset names its dimensions only.
     pub imported: bool,
-    /// Whose figures for security and failure probability hold for the session's key.
+    /// Whether the figures for security and failure probability of the preset or of the key's maker hold for the
+    /// session's key.
     pub security_claim: SecurityClaim,
     /// The session's state.
     pub state: SessionState,
@@ -110,7 +112,7 @@ pub struct Session {
     pub expires_at: String,
 }
 
-// Readings I8: the documented member, and those of a page beside it.
+// Readings I8: the documented member `sessions`, and the members of a page beside it.
 /// `GET /tfhe/sessions`: a page of the open sessions of the account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -249,7 +251,8 @@ pub struct BatchHead {
     /// `ciphertexts` (the default) or `handles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
-    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses that of another key than the session's.
+    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses the request if the session's key
+    /// has another fingerprint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
@@ -351,7 +354,7 @@ pub struct BatchDiscount {
     pub effective_rate_jpy: MilliYen,
 }
 
-/// Members whose text is one of a list.
+/// Schemas of members that take one of a list of names.
 #[cfg(feature = "openapi")]
 mod names {
     use utoipa::openapi::schema::{Object, ObjectBuilder, Type};

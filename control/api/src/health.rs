@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum HealthStatus {
-    /// Answers in time.
+    /// The node or dependency answers in time.
     Healthy,
-    /// Answers, but slower than its threshold, or something not critical is down.
+    /// The node or dependency answers more slowly than its threshold, or something not critical is down.
     Degraded,
     /// A critical dependency does not answer.
     Unavailable,
@@ -30,7 +30,7 @@ pub struct BriefHealth {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
-    /// The worst status of what the node cannot work without.
+    /// The worst status of all parts that the node needs to work.
     pub status: HealthStatus,
     /// Semantic version of the API.
     pub version: String,
@@ -44,7 +44,7 @@ pub struct Health {
     pub gpu_name: Option<String>,
     /// Gate sessions open on this node.
     pub active_sessions: u64,
-    /// Operations that are accepted and have not ended.
+    /// Operations that were accepted and have not ended.
     pub active_jobs: u64,
     /// Used share of the room for the ciphertexts of all accounts, in percent.
     pub ciphertext_cache_usage_pct: Option<f64>,
@@ -63,7 +63,7 @@ pub struct Health {
 pub struct Dependency {
     /// `redis`, `postgres` or `provider`.
     pub name: String,
-    /// Its health.
+    /// The health that the last probe found.
     pub status: HealthStatus,
     /// How long the last probe took.
     pub latency_ms: Option<f64>,
@@ -78,7 +78,7 @@ pub struct Dependency {
 pub struct Storage {
     /// `sqlite`.
     pub backend: String,
-    /// Its health.
+    /// The health that the last probe found.
     pub status: HealthStatus,
     /// How long the last probe took.
     pub latency_ms: Option<f64>,

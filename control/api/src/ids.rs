@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Characters after the prefix: 128 bits in base32, rounded up.
 const BODY_CHARACTERS: usize = 26;
-/// RFC 4648 base32hex, lower case: the base32 whose texts sort like their bits.
+/// RFC 4648 base32hex, lower case. In this alphabet texts sort like their bits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
 /// The 26 characters of 128 bits, most significant first, so that time-ordered bits give ordered text.
@@ -24,7 +24,7 @@ fn decode(body: &str) -> Option<u128> {
     })
 }
 
-/// That a text is not an identifier of the wanted kind.
+/// The error for a text that is not an identifier of the wanted kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAnId;
 
@@ -44,7 +44,7 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// What every identifier of this kind starts with.
+            /// The prefix of every identifier of this kind.
             pub const PREFIX: &str = $prefix;
 
             /// The identifier of these 128 bits.
@@ -52,7 +52,7 @@ macro_rules! id {
                 Self(format!("{}{}", $prefix, encode(bits)))
             }
 
-            /// Its 128 bits.
+            /// The identifier's 128 bits.
             pub fn bits(&self) -> u128 {
                 decode(&self.0[$prefix.len()..]).expect("an identifier was checked when it was made")
             }
@@ -129,15 +129,15 @@ open_id!(
     CiphertextId, "ct_"
 );
 open_id!(
-    /// What a key and its rotated successors share (readings A19).
+    /// A lineage of API keys: a key and its rotated successors share this id (readings A19).
     LineageId, "lin_"
 );
 open_id!(
-    /// One request, as support asks for it (readings X11).
+    /// A request, for questions to support (readings X11).
     RequestId, "req_"
 );
 open_id!(
-    /// What pays for work: one transfer of the ledger.
+    /// A transfer of the ledger, which pays for work.
     TransferId, "xfr_"
 );
 open_id!(
@@ -165,7 +165,7 @@ open_id!(
     OperationId, "op_"
 );
 open_id!(
-    /// A value that the node keeps for a session; of use within that session only.
+    /// A value that the node keeps for a session; valid within that session only.
     HandleId, "hdl_"
 );
 open_id!(
@@ -173,7 +173,7 @@ open_id!(
     UserId, "usr_"
 );
 open_id!(
-    /// A sign-in: what the tokens of one log-in share.
+    /// A sign-in: all tokens of one log-in share this id.
     SignInId, "sgn_"
 );
 id!(

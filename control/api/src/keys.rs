@@ -22,7 +22,7 @@ pub struct TrialKey {
     /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When the key and everything that was made with it end.
+    /// When the key expires, and with it everything that was made with it.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
     /// Seconds from `created_at` to `expires_at`.
@@ -55,16 +55,16 @@ pub struct RotatedKey {
     pub key_id: KeyId,
     /// The key's first 16 characters.
     pub key_prefix: String,
-    /// `live`, `test`, `dev` or `trial`: that of the old key.
+    /// `live`, `test`, `dev` or `trial`, as for the old key.
     pub environment: String,
-    /// `viewer`, `developer`, `account_admin` or `trial`: that of the old key.
+    /// `viewer`, `developer`, `account_admin` or `trial`, as for the old key.
     pub role: String,
     /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
     /// First 16 characters of the old key.
     pub old_key_prefix: String,
-    /// When the old key ends: after 24 hours at the latest.
+    /// When the old key expires: after 24 hours at the latest.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub old_key_expires_at: String,
 }

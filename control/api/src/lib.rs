@@ -1,7 +1,8 @@
-//! What travels between client and service: request and response types, typed ids, money, error codes.
+//! The data that client and service exchange: request and response types, typed ids, money, error codes.
 //!
-//! Plain data and serde, nothing else, so that clients can carry it anywhere. One file per section of the platform
-//! specification; names on the wire are the specification's. With the feature `openapi` every type also describes itself.
+//! Only plain data and serde, so that clients can use the crate anywhere. One file per section of the platform
+//! specification; names on the wire are the specification's. With the feature `openapi` every type has an OpenAPI
+//! schema.
 
 pub mod accounts;
 pub mod billing;

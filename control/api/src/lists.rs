@@ -1,19 +1,20 @@
-//! Lists that are read no further than anything takes: many small elements would take more memory than the body had.
+//! Reads lists with a bound: elements after the bound are skipped unread, because many small elements would take more
+//! memory than the request's body.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-/// Reads a list: for `#[serde(deserialize_with)]`. Of a list of more than `MAX` elements the first `MAX + 1` are kept, so that
-/// its reader sees that it is too long, and the rest is passed over.
+/// Reads a list, for `#[serde(deserialize_with)]`. Keeps at most `MAX + 1` elements, so that the caller sees when a
+/// list has more than `MAX`, and skips the others.
 pub(crate) fn list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     deserializer.deserialize_seq(Elements::<MAX, T>(PhantomData))
 }
 
-/// Reads a list, or null, which equals absent (readings X7): for `#[serde(default, deserialize_with)]`.
+/// Reads a list or null, for `#[serde(default, deserialize_with)]`. Null means absent (readings X7).
 pub(crate) fn some_list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {

@@ -1,4 +1,4 @@
-//! Money: integers in a named unit, a JSON number only at the edge (readings P1).
+//! Amounts of money: integers in a named unit, which become decimal numbers only in JSON (readings P1).
 
 use std::iter::Sum;
 use std::ops::{Add, Mul};
@@ -6,7 +6,7 @@ use std::ops::{Add, Mul};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Thousandths of a yen. On the wire a number of yen with up to three decimals, exact.
+/// Thousandths of a yen. On the wire: an exact number of yen with up to three decimals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MilliYen(pub i64);
 
@@ -50,8 +50,8 @@ impl Serialize for MilliYen {
         if self.0 % 1000 == 0 {
             return serializer.serialize_i64(self.0 / 1000);
         }
-        // A quotient is the double nearest to the decimal, and the shortest text that reads back as that double is the
-        // decimal itself, as long as 15 digits hold it: up to a billion yen and far beyond.
+        // The quotient is the double nearest to the decimal number. The shortest text that reads back as this double is
+        // the decimal number itself, if 15 digits hold it: up to a billion yen and far beyond.
         serializer.serialize_f64(self.0 as f64 / 1000.0)
     }
 }
@@ -86,24 +86,24 @@ impl utoipa::ToSchema for MilliYen {
     }
 }
 
-/// Billionths of a US dollar: the ledger's unit for compute units (readings P1). On the wire a number of dollars with up to nine
-/// decimals.
+/// Billionths of a US dollar: the ledger's unit for compute units (readings P1). On the wire: a number of dollars with
+/// up to nine decimals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NanoUsd(pub i64);
 
-/// Millionths of a yen: prices that were converted from dollars, for showing (readings P2). On the wire a number of yen with up to
-/// six decimals.
+/// Millionths of a yen: for showing prices that were converted from dollars (readings P2). On the wire: a number of yen
+/// with up to six decimals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MicroYen(pub i64);
 
 impl NanoUsd {
-    /// A number of dollars, to the nearest billionth; `None` beyond nine billion dollars.
+    /// Rounds a number of dollars to the nearest billionth. `None`: more than nine billion dollars.
     pub fn of_dollars(dollars: f64) -> Option<NanoUsd> {
         let nano = (dollars * 1e9).round();
         (nano.is_finite() && nano.abs() <= 9e18).then_some(NanoUsd(nano as i64))
     }
 
-    /// At a rate in thousandths of a yen a dollar, to the nearest millionth of a yen; halves go up.
+    /// Converts to yen at a rate in thousandths of a yen per dollar, to the nearest millionth of a yen; halves go up.
     pub fn at_rate(self, usd_milli_jpy: i64) -> MicroYen {
         // 10^-9 dollars times 10^-3 yen a dollar
         let exact = i128::from(self.0) * i128::from(usd_milli_jpy);
@@ -151,7 +151,7 @@ impl Serialize for MicroYen {
         if self.0 % 1_000_000 == 0 {
             return serializer.serialize_i64(self.0 / 1_000_000);
         }
-        // exact for the same reason as above
+        // exact if 15 digits hold the number of yen, as for `MilliYen`
         serializer.serialize_f64(self.0 as f64 / 1e6)
     }
 }

@@ -1,15 +1,16 @@
-//! Numbers as JSON Schema has them.
+//! Reads whole numbers as JSON Schema defines them: 64.0 is a whole number too.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
-/// Reads a whole number from 0: 64.0 is one too. What is too large becomes the largest, which is too large as well.
+/// Reads a whole number of at least 0. A number that is too large saturates at the largest `u64`, which callers refuse
+/// as too large.
 pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_u64(Whole)
 }
 
-/// The same, or null, which equals absent (readings X7): for `#[serde(default, deserialize_with)]`.
+/// As [`whole`], or null, for `#[serde(default, deserialize_with)]`. Null means absent (readings X7).
 pub(crate) fn some_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     struct Number(u64);
 
@@ -22,7 +23,8 @@ pub(crate) fn some_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<O
     Ok(Option::<Number>::deserialize(deserializer)?.map(|Number(number)| number))
 }
 
-/// Reads a whole number of either sign, or null, which equals absent (readings X7): for `#[serde(default, deserialize_with)]`.
+/// Reads a whole number of either sign, or null, for `#[serde(default, deserialize_with)]`. Null means absent (readings
+/// X7).
 pub(crate) fn some_integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     struct Number(i64);
 
@@ -55,7 +57,7 @@ impl Visitor<'_> for Integer {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<i64, E> {
-        // every double of this size is a whole number or has a fraction that shows
+        // up to 2^53 a double holds whole numbers exactly
         match number.fract() == 0.0 && number.abs() <= (1u64 << 53) as f64 {
             true => Ok(number as i64),
             false => Err(E::invalid_value(Unexpected::Float(number), &self)),

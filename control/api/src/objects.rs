@@ -1,5 +1,5 @@
-//! Lists whose elements must be JSON objects. A derived reader also takes an array, with its elements as the members in
-//! the order of their declaration; that order is no part of the API.
+//! Reads values that must be JSON objects. A derived reader would also accept an array with the members in the order of
+//! their declaration, but that order is not part of the API.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -32,7 +32,7 @@ pub(crate) fn one<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: 
     Object::deserialize(deserializer).map(|Object(object)| object)
 }
 
-/// A value that was an object.
+/// A value that was read from a JSON object.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

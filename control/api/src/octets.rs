@@ -6,7 +6,7 @@
 //! the rest      ciphertexts one after another, 4 (n + 1) bytes each: mask then body, little-endian words
 //! ```
 
-/// Bytes of the head's length.
+/// Size of the field with the head's length, in bytes.
 pub const LENGTH_BYTES: usize = 4;
 
 /// Why a body is not in this layout.
@@ -14,12 +14,12 @@ pub const LENGTH_BYTES: usize = 4;
 pub enum LayoutError {
     /// It ends before its head does.
     CutShort,
-    /// Its head is longer than a head may be.
+    /// The head is longer than allowed.
     HeadTooLong,
 }
 
-/// Cuts a body into its head and its words, both unread. The announced length is compared as soon as its four bytes are
-/// there: a reader that asks after every piece never collects a head that is too long.
+/// Cuts a body into its head and its words, without parsing either. The stated length is checked as soon as its four
+/// bytes have come. So a caller that tries again after every piece never collects a head that is too long.
 ///
 /// # Errors
 /// As they say; nothing is allocated.

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Elements of a page that does not say how many it wants.
+/// Elements of a page when the request does not state a number.
 pub const PAGE_LIMIT_DEFAULT: u32 = 20;
-/// Elements of a page at most.
+/// Largest number of elements of a page.
 pub const PAGE_LIMIT_MAX: u32 = 100;
 
 /// A page of a list, newest first.
@@ -22,7 +22,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// The same page of other elements.
+    /// The same page with other elements.
     pub fn with<U>(&self, items: Vec<U>) -> Page<U> {
         let (next_cursor, has_more, total_count) = (self.next_cursor.clone(), self.has_more, self.total_count);
         Page { items, next_cursor, has_more, total_count }

@@ -9,7 +9,7 @@ use crate::words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum SecurityLevel {
-    /// No promise at all: for tests.
+    /// No security: for tests.
     #[serde(rename = "testing")]
     Testing,
     /// 128 bits.
@@ -31,7 +31,7 @@ words!(SecurityLevel, "security level", {
 });
 
 impl SecurityLevel {
-    /// Bits of security that it promises.
+    /// Bits of security that the level promises; 0 for `testing`.
     pub fn bits(self) -> u32 {
         match self {
             SecurityLevel::Testing => 0,
@@ -66,7 +66,7 @@ pub struct ArithmeticFacts {
     /// Bits of a fresh ciphertext's scale.
     #[cfg_attr(feature = "openapi", schema(example = 40))]
     pub scale_bits: u64,
-    /// Multiplications in a row.
+    /// Number of multiplications in a row that a fresh ciphertext allows.
     #[cfg_attr(feature = "openapi", schema(example = 8))]
     pub max_depth: u64,
     /// The largest `max_depth` that meets the level at this degree and scale.
@@ -78,7 +78,7 @@ pub struct ArithmeticFacts {
     pub security_bits: u64,
     /// Bits of the product of all primes.
     pub total_q_bits: u64,
-    /// Bits of precision behind the binary point that a fresh ciphertext of numbers up to 1 has in its worst slot.
+    /// Bits of precision after the binary point, in the worst slot of a fresh ciphertext of numbers up to 1.
     pub precision_bits: f64,
     /// Bytes of a public key.
     pub public_key_bytes: u64,
@@ -86,11 +86,11 @@ pub struct ArithmeticFacts {
     pub relinearization_key_bytes: u64,
     /// Bytes of the key of one rotation, at the full level.
     pub rotation_key_bytes: u64,
-    /// Bytes of a ciphertext of the secret key's owner, at the full level.
+    /// Bytes of a ciphertext that was made with the secret key, at the full level.
     pub seeded_ciphertext_bytes: u64,
     /// Bytes of any other ciphertext, at the full level.
     pub ciphertext_bytes: u64,
-    /// What to know about these parameters.
+    /// Remarks about these parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -126,10 +126,11 @@ pub struct PresetFacts {
     /// Bytes of a bit's ciphertext, without the frame's header.
     pub ciphertext_bytes: usize,
     /// log2 of the estimated probability that a NAND, AND, OR or NOR of independent gate outputs is wrong. Equal or
-    /// opposite operands do not raise it: such a gate is folded, to no bootstrap or to a gate of other operands.
+    /// opposite operands do not raise the probability, because such a gate is folded to no bootstrap or to a gate of
+    /// other operands.
     #[cfg_attr(feature = "openapi", schema(example = -92.8))]
     pub failure_probability_log2: f64,
-    /// The same for the gate with the most noise: a MUX of independent MUX outputs.
+    /// log2 of the estimated probability for the gate with the most noise: a MUX of independent MUX outputs.
     #[cfg_attr(feature = "openapi", schema(example = -69.5))]
     pub worst_failure_probability_log2: f64,
 }

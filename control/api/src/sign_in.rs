@@ -1,4 +1,4 @@
-//! Signing in to the dashboard: passwords, tokens, and what other programs need to check the tokens.
+//! Signing in to the dashboard: passwords, tokens, and the data with which other programs check the tokens.
 //!
 //! Comments on types and members are for customers: they are the descriptions of the OpenAPI page.
 
@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A password or a token. It is never logged.
+/// A password or a token, which is never logged.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(format = Password))]
@@ -46,7 +46,7 @@ pub struct SetupRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RefreshRequest {
-    /// The refresh token of the last answer. It works once.
+    /// The refresh token of the last answer. The token works once.
     pub refresh_token: Hidden,
 }
 
@@ -82,7 +82,7 @@ pub struct SignedIn {
     /// Seconds until the session token expires.
     #[cfg_attr(feature = "openapi", schema(example = 3600))]
     pub expires_in: u64,
-    /// The refresh token for the next `POST /auth/refresh`. It works once.
+    /// The refresh token for the next `POST /auth/refresh`. The token works once.
     pub refresh_token: Hidden,
     /// When the sign-in ends. None of its refresh tokens works after that.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
@@ -123,19 +123,20 @@ pub struct LoggedOut {
     pub status: String,
 }
 
-/// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`: what a program that checks this
-/// node's tokens needs (RFC 8414). The node is no OpenID provider: it gives no ID tokens and has no page to sign in by.
+/// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`: data for programs that check
+/// this node's tokens (RFC 8414). The node is not an OpenID provider: it issues no ID tokens and has no sign-in page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IssuerMetadata {
     /// The `iss` of the tokens.
     #[cfg_attr(feature = "openapi", schema(example = "https://fhe.example.org"))]
     pub issuer: String,
-    /// Where the public keys are.
+    /// Address of the public keys.
     pub jwks_uri: String,
-    /// Empty: the node issues no tokens by way of a browser's redirects.
+    /// Empty, because the node issues no tokens through redirects of a browser.
     pub response_types_supported: Vec<String>,
-    /// Empty: this API's own `POST /auth/login`, which is no grant of OAuth, exchanges a password for tokens.
+    /// Empty, because a password is exchanged for tokens by this API's own `POST /auth/login`, which is not a grant of
+    /// OAuth.
     pub grant_types_supported: Vec<String>,
 }
 

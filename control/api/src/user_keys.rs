@@ -1,4 +1,4 @@
-//! API keys as users of the dashboard make, list and revoke them.
+//! API keys that users of the dashboard make, list and revoke.
 //!
 //! Comments on types and members are for customers: they are the descriptions of the OpenAPI page.
 
@@ -53,7 +53,7 @@ pub struct UserKey {
 pub struct CreatedUserKey {
     /// The key. It is shown only this once.
     pub key: Hidden,
-    /// The other facts of the key.
+    /// The other members of the key.
     #[serde(flatten)]
     pub record: UserKey,
 }

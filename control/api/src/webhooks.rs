@@ -5,29 +5,29 @@ use serde::{Deserialize, Serialize};
 use crate::sign_in::Hidden;
 use crate::{EventId, WebhookId};
 
-/// A webhook that is wanted.
+/// A request for a new webhook.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateWebhook {
-    /// Where events are sent: HTTPS, at most 2048 characters, a public address.
+    /// The URL to which events are sent: HTTPS, at most 2048 characters, a public address.
     pub url: String,
-    /// Types of events. All when absent or empty.
+    /// Types of events to send; all types when absent or empty.
     #[serde(default)]
     pub events: Option<Vec<String>>,
-    /// The shared secret: 32 to 256 visible ASCII characters. Made when absent.
+    /// The shared secret: 32 to 256 visible ASCII characters. The service makes one when absent.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, min_length = 32, max_length = 256))]
     pub secret: Option<String>,
 }
 
-/// Changes of a webhook; what is absent stays.
+/// Changes of a webhook. Absent members stay as they are.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChangeWebhook {
-    /// Where events are sent.
+    /// The URL to which events are sent.
     #[serde(default)]
     pub url: Option<String>,
-    /// Types of events; empty: all.
+    /// Types of events to send; all types when empty.
     #[serde(default)]
     pub events: Option<Vec<String>>,
 }
@@ -40,7 +40,7 @@ pub struct SignatureInfo {
     pub algorithm: String,
     /// The header with the signature.
     pub header: String,
-    /// What the header holds: `sha256=<hex>`.
+    /// Format of the header's value: `sha256=<hex>`.
     pub format: String,
 }
 
@@ -61,11 +61,11 @@ pub struct Webhook {
     /// The webhook's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "wh_01k809hp7f0oc1jgldmrvm9s18"))]
     pub webhook_id: WebhookId,
-    /// Where events are sent.
+    /// The URL to which events are sent.
     pub url: String,
-    /// Types of events; empty: all.
+    /// Types of events to send; all types when empty.
     pub events: Vec<String>,
-    /// When it was made.
+    /// When the webhook was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
     /// How deliveries are signed.
@@ -93,25 +93,25 @@ pub struct CreatedWebhook {
     /// The webhook.
     #[serde(flatten)]
     pub webhook: Webhook,
-    /// The shared secret, if it was made here. No later answer shows it.
+    /// The shared secret, if the service made it. No later answer shows the secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub secret: Option<Hidden>,
 }
 
-/// A new shared secret. The one before does not work any more.
+/// A new shared secret. The old secret no longer works.
 #[derive(Clone, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NewWebhookSecret {
     /// The webhook's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "wh_01k809hp7f0oc1jgldmrvm9s18"))]
     pub webhook_id: WebhookId,
-    /// The secret. No later answer shows it.
+    /// The secret. No later answer shows the secret.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub secret: Hidden,
 }
 
-/// A webhook that is gone.
+/// A webhook that was deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeletedWebhook {
@@ -122,7 +122,7 @@ pub struct DeletedWebhook {
     pub status: String,
 }
 
-/// A synthetic event that is wanted.
+/// A request to send a synthetic event.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SendTestEvent {
@@ -134,24 +134,24 @@ pub struct SendTestEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SentTestEvent {
-    /// Its type.
+    /// The event's type.
     pub event_type: String,
-    /// Its id.
+    /// The event's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "evt_01k809hp7f0oc1jgldmrvm9s18"))]
     pub delivery_id: EventId,
-    /// What became of it.
+    /// The outcome of the deliveries.
     pub results: TestResults,
 }
 
-/// What became of a synthetic event.
+/// The outcome of the deliveries of a synthetic event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TestResults {
-    /// Webhooks of the account.
+    /// Number of the account's webhooks.
     pub total_webhooks: u64,
-    /// Those that took it.
+    /// Number of webhooks that accepted the event.
     pub successes: u64,
-    /// The others.
+    /// Number of webhooks that did not accept the event.
     pub failures: u64,
 }
 
@@ -167,12 +167,12 @@ pub struct Delivery {
     pub webhook_id: WebhookId,
     /// The event's type.
     pub event_type: String,
-    /// The end of the last attempt; null before it.
+    /// When the last attempt ended; null before the first attempt ends.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub delivered_at: Option<String>,
-    /// The receiver's last answer; 0 when there was none.
+    /// HTTP status of the receiver's last answer; 0 without an answer.
     pub status_code: i64,
-    /// How long it took, in milliseconds; 0 when there was none.
+    /// Time until the receiver's last answer, in milliseconds; 0 without an answer.
     pub response_ms: i64,
     /// Attempts so far.
     pub attempts: i64,
@@ -180,7 +180,7 @@ pub struct Delivery {
     pub status: String,
     /// Why the last attempt failed.
     pub error: Option<String>,
-    /// When the next attempt is due; null when there is none.
+    /// When the next attempt is due; null when no attempt follows.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub next_attempt_at: Option<String>,
     /// SHA-256 of the body's bytes, in hexadecimal.
@@ -212,17 +212,17 @@ pub struct WebhookDeliveries {
     pub has_more: bool,
 }
 
-/// What became of a replay.
+/// The outcome of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayedDelivery {
     /// The delivery's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "evt_01k809hp7f0oc1jgldmrvm9s18"))]
     pub delivery_id: EventId,
-    /// Whether it was sent again.
+    /// Whether the delivery was sent again.
     pub replayed: bool,
-    /// Whether the receiver has it.
+    /// Whether the receiver accepted the event.
     pub success: bool,
-    /// Why not.
+    /// Why the replay did not succeed.
     pub error: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! Enums whose variants each have a word: the same on the wire, in columns of the database, in settings.
+//! Enums whose variants each have a word. The word is the same on the wire, in columns of the database and in settings.
 
 /// An enum whose variants each have a word.
 pub trait Word: Copy + 'static {
-    /// What its words name, for messages.
+    /// Name of the enum in messages, such as `role`.
     const NAME: &'static str;
 
     /// The variant of this word.
@@ -17,7 +17,7 @@ macro_rules! words {
             /// All variants, in the order of their declaration.
             pub const ALL: [$type; [$($word),*].len()] = [$($type::$variant),*];
 
-            /// Its word.
+            /// The variant's word.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $($type::$variant => $word),*

@@ -1,4 +1,5 @@
-// Runs the client that scripts/wasm-client builds: keys, bits and numbers made and read in WebAssembly.
+// Runs the client that scripts/wasm-client builds: makes keys, and encrypts and decrypts bits and numbers in
+// WebAssembly.
 import { randomFillSync } from "node:crypto";
 import { readFileSync } from "node:fs";
 import assert from "node:assert/strict";
@@ -7,7 +8,7 @@ const random_fill = (at, length) => randomFillSync(new Uint8Array(wasm.memory.bu
 const { instance } = await WebAssembly.instantiate(readFileSync(process.argv[2]), { env: { random_fill } });
 const wasm = instance.exports;
 
-// words of a ciphertext and of an evaluation key: docs/wire-format.md
+// numbers of words of a ciphertext and of an evaluation key, for each preset: docs/wire-format.md
 const presets = [[637, 636 * 4 * 1024 + 1024 * 7], [709, 708 * 4 * 1024 + 1024 * 4], [829, 828 * 8 * 512 + 1536 * 6],
   [637, 636 * 6 * 512 + 1024 * 7], [709, 708 * 6 * 512 + 1024 * 4]];
 for (const [preset, [ciphertextWords, keyWords]] of presets.entries()) {

@@ -1,5 +1,5 @@
-//! The client in a browser or in Node, by a plain C interface: one key, bits in and out, and one key, numbers
-//! in and out. `wasm_client.mjs` runs it.
+//! The client in a browser or in Node, behind a plain C interface: one key for bits and one key for numbers, with
+//! encryption and decryption. `wasm_client.mjs` runs it.
 #![cfg(target_arch = "wasm32")]
 
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ thread_local! {
     /// The ciphertext of the last call, for the host to read.
     static WORDS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
     static KEY_OF_NUMBERS: RefCell<Option<ckks::SecretKey>> = const { RefCell::new(None) };
-    /// Numbers in and out.
+    /// Numbers to encrypt, then decrypted numbers.
     static NUMBERS: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -22,7 +22,7 @@ unsafe extern "C" {
     fn random_fill(out: *mut u8, length: usize);
 }
 
-/// Where `getrandom` gets its bytes (`--cfg getrandom_backend="custom"`).
+/// The source of random bytes for `getrandom` (`--cfg getrandom_backend="custom"`).
 #[unsafe(no_mangle)]
 unsafe extern "Rust" fn __getrandom_v03_custom(out: *mut u8, length: usize) -> Result<(), getrandom::Error> {
     // SAFETY: the caller owns these bytes
@@ -30,7 +30,7 @@ unsafe extern "Rust" fn __getrandom_v03_custom(out: *mut u8, length: usize) -> R
     Ok(())
 }
 
-/// Makes a secret key of preset number `preset`; answers its ciphertexts' words, `n + 1`.
+/// Makes a secret key of the preset with this number. Returns the words of a ciphertext, `n + 1`.
 #[unsafe(no_mangle)]
 pub extern "C" fn generate(preset: usize) -> usize {
     let preset = Preset::ALL[preset];
@@ -38,14 +38,14 @@ pub extern "C" fn generate(preset: usize) -> usize {
     preset.params().lwe_dimension + 1
 }
 
-/// Makes the evaluation key; answers its words.
+/// Makes the evaluation key. Returns its number of words.
 #[unsafe(no_mangle)]
 pub extern "C" fn evaluation_key() -> usize {
     let key = KEY.with_borrow(|key| key.as_ref().expect("a key was made").evaluation_key());
     key.bootstrap_bodies.len() + key.key_switch_bodies.len()
 }
 
-/// Encrypts a bit; answers where its words lie.
+/// Encrypts a bit. Returns the address of the ciphertext's words.
 #[unsafe(no_mangle)]
 pub extern "C" fn encrypt(bit: u32) -> *const u32 {
     let ciphertext = KEY.with_borrow(|key| key.as_ref().expect("a key was made").encrypt(bit == 1));
@@ -53,15 +53,15 @@ pub extern "C" fn encrypt(bit: u32) -> *const u32 {
     WORDS.with_borrow(|words| words.as_ptr())
 }
 
-/// Decrypts the words where [`encrypt`] left them.
+/// Decrypts the words at the address that [`encrypt`] returned.
 #[unsafe(no_mangle)]
 pub extern "C" fn decrypt() -> u32 {
     let ciphertext = Lwe::new(WORDS.with_borrow(Clone::clone));
     KEY.with_borrow(|key| key.as_ref().expect("a key was made").decrypt(&ciphertext)).into()
 }
 
-/// Makes a secret key of arithmetic without security, 40 bits of scale and two levels; answers where its numbers lie, half as many as
-/// the degree.
+/// Makes a secret key for numbers, for tests only (no security), with a scale of 40 bits and two levels. Returns the
+/// address of its `poly_degree / 2` numbers.
 #[unsafe(no_mangle)]
 pub extern "C" fn generate_for_numbers(poly_degree: usize) -> *mut f64 {
     let security = ckks::SecurityLevel::Testing;
@@ -72,7 +72,7 @@ pub extern "C" fn generate_for_numbers(poly_degree: usize) -> *mut f64 {
     NUMBERS.with_borrow_mut(|numbers| numbers.as_mut_ptr())
 }
 
-/// Makes the part of the evaluation key for products; answers its bytes.
+/// Makes the part of the evaluation key for products. Returns its number of bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn relinearization_key() -> usize {
     KEY_OF_NUMBERS.with_borrow(|key| {
@@ -81,7 +81,8 @@ pub extern "C" fn relinearization_key() -> usize {
     })
 }
 
-/// Encrypts the numbers, by the secret key or by a public one, and decrypts them to their place; answers the bits of precision.
+/// Encrypts the numbers, with the secret key or with a public key, and decrypts them in place. Returns the bits of
+/// precision.
 #[unsafe(no_mangle)]
 pub extern "C" fn encrypt_and_decrypt(by_public_key: bool) -> f64 {
     KEY_OF_NUMBERS.with_borrow(|key| {

@@ -1,5 +1,5 @@
-//! Many ciphertexts in one file: containers one after another, bit 0 of the value first. Each says its own length; one
-//! holds a bit, or as many as a seed has.
+//! Many ciphertexts in one file: containers one after another, bit 0 of the value first. Each container states its own
+//! length, and holds one bit or all bits of a seed.
 
 use kernels::container::{self, Form, HEADER_BYTES, Tag};
 use kernels::tfhe::Lwe;
@@ -7,24 +7,24 @@ use kernels::tfhe::seeded::SEED_BYTES;
 
 use crate::SecretKey;
 
-/// Ciphertexts of one bundle at most.
+/// Largest number of ciphertexts in a bundle.
 pub const CIPHERTEXTS_MAX: usize = 1 << 16;
 
-/// Encrypts bits under a key, a container each.
+/// Encrypts bits under a key, each into its own container.
 pub fn encrypt(key: &SecretKey, bits: &[bool]) -> Vec<Vec<u8>> {
     let write = |lwe: &Lwe| container::write_ciphertext(lwe, key.preset(), Some(key.fingerprint()), Form::Ango);
     bits.iter().map(|&bit| write(&key.encrypt(bit))).collect()
 }
 
-/// Encrypts bits under a key into one container, 4 bytes a bit.
+/// Encrypts bits under a key into one container, 4 bytes per bit.
 ///
 /// # Panics
-/// Without a bit, or with more than [`CIPHERTEXTS_MAX`].
+/// When `bits` is empty or has more than [`CIPHERTEXTS_MAX`] elements.
 pub fn encrypt_seeded(key: &SecretKey, bits: &[bool]) -> Vec<u8> {
     container::write_seeded(&key.encrypt_seeded(bits), key.preset(), Some(key.fingerprint()))
 }
 
-/// Bits of these containers, as far as their lengths say.
+/// Number of bits in these containers, by their lengths alone.
 pub fn width<T: AsRef<[u8]>>(containers: &[T]) -> usize {
     let bits = |container: &[u8]| match container::is_seeded(container) {
         true => container.len().saturating_sub(HEADER_BYTES + SEED_BYTES) / 4,
@@ -33,10 +33,10 @@ pub fn width<T: AsRef<[u8]>>(containers: &[T]) -> usize {
     containers.iter().map(|container| bits(container.as_ref())).sum()
 }
 
-/// Decrypts containers, or what a server answered in the form of tfhe-rs.
+/// Decrypts containers, or ciphertexts that a server returned in the form of tfhe-rs.
 ///
 /// # Errors
-/// The first that is damaged or was made under another key.
+/// When a ciphertext is damaged or was made under another key; the first such error.
 pub fn decrypt<T: AsRef<[u8]>>(key: &SecretKey, ciphertexts: &[T]) -> Result<Vec<bool>, container::Error> {
     let (preset, fingerprint) = (key.preset(), Some(key.fingerprint()));
     let mut bits = Vec::with_capacity(ciphertexts.len());
@@ -51,11 +51,12 @@ pub fn decrypt<T: AsRef<[u8]>>(key: &SecretKey, ciphertexts: &[T]) -> Result<Vec
     Ok(bits)
 }
 
-/// Cuts a bundle into its containers. Each is whole and undamaged and holds ciphertexts; whose, is checked by its reader.
+/// Cuts a bundle into its containers. Each is whole and undamaged and holds ciphertexts. The reader of a container
+/// checks its key.
 ///
 /// # Errors
-/// Anything else, a secret key above all: what is cut here may be on its way to a server. No ciphertext at all; more than
-/// [`CIPHERTEXTS_MAX`] bits.
+/// When a container does not hold ciphertexts: above all for a secret key, because the containers may be sent to a
+/// server. When the bundle is empty or has more than [`CIPHERTEXTS_MAX`] bits.
 pub fn split(bundle: &[u8]) -> Result<Vec<&[u8]>, container::Error> {
     let malformed = |why: String| container::Error::Malformed(why);
     let (mut containers, mut bits, mut rest) = (Vec::new(), 0, bundle);
@@ -78,7 +79,7 @@ pub fn split(bundle: &[u8]) -> Result<Vec<&[u8]>, container::Error> {
     Ok(containers)
 }
 
-/// Bytes of the container that `bytes` begin with; none when there are not so many.
+/// Length in bytes of the container at the beginning of `bytes`; `None` when `bytes` are too short.
 fn container_bytes(bytes: &[u8]) -> Option<Result<usize, container::Error>> {
     if !bytes.starts_with(&container::MAGIC) {
         return Some(Err(container::Error::UnknownForm));
@@ -151,7 +152,7 @@ mod tests {
             let put = |length| move |out: &mut Vec<u8>| out.resize(HEADER_BYTES + length, 7);
             let containers = lengths.iter().map(|&length| container::frame(Tag::Ciphertext, Preset::Fast128, None, put(length)));
             let behind = bytes.len();
-            // whole containers, and anything behind them
+            // whole containers, then any bytes
             bytes.splice(0..0, containers.flatten().collect::<Vec<_>>());
             let split = split(&bytes);
             prop_assert_eq!(split.is_ok(), behind == 0 && !lengths.is_empty());

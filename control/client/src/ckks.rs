@@ -1,7 +1,7 @@
 //! The client's side of arithmetic on encrypted numbers: keys, encryption, decryption.
 //!
-//! Constant time as the rest of this crate: no branch, index or division depends on a secret, on noise or on a number, but for one
-//! branch on whether numbers may be encrypted at all.
+//! The code runs in constant time, like the rest of this crate: no branch, index or division depends on a secret, on
+//! noise or on a number. The one exception is a branch on whether the numbers may be encrypted.
 
 mod context;
 mod key_rows;
@@ -24,11 +24,11 @@ pub use kernels::ckks::{
     SeededCiphertext, container,
 };
 
-/// Why numbers are not encrypted.
+/// Why numbers cannot be encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum EncryptError {
-    /// Not one number a slot.
-    #[error("{expected} numbers belong here, found {found}")]
+    /// The number of values differs from the number of slots.
+    #[error("expected {expected} numbers, one per slot, found {found}")]
     Count {
         /// Slots.
         expected: usize,
@@ -38,7 +38,7 @@ pub enum EncryptError {
     /// A number is not finite, or larger than the bound that was declared.
     #[error("a number is not finite or its magnitude is above {0}")]
     Value(f64),
-    /// The bound is no positive number, or too large for the modulus of the level.
-    #[error("a bound of {0} on the numbers has no room in the ciphertext")]
+    /// The bound is not a positive number, or is too large for the modulus of the level.
+    #[error("a bound of {0} on the numbers is not positive, or too large for the ciphertext's modulus")]
     Room(f64),
 }

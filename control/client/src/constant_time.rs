@@ -1,9 +1,10 @@
-//! No branch and no index depends on a secret: memcheck is told that secrets are undefined memory, and reports each
-//! branch and each address that depends on such memory (the method of Langley's ctgrind, 2010).
+//! Tests that no branch and no index depends on a secret. The tests mark secrets as undefined memory; memcheck then
+//! reports each branch and each address that depends on such memory (the method of Langley's ctgrind, 2010).
 //!
-//! Equality of keys is left out: it is crate `subtle`'s, which in debug builds asserts, by a branch, what it computes.
+//! Equality of keys is not tested: crate `subtle` computes it without a branch, but in debug builds asserts the result
+//! by one.
 //!
-//! Divisions are beyond memcheck; `scripts/constant-time` looks for them in the produced code.
+//! Memcheck does not see divisions; `scripts/constant-time` looks for them in the compiled code.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -14,16 +15,16 @@ use chacha20::rand_core::SeedableRng;
 use crate::secret_key::SecretKey;
 use crate::{Preset, ckks, gaussian};
 
-/// Memcheck's exit status when it has reported something.
+/// Memcheck's exit status when it reports something.
 const REPORTED: i32 = 99;
 
-/// Valgrind's client request: a sequence that does nothing on a processor and that valgrind takes as a call (valgrind.h).
-/// Answers 0 without valgrind.
+/// Makes a client request of valgrind. The sequence of instructions does nothing on a processor, but valgrind
+/// recognises it as a call (valgrind.h). Returns 0 without valgrind.
 #[cfg(target_arch = "x86_64")]
 fn client_request(code: u64, address: u64, bytes: u64) -> u64 {
     let arguments = [code, address, bytes, 0, 0, 0];
     let mut answer = 0;
-    // SAFETY: the rotations of rdi add up to a whole turn and rbx is exchanged with itself
+    // SAFETY: the rotations of rdi add up to 128 bits, so rdi is unchanged, and rbx is exchanged with itself
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",
@@ -47,25 +48,26 @@ fn runs_on_valgrind() -> bool {
     client_request(0x1001, 0, 0) != 0
 }
 
-/// Tells memcheck that these bytes are undefined, so that what is computed from them is undefined too.
+/// Marks these bytes as undefined for memcheck, so that values computed from them are undefined too.
 fn make_undefined<T>(secret: &mut [T]) {
     client_request(0x4d43_0001, secret.as_ptr() as u64, size_of_val(secret) as u64);
 }
 
-/// A generator whose output is undefined.
+/// A generator whose output memcheck takes as undefined.
 fn secret_generator() -> ChaCha20Rng {
     let mut seed = [7; 32];
     make_undefined(&mut seed);
     ChaCha20Rng::from_seed(seed)
 }
 
-/// Runs one of the `under_valgrind` tests below in a process of its own under memcheck. `None`: there is no valgrind here.
+/// Runs one of the `under_valgrind` tests below in its own process under memcheck, and returns the exit status. `None`:
+/// valgrind is not installed, or the processor is not x86-64.
 fn memcheck(test: &str) -> Option<i32> {
     let found = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
     if !found || cfg!(not(target_arch = "x86_64")) {
         let required = std::env::var("TEST_VALGRIND").is_ok_and(|wanted| wanted == "required");
-        assert!(!required, "TEST_VALGRIND asks for valgrind on x86-64, and there is none");
-        println!("not checked: no valgrind on x86-64 here");
+        assert!(!required, "TEST_VALGRIND requires valgrind on x86-64, and this machine has none");
+        println!("not checked: this machine has no valgrind on x86-64");
         return None;
     }
     let output = Command::new("valgrind")
@@ -151,7 +153,7 @@ fn numbers_under_valgrind() {
     let secret = small_key_of_numbers();
     let mut numbers = [0.25; 32];
     make_undefined(&mut numbers);
-    // past the one branch on numbers, on whether they may be encrypted
+    // `encrypt` branches on whether numbers may be encrypted, so the test encodes without that check
     let plaintext = secret.context.encode(&numbers, 1.0, 2).expect("room for the bound");
     let ciphertext = secret.encrypt_plaintext(2, &plaintext, 1.0).expand(secret.params());
     black_box(secret.decrypt(&ciphertext));

@@ -1,4 +1,4 @@
-//! A circuit on encrypted bits, over HTTP: one request, or a run that is polled when it takes longer.
+//! Evaluates a circuit on encrypted bits over HTTP: in one request, or as a run that is polled if it takes longer.
 
 use std::time::Duration;
 
@@ -14,25 +14,26 @@ use crate::http::circuits::CircuitAnswer;
 use crate::http::{Client, Error};
 use crate::netlists::Netlist;
 
-/// Gates from which a circuit is polled: seconds on a few cores. A run that is waited for is lost with its connection.
+/// A circuit of at least this many gates runs on the node while the client polls, because it takes seconds on a few
+/// cores. A request that waits for its result loses the result when the connection breaks.
 pub const POLLED_GATES_MIN: usize = 1024;
 /// Pauses between polls: the first, and the longest.
 const POLL_PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// Polls in a row that may find no node.
+/// Largest number of consecutive polls without an answer.
 const POLLS_LOST_MAX: u32 = 5;
 
-/// Where a circuit is evaluated, and how.
+/// The session and the options of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The session whose key evaluates it.
+    /// The session with whose key the circuit is evaluated.
     pub session: &'a SessionId,
     /// Preset of the session's key.
     pub preset: Preset,
-    /// How the node runs the gates; the node decides where this says nothing.
+    /// How the node runs the gates; `None`: the node decides.
     pub mapping: Option<CircuitMapping>,
 }
 
-/// How far an evaluation is.
+/// Progress of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Gates evaluated.
@@ -41,32 +42,34 @@ pub struct Progress {
     pub gates_total: usize,
 }
 
-/// A circuit's encrypted outputs and what they cost.
+/// A circuit's encrypted outputs and their cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
-    /// One value an output, one ciphertext a bit, bit 0 first.
+    /// One value per output, one ciphertext per bit, bit 0 first.
     pub outputs: Vec<Vec<Vec<u8>>>,
     /// Gates evaluated.
     pub gates: usize,
-    /// Bootstraps that the node ran, where it says so.
+    /// Bootstraps that the node ran, if the node states them.
     pub bootstraps: Option<u64>,
-    /// Levels of those bootstraps, where the node says so.
+    /// Levels of those bootstraps, if the node states them.
     pub bootstrap_levels: Option<u64>,
-    /// log2 of the probability that any bootstrap gave a wrong bit, where the node says so.
+    /// log2 of the probability that any bootstrap gave a wrong bit, if the node states it.
     pub failure_log2: Option<f64>,
-    /// Bootstrap operations the node charged.
+    /// Bootstrap operations that the node charged.
     pub bootstrap_ops: u64,
-    /// The bill.
+    /// The charge.
     pub cost: MilliYen,
-    /// Time the node computed.
+    /// Time that the node computed, in milliseconds.
     pub compute_ms: f64,
 }
 
-/// Evaluates a netlist on `inputs`: one value an input, in containers of a bit or of a seed's bits, bit 0 first, all of one
-/// key. Where all are seeded the masks are not sent. When `interrupted` is ready first, a run that is polled is cancelled.
+/// Evaluates a netlist on `inputs`: one value per input, in containers of one bit or of the bits of a seed, bit 0
+/// first, all under one key. If all containers are seeded, the masks are not sent. If `interrupted` is ready first, a
+/// polled run is cancelled.
 ///
 /// # Errors
-/// [`Error::Settings`] for inputs of several keys or of another preset, [`Error::Interrupted`]; as all requests.
+/// [`Error::Settings`] for inputs under several keys or of another preset; [`Error::Interrupted`]; the errors of all
+/// requests.
 ///
 /// # Panics
 /// When `inputs` have other widths than the circuit.
@@ -101,7 +104,8 @@ pub async fn evaluate(
         let begun = client.begin_circuit(&request, &words).await?;
         drop((request, words));
         let answer = polled(client, &begun.op_id, &mut progress, interrupted).await?;
-        // fetched: the node need not keep them; it drops them with the session anyway
+        // the results are here, so the node may drop them now; an error does not matter, because it drops them with the
+        // session
         let _ = client.cancel_circuit(&begun.op_id).await;
         answer
     };
@@ -109,7 +113,7 @@ pub async fn evaluate(
     evaluation(answer, preset, fingerprint, circuit.output_widths())
 }
 
-/// A gate's request. Operands in the order a, b, sel, as many as the gate has.
+/// A gate's request. Operands are in the order a, b, sel, as many as the gate has.
 pub fn request(gate: Gate, operands: impl IntoIterator<Item = String>) -> BatchGate {
     let mut operands = operands.into_iter();
     BatchGate {
@@ -120,7 +124,7 @@ pub fn request(gate: Gate, operands: impl IntoIterator<Item = String>) -> BatchG
     }
 }
 
-/// Asks for a run until it is completed.
+/// Polls a run until it is completed.
 async fn polled(
     client: &Client,
     operation: &OperationId,
@@ -163,12 +167,12 @@ async fn polled(
     }
 }
 
-/// What goes behind a head, and what the head says of it.
+/// The words of a request, and the values that its head states about them.
 struct Bare {
     words: Vec<u8>,
-    /// Of the key that the containers name.
+    /// Fingerprint of the key that the containers name.
     fingerprint: Option<[u8; 8]>,
-    /// Where only bodies are behind the head.
+    /// The seeds, if the words are only bodies.
     seeds: Option<Vec<Seed>>,
 }
 
@@ -178,7 +182,7 @@ enum Contents<'a> {
     Seeded(SeededLweList),
 }
 
-/// The words of containers, one after another: bodies alone where all are seeded.
+/// The words of containers, one after another; only bodies if all containers are seeded.
 fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
     let unusable = |why: &str| Error::Settings(format!("an input's ciphertext cannot be sent: {why}"));
     let refused = |error| match error {
@@ -202,12 +206,12 @@ fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
         if let Some(named) = header.fingerprint
             && *fingerprint.get_or_insert(named) != named
         {
-            return Err(unusable("it was made under another key than one before it"));
+            return Err(unusable("an earlier input was made under another key"));
         }
         all.push(contents);
     }
     let seeds: Option<Vec<Seed>> = all.iter().map(seed).collect();
-    // a file that is named twice would be the same seed twice
+    // the node refuses a repeated seed, which a file that is given twice would have
     let seeds = seeds.filter(|seeds| seeds.iter().enumerate().all(|(at, seed)| !seeds[..at].contains(seed)));
     let mut words = Vec::new();
     for contents in all {
@@ -235,7 +239,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes containers of an answer's words again.
+/// Puts the words of an answer into containers.
 fn evaluation(
     answer: CircuitAnswer,
     preset: Preset,
@@ -246,7 +250,7 @@ fn evaluation(
     let expected: Vec<_> = widths.iter().map(|&width| CircuitValue::Bits(width as u64)).collect();
     let ciphertext_bytes = 4 * (preset.params().lwe_dimension + 1);
     if operation.outputs.as_ref() != Some(&expected) || words.len() != widths.iter().sum::<usize>() * ciphertext_bytes {
-        return Err(Error::Answer("it has not the circuit's outputs".into()));
+        return Err(Error::Answer("the outputs are not those of the circuit".into()));
     }
     let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
     let container = |bytes: &[u8]| {

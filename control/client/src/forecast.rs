@@ -1,4 +1,4 @@
-//! What a node will do for a circuit, without a node: bootstraps, levels of them, and how likely a wrong bit is.
+//! Forecasts an evaluation without a node: the number of bootstraps, their levels, and the probability of a wrong bit.
 
 use kernels::tfhe::fold::Bit;
 use kernels::tfhe::mapping;
@@ -6,20 +6,20 @@ use kernels::tfhe::network::Network;
 use kernels::tfhe::noise::InputNoise;
 use kernels::tfhe::{Circuit, Preset};
 
-/// What the inputs of a circuit are.
+/// Origin of a circuit's inputs, which determines their noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inputs {
     /// Ciphertexts that were encrypted for this circuit.
     Fresh,
-    /// Results of the node.
+    /// Results of earlier gates of the node.
     Results,
 }
 
 impl Inputs {
-    /// Both.
+    /// Both origins.
     pub const ALL: [Inputs; 2] = [Inputs::Fresh, Inputs::Results];
 
-    /// In a word.
+    /// `fresh` or `results`.
     pub fn name(self) -> &'static str {
         match self {
             Inputs::Fresh => "fresh",
@@ -35,7 +35,7 @@ impl Inputs {
     }
 }
 
-/// What a node runs for a circuit on inputs that are all different, and how likely it is that it goes wrong.
+/// The work of a node for a circuit whose inputs all differ, and the probability of a wrong result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     /// Bootstraps.
@@ -47,14 +47,15 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Of a node that compiles the circuit.
+    /// The forecast for a node that maps the circuit to cells.
     pub fn of_cells(circuit: &Circuit, preset: Preset, inputs: Inputs) -> Forecast {
         let params = preset.params();
         let network = mapping::map(circuit, &different(circuit), &params, inputs.noise());
         Forecast::of(&network, network.failure_log2(&params, inputs.noise()))
     }
 
-    /// Of a node that runs the circuit gate by gate. Equal gates are computed once, and gates that nothing reads are not.
+    /// The forecast for a node that runs the circuit gate by gate. Equal gates are computed once, and gates whose
+    /// output nothing reads are left out.
     pub fn of_gates(circuit: &Circuit, preset: Preset, inputs: Inputs) -> Forecast {
         let network = mapping::map_plainly(circuit, &different(circuit));
         Forecast::of(&network, network.failure_log2_as_gates(&preset.params(), inputs.noise()))

@@ -1,8 +1,9 @@
-//! Rounded Gaussian noise in constant time on every target: additions, multiplications, shifts and masks of what is drawn,
-//! no branch, table, division or square root of it (the last two take varying time on some processors).
+//! Gaussian noise in constant time on every target. Drawn values pass only through additions, multiplications, shifts
+//! and masks. No branch, table, division or square root depends on them; the last two take varying time on some
+//! processors.
 //!
-//! Box and Muller's method with logarithm, cosine and sine as polynomials over the whole range. Tails reach 9.4 standard
-//! deviations (a 64-bit uniform word).
+//! The Box-Muller method with logarithm, cosine and sine as polynomials over the whole range. Tails reach 9.4 standard
+//! deviations, because the uniform word has 64 bits.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::Rng;
@@ -20,13 +21,14 @@ fn standard_pair(rng: &mut ChaCha20Rng) -> [f64; 2] {
 const TWO_TO_MINUS_53: f64 = 1.0 / (1u64 << 53) as f64;
 const TWO_TO_MINUS_64: f64 = TWO_TO_MINUS_53 / (1u64 << 11) as f64;
 
-/// The nearest floating-point number. By halves, since some targets branch on the highest bit of a whole word.
+/// The nearest floating-point number. Converts the halves of the word, because some targets branch on the highest bit
+/// of a whole word.
 fn float(x: u64) -> f64 {
     const TWO_TO_32: f64 = (1u64 << 32) as f64;
     (x >> 32) as u32 as f64 * TWO_TO_32 + x as u32 as f64
 }
 
-/// Fills `out` with noise of standard deviation `std`, each rounded to the nearest integer.
+/// Fills `out` with noise of standard deviation `std`. Each value is rounded to the nearest integer.
 pub fn fill(rng: &mut ChaCha20Rng, std: f64, out: &mut [i64]) {
     for pair in out.chunks_mut(2) {
         for (out, sample) in pair.iter_mut().zip(standard_pair(rng)) {
@@ -44,13 +46,14 @@ pub fn fill_real(rng: &mut ChaCha20Rng, std: f64, out: &mut [f64]) {
     }
 }
 
-/// To nearest, for magnitudes below 2^51: the sum with 1.5 * 2^52 has its integer in the low bits.
+/// Rounds to the nearest integer, for magnitudes below 2^51: the sum with 1.5 * 2^52 has the integer in its low bits.
 fn round(x: f64) -> i64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     ((x + SHIFT).to_bits() as i64).wrapping_sub(SHIFT.to_bits() as i64)
 }
 
-/// Natural logarithm of a normal positive number: exponent apart, then the series of `2 artanh((m - 1) / (m + 1))`.
+/// Natural logarithm of a normal positive number: the exponent is split off, then the series of `2 artanh((m - 1) / (m
+/// + 1))`.
 fn ln(x: f64) -> f64 {
     const SQRT_HALF_BITS: i64 = 0x3fe6_a09e_667f_3bcd;
     const ODD_RECIPROCALS: [f64; 12] = {
@@ -72,8 +75,8 @@ fn ln(x: f64) -> f64 {
     exponent as i32 as f64 * std::f64::consts::LN_2 + 2.0 * z * series
 }
 
-/// `1 / x` for `x` in `[1.7, 2.5]`: Newton's iteration from the best line, whose relative error is 1.9 %. Every step squares
-/// the error.
+/// `1 / x` for `x` in `[1.7, 2.5]`: Newton's iteration from the best linear approximation, whose relative error is 1.9
+/// %. Every step squares the error.
 fn reciprocal_from_1_7_to_2_5(x: f64) -> f64 {
     let mut reciprocal = 0.97 - 0.231 * x;
     for _ in 0..4 {
@@ -82,8 +85,8 @@ fn reciprocal_from_1_7_to_2_5(x: f64) -> f64 {
     reciprocal
 }
 
-/// The square root of 0 or a normal positive number: Newton's iteration for its reciprocal, begun by halving the exponent
-/// (relative error below 3.5 %; Lomont, "Fast inverse square root", 2003).
+/// The square root of 0 or a normal positive number: Newton's iteration for the reciprocal root. The first
+/// approximation halves the exponent (relative error below 3.5 %; Lomont, "Fast inverse square root", 2003).
 fn square_root(x: f64) -> f64 {
     let mut reciprocal = f64::from_bits(0x5fe6_eb50_c7b5_37a9 - (x.to_bits() >> 1));
     for _ in 0..5 {

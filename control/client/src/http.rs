@@ -19,27 +19,27 @@ use reqwest::{Method, Response, StatusCode, Url, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes of an answer at most: 16,384 ciphertexts of the largest preset as bare words are 54 MB, 1024 in base64 and in
-/// tfhe-rs's form 8 MB.
+/// Largest number of bytes of an answer. 16,384 ciphertexts of the largest preset are 54 MB as bare words; 1024 in
+/// base64 and in tfhe-rs's form are 8 MB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// A little longer than a node's own deadline, so that its answer is the one that is seen.
+/// A little longer than a node's own deadline, so that the node answers before the client gives up.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(330);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a busy node is asked again.
+/// Largest number of retries to a busy node.
 const RETRIES_MAX: u32 = 8;
-/// The longest a node's `Retry-After` is followed.
+/// Longest `Retry-After` that the client waits; a longer one is cut to this.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// What went wrong between client and node.
+/// An error of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address or the API key cannot be used as it is.
+    /// The address, the API key or an input cannot be used.
     #[error("{0}")]
     Settings(String),
-    /// What was to be sent is a secret key. It was not sent.
+    /// The data to send are a secret key. It was not sent.
     #[error("this is a secret key; it was not sent")]
     SecretKey,
-    /// No answer came. What the request asked may have been done.
+    /// No answer came. The node may have done what the request asks.
     #[error("no answer from the node")]
     Transport(#[source] reqwest::Error),
     /// The node refused.
@@ -49,27 +49,27 @@ pub enum Error {
         status: u16,
         /// The specification's code; `HTTP_<status>` where the answer did not come from a node.
         code: String,
-        /// The node's words.
+        /// The node's message.
         message: String,
-        /// Names the request for support, if the answer did.
+        /// The request's id for support, if the answer has one.
         request_id: Option<String>,
     },
-    /// The caller stopped waiting, or another client cancelled the run. What was done is charged.
+    /// The caller stopped waiting, or another client cancelled the run. Completed work is charged.
     #[error("interrupted")]
     Interrupted,
-    /// The node answered something else than its interface says.
+    /// The node's answer differs from its interface.
     #[error("the node's answer is not understood: {0}")]
     Answer(String),
 }
 
 impl From<reqwest::Error> for Error {
     fn from(error: reqwest::Error) -> Self {
-        // the address of a session holds its id, which is a secret
+        // the URL of a session holds its id, which is a secret, so the error drops the URL
         Error::Transport(error.without_url())
     }
 }
 
-/// A node and the API key to use it with. Cheap to clone.
+/// A client for one node with one API key. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
@@ -80,7 +80,7 @@ impl Client {
     /// A client of the node at `base_url`, such as `https://fhe.example.com` or `http://127.0.0.1:8080`.
     ///
     /// # Errors
-    /// [`Error::Settings`] when one of the two cannot be used.
+    /// [`Error::Settings`] when the URL or the API key cannot be used.
     pub fn new(base_url: &str, api_key: &str) -> Result<Client, Error> {
         let unusable = |why: &str| Error::Settings(format!("`{base_url}` {why}"));
         let mut base: Url = base_url.parse().map_err(|_| unusable("is not a URL"))?;
@@ -94,18 +94,18 @@ impl Client {
         base.set_path(&format!("{}/api/v1/", base.path().trim_end_matches('/')));
 
         let mut authorization = HeaderValue::from_str(&format!("Bearer {api_key}"))
-            .map_err(|_| Error::Settings("the API key has characters that no API key has".into()))?;
+            .map_err(|_| Error::Settings("the API key has characters that an API key cannot have".into()))?;
         authorization.set_sensitive(true);
         install_tls_provider();
         let http = reqwest::Client::builder()
             .default_headers(HeaderMap::from_iter([(AUTHORIZATION, authorization)]))
             .user_agent(concat!("ango-client/", env!("CARGO_PKG_VERSION")))
-            // an API key goes to the node it was given for, and nowhere else
+            // no redirects, because the API key must go only to the node it was given for
             .redirect(redirect::Policy::none())
             .https_only(encrypted)
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(REQUEST_TIMEOUT);
-        // without TLS no certificates are looked for: a machine that has none can still talk to itself
+        // without TLS no certificates are loaded, so that a machine without certificates can use a node on itself
         let http = if encrypted { http } else { http.tls_certs_only([]) };
         Ok(Client { http: http.build()?, base })
     }
@@ -125,7 +125,7 @@ impl Client {
         self.ask::<()>(Method::GET, "health", None).await.and_then(read)
     }
 
-    /// Opens a blind session on an evaluation key: our container, or a `CompressedServerKey` of tfhe-rs.
+    /// Opens a blind session with an evaluation key: Ango's container, or a `CompressedServerKey` of tfhe-rs.
     ///
     /// # Errors
     /// [`Error::SecretKey`] for a secret key, which is not sent; [`Error::Refused`] with `INVALID_PARAMS` for a damaged or
@@ -142,7 +142,7 @@ impl Client {
     /// A session's figures.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a session that is gone; as all requests.
+    /// [`Error::Refused`] for a session that has ended or does not exist; as all requests.
     pub async fn session(&self, session: &SessionId) -> Result<Session, Error> {
         self.ask::<()>(Method::GET, &format!("tfhe/session/{}", session.as_str()), None).await.and_then(read)
     }
@@ -150,12 +150,12 @@ impl Client {
     /// Ends a session; the node erases its key.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a session that is gone; as all requests.
+    /// [`Error::Refused`] for a session that has ended or does not exist; as all requests.
     pub async fn close(&self, session: &SessionId) -> Result<(), Error> {
         self.ask::<()>(Method::DELETE, &format!("tfhe/session/{}", session.as_str()), None).await.map(drop)
     }
 
-    /// One gate.
+    /// Evaluates one gate.
     ///
     /// # Errors
     /// As all requests.
@@ -165,12 +165,12 @@ impl Client {
         self.ask(Method::POST, "tfhe/gate", Some(&request)).await.and_then(read)
     }
 
-    /// Gates that do not depend on one another, any number: sent in pieces of at most 1024, which are as equal as they
-    /// can be, so that no small rest falls under the size from which the node gives its discount. The answer adds them
-    /// up; its `batch_discount_applied` is true when it applied to any piece.
+    /// Evaluates gates that do not depend on one another, any number. The gates are sent in pieces of at most 1024 and
+    /// of nearly equal sizes, so that no small last piece misses the node's discount for large batches. The result adds
+    /// up the answers; its `batch_discount_applied` is true if it is true for any piece.
     ///
     /// # Errors
-    /// As all requests. Pieces before the one that failed were done and charged.
+    /// As all requests. The pieces before the failed one were done and charged.
     pub async fn batch(&self, session: &SessionId, gates: &[BatchGate]) -> Result<BatchResult, Error> {
         #[derive(Serialize)]
         struct Piece<'a> {
@@ -209,7 +209,8 @@ impl Client {
         self.send(Ask { method, path, headers: &[], body }).await
     }
 
-    /// Sends, and asks a node that is busy (503: nothing was done, nothing charged) again when it says so.
+    /// Sends a request. Retries after `Retry-After` when the node is busy (503), because such a node did nothing and
+    /// charged nothing.
     async fn send(&self, ask: Ask<'_>) -> Result<Vec<u8>, Error> {
         let Ask { method, path, headers, body } = ask;
         let url = self.base.join(path).map_err(|_| Error::Settings(format!("`{path}` is not a path")))?;
@@ -238,15 +239,15 @@ impl Client {
     }
 }
 
-/// A ciphertext's bytes as they travel.
+/// A ciphertext's bytes as base64.
 pub fn to_base64(ciphertext: &[u8]) -> String {
     STANDARD.encode(ciphertext)
 }
 
-/// A ciphertext's bytes as they arrived.
+/// A ciphertext's bytes from base64.
 ///
 /// # Errors
-/// [`Error::Answer`] when they are no base64.
+/// [`Error::Answer`] when the text is not base64.
 pub fn from_base64(text: &str) -> Result<Vec<u8>, Error> {
     STANDARD.decode(text).map_err(|error| Error::Answer(format!("a ciphertext is not base64: {error}")))
 }
@@ -255,7 +256,7 @@ pub fn from_base64(text: &str) -> Result<Vec<u8>, Error> {
 struct Ask<'a> {
     method: Method,
     path: &'a str,
-    /// Beside those of all requests and of the body.
+    /// Headers beside those of all requests and of the body.
     headers: &'a [(HeaderName, &'a str)],
     body: Option<Body>,
 }
@@ -266,13 +267,13 @@ struct Body {
     bytes: bytes::Bytes,
 }
 
-/// Ours, or that of a tfhe-rs client.
+/// Whether the bytes are Ango's secret key or a tfhe-rs client key.
 fn is_secret_key(bytes: &[u8]) -> bool {
     matches!(container::unframe(bytes, Tag::EvaluationKey), Err(container::Error::SecretKey))
         || tfhe_rs::is_client_key(bytes)
 }
 
-/// Slices of at most [`BATCH_GATES_MAX`], as few and as equal as possible.
+/// Cuts gates into as few slices as possible, of at most [`BATCH_GATES_MAX`] gates and of nearly equal lengths.
 fn pieces(gates: &[BatchGate]) -> impl Iterator<Item = &[BatchGate]> {
     let count = gates.len().div_ceil(BATCH_GATES_MAX).max(1);
     gates.chunks(gates.len().div_ceil(count).max(1))
@@ -287,7 +288,7 @@ async fn body_of(mut response: Response) -> Result<Vec<u8>, Error> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if body.len() + chunk.len() > ANSWER_BYTES_MAX {
-            return Err(Error::Answer(format!("it has more than {ANSWER_BYTES_MAX} bytes")));
+            return Err(Error::Answer(format!("the answer has more than {ANSWER_BYTES_MAX} bytes")));
         }
         body.extend_from_slice(&chunk);
     }
@@ -298,7 +299,7 @@ fn read<T: DeserializeOwned>(body: Vec<u8>) -> Result<T, Error> {
     serde_json::from_slice(&body).map_err(|error| Error::Answer(error.to_string()))
 }
 
-/// The error of an answer; proxies send others than ours, or none (readings L8).
+/// The error of an answer that is not a success. Answers of proxies have another body or none (readings L8).
 fn refusal(status: StatusCode, body: &[u8]) -> Error {
     match serde_json::from_slice::<ErrorEnvelope>(body) {
         Ok(ErrorEnvelope { error }) => Error::Refused {
@@ -321,7 +322,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> Error {
     }
 }
 
-/// One provider a process; a program that installed its own keeps it.
+/// Installs the TLS provider of the process, unless the program has installed its own.
 fn install_tls_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,6 +1,6 @@
-//! The evaluation key of a secret key (docs/wire-format.md 4; row meanings at `kernels::tfhe::EvaluationKey`).
+//! Makes the evaluation key of a secret key (docs/wire-format.md 4; meaning of rows at `kernels::tfhe::EvaluationKey`).
 //!
-//! Masks come from a public seed of their own, noise from a generator that never touches the seed.
+//! Masks come from a public seed. Noise comes from another generator, which never uses that seed.
 
 use chacha20::ChaCha20Rng;
 use kernels::tfhe::keys::Masks;
@@ -29,13 +29,14 @@ impl SecretKey {
     }
 }
 
-/// `[n][l][k + 1][N]`: body of row (i, j, c) = `<mask, S> + noise - S_c s_i g_j` (`c < k`), `.. + s_i g_j` (`c = k`).
+/// Bodies of the bootstrapping key, `[n][l][k + 1][N]`. The body of row (i, j, c) is `<mask, S> + noise - S_c s_i g_j`
+/// for `c < k`, and `<mask, S> + noise + s_i g_j` for `c = k`.
 ///
-/// Rows are found by counting, not by dividing: no division of any kind stands beside secrets (scripts/constant-time).
+/// Rows are counted, because code that handles secrets has no division (scripts/constant-time).
 fn bootstrap_bodies(secret: &SecretKey, params: &Params, seed: &[u8; 32], rng: &mut ChaCha20Rng) -> Vec<u32> {
     let (n, k) = (params.polynomial_size, params.glwe_dimension);
     let ring = ring(n);
-    // the ring key as residues, and transformed
+    // the ring key as residues, then transformed
     let plain: Zeroizing<Vec<u32>> =
         Zeroizing::new(secret.glwe.iter().map(|&s| MODULUS.from_signed(s as i32)).collect());
     let mut transformed = plain.clone();
@@ -78,7 +79,8 @@ fn bootstrap_bodies(secret: &SecretKey, params: &Params, seed: &[u8; 32], rng: &
     bodies
 }
 
-/// `[kN][levels]`: body of row (i, j) = `<mask, s> + noise + z_i round(2^32 / D^j)`.
+/// Bodies of the key switching key, `[kN][levels]`. The body of row (i, j) is `<mask, s> + noise + z_i round(2^32 /
+/// D^j)`.
 fn key_switch_bodies(secret: &SecretKey, params: &Params, seed: &[u8; 32], rng: &mut ChaCha20Rng) -> Vec<u32> {
     let gadget = params.key_switch_gadget();
     let std = params.lwe_noise_std * 32f64.exp2();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use kernels::tfhe::builtin::{self, UnknownBuiltin};
 use kernels::tfhe::{Circuit, CircuitError};
 
-/// A circuit and the text that says it.
+/// A circuit with its netlist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Netlist {
     text: String,
@@ -22,12 +22,12 @@ impl Netlist {
         Circuit::parse(&text).map(|circuit| Netlist { text, circuit })
     }
 
-    /// The text.
+    /// The netlist's text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What it says.
+    /// The circuit.
     pub fn circuit(&self) -> &Circuit {
         &self.circuit
     }
@@ -39,17 +39,17 @@ pub const ADDER64: &str = include_str!("../circuits/adder64.txt");
 pub const MULT64: &str = include_str!("../circuits/mult64.txt");
 /// AES-128 of a key and a block: 36,663 gates. Blocks are numbers, most significant byte first.
 pub const AES_128: &str = include_str!("../circuits/aes_128.txt");
-/// Their authors' licence, which goes wherever they go.
+/// The licence of the public netlists; each copy of them must carry it.
 pub const LICENCE: &str = include_str!("../circuits/LICENSE.txt");
 
 /// A public netlist.
 #[derive(Clone, Copy, Debug)]
 pub struct Public {
-    /// Its name.
+    /// The netlist's name.
     pub name: &'static str,
-    /// Its text.
+    /// The netlist's text, in Bristol Fashion.
     pub text: &'static str,
-    /// What it computes.
+    /// A description of the computed function.
     pub meaning: &'static str,
 }
 
@@ -64,10 +64,10 @@ pub const PUBLIC: [Public; 3] = [
     },
 ];
 
-/// The netlist of this name: `adder64`, `mult64`, `aes_128`, or a name of [`builtin`], which makes it. None for other names.
+/// The netlist of a name: `adder64`, `mult64`, `aes_128`, or a name that [`builtin`] generates. `None` for other names.
 ///
 /// # Errors
-/// The name begins with [`builtin::PREFIX`], and no circuit has it.
+/// When the name begins with [`builtin::PREFIX`] and no circuit has it.
 pub fn by_name(name: &str) -> Result<Option<Cow<'static, str>>, UnknownBuiltin> {
     if name.starts_with(builtin::PREFIX) {
         return builtin::netlist(name).map(|text| Some(text.into()));

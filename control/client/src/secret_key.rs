@@ -1,4 +1,4 @@
-//! A gate key's secret: binary for bits, ternary for the ring.
+//! The secret of a gate key: binary for bits, ternary for the ring.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
@@ -12,7 +12,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::gaussian;
 
-/// The secret of one gate key. Encrypts and decrypts bits, makes the evaluation key. Overwritten on drop.
+/// The secret of one gate key. The secret key encrypts and decrypts bits, and makes the evaluation key. Overwritten on
+/// drop.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct SecretKey {
     #[zeroize(skip)]
@@ -25,7 +26,7 @@ pub struct SecretKey {
     pub(crate) glwe: Vec<i8>,
 }
 
-/// In constant time for keys of one preset.
+/// Compares in constant time if both keys have the same preset and fingerprint, which are public.
 impl PartialEq for SecretKey {
     fn eq(&self, other: &SecretKey) -> bool {
         let public = self.preset == other.preset && self.fingerprint == other.fingerprint;
@@ -39,24 +40,25 @@ impl std::fmt::Debug for SecretKey {
     }
 }
 
-/// A generator for secrets and noise, seeded by the operating system. Overwritten on drop: its seed is the key.
+/// A generator for secrets and noise, seeded by the operating system. Overwritten on drop, because its state determines
+/// the key.
 ///
 /// # Panics
-/// When the operating system gives no randomness: there is nothing safe to do without.
+/// When the operating system gives no randomness, because no safe alternative exists.
 pub(crate) fn secret_generator() -> ChaCha20Rng {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *seed).expect("randomness from the operating system");
     ChaCha20Rng::from_seed(*seed)
 }
 
-/// -1, 0 or 1 of a random word: uniform to within 2^-32, and without a rejection that would take varying time.
+/// Maps a uniform random word to -1, 0 or 1, uniform to within 2^-32. Rejection sampling would take varying time.
 pub(crate) fn ternary(word: u32) -> i8 {
     ((word as u64 * 3) >> 32) as i8 - 1
 }
 
-/// Whether all coefficients are -1, 0 or 1: looked for in all of them before the answer.
+/// Whether all coefficients are -1, 0 or 1. Looks at all of them before it branches.
 pub(crate) fn are_ternary(coefficients: &[i8]) -> bool {
-    // of s + 1 a bit beyond 0 to 2
+    // bits that are set only if s + 1 is not 0, 1 or 2
     let excess = coefficients.iter().fold(0, |excess, &s| {
         let shifted = (s as u8).wrapping_add(1);
         excess | shifted >> 2 | (shifted >> 1 & shifted & 1)
@@ -70,18 +72,18 @@ impl SecretKey {
         SecretKey::generate_from(preset, &mut secret_generator())
     }
 
-    /// A fresh key of this generator's words.
+    /// A fresh key from the output of `rng`.
     pub(crate) fn generate_from(preset: Preset, rng: &mut ChaCha20Rng) -> SecretKey {
         let params = preset.params();
         let lwe = (0..params.lwe_dimension).map(|_| (rng.next_u32() & 1) as u8).collect();
         let glwe = (0..params.extracted_dimension()).map(|_| ternary(rng.next_u32())).collect();
         let mut fingerprint = [0; 8];
         getrandom::fill(&mut fingerprint).expect("randomness from the operating system");
-        fingerprint[0] |= 1; // all zero would mean "none"
+        fingerprint[0] |= 1; // all zeros would mean "no fingerprint"
         SecretKey { preset, fingerprint, lwe, glwe }
     }
 
-    /// The preset it was made for.
+    /// The preset of the key.
     pub fn preset(&self) -> Preset {
         self.preset
     }
@@ -105,10 +107,10 @@ impl SecretKey {
         Lwe::new(words)
     }
 
-    /// Fresh encryptions of bits, their masks made from one fresh seed: 4 bytes a bit to send.
+    /// Fresh encryptions of bits. Their masks are made from one fresh seed, so that a bit takes 4 bytes to send.
     ///
-    /// The seed is public and drawn from the operating system by itself; noise comes from a generator that never touches
-    /// it. A seed must serve once (docs/wire-format.md 7), so none can be given.
+    /// The seed is public and comes directly from the operating system; noise comes from another generator. A seed must
+    /// be used only once (docs/wire-format.md 7), so the caller cannot give one.
     pub fn encrypt_seeded(&self, bits: &[bool]) -> SeededLweList {
         let mut seed = [0; SEED_BYTES];
         getrandom::fill(&mut seed).expect("randomness from the operating system");
@@ -124,46 +126,46 @@ impl SecretKey {
         SeededLweList::new(seed, bits.iter().zip(noise.iter()).enumerate().map(body).collect())
     }
 
-    /// `<a, s> + m + e` modulo a turn, without a branch on the bit.
+    /// The body `<a, s> + m + e` modulo 2^32, without a branch on the bit.
     fn body(&self, mask: &[u32], bit: bool, noise: i64) -> u32 {
         let message = EIGHTH.wrapping_mul(2 * bit as u32).wrapping_sub(EIGHTH);
         self.mask_product(mask).wrapping_add(message).wrapping_add(noise as u32)
     }
 
-    /// The bit of a ciphertext: the sign of its phase.
+    /// Decrypts a ciphertext: the bit is the sign of the phase.
     ///
     /// # Panics
-    /// When the ciphertext is of another dimension.
+    /// When the ciphertext has another dimension.
     pub fn decrypt(&self, ciphertext: &Lwe) -> bool {
         (self.phase(ciphertext) as i32) >= 0
     }
 
-    /// `b - <a, s>` on the 32-bit torus: `+-2^29` plus the noise. For tests of the noise.
+    /// The phase `b - <a, s>` on the 32-bit torus: `+-2^29` plus the noise. For tests of the noise.
     ///
     /// # Panics
-    /// When the ciphertext is of another dimension.
+    /// When the ciphertext has another dimension.
     pub fn phase(&self, ciphertext: &Lwe) -> u32 {
         assert_eq!(ciphertext.dimension(), self.lwe.len(), "a ciphertext of another preset");
         let (body, mask) = ciphertext.words().split_last().expect("a ciphertext has a body");
         body.wrapping_sub(self.mask_product(mask))
     }
 
-    /// Phase of a sample under the ring key, `[kN + 1]` words: for tests of the noise.
+    /// The phase of a sample, `[kN + 1]` words, under the ring key. For tests of the noise.
     ///
     /// # Panics
-    /// When the sample is of another dimension.
+    /// When the sample has another dimension.
     pub fn extracted_phase(&self, sample: &[u32]) -> u32 {
         assert_eq!(sample.len(), self.glwe.len() + 1, "a sample of another preset");
         let (body, mask) = sample.split_last().expect("a sample has a body");
         mask.iter().zip(&self.glwe).fold(*body, |sum, (&a, &s)| sum.wrapping_sub(a.wrapping_mul(s as i32 as u32)))
     }
 
-    /// `<a, s>` modulo a turn, without a branch on the key's bits.
+    /// `<a, s>` modulo 2^32, without a branch on the key's bits.
     pub(crate) fn mask_product(&self, mask: &[u32]) -> u32 {
         mask.iter().zip(&self.lwe).fold(0u32, |sum, (&a, &s)| sum.wrapping_add(a & (s as u32).wrapping_neg()))
     }
 
-    /// Our container (docs/wire-format.md 3).
+    /// The key in Ango's container (docs/wire-format.md 3).
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let len = self.lwe.len() + self.glwe.len();
         Zeroizing::new(container::frame(Tag::SecretKey, self.preset, Some(self.fingerprint), |out| {
@@ -173,16 +175,16 @@ impl SecretKey {
         }))
     }
 
-    /// Reads our container.
+    /// Reads a key in Ango's container.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// When the bytes are not an intact container of a secret key.
     pub fn from_bytes(bytes: &[u8]) -> Result<SecretKey, container::Error> {
         let malformed = |why: &str| container::Error::Malformed(why.into());
         let (header, payload) = container::unframe(bytes, Tag::SecretKey)?;
         let params = header.preset.params();
         if payload.len() != params.lwe_dimension + params.extracted_dimension() {
-            return Err(malformed("the secret key has not the length of its preset"));
+            return Err(malformed("the secret key does not have the length that its preset requires"));
         }
         let (lwe, glwe) = payload.split_at(params.lwe_dimension);
         let key = SecretKey {
@@ -191,7 +193,7 @@ impl SecretKey {
             lwe: lwe.to_vec(),
             glwe: glwe.iter().map(|&s| s as i8).collect(),
         };
-        // a bit beyond the lowest: looked for in all coefficients before the branch
+        // collects bits above the lowest from all coefficients before the branch
         let lwe_excess = key.lwe.iter().fold(0, |excess, &s| excess | s >> 1);
         if lwe_excess != 0 || !are_ternary(&key.glwe) {
             return Err(malformed("a coefficient of the secret key is out of range"));

@@ -1,8 +1,9 @@
-//! Numbers as people write them, and the bits they are encrypted as: bit 0, the least significant, first.
+//! Converts between numbers as people write them and the bits that are encrypted. Bit 0, the least significant, comes
+//! first.
 
-/// Bits of a number at most.
+/// Largest number of bits of a number.
 pub const WIDTH_MAX: usize = 1 << 16;
-/// Numbers wider than this are shown in hexadecimal: they are blocks rather than quantities.
+/// Numbers with more bits are shown in hexadecimal, because they are blocks of bits rather than quantities.
 const DECIMAL_WIDTH_MAX: usize = 64;
 
 /// Why a text is not a number of the wanted width.
@@ -17,15 +18,16 @@ pub enum ValueError {
     /// A decimal number of more than 128 bits.
     #[error("write numbers of more than 128 bits in hexadecimal, with 0x")]
     TooLongForDecimal,
-    /// No width can be told from the text.
+    /// The text does not determine a width, or the width is out of range.
     #[error("say how many bits the number has (1 to {WIDTH_MAX})")]
     NoWidth,
 }
 
-/// The bits of a number, `[width]`: decimal, or hexadecimal after `0x`. Underscores between digits are ignored.
+/// The bits of a number, `[width]`. `text` is decimal, or hexadecimal after `0x`. Underscores between digits are
+/// ignored.
 ///
 /// # Errors
-/// Not a number, or not one of `width` bits.
+/// When the text is not a number, or the number does not fit in `width` bits.
 pub fn parse(text: &str, width: usize) -> Result<Vec<bool>, ValueError> {
     if !(1..=WIDTH_MAX).contains(&width) {
         return Err(ValueError::NoWidth);
@@ -41,10 +43,10 @@ pub fn parse(text: &str, width: usize) -> Result<Vec<bool>, ValueError> {
     Ok(bits)
 }
 
-/// The width a text says by itself: four bits a hexadecimal digit, one bit for `0` and `1`.
+/// The width that a text determines: four bits for each hexadecimal digit, one bit for `0` and `1`.
 ///
 /// # Errors
-/// [`ValueError::NoWidth`] for other decimal numbers: a quantity does not say how wide it is.
+/// [`ValueError::NoWidth`] for other decimal numbers, because their digits do not determine a width.
 pub fn own_width(text: &str) -> Result<usize, ValueError> {
     match (hexadecimal(text), text) {
         (Some(digits), _) => Ok(4 * digits.bytes().filter(|&digit| digit != b'_').count()),
@@ -53,7 +55,7 @@ pub fn own_width(text: &str) -> Result<usize, ValueError> {
     }
 }
 
-/// Decimal up to 64 bits, else hexadecimal with all its digits.
+/// Writes a number: in decimal up to 64 bits, otherwise in hexadecimal with all its digits.
 pub fn format(bits: &[bool]) -> String {
     if bits.len() > DECIMAL_WIDTH_MAX {
         return format_hexadecimal(bits);
@@ -61,7 +63,7 @@ pub fn format(bits: &[bool]) -> String {
     bits.iter().rev().fold(0u64, |value, &bit| 2 * value + u64::from(bit)).to_string()
 }
 
-/// `0x` and as many digits as the width fills, leading zeros included.
+/// Writes a number as `0x` and a digit for each four bits of its width, with leading zeros.
 pub fn format_hexadecimal(bits: &[bool]) -> String {
     let digits = bits.chunks(4).rev().map(|nibble| {
         let value = nibble.iter().rev().fold(0, |value, &bit| 2 * value + u32::from(bit));

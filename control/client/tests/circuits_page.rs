@@ -1,6 +1,6 @@
-//! The tables of docs/circuits.md are what the code says.
+//! Checks that the tables of docs/circuits.md agree with the code.
 //!
-//! `UPDATE_SNAPSHOTS=1 cargo test -p client --test circuits_page` writes them.
+//! `UPDATE_SNAPSHOTS=1 cargo test -p client --test circuits_page` writes the tables.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use client::forecast::{Forecast, Inputs};
 use client::{Circuit, Preset, netlists};
 use kernels::tfhe::mapping::Offers;
 
-/// Of the table of sizes.
+/// Preset of the table of sizes.
 const PRESET: Preset = Preset::Fast128K2;
 
-/// Bits of a number in the table of sizes.
+/// Widths in the table of sizes, in bits.
 const WIDTHS: [usize; 3] = [8, 32, 64];
 
 /// A table: its header, then its rows.

@@ -1,4 +1,4 @@
-//! Whether a draft can be a document, and its sums. Everything that is wrong is found at once, each with the field that a request calls it by.
+//! Checks a draft and computes its sums. All problems are found at once, each with the path of its field in a request.
 
 use std::collections::BTreeSet;
 
@@ -11,34 +11,34 @@ use crate::rounding::YEN_MAX;
 use crate::tax::consumption::{Basis, Rate, Totals, of_sum, totals};
 use crate::tax::withholding::{Circumstances, tax};
 
-/// Characters of a name or another text of a line or two.
+/// Largest number of characters of a name or another short text.
 const SHORT_MAX: usize = 200;
-/// Characters and lines of an address and of the text at the foot of pages: what stands around the table must leave room for it.
+/// Largest numbers of characters and lines of an address and of the footer, so that a page has room for the table.
 const ASIDE_MAX: usize = 200;
 const ASIDE_LINES_MAX: usize = 6;
-/// Characters of a free text of several lines.
+/// Largest number of characters of a free text of several lines.
 const LONG_MAX: usize = 5_000;
-/// Lines of a free text.
+/// Largest number of lines of a free text.
 const TEXT_LINES_MAX: usize = 200;
-/// Digits before and after the point of a price or a quantity (B24).
+/// Largest numbers of digits before and after the point of a price or a quantity (B24).
 const WHOLE_DIGITS: u32 = 12;
 const FRACTION_DIGITS: u32 = 6;
 
-/// A step of the way to a value of a request.
+/// A step of the path to a value of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A member.
+    /// A member of an object, by name.
     Field(&'static str),
-    /// A place in a list.
+    /// An element of a list, by index from 0.
     Index(usize),
 }
 
-/// Something that is wrong with a draft.
+/// A problem of a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where: the steps from the request.
+    /// The path to the value at fault.
     pub at: Vec<Step>,
-    /// What: a sentence that says what is allowed.
+    /// A message that says what is allowed.
     pub message: String,
 }
 
@@ -54,13 +54,13 @@ impl Findings {
         self.problems.push(Problem { at: at.into(), message: message.into() });
     }
 
-    /// A text of one line as it can be shown.
+    /// Cleans a text of one line and checks its length.
     fn line(&mut self, at: &[Step], text: &mut String, max: usize) {
         *text = clean(text, &mut self.missing).replace('\n', " ").trim().to_owned();
         self.bound(at, text, max);
     }
 
-    /// A text of several lines as it can be shown.
+    /// Cleans a text of several lines, and checks its length and its number of lines.
     fn lines(&mut self, at: &[Step], text: &mut String, max: usize, lines_max: usize) {
         *text = clean(text, &mut self.missing).trim().to_owned();
         self.bound(at, text, max);
@@ -82,7 +82,7 @@ impl Findings {
     }
 }
 
-/// The document of a draft.
+/// Checks a draft and computes its document.
 pub(super) fn complete(mut draft: Draft) -> Result<Document, Vec<Problem>> {
     let mut findings = Findings::default();
     texts(&mut draft, &mut findings);
@@ -187,7 +187,7 @@ fn check_bank(bank: &mut BankAccount, findings: &mut Findings) {
     }
 }
 
-/// Yen of each line.
+/// The amount of each line, in yen.
 fn amounts(draft: &Draft, findings: &mut Findings) -> Vec<i64> {
     use Step::{Field, Index};
     if draft.lines.is_empty() || draft.lines.len() > LINES_MAX {
@@ -232,7 +232,7 @@ fn sums(draft: &Draft, amounts: &[i64], findings: &mut Findings) -> Option<Total
     found
 }
 
-/// The tax that is withheld: of the chosen lines' fee, without or with its consumption tax.
+/// Income tax to withhold, in yen, on the fee: the sum of the chosen lines, without or with consumption tax.
 fn withheld(
     draft: &Draft,
     withholding: &Withholding,
@@ -245,7 +245,7 @@ fn withheld(
     let chosen = withholding.lines.clone().unwrap_or_else(|| (0..amounts.len()).collect());
     let distinct: BTreeSet<usize> = chosen.iter().copied().collect();
     if distinct.len() != chosen.len() || distinct.last().is_some_and(|last| *last >= amounts.len()) {
-        findings.problem(at("lines"), "should be places of lines, each once, counted from 0");
+        findings.problem(at("lines"), "should be indices of lines, from 0, each at most once");
         return None;
     }
     let of_rate = |rate: Rate| {
@@ -264,7 +264,7 @@ fn withheld(
         None => tax(withholding.category, fee, Circumstances::default(), draft.issue_date.year()),
     };
     let Some(taken) = taken else {
-        findings.problem([Field("withholding")], "should be of a fee that is not negative, in 2013 or later");
+        findings.problem([Field("withholding")], "needs a fee of at least 0 yen and an issue date in 2013 or later");
         return None;
     };
     if !(0..=totals.total.gross.max(0)).contains(&taken) {

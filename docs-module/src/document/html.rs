@@ -135,7 +135,7 @@ impl Page {
     }
 }
 
-/// A text in an element or an attribute in double quotes.
+/// A text, escaped for an element or an attribute in double quotes.
 struct Text<'a>(&'a str);
 
 impl std::fmt::Display for Text<'_> {

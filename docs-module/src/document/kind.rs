@@ -1,4 +1,5 @@
-//! What a document is. The law asks for entries, not for titles (general notices 1-8-1 and 1-8-2); the titles are the customary ones.
+//! Kinds of documents. The law requires entries, not titles (general notices 1-8-1 and 1-8-2); the titles are the
+//! customary ones.
 
 /// A kind of document (B23).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -6,7 +7,7 @@ pub enum Kind {
     /// 適格請求書.
     #[default]
     Invoice,
-    /// 適格簡易請求書: of those who deal with the general public; the recipient may be missing.
+    /// 適格簡易請求書: from businesses that serve the general public; the recipient may be missing.
     SimplifiedInvoice,
     /// 領収書.
     Receipt,
@@ -16,25 +17,25 @@ pub enum Kind {
     CorrectedInvoice,
     /// 納品書.
     DeliveryNote,
-    /// 見積書: no document of the tax act.
+    /// 見積書: not a document of the tax act.
     Quote,
 }
 
-/// What is said of a kind: its name among the values of `document_type` with other words for it, and its wording.
+/// The names of a kind as values of `document_type`, and the words that its documents print.
 pub(super) struct Wording {
     name: &'static str,
     others: &'static [&'static str],
     /// The title.
     pub title: &'static str,
-    /// What it is by law, below the title.
+    /// The legal name of the kind, below the title.
     pub by_law: Option<&'static str>,
     /// The sentence above the sum.
     pub opening: Option<&'static str>,
-    /// What the sum is called.
+    /// Label of the sum.
     pub sum: &'static str,
-    /// What its own date is called.
+    /// Label of the date of issue.
     pub issued: &'static str,
-    /// What `due_date` is called.
+    /// Label of `due_date`.
     pub due: &'static str,
 }
 
@@ -50,12 +51,12 @@ impl Kind {
         Kind::Quote,
     ];
 
-    /// The values of `document_type`, without the other words for them.
+    /// The values of `document_type`, without synonyms.
     pub fn names() -> [&'static str; 7] {
         Kind::ALL.map(Kind::name)
     }
 
-    /// The kind of a value of `document_type`.
+    /// The kind that a value of `document_type`, or a synonym of one, names.
     pub fn of_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| {
             let wording = kind.wording();
@@ -63,22 +64,22 @@ impl Kind {
         })
     }
 
-    /// Its value of `document_type`.
+    /// The value of `document_type`.
     pub fn name(self) -> &'static str {
         self.wording().name
     }
 
-    /// Its title.
+    /// The title.
     pub fn title(self) -> &'static str {
         self.wording().title
     }
 
-    /// Whether it must say to which document or sale it belongs (`original_date`).
+    /// Whether the document must state the date or period of the original sale (`original_date`).
     pub fn needs_original(self) -> bool {
         matches!(self, Kind::CreditNote | Kind::CorrectedInvoice)
     }
 
-    /// Whether the tax act asks for the recipient's name.
+    /// Whether the tax act requires the recipient's name.
     pub fn needs_recipient(self) -> bool {
         matches!(self, Kind::Invoice | Kind::CorrectedInvoice | Kind::DeliveryNote)
     }

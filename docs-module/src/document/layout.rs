@@ -1,5 +1,5 @@
-//! Where a document's words stand on A4 pages. The head and the sum come first, then the table, whose head is repeated on each page, then the sums and the
-//! blocks. Lengths are millimetres from the upper left corner.
+//! Lays out a document on A4 pages. The head and the sum come first, then the table, whose head is repeated on each
+//! page, then the sums and the blocks. Lengths are millimetres from the upper left corner.
 
 use super::Theme;
 use super::sheet::{Row, Sheet};
@@ -10,17 +10,17 @@ use crate::drawing::{Colour, PAGE, Page, Weight};
 const LEFT: f32 = 18.0;
 const RIGHT: f32 = PAGE.0 - 18.0;
 const WIDTH: f32 = RIGHT - LEFT;
-/// Top of what follows the first page's head, and of later pages.
+/// Top of the content on the first page, and on later pages.
 const TOP: f32 = 16.0;
 const TOP_LATER: f32 = 20.0;
-/// Where page numbers stand.
+/// Top of the line with page numbers.
 const FOOT: f32 = PAGE.1 - 10.0;
-/// The recipient and the sum; the issuer.
+/// Width of the recipient and the sum; left edge of the issuer.
 const PARTY_WIDTH: f32 = 92.0;
 const ISSUER_LEFT: f32 = RIGHT - 68.0;
 const LOGO_MAX: (f32, f32) = (50.0, 16.0);
 const SEAL_SIDE: f32 = 20.0;
-/// Around what stands in a cell of the table.
+/// Padding in a cell of the table.
 const CELL: f32 = 1.8;
 /// Thickness of lines.
 const THIN: f32 = 0.15;
@@ -55,7 +55,7 @@ impl Layout<'_> {
         lines.flat_map(|line| wrap(line, WIDTH - 20.0, Style::FOOT.size, Style::FOOT.weight)).collect()
     }
 
-    /// Begins a page when what comes is higher than what is left of this one; whether it did.
+    /// Begins a new page when `height` does not fit on this one. Returns whether a page was begun.
     fn make_room(&mut self, height: f32) -> bool {
         let is_needed = self.pen.y + height > self.bottom() && self.pen.y > TOP_LATER;
         if is_needed {
@@ -103,7 +103,7 @@ impl Layout<'_> {
         self.pen.y = left.max(right) + 7.0;
     }
 
-    /// The recipient, the sum and its terms; the top of what comes below.
+    /// Draws the recipient, the sum and its terms. Returns the `y` below them.
     fn recipient(&mut self, mut y: f32) -> f32 {
         if let Some(recipient) = &self.sheet.recipient {
             let style = Style { size: 13.0, ..Style::BOLD };
@@ -126,7 +126,7 @@ impl Layout<'_> {
         self.pen.pairs(LEFT + 1.0, y + 3.0, PARTY_WIDTH - 2.0, &self.sheet.terms)
     }
 
-    /// Number, dates and the issuer; the top of what comes below.
+    /// Draws number, dates and issuer. Returns the `y` below them.
     fn issuer(&mut self, y: f32) -> f32 {
         let width = RIGHT - ISSUER_LEFT;
         let mut y = self.pen.pairs(ISSUER_LEFT, y, width, &self.sheet.identity) + 4.0;
@@ -140,7 +140,7 @@ impl Layout<'_> {
             y = self.pen.lines(ISSUER_LEFT, y, width, Style::SMALL, line);
         }
         if let Some(seal) = &self.theme.seal {
-            // over what it seals
+            // the seal overlaps the issuer's name
             self.pen.picture([RIGHT - SEAL_SIDE, name_top - 2.0], (SEAL_SIDE, SEAL_SIDE), seal, 80);
             y = y.max(name_top + SEAL_SIDE);
         }
@@ -188,7 +188,7 @@ impl Layout<'_> {
         self.pen.y += height;
     }
 
-    /// The sums of each rate on the left, and of the document on the right.
+    /// Draws the sums of each rate on the left, and the document's sums on the right.
     fn sums(&mut self) {
         let total_height = Style::BODY.leading() + 2.0;
         let rate_height = Style::SMALL.leading() + 1.2;
@@ -259,7 +259,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Each as wide as what stands in it; the name has what is left.
+    /// Each column is as wide as its widest text. The name takes the remaining width.
     fn of(sheet: &Sheet) -> Columns {
         let mut widths = heads(sheet).map(|head| Weight::Bold.width(&head, 8.5));
         for row in &sheet.rows {
@@ -299,7 +299,7 @@ mod tests {
     use crate::drawing::picture::tests::png_uri;
     use crate::drawing::{Mark, Picture};
 
-    /// With the longest texts that are taken, each mark is on its page, above the foot, and the table has room.
+    /// With the longest accepted texts, each mark lies on its page above the foot, and the table has room.
     #[test]
     fn the_longest_document_stays_on_its_pages() {
         let long = |length: usize| "漢".repeat(length);

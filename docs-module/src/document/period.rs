@@ -3,11 +3,12 @@
 use time::{Date, Month};
 use unicode_normalization::UnicodeNormalization;
 
-/// The days of `2025年11月1日〜11月30日`, `2025-11-01/2025-11-30`, `2025年11月分` or a single day. `None`: it names no days, or the last is before the first.
+/// The first and last day of `2025年11月1日〜11月30日`, `2025-11-01/2025-11-30`, `2025年11月分` or a single day. `None`: the
+/// text names no days, the last is before the first, or the year is before 2000.
 pub(super) fn days(period: &str) -> Option<(Date, Date)> {
     let plain: String = period.nfkc().collect();
     let groups = plain.split(|character: char| !character.is_ascii_digit()).filter(|digits| !digits.is_empty());
-    // more digits than a year has are of something else
+    // a group of more than 4 digits is no part of a date
     let numbers: Vec<i32> =
         groups.map(|digits| digits.parse().ok().filter(|_| digits.len() <= 4)).collect::<Option<_>>()?;
     let day = |year: i32, month: i32, day: i32| {

@@ -1,5 +1,6 @@
-//! What documents look like, against pictures that were looked at, and whether their text is found. Poppler draws and reads; where it is not installed nothing is
-//! compared, unless `TEST_POPPLER` is `required`. `UPDATE_SNAPSHOTS=1` writes the pictures anew; `DOCUMENTS_TO=FOLDER` writes all documents there, to be looked at.
+//! Compares pages of documents with approved pictures, and checks that their text can be extracted. Poppler draws the
+//! pages and extracts the text. Without Poppler nothing is compared, unless `TEST_POPPLER` is `required`.
+//! `UPDATE_SNAPSHOTS=1` writes the pictures anew; `DOCUMENTS_TO=FOLDER` writes all documents there for review.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,15 +10,16 @@ use super::*;
 use crate::drawing::picture::tests::png_uri;
 use crate::drawing::{Colour, Picture};
 
-/// Dots an inch: enough to see where things stand.
+/// Dots per inch: enough to see the layout.
 const DOTS: &str = "40";
-/// Pixels of a side.
+/// Side of a compared square, in pixels.
 const SQUARE: usize = 32;
-/// Means of the differences of a picture and of any square of 32 pixels, of 255. Versions of Poppler smooth letters differently.
+/// Largest mean difference of a whole picture, and of any square, from 0 to 255. Not 0, because versions of Poppler
+/// smooth letters differently.
 const DIFFERENCE_MAX: f64 = 3.0;
 const SQUARE_DIFFERENCE_MAX: f64 = 24.0;
 
-/// Colour, pictures, a consignor, withholding, and lines for several pages.
+/// A document with colour, pictures, a consignor, withholding, and lines for several pages.
 fn rich() -> Document {
     let mut rich = draft(Kind::Invoice);
     rich.theme = Theme {
@@ -64,7 +66,7 @@ fn is_installed() -> bool {
     is_there
 }
 
-/// What a program writes; without `to` it writes to its output.
+/// Runs a program on a file, and returns its standard output. `to`: a last argument; `-` makes `pdftotext` write there.
 fn run(program: &str, arguments: &[&str], file: &Path, to: Option<&str>) -> Vec<u8> {
     let output = Command::new(program).args(arguments).arg(file).args(to).output().expect("it starts");
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
@@ -73,7 +75,7 @@ fn run(program: &str, arguments: &[&str], file: &Path, to: Option<&str>) -> Vec<
 
 /// A picture of a file's page.
 struct Drawn {
-    /// Bytes of a row: three a pixel.
+    /// Bytes per row, three per pixel.
     row: usize,
     pixels: Vec<u8>,
     file: Vec<u8>,
@@ -131,7 +133,7 @@ impl Drop for Folder {
     }
 }
 
-/// `tests/pictures/<name>.png` is what a page looked like.
+/// Compares a page with the approved picture `tests/pictures/<name>.png`.
 fn compare(name: &str, file: &Path, page: usize) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures").join(format!("{name}.png"));
     let drawn = Drawn::page(file, page);
@@ -159,7 +161,7 @@ fn documents_look_as_they_were_approved() {
     for page in [1, 2, 8] {
         compare(&format!("rich_{page}"), &file, page);
     }
-    // a wrong page is noticed
+    // the comparison notices a wrong page
     let (_, largest) = Drawn::page(&file, 1).differences(&Drawn::page(&file, 2));
     assert!(largest > SQUARE_DIFFERENCE_MAX);
 }
@@ -174,7 +176,7 @@ fn documents_to_look_at() {
     }
 }
 
-/// Text is found as it was written, and the head of the table on each page.
+/// The extracted text equals the written text, and each page has the head of the table.
 #[test]
 fn text_of_a_file_is_found() {
     if !is_installed() {

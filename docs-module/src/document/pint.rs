@@ -1,5 +1,5 @@
-//! A document for machines: JP PINT, the Japanese form of Peppol's invoice, in UBL 2.1. Lines are without tax; a document whose prices hold it is converted, so
-//! that the lines of a rate still come to its net sum.
+//! A document in JP PINT, the Japanese form of Peppol's invoice, in UBL 2.1. Lines are without tax. Prices with tax are
+//! converted, so that the lines of a rate still add up to the rate's net sum.
 
 use std::io;
 
@@ -14,17 +14,17 @@ const CUSTOMIZATION: &str = "urn:peppol:pint:billing-1@jp-1";
 const PROFILE: &str = "urn:peppol:bis:billing";
 const AGGREGATE: &str = "urn:oasis:names:specification:ubl:schema:xsd:CommonAggregateComponents-2";
 const BASIC: &str = "urn:oasis:names:specification:ubl:schema:xsd:CommonBasicComponents-2";
-/// A registered issuer of qualified invoices, among the schemes of addresses.
+/// Peppol's scheme code for registration numbers of issuers of qualified invoices.
 const REGISTRATION_SCHEME: &str = "0221";
 
-/// The document in UBL. `None`: JP PINT has no such document; it has invoices, corrected ones and credit notes.
+/// The document in UBL. `None`: JP PINT has only invoices, corrected invoices and credit notes.
 pub(super) fn xml(document: &Document) -> Option<String> {
     let (root, type_code, quantity) = match document.draft.kind {
         Kind::Invoice | Kind::CorrectedInvoice => ("Invoice", "380", "cbc:InvoicedQuantity"),
         Kind::CreditNote => ("CreditNote", "381", "cbc:CreditedQuantity"),
         _ => return None,
     };
-    // a credit note says what is returned: its amounts are positive
+    // a credit note states returned amounts as positive numbers
     let sign = if root == "CreditNote" && document.totals.total.gross < 0 { -1 } else { 1 };
     let mut ubl = Ubl { writer: Writer::new(Vec::new()), document, sign };
     ubl.document(root, type_code, quantity).expect("writing to memory");
@@ -103,7 +103,7 @@ impl Ubl<'_> {
 
     // ---- parts
 
-    /// Notes, and what JP PINT has no place for: income tax that is withheld.
+    /// The withheld income tax, for which JP PINT has no element, and the notes.
     fn note(&self) -> Option<String> {
         let withheld = self
             .document
@@ -114,7 +114,7 @@ impl Ubl<'_> {
         (!parts.is_empty()).then(|| parts.join("\n"))
     }
 
-    /// Always there (rule aligned-ibrp-052): the period of the sales, or the day of the document.
+    /// The period of the sales, otherwise the date of the document. Rule aligned-ibrp-052 requires a period.
     fn period(&mut self) -> io::Result<()> {
         let draft = &self.document.draft;
         let (first, last) = period::days(&draft.period).unwrap_or((draft.issue_date, draft.issue_date));
@@ -192,7 +192,7 @@ impl Ubl<'_> {
         self.within("cac:PartyLegalEntity", &[], |ubl| ubl.text("cbc:RegistrationName", name))
     }
 
-    /// A transfer to an account.
+    /// Payment by transfer to a bank account.
     fn payment_means(&mut self, bank: &BankAccount, due: Option<time::Date>) -> io::Result<()> {
         self.within("cac:PaymentMeans", &[], |ubl| {
             ubl.text("cbc:PaymentMeansCode", "30")?;
@@ -211,7 +211,7 @@ impl Ubl<'_> {
         })
     }
 
-    /// Whole yen: no decimals in tax (rule aligned-ibr-jp-06).
+    /// The taxes in whole yen, because rule aligned-ibr-jp-06 allows no decimals.
     fn tax_total(&mut self) -> io::Result<()> {
         let (document, sign) = (self.document, self.sign);
         self.within("cac:TaxTotal", &[], |ubl| {
@@ -274,8 +274,8 @@ impl Ubl<'_> {
     }
 }
 
-/// Quantity and price of a line, whose product is its amount; a price is not negative. Where parts of a yen were rounded or tax was taken out, the line is of one
-/// piece.
+/// Quantity and price of a line. Their product is the line's amount, and the price is not negative. A line whose amount
+/// was rounded or converted from a price with tax has the quantity 1 or -1.
 fn priced(draft: &Draft, quantity: Decimal, price: Decimal, net: i64) -> (Decimal, Decimal) {
     let (quantity, price) = if price.is_sign_negative() { (-quantity, -price) } else { (quantity, price) };
     let is_exact = draft.basis == Basis::Exclusive && quantity.checked_mul(price) == Some(Decimal::from(net));
@@ -285,7 +285,8 @@ fn priced(draft: &Draft, quantity: Decimal, price: Decimal, net: i64) -> (Decima
     (Decimal::from(if net < 0 { -1 } else { 1 }), Decimal::from(net.abs()))
 }
 
-/// Yen of each line without tax. The lines of a rate come to its net sum: what rounding leaves goes to the largest of them.
+/// The amount of each line without tax, in yen. The lines of a rate add up to the rate's net sum, because the line with
+/// the largest amount takes the rounding difference.
 fn net_amounts(document: &Document) -> Vec<i64> {
     let draft = &document.draft;
     if draft.basis == Basis::Exclusive {

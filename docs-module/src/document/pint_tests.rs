@@ -1,4 +1,4 @@
-//! Documents for machines against the rules that JP PINT sets, as an independent reader finds them.
+//! Checks documents in UBL against the rules of JP PINT, with a reader that is independent of the writer.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use rust_decimal::Decimal;
 use super::tests::{draft, line, of_kind};
 use super::*;
 
-/// The texts of a file by the path of their elements, in order; attributes stand after `@`.
+/// The texts of a file by the path of their elements, in order. The name of an attribute stands after `@`.
 fn texts(xml: &str) -> BTreeMap<String, Vec<String>> {
     let mut reader = Reader::from_str(xml);
     let (mut path, mut texts): (Vec<String>, BTreeMap<String, Vec<String>>) = Default::default();
@@ -53,7 +53,7 @@ impl Read {
     }
 }
 
-/// The rules that hold for each document.
+/// Checks the rules that hold for each document.
 fn check(document: &Document) -> Read {
     let xml = document.xml().unwrap();
     let read = Read(texts(&xml));
@@ -62,7 +62,7 @@ fn check(document: &Document) -> Read {
     assert_eq!(read.one(&at("CustomizationID")), "urn:peppol:pint:billing-1@jp-1");
     assert_eq!(read.one(&at("ProfileID")), "urn:peppol:bis:billing");
     assert_eq!(read.one(&at("DocumentCurrencyCode")), "JPY");
-    // aligned-ibrp-052: there is a period
+    // aligned-ibrp-052 requires a period
     assert!(read.one(&at("InvoicePeriod/StartDate")) <= read.one(&at("InvoicePeriod/EndDate")));
     let seller = at("AccountingSupplierParty/Party");
     assert_eq!(read.one(&format!("{seller}/PartyTaxScheme/TaxScheme/ID")), "VAT");
@@ -73,7 +73,7 @@ fn check(document: &Document) -> Read {
     assert_eq!(read.one(&format!("{seller}/EndpointID@schemeID")), "0221");
     assert_eq!(read.one(&format!("{seller}/PostalAddress/Country/IdentificationCode")), "JP");
     assert!(!read.one(&format!("{seller}/PartyLegalEntity/RegistrationName")).is_empty());
-    // aligned-ibr-jp-06: tax has no decimals; every other sum of ours is whole too
+    // aligned-ibr-jp-06: tax has no decimals; all other sums are whole numbers too
     for (path, values) in &read.0 {
         if path.ends_with("Amount") && !path.ends_with("PriceAmount") {
             assert!(values.iter().all(|value| value.parse::<i64>().is_ok()), "{path}: {values:?}");
@@ -100,7 +100,7 @@ fn check(document: &Document) -> Read {
     for ((net, quantity), price) in nets.iter().zip(&quantities).zip(&prices) {
         assert!(*net == quantity * price && !price.is_sign_negative(), "{net} = {quantity} x {price}");
     }
-    // the taxable amount of a category is that of its lines
+    // the taxable amount of a category is the sum of its lines
     let categories = read.all(&format!("{lines}/Item/ClassifiedTaxCategory/ID"));
     let subtotals = read.all(&at("TaxTotal/TaxSubtotal/TaxCategory/ID"));
     for (category, taxable) in subtotals.iter().zip(read.amounts(&at("TaxTotal/TaxSubtotal/TaxableAmount"))) {

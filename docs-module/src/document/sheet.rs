@@ -1,4 +1,4 @@
-//! The words of a document in their order, for the page of a PDF and for HTML alike.
+//! The texts of a document in their order. PDF and HTML print the same texts.
 
 use rust_decimal::Decimal;
 
@@ -6,41 +6,41 @@ use super::{BankAccount, Document, Draft, Kind};
 use crate::tax::consumption::{Basis, Rate};
 use time::Date;
 
-/// What is said at the foot of each document: the service is in its trial (B42).
+/// Notice at the foot of each document, because the service is in its trial (B42).
 pub const DISCLAIMER: &str = "本書の記載内容は、提出・保存の前に公的な手段でご確認ください。";
 /// Marks lines of the reduced rate.
 const REDUCED_MARK: &str = "※";
-/// What follows names; a name that ends with one gets no other.
+/// Honorifics. A name that ends with one gets no second one.
 const HONORIFICS: [&str; 6] = ["御中", "様", "殿", "先生", "各位", "行"];
 
-/// A document's words.
+/// The texts of a document.
 pub struct Sheet {
     pub title: &'static str,
     pub by_law: Option<&'static str>,
     /// The recipient with the honorific.
     pub recipient: Option<String>,
     pub opening: Option<&'static str>,
-    /// What the sum is called, and the sum.
+    /// Label and amount of the sum.
     pub sum: (&'static str, String),
-    /// What is said below the sum: each a label and a value.
+    /// Lines below the sum, each a label and a value.
     pub terms: Vec<(&'static str, String)>,
     /// Number and dates.
     pub identity: Vec<(&'static str, String)>,
     pub issuer: String,
-    /// Below the issuer's name.
+    /// Lines below the issuer's name.
     pub issuer_lines: Vec<String>,
-    /// What prices are called: without or with tax.
+    /// Label of prices: 税抜 (without tax) or 税込 (with tax).
     pub price_label: &'static str,
     pub rows: Vec<Row>,
-    /// Sums of the table: a label, an amount, and whether it is the last that counts.
+    /// Sums of the table: a label, an amount, and whether the row is emphasised.
     pub totals: Vec<(String, String, bool)>,
-    /// Sums of each rate: what it is, its amount, and its tax.
+    /// Sums by rate: a label, the amount, the tax.
     pub rates: Vec<[String; 3]>,
-    /// Said below the table when a line is of the reduced rate.
+    /// Note below the table when a line has the reduced rate.
     pub reduced_note: Option<&'static str>,
     /// Blocks below the sums: each a heading and lines.
     pub blocks: Vec<(&'static str, Vec<String>)>,
-    /// At the foot of each page.
+    /// Lines at the foot of each page.
     pub footer: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ fn terms(document: &Document) -> Vec<(&'static str, String)> {
     terms
 }
 
-/// What is printed for a way of payment. That of a card is what frees a receipt on paper from stamp duty.
+/// The printed words for a way of payment. A receipt on paper is exempt from stamp duty when it states payment by card.
 fn payment_method(given: &str) -> &str {
     match given {
         "credit_card" | "card" | "クレジットカード" => "クレジットカード利用",
@@ -151,7 +151,7 @@ fn payment_method(given: &str) -> &str {
 
 fn identity(draft: &Draft) -> Vec<(&'static str, String)> {
     let mut identity = vec![("番号", draft.number.clone()), (draft.kind.wording().issued, date(draft.issue_date))];
-    // without a period the date of the document is that of the sale
+    // without a period, the sale was on the document's date
     if !draft.period.is_empty() {
         identity.push(("取引期間", draft.period.clone()));
     } else if !matches!(draft.kind, Kind::Quote | Kind::CreditNote) {

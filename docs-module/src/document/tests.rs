@@ -184,13 +184,13 @@ fn what_the_caller_should_know_is_told() {
         told,
         [
             "check digit of T1234567890123 is wrong, expected 9",
-            "a qualified invoice names its recipient",
+            "a qualified invoice must name its recipient",
             "the consignor has no registration number",
             "characters shown as U+3013: U+20BB7",
         ]
     );
     assert!(document.html().contains("委託者: 〓野"));
-    // B23: a receipt without a recipient is a simplified one
+    // B23: a receipt without a recipient is a simplified invoice, so there is no warning
     let mut receipt = draft(Kind::Receipt);
     receipt.recipient = String::new();
     assert_eq!(receipt.complete().unwrap().warnings, []);

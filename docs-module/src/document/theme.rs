@@ -1,22 +1,22 @@
-//! What an issuer's documents look like.
+//! Appearance of an issuer's documents.
 
 use std::sync::Arc;
 
 use crate::drawing::{Colour, Picture};
 
-/// Colour of documents whose issuer names none.
+/// Default colour.
 const COLOUR: Colour = Colour(0x2b, 0x4c, 0x7e);
 
-/// Colour, pictures and the text below.
+/// Colour, logo, seal and footer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Theme {
-    /// Of the bar, the heads of tables and the sum.
+    /// Colour of the bar, the heads of tables and the sum.
     pub colour: Colour,
-    /// Above the issuer's name.
+    /// Logo above the issuer's name.
     pub logo: Option<Arc<Picture>>,
-    /// Over the end of the issuer's name.
+    /// Seal over the end of the issuer's name.
     pub seal: Option<Arc<Picture>>,
-    /// At the foot of each page.
+    /// Text at the foot of each page.
     pub footer: String,
 }
 

@@ -1,5 +1,6 @@
-//! The two faces that documents are set in: BIZ UDGothic, regular and bold (SIL Open Font License, `fonts/OFL.txt`). They are embedded in the program, so that
-//! equal documents have equal bytes on every machine. Latin letters and digits are half an em wide, so that amounts align.
+//! The two faces that documents are set in: BIZ UDGothic, regular and bold (SIL Open Font License, `fonts/OFL.txt`).
+//! The faces are embedded in the program, so that equal documents have equal bytes on every machine. Latin letters and
+//! digits are half an em wide, so that amounts align.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -32,12 +33,12 @@ impl Weight {
         }
     }
 
-    /// Whether it has a glyph for a character.
+    /// Whether the face has a glyph for a character.
     pub fn has(self, character: char) -> bool {
         self.font().codepoint_to_glyph.contains_key(&u32::from(character))
     }
 
-    /// Width of a text in millimetres.
+    /// Width of a text in millimetres; `size` in points.
     pub fn width(self, text: &str, size: f32) -> f32 {
         let font = self.font();
         let advance = |character: char| {
@@ -48,8 +49,9 @@ impl Weight {
         units as f32 / f32::from(font.units_per_em) * size * POINT
     }
 
-    /// The face with the glyphs of some characters alone; those that it lacks are left out. Its table from glyphs to characters holds these characters, so
-    /// that text is found as it was written where two characters share a glyph.
+    /// The face reduced to the glyphs of the characters in `used`; a character without a glyph is left out. The
+    /// subset's table from glyphs to characters holds only these characters, so that text is extracted as written even
+    /// where two characters share a glyph.
     pub(super) fn subset(self, used: &BTreeSet<char>) -> ParsedFont {
         let font = self.font();
         let (mut remapper, mut codepoint_to_glyph, mut glyph_widths) =
@@ -92,7 +94,7 @@ mod tests {
             for digit in "0123456789,.-".chars() {
                 assert!((weight.width(&digit.to_string(), 10.0) * 2.0 - em).abs() < 1e-4, "{digit}");
             }
-            // what documents print
+            // characters that documents print
             for character in "※￥〓①㈱髙﨑～ｱﾞ御中様殿（）－".chars() {
                 assert!(weight.has(character), "{character}");
             }

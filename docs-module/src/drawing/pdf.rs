@@ -1,4 +1,5 @@
-//! Pages as a PDF file for archives. Equal pages have equal bytes: dates come from the caller, and the file's identifier is a digest of what the file holds.
+//! Writes pages as a PDF file for archives. Equal pages have equal bytes, because dates come from the caller, and the
+//! file's identifier is a digest of its content.
 
 mod archive;
 
@@ -14,18 +15,18 @@ use time::Date;
 
 use super::{Colour, Mark, PAGE, POINT, Page, Picture, Weight};
 
-/// What a file says of itself.
+/// Metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About<'a> {
-    /// Its title, as viewers show it.
+    /// The title, as viewers show it.
     pub title: &'a str,
-    /// Who issued it.
+    /// The author: the issuer of the document.
     pub author: &'a str,
-    /// Its date: the file says midnight in Tokyo.
+    /// The date; the file states midnight in Tokyo.
     pub date: Date,
 }
 
-/// The file of some pages.
+/// Writes pages as a PDF file.
 pub fn write(pages: &[Page], about: &About<'_>) -> Vec<u8> {
     let mut document = PdfDocument::new(about.title);
     let resources = Resources::of(pages, &mut document.resources);
@@ -48,7 +49,7 @@ fn bytes(file: &mut lopdf::Document) -> Vec<u8> {
     bytes
 }
 
-/// What marks refer to, by names of ours: those that the library gives differ from file to file.
+/// The resources that marks refer to, under fixed names, because the library's own names differ from file to file.
 struct Resources {
     pictures: Vec<Arc<Picture>>,
 }
@@ -106,7 +107,7 @@ impl Resources {
             ],
             Mark::Picture { x, y, width, height, picture, opacity_percent } => {
                 let at = self.pictures.iter().position(|known| Arc::ptr_eq(known, picture)).expect("added");
-                // at 72 dots an inch a pixel is a point
+                // at 72 dots per inch a pixel is a point
                 let transform = XObjectTransform {
                     translate_x: Some(points(*x)),
                     translate_y: Some(points(PAGE.1 - y - height)),

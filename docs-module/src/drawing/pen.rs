@@ -1,11 +1,11 @@
-//! What sets marks on the last of some pages: lines of text, columns, fills and pictures.
+//! Draws on the last of a list of pages: lines of text, columns, fills and pictures.
 
 use std::sync::Arc;
 
 use super::text::wrap;
 use super::{Colour, Mark, POINT, Page, Picture, Weight};
 
-/// How a text is set.
+/// Size in points, face and colour of a text.
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
     pub size: f32,
@@ -20,7 +20,7 @@ impl Style {
     pub const LABEL: Style = Style { colour: Colour::GREY, ..Style::SMALL };
     pub const FOOT: Style = Style { size: 7.0, colour: Colour::GREY, ..Style::BODY };
 
-    /// Height of a line.
+    /// Height of a line, in millimetres.
     pub fn leading(self) -> f32 {
         self.size * POINT * 1.55
     }
@@ -30,20 +30,20 @@ impl Style {
     }
 }
 
-/// Pages, of which the last is written on.
+/// Pages, and the position on the last one, to which marks are added.
 pub(crate) struct Pen {
     pub pages: Vec<Page>,
-    /// Top of what comes next.
+    /// Top of the next mark, in millimetres.
     pub y: f32,
 }
 
 impl Pen {
-    /// On a first page.
+    /// A pen on an empty first page.
     pub fn new(y: f32) -> Pen {
         Pen { pages: vec![Vec::new()], y }
     }
 
-    /// On a new page.
+    /// Begins a new page.
     pub fn turn(&mut self, y: f32) {
         self.pages.push(Vec::new());
         self.y = y;
@@ -61,7 +61,7 @@ impl Pen {
     pub fn text(&mut self, x: f32, y: f32, style: Style, text: &str) {
         debug_assert!(text.chars().all(|character| style.weight.has(character)), "no glyph: {text}");
         if !text.is_empty() {
-            // the ascent is 0.86 of the size, and what the leading adds stands half above
+            // the ascent is 0.86 of the size, and half of the space between lines is above the text
             let baseline = y + (style.leading() - style.size * POINT) / 2.0 + 0.86 * style.size * POINT;
             let Style { size, weight, colour } = style;
             self.page().push(Mark::Text { x, baseline, size, weight, colour, text: text.to_owned() });
@@ -72,7 +72,7 @@ impl Pen {
         self.text(right - style.width(text), y, style, text);
     }
 
-    /// Lines in a column; the top of what comes below them.
+    /// Draws a text in lines of a column. Returns the `y` below them.
     pub fn lines(&mut self, x: f32, mut y: f32, width: f32, style: Style, text: &str) -> f32 {
         for line in wrap(text, width, style.size, style.weight) {
             self.text(x, y, style, &line);
@@ -81,7 +81,7 @@ impl Pen {
         y
     }
 
-    /// Labels and values in two columns; the top of what comes below them.
+    /// Draws labels and values in two columns. Returns the `y` below them.
     pub fn pairs(&mut self, x: f32, mut y: f32, width: f32, pairs: &[(&str, String)]) -> f32 {
         let label_width = pairs.iter().map(|(label, _)| Style::LABEL.width(label)).fold(0.0, f32::max) + 4.0;
         for (label, value) in pairs {
@@ -91,7 +91,7 @@ impl Pen {
         y
     }
 
-    /// A picture as large as a box allows, in the box's upper left corner; its height.
+    /// Draws a picture as large as the box allows, in the box's upper left corner. Returns the picture's height.
     pub fn picture(
         &mut self,
         [x, y]: [f32; 2],

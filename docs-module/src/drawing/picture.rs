@@ -1,4 +1,5 @@
-//! Logos and seals: PNG or JPEG in a data URI (B12). Sizes are checked before anything is decoded, and a picture is made smaller to what print can show.
+//! Logos and seals: PNG or JPEG in a data URI (B12). Sizes are checked before decoding. Large pictures are scaled down
+//! to the resolution of print.
 
 use std::sync::Arc;
 
@@ -9,19 +10,19 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-/// Bytes of a file (B12).
+/// Largest size of a file, in bytes (B12).
 pub const FILE_BYTES_MAX: usize = 512 * 1024;
-/// Pixels of a picture (B12).
+/// Largest number of pixels of a picture (B12).
 pub const PIXELS_MAX: usize = 4_000_000;
-/// Longer side of what is kept, in pixels: 50 mm at 300 dots an inch.
+/// Largest longer side of a decoded picture, in pixels: 50 mm at 300 dots per inch.
 const SIDE_MAX: usize = 600;
 
 /// A picture of at most 600 pixels a side, with an alpha channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// The data URI that it came from.
+    /// The data URI of the file.
     pub uri: String,
-    /// Pixels a row.
+    /// Pixels per row.
     pub width: usize,
     /// Rows.
     pub height: usize,
@@ -29,23 +30,24 @@ pub struct Picture {
     pub rgba: Vec<u8>,
 }
 
-/// Why a text is no picture that documents take.
+/// Why a text is not an accepted picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureError {
-    /// No `data:image/png;base64,` or `data:image/jpeg;base64,`. Addresses are not fetched, and drawings (SVG) are not taken.
+    /// The text does not begin with `data:image/png;base64,` or `data:image/jpeg;base64,`. Addresses are not fetched,
+    /// and SVG is not accepted.
     NotAPictureUri,
     /// The base64 is wrong.
     NotBase64,
     /// The file is larger than [`FILE_BYTES_MAX`].
     FileTooLarge,
-    /// It has more pixels than [`PIXELS_MAX`], or none.
+    /// The picture has more pixels than [`PIXELS_MAX`], or none.
     TooManyPixels,
     /// The file cannot be decoded.
     Damaged,
 }
 
 impl PictureError {
-    /// What is wrong, as the end of a sentence that begins with the field's name.
+    /// The end of a message that begins with the field's name.
     pub fn message(self) -> &'static str {
         match self {
             PictureError::NotAPictureUri => {
@@ -60,7 +62,7 @@ impl PictureError {
 }
 
 impl Picture {
-    /// The picture of a data URI.
+    /// Decodes the picture of a data URI, and scales it down if its longer side has more than 600 pixels.
     pub fn from_data_uri(uri: &str) -> Result<Arc<Picture>, PictureError> {
         let (is_png, encoded) = ["data:image/png;base64,", "data:image/jpeg;base64,", "data:image/jpg;base64,"]
             .iter()
@@ -88,7 +90,7 @@ fn check_size(width: usize, height: usize) -> Result<(), PictureError> {
 
 fn of_png(file: &[u8]) -> Result<Pixels, PictureError> {
     let damaged = |_| PictureError::Damaged;
-    // a limit on what the decoder itself allocates: rows, and texts between them
+    // bounds the decoder's own memory: rows, and text chunks between them
     let limits = png::Limits { bytes: 32 << 20 };
     let mut decoder = png::Decoder::new_with_limits(std::io::Cursor::new(file), limits);
     let header = decoder.read_header_info().map_err(damaged)?;
@@ -103,7 +105,7 @@ fn of_png(file: &[u8]) -> Result<Pixels, PictureError> {
         png::ColorType::GrayscaleAlpha => {
             pixels.chunks_exact(2).flat_map(|pixel| [pixel[0], pixel[0], pixel[0], pixel[1]]).collect()
         }
-        // the transformations leave no other
+        // the transformations produce no other colour type
         _ => return Err(PictureError::Damaged),
     };
     Ok((frame.width as usize, frame.height as usize, rgba))
@@ -122,7 +124,8 @@ fn of_jpeg(file: &[u8]) -> Result<Pixels, PictureError> {
     Ok((width, height, rgb.chunks_exact(3).flat_map(|pixel| [pixel[0], pixel[1], pixel[2], 255]).collect()))
 }
 
-/// The picture with its longer side at most [`SIDE_MAX`]: each new pixel is the mean of those that it covers, weighted by their alpha.
+/// Scales a picture down until its longer side is at most [`SIDE_MAX`]. Each new pixel is the mean of the pixels that
+/// it covers, weighted by their alpha.
 fn shrink(width: usize, height: usize, rgba: Vec<u8>) -> Pixels {
     let longer = width.max(height);
     if longer <= SIDE_MAX {
@@ -156,7 +159,7 @@ fn shrink(width: usize, height: usize, rgba: Vec<u8>) -> Pixels {
 pub(crate) mod tests {
     use super::*;
 
-    /// A PNG of a size whose pixels are made by a function, as a data URI.
+    /// A PNG as a data URI; `pixel` gives the colour and alpha of each pixel.
     pub(crate) fn png_uri(width: u32, height: u32, pixel: impl Fn(u32, u32) -> [u8; 4]) -> String {
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, width, height);
@@ -175,7 +178,7 @@ pub(crate) mod tests {
     fn a_picture_keeps_its_pixels_or_their_means() {
         let small = Picture::from_data_uri(&png_uri(3, 2, |x, y| [x as u8, y as u8, 7, 200])).unwrap();
         assert_eq!((small.width, small.height, &small.rgba[20..]), (3, 2, &[2, 1, 7, 200][..]));
-        // black and white columns become grey, and what cannot be seen has no say
+        // black and light columns become grey, and transparent pixels do not count
         let large = Picture::from_data_uri(&png_uri(1200, 4, |x, _| {
             if x % 2 == 0 { [0, 0, 0, 255] } else { [200, 200, 200, if x < 600 { 255 } else { 0 }] }
         }));
@@ -205,7 +208,7 @@ pub(crate) mod tests {
         let uri = png_uri(1, 1, |_, _| [0; 4]);
         let mut file = STANDARD.decode(uri.split_once(',').unwrap().1).unwrap();
         file[16..24].copy_from_slice(&[0, 0, 0x4e, 0x20, 0, 0, 0x4e, 0x20]);
-        // the checksum of a header that is wrong otherwise
+        // a valid checksum, so that only the size is wrong
         let checksum = crc32(&file[12..29]);
         file[29..33].copy_from_slice(&checksum.to_be_bytes());
         assert_eq!(error(&format!("data:image/png;base64,{}", STANDARD.encode(&file))), PictureError::TooManyPixels);

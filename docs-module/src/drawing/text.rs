@@ -1,4 +1,4 @@
-//! Text that the faces can show, and its lines.
+//! Cleans text for the faces, and breaks text into lines.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,12 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::face::Weight;
 
-/// Stands for a character that the faces lack: the printer's mark for a missing type.
+/// Replaces a character for which the faces have no glyph: the geta mark of printers.
 pub const MISSING: char = '〓';
 
-/// A text as documents show it: composed (NFC), tabs and other controls as spaces, line ends as `\n`, marks that turn the direction of writing left out.
-/// Characters that the faces lack become [`MISSING`] and are added to `missing`.
+/// A text as documents show it: composed (NFC), control characters as spaces, line ends as `\n`, marks of direction
+/// left out ([`is_mark_of_direction`]). A character for which the faces have no glyph becomes [`MISSING`] and is added
+/// to `missing`.
 pub fn clean(text: &str, missing: &mut BTreeSet<char>) -> String {
     let unified = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut cleaned = String::with_capacity(unified.len());
@@ -21,7 +22,7 @@ pub fn clean(text: &str, missing: &mut BTreeSet<char>) -> String {
             _ if is_mark_of_direction(character) => {}
             _ if character.is_control() => cleaned.push(' '),
             _ if Weight::Regular.has(character) && Weight::Bold.has(character) => cleaned.push(character),
-            // selects a form of the character before it
+            // a variation selector for the character before it
             '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => {}
             _ => {
                 missing.insert(character);
@@ -32,7 +33,8 @@ pub fn clean(text: &str, missing: &mut BTreeSet<char>) -> String {
     cleaned
 }
 
-/// Whether a character turns the direction of what follows, or has no width: text with it reads otherwise than it is written.
+/// Whether a character changes the direction of writing or has no width. With such characters a text can be read
+/// differently from how it is stored.
 pub fn is_mark_of_direction(character: char) -> bool {
     matches!(
         character,
@@ -40,8 +42,9 @@ pub fn is_mark_of_direction(character: char) -> bool {
     )
 }
 
-/// The lines of a text in a column of a width in millimetres: broken where the rules of Unicode (annex 14) allow, which keep closing brackets and full stops
-/// from the beginning of a line, and within a word that is wider than the column. At least one line.
+/// Breaks a text into lines for a column of `width` millimetres. Lines break where Unicode (annex 14) allows, so that
+/// no line begins with a closing bracket or a full stop; a word that is wider than the column is broken inside. At
+/// least one line.
 pub fn wrap(text: &str, width: f32, size: f32, weight: Weight) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut used) = (String::new(), 0.0);
@@ -64,7 +67,7 @@ pub fn wrap(text: &str, width: f32, size: f32, weight: Weight) -> Vec<String> {
             lines.push(take(&mut line, &mut used));
         }
     }
-    // what ends with a line end has no line after it
+    // a line end at the very end begins no further line
     if !line.is_empty() || lines.is_empty() {
         lines.push(take(&mut line, &mut used));
     }

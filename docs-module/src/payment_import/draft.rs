@@ -1,4 +1,4 @@
-//! What a document of payments says: the issuer comes from the request or the profile, what was sold from the payments.
+//! Drafts of documents from payments. The issuer comes from the request or the profile, the lines from the payments.
 
 use time::Date;
 
@@ -9,30 +9,30 @@ use crate::registration::RegistrationNumber;
 use crate::rounding::Rounding;
 use crate::tax::consumption::Basis;
 
-/// What the caller asks for. What is empty or `None` comes from the payments, or is left out.
+/// Values that the request gives. A value that is empty or `None` comes from the payments, or is left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// Who issues it.
+    /// The issuer.
     pub issuer: Issuer,
-    /// The number that the document has, unless the merchant wishes another one.
+    /// The document's number, unless the metadata of the payment gives another one.
     pub number: String,
-    /// The day of the document when no payment has one.
+    /// Today: the date of a document of many payments, or of one payment without a time.
     pub today: Date,
-    /// To whom it is given.
+    /// The recipient's name.
     pub recipient: String,
-    /// What it is.
+    /// The kind of document.
     pub kind: Option<Kind>,
-    /// How parts of a yen are rounded.
+    /// How fractions of a yen are rounded.
     pub rounding: Rounding,
-    /// For whom the issuer sells.
+    /// The consignor, when the issuer sells as an agent.
     pub consignor: Option<Consignor>,
-    /// Until when it is paid.
+    /// The date by which to pay.
     pub due_date: Option<Date>,
-    /// The time of the sales.
+    /// The period of the sales, in words.
     pub period: String,
-    /// Where to pay.
+    /// The bank account to pay to.
     pub bank: Option<BankAccount>,
-    /// Who bears the fee of a transfer.
+    /// A note that says who bears the fee of a bank transfer.
     pub transfer_fee_note: String,
     /// Free text.
     pub notes: String,
@@ -40,15 +40,15 @@ pub struct Order {
     pub theme: Theme,
 }
 
-/// The document of one payment: a receipt unless something else is asked for, and a credit note of what was returned.
+/// The draft for one payment: by default a receipt, or a credit note for a return.
 ///
 /// # Errors
-/// When the merchant's wishes in the metadata cannot be met. The steps begin at the payment object.
+/// When the metadata asks for a document that cannot be made. The steps begin at the payment object.
 pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     let wishes = &payment.wishes;
     let wished_kind = match &wishes.document_type {
         None => None,
-        Some(name) => Some(Kind::of_name(name).ok_or_else(|| wish_problem("document_type", "is no type of document"))?),
+        Some(name) => Some(Kind::of_name(name).ok_or_else(|| wish_problem("document_type", "is no document type"))?),
     };
     let consignor = match (&order.consignor, &wishes.consignor) {
         (Some(asked), _) => Some(asked.clone()),
@@ -60,7 +60,7 @@ pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     let recipient = if order.recipient.is_empty() { payment.recipient.clone() } else { order.recipient.clone() };
     let honorific = wishes.honorific.clone().unwrap_or_else(|| honorific(&recipient).to_owned());
     let kind = order.kind.or(wished_kind).unwrap_or(default_kind);
-    // a return whose sale is not known names its own day
+    // a return whose sale is unknown states its own date
     let original_date =
         if kind.needs_original() { document::date(payment.original_date.unwrap_or(day)) } else { String::new() };
     let number = wishes.invoice_number.clone().unwrap_or_else(|| order.number.clone());
@@ -69,7 +69,7 @@ pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     Ok(Draft { honorific, original_date, payment_method, ..draft })
 }
 
-/// One document of many payments: an invoice of their time unless something else is asked for.
+/// One draft for many payments: by default an invoice. Its period runs from the first payment to the last.
 pub fn draft_of_all(payments: &[Payment], order: Order) -> Draft {
     let kind = order.kind.unwrap_or(Kind::Invoice);
     let days = || payments.iter().filter_map(|payment| payment.date);
@@ -112,7 +112,7 @@ fn base(order: Order, lines: Vec<document::Line>, kind: Kind, issue_date: Date) 
     }
 }
 
-/// 御中 for a name with the form of a company, 様 for other names.
+/// 御中 for a name that contains a legal form such as 株式会社, 様 for other names.
 fn honorific(name: &str) -> &'static str {
     let is_company = key(NameKind::Company, name) != key(NameKind::Text, name);
     if is_company { "御中" } else { "様" }
@@ -180,7 +180,7 @@ mod tests {
         let draft = draft_of_one(&payment("山田太郎", 0, wishes), order()).unwrap();
         assert_eq!((draft.kind, draft.number.as_str(), draft.honorific.as_str()), (Kind::Invoice, "A-1", "御中"));
         assert!(draft.consignor.unwrap().registration_number.is_some());
-        // the request comes first
+        // the request wins over the metadata
         let asked = Order { recipient: "佐藤".to_owned(), kind: Some(Kind::SimplifiedInvoice), ..order() };
         let draft = draft_of_one(&payment("山田太郎", 0, json!({"document_type": "invoice"})), asked).unwrap();
         assert_eq!((draft.kind, draft.recipient.as_str()), (Kind::SimplifiedInvoice, "佐藤"));
@@ -221,7 +221,7 @@ mod tests {
             (Kind::Invoice, "御中", date!(2025 - 12 - 31))
         );
         assert_eq!(draft.period, "2025年11月25日〜2025年12月1日");
-        // one tax of the sum, not three of the parts
+        // the tax is computed once on the sum, not once per payment
         assert_eq!(draft.complete().unwrap().totals.total.tax, 272);
         let given = draft_of_all(&payments, Order { period: "11月分".to_owned(), ..order() });
         assert_eq!(given.period, "11月分");

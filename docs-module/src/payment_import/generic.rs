@@ -1,4 +1,4 @@
-//! Payments of any provider, in a form of ours.
+//! Reads payments of any provider in Ango's own form.
 
 use super::{Payment, Wishes, line, rate};
 use crate::document::Problem;

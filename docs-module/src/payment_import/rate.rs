@@ -1,4 +1,5 @@
-//! The rate of what was sold (fact sheet of the back office, 4.3): from metadata, from the provider's own rate, or from its tax.
+//! The rate of consumption tax of a line (fact sheet of the back office, 4.3): from metadata, from the provider's rate,
+//! or from the amount of tax.
 
 use rust_decimal::Decimal;
 use unicode_normalization::UnicodeNormalization;
@@ -13,7 +14,8 @@ pub(super) fn wished(node: &Node<'_>) -> Result<Option<Rate>, Problem> {
     if wish.is_missing() { Ok(None) } else { parse(&wish).map(Some) }
 }
 
-/// The rate of a line: that of its own metadata, its price's or its product's; that of a rate that stands in its taxes; that which its tax is of what is taxed.
+/// The rate of a line. Sources, in order: metadata of the line, of its price and of its product; a percentage in its
+/// taxes; the ratio of a tax to its taxable amount.
 pub(super) fn of_line(line: &Node<'_>) -> Result<Option<Rate>, Problem> {
     let price = line.member("price");
     let product = price.member("product");
@@ -44,7 +46,8 @@ pub(super) fn of_line(line: &Node<'_>) -> Result<Option<Rate>, Problem> {
     Ok(of_amount)
 }
 
-/// The rate of which a tax is, to a yen. Small amounts are of both rates, and tell nothing.
+/// The rate at which `taxable` has the tax `tax`, within a yen. `None`: no rate fits, or both fit because the amount is
+/// small.
 fn of_tax(tax: i64, taxable: i64) -> Option<Rate> {
     let fits = |rate: &Rate| {
         let off = i128::from(tax) * 100 - i128::from(taxable) * i128::from(rate.percent());

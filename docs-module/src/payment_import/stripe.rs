@@ -9,21 +9,21 @@ use crate::document::{Line, Problem};
 use crate::object::{Node, sum};
 use crate::tax::consumption::Rate;
 
-/// What a sale is called when its object does not say.
+/// Name of a line whose object has no description.
 const UNNAMED: &str = "お支払い";
 
-/// What kinds of objects differ in. The rest is read alike.
+/// The values that stand in different members of each kind of object. All other members are read alike.
 struct Facts<'a> {
-    /// What was paid, with tax.
+    /// Amount paid, with tax, in yen.
     gross: i64,
-    /// What of it was given back.
+    /// Amount refunded, in yen.
     refunded: i64,
-    /// The objects of its lines; empty: it has none.
+    /// The lines, each with its amount in yen; empty when the object has none.
     lines: Vec<(Line, i64)>,
-    /// Objects of the same payment.
+    /// Other objects of the same payment.
     related: Vec<Node<'a>>,
     when: Node<'a>,
-    /// Sales that a return may hold whole.
+    /// Members of a return that may contain the sale as a whole object.
     returned: Vec<Node<'a>>,
     /// Where the buyer's name may stand, the best place first.
     names: Vec<Node<'a>>,
@@ -105,7 +105,7 @@ fn build<'a>(
     })
 }
 
-/// The day of the first object that is there whole.
+/// The date of the first of these members that is a whole object, not just an id.
 fn first_day(objects: &[Node<'_>]) -> Result<Option<Date>, Problem> {
     for object in objects {
         if let Some(day) = object.member("created").day()? {
@@ -115,7 +115,8 @@ fn first_day(objects: &[Node<'_>]) -> Result<Option<Date>, Problem> {
     Ok(None)
 }
 
-/// What was given back, as negative lines: of a sale of two rates in the proportion of their sums, for the provider does not say of what.
+/// A refund as negative lines. A refund of a sale with two rates is apportioned by the sums of the rates, because the
+/// provider does not say what was refunded.
 fn refund_lines(lines: &[Line], refunded: i64, gross: i64) -> Vec<Line> {
     if refunded == 0 {
         return Vec::new();
@@ -126,7 +127,7 @@ fn refund_lines(lines: &[Line], refunded: i64, gross: i64) -> Vec<Line> {
     };
     let sums = Rate::ALL.map(of_rate);
     let shares = crate::tax::consumption::apportion(refunded, &sums).unwrap_or_else(|| {
-        // a negative sum of one rate: all of it is of the other
+        // the sum of one rate is negative, so the other rate takes the whole refund
         let main = if sums[0] >= gross { 0 } else { 1 };
         let mut shares = vec![0, 0];
         shares[main] = refunded;
@@ -137,7 +138,7 @@ fn refund_lines(lines: &[Line], refunded: i64, gross: i64) -> Vec<Line> {
 }
 
 fn succeeded(is_so: bool, node: &Node<'_>) -> Result<(), Problem> {
-    if is_so { Ok(()) } else { Err(node.problem("should be of a payment that succeeded")) }
+    if is_so { Ok(()) } else { Err(node.problem("should say that the payment succeeded")) }
 }
 
 fn intent<'a>(object: &Node<'a>, _: Rate) -> Result<Facts<'a>, Problem> {
@@ -238,7 +239,7 @@ fn invoice<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
     })
 }
 
-/// What comes first of what there is, or the last.
+/// The first node that is present, otherwise the last node.
 fn first<'a, const N: usize>(nodes: [Node<'a>; N]) -> Node<'a> {
     let mut last = None;
     for node in nodes {
@@ -251,7 +252,7 @@ fn first<'a, const N: usize>(nodes: [Node<'a>; N]) -> Node<'a> {
     last.expect("at least one")
 }
 
-/// Lines with their tax: the amount, less discounts, and the taxes that it does not hold.
+/// Lines with tax: the amount, less discounts, plus the taxes that the amount does not include.
 fn invoice_lines(object: &Node<'_>, main: Rate) -> Result<Vec<(Line, i64)>, Problem> {
     let mut lines = Vec::new();
     for item in object.member("lines").items() {
@@ -286,7 +287,7 @@ fn refund<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
         gross,
         refunded: 0,
         lines: vec![(line("返金", None, gross, main), gross)],
-        // what it belongs to has a document of its own
+        // without the ids of the sale, because the sale has its own document
         related: Vec::new(),
         returned: vec![object.member("charge"), object.member("payment_intent")],
         when: object.member("created"),

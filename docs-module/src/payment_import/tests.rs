@@ -74,7 +74,7 @@ fn lines_of_a_checkout_keep_their_rates() {
     assert_eq!(shown(&payment), [row("茶", 3_240, 8), row("湯のみ × 2", 2_201, 10), row("米", 1_080, 8)]);
     assert_eq!((payment.lines[0].unit_price, payment.lines[0].quantity), (Decimal::from(1_080), Decimal::from(3)));
     assert_eq!((payment.unexplained, payment.recipient.as_str()), (0, "山田商事"));
-    // what the lines do not explain has a line, and a warning
+    // an adjustment line holds the difference between the total and the lines
     let payment = session(json!([{"description": "茶", "amount_total": 1000}]), 1_500).unwrap();
     assert_eq!((shown(&payment)[1].clone(), payment.unexplained), (row("調整額（送料・値引きほか）", 500, 10), 500));
     let wrong = session(json!([{"description": "x", "amount_total": 1, "taxes": [{"rate": {"percentage": 7.8}}]}]), 1);
@@ -83,7 +83,7 @@ fn lines_of_a_checkout_keep_their_rates() {
     assert_eq!(wrong.message, "should be a rate of 8 or 10 percent");
 }
 
-/// Taxes that a line does not hold, discounts, and the ids of old and new versions.
+/// Exclusive taxes, discounts, and the ids of old and new versions of Stripe's interface.
 #[test]
 fn lines_of_an_invoice_hold_their_tax() {
     let payment = stripe(json!({
@@ -187,7 +187,7 @@ fn b29_what_is_no_payment_in_yen_is_refused() {
         assert!(stripe(value).is_err());
     }
     let unpaid = json!({"object": "charge", "paid": true, "captured": false, "status": "succeeded", "currency": "jpy", "amount": 1});
-    assert_eq!(stripe(unpaid).unwrap_err().message, "should be of a payment that succeeded");
+    assert_eq!(stripe(unpaid).unwrap_err().message, "should say that the payment succeeded");
     let many = json!({"object": "invoice", "status": "paid", "currency": "jpy", "total": 1001,
         "lines": vec![json!({"amount": 1}); 1001]});
     assert!(stripe(many).unwrap_err().message.contains("1000 lines"));

@@ -1,22 +1,22 @@
-//! Form 309 as a text of records for electronic filing: 53 columns in Shift_JIS, characters of JIS X 0208 alone (circular on statutory records on optical
-//! media; e-Tax standard form of January 2026).
+//! Form 309 as a text of records for electronic filing: 53 columns in Shift_JIS, with characters of JIS X 0208 only
+//! (circular on statutory records on optical media; e-Tax standard form of January 2026).
 
 use encoding_rs::SHIFT_JIS;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::calendar::reiwa_year;
 
-/// Kinds of payments of a record; further ones stand in another record.
+/// Largest number of kinds of payments in a record; further kinds go into another record.
 const KINDS_OF_RECORD: usize = 6;
-/// Characters of full-width items at most.
+/// Largest numbers of characters of full-width items.
 const ADDRESS_MAX: usize = 60;
 const NAME_MAX: usize = 30;
 const KIND_MAX: usize = 10;
 const DETAIL_MAX: usize = 20;
 const NOTES_MAX: usize = 100;
-/// Digits of an amount at most.
+/// Largest amount in yen: 10 digits.
 const AMOUNT_MAX: i64 = 9_999_999_999;
-/// Old and variant forms of kanji, and the standard ones.
+/// Variant forms of kanji and their standard forms.
 const VARIANTS: [(char, char); 11] = [
     ('髙', '高'),
     ('﨑', '崎'),
@@ -31,12 +31,12 @@ const VARIANTS: [(char, char); 11] = [
     ('增', '増'),
 ];
 
-/// Who pays.
+/// The payer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payer {
-    /// From the prefecture on.
+    /// Address, beginning with the prefecture.
     pub address: String,
-    /// Its name.
+    /// Name.
     pub name: String,
     /// `03-3581-4161`; may be empty.
     pub phone: String,
@@ -44,37 +44,37 @@ pub struct Payer {
     pub number: String,
 }
 
-/// Who is paid, and for what.
+/// A payee, and the payments by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payee {
-    /// From the prefecture on.
+    /// Address, beginning with the prefecture.
     pub address: String,
-    /// Outside Japan.
+    /// Whether the address is outside Japan.
     pub is_abroad: bool,
     /// The name, without titles.
     pub name: String,
     /// Corporate or personal number; may be empty.
     pub number: String,
-    /// By kind.
+    /// Payments by kind.
     pub kinds: Vec<Kind>,
     /// 摘要.
     pub notes: String,
 }
 
-/// What was paid of a kind, in yen.
+/// Payments of a kind, in yen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kind {
-    /// 区分, as 原稿料.
+    /// 区分, for example 原稿料.
     pub name: String,
     /// 細目.
     pub detail: String,
-    /// With the unpaid part.
+    /// Payments, including the unpaid part.
     pub payment: i64,
     /// The unpaid part.
     pub unpaid: i64,
-    /// With what is not collected.
+    /// Tax, including the part that is not collected yet.
     pub tax: i64,
-    /// What is not collected.
+    /// The part of the tax that is not collected yet.
     pub uncollected_tax: i64,
 }
 
@@ -83,15 +83,15 @@ pub struct Kind {
 pub enum RecordError {
     /// A character that JIS X 0208 does not have: the item, the character's place in it, and the character.
     Character(&'static str, usize, char),
-    /// A text that is too long: the item and its characters at most. Details and notes are cut instead.
+    /// A text that is too long: the item and its largest number of characters. Details and notes are cut instead.
     TooLong(&'static str, usize),
-    /// A number that is none, or too large: the item.
+    /// A number that is malformed, or an amount that is too large or negative: the item.
     Number(&'static str),
     /// A year before 2019.
     Year,
 }
 
-/// The records of a year as bytes. Lines end with CRLF.
+/// The records of a year in Shift_JIS. Lines end with CRLF.
 ///
 /// # Errors
 /// When an item cannot be written.
@@ -100,7 +100,7 @@ pub fn records(payer: &Payer, payees: &[Payee], year: i32) -> Result<Vec<u8>, Re
     for payee in payees {
         for kinds in payee.kinds.chunks(KINDS_OF_RECORD) {
             let line = columns(payer, payee, kinds, year)?.join(",");
-            // each character was looked at
+            // `columns` has refused each character that Shift_JIS lacks
             bytes.extend(SHIFT_JIS.encode(&line).0.as_ref());
             bytes.extend(b"\r\n");
         }
@@ -142,7 +142,7 @@ fn columns(payer: &Payer, payee: &Payee, kinds: &[Kind], year: i32) -> Result<Ve
     }
     columns.push(cut("notes", &payee.notes, NOTES_MAX)?);
     columns.push(number("payer.number", &payer.number)?);
-    // the last column is never without a character
+    // the last column must not be empty
     let last = number("payee.number", &payee.number)?;
     columns.push(if last.is_empty() { " ".to_owned() } else { last });
     Ok(columns)
@@ -160,7 +160,7 @@ fn cut(item: &'static str, text: &str, characters_max: usize) -> Result<String, 
 
 fn wide(item: &'static str, text: &str) -> Result<String, RecordError> {
     let mut wide = String::new();
-    // enclosed and unit signs are spelled out, half-width kana are full
+    // NFKC spells out enclosed and unit signs, and makes half-width kana full-width
     for (at, c) in text.trim().nfkc().enumerate() {
         let after_digit = wide.chars().next_back().is_some_and(|last| ('０'..='９').contains(&last));
         let written = match VARIANTS.iter().find(|(variant, _)| *variant == c).map_or(c, |(_, standard)| *standard) {
@@ -181,7 +181,7 @@ fn wide(item: &'static str, text: &str) -> Result<String, RecordError> {
     Ok(wide)
 }
 
-/// Whether JIS X 0208 has a character: two bytes of its rows 1 to 8 and 16 to 84.
+/// Whether JIS X 0208 has a character: one of two bytes, in rows 1 to 8 or 16 to 84.
 fn is_jis(c: char) -> bool {
     let mut buffer = [0; 4];
     let (bytes, _, unmappable) = SHIFT_JIS.encode(c.encode_utf8(&mut buffer));

@@ -1,5 +1,5 @@
-//! Payment records and their summary table as a PDF: two records a page, each as the payee gets it, then the table. Numbers of persons are not printed: a payee's
-//! copy must not carry them.
+//! Payment records and their summary table as a PDF: two records per page, each a payee's copy, then the table.
+//! Personal numbers are not printed, because a payee's copy must not carry them.
 
 use std::collections::BTreeSet;
 
@@ -22,11 +22,11 @@ const TOPS: [f32; 2] = [16.0, 154.0];
 const FOOT: f32 = PAGE.1 - 10.0;
 const LINE: f32 = 0.2;
 const CELL: f32 = 1.8;
-/// Rows of a record: a seventh kind stands in another record.
+/// Largest number of kinds in a record; a seventh kind begins another record.
 const KINDS: usize = 6;
 const ROW_HEIGHT: f32 = 7.5;
 
-/// A payee as its record names it.
+/// Name and address of a payee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// Name.
@@ -35,24 +35,24 @@ pub struct Named {
     pub address: String,
 }
 
-/// What a PDF of records shows.
+/// The content of a PDF of records.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
-    /// Who paid.
+    /// The payer.
     pub payer: &'a Payer,
-    /// The payees, by their places in the records.
+    /// The payees, in the order of [`Row::payee`].
     pub payees: &'a [Named],
     /// The records.
     pub records: &'a Records,
-    /// Their year.
+    /// The year of the records.
     pub year: i32,
-    /// Of the heads.
+    /// Colour of the heads.
     pub colour: Colour,
-    /// When the file was made.
+    /// Date of the file.
     pub date: Date,
 }
 
-/// The PDF, and the characters that the face lacks.
+/// The PDF, and the characters for which the faces have no glyph.
 pub fn pdf(report: &Report<'_>) -> (Vec<u8>, BTreeSet<char>) {
     let mut layout = Layout { report, pen: Pen::new(TOPS[0]), missing: BTreeSet::new() };
     let year = era(report.year);
@@ -123,7 +123,7 @@ impl Layout<'_> {
         self.pen.y += 0.6;
     }
 
-    /// A row of two labels and a text, at most two lines of it.
+    /// Draws a row of two labels and a text, which is cut after two lines.
     fn boxed(&mut self, group: &str, label: &str, text: &str) {
         let text = clean(text, &mut self.missing).replace('\n', " ");
         let lines = wrap(&text, WIDTH - 64.0, Style::BODY.size, Style::BODY.weight);
@@ -151,7 +151,7 @@ impl Layout<'_> {
         self.pen.y += ROW_HEIGHT;
     }
 
-    /// Texts by their right ends; the first begins at the left.
+    /// Draws texts that end at the given right edges. The first text begins at the left margin instead.
     fn cells(&mut self, style: Style, cells: &[(f32, &str)]) {
         let y = self.pen.y + CELL - 0.2;
         for (at, (right, text)) in cells.iter().enumerate() {
@@ -163,7 +163,8 @@ impl Layout<'_> {
         }
     }
 
-    /// The unpaid and uncollected parts stand in columns of their own: they are parts of the amounts beside them.
+    /// Draws a row for each kind. The unpaid and uncollected parts have their own columns, because the amounts beside
+    /// them include these parts.
     fn kinds(&mut self, rows: &[Row]) {
         let rights = [0.0, LEFT + 62.0, LEFT + 96.0, LEFT + 122.0, LEFT + 150.0, RIGHT];
         let heads = ["区分", "件数", "支払金額", "うち未払", "源泉徴収税額", "うち未徴収"];
@@ -218,7 +219,7 @@ impl Layout<'_> {
     }
 }
 
-/// Rows of section 3 of the summary table, by clause of article 204.
+/// Labels of section 3 of the summary table, by clause of article 204.
 pub(super) const CLAUSES: [&str; 8] = [
     "原稿料、講演料等の報酬又は料金（1号該当）",
     "弁護士、税理士等の報酬又は料金（2号該当）",

@@ -1,4 +1,5 @@
-//! Transfers and payouts of a platform with connected accounts, read as payments to payees (B28b, B33). The platform withholds nothing and files nothing in Japan.
+//! Reads transfers and payouts to connected accounts as payments to payees (B28b, B33). The payment platform itself
+//! withholds no tax and files no records in Japan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::rounding::Rounding;
 use crate::tax::consumption::{Basis, Rate, of_sum};
 use crate::tax::withholding::{Category, Circumstances, tax};
 
-/// What a platform says of a connected account.
+/// The caller's declaration about a connected account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
     /// Name.
@@ -21,19 +22,19 @@ pub struct Declaration {
     pub address: String,
     /// Corporate or personal number; may be empty.
     pub number: String,
-    /// An individual, from whom tax is withheld.
+    /// Whether the payee is an individual, from whom tax is withheld.
     pub is_individual: bool,
-    /// What it is paid for, when that is not the request's.
+    /// Category of its payments; `None`: the request's default.
     pub category: Option<Category>,
     /// 細目.
     pub description: String,
-    /// The payee's document states the consumption tax apart, so that a transfer holds it beside the fee.
+    /// Whether the payee's document states consumption tax apart, so that a transfer is the fee plus that tax.
     pub is_tax_separate: bool,
-    /// The rate of that tax.
+    /// The rate of that consumption tax.
     pub tax_rate: Rate,
-    /// A transfer is what is left after withholding.
+    /// Whether a transfer is the net amount after withholding.
     pub is_net: bool,
-    /// Lives abroad: other law.
+    /// Whether the payee lives abroad. Then another law applies, and its transfers are skipped.
     pub is_non_resident: bool,
 }
 
@@ -59,36 +60,37 @@ impl Default for Declaration {
 pub struct Payee {
     /// The connected account.
     pub account: String,
-    /// What is said of it; `None`: nothing, and its name is its account's (B33).
+    /// The declaration. `None`: the caller declared nothing, so the account's id serves as the name (B33).
     pub declaration: Option<Declaration>,
 }
 
-/// A transfer that is no payment.
+/// A transfer that is not counted as a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Its place.
+    /// Index in the list of transfers.
     pub at: usize,
-    /// Its id.
+    /// The transfer's id.
     pub id: String,
-    /// Why.
+    /// The reason, as a code.
     pub reason: &'static str,
 }
 
-/// What transfers come to.
+/// The result of reading transfers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transfers {
     /// Each connected account once, in the order of its first transfer.
     pub payees: Vec<Payee>,
-    /// Payments to them.
+    /// Payments to the payees.
     pub payments: Vec<Payment>,
-    /// The others.
+    /// Transfers that are not counted as payments.
     pub skipped: Vec<Skipped>,
 }
 
-/// The payments of transfers. `year`: that of the records, for a transfer without a time.
+/// Reads transfers as payments. `year`: the year of the records, for a transfer without a time.
 ///
 /// # Errors
-/// Everything that is wrong, with steps from the list on: an object that is none, an amount, a time or a category that is wrong, or an id that comes twice.
+/// All problems, with steps that begin at the list: a value that is not an object; a wrong amount, time or category; a
+/// repeated id.
 pub fn read(
     transfers: &[Value],
     declarations: &BTreeMap<String, Declaration>,
@@ -121,7 +123,7 @@ pub fn read(
     if problems.is_empty() { Ok(found) } else { Err(problems) }
 }
 
-/// A transfer's account and payment, or why it is none.
+/// A transfer's account and payment, or the reason why the transfer is skipped.
 type One<'a> = Result<(&'a str, Payment), &'static str>;
 
 fn read_one<'a>(
@@ -185,7 +187,8 @@ fn read_one<'a>(
     )))
 }
 
-/// The connected account. A payout's destination is an account of a bank.
+/// The connected account's id. A payout's destination is a bank account, so `account` or the metadata names the
+/// connected account.
 fn account<'a>(node: &Node<'a>) -> Option<&'a str> {
     let destination = node.member("destination").id().filter(|id| id.starts_with("acct_"));
     let metadata = node.member("metadata");
@@ -202,10 +205,11 @@ fn stated_tax(metadata: &Node<'_>, amount: i64) -> Result<Option<i64>, Problem> 
         other => other.as_i64(),
     };
     let tax = tax.filter(|tax| (0..=amount).contains(tax));
-    tax.map(Some).ok_or_else(|| stated.problem("should be yen of at most the transfer's amount"))
+    tax.map(Some).ok_or_else(|| stated.problem("should be whole yen, at most the transfer's amount"))
 }
 
-/// The fee of a transfer that tax is withheld of, and the consumption tax beside it. `None`: no fee leaves this amount.
+/// Splits a transfer into the fee, on which tax is withheld, and the consumption tax beside it, in yen. `None`: no fee
+/// gives this transfer.
 fn split(
     amount: i64,
     stated_tax: Option<i64>,
@@ -229,7 +233,7 @@ fn split(
             None => (amount, 0),
         });
     }
-    // what a fee leaves does not fall while it grows; of fees that leave the same the largest is taken
+    // a larger fee never leaves less, so a binary search finds the largest fee that leaves at most the amount
     let left = |fee: i64| Some(fee + beside(fee) - tax(category, fee, Circumstances::default(), year)?);
     let (mut low, mut high) = (0, amount.checked_mul(2)?);
     while low < high {

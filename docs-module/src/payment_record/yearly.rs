@@ -1,4 +1,4 @@
-//! The records of a year as answers: for programs, for spreadsheets, on paper and for the tax office (B31b, B32).
+//! The records of a year in four forms: JSON, CSV, PDF and the text for the tax office (B31b, B32).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,39 +21,39 @@ pub struct Payee {
     pub name: String,
     /// Address.
     pub address: String,
-    /// Corporate or personal number; may be empty. It stands in what is filed and nowhere else.
+    /// Corporate or personal number; may be empty. Only the text for the tax office contains it.
     pub number: String,
-    /// An individual, from whom tax is withheld.
+    /// Whether the payee is an individual, from whom tax is withheld.
     pub is_individual: bool,
-    /// The account of a platform, if the payments are transfers to it.
+    /// The connected account, if the payments are transfers to it.
     pub account: Option<String>,
-    /// Nothing was declared of the account (B33).
+    /// Whether the caller declared nothing about the account (B33).
     pub needs_declaration: bool,
 }
 
-/// The records of a year, with what they were made of.
+/// The records of a year, with the payments behind them.
 #[derive(Clone, Debug)]
 pub struct Yearly {
     /// The year.
     pub year: i32,
-    /// Who paid.
+    /// The payer.
     pub payer: Payer,
     /// The payees.
     pub payees: Vec<Payee>,
-    /// The payments, by their payees.
+    /// The payments. Each names its payee by index.
     pub payments: Vec<Payment>,
-    /// What each payment was for, in the words of the caller; may be empty.
+    /// The caller's description of each payment; may be empty.
     pub details: Vec<String>,
     /// The records.
     pub records: Records,
-    /// Transfers that are no payments.
+    /// Transfers that are not counted as payments.
     pub skipped: Vec<Skipped>,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
 impl Yearly {
-    /// The answer for programs. Numbers of payees are masked.
+    /// The records as JSON. Numbers of the payer and of payees are masked.
     pub fn json(&self) -> Value {
         json!({
             "year": self.year,
@@ -69,7 +69,7 @@ impl Yearly {
         })
     }
 
-    /// Rows are in the order of payees.
+    /// The rows of a payee. Rows are sorted by payee.
     fn rows_of(&self, payee: usize) -> &[Row] {
         let rows = &self.records.rows;
         &rows[rows.partition_point(|row| row.payee < payee)..rows.partition_point(|row| row.payee <= payee)]
@@ -113,7 +113,7 @@ impl Yearly {
         })
     }
 
-    /// The table for spreadsheets: a line of each payee and category.
+    /// The records as CSV: a line for each payee and category.
     pub fn csv(&self) -> String {
         let mut table = Table::new(&[
             "年分",
@@ -154,7 +154,8 @@ impl Yearly {
         table.finish()
     }
 
-    /// The records and their table on paper, and the characters that the face lacks. `date`: when the file is made.
+    /// The records and the summary table as a PDF, and the characters for which the faces have no glyph. `date`: the
+    /// date of the file.
     pub fn pdf(&self, colour: Colour, date: Date) -> (Vec<u8>, BTreeSet<char>) {
         let named = |payee: &Payee| Named { name: payee.name.clone(), address: payee.address.clone() };
         let payees: Vec<Named> = self.payees.iter().map(named).collect();
@@ -187,7 +188,7 @@ impl Yearly {
         let tax: i64 = rows.iter().map(|row| row.totals.consumption_tax).sum();
         let kind = |row: &&Row| etax::Kind {
             name: row.category.name().to_owned(),
-            // 細目: what was paid for, if that is one thing; otherwise how often
+            // 細目: the description if all payments have the same one, otherwise the number of payments
             detail: match details[&(row.payee, row.category)].iter().collect::<Vec<_>>()[..] {
                 [detail] if !detail.is_empty() => (*detail).to_owned(),
                 _ => format!("{}回", row.totals.count),
@@ -223,7 +224,7 @@ impl Yearly {
     }
 }
 
-/// What the payments of each row were for.
+/// The distinct descriptions of the payments of each row.
 type Details<'a> = BTreeMap<(usize, Category), BTreeSet<&'a str>>;
 
 fn category(row: &Row) -> Value {
@@ -241,7 +242,7 @@ fn summary_row(row: &SummaryRow) -> Value {
     })
 }
 
-/// A number without its digits.
+/// The number with an asterisk for each character.
 fn masked(number: &str) -> String {
     "*".repeat(number.chars().count())
 }

@@ -3,10 +3,10 @@
 use rust_decimal::Decimal;
 use unicode_normalization::UnicodeNormalization;
 
-/// Characters of an amount at most.
+/// Largest number of characters of an amount.
 const CHARACTERS_MAX: usize = 40;
 
-/// Reads `1,234`, `￥1,234`, `１２３４円`, `1,234.00`, `△1,234`, `(1,234)` and `-1,234`. `None`: it is no number.
+/// Reads `1,234`, `￥1,234`, `１２３４円`, `1,234.00`, `△1,234`, `(1,234)` and `-1,234`. `None`: the text is not a number.
 pub fn amount(text: &str) -> Option<Decimal> {
     if text.chars().count() > CHARACTERS_MAX {
         return None;
@@ -22,13 +22,13 @@ pub fn amount(text: &str) -> Option<Decimal> {
     let plain = plain.strip_suffix('円').unwrap_or(plain);
     let is_number =
         plain.starts_with(|c: char| c.is_ascii_digit()) && plain.chars().all(|c| c.is_ascii_digit() || c == '.');
-    // a sign of both kinds, or a currency of both, is no amount
+    // brackets and a minus sign together are refused, and so are two currency signs
     let number: Decimal =
         plain.parse().ok().filter(|_| is_number && !(in_brackets && minus) && !(currency && again))?;
     Some(if in_brackets || minus { -number } else { number })
 }
 
-/// The text after one of these signs, and whether it was there.
+/// The text without a leading sign from `signs`, and whether it had one.
 fn without_any<'a>(text: &'a str, signs: &[char]) -> (&'a str, bool) {
     text.strip_prefix(signs).map_or((text, false), |rest| (rest, true))
 }

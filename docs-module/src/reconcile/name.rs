@@ -1,22 +1,23 @@
-//! Names as keys: what people and banks write differently and mean alike has one key.
+//! Keys of names. Spellings that people and banks use for the same name have the same key.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// How much of a name is passed over.
+/// Which differences between names are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameKind {
-    /// Width, case, spaces, punctuation, dashes.
+    /// Ignores width, case, spaces, punctuation and forms of dashes.
     #[default]
     Text,
-    /// Nothing but spaces at the ends.
+    /// Ignores only spaces at the ends.
     Exact,
-    /// As text, and honorifics, forms of companies, variants of kanji.
+    /// Ignores the same as `Text`, honorifics, legal forms of companies, and variants of kanji.
     Company,
-    /// As company, and hiragana or katakana, large or small.
+    /// Ignores the same as `Company`, and whether kana are hiragana or katakana, large or small.
     Kana,
-    /// Account holders as banks write them: as kana, and banks' short forms, transfer numbers, 30 characters.
+    /// For account holders as banks write them. Ignores the same as `Kana`, banks' abbreviations of legal forms,
+    /// numbers of transfers, and characters after the 30th.
     Bank,
-    /// Digits, without leading zeros unless there are 13; a leading `T` stays.
+    /// Keeps only digits, without leading zeros unless there are 13 digits, and a leading `T`.
     Number,
 }
 
@@ -24,17 +25,17 @@ impl NameKind {
     /// All kinds.
     pub const ALL: [NameKind; 6] =
         [NameKind::Text, NameKind::Exact, NameKind::Company, NameKind::Kana, NameKind::Bank, NameKind::Number];
-    /// Their values of `kind` (B34), in the same order.
+    /// Values of `kind` (B34), in the same order.
     pub const NAMES: [&str; 6] = ["text", "exact", "company", "kana", "bank", "number"];
 
-    /// The kind of a value of `kind`.
+    /// The kind that a value of `kind` names.
     pub fn of_name(name: &str) -> Option<NameKind> {
         NameKind::NAMES.iter().position(|one| *one == name).map(|at| NameKind::ALL[at])
     }
 }
 
 const HONORIFICS: [&str; 5] = ["御中", "先生", "様", "殿", "行"];
-/// Forms of companies in full and in brackets; longer ones first.
+/// Legal forms of companies in full; longer ones first.
 const FORMS: [&str; 32] = [
     "特定非営利活動法人",
     "有限責任事業組合",
@@ -69,9 +70,9 @@ const FORMS: [&str; 32] = [
     "社団法人",
     "財団法人",
 ];
-/// In brackets, of which one may be missing at an end of the name.
+/// Legal forms in brackets; at an end of the name the outer bracket may be missing.
 const SHORT_FORMS: [&str; 5] = ["株", "有", "同", "名", "資"];
-/// Those of banks, longer ones first, in large kana.
+/// Banks' abbreviations of legal forms, in large kana; longer ones first.
 const BANK_FORMS: [&str; 23] = [
     "ノウキヨウ",
     "ギヨキヨウ",
@@ -97,7 +98,7 @@ const BANK_FORMS: [&str; 23] = [
     "イ",
     "ソ",
 ];
-/// At the end of a name, after a space or a comma.
+/// Latin legal forms at the end of a name, after a space or a comma.
 const LATIN_FORMS: [&str; 10] = ["co., ltd", "co.,ltd", "co. ltd", "co ltd", "ltd", "inc", "k.k", "kk", "llc", "corp"];
 const TRANSFER_WORDS: [&str; 3] = ["振込人", "フリコミ", "振込"];
 const VARIANTS: [(char, char); 16] = [
@@ -132,14 +133,14 @@ const SMALL_KANA: [(char, char); 12] = [
     ('ヵ', 'カ'),
     ('ヶ', 'ケ'),
 ];
-/// Banks cut names here.
+/// Banks cut names after this many characters.
 const BANK_CHARACTERS: usize = 30;
-/// Digits of a transfer's number before a name, at most.
+/// Largest number of digits of the transfer number before a name.
 const TRANSFER_DIGITS_MAX: usize = 10;
 /// Digits of a corporate number.
 const CORPORATE_DIGITS: usize = 13;
 
-/// The key of a name.
+/// The key of a name. Two names match if their keys of the same kind are equal.
 pub fn key(kind: NameKind, name: &str) -> String {
     match kind {
         NameKind::Exact => name.trim().to_owned(),
@@ -151,10 +152,10 @@ pub fn key(kind: NameKind, name: &str) -> String {
     }
 }
 
-/// In the compatibility form, without case; sound marks are joined to their kana.
+/// The compatibility form (NFKC) in lower case, with sound marks joined to their kana.
 fn folded(name: &str) -> String {
     let joined = name.chars().map(|c| match c {
-        // else the compatibility form would put a space before them
+        // NFKC would put a space before these marks
         '\u{309B}' => '\u{3099}',
         '\u{309C}' => '\u{309A}',
         c => c,
@@ -162,7 +163,7 @@ fn folded(name: &str) -> String {
     joined.nfkc().flat_map(char::to_lowercase).collect()
 }
 
-/// Without spaces and punctuation; dashes after kana are long vowels, others are hyphens.
+/// Removes spaces and punctuation. A dash after kana becomes a long vowel mark, any other dash a hyphen.
 fn plain(folded: &str) -> String {
     let mut plain = String::with_capacity(folded.len());
     for c in folded.chars() {
@@ -176,7 +177,7 @@ fn plain(folded: &str) -> String {
             c => plain.push(c),
         }
     }
-    // a mark that stood behind a space joins its letter now
+    // a combining mark after a removed space joins its letter
     plain.nfc().collect()
 }
 
@@ -184,7 +185,8 @@ fn is_kana(c: char) -> bool {
     matches!(c, '\u{3041}'..='\u{3096}' | '\u{30A1}'..='\u{30FA}' | 'ー')
 }
 
-/// Before punctuation goes: of it and of spaces their ends are known.
+/// Removes a Latin legal form at the end. Runs before punctuation is removed, because the space or comma before the
+/// form must still be there.
 fn without_latin_form(folded: &str) -> String {
     let end = folded.trim_end_matches([' ', '.', ',']);
     for form in LATIN_FORMS {
@@ -210,7 +212,8 @@ fn without_forms(plain: &str) -> String {
     name.chars().map(|c| replaced(c, &VARIANTS)).collect()
 }
 
-/// Without these in brackets; at the beginning the first may be missing, at the end the last.
+/// Removes these forms in brackets. At the beginning of the name the opening bracket may be missing, at the end the
+/// closing one.
 fn without_bracketed(name: String, forms: &[&str]) -> String {
     let mut name = name;
     for form in forms {
@@ -225,7 +228,7 @@ fn without_bracketed(name: String, forms: &[&str]) -> String {
     name
 }
 
-/// Katakana, all of it large; banks do not write ヲ.
+/// Converts hiragana and small kana to large katakana, and ヲ to オ, because banks do not write ヲ.
 fn large_kana(name: &str) -> String {
     let katakana = |c: char| match c {
         '\u{3041}'..='\u{3096}' => char::from_u32(c as u32 + 0x60).expect("katakana lie behind hiragana"),
@@ -278,7 +281,7 @@ mod tests {
             ("0000123456 ｶ)ｴｰﾋﾞｰｼｰ", "エービーシー"),
             ("ｴ-ﾋﾞ-ｼ-(ｶ", "エービーシー"),
             ("ヤマダ(カ)トウキヨウ", "ヤマダトウキヨウ"),
-            // without a bracket it is part of the name
+            // カ without a bracket is part of the name
             ("ヤマダカ", "ヤマダカ"),
             ("カ゛ク", "ガク"),
         ] {
@@ -297,7 +300,7 @@ mod tests {
         for name in ["Acme Co., Ltd.", "ACME Inc.", "Ａｃｍｅ K.K.", "acme, LLC"] {
             assert_eq!(key(NameKind::Company, name), "acme", "{name}");
         }
-        // what only ends like a form
+        // a name that only ends like a legal form
         assert_eq!(key(NameKind::Company, "Zinc"), "zinc");
         assert_eq!(key(NameKind::Company, "様"), "様");
     }
@@ -318,7 +321,7 @@ mod tests {
         fn a_key_of_a_key_is_the_key_of_its_width_and_case(name in ".{0,40}") {
             for kind in [NameKind::Text, NameKind::Exact, NameKind::Company, NameKind::Kana, NameKind::Bank, NameKind::Number] {
                 let once = key(kind, &name);
-                // what stays does not change by width or case any more
+                // the key of a key is the key itself
                 if kind == NameKind::Text || kind == NameKind::Exact {
                     prop_assert_eq!(key(kind, &once), once);
                 }

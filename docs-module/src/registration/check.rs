@@ -1,24 +1,24 @@
-//! What is known of a number: its form, its check digit, and its state in published records (B36, B38).
+//! Checks registration numbers: their form, their check digit, and their state in published records (B36, B38).
 
 use time::Date;
 
 use super::{Entry, RegistrationNumber, Snapshot, Status, normalized, status_on};
 
-/// What was found of a number.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// No `T` and 13 digits.
+    /// Not `T` and 13 digits.
     FormatError,
-    /// Without a record, and with a check digit that is wrong: almost surely a slip of the pen.
+    /// No record, and a wrong check digit: almost surely a typing error.
     CheckDigitMismatch,
     /// Well formed; no records were given.
     FormatOk,
-    /// Its state in the records.
+    /// The number's state in the records.
     Status(Status),
 }
 
 impl Finding {
-    /// Its word in answers.
+    /// The value of `status` in answers.
     pub fn name(self) -> &'static str {
         match self {
             Finding::FormatError => "format_error",
@@ -32,7 +32,7 @@ impl Finding {
         }
     }
 
-    /// The same in Japanese.
+    /// The value of `status_ja` in answers.
     pub fn name_ja(self) -> &'static str {
         match self {
             Finding::FormatError => "形式不正",
@@ -46,30 +46,30 @@ impl Finding {
         }
     }
 
-    /// Whether a watch warns of it: a registration that ended.
+    /// Whether a watch raises an alert: the registration was revoked or lapsed.
     pub fn is_alert(self) -> bool {
         matches!(self, Finding::Status(Status::Revoked | Status::Expired))
     }
 }
 
-/// A number that was looked at.
+/// A number with the result of its check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked<'a> {
-    /// As it was given.
+    /// The number as given.
     pub given: String,
-    /// In half-width, without spaces and hyphens, with its `T`.
+    /// The number in half-width, without spaces and hyphens, with its `T`.
     pub normalized: String,
-    /// Its check digit is right; `None`: it is no number.
+    /// Whether the check digit is right; `None`: the number is not well formed.
     pub is_check_digit_valid: Option<bool>,
-    /// What was found.
+    /// The result.
     pub finding: Finding,
-    /// The record that decides, if there is one.
+    /// The record that decides the state; `None` without one.
     pub entry: Option<&'a Entry>,
-    /// What the reader should know: `date_missing`, `snapshot_older_than_as_of`.
+    /// Warnings: `date_missing`, `snapshot_older_than_as_of`.
     pub warnings: Vec<&'static str>,
 }
 
-/// Looks at a number on a date; the records may be missing.
+/// Checks a number as of a date. Without records (`None`) only its form and its check digit are checked.
 pub fn check<'a>(given: &str, snapshot: Option<&'a Snapshot>, as_of: Date) -> Checked<'a> {
     let normalized = normalized(given);
     let given = given.to_owned();
@@ -103,7 +103,7 @@ fn status(entries: &[Entry], as_of: Date) -> Status {
     }
 }
 
-/// The record whose state alone is the number's; of several the one that began last.
+/// The record that by itself has the number's state. Of several such records, the one registered last.
 fn deciding(entries: &[Entry], finding: Finding, as_of: Date) -> Option<&Entry> {
     let decides = |entry: &&Entry| Finding::Status(status_on(&[entry.registration], as_of)) == finding;
     entries.iter().filter(decides).max_by_key(|entry| entry.registration.registered_on)
@@ -116,11 +116,11 @@ pub struct Monitored<'a> {
     pub alerts: Vec<Checked<'a>>,
     /// In force.
     pub ok: Vec<Checked<'a>>,
-    /// Without a record, not in force yet, or no number at all.
+    /// Without a record, not in force yet, or not well formed.
     pub not_found: Vec<Checked<'a>>,
 }
 
-/// Looks at all numbers of a watch.
+/// Checks all numbers of a watch.
 pub fn monitor<'a, S: AsRef<str>>(watch: &[S], snapshot: &'a Snapshot, as_of: Date) -> Monitored<'a> {
     let mut monitored = Monitored::default();
     for given in watch {
@@ -183,7 +183,7 @@ mod tests {
             ("T1180301018771", date!(2025 - 03 - 31), "active"),
             ("T1180301018771", date!(2025 - 05 - 01), "revoked"),
             ("T1180301018771", date!(2025 - 11 - 30), "active"),
-            // in future, so still in force
+            // lapses in the future, so still in force
             ("T9011001029597", date!(2025 - 12 - 31), "active"),
             ("T9011001029597", date!(2026 - 01 - 01), "expired"),
             ("T1000011000005", date!(2025 - 11 - 30), "revoked"),

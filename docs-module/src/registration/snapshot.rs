@@ -11,7 +11,7 @@ use time::macros::format_description;
 
 use super::{Registration, RegistrationNumber};
 
-/// Records at most.
+/// Largest number of records.
 pub const RECORDS_MAX: usize = 10_000_000;
 /// Columns of a line of the authority's CSV.
 const COLUMNS: usize = 24;
@@ -19,19 +19,19 @@ const COLUMNS: usize = 24;
 /// A record of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its dates.
+    /// The dates of the registration.
     pub registration: Registration,
     /// Name; empty for individuals in the public files.
     pub name: String,
-    /// It says that the registration ended and not when: it counts as never in force.
+    /// Whether the record says that the registration ended but not when. Such a registration counts as never in force.
     pub is_date_missing: bool,
 }
 
-/// Records by number; those of one number are its history.
+/// Published records by number. The records of one number are its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     entries: HashMap<RegistrationNumber, Vec<Entry>>,
-    /// As of when, if the file says it.
+    /// The date of the last update, if the file states it.
     pub last_update: Option<Date>,
     records: usize,
 }
@@ -47,15 +47,16 @@ impl Snapshot {
         self.records
     }
 
-    /// There are none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// The records of a file of lines: that for download, or that of the Web-API, which has a line about the file first.
+    /// Reads the authority's CSV: the file for download, or the answer of the Web-API, whose first line describes the
+    /// file.
     ///
     /// # Errors
-    /// When the file is no such file; says the line.
+    /// When a line has another form; the message names the line.
     pub fn from_csv(file: impl Read) -> Result<Snapshot, String> {
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
         let mut snapshot = Snapshot::default();
@@ -92,7 +93,7 @@ impl Snapshot {
         if self.records > RECORDS_MAX {
             return Err(format!("there are more than {RECORDS_MAX} records"));
         }
-        // deleted: as if there were none
+        // the record was deleted
         if matches!(record.process.as_deref(), Some("99")) {
             return Ok(());
         }
@@ -121,10 +122,10 @@ fn date(text: &str) -> Result<Option<Date>, String> {
         return Ok(None);
     }
     let found = Date::parse(text, format_description!("[year]-[month]-[day]"));
-    found.map(Some).map_err(|_| format!("no date of the form 2025-11-30: {text}"))
+    found.map(Some).map_err(|_| format!("not a date of the form 2025-11-30: {text}"))
 }
 
-/// What we read of a record.
+/// The members of a record that are read.
 #[derive(Default)]
 struct Record {
     number: Option<String>,
@@ -135,7 +136,7 @@ struct Record {
     name: Option<String>,
 }
 
-/// A text, a number as text, or nothing for null and the empty text.
+/// A text, a number as text, or `None` for null and the empty text.
 struct Text(Option<String>);
 
 impl<'de> Deserialize<'de> for Text {
@@ -164,7 +165,8 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A member's name in any of the ways in which it is written: `registrationDate`, `RegistrationDate`, `registration_date`.
+/// A member's name in lower case without underscores, because files write `registrationDate`, `RegistrationDate` and
+/// `registration_date`.
 fn plain(name: &str) -> String {
     name.chars().filter(|character| *character != '_').map(|character| character.to_ascii_lowercase()).collect()
 }
@@ -183,7 +185,7 @@ impl<'de> Deserialize<'de> for Record {
                 let mut record = Record::default();
                 while let Some(name) = map.next_key::<Cow<'de, str>>()? {
                     let member = match plain(&name).as_str() {
-                        // the misspelling is the authority's
+                        // `registratedNumber` is the authority's misspelling
                         "registratednumber" | "registerednumber" | "registrationnumber" | "number" => {
                             &mut record.number
                         }
@@ -331,7 +333,7 @@ mod tests {
             ("a,b\n", "line 1: has 2 columns, not 24"),
             (
                 &format!("{line}{}", line.replace("2023-10-01", "2023-13-01")),
-                "line 2: no date of the form 2025-11-30: 2023-13-01",
+                "line 2: not a date of the form 2025-11-30: 2023-13-01",
             ),
             (&line.replace("T7000012050002", "x"), "line 1: a registration number is T and 13 digits: X"),
         ] {
@@ -364,7 +366,7 @@ mod tests {
                 json!([{"number": "T1", "registrationDate": "2023-10-01"}]),
                 "record 0: a registration number is T and 13 digits: T1",
             ),
-            (json!([{"number": "T7000012050002", "registrationDate": "soon"}]), "no date"),
+            (json!([{"number": "T7000012050002", "registrationDate": "soon"}]), "not a date"),
             (json!([{"number": ["T7000012050002"]}]), "a text"),
         ] {
             let error = read(value.clone()).unwrap_err();

@@ -1,4 +1,5 @@
-//! Whether a registration is in force on a date: on and after the day of registration, and no longer on the day of revocation or lapse.
+//! The state of a registration on a date. A registration is in force from the day of registration until the day before
+//! its revocation or lapse.
 
 use time::Date;
 
@@ -16,9 +17,9 @@ pub struct Registration {
 /// The state of a number on a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// In force; `ends_on`: the first day without effect, if one is published.
+    /// In force.
     Active {
-        /// May lie far ahead.
+        /// The first day without effect; `None`: no end is published.
         ends_on: Option<Date>,
     },
     /// Not in force yet.
@@ -27,12 +28,12 @@ pub enum Status {
     Revoked,
     /// 失効.
     Expired,
-    /// There is no record.
+    /// The number has no record.
     NotFound,
 }
 
 impl Registration {
-    /// The first day without effect: the earlier of the two.
+    /// The first day without effect: the earlier of revocation and lapse.
     fn ends_on(&self) -> Option<Date> {
         self.revoked_on.into_iter().chain(self.expired_on).min()
     }
@@ -41,7 +42,7 @@ impl Registration {
         self.registered_on <= date && self.ends_on().is_none_or(|end| date < end)
     }
 
-    /// How it ended: what came first; revocation where both came on one day.
+    /// How the registration ended: by the earlier of revocation and lapse, or by revocation if both are on one day.
     fn end(&self) -> Status {
         match (self.revoked_on, self.expired_on) {
             (Some(revoked), Some(expired)) if expired < revoked => Status::Expired,
@@ -51,7 +52,8 @@ impl Registration {
     }
 }
 
-/// The state on a date: active if any record is, otherwise that of the record that ended last before it.
+/// The state on a date: active if any record is active. Otherwise the end of the record with the latest end, of the
+/// records that were registered by then.
 pub fn status_on(records: &[Registration], date: Date) -> Status {
     if let Some(active) = records.iter().find(|record| record.is_active(date)) {
         return Status::Active { ends_on: active.ends_on() };

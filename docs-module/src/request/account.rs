@@ -1,4 +1,5 @@
-//! What an account sets: a key with a plan, the issuer's profile, the monthly cap (specification, IssueKeyIn, ProfileIn and CapIn).
+//! Settings of an account: a key with a plan, the issuer's profile, the monthly cap (specification, IssueKeyIn,
+//! ProfileIn and CapIn).
 
 use rust_decimal::Decimal;
 use time::Date;
@@ -11,7 +12,7 @@ use crate::tax::consumption::{Basis, Rate};
 
 /// Plans of the interface (B4).
 const PLANS: [&str; 6] = ["free", "payg", "starter", "pro", "scale", "enterprise"];
-/// Characters of a label, and of an address of e-mail (RFC 5321).
+/// Largest numbers of characters of a label, and of an e-mail address (RFC 5321).
 const LABEL_MAX: usize = 200;
 const EMAIL_MAX: usize = 254;
 /// Characters of a secret of a provider.
@@ -24,7 +25,7 @@ pub struct KeyOrder {
     pub plan: String,
     /// A label.
     pub customer: String,
-    /// Monthly cap in yen; 0: none.
+    /// Monthly cap in yen; 0: no cap.
     pub cap_yen: i64,
 }
 
@@ -54,30 +55,30 @@ impl DeliveryMode {
         })
     }
 
-    /// Its value of `delivery_mode`.
+    /// The mode's value of `delivery_mode`.
     pub fn name(self) -> &'static str {
         DeliveryMode::NAMES[self as usize]
     }
 }
 
-/// What the documents of an account's payments have.
+/// Settings for the documents of an account's payments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Who issues them.
+    /// The issuer of the documents.
     pub issuer: Issuer,
-    /// How they are given to the buyer.
+    /// How the documents are given to the buyer.
     pub delivery_mode: DeliveryMode,
     /// Where copies are sent; may be empty.
     pub delivery_email: String,
-    /// The rate of what has none of its own.
+    /// The rate of payments and lines that have no rate themselves.
     pub default_rate: Rate,
-    /// What they are.
+    /// The kind of the documents.
     pub kind: Kind,
     /// Colour and pictures.
     pub theme: Theme,
     /// `brand_color` as it was given; may be empty.
     pub brand_color: String,
-    /// A new address for the provider is asked for (B9).
+    /// Whether the request asks for a new address to which the provider sends events (B9).
     pub rotate_token: bool,
     /// The secret with which the provider signs (B13); empty: none. `None`: the request does not say.
     pub provider_signing_secret: Option<String>,
@@ -119,7 +120,7 @@ fn bounded(object: &Object<'_>, name: &'static str, most: usize) -> String {
 /// The profile that a body of `POST /v1/account/profile` sets. Beside the members of the specification it may have `issuer_address` and `issuer_tel`.
 ///
 /// # Errors
-/// All faults of the body; what would make a document of the profile impossible is one.
+/// All faults of the body, including those that would make documents with this profile invalid.
 pub fn profile(bytes: &[u8], given: &Given<'_>) -> Result<Profile, Vec<Fault>> {
     body(bytes, |object| {
         let mode = object
@@ -153,10 +154,10 @@ fn email(object: &Object<'_>) -> String {
         None => text.is_empty(),
         Some((name, domain)) => !name.is_empty() && !domain.is_empty() && !domain.contains('@'),
     };
-    // what separates addresses, or surrounds one, would make others of it
+    // these characters separate or surround addresses, so the text could stand for other addresses
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | ';' | '<' | '>');
     if !is_address || text.chars().any(is_odd) {
-        object.fault("delivery_email", "should be an address of e-mail, or empty");
+        object.fault("delivery_email", "should be an e-mail address, or empty");
     }
     text
 }
@@ -168,7 +169,7 @@ fn secret(object: &Object<'_>) -> Option<String> {
     text.or_else(|| field.refuse_unseen("string_type", &expected))
 }
 
-/// A document with what a profile says.
+/// A sample document with the settings of a profile.
 fn sample(profile: &Profile, today: Date) -> Draft {
     let line =
         Line { name: "-".to_owned(), unit_price: Decimal::ONE, quantity: Decimal::ONE, rate: profile.default_rate };
@@ -187,7 +188,7 @@ fn sample(profile: &Profile, today: Date) -> Draft {
         withholding: None,
         period: String::new(),
         payment_method: String::new(),
-        // what the payment says is not known here
+        // the payment, which has the date of its sale, is not known here
         original_date: "-".to_owned(),
         original_number: String::new(),
         bank: None,

@@ -14,13 +14,13 @@ use crate::tax::consumption::{Basis, Rate};
 /// All faults of the body.
 pub fn document(bytes: &[u8], given: &Given<'_>) -> Result<Document, Vec<Fault>> {
     body(bytes, |object| {
-        // problems of a draft are those of members of the same names
+        // a draft's problems name members of the body, which has the same names
         let told = |problems| object.faults().add_problems(&["body".into()], problems);
         draft(object, given).complete().map_err(told).ok()
     })
 }
 
-/// The draft of a request. What has a fault is filled, so that the other members are checked too.
+/// The draft of a request. Fillers replace values with a fault, so that the other members are checked too.
 fn draft(object: &Object<'_>, given: &Given<'_>) -> Draft {
     let lines = object.required("items").and_then(|field| field.filled_list(LINES_MAX));
     let lines = lines.map_or_else(|| vec![filler()], |lines| lines.iter().map(line).collect());

@@ -1,4 +1,4 @@
-//! What is wrong with a request, and where (specification, ValidationError).
+//! Faults of a request, each with its place (specification, ValidationError).
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::document::{Problem, Step};
 
-/// Faults that are told of a request. Of a body with more the first are told.
+/// Largest number of faults in an answer. Further faults are left out.
 const FAULTS_MAX: usize = 1_000;
 
-/// A step of the way to a value: `body` or `query` first, then members and places in lists.
+/// A step of the path to a value: `body` or `query` first, then members and places in lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Place {
@@ -36,17 +36,17 @@ impl From<&Step> for Place {
     }
 }
 
-/// Something that is wrong with a request. Types and members are those of pydantic, which clients of such interfaces know.
+/// A fault of a request. Types and members are those of pydantic, which clients of such interfaces know.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fault {
-    /// Where.
+    /// The path to the value at fault.
     pub loc: Vec<Place>,
     /// A sentence that names the field and says what is allowed.
     pub msg: String,
     /// The kind of fault: `missing`, `string_type`, `value_error` and others.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What was there, if it is short.
+    /// The value at fault, if it is short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// What is allowed, for programs.
@@ -80,7 +80,7 @@ pub(super) fn short(text: &str) -> Option<&str> {
     (text.len() <= 200).then_some(text)
 }
 
-/// The way to a value in words: `items[3].unit_price`; `the body` for the whole.
+/// The path to a value, as messages show it: `items[3].unit_price`; `the body` for the whole.
 pub(super) fn path(loc: &[Place]) -> String {
     let mut path = String::new();
     for place in loc.iter().skip(1) {

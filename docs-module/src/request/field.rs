@@ -1,6 +1,7 @@
 //! Values of a JSON body with their places. A value of a wrong type is a fault, and reading goes on, so that all faults are found.
 //!
-//! Numbers are read from their text: no amount passes through a binary fraction. Types are strict: `"1"` is no number, and `0` is no boolean.
+//! Numbers are read from their text, so that no amount becomes a binary floating-point number. Types are strict: `"1"`
+//! is not a number, and `0` is not a boolean.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use crate::rounding::YEN_MAX;
 const WHOLE_DIGITS: usize = 12;
 const FRACTION_DIGITS: usize = 6;
 
-/// Reads a body, or tells all of its faults.
+/// Reads a body, or returns all of its faults.
 pub(super) fn body<T>(bytes: &[u8], read: impl FnOnce(&Object<'_>) -> Option<T>) -> Result<T, Vec<Fault>> {
     let faults = Faults::default();
     let value = whole(bytes, &faults).and_then(|field| field.object()).and_then(|object| read(&object));
@@ -77,12 +78,12 @@ impl<'a> Object<'a> {
         self.optional(name).filter(|field| field.raw.get() != "null")
     }
 
-    /// A text that may be missing; empty then.
+    /// A text; empty when the member is missing.
     pub fn text(&self, name: &'static str) -> String {
         self.optional(name).and_then(|field| field.text()).unwrap_or_default()
     }
 
-    /// A text that may be missing or null; empty then.
+    /// A text; empty when the member is missing or null.
     pub fn nullable_text(&self, name: &'static str) -> String {
         self.nullable(name).and_then(|field| field.text()).unwrap_or_default()
     }
@@ -113,7 +114,7 @@ impl<'a> Object<'a> {
         at
     }
 
-    /// Adds what is wrong with a member, whether it is there or not.
+    /// Adds a fault of a member, which may be missing.
     pub fn fault(&self, name: &'static str, expected: &str) {
         self.field.faults.add(Fault::new("value_error", self.at(name), expected));
     }
@@ -134,7 +135,7 @@ impl<'a> Field<'a> {
         self.raw.get()
     }
 
-    /// Its text as a value of the body, to be given back.
+    /// The raw value, to be repeated in an answer.
     pub fn raw_value(&self) -> &'a RawValue {
         self.raw
     }
@@ -143,7 +144,7 @@ impl<'a> Field<'a> {
         match serde_json::from_str(self.raw()) {
             Ok(text) => Some(text),
             Err(_) if self.raw().starts_with('"') => {
-                self.refuse("string_unicode", "should be text of whole characters", None)
+                self.refuse("string_unicode", "should be valid Unicode text", None)
             }
             Err(_) => self.refuse("string_type", "should be a text", None),
         }
@@ -272,7 +273,7 @@ impl<'a> Field<'a> {
         }
         match serde_json::from_str(self.raw()) {
             Ok(members) => Some(Object { field: self.clone(), members }),
-            Err(_) => self.refuse("string_unicode", "should have names of whole characters", None),
+            Err(_) => self.refuse("string_unicode", "should have names that are valid Unicode text", None),
         }
     }
 
@@ -283,9 +284,7 @@ impl<'a> Field<'a> {
         }
         match serde_json::from_str(self.raw()) {
             Ok(value) => Some(value),
-            Err(_) => {
-                self.refuse("json_invalid", "should be text of whole characters, numbers and at most 127 levels", None)
-            }
+            Err(_) => self.refuse("json_invalid", "should have valid text and numbers, and at most 127 levels", None),
         }
     }
 
@@ -295,7 +294,7 @@ impl<'a> Field<'a> {
         None
     }
 
-    /// The same of a value that must not be repeated: numbers of persons, tokens, secrets.
+    /// Adds a fault without the value, which must not be repeated: numbers of persons, tokens, secrets.
     pub fn refuse_unseen<T>(&self, kind: &'static str, expected: &str) -> Option<T> {
         self.faults.add(Fault::new(kind, self.at.clone(), expected));
         None
@@ -310,7 +309,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The decimal of a text: a sign, digits, a point, digits, an exponent. `None`: it is none, or has too many digits.
+/// The decimal of a text: a sign, digits, a point, digits, an exponent. `None`: the text is not a decimal, or has too
+/// many digits.
 fn decimal_of(text: &str) -> Option<Decimal> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -325,7 +325,7 @@ fn decimal_of(text: &str) -> Option<Decimal> {
     if !is_number || whole.len() + fraction.len() == 0 {
         return None;
     }
-    // the value is `significant` * 10^`power`; noughts at both ends do not count
+    // the value is `significant` * 10^`power`; zeros at both ends do not count
     let all = [whole, fraction].concat();
     let power = i64::from(exponent) - fraction.len() as i64;
     let significant = all.trim_start_matches('0');

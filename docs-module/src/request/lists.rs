@@ -192,7 +192,7 @@ pub struct Published {
     pub snapshot: Option<Snapshot>,
     /// SHA-256 of their text, in hexadecimal.
     pub sha256: Option<String>,
-    /// The day on which the state is asked for.
+    /// The day of which the state is wanted.
     pub as_of: Option<Date>,
     /// Where the records come from, in the caller's words.
     pub source: Option<String>,
@@ -201,7 +201,7 @@ pub struct Published {
 /// Numbers to be checked (B36).
 #[derive(Clone, Debug)]
 pub struct Verification {
-    /// As they were given.
+    /// The numbers as given.
     pub numbers: Vec<String>,
     /// The records.
     pub published: Published,
@@ -210,13 +210,13 @@ pub struct Verification {
 /// Numbers that are watched (B38).
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// As they were given.
+    /// The numbers as given.
     pub numbers: Vec<String>,
     /// The records.
     pub published: Published,
 }
 
-/// What a body of `POST /v1/registration/verify` asks for.
+/// Reads a body of `POST /v1/registration/verify`.
 ///
 /// # Errors
 /// All faults of the body.
@@ -228,7 +228,7 @@ pub fn verification(bytes: &[u8]) -> Result<Verification, Vec<Fault>> {
     })
 }
 
-/// What a body of `POST /v1/registration/monitor` asks for.
+/// Reads a body of `POST /v1/registration/monitor`.
 ///
 /// # Errors
 /// All faults of the body.
@@ -258,7 +258,7 @@ fn published(object: &Object<'_>) -> Published {
 }
 
 impl Verification {
-    /// What was found of each number, in the order of the request. `today`: in Tokyo.
+    /// Checks each number, in the order of the request. `today`: in Tokyo.
     pub fn checked(&self, today: Date) -> Vec<Checked<'_>> {
         let as_of = self.published.as_of.unwrap_or(today);
         self.numbers.iter().map(|number| check(number, self.published.snapshot.as_ref(), as_of)).collect()
@@ -282,7 +282,7 @@ impl Verification {
 }
 
 impl Watch {
-    /// What was found of each number. `today`: in Tokyo. Without records nothing is known of any number.
+    /// Checks each number. `today`: in Tokyo. Without records all numbers are in `not_found`.
     pub fn found(&self, today: Date) -> Monitored<'_> {
         static NO_RECORDS: LazyLock<Snapshot> = LazyLock::new(Snapshot::default);
         let snapshot = self.published.snapshot.as_ref().unwrap_or(&NO_RECORDS);

@@ -26,7 +26,8 @@ pub(super) fn registration_number(field: &Field<'_>) -> Option<RegistrationNumbe
     })
 }
 
-/// `issuer` and `registration_number` of a request, with the address and the number of a telephone. Fillers stand for what has a fault.
+/// `issuer`, `registration_number`, `issuer_address` and `issuer_tel` of a request. Fillers replace values with a
+/// fault.
 pub(super) fn issuer(object: &Object<'_>) -> Issuer {
     let name = object.required("issuer").and_then(|field| field.text());
     let number = object.required("registration_number").and_then(|field| registration_number(&field));
@@ -85,10 +86,10 @@ pub(super) fn theme(object: &Object<'_>) -> Theme {
     Theme { footer: given.nullable_text("footer"), ..looks(&given, Object::nullable) }
 }
 
-/// How a member is read: whether null is no member.
+/// How a member is read: whether null counts as a missing member.
 type Member<'a> = fn(&Object<'a>, &'static str) -> Option<Field<'a>>;
 
-/// `brand_color`, `logo` and `seal`; empty ones are not given.
+/// `brand_color`, `logo` and `seal`. An empty text counts as missing.
 pub(super) fn looks<'a>(object: &Object<'a>, member: Member<'a>) -> Theme {
     let given = |name| member(object, name).filter(|field| field.raw() != "\"\"");
     Theme {
@@ -112,7 +113,7 @@ fn picture(field: &Field<'_>) -> Option<Arc<Picture>> {
     Picture::from_data_uri(&uri).map_err(|error| field.refuse::<()>("value_error", error.message(), None)).ok()
 }
 
-/// `bank_transfer`. What must be there is checked with the document.
+/// `bank_transfer`. [`crate::document`] checks the required members.
 pub(super) fn bank(object: &Object<'_>) -> Option<BankAccount> {
     let given = object.nullable("bank_transfer")?.object()?;
     Some(BankAccount {

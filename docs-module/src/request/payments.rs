@@ -21,7 +21,7 @@ pub fn document_of_payment(bytes: &[u8], given: &Given<'_>) -> Result<Document, 
         let draft = payment.and_then(|payment| match payment.is_refunded {
             true => Err(Problem {
                 at: Vec::new(),
-                message: "should be a payment that was not refunded as a whole".to_owned(),
+                message: "should be a payment that was not completely refunded".to_owned(),
             }),
             false => draft_of_one(&payment, order),
         });
@@ -61,7 +61,7 @@ pub fn document_of_payments(bytes: &[u8], given: &Given<'_>) -> Result<Document,
     })
 }
 
-/// What both requests have.
+/// The values that both requests have.
 fn order(object: &Object<'_>, given: &Given<'_>) -> Order {
     Order {
         issuer: parts::issuer(object),
@@ -96,12 +96,12 @@ fn payments(object: &Object<'_>) -> Option<Vec<Payment>> {
         return None;
     }
     if let Some(at) = first_repeated(&payments) {
-        return fields[at].refuse("value_error", "is the same payment as one before it", None);
+        return fields[at].refuse("value_error", "is the same payment as an earlier one", None);
     }
     Some(payments)
 }
 
-/// Completes a draft. Problems of what came from the payments are problems of the payments at `at`.
+/// Completes a draft. Problems of values that came from the payments are reported at `at`, the place of the payments.
 fn complete(object: &Object<'_>, draft: Draft, at: &[Place]) -> Option<Document> {
     let problems = match draft.complete() {
         Ok(document) => return Some(document),
@@ -115,7 +115,7 @@ fn complete(object: &Object<'_>, draft: Draft, at: &[Place]) -> Option<Document>
     for problem in problems {
         if is_of_payments(&problem) {
             let loc: Vec<Place> = [Place::from("body")].into_iter().chain(problem.at.iter().map(Place::from)).collect();
-            let message = format!("gives a document that cannot be made: {} {}", path(&loc), problem.message);
+            let message = format!("makes an invalid document: {} {}", path(&loc), problem.message);
             object.faults().add_problems(at, vec![Problem { at: Vec::new(), message }]);
         } else {
             object.faults().add_problems(&["body".into()], vec![problem]);

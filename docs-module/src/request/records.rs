@@ -18,14 +18,14 @@ use crate::rounding::YEN_MAX;
 use crate::tax::consumption::Rate;
 use crate::tax::withholding::{Category, Circumstances};
 
-/// The first year with the rates that are known, and the last that is asked for.
+/// The first year with known rates, and the last accepted year.
 const YEARS: (i64, i64) = (2013, 2999);
-/// Values of a list. A body is bounded too.
+/// Largest number of values of a list. The size of a body is bounded separately.
 const VALUES_MAX: usize = 200_000;
 /// Calendar days of a period that is paid.
 const DAYS_MAX: i64 = 366;
 
-/// What a body asks for.
+/// The records that a body asks for.
 #[derive(Clone, Debug)]
 pub struct RecordsOrder {
     /// The records.
@@ -40,7 +40,7 @@ impl RecordsOrder {
     /// The text for the tax office ([`Yearly::etax`]).
     ///
     /// # Errors
-    /// What cannot be written, with its place and its character.
+    /// The items that cannot be written, each with its place and the character at fault.
     pub fn etax(&self) -> Result<Vec<u8>, Vec<Fault>> {
         let payer = |name: &'static str| vec!["body".into(), "payer".into(), name.into()];
         let required = [("name", &self.yearly.payer.name), ("address", &self.yearly.payer.address)];
@@ -53,7 +53,7 @@ impl RecordsOrder {
         }
         self.yearly.etax().map_err(|faults| {
             let mut told: Vec<Fault> = faults.into_iter().map(|(payee, fault)| self.etax_fault(payee, fault)).collect();
-            // what is wrong with the payer is wrong in each record
+            // a fault of the payer comes again in each record
             told.dedup();
             told
         })
@@ -72,7 +72,7 @@ impl RecordsOrder {
         match fault {
             etax::RecordError::Character(item, place, character) => {
                 let expected = format!(
-                    "has a character that JIS X 0208 lacks: '{character}' (U+{:04X}) at place {place}. Write it in other characters, a name in kana",
+                    "has a character that JIS X 0208 lacks: '{character}' (U+{:04X}) at place {place}. Use other characters; write a name in kana",
                     u32::from(character)
                 );
                 let ctx = serde_json::json!({"position": place, "character": character});
@@ -94,7 +94,7 @@ impl RecordsOrder {
             etax::RecordError::Number(item) => Fault::new(
                 "value_error",
                 at(item),
-                "should come to at most 9,999,999,999 yen of a kind when format is etax_csv",
+                "should add up to at most 9,999,999,999 yen per kind when format is etax_csv",
             ),
             etax::RecordError::Year => {
                 let loc = vec!["body".into(), "year".into()];
@@ -171,7 +171,7 @@ pub fn records_of_transfers(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOr
     })
 }
 
-/// What was read so far.
+/// The parts of the body that were read so far.
 #[derive(Default)]
 struct Reading {
     year: Option<i32>,
@@ -179,7 +179,7 @@ struct Reading {
     theme: Theme,
     payees: Vec<Payee>,
     places: Vec<Vec<Place>>,
-    /// By payee, of transfers.
+    /// The description of each payee, for transfers.
     descriptions: Vec<String>,
     payments: Vec<Payment>,
     details: Vec<String>,
@@ -223,7 +223,7 @@ impl Reading {
         self.places.push(field.at.clone());
     }
 
-    /// The records; `year`: that of the payments, if none is asked for.
+    /// Makes the records. `year`: the year if the request names none.
     fn finish(mut self, object: &Object<'_>, year: i32) -> Option<RecordsOrder> {
         if !object.faults().is_empty() {
             return None;
@@ -262,7 +262,7 @@ impl Reading {
                 13 if payee.is_individual => "has the number of a corporation, and is_individual is true",
                 12 if is_personal_number(&digits) => continue,
                 13 if is_corporate_number(&digits) => continue,
-                _ => "has a number that is no personal or corporate number",
+                _ => "has a number that is neither a personal nor a corporate number",
             };
             self.warnings.push(format!("payee {at} {warning}"));
         }
@@ -317,7 +317,7 @@ fn read_payment(payee: usize, object: &Object<'_>) -> (Payment, String) {
     (payment, object.text("description"))
 }
 
-/// What is said of connected accounts (fact sheet of the back office, 7).
+/// The declarations about connected accounts, by account (fact sheet of the back office, 7).
 fn declarations(object: &Object<'_>) -> BTreeMap<String, Declaration> {
     let Some(map) = object.optional("payee_map").and_then(|field| field.object()) else { return BTreeMap::new() };
     map.all().filter_map(|(account, field)| Some((account.to_owned(), declaration(&field.object()?)))).collect()
@@ -330,7 +330,7 @@ fn declaration(object: &Object<'_>) -> Declaration {
     };
     let is_true = |name| object.nullable(name).and_then(|field| field.boolean());
     let tax = word("tax", &["separate", "included", "none"]);
-    // the readings' name of the same (B28b)
+    // `tax_included` is the readings' name for `tax` (B28b)
     let is_included = is_true("tax_included").unwrap_or(true);
     let amount_is = word("amount_is", &["gross", "net_of_withholding"]);
     Declaration {

@@ -11,7 +11,7 @@ fn bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).unwrap()
 }
 
-/// A body with members replaced or, with null where a text begins with `-`, taken out.
+/// A body with changed members. A name in `changes` that begins with `-` removes the member.
 fn with(mut body: Value, changes: Value) -> Vec<u8> {
     for (name, value) in changes.as_object().unwrap() {
         match name.strip_prefix('-') {
@@ -454,7 +454,7 @@ fn b28b_b33_records_of_transfers() {
         of(json!({"transfers": [transfer("tr_1", "acct_1", 5), transfer("tr_1", "acct_1", 5)]})),
         [("value_error", "body.transfers.1.id".to_owned())]
     );
-    // a payee of transfers is told by its account
+    // the account's id names a payee of transfers
     let payer = json!({"name": "x", "address": "y"});
     let order = records_of_transfers(
         &with(body.clone(), json!({"payer": payer, "payee_map": {"acct_1": {"name": "🍣"}}})),
@@ -495,7 +495,7 @@ fn b35_two_lists_are_compared() {
     );
     let strict = of(json!({"amount_tolerance": 439}));
     assert_eq!((strict["amount_mismatch"].as_array().unwrap().len(), &strict["summary"]["matched"]), (1, &json!(1)));
-    // without names for the right those of the left are taken, and without an amount none is compared
+    // `right_key` defaults to `left_key`; without `left_amount` no amounts are compared
     let same = json!({"left": [{"n": 5}], "right": [{"n": "5"}], "right_key": null, "left_amount": null});
     assert_eq!(
         (of(same.clone())["summary"]["matched"].as_i64(), of(same)["summary"]["left_total"].clone()),

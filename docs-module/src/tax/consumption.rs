@@ -18,7 +18,7 @@ impl Rate {
     /// Both rates.
     pub const ALL: [Rate; 2] = [Rate::Reduced, Rate::Standard];
 
-    /// Percent.
+    /// The rate in percent: 8 or 10.
     pub fn percent(self) -> i64 {
         match self {
             Rate::Reduced => 8,
@@ -26,13 +26,13 @@ impl Rate {
         }
     }
 
-    /// The rate of so many percent.
+    /// The rate of `percent` percent; `None` unless 8 or 10.
     pub fn of_percent(percent: i64) -> Option<Rate> {
         Rate::ALL.into_iter().find(|rate| rate.percent() == percent)
     }
 }
 
-/// Whether amounts hold their tax. Both kinds are never mixed in a sum.
+/// Whether amounts include tax. A sum never mixes the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Basis {
     /// 税抜.
@@ -42,7 +42,7 @@ pub enum Basis {
     Inclusive,
 }
 
-/// What a document's lines of one rate come to, in yen.
+/// Totals of a document's lines of one rate, in yen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateTotal {
     /// Without tax.
@@ -53,12 +53,12 @@ pub struct RateTotal {
     pub gross: i64,
 }
 
-/// What a document's lines come to.
+/// Totals of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// By rate; only rates that lines have.
+    /// Totals by rate, for the rates that lines have.
     pub by_rate: BTreeMap<Rate, RateTotal>,
-    /// The sum.
+    /// Totals over all rates.
     pub total: RateTotal,
 }
 
@@ -94,8 +94,9 @@ pub fn of_sum(sum: i64, rate: Rate, basis: Basis, rounding: Rounding) -> RateTot
     }
 }
 
-/// Shares of a discount for sums of several rates, by their values, in whole yen by the largest remainder: the shares add up to the discount
-/// (general notice 1-8-5). Of equal remainders the first sum gets more. `None`: the sums have no value to share by, or one is negative.
+/// Shares of a discount among sums of several rates, in whole yen, proportional to the sums (general notice 1-8-5). The
+/// shares add up to the discount by the largest remainder method; of equal remainders the first gets the yen. `None`: a
+/// value is negative, or all sums are 0 and the discount is not.
 pub fn apportion(discount: i64, sums: &[i64]) -> Option<Vec<i64>> {
     if discount < 0 || sums.iter().any(|sum| *sum < 0) {
         return None;

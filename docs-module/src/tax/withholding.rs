@@ -1,9 +1,10 @@
-//! Income tax that is withheld from remuneration of individuals (income tax act, articles 204 and 205; enforcement order, articles 320 and 322;
-//! reconstruction surtax act, article 31). The surtax is a part of the rate, and the tax is truncated once.
+//! Income tax that is withheld from remuneration of individuals (income tax act, articles 204 and 205; enforcement
+//! order, articles 320 and 322; reconstruction surtax act, article 31). The rate includes the surtax, and the tax is
+//! truncated once.
 
 mod names;
 
-/// What is paid for. Its formula and how payments are pooled follow from it.
+/// Category of remuneration. The category determines the formula and how payments are pooled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
     /// 原稿料等: manuscripts, lectures, designs, translations (clause 1).
@@ -30,47 +31,48 @@ pub enum Category {
     Prize,
     /// 競馬賞金 (clause 8).
     HorseRacePrize,
-    /// 対象外: nothing is withheld, and nothing recorded.
+    /// 対象外: no tax is withheld, and the payment is not recorded.
     Outside,
 }
 
 /// How payments are pooled before the formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pool {
-    /// Each payment is its own.
+    /// Each payment by itself.
     Payment,
-    /// Those of a calendar month together.
+    /// The payments of a calendar month together.
     Month,
 }
 
-/// What the formula needs beside the amount.
+/// Values that some formulas need beside the amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
-    /// Calendar days of the period that is paid ([`Category::Hostess`]): all of its days, not those worked. At least 1.
+    /// Calendar days of the period of the payment ([`Category::Hostess`]): all days, not only days worked. 0 counts as
+    /// 1.
     pub days: u32,
     /// Salary of the same month or period in yen ([`Category::Salesperson`], [`Category::Hostess`]).
     pub salary: i64,
 }
 
-/// Income tax and surtaxes on it, in hundred-thousandths of the amount: 10 % and 2.1 % of that are 10.21 %.
+/// The surtaxes on income tax from a year on. Income tax of 10 % with a surtax of 2.1 % of it is 10.21 % of the amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RateOfYears {
     from_year: i32,
-    /// Surtaxes on the income tax, in thousandths, each its own law's.
+    /// Surtaxes in thousandths of the income tax, one for each law.
     surtaxes: &'static [i64],
 }
 
-/// The surtaxes by the year of payment. Before 2013 there was none, and such payments are refused. From 2027 the reconstruction surtax is 1.1 %, and the
-/// special income tax for defence 1 % (tax reform of 2026).
+/// The surtaxes by year of payment. Before 2013 there was no surtax, and payments of those years are refused. From 2027
+/// the reconstruction surtax is 1.1 %, and the special income tax for defence 1 % (tax reform of 2026).
 const RATES: [RateOfYears; 2] =
     [RateOfYears { from_year: 2013, surtaxes: &[21] }, RateOfYears { from_year: 2027, surtaxes: &[11, 10] }];
 /// The part of a payment above this many yen is taxed at twice the rate.
 const TIER: i64 = 1_000_000;
-/// The rates are parts of this.
+/// Denominator of rates.
 const WHOLE: i128 = 100_000;
 
 impl Category {
-    /// How its payments are pooled.
+    /// How payments of the category are pooled.
     pub fn pool(self) -> Pool {
         match self {
             Category::Medical | Category::Salesperson => Pool::Month,
@@ -78,7 +80,8 @@ impl Category {
         }
     }
 
-    /// The clause of article 204 that names it, which is its row of the summary table too. `None`: no clause.
+    /// The clause of article 204 that names the category, 1 to 8, which is also the row of the summary table. `None`:
+    /// no clause names the category.
     pub fn clause(self) -> Option<usize> {
         Some(match self {
             Category::Manuscript => 1,
@@ -93,12 +96,13 @@ impl Category {
         })
     }
 
-    /// Whether it is withheld from corporations too: the prizes of owners of race horses alone (article 174, number 10).
+    /// Whether tax is withheld from corporations too: only from prizes of owners of race horses (article 174, number
+    /// 10).
     pub fn is_withheld_from_corporations(self) -> bool {
         self == Category::HorseRacePrize
     }
 
-    /// Yen that are taken off before the flat rate; `None`: the formula has two tiers.
+    /// The deduction in yen before the flat rate; `None`: the formula has two tiers instead.
     fn deduction(self, amount: i64, given: Circumstances) -> Option<i64> {
         Some(match self {
             Category::Manuscript
@@ -112,15 +116,15 @@ impl Category {
             Category::Salesperson => (120_000 - given.salary.max(0)).max(0),
             Category::Hostess => (5_000 * i64::from(given.days.max(1)) - given.salary.max(0)).max(0),
             Category::Prize => 500_000,
-            // and a fifth of the prize
+            // 600,000 yen and a fifth of the prize
             Category::HorseRacePrize => 600_000 + amount / 5,
             Category::Outside => amount,
         })
     }
 }
 
-/// The tax of an amount that is pooled as [`Category::pool`] says, in yen. `year`: that of the payment. `None`: the amount is negative, or the year is before
-/// 2013.
+/// Income tax to withhold, in yen, on an amount that is pooled by [`Category::pool`]. `year`: the year of payment.
+/// `None`: the amount is negative, or the year is before 2013.
 pub fn tax(category: Category, amount: i64, given: Circumstances, year: i32) -> Option<i64> {
     let rate = rate_of(year).filter(|_| amount >= 0)?;
     let taxed = match category.deduction(amount, given) {
@@ -130,8 +134,8 @@ pub fn tax(category: Category, amount: i64, given: Circumstances, year: i32) -> 
     i64::try_from(taxed * rate / WHOLE).ok()
 }
 
-/// The gross amount of an agreed net one, for categories of two tiers: what is left of it after [`tax`] is the net. Of two such amounts the larger.
-/// `None`: there is none, or the year is before 2013.
+/// The gross amount in yen for an agreed net amount, for categories of two tiers: gross minus [`tax`] is the net. Of
+/// two such amounts, the larger. `None`: no gross amount gives this net, or the year is before 2013.
 pub fn gross_up(net: i64, year: i32) -> Option<i64> {
     let rate = rate_of(year).filter(|_| (0..=i64::MAX / 4).contains(&net))?;
     let left = |gross: i64| tax(Category::Manuscript, gross, Circumstances::default(), year).map(|tax| gross - tax);
@@ -146,7 +150,7 @@ pub fn gross_up(net: i64, year: i32) -> Option<i64> {
     (guess - 2..=guess + 2).rev().find(|gross| *gross >= 0 && left(*gross) == Some(net))
 }
 
-/// Income tax of 10 percent with its surtaxes, in parts of [`WHOLE`].
+/// The rate of income tax (10 percent) with its surtaxes, in parts of [`WHOLE`].
 fn rate_of(year: i32) -> Option<i128> {
     let of_year = RATES.iter().rev().find(|rate| rate.from_year <= year)?;
     let surtaxes: i64 = of_year.surtaxes.iter().sum();
@@ -189,7 +193,7 @@ mod tests {
                 assert_eq!(of(category, amount), expected, "{amount}");
             }
         }
-        // two payments are never one
+        // two payments are taxed apart, so each has its own first tier
         assert_eq!(2 * of(Category::Manuscript, 800_000), 163_360);
         assert_eq!(of(Category::Manuscript, 1_600_000), 224_620);
     }

@@ -1,17 +1,17 @@
-//! What the back office answers.
+//! Answers of the back office.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sign_in::Hidden;
 
-/// A key that was issued. It is shown once.
+/// A key that was issued. The key is shown once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IssuedKey {
     /// The key.
     pub api_key: Hidden,
-    /// The same.
+    /// The key again, under another name.
     pub key: Hidden,
     /// `ak_...`
     pub key_id: String,
@@ -21,9 +21,9 @@ pub struct IssuedKey {
     pub plan: String,
     /// The label.
     pub customer: String,
-    /// Monthly cap in yen; 0: none.
+    /// Monthly cap in yen; 0: no cap.
     pub cap_yen: i64,
-    /// When it was issued.
+    /// When the key was issued.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
 }
@@ -32,12 +32,12 @@ pub struct IssuedKey {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PurchasedKey {
-    /// `ready`, or `pending`: the payment is being processed, and the key comes later.
+    /// `ready`; or `pending` while the payment is being processed, before the key exists.
     pub status: String,
     /// The key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Hidden>,
-    /// The same.
+    /// The key again, under another name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Hidden>,
     /// The plan.
@@ -45,7 +45,7 @@ pub struct PurchasedKey {
     pub plan: Option<String>,
 }
 
-/// A profile as it is set.
+/// The stored profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Profile {
@@ -59,111 +59,111 @@ pub struct Profile {
     pub issuer_tel: String,
     /// `store`, `email` or `both`.
     pub delivery_mode: String,
-    /// Where copies of sent documents go.
+    /// E-mail address for copies of sent documents.
     pub delivery_email: String,
-    /// 8 or 10.
+    /// Default rate of consumption tax in percent: 8 or 10.
     pub default_tax_rate: i64,
-    /// What the documents are.
+    /// The kind of the documents.
     pub document_type: String,
     /// `#RRGGBB`, or empty.
     pub brand_color: String,
-    /// The logo that is set.
+    /// The logo, if one is set.
     pub logo: Option<ImageFacts>,
-    /// The seal that is set.
+    /// The seal, if one is set.
     pub seal: Option<ImageFacts>,
     /// Whether events must be signed.
     pub signature_required: bool,
-    /// Where the payment provider sends its events. The address is a secret.
+    /// The URL to which the payment provider sends its events. The URL is a secret.
     pub ingest_url: Hidden,
-    /// When it was first set.
+    /// When the profile was first set.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When it was last set.
+    /// When the profile was last set.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub updated_at: String,
 }
 
-/// A picture that is set.
+/// A picture of the profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImageFacts {
     /// SHA-256 of the `data:` URI, in hexadecimal.
     pub sha256: String,
-    /// Its bytes.
+    /// Size of the picture in bytes.
     pub bytes: u64,
 }
 
-/// What became of an event of a payment provider.
+/// The outcome of an event of a payment provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IngestResult {
-    /// `created`, `duplicate`, `held` (the cap is reached; the document is made later) or `ignored`.
+    /// `created`, `duplicate`, `held` (the cap is reached, so the document is made later) or `ignored`.
     pub status: String,
-    /// The document.
+    /// The document's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invoice_id: Option<String>,
 }
 
-/// A document that is kept.
+/// A document that the service keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoredInvoice {
-    /// Its id.
+    /// The document's id.
     pub invoice_id: String,
-    /// Its number.
+    /// The document's number.
     pub invoice_number: String,
-    /// What it is.
+    /// The kind of document.
     pub document_type: String,
-    /// To whom it is given.
+    /// The recipient's name.
     pub recipient: String,
-    /// Its total with tax.
+    /// The total with tax, in yen.
     pub total_yen: i64,
-    /// Its date.
+    /// The date of issue.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub issue_date: String,
-    /// The day of the sale.
+    /// The date of the sale.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub transaction_date: String,
     /// The provider's id of the payment; empty for a correction.
     pub payment_id: String,
-    /// The document that it corrects.
+    /// The id of the document that this one corrects.
     pub original_invoice_id: Option<String>,
     /// `stored`, `not_sent`, `pending`, `sent` or `failed`.
     pub delivery_status: String,
     /// SHA-256 of the PDF, in hexadecimal.
     pub pdf_sha256: String,
-    /// When it was made.
+    /// When the document was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
 }
 
-/// A page of documents that are kept.
+/// A page of the documents that the service keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoredInvoicePage {
-    /// Newest first.
+    /// The documents, newest first.
     pub items: Vec<StoredInvoice>,
-    /// Leads to the next page.
+    /// Where the next page begins: the `cursor` of the next request. Null on the last page.
     pub next_cursor: Option<String>,
-    /// Whether there is one.
+    /// Whether there is a next page.
     pub has_more: bool,
     /// Documents on all pages.
     pub total_count: u64,
 }
 
-/// A monthly cap, and what it leaves.
+/// A monthly cap, with the spending and the rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CapStanding {
-    /// Yen; 0: none.
+    /// The cap in yen; 0: no cap.
     pub cap_yen: i64,
-    /// What the key has spent in this month.
+    /// Spending of the key in the current month, in yen.
     pub charge_yen: i64,
-    /// What is left; null without a cap.
+    /// The rest of the cap in yen; null without a cap.
     pub remaining_yen: Option<i64>,
 }
 
-/// What the calling key did in this month.
+/// Usage of the calling key in the current month.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Me {
@@ -174,22 +174,22 @@ pub struct Me {
     /// The month's first moment, UTC.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub period_start: String,
-    /// The first moment after it.
+    /// The first moment after the month, UTC.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub period_end: String,
-    /// By operation: `document`, `withholding`, `verify`, `monitor`.
+    /// Usage by operation: `document`, `withholding`, `verify`, `monitor`.
     pub usage: std::collections::BTreeMap<String, OperationUse>,
-    /// What the key has spent.
+    /// Spending of the key, in yen.
     pub charge_yen: i64,
-    /// The same for the whole month, at the pace of the time that has passed.
+    /// Projected spending of the whole month in yen, at the present pace.
     pub projected_charge_yen: i64,
-    /// Monthly cap; 0: none.
+    /// Monthly cap in yen; 0: no cap.
     pub cap_yen: i64,
-    /// What it leaves; null without a cap.
+    /// The rest of the cap in yen; null without a cap.
     pub remaining_yen: Option<i64>,
     /// Thresholds of the cap that were reached.
     pub alerts: Vec<CapAlert>,
-    /// What the plan allows.
+    /// The plan's limits.
     pub limits: OfficeLimits,
 }
 
@@ -197,11 +197,11 @@ pub struct Me {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperationUse {
-    /// Calls.
+    /// Number of calls.
     pub count: i64,
-    /// Documents, payees or numbers of these calls.
+    /// Number of documents, payees or numbers in these calls.
     pub units: i64,
-    /// What they cost.
+    /// Cost of the calls, in yen.
     pub yen: i64,
 }
 
@@ -211,22 +211,22 @@ pub struct OperationUse {
 pub struct CapAlert {
     /// 80 or 100.
     pub threshold_pct: i64,
-    /// When.
+    /// When the threshold was reached.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub reached_at: String,
 }
 
-/// What a plan allows.
+/// Limits of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OfficeLimits {
-    /// Requests of the account a day.
+    /// Largest number of requests of the account per day.
     pub requests_a_day: u64,
-    /// Requests of the account a month.
+    /// Largest number of requests of the account per month.
     pub requests_a_month: u64,
-    /// Calls of the account a month that would cost something on other plans; null: any number.
+    /// Largest number of the account's calls per month that other plans charge for; null: no limit.
     pub billable_calls_a_month: Option<i64>,
-    /// Such calls of the account in this month.
+    /// Number of such calls of the account in the current month.
     pub billable_calls_used: i64,
 }
 
@@ -234,7 +234,7 @@ pub struct OfficeLimits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HTTPValidationError {
-    /// All of them.
+    /// All faults that were found.
     pub detail: Vec<ValidationError>,
 }
 
@@ -242,14 +242,14 @@ pub struct HTTPValidationError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ValidationError {
-    /// Where: `body`, `query` or `header`, then members and places in lists.
+    /// Path to the value at fault: `body`, `query` or `header`, then members and indices in lists.
     pub loc: Vec<Location>,
     /// What is wrong, in words.
     pub msg: String,
     /// What is wrong, for programs.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What was there, if it is short.
+    /// The value at fault, if it is short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// What is allowed, for programs.
@@ -257,14 +257,14 @@ pub struct ValidationError {
     pub ctx: Option<Map<String, Value>>,
 }
 
-/// A step of the way to a fault.
+/// A step of the path to a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Location {
     /// A member.
     Name(String),
-    /// A place in a list, counted from 0.
+    /// An index in a list, from 0.
     Index(u64),
 }
 
@@ -274,7 +274,7 @@ pub enum Location {
 pub struct OfficeError {
     /// What happened, for people.
     pub detail: String,
-    /// The same for programs.
+    /// The error for programs.
     pub error: crate::ErrorBody,
 }
 

@@ -1,4 +1,4 @@
-//! What is computed once for a parameter set: tables of transforms, nothing secret.
+//! Public tables that are computed once for a parameter set, such as those of the transforms.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,7 @@ use super::EncryptError;
 pub struct Context {
     pub params: Params,
     pub encoder: Encoder,
-    /// Of each prime, when it is first needed.
+    /// The ring of each prime, made on first use.
     rings: Vec<OnceLock<Ring>>,
 }
 
@@ -27,7 +27,8 @@ impl Context {
         self.rings[prime].get_or_init(|| Ring::new(self.params.primes()[prime], self.params.n()))
     }
 
-    /// A small polynomial modulo a prime, transformed: `coefficients` of magnitude below every prime.
+    /// Writes the transform of a small polynomial modulo a prime. The magnitude of `coefficients` must be below every
+    /// prime.
     pub fn transformed<T: Copy + Into<i64>>(&self, prime: usize, coefficients: &[T], out: &mut [u32]) {
         let ring = self.ring(prime);
         for (out, &x) in out.iter_mut().zip(coefficients) {
@@ -36,7 +37,7 @@ impl Context {
         ring.forward(out);
     }
 
-    /// A plaintext and noise modulo a prime, transformed.
+    /// Writes the transform of a plaintext plus noise modulo a prime.
     pub fn noisy_plaintext(&self, prime: usize, plaintext: &Rounded, noise: &[i64], out: &mut [u32]) {
         let ring = self.ring(prime);
         plaintext.residues(ring.modulus, out);
@@ -46,7 +47,7 @@ impl Context {
         ring.forward(out);
     }
 
-    /// Refuses what cannot be encrypted: the one branch on numbers.
+    /// Refuses numbers that cannot be encrypted. This is the only branch on numbers.
     pub fn check(&self, values: &[f64], value_bound: f64) -> Result<(), EncryptError> {
         let (expected, found) = (self.params.slots(), values.len());
         if expected != found {
@@ -61,7 +62,7 @@ impl Context {
         }
     }
 
-    /// The plaintext of numbers that were checked, at the scale of the level.
+    /// The plaintext of checked numbers, at the scale of the level.
     pub fn encode(&self, values: &[f64], value_bound: f64, level: usize) -> Result<Rounded, EncryptError> {
         let of_level = self.params.level(level);
         let encoded = self.encoder.encode_bounded(values, of_level.scale, value_bound, of_level.log_modulus);

@@ -1,4 +1,4 @@
-//! Rows of an evaluation key (docs/wire-format.md 17), made one at a time: a whole key may be gigabytes.
+//! Makes the rows of an evaluation key (docs/wire-format.md 17) one at a time, because a whole key may take gigabytes.
 
 use chacha20::ChaCha20Rng;
 use kernels::ckks::{KeyRow, Params, PartKind, RowHeader, bootstrap, ciphertext, container, rotation};
@@ -9,18 +9,18 @@ use zeroize::Zeroizing;
 use super::secret_key::{SecretKey, public_bytes, subtract_product};
 use crate::secret_key::secret_generator;
 
-/// The rows of a part, each with a seed and noise of its own.
+/// Iterator over the rows of a part. Each row has its own seed and noise.
 pub struct KeyRows<'a> {
     key: &'a SecretKey,
     kind: PartKind,
     level: usize,
-    /// As indices of primes.
+    /// The primes of each digit, by index.
     digits: Vec<Vec<usize>>,
-    /// As an index.
+    /// The primes of a row, by index.
     primes: Vec<usize>,
     /// `[primes][N]`, transformed: the secret that the rows are encrypted under.
     under: Zeroizing<Vec<u32>>,
-    /// `[primes][N]`, transformed: `P` times what the part switches from.
+    /// `[primes][N]`, transformed: `P` times the secret that the part switches from.
     from: Zeroizing<Vec<u32>>,
     next: usize,
     rng: ChaCha20Rng,
@@ -57,14 +57,15 @@ impl<'a> KeyRows<'a> {
         let has_sparse = key.sparse.len() == n;
         assert!(
             has_sparse || !matches!(kind, PartKind::ToSparse | PartKind::FromSparse),
-            "no levels for bootstrapping"
+            "the parameters have no levels for bootstrapping"
         );
         let image = match kind {
-            // under the image of the inverse: the automorphism follows the switch and gives back the secret itself
+            // the rows are under the image by the inverse, because the automorphism follows the key switch and restores
+            // the secret
             PartKind::Galois(element) => image(&key.secret, inverse(element, n)),
             _ => Zeroizing::default(),
         };
-        // the secret of the rows, and the one that the part switches from: of a relinearization its square
+        // the secret of the rows, and the secret that the part switches from; relinearization switches from its square
         let (of_rows, of_source) = match kind {
             PartKind::Relinearization => (&key.secret, &key.secret),
             PartKind::Galois(_) => (&*image, &key.secret),
@@ -75,7 +76,7 @@ impl<'a> KeyRows<'a> {
         let mut under = Zeroizing::new(vec![0; primes.len() * n]);
         let mut from = under.clone();
         let specials = &params.primes()[params.chain().ciphertext_primes()..];
-        // rows are found by counting: no division of any kind stands beside secrets (scripts/constant-time)
+        // rows are counted, because code that handles secrets has no division (scripts/constant-time)
         for (at, &prime) in primes.iter().enumerate() {
             let (under, from) = (&mut under[at * n..][..n], &mut from[at * n..][..n]);
             let modulus = params.primes()[prime];
@@ -91,7 +92,7 @@ impl<'a> KeyRows<'a> {
         KeyRows { key, kind, level, digits, primes, under, from, next: 0, rng: secret_generator() }
     }
 
-    /// The row of this digit. By itself, so that scripts/constant-time finds it by its name.
+    /// The row of a digit. Not inlined, so that scripts/constant-time finds the function by name.
     #[inline(never)]
     fn row(&mut self, digit: usize) -> KeyRow {
         let (params, n) = (self.key.params(), self.key.params().n());
@@ -104,7 +105,7 @@ impl<'a> KeyRows<'a> {
             self.key.context.transformed(prime, &noise, row);
             ciphertext::fill_mask(params, &seed, xof::DOMAIN_SWITCHING_KEY, &[prime], &mut mask);
             subtract_product(&self.key.context, prime, row, &mask, under);
-            // which primes a digit has is public
+            // the primes of a digit are public
             if self.digits[digit].contains(&prime) {
                 let modulus = params.primes()[prime];
                 row.iter_mut().zip(from).for_each(|(word, &from)| *word = modulus.add(*word, from));
@@ -132,8 +133,8 @@ impl Iterator for KeyRows<'_> {
 
 impl ExactSizeIterator for KeyRows<'_> {}
 
-/// The parts of an evaluation key for everything: products, rotations by any number of slots, and bootstrapping where the parameters
-/// have levels for it; all at the highest level that each may need.
+/// The parts of a complete evaluation key: for products, for rotations by any number of slots, and for bootstrapping if
+/// the parameters have levels for it. Each part has the highest level at which it may be needed.
 pub fn evaluation_key_parts(params: &Params) -> Vec<(PartKind, usize)> {
     let level = params.level_max();
     let mut parts = vec![(PartKind::Relinearization, level)];
@@ -149,35 +150,35 @@ pub fn evaluation_key_parts(params: &Params) -> Vec<(PartKind, usize)> {
     parts
 }
 
-/// Rotations to the left of which every other is made: the powers of two below the number of slots. With the opposite ones too
-/// (`signed`) a rotation takes about half as many.
+/// Left rotations from which every other rotation is composed: the powers of two below the number of slots. If
+/// `signed`, the opposite rotations are added, and a rotation is composed of about half as many.
 pub fn power_of_two_steps(params: &Params, signed: bool) -> Vec<i64> {
     let powers = (0..params.slots().trailing_zeros()).map(|log| 1i64 << log);
-    // half a turn is its own opposite
+    // a rotation by half the slots is its own opposite
     let half = params.slots() as i64 >> 1;
     powers.flat_map(|step| if signed && step < half { vec![step, -step] } else { vec![step] }).collect()
 }
 
-/// The parts for rotations by these steps to the left, at a level; none for whole turns.
+/// The parts for left rotations by these steps, at a level. A rotation by all slots needs no part.
 pub fn rotations(params: &Params, steps: &[i64], level: usize) -> Vec<(PartKind, usize)> {
     let elements = steps.iter().map(|&steps| rotation::element(params.n(), steps)).filter(|&element| element != 1);
     elements.map(|element| (PartKind::Galois(element), level)).collect()
 }
 
-/// The product of primes modulo another, without a division.
+/// The product of `primes` modulo `modulus`, without a division.
 fn product(modulus: Modulus, primes: &[Modulus]) -> u32 {
     let montgomery = modulus.pow(2, 32);
     primes.iter().fold(1, |product, p| modulus.mul(product, modulus.mul_montgomery(p.q(), montgomery)))
 }
 
-/// The inverse of an odd number modulo `2N`: its order divides `N / 2`.
+/// The inverse of an odd number modulo `2N`, as its power `N / 2 - 1`, because its order divides `N / 2`.
 fn inverse(element: u32, n: usize) -> u32 {
     assert!(element & 1 == 1 && (element as usize) < 2 * n, "{element} is no Galois element");
     let mask = 2 * n as u32 - 1;
     (1..n >> 1).fold(1, |power: u32, _| power.wrapping_mul(element) & mask)
 }
 
-/// `s(X^element)`: where a coefficient goes, and its sign, are public.
+/// `s(X^element)`. The new place and the sign of each coefficient are public.
 fn image(secret: &[i8], element: u32) -> Zeroizing<Vec<i8>> {
     let mask = 2 * secret.len() - 1;
     let mut out = Zeroizing::new(vec![0; secret.len()]);

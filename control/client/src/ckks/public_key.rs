@@ -11,16 +11,16 @@ use super::context::Context;
 use super::secret_key::noise;
 use crate::secret_key::{secret_generator, ternary};
 
-/// Encrypts by a public key.
+/// Encrypts with a public key.
 pub struct Encryptor {
     context: Context,
     key: PublicKey,
-    /// The key's other half.
+    /// The mask of the key, expanded from its seed.
     mask: Vec<u32>,
 }
 
 impl Encryptor {
-    /// By this key.
+    /// An encryptor with this key.
     pub fn new(key: PublicKey) -> Encryptor {
         Encryptor { context: Context::new(&key.params), mask: key.mask(), key }
     }
@@ -33,14 +33,15 @@ impl Encryptor {
     /// A fresh encryption of `N / 2` numbers of magnitude up to `value_bound`, at the key's level.
     ///
     /// # Errors
-    /// A wrong count; a number above the bound or not finite; a bound without room.
+    /// When the number of values is wrong, a number is not finite or above the bound, or the bound does not fit the
+    /// modulus.
     pub fn encrypt(&self, values: &[f64], value_bound: f64) -> Result<Ciphertext, EncryptError> {
         self.context.check(values, value_bound)?;
         let plaintext = self.context.encode(values, value_bound, self.key.level)?;
         Ok(self.encrypt_plaintext(&plaintext, value_bound, &mut secret_generator()))
     }
 
-    /// `(b u + e0 + m, a u + e1)` with a fresh ternary `u`.
+    /// The ciphertext `(b u + e0 + m, a u + e1)` with a fresh ternary `u`.
     pub(crate) fn encrypt_plaintext(&self, plaintext: &Rounded, value_bound: f64, rng: &mut ChaCha20Rng) -> Ciphertext {
         let (level, n) = (self.key.level, self.key.params.n());
         let of_level = self.key.params.level(level);

@@ -20,8 +20,8 @@ use super::sparse_secret::sparse_secret;
 use crate::gaussian;
 use crate::secret_key::{are_ternary, secret_generator, ternary};
 
-/// The secret of one arithmetic key: a ternary polynomial. Encrypts and decrypts vectors of numbers, makes the other keys.
-/// Overwritten on drop.
+/// The secret of one arithmetic key: a ternary polynomial. The secret key encrypts and decrypts vectors of numbers, and
+/// makes the other keys. Overwritten on drop.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct SecretKey {
     #[zeroize(skip)]
@@ -34,18 +34,19 @@ pub struct SecretKey {
     pub(super) sparse: Vec<i8>,
 }
 
-/// Numbers of a ciphertext, with what is known of their errors.
+/// Decrypted numbers with a bound on their errors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decrypted {
     /// `[N / 2]`.
     pub values: Vec<f64>,
-    /// What the error of each stays below but with probability 2^-40, by the ciphertext's noise record.
+    /// Bound on the error of each value, by the ciphertext's noise record. An error exceeds the bound with probability
+    /// 2^-40.
     pub error_bound: f64,
-    /// Bits behind the binary point that are right: `-log2` of the bound.
+    /// Number of correct bits after the binary point: `-log2` of the bound.
     pub precision_bits: f64,
 }
 
-/// In constant time for keys of the same parameters.
+/// Compares in constant time if both keys have the same parameters and fingerprint, which are public.
 impl PartialEq for SecretKey {
     fn eq(&self, other: &SecretKey) -> bool {
         let public = self.params() == other.params() && self.fingerprint == other.fingerprint;
@@ -65,15 +66,15 @@ impl SecretKey {
         SecretKey::generate_from(params, &mut secret_generator())
     }
 
-    /// A fresh key of this generator's words.
+    /// A fresh key from the output of `rng`.
     pub(crate) fn generate_from(params: &Params, rng: &mut ChaCha20Rng) -> SecretKey {
         let secret = (0..params.n()).map(|_| ternary(rng.next_u32())).collect();
         let mut fingerprint: [u8; 8] = public_bytes();
-        fingerprint[0] |= 1; // all zero is no name
+        fingerprint[0] |= 1; // all zeros would mean "no fingerprint"
         SecretKey { context: Arc::new(Context::new(params)), fingerprint, secret, sparse: sparse_of(params, rng) }
     }
 
-    /// Its parameters.
+    /// The parameters of the key.
     pub fn params(&self) -> &Params {
         &self.context.params
     }
@@ -86,26 +87,27 @@ impl SecretKey {
     /// A fresh encryption of `N / 2` numbers of magnitude up to `value_bound`, at the highest level.
     ///
     /// # Errors
-    /// A wrong count; a number above the bound or not finite; a bound without room.
+    /// When the number of values is wrong, a number is not finite or above the bound, or the bound does not fit the
+    /// modulus.
     pub fn encrypt(&self, values: &[f64], value_bound: f64) -> Result<SeededCiphertext, EncryptError> {
         self.encrypt_at(self.params().level_max(), values, value_bound)
     }
 
-    /// The same at a level, which makes a smaller ciphertext.
+    /// Encrypts at a given level. A lower level makes a smaller ciphertext.
     ///
     /// # Errors
     /// As [`SecretKey::encrypt`].
     ///
     /// # Panics
-    /// Above the highest level.
+    /// When `level` is above the highest level.
     pub fn encrypt_at(&self, level: usize, values: &[f64], bound: f64) -> Result<SeededCiphertext, EncryptError> {
         self.context.check(values, bound)?;
         let plaintext = self.context.encode(values, bound, level)?;
         Ok(self.encrypt_plaintext(level, &plaintext, bound))
     }
 
-    /// `(-a s + e + m, a)`; `a` is of a seed that is public and drawn from the operating system by itself, `e` of a generator that
-    /// never touches it.
+    /// The ciphertext `(-a s + e + m, a)`. The public seed of `a` comes directly from the operating system; `e` comes
+    /// from another generator.
     pub(crate) fn encrypt_plaintext(&self, level: usize, plaintext: &Rounded, value_bound: f64) -> SeededCiphertext {
         let params = self.params();
         let of_level = params.level(level);
@@ -117,10 +119,10 @@ impl SecretKey {
         SeededCiphertext { level, scale: of_level.scale, noise: Noise::encrypt_secret(value_bound), seed, body }
     }
 
-    /// The public key for a level, at which it encrypts.
+    /// The public key for encryption at a level.
     ///
     /// # Panics
-    /// Above the highest level.
+    /// When `level` is above the highest level.
     pub fn public_key(&self, level: usize) -> PublicKey {
         let seed = public_bytes();
         let noise = self.noise(&mut secret_generator());
@@ -135,15 +137,16 @@ impl SecretKey {
     /// [`SecretKey::decrypt_to_share`].
     ///
     /// # Panics
-    /// When the words are not of the ciphertext's level.
+    /// When the number of words does not fit the ciphertext's level.
     pub fn decrypt(&self, ciphertext: &Ciphertext) -> Decrypted {
         self.decode(&self.phase(ciphertext), ciphertext.scale, ciphertext.noise)
     }
 
-    /// The numbers with so much noise added that they tell nothing of the key to those who see the ciphertext.
+    /// Decrypts a ciphertext and adds noise (flooding), so that the numbers reveal nothing of the key to parties that
+    /// see the ciphertext.
     ///
     /// # Panics
-    /// When the words are not of the ciphertext's level.
+    /// When the number of words does not fit the ciphertext's level.
     pub fn decrypt_to_share(&self, ciphertext: &Ciphertext, flooding: Flooding) -> Decrypted {
         let Noise { variance, value_bound } = ciphertext.noise;
         let std = flooding.deviation(ciphertext);
@@ -161,10 +164,11 @@ impl SecretKey {
         Decrypted { values, error_bound: record.error_bound, precision_bits: record.precision_bits }
     }
 
-    /// The coefficients of `c0 + c1 s`, centred: from up to four of the primes, which hold every scale. For tests of the noise.
+    /// The centred coefficients of `c0 + c1 s`. Four of the primes at most are used, which suffice for every scale. For
+    /// tests of the noise.
     ///
     /// # Panics
-    /// When the words are not of the ciphertext's level.
+    /// When the number of words does not fit the ciphertext's level.
     pub fn phase(&self, ciphertext: &Ciphertext) -> Zeroizing<Vec<f64>> {
         let (params, n) = (self.params(), self.params().n());
         let primes = &params.level(ciphertext.level).primes;
@@ -193,7 +197,7 @@ impl SecretKey {
         Zeroizing::new((0..n).map(number).collect())
     }
 
-    /// `-a s + what put writes`, `[primes][N]`, `a` of the seed.
+    /// `-a s + m`, `[primes][N]`, transformed, where `put` writes `m` for each prime and `a` is expanded from the seed.
     fn zero_encryption(
         &self,
         seed: &[u8; 32],
@@ -204,7 +208,7 @@ impl SecretKey {
         let n = self.params().n();
         let mut body = vec![0; primes.len() * n];
         let (mut mask, mut secret) = (vec![0; n], Zeroizing::new(vec![0; n]));
-        // rows are found by counting: no division of any kind stands beside secrets (scripts/constant-time)
+        // rows are counted, because code that handles secrets has no division (scripts/constant-time)
         for (at, &prime) in primes.iter().enumerate() {
             let row = &mut body[at * n..][..n];
             put(prime, row);
@@ -220,7 +224,7 @@ impl SecretKey {
         noise(self.params().n(), rng)
     }
 
-    /// Our container (docs/wire-format.md 15).
+    /// The key in Ango's container (docs/wire-format.md 15).
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(container::write_secret_key(self.params(), self.fingerprint, |out| {
             out.reserve_exact(self.secret.len());
@@ -228,10 +232,10 @@ impl SecretKey {
         }))
     }
 
-    /// Reads our container.
+    /// Reads a key in Ango's container.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// When the bytes are not an intact container of a secret key.
     pub fn from_bytes(bytes: &[u8]) -> Result<SecretKey, Error> {
         let (params, fingerprint, secret) = container::open_secret_key(bytes)?;
         let secret = secret.iter().map(|&s| s as i8).collect();
@@ -267,7 +271,7 @@ pub(super) fn noise(n: usize, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i64>> {
     noise
 }
 
-/// Public randomness, from the operating system by itself.
+/// Public random bytes, directly from the operating system.
 ///
 /// # Panics
 /// When the operating system gives none.

@@ -1,27 +1,28 @@
-//! The sparse secret of bootstrapping (Bossuat, Troncoso-Pastoriza, Hubaux, eprint 2022/024): ternary, with few coefficients that are
-//! not 0. It lives as long as a [`super::SecretKey`] in memory: rows to it and from it are useful only together, and no ciphertext
-//! stays under it.
+//! The sparse secret of bootstrapping (Bossuat, Troncoso-Pastoriza, Hubaux, eprint 2022/024): a ternary polynomial with
+//! few nonzero coefficients. The sparse secret is not saved: rows to it and from it are useful only together, and no
+//! ciphertext stays under it. So it exists as long as its [`super::SecretKey`] in memory.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::Rng;
 use zeroize::Zeroizing;
 
-/// A fresh one of `n` coefficients, `weight` of which are 1 or -1, uniform among those to within 2^-40.
+/// A fresh sparse secret of `n` coefficients, `weight` of which are 1 or -1, uniform among such secrets to within
+/// 2^-40.
 ///
-/// The place of each is the `r`-th of the coefficients that are still 0, which a pass over all of them finds: no index depends on
-/// `r`.
+/// Each step sets the `r`-th coefficient that is still 0, for a random `r`. A pass over all coefficients finds it, so
+/// that no index depends on `r`.
 #[inline(never)]
 pub fn sparse_secret(n: usize, weight: usize, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i8>> {
     let mut secret = Zeroizing::new(vec![0i8; n]);
     for taken in 0..weight {
-        // below n - taken, by the high half of a product: without a division
+        // a random number below n - taken: the high half of a product, because a division would take varying time
         let rank = ((u128::from(rng.next_u64()) * (n - taken) as u128) >> 64) as u32;
         let sign = 1 - 2 * (rng.next_u32() & 1) as i8;
         let mut zeros = 0u32;
         for coefficient in secret.iter_mut() {
             let is_zero = 1 - (*coefficient * *coefficient) as u32;
             let hit = is_zero & is_equal(zeros, rank);
-            // it is 0 so far where it is hit
+            // a chosen coefficient is still 0, so OR sets it to the sign
             *coefficient |= sign & (hit as i8).wrapping_neg();
             zeros += is_zero;
         }
@@ -29,7 +30,7 @@ pub fn sparse_secret(n: usize, weight: usize, rng: &mut ChaCha20Rng) -> Zeroizin
     secret
 }
 
-/// 1 or 0, without a branch.
+/// 1 if the numbers are equal, otherwise 0, without a branch.
 fn is_equal(a: u32, b: u32) -> u32 {
     let difference = a ^ b;
     ((difference | difference.wrapping_neg()) >> 31) ^ 1
@@ -52,7 +53,7 @@ mod tests {
                 count[1] += u32::from(s == -1);
             }
         }
-        // 500 expected, of deviation 21: 7 deviations
+        // 500 are expected, with a standard deviation of 21; the range is 7 deviations wide on each side
         assert!(counts.iter().flatten().all(|count| (350..=650).contains(count)), "{counts:?}");
     }
 }

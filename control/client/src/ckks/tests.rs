@@ -14,7 +14,7 @@ fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
     Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).unwrap()
 }
 
-/// Numbers within 1.
+/// `count` numbers between -1 and 1.
 fn numbers(count: usize, seed: u32) -> Vec<f64> {
     (0..count as u32).map(|i| f64::from((i ^ seed).wrapping_mul(2_654_435_761)) / 2f64.powi(31) - 1.0).collect()
 }
@@ -24,7 +24,7 @@ fn largest_error(values: &[f64], expected: &[f64]) -> f64 {
     values.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Within the bound, and the bound no more than some bits too careful.
+/// Checks that the error is within the bound, and that the bound is at most 8 bits too large.
 fn check(decrypted: &Decrypted, expected: &[f64]) {
     let error = largest_error(&decrypted.values, expected);
     assert!(error < decrypted.error_bound, "{error} is above {}", decrypted.error_bound);
@@ -56,7 +56,7 @@ fn a_whole_evaluation_key_has_each_part_once_and_those_of_bootstrapping_where_th
     let found = kinds(&with);
     assert!(found.contains(&PartKind::ToSparse) && found.contains(&PartKind::FromSparse) && found.len() > 8);
     assert!(found.iter().enumerate().all(|(at, kind)| !found[..at].contains(kind)));
-    // what bootstrapping needs is there at its level
+    // each part for bootstrapping is present at its level or a higher one
     let whole = evaluation_key_parts(&with);
     for (kind, level) in kernels::ckks::bootstrap::parts(&with) {
         assert!(whole.iter().any(|&(of, highest)| of == kind && highest >= level), "{kind:?}");
@@ -73,7 +73,7 @@ fn every_scale_carries_numbers_up_to_the_bound_that_has_room() {
     for (scale_bits, max_depth) in [(10, 2), (25, 14), (45, 6), (50, 14)] {
         let params = params(256, scale_bits, max_depth);
         let key = SecretKey::generate(&params);
-        // moduli of some levels are a fraction of a bit short
+        // one bit less, because the moduli of some levels are a fraction of a bit short
         let bound = 2f64.powi(params.chain().value_bits as i32 - 1);
         let values: Vec<f64> = numbers(128, 5).into_iter().map(|x| x * bound).collect();
         for level in 0..=params.level_max() {
@@ -87,8 +87,8 @@ fn the_measured_variance_of_fresh_encryptions_is_the_formulas() {
     for (n, encryptions) in [(64, 200), (4096, 8), (16384, 2)] {
         let params = params(n, 40, 1);
         let values = numbers(params.slots(), 3);
-        // of the coefficients: a slot's error has N / 2 times their variance in its real part, times the scale squared. A key of its own
-        // for each, since small keys differ.
+        // the variance of a coefficient: the error of a slot has N / 2 times this variance in its real part, times the
+        // scale squared. Each encryption has its own key, because small keys differ.
         let variance = |encrypt: fn(&SecretKey, &[f64]) -> Ciphertext| {
             let squares = (0..encryptions).map(|_| {
                 let key = SecretKey::generate(&params);
@@ -268,7 +268,7 @@ fn a_secret_key_survives_its_container_and_damage_does_not() {
     let out_of_range = container::write_secret_key(key.params(), key.fingerprint(), |out| out.extend([2; 64]));
     assert!(matches!(SecretKey::from_bytes(&out_of_range), Err(Error::Malformed(_))));
     assert!(matches!(crate::SecretKey::from_bytes(&bytes), Err(Error::SecretKey)));
-    assert_eq!(crate::bundle::split(&bytes), Err(Error::SecretKey), "it is not sent as a ciphertext");
+    assert_eq!(crate::bundle::split(&bytes), Err(Error::SecretKey), "a secret key is not sent as a ciphertext");
 }
 
 #[test]

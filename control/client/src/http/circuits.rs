@@ -1,4 +1,4 @@
-//! Circuits: ciphertexts travel as bare words behind a JSON head (docs/wire-format.md 10).
+//! Requests about circuits. Ciphertexts are sent as bare words after a JSON head (docs/wire-format.md 10).
 
 use api::OperationId;
 use api::circuits::{CancelledOperation, CircuitFacts, CircuitOperation, CircuitRequest};
@@ -10,13 +10,13 @@ use super::{Ask, Body, Client, Error, read};
 
 const OCTET_STREAM: &str = "application/octet-stream";
 const PREFER: HeaderName = HeaderName::from_static("prefer");
-/// Bytes of an answer's head at most: facts, and a handle or a number an output.
+/// Largest number of bytes of an answer's head, which holds facts, and a handle or a number for each output.
 const HEAD_BYTES_MAX: usize = 1 << 20;
 
-/// A run as the node tells it, with its results.
+/// The node's answer about a run, with the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CircuitAnswer {
-    /// The run; where results are ciphertexts, how many of the words are each output's.
+    /// The run. If results are ciphertexts, the run states how many belong to each output.
     pub operation: CircuitOperation,
     /// The ciphertexts, one after another: `n + 1` words each, mask then body, little-endian.
     pub words: Vec<u8>,
@@ -26,7 +26,7 @@ impl Client {
     /// Keeps a netlist on the node under a name.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `INVALID_PARAMS` for what is no netlist or no name; as all requests.
+    /// [`Error::Refused`] with `INVALID_PARAMS` for an invalid netlist or name; as all requests.
     pub async fn keep_circuit(&self, name: &str, netlist: &str) -> Result<CircuitFacts, Error> {
         let body = Body { content_type: "text/plain", bytes: netlist.as_bytes().to_vec().into() };
         let path = format!("tfhe/circuits/{name}");
@@ -43,7 +43,7 @@ impl Client {
         self.send(Ask { method: Method::POST, path: "tfhe/circuits", headers, body }).await.and_then(split)
     }
 
-    /// Begins a circuit, without waiting for its results.
+    /// Begins a run of a circuit, without waiting for its results.
     ///
     /// # Errors
     /// As all requests.
@@ -54,17 +54,18 @@ impl Client {
         split(answer).map(|answer| answer.operation)
     }
 
-    /// How far a run is, and its results when it is completed.
+    /// The progress of a run, and its results when it is completed.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `OPERATION_NOT_FOUND` for a run that is unknown or over for a day; as all requests.
+    /// [`Error::Refused`] with `OPERATION_NOT_FOUND` for a run that is unknown, or that ended more than a day ago; as
+    /// all requests.
     pub async fn circuit_operation(&self, operation: &OperationId) -> Result<CircuitAnswer, Error> {
         let path = format!("tfhe/circuits/operations/{operation}");
         let headers = &[(ACCEPT, OCTET_STREAM)];
         self.send(Ask { method: Method::GET, path: &path, headers, body: None }).await.and_then(split)
     }
 
-    /// Cancels a run; drops the results of one that has ended.
+    /// Cancels a run, or drops the results of a run that has ended.
     ///
     /// # Errors
     /// As [`Client::circuit_operation`].
@@ -83,7 +84,7 @@ fn framed(request: &CircuitRequest, words: &[u8]) -> Body {
 
 fn split(mut body: Vec<u8>) -> Result<CircuitAnswer, Error> {
     let (head, _) = octets::split(&body, HEAD_BYTES_MAX)
-        .map_err(|fault| Error::Answer(format!("it is no head with words behind it: {fault:?}")))?;
+        .map_err(|fault| Error::Answer(format!("the body is not a JSON head with words after it: {fault:?}")))?;
     let (start, operation) = (octets::LENGTH_BYTES + head.len(), serde_json::from_slice(head));
     let operation = operation.map_err(|error| Error::Answer(error.to_string()))?;
     body.drain(..start);

@@ -1,4 +1,4 @@
-//! Numbers: encryption keys, ciphertexts and operations.
+//! Requests about numbers: encryption keys, ciphertexts and operations.
 
 use std::io;
 
@@ -16,18 +16,18 @@ use reqwest::header::{ACCEPT, CONTENT_RANGE, HeaderName};
 use super::{Ask, Body, Client, Error, read};
 
 const OCTET_STREAM: &str = "application/octet-stream";
-/// Bytes of an evaluation key that are sent as one part. A row more may be in it.
+/// Size of a part of an evaluation key, in bytes. A part may be larger by up to one row.
 const PART_BYTES: usize = 8 << 20;
-/// How often a request is sent to which no answer comes.
+/// How often a request is sent in all, if no answer comes.
 const ATTEMPTS: usize = 4;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 impl Client {
     /// Uploads a public key and an evaluation key. `pieces`: the head of the evaluation key, then its rows, as
-    /// [`crate::ckks::SecretKey::evaluation_key`] gives them; a part of them is in memory at a time. `progress` hears how many bytes
-    /// the node has.
+    /// [`crate::ckks::SecretKey::evaluation_key`] makes them. Only one part of the key is in memory at a time.
+    /// `progress` is called with the number of bytes that the node has received.
     ///
-    /// A part that gets no answer is sent again from where the node has it. An upload that fails is given up.
+    /// A part that gets no answer is resumed from the byte up to which the node has it. A failed upload is deleted.
     ///
     /// # Errors
     /// [`Error::SecretKey`] for a secret key, which is not sent; [`Error::Settings`] when a piece cannot be read; as all requests.
@@ -50,7 +50,8 @@ impl Client {
         };
         let key = key.await;
         if key.is_err() {
-            // an open upload counts as a key of the plan until it ends; where it cannot be given up, an hour does it
+            // an open upload counts as a key of the plan until it ends; if it cannot be deleted, it expires within an
+            // hour
             let _ = self.ask::<()>(Method::DELETE, &upload, None).await;
         }
         key
@@ -87,11 +88,11 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a part of an evaluation key that begins at this byte; where the next one begins.
+    /// Sends a part of an evaluation key that begins at byte `begin`. Returns where the next part begins.
     async fn send_part(&self, upload: &str, begin: u64, part: Vec<u8>) -> Result<u64, Error> {
         let (path, end) = (format!("{upload}/eval-key"), begin + part.len() as u64);
         let bytes = bytes::Bytes::from(part);
-        // requests without an answer since the last one that brought the upload further
+        // requests without an answer since the node last received new bytes
         let (mut from, mut unanswered) = (begin, 0);
         loop {
             let range = format!("bytes {from}-{}/*", end - 1);
@@ -103,7 +104,7 @@ impl Client {
                     unanswered += 1;
                     Error::Transport(error)
                 }
-                // the node still took rows of the request without an answer when it told how much has come
+                // the node was still storing rows of the broken request after it had stated its progress
                 Err(error @ Error::Refused { status: 409, .. }) if unanswered > 0 => error,
                 Err(error) => return Err(error),
             };
@@ -121,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Makes the upload a key. Asked again where no answer comes: its `Idempotency-Key` makes it have its effect once.
+    /// Completes the upload to a key. Retries if no answer comes; the `Idempotency-Key` makes the node act only once.
     async fn complete(&self, upload: &str, idempotency_key: &str) -> Result<UploadedKey, Error> {
         let path = format!("{upload}/complete");
         let mut unanswered = 0;
@@ -150,7 +151,7 @@ impl Client {
         self.ask::<()>(Method::DELETE, &format!("keys/{}", key.as_str()), None).await.and_then(read)
     }
 
-    /// Uploads a ciphertext under a key; its id.
+    /// Uploads a ciphertext under a key. Returns the ciphertext's id.
     ///
     /// # Errors
     /// [`Error::SecretKey`] for a secret key, which is not sent; as all requests.
@@ -181,17 +182,17 @@ impl Client {
         self.ask::<()>(Method::DELETE, &format!("ciphertexts/{}", ciphertext.as_str()), None).await.map(drop)
     }
 
-    /// Runs an operation on numbers, which the request names, and waits for its end.
+    /// Runs the operation on numbers that the request names, and waits until it ends.
     ///
     /// # Errors
-    /// [`Error::Refused`] with what is wrong with the request, `NOISE_BUDGET_EXHAUSTED` where its result would not decrypt; nothing
-    /// was charged. As all requests.
+    /// [`Error::Refused`] for an invalid request, and with `NOISE_BUDGET_EXHAUSTED` if the result could not be
+    /// decrypted; such requests are not charged. As all requests.
     pub async fn compute(&self, request: &ComputeRequest) -> Result<ComputeOperation, Error> {
         self.ask(Method::POST, "compute", Some(request)).await.and_then(read)
     }
 }
 
-/// Parameters as the API names them.
+/// The parameters in the form of the API.
 fn named(params: &Params) -> EncryptionParams {
     let literal = params.literal();
     EncryptionParams {

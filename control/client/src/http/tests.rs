@@ -9,8 +9,8 @@ const KEY: &str = "svc_test_0123456789abcdef0123456789abcdef";
 const ENVELOPE: &str = r#"{"error":{"code":"SESSION_EXPIRED","message":"the session has ended","request_id":"req_1",
     "documentation_url":"http://x/docs/errors/SESSION_EXPIRED"}}"#;
 
-/// Answers requests in turn with `answers` (status line and headers, body) and keeps what it was asked. Where there is no status line
-/// it hangs up.
+/// A node that answers each request with the next of `answers` (status line and headers, body) and keeps the requests.
+/// If the status line is empty, the node closes the connection without an answer.
 pub(super) async fn node(answers: Vec<(&'static str, String)>) -> (Client, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -26,7 +26,7 @@ pub(super) async fn node(answers: Vec<(&'static str, String)>) -> (Client, Arc<M
             }
             let answer =
                 format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
-            // a client that refuses a long answer hangs up before its end
+            // a client that refuses a long answer closes the connection before its end
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
@@ -184,7 +184,7 @@ async fn an_endless_answer_is_cut() {
 
 #[tokio::test]
 async fn neither_errors_nor_debug_output_show_key_or_session() {
-    // a port that was free a moment ago: nobody answers
+    // a port that was free a moment ago, so the connection is refused
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let client = Client::new(&format!("http://127.0.0.1:{port}"), KEY).unwrap();
     let error = client.session(&session()).await.unwrap_err();

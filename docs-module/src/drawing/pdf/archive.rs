@@ -1,5 +1,6 @@
-//! What makes a file one for archives: PDF/A-2b (ISO 19005-2). The library has no such files, so its catalog, its metadata and its description of itself are
-//! completed here. Fonts are embedded with their tables of characters, and nothing refers to anything outside.
+//! Completes a PDF file to PDF/A-2b, the form for archives (ISO 19005-2). The library does not write PDF/A, so the
+//! catalog, the metadata and the document information are completed here. Fonts are embedded with their character maps,
+//! and the file refers to nothing outside.
 
 use lopdf::{Dictionary, Document, Object, Stream, StringFormat};
 use quick_xml::escape::escape;
@@ -12,7 +13,7 @@ use super::About;
 const SRGB: &[u8] = include_bytes!("../../../assets/srgb.icc");
 const PRODUCER: &str = "Ango";
 
-/// Completes a file, and names it by a digest of what it holds.
+/// Completes a file, and sets its identifier to a digest of its content.
 pub(super) fn complete(file: &mut Document, about: &About<'_>) {
     "1.7".clone_into(&mut file.version);
     let intent = intent(file);
@@ -35,7 +36,7 @@ pub(super) fn complete(file: &mut Document, about: &About<'_>) {
     file.trailer.set("ID", vec![identifier.clone(), identifier]);
 }
 
-/// Colours are those of sRGB.
+/// The output intent: colours are sRGB.
 fn intent(file: &mut Document) -> Object {
     let mut of_profile = Dictionary::new();
     of_profile.set("N", 3);
@@ -49,7 +50,7 @@ fn intent(file: &mut Document) -> Object {
     Object::Dictionary(intent)
 }
 
-/// What the file says of itself, in XML that is not compressed, so that any program finds it.
+/// The metadata in XML (XMP), uncompressed, so that any program finds it.
 fn metadata(file: &mut Document, about: &About<'_>) -> Object {
     let date = midnight(about);
     let date = date.format(format_description!("[year]-[month]-[day]T00:00:00+09:00")).expect("a date is written");
@@ -74,7 +75,7 @@ fn metadata(file: &mut Document, about: &About<'_>) -> Object {
     file.add_object(stream).into()
 }
 
-/// The same as in [`metadata`], where older programs look.
+/// The document information, which older programs read; the same values as in [`metadata`].
 fn info(about: &About<'_>) -> Dictionary {
     let date = midnight(about);
     let date = date.format(format_description!("D:[year][month][day]000000+09'00'")).expect("a date is written");

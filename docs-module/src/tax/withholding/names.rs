@@ -1,4 +1,4 @@
-//! Names of categories: the one that we give, and those of single trades that callers may give.
+//! Names of categories: the name in documents and answers, and names of single trades that callers may give.
 
 use super::Category::{self, *};
 
@@ -92,12 +92,12 @@ const NAMES: [(Category, &str, &[&str]); 13] = [
 ];
 
 impl Category {
-    /// Its name in documents and answers.
+    /// The category's name in documents and answers.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(category, ..)| *category == self).expect("each category has a name").1
     }
 
-    /// The category of a name or of another word for it.
+    /// The category of a name or of a synonym.
     pub fn of_name(name: &str) -> Option<Category> {
         let found = NAMES.iter().find(|(_, canonical, others)| *canonical == name || others.contains(&name));
         found.map(|(category, ..)| *category)

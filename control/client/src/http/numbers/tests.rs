@@ -16,7 +16,7 @@ fn params() -> Params {
     Params::new(ParamsLiteral { poly_degree: 64, scale_bits: 30, max_depth: 1, security, bootstrap: false }).unwrap()
 }
 
-/// An upload of which so much of the evaluation key has come.
+/// The status of an upload that has received `come` bytes of the evaluation key.
 fn status(come: u64) -> String {
     format!(
         r#"{{"upload_id":"{UPLOAD}","state":"open","public_key_bytes":6,"eval_key_bytes":{come},"eval_key_rows":0,
@@ -37,7 +37,7 @@ fn uploaded() -> (&'static str, String) {
     (OK, body.into())
 }
 
-/// Uploads 12 bytes to a node that gives these answers after those to the upload's beginning and to its public key.
+/// Uploads 12 bytes. The node answers the first two requests (begin, public key), then gives `answers`.
 async fn upload(answers: Vec<(&'static str, String)>) -> (Result<UploadedKey, Error>, Vec<u64>, Vec<String>) {
     let begun = [(CREATED, status(0)), (OK, status(0))];
     let (client, asked) = node(begun.into_iter().chain(answers).collect()).await;
@@ -47,7 +47,7 @@ async fn upload(answers: Vec<(&'static str, String)>) -> (Result<UploadedKey, Er
     (key, heard, lines(&asked))
 }
 
-/// Method, last part of the path, bytes and body of each request but the first.
+/// Method, last segment of the path, range and body of each request after the first.
 fn lines(asked: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
     let line = |request: &String| {
         let (head, body) = request.split_once("\r\n\r\n").unwrap();
@@ -76,7 +76,7 @@ async fn a_key_goes_in_its_order_and_becomes_a_key() {
 #[tokio::test]
 async fn a_part_without_an_answer_goes_on_where_the_node_has_it() {
     let conflict = ("409 Conflict", refusal("CONFLICT"));
-    // the node records a row more of the broken request after it told how far it is
+    // the node stores one more row of the broken request after it has stated its progress
     let answers = vec![HANGS_UP, (OK, status(4)), conflict, (OK, status(8)), (OK, status(12)), uploaded()];
     let (key, heard, asked) = upload(answers).await;
     key.unwrap();
