@@ -248,6 +248,11 @@ fn no_file_of_the_service_names_one_above_it_or_is_in_a_circle() {
 }
 
 #[test]
+fn no_file_of_the_kernels_names_one_above_it_or_is_in_a_circle() {
+    rungs::KERNELS.check();
+}
+
+#[test]
 fn no_file_of_the_engine_names_one_above_it_or_is_in_a_circle() {
     rungs::ENGINE.check();
 }

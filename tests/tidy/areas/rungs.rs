@@ -42,6 +42,31 @@ pub const CONTROL: Crate = Crate {
     shared: &["billing::payments", "compute", "compute::engine", "web"],
 };
 
+pub const KERNELS: Crate = Crate {
+    folder: "kernels/src",
+    rungs: &[
+        &["bytes", "error"],
+        // the definition
+        &["modular", "ring", "security", "xof"],
+        // devices, without a scheme
+        &["backend"],
+        &["cpu::simd"],
+        &["cpu", "gpu"],
+        &["cuda", "stems", "wgpu"],
+        // the schemes, neither of which names the other
+        &["ckks", "tfhe"],
+        &["ckks::cpu", "tfhe::builtin", "tfhe::cpu", "tfhe::mapping"],
+        &["tfhe::gpu"],
+        // bytes to types
+        &["tfhe_rs"],
+        &["container"],
+        &["ckks::container", "schemes"],
+        &["detect"],
+    ],
+    // `Decomposition` and the accumulator, which every kind of arithmetic takes
+    shared: &["tfhe::cpu::blind_rotate"],
+};
+
 pub const ENGINE: Crate = Crate {
     folder: "engine/src",
     rungs: &[
