@@ -52,13 +52,11 @@ pub const KERNELS: Crate = Crate {
         &["backend"],
         &["cpu::simd"],
         &["cpu", "gpu"],
-        &["cuda", "wgpu"],
+        &["cuda", "stems", "wgpu"],
         // the schemes, neither of which names the other
         &["ckks", "tfhe"],
         &["ckks::cpu", "tfhe::builtin", "tfhe::cpu", "tfhe::mapping"],
         &["tfhe::gpu"],
-        // every kernel, for suites
-        &["stems"],
         // bytes to types
         &["tfhe_rs"],
         &["container"],
