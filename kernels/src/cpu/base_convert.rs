@@ -75,6 +75,7 @@ impl Conversion {
     /// Steps (1) and (2), in place: `rows` is `[sources][N]` words of any size, and becomes the `y_i` in `[0, a_i)`, followed by the
     /// quotients, `[sources + 1][N]`.
     pub(crate) fn scale(&self, isa: Isa, polynomial_size: usize, rows: &mut [u32]) {
+        assert!(polynomial_size.is_multiple_of(isa.lanes()), "whole vectors");
         assert_eq!(rows.len(), (self.sources.len() + 1) * polynomial_size, "a row a source, and one of quotients");
         dispatch_scale(isa, &self.sources, polynomial_size, rows);
     }
@@ -82,6 +83,7 @@ impl Conversion {
     /// Step (3) for the target of this number: `rows` as [`Conversion::scale`] leaves them; out in `[0, 2p)`.
     pub(crate) fn convert(&self, isa: Isa, rows: &[u32], target: usize, out: &mut [u32]) {
         let target = &self.targets[target];
+        assert!(out.len().is_multiple_of(isa.lanes()), "whole vectors");
         assert_eq!(rows.len(), target.factors.len() * out.len(), "a row a source, and one of quotients");
         dispatch_convert(isa, rows, target, out);
     }

@@ -40,25 +40,30 @@ impl<S: Simd> Lanes<S> {
 
 /// `out = a + b`; rows in `[0, q)`.
 pub(crate) fn add(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
-    assert!(a.len() == out.len() && b.len() == out.len(), "rows of one degree");
+    assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
+/// Whether the row is whole vectors.
+fn whole(isa: Isa, row: &[u32]) -> bool {
+    row.len().is_multiple_of(isa.lanes())
+}
+
     dispatch_add(isa, modulus, a, b, out);
 }
 
 /// `out = a - b`; rows in `[0, q)`.
 pub(crate) fn sub(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
-    assert!(a.len() == out.len() && b.len() == out.len(), "rows of one degree");
+    assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
     dispatch_sub(isa, modulus, a, b, out);
 }
 
 /// `out = x w`, any words; out in `[0, q)`.
 pub(crate) fn scale(isa: Isa, modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
-    assert_eq!(x.len(), out.len(), "rows of one degree");
+    assert!(x.len() == out.len() && whole(isa, out), "rows of one degree");
     dispatch_scale(isa, modulus, x, w, out);
 }
 
 /// `out = a b`; rows in `[0, q)`.
 pub(crate) fn multiply(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
-    assert!(a.len() == out.len() && b.len() == out.len(), "rows of one degree");
+    assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
     let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
     dispatch_multiply(isa, modulus, a, b, square, out);
 }
@@ -68,7 +73,7 @@ pub(crate) fn multiply(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &m
 pub(crate) fn tensor(isa: Isa, modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], out: [&mut [u32]; 3]) {
     let n = a[0].len();
     let inputs = a.iter().chain(&b).all(|row| row.len() == n);
-    assert!(inputs && out.iter().all(|row| row.len() == n), "rows of one degree");
+    assert!(inputs && out.iter().all(|row| row.len() == n) && whole(isa, a[0]), "rows of one degree");
     let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
     dispatch_tensor(isa, modulus, a, b, square, out);
 }
@@ -84,7 +89,7 @@ pub(crate) fn combine(
 ) {
     let n = out.len();
     let second_fits = second.is_none_or(|(y, _)| y.len() == n);
-    assert!(t.len() == n && first.0.len() == n && second_fits, "rows of one degree");
+    assert!(t.len() == n && first.0.len() == n && second_fits && whole(isa, t), "rows of one degree");
     dispatch_combine(isa, modulus, t, first, second, out);
 }
 

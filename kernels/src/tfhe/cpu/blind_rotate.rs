@@ -74,7 +74,14 @@ impl BootstrapKey {
 
     /// Blind rotation of a group of rows in lock step: `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`,
     /// `accumulators` is `[rows][k + 1][N]`, started by [`start`].
+    ///
+    /// # Panics
+    /// When an exponent is larger.
     pub fn rotate(&self, inputs: &[u32], accumulators: &mut [u32]) -> Result<()> {
+        let p = self.params();
+        let (n, order) = (p.lwe_dimension, 2 * p.polynomial_size as u32);
+        let mut masks = inputs.chunks_exact(n + 1).flat_map(|input| &input[..n]);
+        assert!(masks.all(|&exponent| exponent < order), "exponents below 2N");
         match self {
             BootstrapKey::Reals(key) => {
                 reals::rotate_group(key.isa(), key, inputs, accumulators, &mut reals::Scratch::new(key.params())?);
@@ -239,9 +246,9 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
         let rest = own.wrapping_sub(a);
         for i in (next..n).step_by(S::LANES) {
             if NEGATED {
-                digits_of_vector::<S, false>(S::load(rest.add(i)), S::load(own.add(i)), i, offset, digits);
+                digits_of_vector::<S, false>(S::load(rest.wrapping_add(i)), S::load(own.add(i)), i, offset, digits);
             } else {
-                digits_of_vector::<S, true>(S::load(rest.add(i)), S::load(own.add(i)), i, offset, digits);
+                digits_of_vector::<S, true>(S::load(rest.wrapping_add(i)), S::load(own.add(i)), i, offset, digits);
             }
         }
     }

@@ -130,7 +130,7 @@ unsafe fn compute<S: Simd>(base: usize, rows: &[u32], table: &mut [u32]) {
                 for _ in 0..base {
                     S::store(to, multiple);
                     multiple = S::add(multiple, last);
-                    to = to.add(tile);
+                    to = to.wrapping_add(tile);
                 }
             };
             if rows.len() == tile {
