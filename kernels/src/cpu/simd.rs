@@ -3,6 +3,9 @@
 //! A kernel is written once over [`Simd`] as an `#[inline(always)]` function; `dispatch!` compiles it for each instruction
 //! set inside a function that enables it, and [`Isa::detect`] chooses at run time. Results are equal by construction:
 //! every operation is exact.
+//!
+//! Operations without pointers enable the set themselves, so the compiler checks that each intrinsic belongs to it. They are
+//! inlined as intrinsics are, into functions that enable the set.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -19,7 +22,8 @@ pub(crate) const LANES_MAX: usize = 16;
 /// `LANES` words side by side. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
 ///
 /// # Safety
-/// Every method may only be called where the instruction set is enabled; `load` and `store` need `LANES` words at the pointer.
+/// Every method may only be called on a processor that has the instruction set; `load` and `store` need `LANES` words at the pointer.
+/// Functions over `S: Simd` have the same contract: a processor with `S`.
 pub(crate) unsafe trait Simd: Copy + 'static {
     /// Words in a vector; a power of two.
     const LANES: usize;

@@ -24,10 +24,12 @@ unsafe impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> V {
+        // SAFETY: the caller promises `LANES` words at the pointer.
         unsafe { from.cast::<V>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(to: *mut u32, v: V) {
+        // SAFETY: the caller promises `LANES` words at the pointer.
         unsafe { to.cast::<V>().write_unaligned(v) }
     }
     #[inline(always)]
@@ -80,6 +82,7 @@ unsafe impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn mul_high_uniform(a: V, b: V) -> V {
+        // SAFETY: plain Rust runs everywhere.
         unsafe { Self::mul_high(a, b) }
     }
     #[inline(always)]
@@ -113,10 +116,12 @@ unsafe impl Simd for Portable {
     }
     #[inline(never)]
     unsafe fn ntt_forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+        // SAFETY: the caller promises a row of the tables' degree.
         unsafe { ntt::forward::<Portable>(tables, row, ahead) }
     }
     #[inline(never)]
     unsafe fn ntt_inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
+        // SAFETY: the caller promises rows of the tables' degree.
         unsafe { ntt::inverse::<Portable>(tables, from, row) }
     }
 }
