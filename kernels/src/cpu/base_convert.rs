@@ -91,6 +91,7 @@ impl Conversion {
 
 #[inline(always)]
 unsafe fn scale_rows<S: Simd>(sources: &[Source], n: usize, rows: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S`; rows have `n` words, whole vectors.
     unsafe {
         let (rows, quotients) = rows.split_at_mut(sources.len() * n);
         for at in (0..n).step_by(S::LANES) {
@@ -115,6 +116,7 @@ unsafe fn scale_rows<S: Simd>(sources: &[Source], n: usize, rows: &mut [u32]) {
 
 #[inline(always)]
 unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S` and `rows` of the target's number of factors.
     unsafe {
         match target.factors.len() {
             2 => convert_few::<S, 1>(rows, target, out),
@@ -135,6 +137,7 @@ unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
 /// One or two sources.
 #[inline(always)]
 unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S` and `SOURCES + 1` rows of `out`'s length, whole vectors.
     unsafe {
         let n = out.len();
         let splat = |i: usize| (S::splat(target.factors[i].value), S::splat(target.factors[i].companion));
@@ -157,6 +160,7 @@ unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Targ
 
 #[inline(always)]
 unsafe fn convert_of<S: Simd, const ROWS: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S` and `ROWS` rows of `out`'s length, whole vectors.
     unsafe {
         let n = out.len();
         let factors: [S::V; ROWS] = std::array::from_fn(|i| S::splat(target.factors[i].value));

@@ -197,6 +197,7 @@ trait Digits<S: Simd>: Copy {
 /// Steps (1) and (2) for one polynomial.
 #[inline(always)]
 unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, offset: u32, digits: impl Digits<S>) {
+    // SAFETY: the caller promises a processor with `S` and `a` below `2N`.
     unsafe {
         let offset = S::splat(offset);
         // X^a acc is -acc[N - a ..], then acc[.. N - a], for a up to N; the other way round beyond
@@ -217,6 +218,8 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
     offset: S::V,
     digits: impl Digits<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S` and `a` below `N`; vectors start at multiples of `LANES` below
+    // `N`, and one that is read `a` words before or `N - a` after its place lies in the polynomial, too.
     unsafe {
         let n = polynomial.len();
         let own = polynomial.as_ptr();
@@ -263,6 +266,7 @@ unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
     offset: S::V,
     digits: impl Digits<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S` and that the digits have room at `i`.
     unsafe {
         let q = S::splat(RING_MODULUS);
         // (1) difference: d <- X^a acc - acc
@@ -287,6 +291,7 @@ struct ResidueDigits {
 impl<S: Simd> Digits<S> for ResidueDigits {
     #[inline(always)]
     unsafe fn store(self, raised: S::V, i: usize) {
+        // SAFETY: the caller promises a processor with `S` and a vector's room at `i` of each level.
         unsafe {
             let d = self.d;
             let mask = S::splat((1 << d.base_log) - 1);
@@ -310,6 +315,8 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     digits: &mut [u32],
     key: &[u32],
 ) {
+    // SAFETY: the caller promises a processor with `S`, `ROWS` times `rows` rows of `n` digits and `n` times `rows`
+    // times `COMPONENTS` words of the key.
     unsafe {
         let (q, q2, q_inverse) =
             (S::splat(RING_MODULUS), S::splat(2 * RING_MODULUS), S::splat(MODULUS.montgomery_inverse()));
@@ -353,6 +360,7 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
 /// Step (6) for one vector; `sum` in `[0, q]`.
 #[inline(always)]
 unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
+    // SAFETY: the caller promises a processor with `S` and a vector's words at the pointer.
     unsafe {
         // (6) acc <- acc + sum
         S::store(acc, reduce::<S>(S::add(S::load(acc), sum), S::splat(RING_MODULUS)));
@@ -371,6 +379,8 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     accumulators: &mut [u32],
     scratch: &mut Scratch,
 ) {
+    // SAFETY: the caller promises a processor with `S`; slices of scratch and accumulators are checked, and the key is
+    // one of a step.
     unsafe {
         let n = tables.polynomial_size();
         let rows = d.levels * COMPONENTS;
@@ -402,6 +412,7 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
 
 #[inline(always)]
 unsafe fn group<S: Simd>(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         match key.params.glwe_dimension {
             1 => steps::<S, 2>(key, inputs, accumulators, scratch),
