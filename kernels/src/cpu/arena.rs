@@ -69,17 +69,19 @@ impl Arena {
         assert!(written.windows(2).all(|pair| pair[0] < pair[1]), "a slot is written once");
         let is_written = |slot: &u32| written.binary_search(slot).is_ok();
         assert!(!reads.iter().flatten().any(is_written), "a slot that is written is not read");
-        let out = writes
-            .iter()
-            .map(|&slot| {
-                let row = self.row_mut(slot);
-                // SAFETY: the rows of different slots do not overlap, each is here once, and none is read below; they live no longer
-                // than the borrow of the arena, which no chunk leaves.
-                unsafe { std::slice::from_raw_parts_mut(row.as_mut_ptr(), row.len()) }
-            })
-            .collect();
-        let this = &*self;
-        (reads.iter().map(|slots| slots.iter().map(|&slot| this.row(slot)).collect()).collect(), out)
+        // taken before any row: a later borrow of a chunk would end those of its rows
+        let chunks = self.chunks.iter().len();
+        let starts: Vec<_> = (0..chunks).map(|chunk| self.chunks.memory_mut(chunk).as_mut_ptr()).collect();
+        let start_of = |slot: u32| {
+            let place = self.chunks.place(slot);
+            starts[place.chunk].wrapping_add(self.words(place).start)
+        };
+        // SAFETY: a slot's row lies in its chunk. No slot that is read is written, and rows live no longer than the borrow of the arena.
+        let read = |&slot: &u32| unsafe { std::slice::from_raw_parts(start_of(slot), self.row_words) };
+        // SAFETY: the same; each slot is written once, so that rows do not overlap.
+        let write = |&slot: &u32| unsafe { std::slice::from_raw_parts_mut(start_of(slot), self.row_words) };
+        let of_list = |slots: &Vec<u32>| slots.iter().map(read).collect();
+        (reads.iter().map(of_list).collect(), writes.iter().map(write).collect())
     }
 
     /// The words of a row, in its chunk.

@@ -75,6 +75,7 @@ impl Conversion {
     /// Steps (1) and (2), in place: `rows` is `[sources][N]` words of any size, and becomes the `y_i` in `[0, a_i)`, followed by the
     /// quotients, `[sources + 1][N]`.
     pub(crate) fn scale(&self, isa: Isa, polynomial_size: usize, rows: &mut [u32]) {
+        assert!(polynomial_size.is_multiple_of(isa.lanes()), "whole vectors");
         assert_eq!(rows.len(), (self.sources.len() + 1) * polynomial_size, "a row a source, and one of quotients");
         dispatch_scale(isa, &self.sources, polynomial_size, rows);
     }
@@ -82,6 +83,7 @@ impl Conversion {
     /// Step (3) for the target of this number: `rows` as [`Conversion::scale`] leaves them; out in `[0, 2p)`.
     pub(crate) fn convert(&self, isa: Isa, rows: &[u32], target: usize, out: &mut [u32]) {
         let target = &self.targets[target];
+        assert!(out.len().is_multiple_of(isa.lanes()), "whole vectors");
         assert_eq!(rows.len(), target.factors.len() * out.len(), "a row a source, and one of quotients");
         dispatch_convert(isa, rows, target, out);
     }
@@ -89,6 +91,7 @@ impl Conversion {
 
 #[inline(always)]
 unsafe fn scale_rows<S: Simd>(sources: &[Source], n: usize, rows: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S`; rows have `n` words, whole vectors.
     unsafe {
         let (rows, quotients) = rows.split_at_mut(sources.len() * n);
         for at in (0..n).step_by(S::LANES) {
@@ -113,6 +116,7 @@ unsafe fn scale_rows<S: Simd>(sources: &[Source], n: usize, rows: &mut [u32]) {
 
 #[inline(always)]
 unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S` and `rows` of the target's number of factors.
     unsafe {
         match target.factors.len() {
             2 => convert_few::<S, 1>(rows, target, out),
@@ -133,6 +137,7 @@ unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
 /// One or two sources.
 #[inline(always)]
 unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S` and `SOURCES + 1` rows of `out`'s length, whole vectors.
     unsafe {
         let n = out.len();
         let splat = |i: usize| (S::splat(target.factors[i].value), S::splat(target.factors[i].companion));
@@ -155,6 +160,7 @@ unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Targ
 
 #[inline(always)]
 unsafe fn convert_of<S: Simd, const ROWS: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S` and `ROWS` rows of `out`'s length, whole vectors.
     unsafe {
         let n = out.len();
         let factors: [S::V; ROWS] = std::array::from_fn(|i| S::splat(target.factors[i].value));

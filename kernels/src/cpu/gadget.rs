@@ -61,6 +61,7 @@ unsafe fn product_rows<S: Simd>(
     key: &[u32],
     out: [&mut [u32]; 2],
 ) {
+    // SAFETY: `product` checked the lengths; the caller promises a processor with `S`.
     unsafe {
         match tables.unreduced() {
             Some(unreduced) => product_of::<S, true>(tables, digits, unreduced.products_together(), key, out),
@@ -77,6 +78,8 @@ unsafe fn product_of<S: Simd, const SHORT: bool>(
     key: &[u32],
     [out_0, out_1]: [&mut [u32]; 2],
 ) {
+    // SAFETY: `product` checked that rows are of the tables' degree, so whole squares, and that each digit is one of
+    // the key's; the caller promises a processor with `S`.
     unsafe {
         let modulus = tables.modulus();
         let n = out_0.len();

@@ -5,6 +5,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+use bytemuck::Zeroable;
 use zeroize::{DefaultIsZeroes, Zeroize};
 
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ pub type Words = Memory<u32>;
 pub type Doubles = Memory<f64>;
 
 /// A number whose zero is all zero bits.
-pub trait Number: Send + Sync + DefaultIsZeroes {}
+pub trait Number: Send + Sync + DefaultIsZeroes + Zeroable {}
 impl Number for u32 {}
 impl Number for f64 {}
 
@@ -46,7 +47,7 @@ impl<T: Number> Memory<T> {
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(none)?;
         // before the first write: pages that are there already stay small
         advise_huge_pages(start, layout);
-        // SAFETY: the bytes are ours; a number of zero bits is zero.
+        // SAFETY: the bytes are ours; zero bits are a number, as `Zeroable` says.
         unsafe { start.write_bytes(0, layout.size()) };
         Ok(Memory { start: start.cast(), len })
     }

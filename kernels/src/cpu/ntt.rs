@@ -103,6 +103,7 @@ fn lane_roots(roots: &[Root], lanes: usize) -> Words {
 /// `x w mod q` in `[0, 2q)`, any `x`; Shoup's product with the companion of `w`.
 #[inline(always)]
 pub(crate) unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, companion: S::V, q: S::V) -> S::V {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let quotient = if UNIFORM { S::mul_high_uniform(x, companion) } else { S::mul_high(x, companion) };
         S::sub(S::mul_low(x, w), S::mul_low(quotient, q))
@@ -112,6 +113,7 @@ pub(crate) unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, co
 /// `x` in `[0, 2m)` to `[0, m)`.
 #[inline(always)]
 pub(crate) unsafe fn reduce<S: Simd>(x: S::V, m: S::V) -> S::V {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe { S::min(x, S::sub(x, m)) }
 }
 
@@ -128,6 +130,7 @@ impl<S: Simd> ModulusLanes<S> {
     unsafe fn of(tables: &NttTables) -> Self {
         let q = tables.ring.modulus.q();
         let offset = tables.unreduced.map_or(0, |unreduced| unreduced.offset);
+        // SAFETY: the caller promises a processor with `S`.
         unsafe { ModulusLanes { q: S::splat(q), q2: S::splat(2 * q), offset: S::splat(offset) } }
     }
 }
@@ -148,6 +151,7 @@ unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool, const SHORT
     (w, companion): (S::V, S::V),
     m: ModulusLanes<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         // (1) butterfly: (x, y) <- (x + w y, x - w y)
         let t = mul_lazy::<S, UNIFORM>(*y, w, companion, m.q);
@@ -169,6 +173,7 @@ unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
     (w, companion): (S::V, S::V),
     m: ModulusLanes<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         // (2) inverse butterfly: (x, y) <- (x + y, w (x - y))
         let difference = S::add(S::sub(*x, *y), m.q2);
@@ -179,6 +184,7 @@ unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
 
 #[inline(always)]
 unsafe fn uniform<S: Simd>(root: &Root) -> (S::V, S::V) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe { (S::splat(root.value), S::splat(root.companion)) }
 }
 
@@ -191,6 +197,8 @@ unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: 
     group: usize,
     m: ModulusLanes<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S`; a stage of `g` groups, at most `N / 2`, reads roots from `g` to
+    // below `2g`, and the ring has `N`.
     unsafe {
         // the first stage apart: it alone may be fresh, and loops of constant shape unroll into registers
         let w = uniform::<S>(roots.get_unchecked(groups + group));
@@ -221,6 +229,7 @@ unsafe fn inverse_stages<S: Simd, const STAGES: usize, const RADIX: usize>(
     group: usize,
     m: ModulusLanes<S>,
 ) {
+    // SAFETY: as for `stages`.
     unsafe {
         for stage in (0..STAGES).rev() {
             let half = RADIX >> (stage + 1);
@@ -245,6 +254,8 @@ unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bo
     m: ModulusLanes<S>,
     ahead: &mut Ahead<'_, u32>,
 ) {
+    // SAFETY: the caller promises a processor with `S`; a group's `RADIX` vectors lie `stride` apart within its
+    // `length` words of the row.
     unsafe {
         let length = row.len() / groups;
         let stride = length >> STAGES;
@@ -269,6 +280,7 @@ unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
     groups: usize,
     m: ModulusLanes<S>,
 ) {
+    // SAFETY: as for `pass`.
     unsafe {
         let length = row.len() / groups;
         let stride = length >> STAGES;
@@ -296,6 +308,8 @@ unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>
     lane_roots: *const u32,
     m: ModulusLanes<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S` and a square's words and lane roots; the stages between vectors
+    // read roots below `N / LANES`.
     unsafe {
         let mut w = lane_roots;
         let groups = (groups * S::LANES) >> STAGES;
@@ -353,6 +367,7 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     m: ModulusLanes<S>,
     ahead: &mut Ahead<'_, u32>,
 ) {
+    // SAFETY: the caller promises a processor with `S`; the row is `squares` whole squares, each with its lane roots.
     unsafe {
         let squares = row.len() / (S::LANES * S::LANES);
         for at in 0..squares {
@@ -373,6 +388,8 @@ unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
     lane_roots: &[u32],
     m: ModulusLanes<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S`; chunks are whole squares with their lane roots, `from` is as
+    // long as the row; roots as for `last_stages_of_square`.
     unsafe {
         let groups = (row.len() / S::LANES) >> STAGES;
         let chunks =
@@ -429,6 +446,7 @@ const fn pass_stages(lanes: usize) -> u32 {
 /// The beginning of `forward`: the stages between vectors that make whole passes.
 #[inline(always)]
 unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+    // SAFETY: the caller promises a processor with `S` and a row of the tables' degree.
     unsafe {
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
@@ -447,6 +465,7 @@ unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32]
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
 unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+    // SAFETY: the caller promises a processor with `S` and a row of the tables\' degree.
     unsafe {
         passes::<S, false>(tables, row, ahead);
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
@@ -468,6 +487,7 @@ unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahea
 /// The processor has the instruction set `S`; each row has the tables' degree, and the square is one of theirs.
 #[inline(always)]
 pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32], at: usize) {
+    // SAFETY: the contract above; a square has `lane_root_words` of the tables' lane roots.
     unsafe {
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
@@ -489,6 +509,7 @@ pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, 
 /// The processor has the instruction set `S`; both rows have the tables' degree.
 #[inline(always)]
 unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
+    // SAFETY: the contract above.
     unsafe {
         let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
         let m = ModulusLanes::of(tables);
@@ -514,6 +535,7 @@ unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, row: &mut [
 #[inline(always)]
 unsafe fn forward_rows<S: Transforms>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
+        // SAFETY: the caller promises a processor with `S`; each row is one of the tables' degree.
         unsafe { S::forward(tables, row, &mut Ahead::none()) };
     }
 }
@@ -521,6 +543,7 @@ unsafe fn forward_rows<S: Transforms>(tables: &NttTables, rows: &mut [u32]) {
 #[inline(always)]
 unsafe fn begin_row<S: Simd>(tables: &NttTables, row: &mut [u32]) {
     let ahead = &mut Ahead::none();
+    // SAFETY: the caller promises a processor with `S` and a row of the tables' degree.
     unsafe {
         match tables.unreduced.is_some() {
             true => passes::<S, true>(tables, row, ahead),
@@ -532,12 +555,14 @@ unsafe fn begin_row<S: Simd>(tables: &NttTables, row: &mut [u32]) {
 #[inline(always)]
 unsafe fn inverse_rows<S: Transforms>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
+        // SAFETY: the caller promises a processor with `S`; each row is one of the tables' degree.
         unsafe { S::inverse(tables, None, row) };
     }
 }
 
 #[inline(always)]
 unsafe fn inverse_row_of<S: Transforms>(tables: &NttTables, from: &[u32], row: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S` and two rows of the tables' degree.
     unsafe { S::inverse(tables, Some(from), row) };
 }
 

@@ -16,6 +16,7 @@ struct Lanes<S: Simd> {
 impl<S: Simd> Lanes<S> {
     #[inline(always)]
     unsafe fn of(modulus: Modulus) -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             let inverse = S::splat(modulus.montgomery_inverse());
             Lanes { q: S::splat(modulus.q()), q2: S::splat(2 * modulus.q()), inverse }
@@ -25,6 +26,7 @@ impl<S: Simd> Lanes<S> {
     /// `x w` in `[0, 2q)`, any `x`.
     #[inline(always)]
     unsafe fn times(&self, x: S::V, w: Root) -> S::V {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             let quotient = S::mul_high_uniform(x, S::splat(w.companion));
             S::sub(S::mul_low(x, S::splat(w.value)), S::mul_low(quotient, self.q))
@@ -34,31 +36,37 @@ impl<S: Simd> Lanes<S> {
     /// `sum / 2^32` of a sum below `4 q^2 <= q 2^32`, in `[0, 2q)`.
     #[inline(always)]
     unsafe fn reduced(&self, sum: S::Wide) -> S::V {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe { S::montgomery(sum, self.q, self.inverse) }
     }
 }
 
+/// Whether the row is whole vectors.
+fn whole(isa: Isa, row: &[u32]) -> bool {
+    row.len().is_multiple_of(isa.lanes())
+}
+
 /// `out = a + b`; rows in `[0, q)`.
 pub(crate) fn add(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
-    assert!(a.len() == out.len() && b.len() == out.len(), "rows of one degree");
+    assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
     dispatch_add(isa, modulus, a, b, out);
 }
 
 /// `out = a - b`; rows in `[0, q)`.
 pub(crate) fn sub(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
-    assert!(a.len() == out.len() && b.len() == out.len(), "rows of one degree");
+    assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
     dispatch_sub(isa, modulus, a, b, out);
 }
 
 /// `out = x w`, any words; out in `[0, q)`.
 pub(crate) fn scale(isa: Isa, modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
-    assert_eq!(x.len(), out.len(), "rows of one degree");
+    assert!(x.len() == out.len() && whole(isa, out), "rows of one degree");
     dispatch_scale(isa, modulus, x, w, out);
 }
 
 /// `out = a b`; rows in `[0, q)`.
 pub(crate) fn multiply(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
-    assert!(a.len() == out.len() && b.len() == out.len(), "rows of one degree");
+    assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
     let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
     dispatch_multiply(isa, modulus, a, b, square, out);
 }
@@ -68,7 +76,7 @@ pub(crate) fn multiply(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &m
 pub(crate) fn tensor(isa: Isa, modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], out: [&mut [u32]; 3]) {
     let n = a[0].len();
     let inputs = a.iter().chain(&b).all(|row| row.len() == n);
-    assert!(inputs && out.iter().all(|row| row.len() == n), "rows of one degree");
+    assert!(inputs && out.iter().all(|row| row.len() == n) && whole(isa, a[0]), "rows of one degree");
     let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
     dispatch_tensor(isa, modulus, a, b, square, out);
 }
@@ -84,7 +92,7 @@ pub(crate) fn combine(
 ) {
     let n = out.len();
     let second_fits = second.is_none_or(|(y, _)| y.len() == n);
-    assert!(t.len() == n && first.0.len() == n && second_fits, "rows of one degree");
+    assert!(t.len() == n && first.0.len() == n && second_fits && whole(isa, t), "rows of one degree");
     dispatch_combine(isa, modulus, t, first, second, out);
 }
 
@@ -108,6 +116,7 @@ pub(crate) fn combine_begun(
 
 #[inline(always)]
 unsafe fn add_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -119,6 +128,7 @@ unsafe fn add_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u
 
 #[inline(always)]
 unsafe fn sub_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -130,6 +140,7 @@ unsafe fn sub_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u
 
 #[inline(always)]
 unsafe fn scale_row<S: Simd>(modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -141,6 +152,7 @@ unsafe fn scale_row<S: Simd>(modulus: Modulus, x: &[u32], w: Root, out: &mut [u3
 
 #[inline(always)]
 unsafe fn multiply_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], square: Root, out: &mut [u32]) {
+    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -153,6 +165,7 @@ unsafe fn multiply_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], square:
 
 #[inline(always)]
 unsafe fn tensor_rows<S: Simd>(modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], square: Root, out: [&mut [u32]; 3]) {
+    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         let [out_0, out_1, out_2] = out;
@@ -178,6 +191,7 @@ unsafe fn combine_rows<S: Simd>(
     second: Option<(&[u32], Root)>,
     out: &mut [u32],
 ) {
+    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -199,6 +213,7 @@ unsafe fn combine_begun_rows<S: Simd>(
     permutation: Option<&Permutation>,
     out: &mut [u32],
 ) {
+    // SAFETY: the caller promises a processor with `S`, that of the tables, and rows of the tables' degree.
     unsafe {
         match tables.unreduced().is_some() {
             true => combine_squares::<S, true>(tables, t, first, second, permutation, out),
@@ -216,6 +231,8 @@ unsafe fn combine_squares<S: Simd, const SHORT: bool>(
     permutation: Option<&Permutation>,
     out: &mut [u32],
 ) {
+    // SAFETY: the caller promises a processor with `S`; rows are of the tables' degree, so whole squares; the
+    // permutation's sources are squares of such a row, and `combined` is one.
     unsafe {
         let modulus = tables.modulus();
         let (m, one) = (Lanes::<S>::of(modulus), Root::new(modulus, 1));

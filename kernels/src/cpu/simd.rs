@@ -3,6 +3,9 @@
 //! A kernel is written once over [`Simd`] as an `#[inline(always)]` function; `dispatch!` compiles it for each instruction
 //! set inside a function that enables it, and [`Isa::detect`] chooses at run time. Results are equal by construction:
 //! every operation is exact.
+//!
+//! Operations without pointers enable the set themselves, so the compiler checks that each intrinsic belongs to it. They are
+//! inlined as intrinsics are, into functions that enable the set.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -16,7 +19,8 @@ pub(crate) const LANES_MAX: usize = 16;
 /// `LANES` words side by side. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
 ///
 /// # Safety
-/// Every method may only be called where the instruction set is enabled; `load` and `store` need `LANES` words at the pointer.
+/// Every method may only be called on a processor that has the instruction set; `load` and `store` need `LANES` words at the pointer.
+/// Functions over `S: Simd` have the same contract: a processor with `S`.
 pub(crate) unsafe trait Simd: Copy + 'static {
     /// Words in a vector; a power of two.
     const LANES: usize;
@@ -130,10 +134,13 @@ impl Isa {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+            // all that `dispatch!` enables
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq");
+            if avx512 && avx2 && is_x86_feature_detected!("bmi2") {
                 all.push(Isa::Avx512);
             }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            if avx2 {
                 all.push(Isa::Avx2);
             }
         }

@@ -318,11 +318,11 @@ impl Module {
                 value: sys::CUlaunchAttributeValue { cooperative: 1 },
             }),
         };
+        let [x, y, z] = configuration.groups;
         // SAFETY: function, stream and buffers are of one context, which is bound; the arguments point to values that
         // live until the call returns, which has copied them. Entries take their buffers, then their words (README of
         // the shaders). A kernel stays within its buffers and within the buffers to which a table leads, all of which the
         // caller holds: the suite checks that, on the host under a sanitizer
-        let [x, y, z] = configuration.groups;
         let launched = unsafe {
             if let Some(attribute) = &mut attribute {
                 let config = sys::CUlaunchConfig {

@@ -34,11 +34,11 @@ impl Graph {
         let launched = launch();
         // SAFETY: the stream is capturing, and ends to do so whatever was started
         let graph = unsafe { result::stream::end_capture(capture.handle()) }.map_err(told)?;
-        // SAFETY: a graph that was just captured
         let executable = launched.and_then(|()| {
+            // SAFETY: a graph that was just captured
             unsafe { result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) }.map_err(told)
         });
-        // SAFETY: as above; an executable does not need its graph
+        // SAFETY: the same graph, which an executable does not need
         let _ = unsafe { result::graph::destroy(graph) };
         Ok(Graph { executable: executable?, compute: compute.clone() })
     }

@@ -23,11 +23,13 @@ macro_rules! compile {
             #[inline(never)]
             $(#[target_feature(enable = $features)])?
             unsafe fn forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+                // SAFETY: the instruction set is enabled here; the caller promises rows of the tables' degree.
                 unsafe { super::forward::<$vectors>(tables, row, ahead) }
             }
             #[inline(never)]
             $(#[target_feature(enable = $features)])?
             unsafe fn inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
+                // SAFETY: the instruction set is enabled here; the caller promises rows of the tables' degree.
                 unsafe { super::inverse::<$vectors>(tables, from, row) }
             }
         }

@@ -22,10 +22,12 @@ unsafe impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> V {
+        // SAFETY: the caller promises `LANES` words at the pointer.
         unsafe { from.cast::<V>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(to: *mut u32, v: V) {
+        // SAFETY: the caller promises `LANES` words at the pointer.
         unsafe { to.cast::<V>().write_unaligned(v) }
     }
     #[inline(always)]
@@ -78,6 +80,7 @@ unsafe impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn mul_high_uniform(a: V, b: V) -> V {
+        // SAFETY: plain Rust runs everywhere.
         unsafe { Self::mul_high(a, b) }
     }
     #[inline(always)]

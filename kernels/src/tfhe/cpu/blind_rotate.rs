@@ -72,7 +72,14 @@ impl BootstrapKey {
 
     /// Blind rotation of a group of rows in lock step: `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`,
     /// `accumulators` is `[rows][k + 1][N]`, started by [`start`].
+    ///
+    /// # Panics
+    /// When an exponent is larger.
     pub fn rotate(&self, inputs: &[u32], accumulators: &mut [u32]) -> Result<()> {
+        let p = self.params();
+        let (n, order) = (p.lwe_dimension, 2 * p.polynomial_size as u32);
+        let mut masks = inputs.chunks_exact(n + 1).flat_map(|input| &input[..n]);
+        assert!(masks.all(|&exponent| exponent < order), "exponents below 2N");
         match self {
             BootstrapKey::Reals(key) => {
                 reals::rotate_group(key.isa(), key, inputs, accumulators, &mut reals::Scratch::new(key.params())?);
@@ -188,6 +195,7 @@ trait Digits<S: Simd>: Copy {
 /// Steps (1) and (2) for one polynomial.
 #[inline(always)]
 unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, offset: u32, digits: impl Digits<S>) {
+    // SAFETY: the caller promises a processor with `S` and `a` below `2N`.
     unsafe {
         let offset = S::splat(offset);
         // X^a acc is -acc[N - a ..], then acc[.. N - a], for a up to N; the other way round beyond
@@ -208,6 +216,8 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
     offset: S::V,
     digits: impl Digits<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S` and `a` below `N`; vectors start at multiples of `LANES` below
+    // `N`, and one that is read `a` words before or `N - a` after its place lies in the polynomial, too.
     unsafe {
         let n = polynomial.len();
         let own = polynomial.as_ptr();
@@ -237,9 +247,9 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
         let rest = own.wrapping_sub(a);
         for i in (next..n).step_by(S::LANES) {
             if NEGATED {
-                digits_of_vector::<S, false>(S::load(rest.add(i)), S::load(own.add(i)), i, offset, digits);
+                digits_of_vector::<S, false>(S::load(rest.wrapping_add(i)), S::load(own.add(i)), i, offset, digits);
             } else {
-                digits_of_vector::<S, true>(S::load(rest.add(i)), S::load(own.add(i)), i, offset, digits);
+                digits_of_vector::<S, true>(S::load(rest.wrapping_add(i)), S::load(own.add(i)), i, offset, digits);
             }
         }
     }
@@ -254,6 +264,7 @@ unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
     offset: S::V,
     digits: impl Digits<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S` and that the digits have room at `i`.
     unsafe {
         let q = S::splat(RING_MODULUS);
         // (1) difference: d <- X^a acc - acc
@@ -278,6 +289,7 @@ struct ResidueDigits {
 impl<S: Simd> Digits<S> for ResidueDigits {
     #[inline(always)]
     unsafe fn store(self, raised: S::V, i: usize) {
+        // SAFETY: the caller promises a processor with `S` and a vector's room at `i` of each level.
         unsafe {
             let d = self.d;
             let mask = S::splat((1 << d.base_log) - 1);
@@ -301,6 +313,8 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     digits: &mut [u32],
     key: &[u32],
 ) {
+    // SAFETY: the caller promises a processor with `S`, `ROWS` times `rows` rows of `n` digits and `n` times `rows`
+    // times `COMPONENTS` words of the key.
     unsafe {
         let (q, q2, q_inverse) =
             (S::splat(RING_MODULUS), S::splat(2 * RING_MODULUS), S::splat(MODULUS.montgomery_inverse()));
@@ -344,6 +358,7 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
 /// Step (6) for one vector; `sum` in `[0, q]`.
 #[inline(always)]
 unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
+    // SAFETY: the caller promises a processor with `S` and a vector's words at the pointer.
     unsafe {
         // (6) acc <- acc + sum
         S::store(acc, reduce::<S>(S::add(S::load(acc), sum), S::splat(RING_MODULUS)));
@@ -362,6 +377,8 @@ unsafe fn step<S: Transforms, const COMPONENTS: usize, const ROWS: usize>(
     accumulators: &mut [u32],
     scratch: &mut Scratch,
 ) {
+    // SAFETY: the caller promises a processor with `S`; slices of scratch and accumulators are checked, and the key is
+    // one of a step.
     unsafe {
         let n = tables.polynomial_size();
         let rows = d.levels * COMPONENTS;

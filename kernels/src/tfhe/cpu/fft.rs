@@ -44,11 +44,13 @@ pub(super) struct Complex<S: SimdReals> {
 impl<S: SimdReals> Complex<S> {
     #[inline(always)]
     pub(super) unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: the caller promises a processor with `S` and two vectors at the pointer.
         unsafe { Complex { re: S::load_reals(from), im: S::load_reals(from.add(S::REALS)) } }
     }
 
     #[inline(always)]
     pub(super) unsafe fn store(self, to: *mut f64) {
+        // SAFETY: the caller promises a processor with `S` and two vectors at the pointer.
         unsafe {
             S::store_reals(to, self.re);
             S::store_reals(to.add(S::REALS), self.im);
@@ -57,11 +59,13 @@ impl<S: SimdReals> Complex<S> {
 
     #[inline(always)]
     pub(super) unsafe fn zero() -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe { Complex { re: S::splat_real(0.0), im: S::splat_real(0.0) } }
     }
 
     #[inline(always)]
     unsafe fn mul(self, w: Self) -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             Complex {
                 re: S::neg_mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
@@ -73,6 +77,7 @@ impl<S: SimdReals> Complex<S> {
     /// `self + y w`.
     #[inline(always)]
     pub(super) unsafe fn mul_add(self, y: Self, w: Self) -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             Complex {
                 re: S::neg_mul_add(y.im, w.im, S::mul_add(y.re, w.re, self.re)),
@@ -100,6 +105,7 @@ pub(super) trait Sink<S: SimdReals> {
 /// `(x + y, x - y)`.
 #[inline(always)]
 unsafe fn sum_and_difference<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let sum = Complex { re: S::add_reals(x.re, y.re), im: S::add_reals(x.im, y.im) };
         (sum, Complex { re: S::sub_reals(x.re, y.re), im: S::sub_reals(x.im, y.im) })
@@ -109,6 +115,7 @@ unsafe fn sum_and_difference<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Com
 /// `(x + i y, x - i y)`.
 #[inline(always)]
 unsafe fn sum_and_difference_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let sum = Complex { re: S::sub_reals(x.re, y.im), im: S::add_reals(x.im, y.re) };
         (sum, Complex { re: S::add_reals(x.re, y.im), im: S::sub_reals(x.im, y.re) })
@@ -121,6 +128,7 @@ unsafe fn stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe { if S::SEPARATE_ADDERS { cartesian::stages(v, twiddle) } else { tangent::stages(v, twiddle) } }
 }
 
@@ -131,6 +139,7 @@ unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe { if S::SEPARATE_ADDERS { cartesian::undo_stages(v, twiddle) } else { tangent::inverse_stages(v, twiddle) } }
 }
 
@@ -138,6 +147,7 @@ unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
 /// store might change the tables.)
 #[inline(always)]
 unsafe fn broadcast<S: SimdReals, const RADIX: usize>(twiddles: *const f64) -> [S::R; tangent::TWIDDLE_REALS] {
+    // SAFETY: the caller promises a processor with `S` and the radix's twiddles at the pointer.
     unsafe {
         let mut out = [S::splat_real(0.0); tangent::TWIDDLE_REALS];
         let number = if S::SEPARATE_ADDERS { cartesian::reals_of(RADIX) } else { tangent::reals_of(RADIX) };
@@ -151,6 +161,8 @@ unsafe fn broadcast<S: SimdReals, const RADIX: usize>(twiddles: *const f64) -> [
 /// The first forward pass, from words, `[N]` signed integers, to `[M / REALS][2][REALS]`.
 #[inline(always)]
 unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, words: *const u32, out: *mut f64) {
+    // SAFETY: the caller promises a processor with `S`, `N` words and room for `N` values; vectors lie `stride` apart,
+    // `RADIX` times `stride` are all points.
     unsafe {
         let points = tables.polynomial_size / 2;
         let stride = points / RADIX;
@@ -171,6 +183,8 @@ unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, words
 /// A forward pass in place, whose first stage has `groups` groups.
 #[inline(always)]
 unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, values: *mut f64, groups: usize) {
+    // SAFETY: the caller promises a processor with `S` and `N` values; a group's `RADIX` vectors lie `stride` apart
+    // within its `length`.
     unsafe {
         let length = tables.polynomial_size / groups;
         let stride = length / RADIX;
@@ -204,6 +218,7 @@ impl InversePass {
         tables: &FftTables,
         group: usize,
     ) -> [S::R; tangent::TWIDDLE_REALS] {
+        // SAFETY: the caller promises a processor with `S`, that of the tables, and a group of this pass.
         unsafe {
             if !S::SEPARATE_ADDERS {
                 return [S::splat_real(0.0); tangent::TWIDDLE_REALS];
@@ -223,6 +238,8 @@ impl InversePass {
         at: usize,
         of_group: &[S::R; tangent::TWIDDLE_REALS],
     ) -> [Complex<S>; RADIX] {
+        // SAFETY: the caller promises a processor with `S` and values of a group, `RADIX` times `half` points; the
+        // tables have twiddles of each place `at`, below `half`.
         unsafe {
             let from = values.add(2 * at);
             let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(from.add(2 * i * self.half)));
@@ -238,6 +255,7 @@ impl InversePass {
     /// In place.
     #[inline(always)]
     unsafe fn run<S: SimdReals, const RADIX: usize>(self, tables: &FftTables, values: *mut f64) {
+        // SAFETY: the caller promises a processor with `S` and `N` values, which are the pass's whole groups.
         unsafe {
             for group in 0..tables.polynomial_size / 2 / (self.half * RADIX) {
                 let values = values.add(2 * group * self.half * RADIX);
@@ -260,6 +278,8 @@ impl InversePass {
         values: *const f64,
         sink: &mut impl Sink<S>,
     ) {
+        // SAFETY: the caller promises a processor with `S` and `N` values, which are the last pass's group; twists are
+        // as many.
         unsafe {
             let of_group = self.of_group::<S, RADIX>(tables, 0);
             for at in (0..self.half).step_by(2 * S::REALS) {
@@ -304,6 +324,8 @@ const fn points_of_last_pass<S: SimdReals>() -> usize {
 /// The forward passes before those of a block: `words` `[N]` signed integers, out `[M / REALS][2][REALS]`.
 #[inline(always)]
 pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &FftTables, words: &[u32], out: &mut [f64]) {
+    // SAFETY: the caller promises a processor with `S` and `N` words and values; passes take all points, group by
+    // group.
     unsafe {
         let points = tables.polynomial_size / 2;
         let (words, out) = (words.as_ptr(), out.as_mut_ptr());
@@ -331,6 +353,7 @@ pub(super) unsafe fn last_block<S: SimdReals>(
     block: usize,
     sink: &mut impl Take<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S` and a block of `values`: one square, or four.
     unsafe {
         match S::REALS {
             4 => {
@@ -352,6 +375,8 @@ unsafe fn last_square<S: SimdReals, const RADIX: usize>(
     first: usize,
     sink: &mut impl Take<S>,
 ) {
+    // SAFETY: the caller promises a processor with `S` and a square of `values`; the tables have twiddles of each
+    // square, in groups and in lanes.
     unsafe {
         let squares = tables.polynomial_size / 2 / (RADIX * RADIX);
         let values = values.add(2 * RADIX * RADIX * square);
@@ -370,6 +395,7 @@ unsafe fn last_square<S: SimdReals, const RADIX: usize>(
 /// The first inverse pass, for one block, in place.
 #[inline(always)]
 unsafe fn first_inverse_block<S: SimdReals>(tables: &FftTables, values: *mut f64, block: usize) {
+    // SAFETY: the caller promises a processor with `S` and a block of `values`: one square, or four.
     unsafe {
         match S::REALS {
             4 => {
@@ -384,6 +410,7 @@ unsafe fn first_inverse_block<S: SimdReals>(tables: &FftTables, values: *mut f64
 
 #[inline(always)]
 unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &FftTables, values: *mut f64, square: usize) {
+    // SAFETY: as for `last_square`.
     unsafe {
         let values = values.add(2 * RADIX * RADIX * square);
         let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(2 * S::REALS * i)));
@@ -405,6 +432,7 @@ unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &FftTab
 /// Number `j` of vector `i` goes to number `i` of vector `j`.
 #[inline(always)]
 unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) -> [Complex<S>; RADIX] {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let (mut re, mut im) = (S::square_of_reals(), S::square_of_reals());
         for i in 0..RADIX {
@@ -419,6 +447,7 @@ unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) ->
 /// The inverse passes but for the last, in place.
 #[inline(always)]
 pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &FftTables, values: &mut [f64]) {
+    // SAFETY: the caller promises a processor with `S` and `N` values, whole blocks.
     unsafe {
         let points = tables.polynomial_size / 2;
         for block in 0..points / BLOCK_POINTS {
@@ -438,6 +467,7 @@ pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &FftTables, values: &m
 /// The last inverse pass, which leaves `values` as they are.
 #[inline(always)]
 pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &FftTables, values: *const f64, sink: &mut impl Sink<S>) {
+    // SAFETY: the caller promises a processor with `S` and `N` values.
     unsafe {
         let points = tables.polynomial_size / 2;
         let stages = stages_of_first_pass(S::REALS, points);
@@ -454,6 +484,8 @@ pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &FftTables, values:
 #[cfg(test)]
 #[inline(always)]
 pub(super) unsafe fn forward<S: SimdReals>(tables: &FftTables, words: &[u32], out: &mut [f64]) {
+    // SAFETY: the caller promises a processor with `S` and `N` words and values; each block is read and written in its
+    // own chunk only.
     unsafe {
         forward_passes::<S>(tables, words, out);
         for (block, to) in out.chunks_exact_mut(2 * BLOCK_POINTS).enumerate() {
@@ -471,6 +503,7 @@ struct InPlace(*mut f64);
 impl<S: SimdReals> Take<S> for InPlace {
     #[inline(always)]
     unsafe fn take(&mut self, v: usize, x: Complex<S>) {
+        // SAFETY: the caller promises a processor with `S` and a vector `v` of the block.
         unsafe { x.store(self.0.add(2 * S::REALS * v)) }
     }
 }
@@ -497,6 +530,7 @@ mod tests {
             x
         }
         unsafe fn take(&mut self, at: usize, [x, y]: [Complex<S>; 2]) {
+            // SAFETY: the caller promises a processor with `S` and two vectors of points from `at` on.
             unsafe {
                 x.store(self.0.add(2 * at));
                 y.store(self.0.add(2 * (at + S::REALS)));

@@ -76,6 +76,8 @@ unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
     scratch: &mut Scratch,
     ahead: &[f64],
 ) {
+    // SAFETY: the caller promises a processor with `S` and an exponent below `2N`; scratch has room for all levels, and
+    // the key row of a level lies in the step's key.
     unsafe {
         let (tables, d) = (&key.tables, Decomposition::new(&key.params));
         let n = tables.polynomial_size();
@@ -107,6 +109,8 @@ unsafe fn step<S: Compiled, const COMPONENTS: usize>(
     scratch: &mut Scratch,
     ahead: &[f64],
 ) {
+    // SAFETY: the caller promises a processor with `S` and an exponent below `2N`; sums and polynomials have `N`
+    // numbers.
     unsafe {
         let n = key.tables.polynomial_size();
         sums_in_turns::<S, COMPONENTS>(key, i, exponent, accumulator, scratch, ahead);
@@ -123,6 +127,7 @@ unsafe fn step<S: Compiled, const COMPONENTS: usize>(
 
 #[inline(always)]
 unsafe fn group<S: Compiled>(key: &RealsKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
+    // SAFETY: the caller promises a processor with `S` and exponents below `2N`.
     unsafe {
         match key.params.glwe_dimension {
             1 => steps::<S, 2>(key, inputs, accumulators, scratch),

@@ -29,6 +29,7 @@ impl<S: SimdReals> Complex<S> {
     /// By the conjugate of `w`.
     #[inline(always)]
     unsafe fn mul_conjugate(self, w: Self) -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             Complex {
                 re: S::mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
@@ -40,6 +41,7 @@ impl<S: SimdReals> Complex<S> {
     /// By `i` and the conjugate of `w`.
     #[inline(always)]
     unsafe fn mul_i_conjugate(self, w: Self) -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             Complex {
                 re: S::neg_mul_add(self.im, w.re, S::mul_reals(self.re, w.im)),
@@ -52,6 +54,7 @@ impl<S: SimdReals> Complex<S> {
 /// `(x + w y, x - w y)`, the second as `2x - (x + w y)`.
 #[inline(always)]
 unsafe fn butterfly<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let (two, sum) = (S::splat_real(2.0), x.mul_add(y, w));
         (sum, Complex { re: S::mul_sub(two, x.re, sum.re), im: S::mul_sub(two, x.im, sum.im) })
@@ -61,6 +64,7 @@ unsafe fn butterfly<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -
 /// `(x + i w y, x - i w y)`.
 #[inline(always)]
 unsafe fn butterfly_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let two = S::splat_real(2.0);
         let re = S::neg_mul_add(y.im, w.re, S::neg_mul_add(y.re, w.im, x.re));
@@ -75,6 +79,7 @@ pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         if RADIX == 2 {
             (v[0], v[1]) = butterfly(v[0], v[1], power(&twiddle, 1));
@@ -94,6 +99,7 @@ pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         if RADIX == 2 {
             let (sum, difference) = sum_and_difference(v[0], v[1]);
@@ -118,6 +124,7 @@ pub unsafe fn second_stage<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let w = power(&twiddle, 1);
         (v[0], v[1]) = butterfly(v[0], v[1], w);
@@ -132,6 +139,7 @@ pub unsafe fn undo_second_stage<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let w = power(&twiddle, 1);
         let (x, y) = sum_and_difference(v[0], v[1]);

@@ -210,11 +210,13 @@ struct Pairs<S: SimdReals> {
 impl<S: SimdReals> Pairs<S> {
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: the caller promises a processor with `S` and two vectors at the pointer.
         unsafe { Pairs { high: S::load_reals(from), low: S::load_reals(from.add(S::REALS)) } }
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f64) {
+        // SAFETY: the caller promises a processor with `S` and two vectors at the pointer.
         unsafe {
             S::store_reals(to, self.high);
             S::store_reals(to.add(S::REALS), self.low);
@@ -223,11 +225,13 @@ impl<S: SimdReals> Pairs<S> {
 
     #[inline(always)]
     unsafe fn splat(high: f64, low: f64) -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe { Pairs { high: S::splat_real(high), low: S::splat_real(low) } }
     }
 
     #[inline(always)]
     unsafe fn times(self, other: Self) -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             let high = S::mul_reals(self.high, other.high);
             let error = S::mul_sub(self.high, other.high, high);
@@ -238,6 +242,7 @@ impl<S: SimdReals> Pairs<S> {
 
     #[inline(always)]
     unsafe fn plus(self, other: Self) -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             let high = S::add_reals(self.high, other.high);
             let part = S::sub_reals(high, self.high);
@@ -248,6 +253,7 @@ impl<S: SimdReals> Pairs<S> {
 
     #[inline(always)]
     unsafe fn minus(self, other: Self) -> Self {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             let zero = S::splat_real(0.0);
             self.plus(Pairs { high: S::sub_reals(zero, other.high), low: S::sub_reals(zero, other.low) })
@@ -258,6 +264,7 @@ impl<S: SimdReals> Pairs<S> {
 /// `(x, y)` to `(x + w y, x - w y)`, vectors of complex numbers of [`PARTS`].
 #[inline(always)]
 unsafe fn butterfly<S: SimdReals>(x: *mut f64, y: *mut f64, w: &[f64; PARTS]) {
+    // SAFETY: the caller promises a processor with `S` and `PARTS` vectors at each pointer.
     unsafe {
         let imaginary = 2 * S::REALS;
         let (re, im) = (Pairs::<S>::splat(w[0], w[1]), Pairs::<S>::splat(w[2], w[3]));

@@ -96,19 +96,20 @@ impl FftTables {
 
     /// The twiddles of a group.
     #[inline(always)]
-    pub(super) unsafe fn of_group<S: SimdReals>(&self, group: usize) -> *const f64 {
-        unsafe { self.groups.as_ptr().add((group - 1) * twiddle_reals::<S>()) }
+    pub(super) fn of_group<S: SimdReals>(&self, group: usize) -> *const f64 {
+        self.groups.as_ptr().wrapping_add((group - 1) * twiddle_reals::<S>())
     }
 
     /// Those of the lanes of a square.
     #[inline(always)]
-    pub(super) unsafe fn of_lanes<S: SimdReals>(&self, square: usize) -> *const f64 {
-        unsafe { self.lanes.as_ptr().add(square * twiddle_reals::<S>() * S::REALS) }
+    pub(super) fn of_lanes<S: SimdReals>(&self, square: usize) -> *const f64 {
+        self.lanes.as_ptr().wrapping_add(square * twiddle_reals::<S>() * S::REALS)
     }
 
     /// Those of the places of an inverse pass: after the first stages of all, by number.
     #[inline(always)]
     pub(super) unsafe fn of_places(&self, pass: usize) -> *const f64 {
+        // SAFETY: the caller promises a pass whose twiddles go by places.
         unsafe { self.places.get_unchecked(pass).as_ptr() }
     }
 

@@ -54,12 +54,14 @@ pub fn twiddles(radix: usize, turn: i64, of: i64) -> Vec<f64> {
 /// `(1 + i t) y`.
 #[inline(always)]
 unsafe fn turn<S: SimdReals>(y: Complex<S>, t: S::R) -> Complex<S> {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe { Complex { re: S::neg_mul_add(y.im, t, y.re), im: S::mul_add(y.re, t, y.im) } }
 }
 
 /// `(x + c y, x - c y)`.
 #[inline(always)]
 unsafe fn plus_minus<S: SimdReals>(x: Complex<S>, y: Complex<S>, c: S::R) -> (Complex<S>, Complex<S>) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let plus = Complex { re: S::mul_add(y.re, c, x.re), im: S::mul_add(y.im, c, x.im) };
         (plus, Complex { re: S::neg_mul_add(y.re, c, x.re), im: S::neg_mul_add(y.im, c, x.im) })
@@ -69,6 +71,7 @@ unsafe fn plus_minus<S: SimdReals>(x: Complex<S>, y: Complex<S>, c: S::R) -> (Co
 /// `(x + i c y, x - i c y)`.
 #[inline(always)]
 unsafe fn plus_minus_i<S: SimdReals>(x: Complex<S>, y: Complex<S>, c: S::R) -> (Complex<S>, Complex<S>) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         let plus = Complex { re: S::neg_mul_add(y.im, c, x.re), im: S::mul_add(y.re, c, x.im) };
         (plus, Complex { re: S::mul_add(y.im, c, x.re), im: S::neg_mul_add(y.re, c, x.im) })
@@ -78,6 +81,7 @@ unsafe fn plus_minus_i<S: SimdReals>(x: Complex<S>, y: Complex<S>, c: S::R) -> (
 /// `(1 + i) y`.
 #[inline(always)]
 unsafe fn eighth_turn<S: SimdReals>(y: Complex<S>) -> Complex<S> {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe { Complex { re: S::sub_reals(y.re, y.im), im: S::add_reals(y.re, y.im) } }
 }
 
@@ -87,6 +91,7 @@ pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         for j in 1..RADIX {
             v[j] = turn(v[j], twiddle(j - 1));
@@ -130,6 +135,7 @@ pub unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     let places = REVERSED[RADIX.ilog2() as usize - 1];
     let exchanged =
         |v: [Complex<S>; RADIX]| std::array::from_fn(|i| Complex { re: v[places[i]].im, im: v[places[i]].re });
+    // SAFETY: the caller promises a processor with `S`.
     unsafe { exchanged(stages(exchanged(v), twiddle)) }
 }
 
@@ -138,6 +144,7 @@ pub unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
 pub unsafe fn first_inverse_stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
 ) -> [Complex<S>; RADIX] {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         for i in [0, 2, 4, 6] {
             (v[i], v[i + 1]) = sum_and_difference(v[i], v[i + 1]);

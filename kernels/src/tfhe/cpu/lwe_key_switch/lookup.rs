@@ -120,6 +120,8 @@ unsafe fn subtract<S: Simd>(of: &Lookup, key: &KeySwitchKey, indices: &[u8], tab
 #[inline(always)]
 unsafe fn compute<S: Simd>(base: usize, rows: &[u32], table: &mut [u32]) {
     let tile = TILE_VECTORS * S::LANES;
+    // SAFETY: the caller promises a processor with `S`, one or two rows of a tile, and a table of a tile for each
+    // entry.
     unsafe {
         for v in 0..TILE_VECTORS {
             let lowest = S::splat((base as u32 / 2).wrapping_neg());
@@ -130,7 +132,7 @@ unsafe fn compute<S: Simd>(base: usize, rows: &[u32], table: &mut [u32]) {
                 for _ in 0..base {
                     S::store(to, multiple);
                     multiple = S::add(multiple, last);
-                    to = to.add(tile);
+                    to = to.wrapping_add(tile);
                 }
             };
             if rows.len() == tile {

@@ -23,6 +23,7 @@ macro_rules! compile {
             #[inline(never)]
             #[target_feature(enable = $features)]
             unsafe fn forward_passes(tables: &fft::FftTables, words: &[u32], out: &mut [f64]) {
+                // SAFETY: the instruction set is enabled here; the caller promises lengths of the tables' degree.
                 unsafe { fft::forward_passes::<$vectors>(tables, words, out) }
             }
             #[inline(never)]

@@ -22,6 +22,7 @@ impl<S: Simd> HighDigits<S> {
     #[inline(always)]
     pub(super) unsafe fn new(digits: *mut u32, n: usize, d: Decomposition) -> Self {
         let signs = (0..d.levels as u32).map(|level| 1 << (31 - d.base_log * level)).sum();
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             let (mask, base_log) = (S::splat(u32::MAX << (32 - d.base_log)), S::splat(d.base_log));
             Self { digits, n, levels: d.levels, mask, signs: S::splat(signs), base_log }
@@ -32,6 +33,8 @@ impl<S: Simd> HighDigits<S> {
 impl<S: Simd> Digits<S> for HighDigits<S> {
     #[inline(always)]
     unsafe fn store(self, raised: S::V, i: usize) {
+        // SAFETY: the caller promises a processor with `S` and `i` below `n`; `new` had room for `levels` times `n`
+        // words.
         unsafe {
             // less B/2: the highest bit of each digit turned
             let mut digits = S::xor(raised, self.signs);

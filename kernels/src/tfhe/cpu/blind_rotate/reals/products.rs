@@ -13,6 +13,7 @@ struct Keep(*mut f64);
 impl<S: SimdReals> Take<S> for Keep {
     #[inline(always)]
     unsafe fn take(&mut self, v: usize, x: Complex<S>) {
+        // SAFETY: the caller promises a processor with `S` and a vector `v` of the block, which has room there.
         unsafe { x.store(self.0.add(2 * S::REALS * v)) }
     }
 }
@@ -32,6 +33,8 @@ struct Products<const COMPONENTS: usize, const KEPT: usize> {
 impl<S: SimdReals, const COMPONENTS: usize, const KEPT: usize> Take<S> for Products<COMPONENTS, KEPT> {
     #[inline(always)]
     unsafe fn take(&mut self, v: usize, x: Complex<S>) {
+        // SAFETY: the caller promises a processor with `S` and a vector `v` of the block; `kept`, `keys` and `sums`
+        // point to the block's place, and sums of components lie `apart`.
         unsafe {
             // (4) multiply by the key of step i, sum up
             let at = 2 * S::REALS * v;
@@ -59,6 +62,8 @@ pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KE
     ahead: &mut Ahead<'_, f64>,
     first: bool,
 ) {
+    // SAFETY: the caller promises a processor with `S` and a key row of `KEPT + 1` levels; scratch has `N` values and
+    // more of each level and component, and blocks lie within `N`.
     unsafe {
         let n = tables.polynomial_size();
         let (block_values, apart) = (2 * fft::BLOCK_POINTS, row_distance(n));

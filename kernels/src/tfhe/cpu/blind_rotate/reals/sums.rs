@@ -24,6 +24,7 @@ impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
     /// Quarters of integers in `[0, q]`, in the low words.
     #[inline(always)]
     unsafe fn prepare(&self, x: Complex<S>) -> Complex<S> {
+        // SAFETY: the caller promises a processor with `S`.
         unsafe {
             let (quarters, rounder) = (S::splat_real(4.0 * RING_MODULUS as f64), S::splat_real(ROUNDER));
             let re = S::mul_add(S::fraction(x.re), quarters, rounder);
@@ -33,6 +34,8 @@ impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
 
     #[inline(always)]
     unsafe fn take(&mut self, at: usize, [x, y]: [Complex<S>; 2]) {
+        // SAFETY: the caller promises a processor with `S` and two vectors of points from `at` on; the polynomial has
+        // their real parts at `at`, the others `points` further.
         unsafe {
             for (at, words) in [(at, S::low_words(x.re, y.re)), (at + self.points, S::low_words(x.im, y.im))] {
                 self.any = S::or(self.any, words);
@@ -52,6 +55,8 @@ pub(super) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
     values: &mut [f64],
     polynomial: &mut [u32],
 ) -> u32 {
+    // SAFETY: the caller promises a processor with `S` and as many values as the polynomial has words; `lanes` has room
+    // for any vector.
     unsafe {
         // (5) transform back
         if !UNDO {
