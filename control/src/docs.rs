@@ -51,8 +51,9 @@ const OWN_ORIGIN_ONLY: (HeaderName, HeaderValue) = (
     ),
 );
 
+/// The list of schemas stays closed at first, because drawing the list delays the operations.
 static SWAGGER: LazyLock<Arc<Config<'static>>> =
-    LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true)));
+    LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true).default_models_expand_depth(0)));
 
 /// The interactive reference lives under a folder, so that its assets have relative paths.
 pub async fn swagger_redirect() -> Redirect {
@@ -64,7 +65,10 @@ pub async fn swagger_file(file: Option<Path<String>>) -> Result<Response, ApiErr
     let path = file.map(|Path(path)| path).unwrap_or_default();
     let found = utoipa_swagger_ui::serve(&path, SWAGGER.clone()).map_err(ApiError::internal)?;
     let SwaggerFile { bytes, content_type, .. } = found.ok_or_else(no_page)?;
-    let headers = [(header::CONTENT_TYPE, content_type)];
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_str(&content_type).map_err(ApiError::internal)?),
+        (header::CACHE_CONTROL, ASSET_CACHE),
+    ];
     Ok((headers, [OWN_ORIGIN_ONLY], bytes.into_owned()).into_response())
 }
 

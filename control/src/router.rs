@@ -249,14 +249,15 @@ pub fn description() -> OpenApi {
     api(described).into_openapi()
 }
 
-/// The machine-readable description as it is served and committed (specification, Versioning 4).
-pub fn openapi_json() -> &'static str {
-    static PAGE: LazyLock<String> = LazyLock::new(|| openapi::json(&openapi::document(description())));
-    &PAGE
+/// The machine-readable description as it is committed (specification, Versioning 4).
+pub fn openapi_json() -> String {
+    openapi::pretty(&openapi::document(description()))
 }
 
 async fn openapi_page() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], openapi_json()).into_response()
+    static PAGE: LazyLock<String> =
+        LazyLock::new(|| openapi::document(description()).to_json().expect("the page is JSON"));
+    ([(header::CONTENT_TYPE, "application/json")], PAGE.as_str()).into_response()
 }
 
 async fn not_found() -> ApiError {

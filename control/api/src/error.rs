@@ -45,9 +45,9 @@ macro_rules! codes {
         ///
         /// The table below is the only place that knows a code's status, cause and fix; answers, the error pages and the
         /// OpenAPI page read it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Code {
-            $(#[doc = $cause] $variant,)*
+            $(#[doc = $cause] #[serde(rename = $code)] $variant,)*
         }
 
         impl Code {

@@ -33,7 +33,8 @@ const GRACE: Duration = Duration::from_secs(24 * 3600);
     path = "/api/v1/keys/apikey/rotate",
     operation_id = "rotateApiKey",
     tag = "API keys",
-    responses((status = 200, description = "The new key.", body = RotatedKey))
+    responses((status = 200, description = "The new key.", body = RotatedKey)),
+    extensions(("x-errors" = json!([Code::Conflict])))
 )]
 pub async fn rotate(State(access): State<Arc<Access>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
     let Credential::Key { key_id: old_id, lineage_id } = &caller.credential else {

@@ -20,8 +20,11 @@ use crate::caller::Caller;
 use crate::web::body::{self, JsonBody};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 use crate::web::peer::ClientAddress;
 
+/// Errors of signing in.
+const SIGN_IN: [Code; 3] = [Code::InvalidRequest, Code::InvalidCredentials, Code::FeatureDisabled];
 /// Bytes of these requests at most.
 const BODY_BYTES_MAX: usize = 8 << 10;
 
@@ -50,7 +53,8 @@ impl JsonBody for ResetRequest {
     operation_id = "logIn",
     tag = "Signing in",
     request_body = SignInRequest,
-    responses((status = 200, description = "Signed in.", body = SignedIn))
+    responses((status = 200, description = "Signed in.", body = SignedIn)),
+    extensions(("x-errors" = json!([SIGN_IN, BODY, Code::BruteForceLockout])))
 )]
 pub async fn log_in(
     State(access): State<Arc<Access>>,
@@ -73,7 +77,8 @@ pub async fn log_in(
     operation_id = "refreshTokens",
     tag = "Signing in",
     request_body = RefreshRequest,
-    responses((status = 200, description = "The next tokens.", body = SignedIn))
+    responses((status = 200, description = "The next tokens.", body = SignedIn)),
+    extensions(("x-errors" = json!([SIGN_IN, BODY, Code::BruteForceLockout])))
 )]
 pub async fn refresh(
     State(access): State<Arc<Access>>,
@@ -93,7 +98,8 @@ pub async fn refresh(
     operation_id = "setUp",
     tag = "Signing in",
     request_body = SetupRequest,
-    responses((status = 201, description = "The administrator is created and signed in.", body = SignedIn))
+    responses((status = 201, description = "The administrator is created and signed in.", body = SignedIn)),
+    extensions(("x-errors" = json!([SIGN_IN, Code::Conflict, BODY, Code::BruteForceLockout])))
 )]
 pub async fn set_up(
     State(access): State<Arc<Access>>,
@@ -113,7 +119,10 @@ pub async fn set_up(
     operation_id = "signUp",
     tag = "Signing in",
     request_body = SignInRequest,
-    responses((status = 201, description = "The user is created and signed in.", body = SignedIn))
+    responses((status = 201, description = "The user is created and signed in.", body = SignedIn)),
+    extensions(("x-errors" = json!([
+        Code::InvalidRequest, Code::FeatureDisabled, Code::Conflict, BODY, Code::IpRateLimited
+    ])))
 )]
 pub async fn sign_up(
     State(access): State<Arc<Access>>,
@@ -132,7 +141,8 @@ pub async fn sign_up(
     operation_id = "changePassword",
     tag = "Signing in",
     request_body = PasswordRequest,
-    responses((status = 200, description = "The password is changed.", body = PasswordChanged))
+    responses((status = 200, description = "The password is changed.", body = PasswordChanged)),
+    extensions(("x-errors" = json!([Code::InvalidCredentials, Code::FeatureDisabled, BODY])))
 )]
 pub async fn change_password(
     State(access): State<Arc<Access>>,
@@ -159,7 +169,8 @@ pub async fn change_password(
     operation_id = "resetPassword",
     tag = "Signing in",
     request_body = ResetRequest,
-    responses((status = 200, description = "The password is changed.", body = PasswordChanged))
+    responses((status = 200, description = "The password is changed.", body = PasswordChanged)),
+    extensions(("x-errors" = json!([SIGN_IN, BODY, Code::BruteForceLockout])))
 )]
 pub async fn reset_password(
     State(access): State<Arc<Access>>,
@@ -178,7 +189,8 @@ pub async fn reset_password(
     path = "/.well-known/oauth-authorization-server",
     operation_id = "getIssuerMetadata",
     tag = "Signing in",
-    responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata))
+    responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata)),
+    extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn issuer_metadata(State(access): State<Arc<Access>>) -> Result<Json<IssuerMetadata>, ApiError> {
     let address = &embedded(&access)?.address;
@@ -197,7 +209,8 @@ pub async fn issuer_metadata(State(access): State<Arc<Access>>) -> Result<Json<I
     path = "/.well-known/openid-configuration",
     operation_id = "getOpenIdConfiguration",
     tag = "Signing in",
-    responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata))
+    responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata)),
+    extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn openid_configuration(access: State<Arc<Access>>) -> Result<Json<IssuerMetadata>, ApiError> {
     issuer_metadata(access).await
@@ -209,7 +222,8 @@ pub async fn openid_configuration(access: State<Arc<Access>>) -> Result<Json<Iss
     path = "/.well-known/jwks.json",
     operation_id = "getKeySet",
     tag = "Signing in",
-    responses((status = 200, description = "The keys (RFC 7517).", body = KeySet))
+    responses((status = 200, description = "The keys (RFC 7517).", body = KeySet)),
+    extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn key_set(State(access): State<Arc<Access>>) -> Result<Json<KeySet>, ApiError> {
     Ok(Json(KeySet { keys: embedded(&access)?.public_keys(access.clock.now()).await }))

@@ -34,7 +34,8 @@ const KEYS_WINDOW: Duration = Duration::from_secs(60);
     path = "/api/v1/onboarding/temp-key",
     operation_id = "createTrialKey",
     tag = "API keys",
-    responses((status = 200, description = "The key.", body = TrialKey))
+    responses((status = 200, description = "The key.", body = TrialKey)),
+    extensions(("x-errors" = json!([Code::FeatureDisabled, Code::IpRateLimited])))
 )]
 pub async fn create(
     State(access): State<Arc<Access>>,
@@ -92,7 +93,8 @@ pub async fn create(
     tag = "API keys",
     params(("key_prefix" = String, Path, min_length = 16, pattern = "^svc_trial_",
         description = "At least the first 16 characters of the key.")),
-    responses((status = 200, description = "The key is revoked.", body = RevokedTrialKey))
+    responses((status = 200, description = "The key is revoked.", body = RevokedTrialKey)),
+    extensions(("x-errors" = json!([Code::InvalidRequest, Code::KeyNotFound, Code::Conflict])))
 )]
 pub async fn revoke(
     State(access): State<Arc<Access>>,

@@ -23,6 +23,7 @@ use crate::ids;
 use crate::web::body::{self, JsonBody};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
@@ -43,7 +44,8 @@ impl JsonBody for CreateUserKey {
     operation_id = "createUserKey",
     tag = "API keys",
     request_body = CreateUserKey,
-    responses((status = 201, description = "The key.", body = CreatedUserKey))
+    responses((status = 201, description = "The key.", body = CreatedUserKey)),
+    extensions(("x-errors" = json!([Code::InsufficientRole, Code::FeatureDisabled, Code::RateLimited, BODY])))
 )]
 pub async fn create_key(
     State(access): State<Arc<Access>>,
@@ -108,7 +110,8 @@ pub async fn create_key(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many keys a page has; 20 when absent."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
-    responses((status = 200, description = "A page of keys.", body = UserKeyPage))
+    responses((status = 200, description = "A page of keys.", body = UserKeyPage)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn list_keys(
     State(access): State<Arc<Access>>,
@@ -131,7 +134,8 @@ pub async fn list_keys(
     operation_id = "revokeUserKey",
     tag = "API keys",
     params(("key_id" = String, Path, description = "The key's id: `ak_...`.")),
-    responses((status = 204, description = "The key is revoked."))
+    responses((status = 204, description = "The key is revoked.")),
+    extensions(("x-errors" = json!([Code::KeyNotFound])))
 )]
 pub async fn revoke_key(
     State(access): State<Arc<Access>>,
@@ -159,7 +163,8 @@ pub async fn revoke_key(
     path = "/api/v1/user/logout",
     operation_id = "logOut",
     tag = "Signing in",
-    responses((status = 200, description = "Logged out.", body = LoggedOut))
+    responses((status = 200, description = "Logged out.", body = LoggedOut)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn log_out(State(access): State<Arc<Access>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
     let logged_out = LoggedOut { status: "logged_out".to_owned() };

@@ -18,6 +18,7 @@ use crate::caller::Caller;
 use crate::web::body::{self, JsonBody};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 
 /// The highest cap (readings P21).
 const CAP_MAX: NanoUsd = NanoUsd(1_000_000_000 * 1_000_000_000);
@@ -32,7 +33,8 @@ impl JsonBody for SetBudget {
     path = "/api/v1/billing/budget",
     operation_id = "getBudget",
     tag = "Billing",
-    responses((status = 200, description = "The budget.", body = Budget))
+    responses((status = 200, description = "The budget.", body = Budget)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result<Json<Budget>, ApiError> {
     let budget = billing.store.monthly_cap(caller.account.as_str()).await?;
@@ -48,7 +50,8 @@ pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result
     operation_id = "setBudget",
     tag = "Billing",
     request_body = SetBudget,
-    responses((status = 200, description = "The budget.", body = Budget))
+    responses((status = 200, description = "The budget.", body = Budget)),
+    extensions(("x-errors" = json!([Code::InvalidParams, BODY])))
 )]
 pub async fn set(
     State(billing): State<Arc<Billing>>,

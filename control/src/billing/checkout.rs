@@ -21,6 +21,7 @@ use crate::ids;
 use crate::web::body::{self, JsonBody};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 
 /// Bytes of a return URL at most.
 const URL_BYTES_MAX: usize = 2048;
@@ -40,7 +41,11 @@ impl JsonBody for StartCheckout {
     operation_id = "openBillingPortal",
     tag = "Billing",
     request_body = OpenPortal,
-    responses((status = 200, description = "The portal's address.", body = Portal))
+    responses((status = 200, description = "The portal's address.", body = Portal)),
+    extensions(("x-errors" = json!([
+        Code::ReturnUrlNotAllowed, Code::BillingPortalDisabled, Code::InsufficientRole, Code::Conflict,
+        Code::ProviderUnavailable, BODY
+    ])))
 )]
 pub async fn portal(
     State(billing): State<Arc<Billing>>,
@@ -70,7 +75,11 @@ pub async fn portal(
     operation_id = "startCheckout",
     tag = "Billing",
     request_body = StartCheckout,
-    responses((status = 200, description = "The checkout.", body = Checkout))
+    responses((status = 200, description = "The checkout.", body = Checkout)),
+    extensions(("x-errors" = json!([
+        Code::InvalidRequest, Code::InvalidPlan, Code::InsufficientRole, Code::Conflict, Code::ProviderUnavailable,
+        BODY
+    ])))
 )]
 pub async fn start(
     State(billing): State<Arc<Billing>>,

@@ -43,7 +43,8 @@ const PAGE_HEADERS: [(HeaderName, HeaderValue); 3] = [
     path = "/api/v1/billing/invoices",
     operation_id = "listInvoices",
     tag = "Billing",
-    responses((status = 200, description = "At most 100 invoices.", body = Invoices))
+    responses((status = 200, description = "At most 100 invoices.", body = Invoices)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn list(State(billing): State<Arc<Billing>>, caller: Caller) -> Result<Json<Invoices>, ApiError> {
     let invoices = billing.store.invoices(caller.account.as_str(), LISTED_MAX).await?;

@@ -23,6 +23,7 @@ use crate::clock::Timestamp;
 use crate::web::body::{self, JsonBody};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 
 /// Percent below the monthly price (specification, Plans).
 const ANNUAL_DISCOUNT_PERCENT: u32 = 17;
@@ -37,7 +38,8 @@ impl JsonBody for Subscribe {
     path = "/api/v1/billing/subscription",
     operation_id = "getSubscription",
     tag = "Billing",
-    responses((status = 200, description = "The subscription.", body = api::billing::Subscription))
+    responses((status = 200, description = "The subscription.", body = api::billing::Subscription)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn show(
     State(billing): State<Arc<Billing>>,
@@ -57,7 +59,11 @@ pub async fn show(
     operation_id = "subscribe",
     tag = "Billing",
     request_body = Subscribe,
-    responses((status = 200, description = "The subscription.", body = api::billing::Subscription))
+    responses((status = 200, description = "The subscription.", body = api::billing::Subscription)),
+    extensions(("x-errors" = json!([
+        Code::InvalidRequest, Code::InvalidPlan, Code::NoPaymentMethod, Code::Conflict, Code::ProviderUnavailable,
+        BODY
+    ])))
 )]
 pub async fn subscribe(
     State(billing): State<Arc<Billing>>,
@@ -92,7 +98,8 @@ pub async fn subscribe(
     path = "/api/v1/billing/subscription",
     operation_id = "cancelSubscription",
     tag = "Billing",
-    responses((status = 200, description = "It ends with its period.", body = CancelledSubscription))
+    responses((status = 200, description = "It ends with its period.", body = CancelledSubscription)),
+    extensions(("x-errors" = json!([Code::Conflict, Code::ProviderUnavailable])))
 )]
 pub async fn cancel(
     State(billing): State<Arc<Billing>>,

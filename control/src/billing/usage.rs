@@ -25,7 +25,8 @@ pub(crate) const NANO_USD_OF_CENT: i64 = 10_000_000;
     path = "/api/v1/billing/usage",
     operation_id = "getUsage",
     tag = "Billing",
-    responses((status = 200, description = "The usage.", body = Usage))
+    responses((status = 200, description = "The usage.", body = Usage)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result<Json<Usage>, ApiError> {
     let period = Period::of(billing.clock.now());

@@ -55,7 +55,8 @@ async fn provider(docs: &Docs) -> Option<Probed> {
     responses(
         (status = 200, description = "The node works.", body = BriefHealth),
         (status = 503, description = "A critical dependency does not answer.", body = BriefHealth),
-    )
+    ),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
     let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));
@@ -77,7 +78,8 @@ pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
     responses(
         (status = 200, description = "The node works.", body = Health),
         (status = 503, description = "A critical dependency does not answer.", body = Health),
-    )
+    ),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
     let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));

@@ -9,7 +9,8 @@ use axum::Json;
     path = "/api/v1/models",
     operation_id = "listModels",
     tag = "Health, models, pricing",
-    responses((status = 200, description = "The models of this node.", body = Models))
+    responses((status = 200, description = "The models of this node.", body = Models)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn list() -> Json<Models> {
     Json(Models::default())

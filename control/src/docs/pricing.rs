@@ -11,7 +11,8 @@ use crate::billing::tariff;
     path = "/api/v1/tfhe/pricing",
     operation_id = "getGatePricing",
     tag = "Health, models, pricing",
-    responses((status = 200, description = "The price list.", body = Pricing))
+    responses((status = 200, description = "The price list.", body = Pricing)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn list() -> Json<Pricing> {
     Json(tariff::pricing())

@@ -29,6 +29,7 @@ use crate::ids;
 use crate::web::body::{Json, JsonBody};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
@@ -58,7 +59,10 @@ impl JsonBody for SendTestEvent {
     operation_id = "createWebhook",
     tag = "Webhooks",
     request_body = CreateWebhook,
-    responses((status = 201, description = "The webhook.", body = CreatedWebhook))
+    responses((status = 201, description = "The webhook.", body = CreatedWebhook)),
+    extensions(("x-errors" = json!([
+        Code::InvalidRequest, Code::InvalidWebhookUrl, Code::WebhookUrlNotAllowed, Code::WebhookLimitReached, BODY
+    ])))
 )]
 pub async fn create(
     State(events): State<Arc<Events>>,
@@ -104,7 +108,8 @@ pub async fn create(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many webhooks a page has; 20 when absent."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
-    responses((status = 200, description = "A page of webhooks.", body = WebhookPage))
+    responses((status = 200, description = "A page of webhooks.", body = WebhookPage)),
+    extensions(("x-errors" = json!([Code::InvalidRequest])))
 )]
 pub async fn list(
     State(events): State<Arc<Events>>,
@@ -128,7 +133,8 @@ pub async fn list(
     operation_id = "getWebhook",
     tag = "Webhooks",
     params(("webhook_id" = String, Path, description = "A webhook of the account.")),
-    responses((status = 200, description = "The webhook.", body = api::webhooks::Webhook))
+    responses((status = 200, description = "The webhook.", body = api::webhooks::Webhook)),
+    extensions(("x-errors" = json!([Code::WebhookNotFound])))
 )]
 pub async fn show(
     State(events): State<Arc<Events>>,
@@ -146,7 +152,10 @@ pub async fn show(
     tag = "Webhooks",
     params(("webhook_id" = String, Path, description = "A webhook of the account.")),
     request_body = ChangeWebhook,
-    responses((status = 200, description = "The webhook.", body = api::webhooks::Webhook))
+    responses((status = 200, description = "The webhook.", body = api::webhooks::Webhook)),
+    extensions(("x-errors" = json!([
+        Code::InvalidRequest, Code::InvalidWebhookUrl, Code::WebhookUrlNotAllowed, Code::WebhookNotFound, BODY
+    ])))
 )]
 pub async fn change(
     State(events): State<Arc<Events>>,
@@ -181,7 +190,8 @@ pub async fn change(
     operation_id = "regenerateWebhookSecret",
     tag = "Webhooks",
     params(("webhook_id" = String, Path, description = "A webhook of the account.")),
-    responses((status = 200, description = "The secret.", body = NewWebhookSecret))
+    responses((status = 200, description = "The secret.", body = NewWebhookSecret)),
+    extensions(("x-errors" = json!([Code::WebhookNotFound])))
 )]
 pub async fn regenerate_secret(
     State(events): State<Arc<Events>>,
@@ -212,7 +222,8 @@ pub async fn regenerate_secret(
     operation_id = "deleteWebhook",
     tag = "Webhooks",
     params(("webhook_id" = String, Path, description = "A webhook of the account.")),
-    responses((status = 200, description = "The webhook is deleted.", body = DeletedWebhook))
+    responses((status = 200, description = "The webhook is deleted.", body = DeletedWebhook)),
+    extensions(("x-errors" = json!([Code::WebhookNotFound])))
 )]
 pub async fn delete(
     State(events): State<Arc<Events>>,
@@ -235,7 +246,8 @@ pub async fn delete(
     operation_id = "sendTestEvent",
     tag = "Webhooks",
     request_body = SendTestEvent,
-    responses((status = 200, description = "What became of it.", body = SentTestEvent))
+    responses((status = 200, description = "What became of it.", body = SentTestEvent)),
+    extensions(("x-errors" = json!([Code::InvalidRequest, BODY])))
 )]
 pub async fn test(
     State(events): State<Arc<Events>>,
@@ -297,7 +309,8 @@ pub async fn test(
     params(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many deliveries; 20 when absent."),
     ),
-    responses((status = 200, description = "The deliveries.", body = Deliveries))
+    responses((status = 200, description = "The deliveries.", body = Deliveries)),
+    extensions(("x-errors" = json!([Code::InvalidRequest])))
 )]
 pub async fn list_events(
     State(events): State<Arc<Events>>,
@@ -319,7 +332,8 @@ pub async fn list_events(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many deliveries a page has; 20 when absent."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
-    responses((status = 200, description = "A page of deliveries.", body = WebhookDeliveries))
+    responses((status = 200, description = "A page of deliveries.", body = WebhookDeliveries)),
+    extensions(("x-errors" = json!([Code::InvalidRequest, Code::WebhookNotFound])))
 )]
 pub async fn list_deliveries(
     State(events): State<Arc<Events>>,
@@ -349,7 +363,8 @@ pub async fn list_deliveries(
         ("webhook_id" = String, Path, description = "A webhook of the account."),
         ("delivery_id" = String, Path, description = "A delivery to it."),
     ),
-    responses((status = 200, description = "What became of it.", body = ReplayedDelivery))
+    responses((status = 200, description = "What became of it.", body = ReplayedDelivery)),
+    extensions(("x-errors" = json!([Code::WebhookNotFound, Code::DeliveryNotFound])))
 )]
 pub async fn replay(
     State(events): State<Arc<Events>>,

@@ -18,6 +18,7 @@ use crate::caller::{Caller, Credential};
 use crate::clock::Timestamp;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 
 /// Show the plan, what the calling key used and spent in this month (UTC), its cap and the limits.
 #[utoipa::path(
@@ -25,7 +26,8 @@ use crate::web::idempotency::Claim;
     path = "/v1/me",
     operation_id = "getMe",
     tag = "Back office",
-    responses((status = 200, description = "This month.", body = Me))
+    responses((status = 200, description = "This month.", body = Me)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn me(State(office): State<Arc<Office>>, caller: Caller) -> Result<Json<Me>, ApiError> {
     let now = office.clock.now();
@@ -73,7 +75,8 @@ pub async fn me(State(office): State<Arc<Office>>, caller: Caller) -> Result<Jso
     operation_id = "setCap",
     tag = "Back office",
     request_body = api::office::CapIn,
-    responses((status = 200, description = "The cap.", body = CapStanding))
+    responses((status = 200, description = "The cap.", body = CapStanding)),
+    extensions(("x-errors" = json!(BODY)))
 )]
 pub async fn set_cap(
     State(office): State<Arc<Office>>,

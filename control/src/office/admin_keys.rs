@@ -22,6 +22,7 @@ use crate::caller::{Environment, Plan, Role};
 use crate::ids;
 use crate::web::envelope::Area;
 use crate::web::error::ApiError;
+use crate::web::openapi::BODY;
 use crate::web::peer::ClientAddress;
 
 /// Lets the administrator pass, by the secret of the settings. Wrong ones count for the lockout of their network, as wrong keys do.
@@ -55,7 +56,8 @@ pub async fn require(State(office): State<Arc<Office>>, request: Request, next: 
     operation_id = "issueKey",
     tag = "Back office",
     request_body = api::office::IssueKeyIn,
-    responses((status = 200, description = "The key.", body = IssuedKey))
+    responses((status = 200, description = "The key.", body = IssuedKey)),
+    extensions(("x-errors" = json!(BODY)))
 )]
 pub async fn issue(State(office): State<Arc<Office>>, body: Body) -> Result<Json<IssuedKey>, ApiError> {
     let KeyOrder { plan, customer, cap_yen } = body.work(request::key_order).await?;

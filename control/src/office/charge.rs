@@ -13,6 +13,8 @@ use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 
+/// Errors of a call that is charged.
+pub const CHARGED: [Code; 3] = [Code::QuotaExceeded, Code::BudgetHardCapHit, Code::AccountSuspended];
 /// Thousandths of a yen.
 const MILLI_YEN: i64 = 1000;
 

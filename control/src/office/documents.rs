@@ -11,7 +11,7 @@ use time::Date;
 
 use super::answers::{describe, file};
 use super::body::Body;
-use super::charge::OfficeOperation;
+use super::charge::{CHARGED, OfficeOperation};
 use super::query::Query;
 use super::{Office, today};
 use crate::caller::Caller;
@@ -19,6 +19,7 @@ use crate::clock::Timestamp;
 use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 
 /// What a document may be made as; the first when the request does not say. `xml` is our addition.
 const FORMATS: [&str; 3] = ["pdf", "html", "xml"];
@@ -36,7 +37,8 @@ type Read = fn(&[u8], &Given<'_>) -> Result<Document, Vec<Fault>>;
     request_body = api::office::InvoiceIn,
     responses((status = 200, description = "The document.", content(
         (Vec<u8> = "application/pdf"), (String = "text/html"), (String = "application/xml"),
-    )))
+    ))),
+    extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn create(
     State(office): State<Arc<Office>>,
@@ -58,7 +60,8 @@ pub async fn create(
     request_body = api::office::PaymentImportIn,
     responses((status = 200, description = "The document.", content(
         (Vec<u8> = "application/pdf"), (String = "text/html"), (String = "application/xml"),
-    )))
+    ))),
+    extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn create_from_payment(
     State(office): State<Arc<Office>>,
@@ -80,7 +83,8 @@ pub async fn create_from_payment(
     request_body = api::office::PaymentsImportIn,
     responses((status = 200, description = "The document.", content(
         (Vec<u8> = "application/pdf"), (String = "text/html"), (String = "application/xml"),
-    )))
+    ))),
+    extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn create_from_payments(
     State(office): State<Arc<Office>>,

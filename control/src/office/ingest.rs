@@ -24,6 +24,7 @@ use crate::billing::payments::signature::is_signed;
 use crate::ids;
 use crate::web::body::Pieces;
 use crate::web::error::ApiError;
+use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
 
 /// Bytes of an event at most (readings B45).
@@ -43,7 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
     tag = "Back office",
     params(("token" = String, Path, description = "Of the address.")),
     request_body = PaymentEvent,
-    responses((status = 200, description = "What became of it.", body = IngestResult))
+    responses((status = 200, description = "What became of it.", body = IngestResult)),
+    extensions(("x-errors" = json!([Code::NotFound, Code::InvalidSignature, BODY])))
 )]
 pub async fn receive(
     State(office): State<Arc<Office>>,

@@ -23,6 +23,7 @@ use crate::clock::Timestamp;
 use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 
 /// A profile as it is kept, sealed: the request that set it, and the secret, which later requests need not repeat.
 #[derive(Serialize, Deserialize)]
@@ -57,7 +58,8 @@ pub struct SetProfile {
     operation_id = "setProfile",
     tag = "Back office",
     request_body = api::office::ProfileIn,
-    responses((status = 200, description = "The profile.", body = Answer))
+    responses((status = 200, description = "The profile.", body = Answer)),
+    extensions(("x-errors" = json!(BODY)))
 )]
 pub async fn set(
     State(office): State<Arc<Office>>,
@@ -119,7 +121,8 @@ pub async fn set(
     path = "/v1/account/profile",
     operation_id = "getProfile",
     tag = "Back office",
-    responses((status = 200, description = "The profile.", body = Answer))
+    responses((status = 200, description = "The profile.", body = Answer)),
+    extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn show(State(office): State<Arc<Office>>, caller: Caller) -> Result<Json<Answer>, ApiError> {
     let record = office.store.issuer_profile(caller.credential.lasting_id()).await?;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use api::Code;
 use api::billing::ReceivedEvent;
 use api::office::PurchasedKey;
 use api::sign_in::Hidden;
@@ -34,7 +35,8 @@ const SESSION_ID_BYTES_MAX: usize = 255;
     tag = "Back office",
     request_body(content = api::billing::ProviderEvent, description = "An event, as the provider signed it."),
     params(("Stripe-Signature" = String, Header, description = "`t=SECONDS,v1=HEX`")),
-    responses((status = 200, description = "The event is kept; one that is known is too.", body = ReceivedEvent))
+    responses((status = 200, description = "The event is kept; one that is known is too.", body = ReceivedEvent)),
+    extensions(("x-errors" = json!([Code::InvalidRequest, Code::InvalidSignature, Code::PayloadTooLarge])))
 )]
 pub async fn webhook(
     billing: State<Arc<Billing>>,
@@ -54,7 +56,11 @@ pub async fn webhook(
     responses(
         (status = 200, description = "The key.", body = PurchasedKey),
         (status = 202, description = "The payment is being processed: ask again after `Retry-After` seconds.", body = PurchasedKey),
-    )
+    ),
+    extensions(("x-errors" = json!([
+        Code::ValidationError, Code::KeyNotFound, Code::KeyNoLongerShown, Code::ProviderUnavailable,
+        Code::BruteForceLockout
+    ])))
 )]
 pub async fn by_session(
     State(office): State<Arc<Office>>,

@@ -6,6 +6,7 @@ use docs_module::request::reconciled;
 
 use super::body::Body;
 use crate::web::error::ApiError;
+use crate::web::openapi::BODY;
 
 /// Match the records of two lists by a name and, if wanted, an amount. No key is needed.
 #[utoipa::path(
@@ -14,7 +15,8 @@ use crate::web::error::ApiError;
     operation_id = "reconcile",
     tag = "Back office",
     request_body = api::office::ReconcileIn,
-    responses((status = 200, description = "The four groups.", body = api::office::Reconciliation))
+    responses((status = 200, description = "The four groups.", body = api::office::Reconciliation)),
+    extensions(("x-errors" = json!(BODY)))
 )]
 pub async fn run(body: Body) -> Result<Response, ApiError> {
     let text = body.work(reconciled).await?;

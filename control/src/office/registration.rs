@@ -19,12 +19,13 @@ use super::Office;
 use super::answers::file;
 use super::audit_log::{Batch, Trail};
 use super::body::Body;
-use super::charge::OfficeOperation;
+use super::charge::{CHARGED, OfficeOperation};
 use super::query::Query;
 use crate::caller::Caller;
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 
 /// Says of a CSV whether the whole log is as it was written, and where it is not.
 const X_CHAIN_VALID: HeaderName = HeaderName::from_static("x-chain-valid");
@@ -47,7 +48,8 @@ struct Looked {
     operation_id = "verifyRegistrations",
     tag = "Back office",
     request_body = api::office::RegistrationVerifyIn,
-    responses((status = 200, description = "What was found.", body = api::office::RegistrationResults))
+    responses((status = 200, description = "What was found.", body = api::office::RegistrationResults)),
+    extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn verify(
     State(office): State<Arc<Office>>,
@@ -72,7 +74,8 @@ pub async fn verify(
     operation_id = "monitorRegistrations",
     tag = "Back office",
     request_body = api::office::RegistrationMonitorIn,
-    responses((status = 200, description = "What was found.", body = api::office::MonitorResult))
+    responses((status = 200, description = "What was found.", body = api::office::MonitorResult)),
+    extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn monitor(
     State(office): State<Arc<Office>>,
@@ -103,7 +106,8 @@ pub async fn monitor(
     ),
     responses((status = 200, description = "The latest 10000 entries.", content(
         (api::office::AuditTrail = "application/json"), (String = "text/csv"),
-    )))
+    ))),
+    extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn audit(State(office): State<Arc<Office>>, caller: Caller, query: Query) -> Result<Response, ApiError> {
     let format = query.choice("format", &["json", "csv"])?;

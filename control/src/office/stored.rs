@@ -17,7 +17,7 @@ use time::macros::format_description;
 use super::Office;
 use super::answers::{describe, file};
 use super::body::{Body, refusal};
-use super::charge::{OfficeOperation, PayingKey};
+use super::charge::{CHARGED, OfficeOperation, PayingKey};
 use super::documents::new_number;
 use super::query::Query;
 use crate::caller::Caller;
@@ -25,6 +25,7 @@ use crate::clock::Timestamp;
 use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
@@ -43,7 +44,8 @@ use crate::web::path::PathParts;
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many documents a page has; 20 when absent."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
     ),
-    responses((status = 200, description = "A page.", body = StoredInvoicePage))
+    responses((status = 200, description = "A page.", body = StoredInvoicePage)),
+    extensions(("x-errors" = json!([])))
 )]
 pub async fn list(
     State(office): State<Arc<Office>>,
@@ -70,7 +72,8 @@ pub async fn list(
     operation_id = "getStoredInvoice",
     tag = "Back office",
     params(("invoice_id" = String, Path, description = "As the list shows it.")),
-    responses((status = 200, description = "The document.", content_type = "application/pdf", body = Vec<u8>))
+    responses((status = 200, description = "The document.", content_type = "application/pdf", body = Vec<u8>)),
+    extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn download(
     State(office): State<Arc<Office>>,
@@ -95,7 +98,8 @@ pub async fn download(
     tag = "Back office",
     params(("invoice_id" = String, Path, description = "The document that is corrected.")),
     request_body = api::office::InvoiceIn,
-    responses((status = 200, description = "The new document.", body = StoredInvoice))
+    responses((status = 200, description = "The new document.", body = StoredInvoice)),
+    extensions(("x-errors" = json!([Code::NotFound, CHARGED, BODY])))
 )]
 pub async fn correct(
     State(office): State<Arc<Office>>,

@@ -12,11 +12,12 @@ use time::Date;
 use super::Office;
 use super::answers::{file, warn};
 use super::body::Body;
-use super::charge::OfficeOperation;
+use super::charge::{CHARGED, OfficeOperation};
 use super::query::Query;
 use crate::caller::Caller;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 
 /// What records may be made as; the first when the request does not say.
 const FORMATS: [&str; 4] = ["json", "csv", "pdf", "etax_csv"];
@@ -34,7 +35,8 @@ type Read = fn(&[u8], &Given<'_>) -> Result<RecordsOrder, Vec<Fault>>;
     request_body = api::office::WithholdingRecordsIn,
     responses((status = 200, description = "The records.", content(
         (api::office::WithholdingRecords = "application/json"), (String = "text/csv"), (Vec<u8> = "application/pdf"),
-    )))
+    ))),
+    extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn create(
     State(office): State<Arc<Office>>,
@@ -56,7 +58,8 @@ pub async fn create(
     request_body = api::office::TransfersWithholdingIn,
     responses((status = 200, description = "The records.", content(
         (api::office::WithholdingRecords = "application/json"), (String = "text/csv"), (Vec<u8> = "application/pdf"),
-    )))
+    ))),
+    extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn create_from_transfers(
     State(office): State<Arc<Office>>,

@@ -37,6 +37,7 @@ use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::octets::{self, HeadAndWords, JsonOrOctets, OctetsHead};
+use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 use crate::web::prefer::client_does_not_wait;
@@ -46,6 +47,9 @@ use recorded_run::{REMEMBERED, RecordedRun};
 use running::Reply;
 
 pub use stored::StoredNetlists;
+
+/// Errors of a handle that names no ciphertext.
+const NO_HANDLE: [Code; 3] = [Code::SessionNotFound, Code::CiphertextNotFound, Code::SessionExpired];
 
 impl JsonBody for CircuitRequest {
     /// A netlist's line breaks are two characters in JSON.
@@ -78,7 +82,8 @@ impl OctetsHead for CircuitRequest {
     responses(
         (status = 201, description = "The circuit is kept under a new name.", body = CircuitFacts),
         (status = 200, description = "The circuit has replaced an older one of the same name.", body = CircuitFacts),
-    )
+    ),
+    extensions(("x-errors" = json!([Code::InvalidParams, Code::QuotaExceeded, Code::PayloadTooLarge])))
 )]
 pub async fn put(
     State(compute): State<Arc<Compute>>,
@@ -100,7 +105,8 @@ pub async fn put(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many circuits a page has; 20 when absent."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
-    responses((status = 200, description = "The circuits, newest `created_at` first.", body = Circuits))
+    responses((status = 200, description = "The circuits, newest `created_at` first.", body = Circuits)),
+    extensions(("x-errors" = json!([Code::InvalidRequest])))
 )]
 pub async fn list(
     State(compute): State<Arc<Compute>>,
@@ -121,7 +127,8 @@ pub async fn list(
     operation_id = "getCircuit",
     tag = "Circuits",
     params(("name" = String, Path, description = "The name of a circuit of the account.")),
-    responses((status = 200, description = "The circuit's facts.", body = CircuitFacts))
+    responses((status = 200, description = "The circuit's facts.", body = CircuitFacts)),
+    extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn show(
     State(compute): State<Arc<Compute>>,
@@ -139,7 +146,8 @@ pub async fn show(
     operation_id = "deleteCircuit",
     tag = "Circuits",
     params(("name" = String, Path, description = "The name of a circuit of the account.")),
-    responses((status = 204, description = "The circuit is deleted."))
+    responses((status = 204, description = "The circuit is deleted.")),
+    extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn delete(
     State(compute): State<Arc<Compute>>,
@@ -177,7 +185,12 @@ pub async fn delete(
         content((CircuitRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
     responses((status = 200, description = "The completed run with its results; with `Prefer: respond-async`, the pending run.",
         content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream")),
-        headers(("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."))))
+        headers(("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it.")))),
+    extensions(("x-errors" = json!([
+        Code::InvalidParams, Code::InvalidCiphertext, Code::SecretKeyRejected, Code::QuotaExceeded,
+        Code::TrialOpsExhausted, Code::BudgetHardCapHit, Code::NotFound, NO_HANDLE, Code::Conflict, BODY,
+        Code::RateLimited
+    ])))
 )]
 pub async fn run(
     State(compute): State<Arc<Compute>>,
@@ -213,7 +226,8 @@ pub async fn run(
     tag = "Circuits",
     params(("op_id" = String, Path, description = "The id of a run of the account.")),
     responses((status = 200, description = "The run.",
-        content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
+        content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream")))),
+    extensions(("x-errors" = json!([Code::OperationNotFound, Code::QuotaExceeded])))
 )]
 pub async fn operation(
     State(compute): State<Arc<Compute>>,
@@ -241,7 +255,8 @@ pub async fn operation(
     operation_id = "cancelCircuitOperation",
     tag = "Circuits",
     params(("op_id" = String, Path, description = "The id of a run of the account.")),
-    responses((status = 200, description = "Whether the run was cancelled.", body = CancelledOperation))
+    responses((status = 200, description = "Whether the run was cancelled.", body = CancelledOperation)),
+    extensions(("x-errors" = json!([Code::OperationNotFound])))
 )]
 pub async fn cancel(
     State(compute): State<Arc<Compute>>,
@@ -262,7 +277,8 @@ pub async fn cancel(
         ("handle" = String, Path, description = "The handle of a result of that session."),
     ),
     responses((status = 200, description = "The result's ciphertexts.",
-        content((KeptValue = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
+        content((KeptValue = "application/json"), (inline(HeadAndWords) = "application/octet-stream")))),
+    extensions(("x-errors" = json!([Code::QuotaExceeded, NO_HANDLE])))
 )]
 pub async fn read_handle(
     State(compute): State<Arc<Compute>>,
@@ -300,7 +316,8 @@ pub async fn read_handle(
         ("session_id" = String, Path, description = "A session of the account."),
         ("handle" = String, Path, description = "The handle of a result of that session."),
     ),
-    responses((status = 204, description = "The result is deleted."))
+    responses((status = 204, description = "The result is deleted.")),
+    extensions(("x-errors" = json!(NO_HANDLE)))
 )]
 pub async fn delete_handle(
     State(compute): State<Arc<Compute>>,

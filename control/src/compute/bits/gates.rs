@@ -33,11 +33,22 @@ use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::octets::{self, HeadAndWords, JsonOrOctets, OctetsHead};
+use crate::web::openapi::BODY;
 use crate::web::pagination::PageQuery;
 use crate::web::path::PathParts;
 use evaluation::{AnswerForm, EvaluatedGates, EvaluationRequest, RequestedGates, run};
 use operands::OctetOperands;
 
+/// Errors of a session that is not open.
+const NO_SESSION: [Code; 2] = [Code::SessionNotFound, Code::SessionExpired];
+/// Errors of gates.
+const GATES: [Code; 5] = [
+    Code::InvalidGateOp,
+    Code::MissingOperand,
+    Code::InvalidCiphertext,
+    Code::TrialOpsExhausted,
+    Code::BudgetHardCapHit,
+];
 /// Sessions in a list without a limit.
 const SESSIONS_LISTED_MAX: u32 = 1000;
 /// Says that the server holds, or held, a secret key (readings G8).
@@ -84,7 +95,8 @@ impl JsonBody for DecryptRequest {
     tag = "Gate sessions",
     request_body = CreateSession,
     responses((status = 201, description = "The session is open.", body = CreatedSession,
-        headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
+        headers(("X-Security-Warning" = String, description = "The server holds the secret key.")))),
+    extensions(("x-errors" = json!([Code::SecretKeyRejected, Code::QuotaExceeded, Code::FeatureDisabled, BODY])))
 )]
 pub async fn create_managed(
     State(compute): State<Arc<Compute>>,
@@ -151,7 +163,8 @@ async fn open(
     tag = "Gate sessions",
     request_body(description = "The evaluation key, at most 40 MB decoded: in JSON as base64, or as it is.",
         content((CreateEvalSession = "application/json"), (inline(KeyOctets) = "application/octet-stream"))),
-    responses((status = 201, description = "The session is open.", body = CreatedSession))
+    responses((status = 201, description = "The session is open.", body = CreatedSession)),
+    extensions(("x-errors" = json!([Code::InvalidParams, Code::SecretKeyRejected, Code::QuotaExceeded, BODY])))
 )]
 pub async fn create_blind(
     State(compute): State<Arc<Compute>>,
@@ -174,7 +187,8 @@ pub async fn create_blind(
     operation_id = "evaluateGate",
     tag = "Gate sessions",
     request_body = GateRequest,
-    responses((status = 200, description = "The result.", body = GateResult))
+    responses((status = 200, description = "The result.", body = GateResult)),
+    extensions(("x-errors" = json!([GATES, Code::SecretKeyRejected, NO_SESSION, BODY])))
 )]
 pub async fn evaluate(
     State(compute): State<Arc<Compute>>,
@@ -219,7 +233,8 @@ fn write_gate(ran: EvaluatedGates, _octets: bool) -> Result<Response, ApiError> 
     request_body(description = "The gates.",
         content((BatchRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
     responses((status = 200, description = "The results, in the order of the gates.",
-        content((BatchResult = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
+        content((BatchResult = "application/json"), (inline(HeadAndWords) = "application/octet-stream")))),
+    extensions(("x-errors" = json!([Code::BatchTooLarge, GATES, Code::SecretKeyRejected, NO_SESSION, BODY])))
 )]
 pub async fn evaluate_batch(
     State(compute): State<Arc<Compute>>,
@@ -300,7 +315,8 @@ fn write_batch(
     params(("session_id" = String, Path, description = "A session that is not blind.")),
     request_body = EncryptRequest,
     responses((status = 200, description = "The ciphertext.", body = EncryptResult,
-        headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
+        headers(("X-Security-Warning" = String, description = "The server holds the secret key.")))),
+    extensions(("x-errors" = json!([Code::SecretKeyRejected, NO_SESSION, BODY])))
 )]
 pub async fn encrypt(
     State(compute): State<Arc<Compute>>,
@@ -323,7 +339,8 @@ pub async fn encrypt(
     params(("session_id" = String, Path, description = "A session that is not blind.")),
     request_body = DecryptRequest,
     responses((status = 200, description = "The bit.", body = DecryptResult,
-        headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
+        headers(("X-Security-Warning" = String, description = "The server holds the secret key.")))),
+    extensions(("x-errors" = json!([Code::InvalidCiphertext, Code::SecretKeyRejected, NO_SESSION, BODY])))
 )]
 pub async fn decrypt(
     State(compute): State<Arc<Compute>>,
@@ -344,7 +361,8 @@ pub async fn decrypt(
     operation_id = "getSession",
     tag = "Gate sessions",
     params(("session_id" = String, Path, description = "A session of the account.")),
-    responses((status = 200, description = "The session.", body = Session))
+    responses((status = 200, description = "The session.", body = Session)),
+    extensions(("x-errors" = json!(NO_SESSION)))
 )]
 pub async fn show(
     State(compute): State<Arc<Compute>>,
@@ -361,7 +379,8 @@ pub async fn show(
     operation_id = "deleteSession",
     tag = "Gate sessions",
     params(("session_id" = String, Path, description = "A session of the account.")),
-    responses((status = 204, description = "The session is gone."))
+    responses((status = 204, description = "The session is gone.")),
+    extensions(("x-errors" = json!(NO_SESSION)))
 )]
 pub async fn delete(
     State(compute): State<Arc<Compute>>,
@@ -382,7 +401,8 @@ pub async fn delete(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many sessions a page has; without it, all, up to 1000."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
-    responses((status = 200, description = "The sessions, newest first.", body = Sessions))
+    responses((status = 200, description = "The sessions, newest first.", body = Sessions)),
+    extensions(("x-errors" = json!([Code::InvalidRequest])))
 )]
 pub async fn list(
     State(compute): State<Arc<Compute>>,

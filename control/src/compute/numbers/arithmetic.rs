@@ -38,6 +38,26 @@ use running::Reply;
 
 pub use running::RunningOperations;
 
+/// Errors of an operation, by either path.
+const ERRORS: [Code; 16] = [
+    Code::InvalidOperation,
+    Code::InvalidParams,
+    Code::MissingPlainOperand,
+    Code::PolynomialTooLarge,
+    Code::MismatchedKey,
+    Code::MismatchedLevel,
+    Code::NoiseBudgetExhausted,
+    Code::KeyNotFound,
+    Code::CiphertextNotFound,
+    Code::QuotaExceeded,
+    Code::TrialOpsExhausted,
+    Code::BudgetHardCapHit,
+    Code::Conflict,
+    Code::PayloadTooLarge,
+    Code::ValidationError,
+    Code::RateLimited,
+];
+
 impl JsonBody for ComputeRequest {
     /// 16,384 numbers of up to 25 characters, and coefficients.
     const BYTES_MAX: usize = 1 << 20;
@@ -79,7 +99,8 @@ impl JsonBody for ComputeRequest {
             ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent is left, else `false`."),
             ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: what to do."),
             ("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."),
-        )))
+        ))),
+    extensions(("x-errors" = json!(ERRORS)))
 )]
 pub async fn run_named(
     State(compute): State<Arc<Compute>>,
@@ -119,7 +140,8 @@ pub async fn run_named(
             ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent is left, else `false`."),
             ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: what to do."),
             ("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."),
-        )))
+        ))),
+    extensions(("x-errors" = json!(ERRORS)))
 )]
 pub async fn run(
     State(compute): State<Arc<Compute>>,
@@ -175,7 +197,8 @@ fn named(name: &str) -> Result<Operation, ApiError> {
     operation_id = "getComputeOperation",
     tag = "Compute",
     params(("op" = String, Path, description = "The id of an operation of the account.")),
-    responses((status = 200, description = "The operation.", body = ComputeStatus))
+    responses((status = 200, description = "The operation.", body = ComputeStatus)),
+    extensions(("x-errors" = json!([Code::OperationNotFound])))
 )]
 pub async fn status(
     State(compute): State<Arc<Compute>>,
@@ -195,7 +218,8 @@ pub async fn status(
     operation_id = "cancelComputeOperation",
     tag = "Compute",
     params(("op" = String, Path, description = "The id of an operation of the account.")),
-    responses((status = 200, description = "Whether the operation was cancelled.", body = CancelledOperation))
+    responses((status = 200, description = "Whether the operation was cancelled.", body = CancelledOperation)),
+    extensions(("x-errors" = json!([Code::OperationNotFound])))
 )]
 pub async fn cancel(
     State(compute): State<Arc<Compute>>,

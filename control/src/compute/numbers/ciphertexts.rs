@@ -29,6 +29,7 @@ use crate::web::body::{Json, JsonBody, Pieces, Reserved, base64_ceiling, media_t
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::octets::{self, OCTET_STREAM};
+use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
@@ -106,7 +107,11 @@ fn key_id_of(query: Result<Query<Vec<(String, String)>>, QueryRejection>) -> Res
     params(("key_id" = Option<String>, Query, description = "With octets: the key that the ciphertext is under.")),
     request_body(description = "The ciphertext.",
         content((UploadCiphertext = "application/json"), (inline(CiphertextOctets) = "application/octet-stream"))),
-    responses((status = 201, description = "The ciphertext's record.", body = Ciphertext))
+    responses((status = 201, description = "The ciphertext's record.", body = Ciphertext)),
+    extensions(("x-errors" = json!([
+        Code::InvalidCiphertext, Code::MismatchedKey, Code::KeyNotFound, Code::QuotaExceeded, Code::SecretKeyRejected,
+        BODY
+    ])))
 )]
 pub async fn upload(
     State(compute): State<Arc<Compute>>,
@@ -222,7 +227,8 @@ async fn keep_with_room(compute: &Compute, claim: &Claim, new: NewCiphertext) ->
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many ciphertexts a page has; 20 when absent."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
-    responses((status = 200, description = "The ciphertexts, newest `created_at` first.", body = Ciphertexts))
+    responses((status = 200, description = "The ciphertexts, newest `created_at` first.", body = Ciphertexts)),
+    extensions(("x-errors" = json!([Code::InvalidRequest, Code::KeyNotFound])))
 )]
 pub async fn list(
     State(compute): State<Arc<Compute>>,
@@ -248,7 +254,8 @@ pub async fn list(
     tag = "Ciphertexts",
     params(("ciphertext_id" = String, Path, description = "The id of a ciphertext of the account.")),
     responses((status = 200, description = "The record, or the ciphertext.",
-        content((Ciphertext = "application/json"), (inline(CiphertextOctets) = "application/octet-stream"))))
+        content((Ciphertext = "application/json"), (inline(CiphertextOctets) = "application/octet-stream")))),
+    extensions(("x-errors" = json!([Code::CiphertextNotFound])))
 )]
 pub async fn show(
     State(compute): State<Arc<Compute>>,
@@ -281,7 +288,8 @@ pub async fn show(
     operation_id = "deleteCiphertext",
     tag = "Ciphertexts",
     params(("ciphertext_id" = String, Path, description = "The id of a ciphertext of the account.")),
-    responses((status = 200, description = "The ciphertext is deleted.", body = DeletedCiphertext))
+    responses((status = 200, description = "The ciphertext is deleted.", body = DeletedCiphertext)),
+    extensions(("x-errors" = json!([Code::CiphertextNotFound])))
 )]
 pub async fn delete(
     State(compute): State<Arc<Compute>>,

@@ -39,6 +39,7 @@ use crate::web::base64_text::{self, Base64Error};
 use crate::web::body::{Json, JsonBody, base64_ceiling};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 use material::{
@@ -81,7 +82,10 @@ where
     tag = "Encryption keys",
     request_body = UploadKey,
     responses((status = 200, description = "The key.", body = UploadedKey,
-        headers(("X-Security-Warning" = Option<String>, description = "The key has less than 128 bits of security."))))
+        headers(("X-Security-Warning" = Option<String>, description = "The key has less than 128 bits of security.")))),
+    extensions(("x-errors" = json!([
+        Code::InvalidParams, Code::InsufficientSecurity, Code::QuotaExceeded, Code::SecretKeyRejected, BODY
+    ])))
 )]
 pub async fn upload(
     State(compute): State<Arc<Compute>>,
@@ -323,7 +327,8 @@ fn decoded(member: &'static str, text: &str, bytes_max: usize) -> Result<Zeroizi
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many keys a page has; 20 when absent."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
-    responses((status = 200, description = "The keys, newest `created_at` first.", body = EncryptionKeys))
+    responses((status = 200, description = "The keys, newest `created_at` first.", body = EncryptionKeys)),
+    extensions(("x-errors" = json!([Code::InvalidRequest])))
 )]
 pub async fn list(
     State(compute): State<Arc<Compute>>,
@@ -345,7 +350,8 @@ pub async fn list(
     operation_id = "getKey",
     tag = "Encryption keys",
     params(("key_id" = String, Path, description = "The id of a key of the account.")),
-    responses((status = 200, description = "The key's record.", body = EncryptionKeyRecord))
+    responses((status = 200, description = "The key's record.", body = EncryptionKeyRecord)),
+    extensions(("x-errors" = json!([Code::KeyNotFound])))
 )]
 pub async fn show(
     State(compute): State<Arc<Compute>>,
@@ -364,7 +370,8 @@ pub async fn show(
     operation_id = "deleteKey",
     tag = "Encryption keys",
     params(("key_id" = String, Path, description = "The id of a key of the account.")),
-    responses((status = 200, description = "The key is deleted.", body = DeletedEncryptionKey))
+    responses((status = 200, description = "The key is deleted.", body = DeletedEncryptionKey)),
+    extensions(("x-errors" = json!([Code::KeyNotFound])))
 )]
 pub async fn delete(
     State(compute): State<Arc<Compute>>,

@@ -32,6 +32,7 @@ use crate::web::body::{Json, JsonBody, reserve};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::octets::{self, OCTET_STREAM};
+use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
 
 /// Bytes of an evaluation key that an answer has at most (readings K18).
@@ -73,7 +74,10 @@ impl ToSchema for EvaluationKeyOctets {}
             ("Deprecation" = String, description = "Since when the endpoint is deprecated."),
             ("Link" = String, description = "What to use instead."),
             ("X-Security-Warning" = Option<String>, description = "What is not secure about the key."),
-        )))
+        ))),
+    extensions(("x-errors" = json!([
+        Code::InvalidParams, Code::InsufficientSecurity, Code::FeatureDisabled, Code::QuotaExceeded, BODY
+    ])))
 )]
 pub async fn generate(
     State(compute): State<Arc<Compute>>,
@@ -199,7 +203,8 @@ async fn make(
     tag = "Encryption keys",
     params(("key_id" = String, Path, description = "The id of a generated key of the account.")),
     responses((status = 200, description = "The evaluation key.",
-        content((inline(EvaluationKeyOctets) = "application/octet-stream"))))
+        content((inline(EvaluationKeyOctets) = "application/octet-stream")))),
+    extensions(("x-errors" = json!([Code::KeyNotFound, Code::NotFound])))
 )]
 pub async fn download(
     State(compute): State<Arc<Compute>>,

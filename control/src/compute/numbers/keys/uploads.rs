@@ -28,6 +28,7 @@ use crate::web::body::{Json, JsonBody, Pieces, media_type};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::octets::{self, OCTET_STREAM};
+use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
 
 /// Life of an upload (readings section 14).
@@ -63,7 +64,10 @@ impl utoipa::ToSchema for KeyPart {}
     operation_id = "createKeyUpload",
     tag = "Encryption keys",
     request_body = CreateKeyUpload,
-    responses((status = 201, description = "The upload.", body = KeyUploadStatus))
+    responses((status = 201, description = "The upload.", body = KeyUploadStatus)),
+    extensions(("x-errors" = json!([
+        Code::InvalidParams, Code::InsufficientSecurity, Code::QuotaExceeded, Code::SecretKeyRejected, BODY
+    ])))
 )]
 pub async fn create(
     State(compute): State<Arc<Compute>>,
@@ -122,7 +126,8 @@ pub async fn create(
     operation_id = "getKeyUpload",
     tag = "Encryption keys",
     params(("upload_id" = String, Path, description = "The id of an upload of the account.")),
-    responses((status = 200, description = "The upload.", body = KeyUploadStatus))
+    responses((status = 200, description = "The upload.", body = KeyUploadStatus)),
+    extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn show(
     State(compute): State<Arc<Compute>>,
@@ -143,7 +148,8 @@ pub async fn show(
     operation_id = "deleteKeyUpload",
     tag = "Encryption keys",
     params(("upload_id" = String, Path, description = "The id of an upload of the account.")),
-    responses((status = 204, description = "The upload is gone."))
+    responses((status = 204, description = "The upload is gone.")),
+    extensions(("x-errors" = json!([Code::NotFound, Code::Conflict])))
 )]
 pub async fn delete(
     State(compute): State<Arc<Compute>>,
@@ -169,7 +175,11 @@ pub async fn delete(
     tag = "Encryption keys",
     params(("upload_id" = String, Path, description = "The id of an upload of the account.")),
     request_body(description = "The public key, at most 4 MB.", content((inline(KeyPart) = "application/octet-stream"))),
-    responses((status = 200, description = "The upload.", body = KeyUploadStatus))
+    responses((status = 200, description = "The upload.", body = KeyUploadStatus)),
+    extensions(("x-errors" = json!([
+        Code::InvalidParams, Code::InsufficientSecurity, Code::NotFound, Code::Conflict, Code::PayloadTooLarge,
+        Code::SecretKeyRejected
+    ])))
 )]
 pub async fn put_public(
     State(compute): State<Arc<Compute>>,
@@ -236,7 +246,11 @@ pub async fn put_public(
     ),
     request_body(description = "The evaluation key, or a part of it.",
         content((inline(KeyPart) = "application/octet-stream"))),
-    responses((status = 200, description = "The upload.", body = KeyUploadStatus))
+    responses((status = 200, description = "The upload.", body = KeyUploadStatus)),
+    extensions(("x-errors" = json!([
+        Code::InvalidParams, Code::InsufficientSecurity, Code::NotFound, Code::Conflict, Code::PayloadTooLarge,
+        Code::SecretKeyRejected
+    ])))
 )]
 pub async fn put_eval(
     State(compute): State<Arc<Compute>>,
@@ -276,7 +290,8 @@ pub async fn put_eval(
     tag = "Encryption keys",
     params(("upload_id" = String, Path, description = "The id of an upload of the account.")),
     responses((status = 200, description = "The key.", body = api::encryption_keys::UploadedKey,
-        headers(("X-Security-Warning" = Option<String>, description = "The key has less than 128 bits of security."))))
+        headers(("X-Security-Warning" = Option<String>, description = "The key has less than 128 bits of security.")))),
+    extensions(("x-errors" = json!([Code::InvalidParams, Code::NotFound, Code::Conflict, Code::QuotaExceeded])))
 )]
 pub async fn complete(
     State(compute): State<Arc<Compute>>,
