@@ -3,6 +3,8 @@
 //! Amounts are whole yen. Prices and quantities are exact decimals; nothing is a binary fraction. Rates are integer fractions: a product
 //! is made first, divided once and rounded once. What the law sets with dates stands in tables with dates.
 
+#[cfg(test)]
+mod asked;
 pub mod audit;
 pub mod calendar;
 pub mod csv;

@@ -14,7 +14,7 @@ use crate::tax::withholding::{Circumstances, tax};
 /// Characters of a name or another text of a line or two.
 const SHORT_MAX: usize = 200;
 /// Characters and lines of an address and of the text at the foot of pages: what stands around the table must leave room for it.
-const ASIDE_MAX: usize = 200;
+pub(crate) const ASIDE_MAX: usize = 200;
 const ASIDE_LINES_MAX: usize = 6;
 /// Characters of a free text of several lines.
 const LONG_MAX: usize = 5_000;
