@@ -15,7 +15,7 @@ use time::Date;
 use time::macros::format_description;
 
 use super::Office;
-use super::answers::{describe, file};
+use super::answers::{KeptDocumentAnswer, describe, file};
 use super::body::{Body, refusal};
 use super::charge::{Operation, PayingKey};
 use super::documents::new_number;
@@ -70,7 +70,7 @@ pub async fn list(
     operation_id = "getStoredInvoice",
     tag = "Back office",
     params(("invoice_id" = String, Path, description = "As the list shows it.")),
-    responses((status = 200, description = "The document.", content_type = "application/pdf", body = Vec<u8>))
+    responses(KeptDocumentAnswer)
 )]
 pub async fn download(
     State(office): State<Arc<Office>>,
