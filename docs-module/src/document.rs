@@ -18,6 +18,7 @@ mod theme;
 
 use std::collections::BTreeSet;
 
+pub(crate) use checks::ASIDE_MAX;
 pub use checks::{Problem, Step};
 pub use kind::Kind;
 use rust_decimal::Decimal;

@@ -25,6 +25,14 @@ impl<'a> Node<'a> {
 
     /// A member; null when it is missing.
     pub fn member(&self, name: &'static str) -> Node<'a> {
+        #[cfg(test)]
+        crate::asked::note(
+            self.at.iter().map(|step| match step {
+                Step::Field(name) => (*name).to_owned(),
+                Step::Index(_) => "[]".to_owned(),
+            }),
+            name,
+        );
         let mut at = self.at.clone();
         at.push(Step::Field(name));
         Node { value: self.value.get(name).unwrap_or(&Value::Null), at }

@@ -1,6 +1,8 @@
 //! Bodies of requests, read into what this crate computes. All faults of a body are found at once, each with its place (specification, HTTPValidationError).
 
 mod account;
+#[cfg(test)]
+mod description_tests;
 mod document;
 mod fault;
 mod field;

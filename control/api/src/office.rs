@@ -1,81 +1,81 @@
-//! The back office (specification, Back-Office Documents Service): its bodies as they are described. The service reads requests with a reader of its
-//! own, which finds all faults at once; clients may use these types or their own.
+//! The back office (specification, Back-Office Documents Service): its bodies as they are described. `docs_module::request` reads them, finds all faults
+//! of a body at once, and is tested against these types member by member. Clients may use these types or their own.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 mod answers;
+mod findings;
+mod parts;
+mod provider_objects;
+mod published;
 
 pub use answers::*;
+pub use findings::*;
+pub use parts::*;
+pub use provider_objects::*;
+pub use published::*;
 
 /// Defaults of members.
 mod defaults {
-    pub fn one() -> super::Decimal {
-        super::Decimal(serde_json::json!("1"))
+    use super::*;
+
+    pub fn one() -> Decimal {
+        Decimal(serde_json::json!("1"))
     }
 
-    pub fn zero() -> super::Decimal {
-        super::Decimal(serde_json::json!("0"))
+    pub fn zero() -> WholeYen {
+        WholeYen(serde_json::json!("0"))
     }
 
-    macro_rules! texts {
-        ($($name:ident = $text:literal;)*) => {$(
-            pub fn $name() -> String {
-                $text.to_owned()
-            }
-        )*};
-    }
-
-    texts! {
-        floor = "floor";
-        invoice = "invoice";
-        company = "御中";
-        stripe = "stripe";
-        manuscript = "原稿料等";
-        text = "text";
-        payg = "payg";
-        store = "store";
-    }
-
-    pub fn standard_rate() -> i64 {
-        10
+    pub fn standard_rate() -> TaxRate {
+        TaxRate(10)
     }
 
     pub fn yes() -> bool {
         true
     }
-}
 
-/// An exact decimal: a number, or a text of one with up to 12 digits before the point and 6 after it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Decimal(pub Value);
+    pub fn company() -> String {
+        "御中".to_owned()
+    }
 
-#[cfg(feature = "openapi")]
-impl utoipa::PartialSchema for Decimal {
-    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-        use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Type};
-        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"));
-        AnyOfBuilder::new().item(ObjectBuilder::new().schema_type(Type::Number)).item(text).into()
+    macro_rules! words {
+        ($($name:ident = $type:ident($text:literal);)*) => {$(
+            pub fn $name() -> $type {
+                $type($text.to_owned())
+            }
+        )*};
+    }
+
+    words! {
+        floor = Rounding("floor");
+        invoice = DocumentType("invoice");
+        unsaid = ProfileDocumentType("");
+        stripe = Provider("stripe");
+        manuscript = Category("原稿料等");
+        text = NameKind("text");
+        payg = OfficePlan("payg");
+        store = DeliveryMode("store");
     }
 }
-
-#[cfg(feature = "openapi")]
-impl utoipa::ToSchema for Decimal {}
 
 /// An invoice, receipt or another document of its kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InvoiceIn {
     /// Name of the issuer.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
     pub issuer: String,
     /// T and 13 digits. The check digit is not enforced; a wrong one brings `X-Document-Warning`.
-    pub registration_number: String,
-    /// Lines, 1 to 1000.
+    pub registration_number: RegistrationNumber,
+    /// Lines.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
     pub items: Vec<LineItemIn>,
-    /// To whom the document is given.
+    /// To whom the document is given; empty when absent.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub recipient: String,
     /// The date of the document; today in Tokyo when absent.
     #[serde(default)]
@@ -85,63 +85,74 @@ pub struct InvoiceIn {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub due_date: Option<String>,
-    /// `floor`, `ceil` or `round` (`half_up`): how parts of a yen are rounded, once for each rate.
+    /// How parts of a yen are rounded; `floor` when absent.
     #[serde(default = "defaults::floor")]
-    pub rounding: String,
-    /// `invoice`, `receipt`, `simplified_invoice`, `credit_note` (needs `original_date`), `corrected_invoice`, `delivery_note`, `quote`.
+    pub rounding: Rounding,
+    /// What the document is; `invoice` when absent.
     #[serde(default = "defaults::invoice")]
-    pub document_type: String,
-    /// Whether prices hold the tax.
+    pub document_type: DocumentType,
+    /// Whether prices hold the tax; false when absent.
     #[serde(default)]
     pub tax_inclusive: bool,
     /// The number of the document; made when absent.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub invoice_number: Option<String>,
-    /// Free text.
+    /// Free text, at most 200 lines.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub notes: Option<String>,
-    /// Address of the issuer.
+    /// Address of the issuer, at most 6 lines.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub issuer_address: Option<String>,
     /// Telephone number of the issuer.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
-    /// What follows the recipient's name.
+    /// What follows the recipient's name; `御中` when absent.
     #[serde(default = "defaults::company")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 10))]
     pub recipient_honorific: String,
-    /// `bank_name`, `bank_code`, `branch_name`, `branch_code`, `account_type`, `account_number`, `account_holder`, `account_holder_kana`, `note`.
+    /// Where to pay.
     #[serde(default)]
-    pub bank_transfer: Option<Map<String, Value>>,
-    /// Who bears the fee of a transfer.
+    pub bank_transfer: Option<BankTransferIn>,
+    /// Who bears the fee of a transfer, at most 200 lines.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub transfer_fee_note: Option<String>,
-    /// `category`, `basis` (`tax_exclusive` or `tax_inclusive`), `amount` (yen, instead of the computed tax), `lines` (places of items).
+    /// Income tax that the recipient withholds.
     #[serde(default)]
-    pub withholding: Option<Map<String, Value>>,
+    pub withholding: Option<InvoiceWithholdingIn>,
     /// The time of the sales.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub period: Option<String>,
-    /// How it was or is paid.
+    /// How it was or is paid: `credit_card`, `bank_transfer`, `konbini`, `cash`, `paypay`, `direct_debit`, or free text.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub payment_method: Option<String>,
     /// Date or period of the sale that is returned or corrected.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub original_date: Option<String>,
     /// Number of the document that is returned or corrected (our addition).
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub original_number: Option<String>,
     /// Registration number of the recipient, for `format=xml` (our addition).
     #[serde(default)]
-    pub recipient_number: Option<String>,
-    /// For whom the issuer sells.
+    pub recipient_number: Option<RegistrationNumber>,
+    /// For whom the issuer sells. Required with `consignor_registration_number`.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
     #[serde(default)]
-    pub consignor_registration_number: Option<String>,
-    /// `brand_color` (`#RRGGBB`), `logo` and `seal` (`data:` URI of a PNG or JPEG, at most 512 KB and 4 megapixels), `footer`.
+    pub consignor_registration_number: Option<RegistrationNumber>,
+    /// Colour, pictures and the text at the foot.
     #[serde(default)]
-    pub theme: Option<Map<String, Value>>,
+    pub theme: Option<ThemeIn>,
 }
 
 /// A line of a document.
@@ -149,14 +160,94 @@ pub struct InvoiceIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LineItemIn {
     /// What was sold.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub name: String,
     /// Yen a piece, with or without tax as `tax_inclusive` says. Negative for a discount.
     pub unit_price: Decimal,
-    /// 8 or 10.
-    pub tax_rate: i64,
-    /// Pieces.
+    /// The rate of consumption tax in percent.
+    pub tax_rate: TaxRate,
+    /// Pieces; 1 when absent.
     #[serde(default = "defaults::one")]
     pub qty: Decimal,
+}
+
+/// An account of a bank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BankTransferIn {
+    /// 銀行名.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
+    pub bank_name: String,
+    /// 統一金融機関コード.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9]{0,4}$"))]
+    pub bank_code: Option<String>,
+    /// 支店名.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
+    pub branch_name: String,
+    /// 支店コード.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9]{0,3}$"))]
+    pub branch_code: Option<String>,
+    /// The kind of account; `普通` when absent.
+    #[serde(default)]
+    pub account_type: Option<BankAccountType>,
+    /// Up to 7 digits; zeros are put before fewer.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9]{1,7}$"))]
+    pub account_number: String,
+    /// 口座名義.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
+    pub account_holder: String,
+    /// The same in half-width katakana, as banks show it.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
+    pub account_holder_kana: Option<String>,
+    /// Free text.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
+    pub note: Option<String>,
+}
+
+/// Income tax that the recipient withholds from the issuer, an individual.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct InvoiceWithholdingIn {
+    /// What the fee is for; `原稿料等` when absent.
+    #[serde(default)]
+    pub category: Option<Category>,
+    /// Of which amount the tax is taken; `tax_exclusive` when absent.
+    #[serde(default)]
+    pub basis: Option<WithholdingBasis>,
+    /// The tax in yen, in place of the computed one. At most the total of the document.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64))]
+    pub amount: Option<i64>,
+    /// Places of the items that are subject to it, each once; all when absent.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
+    pub lines: Option<Vec<LinePlace>>,
+}
+
+/// How a document looks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ThemeIn {
+    /// The colour of lines and titles.
+    #[serde(default)]
+    pub brand_color: Option<BrandColor>,
+    /// The logo.
+    #[serde(default)]
+    pub logo: Option<PictureUri>,
+    /// The seal (角印).
+    #[serde(default)]
+    pub seal: Option<PictureUri>,
+    /// The text at the foot of each page, at most 6 lines.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
+    pub footer: Option<String>,
+    /// The language of the document; `ja` when absent.
+    #[serde(default)]
+    pub locale: Option<Locale>,
 }
 
 /// One payment of a payment provider.
@@ -164,41 +255,46 @@ pub struct LineItemIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentImportIn {
     /// Name of the issuer.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
     pub issuer: String,
     /// T and 13 digits.
-    pub registration_number: String,
-    /// A payment object: of Stripe a payment intent, charge, checkout session, invoice, refund or credit note.
-    pub payment_object: Map<String, Value>,
-    /// `stripe`, `payjp` or `generic`.
+    pub registration_number: RegistrationNumber,
+    /// The payment.
+    pub payment_object: PaymentObject,
+    /// Whose payment objects; `stripe` when absent.
     #[serde(default = "defaults::stripe")]
-    pub provider: String,
+    pub provider: Provider,
     /// To whom the document is given; the buyer when absent.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub recipient: Option<String>,
-    /// 8 or 10: the rate of what has none of its own.
+    /// The rate of what has none of its own; 10 when absent.
     #[serde(default = "defaults::standard_rate")]
-    pub default_tax_rate: i64,
-    /// As in InvoiceIn; `receipt` when absent.
+    pub default_tax_rate: TaxRate,
+    /// What the document is; `receipt` when absent.
     #[serde(default)]
-    pub document_type: Option<String>,
-    /// As in InvoiceIn.
+    pub document_type: Option<DocumentType>,
+    /// How parts of a yen are rounded; `floor` when absent.
     #[serde(default = "defaults::floor")]
-    pub rounding: String,
-    /// Address of the issuer (our addition).
+    pub rounding: Rounding,
+    /// Address of the issuer, at most 6 lines (our addition).
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub issuer_address: Option<String>,
     /// Telephone number of the issuer (our addition).
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
-    /// For whom the issuer sells.
+    /// For whom the issuer sells. Required with `consignor_registration_number`.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
     #[serde(default)]
-    pub consignor_registration_number: Option<String>,
-    /// As in InvoiceIn.
+    pub consignor_registration_number: Option<RegistrationNumber>,
+    /// Colour, pictures and the text at the foot.
     #[serde(default)]
-    pub theme: Option<Map<String, Value>>,
+    pub theme: Option<ThemeIn>,
 }
 
 /// Many payments for one invoice.
@@ -206,60 +302,69 @@ pub struct PaymentImportIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentsImportIn {
     /// Name of the issuer.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
     pub issuer: String,
     /// T and 13 digits.
-    pub registration_number: String,
-    /// Payment objects, at least one; each payment once.
-    #[cfg_attr(feature = "openapi", schema(min_items = 1))]
-    pub payment_objects: Vec<Map<String, Value>>,
+    pub registration_number: RegistrationNumber,
+    /// The payments, each once.
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
+    pub payment_objects: Vec<PaymentObject>,
     /// To whom the document is given.
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub recipient: String,
-    /// As in PaymentImportIn.
+    /// Whose payment objects; `stripe` when absent.
     #[serde(default = "defaults::stripe")]
-    pub provider: String,
+    pub provider: Provider,
     /// The time of the sales; that of the payments when absent.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub period: Option<String>,
-    /// As in PaymentImportIn.
+    /// The rate of what has none of its own; 10 when absent.
     #[serde(default = "defaults::standard_rate")]
-    pub default_tax_rate: i64,
-    /// As in InvoiceIn.
+    pub default_tax_rate: TaxRate,
+    /// What the document is; `invoice` when absent.
     #[serde(default = "defaults::invoice")]
-    pub document_type: String,
-    /// As in InvoiceIn.
+    pub document_type: DocumentType,
+    /// How parts of a yen are rounded; `floor` when absent.
     #[serde(default = "defaults::floor")]
-    pub rounding: String,
-    /// As in InvoiceIn.
+    pub rounding: Rounding,
+    /// The number of the document; made when absent.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub invoice_number: Option<String>,
-    /// As in InvoiceIn.
+    /// Until when it is to be paid; of a quote, until when it holds.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub due_date: Option<String>,
-    /// As in InvoiceIn.
+    /// Where to pay.
     #[serde(default)]
-    pub bank_transfer: Option<Map<String, Value>>,
-    /// As in InvoiceIn.
+    pub bank_transfer: Option<BankTransferIn>,
+    /// Who bears the fee of a transfer, at most 200 lines.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub transfer_fee_note: Option<String>,
-    /// As in InvoiceIn.
+    /// Free text, at most 200 lines.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub notes: Option<String>,
-    /// Address of the issuer (our addition).
+    /// Address of the issuer, at most 6 lines (our addition).
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub issuer_address: Option<String>,
     /// Telephone number of the issuer (our addition).
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
-    /// For whom the issuer sells.
+    /// For whom the issuer sells. Required with `consignor_registration_number`.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
     #[serde(default)]
-    pub consignor_registration_number: Option<String>,
-    /// As in InvoiceIn.
+    pub consignor_registration_number: Option<RegistrationNumber>,
+    /// Colour, pictures and the text at the foot.
     #[serde(default)]
-    pub theme: Option<Map<String, Value>>,
+    pub theme: Option<ThemeIn>,
 }
 
 /// Payments to payees of a year.
@@ -267,16 +372,18 @@ pub struct PaymentsImportIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WithholdingRecordsIn {
     /// The payees.
+    #[cfg_attr(feature = "openapi", schema(max_items = 200_000))]
     pub payees: Vec<WithholdingPayeeIn>,
     /// The year; that of the latest payment when absent.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 2013, maximum = 2999))]
     pub year: Option<i64>,
     /// Who paid.
     #[serde(default)]
     pub payer: Option<PayerIn>,
-    /// `brand_color` of the PDF.
+    /// `brand_color` is the colour of the PDF. Its other members are not used.
     #[serde(default)]
-    pub theme: Option<Map<String, Value>>,
+    pub theme: Option<ThemeIn>,
 }
 
 /// A payee.
@@ -286,14 +393,15 @@ pub struct WithholdingPayeeIn {
     /// Name.
     pub name: String,
     /// What was paid.
+    #[cfg_attr(feature = "openapi", schema(max_items = 200_000))]
     pub payments: Vec<WithholdingPaymentIn>,
-    /// Address.
+    /// Address; empty when absent.
     #[serde(default)]
     pub address: String,
-    /// Individual or corporate number. No answer repeats it.
+    /// Individual or corporate number; empty when absent. No answer repeats it.
     #[serde(default)]
     pub number: String,
-    /// Whether the payee is a person: corporations have nothing withheld.
+    /// Whether the payee is a person: corporations have nothing withheld. True when absent.
     #[serde(default = "defaults::yes")]
     pub is_individual: bool,
 }
@@ -303,36 +411,50 @@ pub struct WithholdingPayeeIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WithholdingPaymentIn {
     /// Yen of which the tax is taken: without consumption tax when that is clearly known.
-    pub amount: Decimal,
-    /// What it was paid for.
+    pub amount: WholeYen,
+    /// What it was paid for; `原稿料等` when absent.
     #[serde(default = "defaults::manuscript")]
-    pub category: String,
-    /// The day of the payment.
+    pub category: Category,
+    /// The day of the payment. A payment without a day counts in the year of the records.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub paid_on: Option<String>,
-    /// Consumption tax in yen that was paid beside it.
+    /// Consumption tax in yen that was paid beside it; 0 when absent.
     #[serde(default = "defaults::zero")]
-    pub consumption_tax: Decimal,
-    /// Free text.
+    pub consumption_tax: WholeYen,
+    /// What was paid for, in the words of the payer; empty when absent.
     #[serde(default)]
     pub description: String,
+    /// 細目 of the record; `description` when absent or empty (our addition).
+    #[serde(default)]
+    pub detail: String,
+    /// Whether the payment became fixed in the year and is not paid yet; false when absent (our addition).
+    #[serde(default)]
+    pub unpaid: bool,
+    /// Calendar days of the period that is paid, for `ホステス等` (our addition).
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 366, nullable = false))]
+    pub days: Option<i64>,
+    /// Salary of the same month or period in yen, for `外交員等` and `ホステス等` (our addition).
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64, nullable = false))]
+    pub salary: Option<i64>,
 }
 
 /// Who paid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PayerIn {
-    /// Name.
+    /// Name; empty when absent.
     #[serde(default)]
     pub name: String,
-    /// Address.
+    /// Address; empty when absent.
     #[serde(default)]
     pub address: String,
-    /// Individual or corporate number. No answer repeats it.
+    /// Individual or corporate number; empty when absent. No answer repeats it.
     #[serde(default)]
     pub number: String,
-    /// Telephone number.
+    /// Telephone number; empty when absent.
     #[serde(default)]
     pub tel: String,
 }
@@ -341,51 +463,93 @@ pub struct PayerIn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TransfersWithholdingIn {
-    /// Transfers or payouts: `id`, `amount`, `currency`, `destination`, `created` (`arrival_date`), `amount_reversed`, `metadata`.
-    pub transfers: Vec<Map<String, Value>>,
-    /// By connected account: `name`, `address`, `number`, `is_individual`, `category`, `tax_included`.
+    /// Transfers or payouts.
+    #[cfg_attr(feature = "openapi", schema(max_items = 200_000))]
+    pub transfers: Vec<TransferIn>,
+    /// What is known of the payees, by connected account.
     #[serde(default)]
-    pub payee_map: Map<String, Value>,
-    /// The category of transfers that name none.
+    pub payee_map: BTreeMap<String, DeclaredPayeeIn>,
+    /// The category of transfers that name none; `原稿料等` when absent.
     #[serde(default = "defaults::manuscript")]
-    pub default_category: String,
+    pub default_category: Category,
     /// The year; that of the latest transfer when absent.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 2013, maximum = 2999))]
     pub year: Option<i64>,
     /// Who paid.
     #[serde(default)]
     pub payer: Option<PayerIn>,
-    /// `brand_color` of the PDF.
+    /// `brand_color` is the colour of the PDF. Its other members are not used.
     #[serde(default)]
-    pub theme: Option<Map<String, Value>>,
+    pub theme: Option<ThemeIn>,
+}
+
+/// What a platform knows of a connected account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeclaredPayeeIn {
+    /// Name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Address.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// Individual or corporate number; empty when absent. No answer repeats it.
+    #[serde(default)]
+    pub number: String,
+    /// Whether the payee is a person: corporations have nothing withheld. True when absent.
+    #[serde(default)]
+    pub is_individual: Option<bool>,
+    /// What the payee is paid for; `default_category` when absent.
+    #[serde(default)]
+    pub category: Option<Category>,
+    /// 細目 of the record.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// How transfers hold consumption tax; `included` when absent.
+    #[serde(default)]
+    pub tax: Option<DeclaredTax>,
+    /// False is `tax: separate`. Ignored beside `tax`.
+    #[serde(default)]
+    pub tax_included: Option<bool>,
+    /// The rate of that tax; 10 when absent.
+    #[serde(default)]
+    pub tax_rate: Option<TaxRate>,
+    /// What a transfer is; `gross` when absent.
+    #[serde(default)]
+    pub amount_is: Option<DeclaredAmount>,
+    /// Whether the payee lives abroad, under other law: transfers to it are skipped. False when absent.
+    #[serde(default)]
+    pub non_resident: Option<bool>,
 }
 
 /// Two lists that are to be reconciled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReconcileIn {
-    /// Records, at most 20000.
-    #[cfg_attr(feature = "openapi", schema(max_items = 20000))]
-    pub left: Vec<Map<String, Value>>,
-    /// Records, at most 20000.
-    #[cfg_attr(feature = "openapi", schema(max_items = 20000))]
-    pub right: Vec<Map<String, Value>>,
-    /// The member of left records by which they match.
+    /// Records of the left side.
+    #[cfg_attr(feature = "openapi", schema(max_items = 20_000))]
+    pub left: Vec<Row>,
+    /// Records of the right side.
+    #[cfg_attr(feature = "openapi", schema(max_items = 20_000))]
+    pub right: Vec<Row>,
+    /// The member of left records by which they match: a text or a number that each record has.
     pub left_key: String,
-    /// That of right records; `left_key` when absent.
+    /// The same of right records; `left_key` when absent.
     #[serde(default)]
     pub right_key: Option<String>,
-    /// `text`, `exact`, `company`, `kana` or `bank`: how names are compared.
+    /// How names are compared; `text` when absent.
     #[serde(default = "defaults::text")]
-    pub kind: String,
+    pub kind: NameKind,
     /// The member of left records with an amount; without it amounts are not compared.
     #[serde(default)]
     pub left_amount: Option<String>,
-    /// That of right records; `left_amount` when absent.
+    /// The same of right records; `left_amount` when absent.
     #[serde(default)]
     pub right_amount: Option<String>,
-    /// Yen by which matched amounts may differ.
+    /// Yen by which matched amounts may differ; 0 when absent.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64))]
     pub amount_tolerance: i64,
 }
 
@@ -393,10 +557,10 @@ pub struct ReconcileIn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegistrationVerifyIn {
-    /// At most 1000 numbers.
+    /// The numbers, in any form.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub numbers: Vec<String>,
-    /// Published records: a list, an object with `announcement`, or a map from number to record.
+    /// Published records. Without them form and check digit are checked.
     #[serde(default)]
     pub records: Option<PublishedRecords>,
     /// The day whose state is asked for; today in Tokyo when absent.
@@ -412,50 +576,35 @@ pub struct RegistrationVerifyIn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegistrationMonitorIn {
-    /// T and 13 digits each.
+    /// The numbers, in any form.
+    #[cfg_attr(feature = "openapi", schema(max_items = 100_000))]
     pub watch: Vec<String>,
-    /// As in RegistrationVerifyIn: a current snapshot.
+    /// Published records: a current snapshot.
     #[serde(default)]
     pub records: Option<PublishedRecords>,
-    /// As in RegistrationVerifyIn.
+    /// The day whose state is asked for; today in Tokyo when absent.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: Option<String>,
-    /// As in RegistrationVerifyIn.
+    /// Where the records come from.
     #[serde(default)]
     pub source: Option<String>,
 }
-
-/// Published records of the tax authority: a list of records, or an object.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PublishedRecords(pub Value);
-
-#[cfg(feature = "openapi")]
-impl utoipa::PartialSchema for PublishedRecords {
-    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-        use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Type};
-        let object = || ObjectBuilder::new().schema_type(Type::Object);
-        AnyOfBuilder::new().item(ArrayBuilder::new().items(object())).item(object()).into()
-    }
-}
-
-#[cfg(feature = "openapi")]
-impl utoipa::ToSchema for PublishedRecords {}
 
 /// A key that is to be issued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IssueKeyIn {
-    /// `free`, `payg`, `starter`, `pro`, `scale` or `enterprise`.
+    /// Its plan; `payg` when absent.
     #[serde(default = "defaults::payg")]
-    pub plan: String,
-    /// A label, at most 200 characters.
+    pub plan: OfficePlan,
+    /// A label; empty when absent.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub customer: String,
-    /// Monthly cap in yen; 0: none.
+    /// Monthly cap in yen; 0 or absent: none.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(minimum = 0))]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64))]
     pub cap_yen: i64,
 }
 
@@ -464,41 +613,46 @@ pub struct IssueKeyIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProfileIn {
     /// Name of the issuer.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
     pub issuer: String,
     /// T and 13 digits.
-    pub registration_number: String,
-    /// `store`, `email` or `both`.
+    pub registration_number: RegistrationNumber,
+    /// How documents are given to the buyer; `store` when absent.
     #[serde(default = "defaults::store")]
-    pub delivery_mode: String,
-    /// Where copies of sent documents go.
+    pub delivery_mode: DeliveryMode,
+    /// Where copies of sent documents go; empty or absent: nowhere.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 254, pattern = r"^([^@\s,;<>]+@[^@\s,;<>]+)?$"))]
     pub delivery_email: String,
-    /// 8 or 10: the rate of what has none of its own.
+    /// The rate of what has none of its own; 10 when absent.
     #[serde(default = "defaults::standard_rate")]
-    pub default_tax_rate: i64,
-    /// As in InvoiceIn; `receipt` when empty.
+    pub default_tax_rate: TaxRate,
+    /// What the documents are; `receipt` when empty or absent.
+    #[serde(default = "defaults::unsaid")]
+    pub document_type: ProfileDocumentType,
+    /// The colour of lines and titles.
     #[serde(default)]
-    pub document_type: String,
-    /// `#RRGGBB`.
+    pub brand_color: BrandColor,
+    /// The logo.
     #[serde(default)]
-    pub brand_color: String,
-    /// `data:` URI of a PNG or JPEG, at most 512 KB and 4 megapixels.
+    pub logo: PictureUri,
+    /// The seal (角印).
     #[serde(default)]
-    pub logo: String,
-    /// The same, for the seal.
+    pub seal: PictureUri,
+    /// Address of the issuer, at most 6 lines (our addition).
     #[serde(default)]
-    pub seal: String,
-    /// Address of the issuer (our addition).
-    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub issuer_address: Option<String>,
     /// Telephone number of the issuer (our addition).
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
-    /// Whether the ingest URL is replaced by a new one.
+    /// Whether the ingest URL is replaced by a new one; false when absent.
     #[serde(default)]
     pub rotate_token: bool,
-    /// The secret of the webhook at the payment provider. With it, events must be signed.
+    /// The secret of the webhook at the payment provider. With it, events must be signed. Empty: none; absent: the one before.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub provider_signing_secret: Option<String>,
 }
 
@@ -506,8 +660,8 @@ pub struct ProfileIn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CapIn {
-    /// Yen; 0: none.
+    /// Yen; 0 or absent: none.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(minimum = 0))]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64))]
     pub cap_yen: i64,
 }

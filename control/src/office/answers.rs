@@ -1,11 +1,18 @@
-//! Answers that are files.
+//! Answers that are files, and their description.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use docs_module::document::Warning;
+use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{RefOr, response};
+use utoipa::{IntoResponses, PartialSchema};
 
 /// Number of a document.
 const X_INVOICE_NUMBER: HeaderName = HeaderName::from_static("x-invoice-number");
@@ -13,6 +20,49 @@ const X_INVOICE_NUMBER: HeaderName = HeaderName::from_static("x-invoice-number")
 const X_DOCUMENT_TOTAL: HeaderName = HeaderName::from_static("x-document-total");
 /// What its issuer should know; one header for each.
 const X_DOCUMENT_WARNING: HeaderName = HeaderName::from_static("x-document-warning");
+
+/// A document in one of the formats, as the API's page describes it.
+pub struct DocumentAnswer;
+
+impl IntoResponses for DocumentAnswer {
+    fn responses() -> BTreeMap<String, RefOr<response::Response>> {
+        let text = || ContentBuilder::new().schema(Some(String::schema())).build();
+        let warning = "What the issuer should know, in English and ASCII; one header for each doubt.";
+        let answer = described_document().content("text/html", text()).content("application/xml", text()).header(
+            "X-Document-Warning",
+            HeaderBuilder::new().schema(Some(String::schema())).description(Some(warning)).build(),
+        );
+        BTreeMap::from([("200".to_owned(), answer.build().into())])
+    }
+}
+
+/// A document that is kept, as the API's page describes it.
+pub struct KeptDocumentAnswer;
+
+impl IntoResponses for KeptDocumentAnswer {
+    fn responses() -> BTreeMap<String, RefOr<response::Response>> {
+        BTreeMap::from([("200".to_owned(), described_document().build().into())])
+    }
+}
+
+/// A PDF and the headers of [`file`] and [`describe`].
+fn described_document() -> ResponseBuilder {
+    let number = "The number of the document: UTF-8, in which each byte but ASCII letters, digits, `-`, `.` and `_` is percent-encoded, as `%E8%AB%8B-1`.";
+    let name = "`attachment` with a name for the file, in both forms of RFC 6266: `filename` in ASCII, `filename*` in UTF-8. Not for `html`.";
+    let header =
+        |of: Type, text: &str| HeaderBuilder::new().schema(Some(Object::with_type(of))).description(Some(text)).build();
+    let pdf =
+        ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+    ResponseBuilder::new()
+        .description("The document.")
+        .content("application/pdf", ContentBuilder::new().schema(Some(pdf)).build())
+        .header("Content-Disposition", header(Type::String, name))
+        .header("X-Invoice-Number", header(Type::String, number))
+        .header(
+            "X-Document-Total",
+            header(Type::Integer, "The total of the document in yen, with tax. Negative for a credit note."),
+        )
+}
 
 /// A file that a client may keep under a name.
 pub fn file(content_type: &'static str, name: &str, bytes: Vec<u8>) -> Response {

@@ -9,7 +9,7 @@ use docs_module::document::Document;
 use docs_module::request::{self, Fault, Given};
 use time::Date;
 
-use super::answers::{describe, file};
+use super::answers::{DocumentAnswer, describe, file};
 use super::body::Body;
 use super::charge::{CHARGED, OfficeOperation};
 use super::query::Query;
@@ -35,9 +35,7 @@ type Read = fn(&[u8], &Given<'_>) -> Result<Document, Vec<Fault>>;
     tag = "Back office",
     params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "`pdf` (default), `html`, or `xml` (JP PINT; our addition).")),
     request_body = api::office::InvoiceIn,
-    responses((status = 200, description = "The document.", content(
-        (Vec<u8> = "application/pdf"), (String = "text/html"), (String = "application/xml"),
-    ))),
+    responses(DocumentAnswer),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn create(
@@ -58,9 +56,7 @@ pub async fn create(
     tag = "Back office",
     params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "As for `POST /v1/invoices`.")),
     request_body = api::office::PaymentImportIn,
-    responses((status = 200, description = "The document.", content(
-        (Vec<u8> = "application/pdf"), (String = "text/html"), (String = "application/xml"),
-    ))),
+    responses(DocumentAnswer),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn create_from_payment(
@@ -81,9 +77,7 @@ pub async fn create_from_payment(
     tag = "Back office",
     params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "As for `POST /v1/invoices`.")),
     request_body = api::office::PaymentsImportIn,
-    responses((status = 200, description = "The document.", content(
-        (Vec<u8> = "application/pdf"), (String = "text/html"), (String = "application/xml"),
-    ))),
+    responses(DocumentAnswer),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn create_from_payments(

@@ -55,7 +55,8 @@ pub async fn webhook(
     params(("session_id" = String, Query, description = "The id of the checkout.")),
     responses(
         (status = 200, description = "The key.", body = PurchasedKey),
-        (status = 202, description = "The payment is being processed: ask again after `Retry-After` seconds.", body = PurchasedKey),
+        (status = 202, description = "The payment is being processed: ask again after `Retry-After` seconds.", body = PurchasedKey,
+            headers(("Retry-After" = u32, description = "Seconds to wait before asking again."))),
     ),
     extensions(("x-errors" = json!([
         Code::ValidationError, Code::KeyNotFound, Code::KeyNoLongerShown, Code::ProviderUnavailable,

@@ -106,6 +106,10 @@ pub async fn monitor(
     ),
     responses((status = 200, description = "The latest 10000 entries.", content(
         (api::office::AuditTrail = "application/json"), (String = "text/csv"),
+    ), headers(
+        ("Content-Disposition" = Option<String>, description = "`attachment` with a name for the file (RFC 6266); not for `json`."),
+        ("X-Chain-Valid" = Option<bool>, description = "Of a CSV: whether the whole log is as it was written."),
+        ("X-Broken-At" = Option<u64>, description = "Of a CSV: number of the first line that is not as it was written."),
     ))),
     extensions(("x-errors" = json!([Code::NotFound])))
 )]

@@ -15,7 +15,7 @@ use time::Date;
 use time::macros::format_description;
 
 use super::Office;
-use super::answers::{describe, file};
+use super::answers::{KeptDocumentAnswer, describe, file};
 use super::body::{Body, refusal};
 use super::charge::{CHARGED, OfficeOperation, PayingKey};
 use super::documents::new_number;
@@ -72,7 +72,7 @@ pub async fn list(
     operation_id = "getStoredInvoice",
     tag = "Back office",
     params(("invoice_id" = String, Path, description = "As the list shows it.")),
-    responses((status = 200, description = "The document.", content_type = "application/pdf", body = Vec<u8>)),
+    responses(KeptDocumentAnswer),
     extensions(("x-errors" = json!([Code::NotFound])))
 )]
 pub async fn download(

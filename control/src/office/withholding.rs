@@ -35,6 +35,9 @@ type Read = fn(&[u8], &Given<'_>) -> Result<RecordsOrder, Vec<Fault>>;
     request_body = api::office::WithholdingRecordsIn,
     responses((status = 200, description = "The records.", content(
         (api::office::WithholdingRecords = "application/json"), (String = "text/csv"), (Vec<u8> = "application/pdf"),
+    ), headers(
+        ("Content-Disposition" = Option<String>, description = "`attachment` with a name for the file (RFC 6266); not for `json`."),
+        ("X-Document-Warning" = Option<String>, description = "Of a PDF: characters that it lacks, in English and ASCII."),
     ))),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
@@ -58,6 +61,9 @@ pub async fn create(
     request_body = api::office::TransfersWithholdingIn,
     responses((status = 200, description = "The records.", content(
         (api::office::WithholdingRecords = "application/json"), (String = "text/csv"), (Vec<u8> = "application/pdf"),
+    ), headers(
+        ("Content-Disposition" = Option<String>, description = "`attachment` with a name for the file (RFC 6266); not for `json`."),
+        ("X-Document-Warning" = Option<String>, description = "Of a PDF: characters that it lacks, in English and ASCII."),
     ))),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]

@@ -152,6 +152,7 @@ pub fn document(mut document: OpenApi) -> OpenApi {
                 operation.deprecated = Some(Deprecated::True);
             }
             complete(operation, area, components);
+            tell_headers(operation, area);
             for content in json_bodies(operation) {
                 content.example = schema_name(content).and_then(|name| examples.get(name).cloned());
             }
@@ -220,6 +221,25 @@ fn take_idempotency_key(operation: &mut Operation) {
         ))
         .schema(Some(key));
     operation.parameters.get_or_insert_default().push(parameter.build().into());
+}
+
+/// Adds the headers of all answers of an area, and of the answers that may be given again.
+fn tell_headers(operation: &mut Operation, area: Area) {
+    let header = |why: &str| HeaderBuilder::new().schema(Some(String::schema())).description(Some(why)).build();
+    let is_key = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(own) if own.name == IDEMPOTENCY_KEY);
+    let is_replayed = operation.parameters.iter().flatten().any(is_key);
+    for (status, answer) in &mut operation.responses.responses {
+        let Some(answer) = own(answer) else { continue };
+        if area == Area::Office {
+            let stage = header("`beta`: results are reference values and must be checked by official means.");
+            answer.headers.insert("X-Service-Stage".to_owned(), stage.into());
+        }
+        if is_replayed && status.starts_with('2') {
+            let replayed =
+                header("`true` if the answer is that of an earlier request with the same `Idempotency-Key`.");
+            answer.headers.insert("Idempotent-Replayed".to_owned(), replayed.into());
+        }
+    }
 }
 
 /// Errors of every operation; the first is that of another method at the same path.

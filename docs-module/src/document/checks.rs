@@ -14,7 +14,7 @@ use crate::tax::withholding::{Circumstances, tax};
 /// Largest number of characters of a name or another short text.
 const SHORT_MAX: usize = 200;
 /// Largest numbers of characters and lines of an address and of the footer, so that a page has room for the table.
-const ASIDE_MAX: usize = 200;
+pub(crate) const ASIDE_MAX: usize = 200;
 const ASIDE_LINES_MAX: usize = 6;
 /// Largest number of characters of a free text of several lines.
 const LONG_MAX: usize = 5_000;

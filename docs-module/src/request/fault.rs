@@ -21,6 +21,17 @@ pub enum Place {
     Index(usize),
 }
 
+#[cfg(test)]
+impl Place {
+    /// The step without its place in a list.
+    pub(super) fn step(&self) -> String {
+        match self {
+            Place::Name(name) => name.to_string(),
+            Place::Index(_) => "[]".to_owned(),
+        }
+    }
+}
+
 impl From<&'static str> for Place {
     fn from(name: &'static str) -> Place {
         Place::Name(Cow::Borrowed(name))

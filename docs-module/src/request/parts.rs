@@ -5,7 +5,7 @@ use std::sync::Arc;
 use unicode_normalization::UnicodeNormalization;
 
 use super::field::{Field, Object};
-use crate::document::{BankAccount, Consignor, Issuer, Kind, LINES_MAX, Theme, Withholding};
+use crate::document::{ASIDE_MAX, BankAccount, Consignor, Issuer, Kind, LINES_MAX, Theme, Withholding};
 use crate::drawing::{Colour, Picture};
 use crate::payment_import::Provider;
 use crate::registration::RegistrationNumber;
@@ -83,7 +83,11 @@ pub(super) fn theme(object: &Object<'_>) -> Theme {
     let Some(given) = object.nullable("theme").and_then(|field| field.object()) else { return Theme::default() };
     let locale = given.nullable("locale");
     let _: Option<()> = locale.and_then(|field| field.choice(&["ja"], |name| (name == "ja").then_some(())));
-    Theme { footer: given.nullable_text("footer"), ..looks(&given, Object::nullable) }
+    let footer = given.nullable_text("footer");
+    if footer.trim().chars().count() > ASIDE_MAX {
+        given.fault("footer", &format!("should have at most {ASIDE_MAX} characters"));
+    }
+    Theme { footer, ..looks(&given, Object::nullable) }
 }
 
 /// How a member is read: whether null counts as a missing member.

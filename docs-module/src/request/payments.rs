@@ -17,7 +17,8 @@ pub fn document_of_payment(bytes: &[u8], given: &Given<'_>) -> Result<Document, 
         let order = Order { recipient: object.nullable_text("recipient"), kind, ..order(object, given) };
         let field = object.required("payment_object");
         let payment = field.as_ref().and_then(|field| field.free_object());
-        let payment = read(parts::provider(object), &payment?, parts::default_rate(object));
+        let (provider, default_rate) = (parts::provider(object), parts::default_rate(object));
+        let payment = read(provider, &payment?, default_rate);
         let draft = payment.and_then(|payment| match payment.is_refunded {
             true => Err(Problem {
                 at: Vec::new(),

@@ -314,7 +314,8 @@ fn read_payment(payee: usize, object: &Object<'_>) -> (Payment, String) {
         is_unpaid: object.optional("unpaid").and_then(|field| field.boolean()).unwrap_or(false),
         circumstances,
     };
-    (payment, object.text("description"))
+    let description = object.text("description");
+    (payment, Some(object.text("detail")).filter(|detail| !detail.is_empty()).unwrap_or(description))
 }
 
 /// The declarations about connected accounts, by account (fact sheet of the back office, 7).

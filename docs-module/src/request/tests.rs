@@ -261,7 +261,7 @@ fn b23_b29_a_payment_is_a_receipt_or_its_fault_is_told() {
     assert_eq!(object("metadata", json!({"document_type": "poem"})), at(".metadata.document_type"));
     // what is wrong with the document that comes of it
     assert_eq!(object("billing_details", json!({"name": "長".repeat(300)})), at(""));
-    assert_eq!(of(json!({"payment_object": 5, "default_tax_rate": 5})).len(), 1, "a value that is no object ends it");
+    assert_eq!(of(json!({"payment_object": 5, "default_tax_rate": 5})).len(), 2);
     assert_eq!(of(json!({"recipient": "長".repeat(300)})), [("value_error", "body.recipient".to_owned())]);
     assert_eq!(of(json!({"provider": "bank"})), [("literal_error", "body.provider".to_owned())]);
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod bad_input;
+mod description;
 mod documents;
 mod ingest;
 mod lists;

@@ -1,0 +1,134 @@
+//! Pieces that several bodies have: numbers, words of closed sets, and texts of a form.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+#[cfg(feature = "openapi")]
+use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Type};
+
+/// Types of one value whose schemas are built by hand.
+macro_rules! values {
+    ($($doc:literal $name:ident($type:ty) = $schema:expr;)*) => {$(
+        #[doc = $doc]
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $type);
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                $schema.description(Some($doc)).into()
+            }
+        }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::ToSchema for $name {}
+    )*};
+}
+
+#[cfg(feature = "openapi")]
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+#[cfg(feature = "openapi")]
+fn word<const N: usize>(words: [&str; N]) -> ObjectBuilder {
+    text().enum_values(Some(words))
+}
+
+#[cfg(feature = "openapi")]
+fn integer() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Integer)
+}
+
+values! {
+    "An exact decimal: a number, or a text of one, with up to 12 digits before the point and 6 after it."
+    Decimal(Value) = AnyOfBuilder::new()
+        .item(ObjectBuilder::new().schema_type(Type::Number))
+        .item(text().pattern(Some(r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$")));
+
+    "Whole yen, not negative: a number, or a text of one."
+    WholeYen(Value) = AnyOfBuilder::new()
+        .item(integer().minimum(Some(0)).maximum(Some(999_999_999_999_i64)))
+        .item(text().pattern(Some(r"^\+?[0-9]{1,12}(\.0*)?$")));
+
+    "A number, or a text of one."
+    NumberOrText(Value) = AnyOfBuilder::new().item(ObjectBuilder::new().schema_type(Type::Number)).item(text());
+
+    "A rate of consumption tax in percent."
+    TaxRate(i64) = integer().enum_values(Some([8, 10]));
+
+    "A place in `items`, counted from 0."
+    LinePlace(i64) = integer().minimum(Some(0)).maximum(Some(999));
+
+    "A registration number: T and 13 digits. Full-width characters and spaces are normalised first."
+    RegistrationNumber(String) = text().pattern(Some("^T[0-9]{13}$"));
+
+    "A colour of the form `#2B4C7E`; empty: none."
+    BrandColor(String) = text().pattern(Some("^(#[0-9A-Fa-f]{6})?$"));
+
+    "A `data:` URI of a PNG or JPEG, at most 512 KB and 4 megapixels; empty: none. Addresses are not fetched."
+    PictureUri(String) = text().pattern(Some("^(data:image/(png|jpeg|jpg);base64,[A-Za-z0-9+/]+={0,2})?$"));
+
+    "A language."
+    Locale(String) = word(["ja"]);
+
+    "How parts of a yen are rounded, once for each rate. `round` is to the nearest, a half away from zero; `half_up` is another word for it."
+    Rounding(String) = word(["floor", "round", "ceil", "half_up"]);
+
+    "What a document is. `credit_note` and `corrected_invoice` need the date of the sale. Other words for these are accepted: \
+     `qualified_invoice`, `simplified`, `return_invoice`, `return`, `corrected`, and 適格請求書, 請求書, 適格簡易請求書, 領収書, 適格返還請求書, \
+     修正請求書, 納品書, 見積書."
+    DocumentType(String) = word(
+        ["invoice", "simplified_invoice", "receipt", "credit_note", "corrected_invoice", "delivery_note", "quote"],
+    );
+
+    "As DocumentType; `receipt` when empty."
+    ProfileDocumentType(String) = word(
+        ["", "invoice", "simplified_invoice", "receipt", "credit_note", "corrected_invoice", "delivery_note", "quote"],
+    );
+
+    "A kind of account at a bank: 普通 (`ordinary`, `futsu`), 当座 (`checking`, `toza`) or 貯蓄 (`savings`, `chochiku`)."
+    BankAccountType(String) = word(
+        ["普通", "当座", "貯蓄", "ordinary", "futsu", "checking", "toza", "savings", "chochiku"],
+    );
+
+    "A category of remuneration. Names of single trades are accepted too, such as 講演料, デザイン料 or 税理士."
+    Category(String) = word([
+        "原稿料等", "弁護士等", "司法書士等", "診療報酬", "プロスポーツ選手等", "プロボクサー", "外交員等", "芸能等", "ホステス等", "契約金",
+        "広告宣伝賞金", "競馬賞金", "対象外",
+    ]);
+
+    "Whether income tax is taken of the fee without or with its consumption tax."
+    WithholdingBasis(String) = word(["tax_exclusive", "tax_inclusive"]);
+
+    "Whose payment objects. `generic` is any provider: its objects have the members that PaymentObject names."
+    Provider(String) = word(["stripe", "payjp", "generic"]);
+
+    "How a transfer holds consumption tax. `separate`: the payee's invoice states the tax apart, so the tax is no basis of withholding."
+    DeclaredTax(String) = word(["separate", "included", "none"]);
+
+    "Whether a transfer is the fee, or what is left of the fee after withholding."
+    DeclaredAmount(String) = word(["gross", "net_of_withholding"]);
+
+    "How names are compared. `text`: without regard to width, case, spaces and punctuation. `exact`: as written. `company`: as `text`, without \
+     forms of companies. `kana`: as `company`, hiragana as katakana. `bank`: account holders as banks write them. `number`: digits alone."
+    NameKind(String) = word(["text", "exact", "company", "kana", "bank", "number"]);
+
+    "A plan of a key that the administrator issues."
+    OfficePlan(String) = word(["free", "payg", "starter", "pro", "scale", "enterprise"]);
+
+    "How documents of payments are given to the buyer."
+    DeliveryMode(String) = word(["store", "email", "both"]);
+}
+
+impl Default for BrandColor {
+    fn default() -> BrandColor {
+        BrandColor(String::new())
+    }
+}
+
+impl Default for PictureUri {
+    fn default() -> PictureUri {
+        PictureUri(String::new())
+    }
+}

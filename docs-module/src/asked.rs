@@ -1,0 +1,19 @@
+//! The members that the readers of this thread asked for, so that tests can compare them with the description of a body.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+thread_local! {
+    static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Notes that a member was asked for, by the names on the way to it; `[]` is any place of a list.
+pub fn note(way: impl Iterator<Item = String>, name: &str) {
+    let way: String = way.map(|step| if step == "[]" { step } else { format!(".{step}") }).collect();
+    ASKED.with_borrow_mut(|asked| asked.insert(format!("{way}.{name}").trim_start_matches('.').to_owned()));
+}
+
+/// What was asked for since the last call.
+pub fn take() -> BTreeSet<String> {
+    ASKED.take()
+}
