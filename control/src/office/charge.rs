@@ -1,4 +1,4 @@
-//! What calls of the back office cost, and how they are charged (readings B16-B18).
+//! Prices and charges of the back office (readings B16-B18).
 
 use api::Code;
 use axum::response::Response;
@@ -13,19 +13,19 @@ use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 
-/// Thousandths of a yen.
+/// Thousandths of a yen in a yen.
 const MILLI_YEN: i64 = 1000;
 
-/// What is charged.
+/// The operations that are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A document, whether asked for or made of a payment.
+    /// A document, made on request or of a payment.
     Document,
-    /// Withholding records, by payee.
+    /// Withholding records; the units are payees.
     Withholding,
-    /// Verification, by number.
+    /// A verification; the units are registration numbers.
     Verify,
-    /// A watch, by number.
+    /// A check of a watch list; the units are registration numbers.
     Monitor,
 }
 
@@ -34,7 +34,7 @@ impl Operation {
     pub const ALL: [Operation; 4] =
         [Operation::Document, Operation::Withholding, Operation::Verify, Operation::Monitor];
 
-    /// Its name in `/v1/me`.
+    /// The operation's name in `/v1/me`.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Document => "document",
@@ -44,7 +44,7 @@ impl Operation {
         }
     }
 
-    /// Yen for one of its units.
+    /// Price of one unit in yen.
     fn yen(self, config: &OfficeConfig) -> i64 {
         match self {
             Operation::Document => config.document_yen,
@@ -59,7 +59,7 @@ impl Operation {
 pub struct PayingKey {
     /// The account.
     pub account_id: String,
-    /// The key's lineage, whose cap holds.
+    /// The key's lineage, to which the monthly cap belongs.
     pub lineage_id: String,
     /// The account's plan.
     pub plan: Plan,
@@ -79,7 +79,8 @@ impl From<&Caller> for PayingKey {
 }
 
 impl Office {
-    /// Charges a completed call, keeps its answer, and gives the answer out. Where the charge is refused the answer is not given.
+    /// Charges a completed call and stores its answer for idempotency, then returns the answer. If the charge is
+    /// refused, the error is returned instead.
     pub(super) async fn charged(
         &self,
         caller: &Caller,
@@ -93,7 +94,7 @@ impl Office {
         self.refusal(self.store.charge_office(charge).await?).map_or(Ok(answer), Err)
     }
 
-    /// The charge for so many units.
+    /// The charge for this many units.
     pub(super) fn charge(&self, payer: &PayingKey, operation: Operation, units: usize, now: Timestamp) -> OfficeCharge {
         let units = i64::try_from(units).unwrap_or(i64::MAX);
         let pays = pays_for_gates(payer.plan, payer.environment);
@@ -115,12 +116,12 @@ impl Office {
         }
     }
 
-    /// Billable calls of a month.
+    /// Billable calls that the plan includes in a month. `None`: any number.
     pub(super) fn calls_max(&self, plan: Plan) -> Option<i64> {
         (plan == Plan::Free).then_some(self.config.free_calls)
     }
 
-    /// Why a charge was refused; `None`: it was made.
+    /// The error of a refused charge. `None`: the charge was made.
     pub(super) fn refusal(&self, charged: OfficeCharged) -> Option<ApiError> {
         let (code, message) = match charged {
             OfficeCharged::Made => return None,
@@ -133,12 +134,12 @@ impl Office {
             }
             OfficeCharged::CapReached { cap_yen } => {
                 let message =
-                    format!("the call would pass the key's monthly cap of {cap_yen} yen; POST /v1/cap raises it");
+                    format!("the call would exceed the key's monthly cap of {cap_yen} yen; raise it with POST /v1/cap");
                 (Code::BudgetHardCapHit, message)
             }
             OfficeCharged::BudgetReached { cap_nano_usd } => {
                 let dollars = cap_nano_usd as f64 / 1e9;
-                (Code::BudgetHardCapHit, format!("the call would pass the account's monthly cap of {dollars} USD"))
+                (Code::BudgetHardCapHit, format!("the call would exceed the account's monthly cap of {dollars} USD"))
             }
         };
         Some(ApiError::new(code, message))
