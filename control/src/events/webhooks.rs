@@ -32,7 +32,7 @@ use crate::web::idempotency::Claim;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
-/// Webhooks of an account (readings H17).
+/// Webhooks of an account, at most (readings H17).
 const WEBHOOKS_MAX: i64 = 20;
 /// Characters of a secret that a client chose (readings H2).
 const SECRET_CHARACTERS: std::ops::RangeInclusive<usize> = 32..=256;
@@ -51,7 +51,7 @@ impl JsonBody for SendTestEvent {
 
 /// Make a webhook. Events of the account are then sent to its URL.
 ///
-/// Each delivery is signed. A secret that is made here is shown in this answer alone.
+/// Each delivery is signed. If the service makes the secret, only this answer shows it.
 #[utoipa::path(
     post,
     path = "/api/v1/webhooks",
@@ -138,7 +138,7 @@ pub async fn show(
     Ok(Answer(told(&find(&events, &caller, &path).await?)?))
 }
 
-/// Change where a webhook's events are sent, or which. What is absent stays.
+/// Change a webhook's URL, events or state. Absent members stay as they are.
 #[utoipa::path(
     patch,
     path = "/api/v1/webhooks/{webhook_id}",
@@ -174,7 +174,7 @@ pub async fn change(
     Ok(answer)
 }
 
-/// Make a new secret for a webhook. The one before stops working at once.
+/// Make a new secret for a webhook. The old secret stops working at once.
 #[utoipa::path(
     patch,
     path = "/api/v1/webhooks/{webhook_id}/regenerate-secret",
@@ -228,14 +228,14 @@ pub async fn delete(
     }
 }
 
-/// Send a synthetic event to all webhooks of the account, whatever they subscribe to, once.
+/// Send a synthetic event once to every webhook of the account, whichever events it subscribes to.
 #[utoipa::path(
     post,
     path = "/api/v1/webhooks/test",
     operation_id = "sendTestEvent",
     tag = "Webhooks",
     request_body = SendTestEvent,
-    responses((status = 200, description = "What became of it.", body = SentTestEvent))
+    responses((status = 200, description = "The result for each webhook.", body = SentTestEvent))
 )]
 pub async fn test(
     State(events): State<Arc<Events>>,
@@ -262,7 +262,7 @@ pub async fn test(
             attempt(&events, &due).await
         });
     }
-    // sent once, whatever came of it (readings H14)
+    // one attempt only, so a failure is final (readings H14)
     let ended = |ended: Attempt| match ended.status {
         DeliveryStatus::Pending => Attempt { status: DeliveryStatus::Failed, due_at: 0, ..ended },
         _ => ended,
@@ -339,7 +339,7 @@ pub async fn list_deliveries(
     }))
 }
 
-/// Send a delivery again that failed: the same bytes, to the webhook's URL and under its secret of now.
+/// Send a failed delivery again: the same bytes, to the webhook's present URL and signed with its present secret.
 #[utoipa::path(
     post,
     path = "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay",
@@ -349,7 +349,7 @@ pub async fn list_deliveries(
         ("webhook_id" = String, Path, description = "A webhook of the account."),
         ("delivery_id" = String, Path, description = "A delivery to it."),
     ),
-    responses((status = 200, description = "What became of it.", body = ReplayedDelivery))
+    responses((status = 200, description = "The result of the attempt.", body = ReplayedDelivery))
 )]
 pub async fn replay(
     State(events): State<Arc<Events>>,
@@ -366,7 +366,7 @@ pub async fn replay(
     let replayed = match record.status {
         DeliveryStatus::Succeeded => ReplayedDelivery { delivery_id, replayed: false, success: true, error: None },
         DeliveryStatus::Pending => {
-            let error = Some("the delivery has another attempt of its own".to_owned());
+            let error = Some("the delivery is not finished: the service will try it again".to_owned());
             ReplayedDelivery { delivery_id, replayed: false, success: false, error }
         }
         DeliveryStatus::Failed => {
@@ -375,7 +375,7 @@ pub async fn replay(
                 event_id: record.event_id,
                 account_id: webhook.account_id,
                 event_type: record.event_type,
-                // no attempt follows this one
+                // set so that no retry follows
                 attempts: record.attempts,
                 url: webhook.url,
                 sealed_secret: webhook.sealed_secret,
@@ -430,7 +430,7 @@ fn told_delivery(record: &DeliveryRecord) -> Result<Delivery, ApiError> {
     })
 }
 
-/// Types as they are stored: each once, by comma; none for all (readings H16).
+/// Types of events as they are stored: distinct, separated by commas. Empty: all types (readings H16).
 fn event_types(names: &[String]) -> Result<String, ApiError> {
     let mut types: Vec<&str> = Vec::new();
     for name in names {
@@ -450,7 +450,7 @@ fn event_type(name: &str) -> Result<EventType, ApiError> {
     })
 }
 
-/// A URL that events may be sent to. A name that does not resolve now is taken (readings H4).
+/// Checks a URL to which events are to be sent. A name that does not resolve now is accepted (readings H4).
 async fn checked_url(events: &Events, text: &str) -> Result<String, ApiError> {
     let refused = |refused: Refused| match refused {
         Refused::Url(why) => ApiError::new(Code::InvalidWebhookUrl, why).at("url", "refused"),
@@ -470,7 +470,7 @@ async fn checked_url(events: &Events, text: &str) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-/// Readings H2.
+/// Checks a secret that a client chose (readings H2).
 fn chosen_secret(secret: String) -> Result<Hidden, ApiError> {
     let visible = secret.chars().all(|c| c.is_ascii_graphic());
     if visible && SECRET_CHARACTERS.contains(&secret.len()) {
@@ -480,7 +480,7 @@ fn chosen_secret(secret: String) -> Result<Hidden, ApiError> {
     Err(ApiError::new(Code::InvalidRequest, message).at("secret", "too short, too long, or not visible ASCII"))
 }
 
-/// Readings H1.
+/// A new random secret (readings H1).
 fn new_secret() -> Hidden {
     let bytes = zeroize::Zeroizing::new(ids::random::<32>());
     Hidden(format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes.as_slice())))

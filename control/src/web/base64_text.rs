@@ -20,7 +20,7 @@ pub fn encode(bytes: &[u8]) -> String {
 
 /// Decodes a whole text of at most `bytes_max` bytes.
 pub fn decode(text: &str, bytes_max: usize) -> Result<Vec<u8>, Fault> {
-    // not more room than the text can fill; the limit is checked as the bytes come
+    // never reserve more than the text can decode to; `push` checks the limit
     let mut decoder = Decoder::new(bytes_max, text.len() / 4 * 3 + 3);
     decoder.push(text.as_bytes())?;
     decoder.finish()
@@ -29,7 +29,7 @@ pub fn decode(text: &str, bytes_max: usize) -> Result<Vec<u8>, Fault> {
 /// Characters decoded at a time; a multiple of four.
 const BLOCK: usize = 4096;
 
-/// Decodes a text that comes in pieces, straight into the final buffer.
+/// Decodes a text that arrives in pieces, directly into the final buffer.
 pub struct Decoder {
     out: Vec<u8>,
     bytes_max: usize,
@@ -67,7 +67,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The bytes, once all characters have come.
+    /// The decoded bytes, after the last piece.
     pub fn finish(mut self) -> Result<Vec<u8>, Fault> {
         self.flush()?;
         if self.padding > 2 || (self.padding > 0 && !(self.digits + self.padding).is_multiple_of(4)) {
@@ -82,7 +82,7 @@ impl Decoder {
         if start + bytes > self.bytes_max {
             return Err(Fault::TooLarge);
         }
-        // the estimate is never short, and exact for whole blocks
+        // the estimate is never too small, and exact for whole blocks
         let estimate = base64::decoded_len_estimate(self.block.len());
         if start + estimate > self.out.capacity() {
             self.grow(start + estimate);
@@ -94,7 +94,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Makes room by doubling up to the limit; the old room is overwritten.
+    /// Doubles the buffer, up to the limit. The old buffer is overwritten.
     fn grow(&mut self, needed: usize) {
         let mut roomy = Vec::with_capacity((2 * self.out.capacity()).min(self.bytes_max).max(needed));
         roomy.extend_from_slice(&self.out);
@@ -103,7 +103,7 @@ impl Decoder {
 }
 
 impl Drop for Decoder {
-    /// What was decoded and is not wanted may be a secret that should not have come here (readings K5).
+    /// Overwrites the decoded bytes: a refused body may hold a secret that should not have been sent (readings K5).
     fn drop(&mut self) {
         self.out.zeroize();
         self.block.zeroize();

@@ -2,7 +2,7 @@
 //!
 //! Bodies get an example by the name of their schema, from `openapi/examples.json`.
 //!
-//! The committed copy is `docs/openapi.json`; a test compares. `ango openapi` prints the page.
+//! The committed copy is `docs/openapi.json`, which a test compares. `ango openapi` prints the page.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 const SESSION_TOKEN: &str = "session_token";
 const ADMIN_KEY: &str = "admin_key";
 
-/// What the page says about the API as a whole.
+/// The description of the API as a whole.
 pub fn frame() -> OpenApi {
     let description = "Computes on encrypted data without holding the plaintext.\n\n\
         Make keys on your side, upload the evaluation key to `POST /api/v1/tfhe/eval-session`, send encrypted bits \
@@ -128,7 +128,7 @@ pub fn frame() -> OpenApi {
         .build()
 }
 
-/// The types that the error object is made of.
+/// The schemas of the error object.
 fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
     let mut schemas = Vec::new();
     ErrorEnvelope::schemas(&mut schemas);
@@ -137,7 +137,7 @@ fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
     schemas
 }
 
-/// The whole page: what the routes say of themselves, completed.
+/// Completes the descriptions of the routes to the whole page.
 pub fn document(mut document: OpenApi) -> OpenApi {
     let examples = examples();
     for (path, item) in &mut document.paths.paths {
@@ -158,7 +158,7 @@ pub fn document(mut document: OpenApi) -> OpenApi {
     document
 }
 
-/// Operations that work and are not recommended any more (readings K9).
+/// Deprecated operations, which still work (readings K9).
 const DEPRECATED: [&str; 1] = ["generateKey"];
 
 /// An example of each type of body, by the name of its schema.
@@ -166,7 +166,7 @@ fn examples() -> BTreeMap<String, Value> {
     serde_json::from_str(include_str!("openapi/examples.json")).expect("the examples are JSON")
 }
 
-/// What an operation takes and gives as JSON when it succeeds; errors have an example for each code.
+/// The JSON bodies of a request and of its successful answers. Errors have an example for each code instead.
 fn json_bodies(operation: &mut Operation) -> impl Iterator<Item = &mut Content> {
     let request = operation.request_body.iter_mut().filter_map(own).flat_map(|request| request.content.iter_mut());
     let successes = operation.responses.responses.iter_mut().filter(|(status, _)| status.starts_with('2'));
@@ -175,7 +175,7 @@ fn json_bodies(operation: &mut Operation) -> impl Iterator<Item = &mut Content> 
     bodies.filter_map(|(_, content)| own(content))
 }
 
-/// The item itself; `None` for a reference.
+/// The item itself. `None`: a reference.
 fn own<T>(item: &mut RefOr<T>) -> Option<&mut T> {
     match item {
         RefOr::T(item) => Some(item),
@@ -191,7 +191,7 @@ fn schema_name(content: &Content) -> Option<&str> {
     }
 }
 
-/// A page as it is served and committed.
+/// The page as text, as it is served and committed.
 pub fn json(document: &OpenApi) -> String {
     let mut text = serde_json::to_string_pretty(document).expect("the page is JSON");
     text.push('\n');
@@ -202,7 +202,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten()
 }
 
-/// Adds the header `Idempotency-Key` to an operation that takes it (readings I1).
+/// Adds the header `Idempotency-Key` to operations that use it (readings I1).
 fn take_idempotency_key(operation: &mut Operation) {
     use AdmittedCallers::{Administrator, OptionalKey, Public};
     if matches!(AdmittedCallers::of(operation), Public | OptionalKey | Administrator) {
@@ -220,10 +220,10 @@ fn take_idempotency_key(operation: &mut Operation) {
     operation.parameters.get_or_insert_default().push(parameter.build().into());
 }
 
-/// Errors of every operation; the first is that of another method at the same path.
+/// Errors that every operation has. The first is for another method at the same path.
 const ALWAYS: [Code; 3] = [Code::MethodNotAllowed, Code::ServiceUnavailable, Code::InternalError];
 
-/// Writes the roles that reach the operations of a level in an area, as the router has them.
+/// Writes the roles that may use the operations of a level in an area, as the router sets them.
 pub fn tell_access(paths: &mut Paths, area: Area, level: Level) {
     for item in paths.paths.values_mut() {
         for (operation, mutating) in with_method(item) {
@@ -237,12 +237,12 @@ pub fn tell_access(paths: &mut Paths, area: Area, level: Level) {
     }
 }
 
-/// The same where a key may be left out.
+/// Writes the access of operations for which a key is optional.
 pub fn tell_optional_key(paths: &mut Paths) {
     tell_all(paths, OPTIONAL_KEY, "Access: without a key, or with one of the back office.");
 }
 
-/// The same for the administrator alone.
+/// Writes the access of operations for the administrator alone.
 pub fn tell_administrator(paths: &mut Paths) {
     tell_all(paths, ADMINISTRATOR, "Access: the administrator, by `SERVICE_ADMIN_KEY`.");
 }
@@ -262,18 +262,18 @@ fn tell(operation: &mut Operation, class: &str, roles: &[&str], sentence: &str) 
     operation.extensions.get_or_insert_default().merge(Extensions::from_iter([("x-access", access)]));
 }
 
-/// Classes of access beside those of levels.
+/// Classes of access besides those of levels.
 const OFFICE_KEY: &str = "OFFICE";
 const OPTIONAL_KEY: &str = "OPTIONAL";
 const ADMINISTRATOR: &str = "ADMINISTRATOR";
 
-/// The operations of a path, and whether they change anything.
+/// The operations of a path, and whether each changes state.
 fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool)> {
     let changing = [&mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten();
     item.get.iter_mut().map(|operation| (operation, false)).chain(changing.map(|operation| (operation, true)))
 }
 
-/// Adds what follows from an operation's name: the credentials that it takes, and its errors with an example each.
+/// Adds everything that follows from an operation's id: its credentials, and its errors with an example each.
 fn complete(operation: &mut Operation, area: Area) {
     let id = operation.operation_id.clone().expect("every operation has an id");
     let (access, own) = (AdmittedCallers::of(operation), errors(&id).concat());
@@ -284,7 +284,7 @@ fn complete(operation: &mut Operation, area: Area) {
         AdmittedCallers::OfficeKey => vec![scheme(API_KEY)],
         AdmittedCallers::OptionalKey => vec![SecurityRequirement::default(), scheme(API_KEY)],
         AdmittedCallers::Administrator => vec![scheme(ADMIN_KEY)],
-        // stated, so that a generator does not assume a key
+        // stated explicitly, so that generators do not assume a key
         AdmittedCallers::Public => vec![SecurityRequirement::default()],
     });
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
@@ -300,7 +300,7 @@ fn complete(operation: &mut Operation, area: Area) {
             Code::InsufficientRole,
             Code::RateLimited,
             Code::BruteForceLockout,
-            // an issuer of the operator's own does not answer
+            // an external issuer that does not answer
             Code::UpstreamUnavailable,
         ],
         AdmittedCallers::OfficeKey | AdmittedCallers::OptionalKey | AdmittedCallers::Administrator => &[
@@ -338,7 +338,7 @@ fn complete(operation: &mut Operation, area: Area) {
         }
     }
     for (status, codes) in by_status {
-        // what a handler said itself stays: health has its own 503
+        // an answer that the handler describes itself stays: health has its own 503
         operation
             .responses
             .responses
@@ -347,7 +347,7 @@ fn complete(operation: &mut Operation, area: Area) {
     }
 }
 
-/// The callers that an operation admits, as [`tell_access`] wrote it.
+/// The callers that an operation admits, read from the extension that [`tell_access`] wrote.
 #[derive(Clone, Copy, PartialEq)]
 enum AdmittedCallers {
     Public,
@@ -377,10 +377,10 @@ impl AdmittedCallers {
     }
 }
 
-/// The errors of an operation, without the errors that every operation has.
+/// The errors of an operation, besides those that every operation has.
 ///
 /// # Panics
-/// For an operation that is not listed: a new endpoint must list its errors here.
+/// For an operation that is missing here. A new endpoint must add its errors.
 fn errors(operation_id: &str) -> &'static [&'static [Code]] {
     use Code::*;
     const BODY: &[Code] = &[PayloadTooLarge, ValidationError];
@@ -544,13 +544,13 @@ fn example(code: Code, area: Area) -> Example {
     ExampleBuilder::new().summary(code.cause()).value(Some(value)).build()
 }
 
-/// On every answer (readings L3-L5).
+/// The headers of every answer (readings L3-L5).
 const RATE_LIMIT_HEADERS: [(&str, &str); 6] = [
     ("X-RateLimit-Daily-Limit", "Requests that are allowed a day (UTC); 9007199254740991 means unlimited."),
-    ("X-RateLimit-Daily-Remaining", "Requests that are left of the day's."),
+    ("X-RateLimit-Daily-Remaining", "Requests left of the daily limit."),
     ("X-RateLimit-Daily-Reset", "When the next day begins, in seconds since 1970."),
     ("X-RateLimit-Monthly-Limit", "Requests that are allowed a month (UTC); 9007199254740991 means unlimited."),
-    ("X-RateLimit-Monthly-Remaining", "Requests that are left of the month's."),
+    ("X-RateLimit-Monthly-Remaining", "Requests left of the monthly limit."),
     ("X-RateLimit-Monthly-Reset", "When the next month begins, in seconds since 1970."),
 ];
 
@@ -604,7 +604,7 @@ mod tests {
                 for status in ["405", "500", "503"] {
                     assert!(operation.responses.responses.contains_key(status));
                 }
-                // which roles is told exactly where a key or token is asked for
+                // an operation names roles exactly if it needs a key or token
                 let told = operation.extensions.as_ref().is_some_and(|told| told.contains_key("x-access"));
                 let asks = operation.responses.responses.contains_key("401")
                     && operation.security != Some(vec![Default::default()]);
