@@ -1,5 +1,5 @@
-//! Gates and circuits on encrypted bits, under keys of open sessions; operations on encrypted numbers, under keys that are kept. The
-//! only area that names `engine`.
+//! Gates and circuits on encrypted bits, under keys of open sessions; operations on encrypted numbers, under stored
+//! keys. No other area names `engine`.
 
 pub mod engine;
 
@@ -44,8 +44,8 @@ pub struct SessionsConfig {
     #[arg(env = "ANGO_SESSION_TTL_S", default_value = "3600", value_parser = seconds(1..=WEEK_S))]
     pub ttl: Duration,
     // readings G8
-    /// Whether POST /tfhe/session may make a secret key and hold it, for demonstrations, and POST /keys/generate make one that it
-    /// overwrites at once. Set false in production.
+    /// Whether POST /tfhe/session may make a secret key and hold it, for demonstrations, and POST /keys/generate may
+    /// make a secret key, which the node overwrites at once. Set false in production.
     #[arg(env = "ANGO_ALLOW_SERVER_HELD_KEY", default_value = "true")]
     pub allow_server_held_key: bool,
 }
@@ -70,7 +70,7 @@ pub struct CircuitsConfig {
     #[arg(id = "circuit_deadline", env = "ANGO_CIRCUIT_DEADLINE_S", default_value = "3600")]
     #[arg(value_parser = seconds(1..=WEEK_S))]
     pub deadline: Duration,
-    /// Most circuits that one session runs at the same time. Further ones are answered 429.
+    /// Most circuits that one session runs at the same time. Further circuits are answered 429.
     #[arg(env = "ANGO_CIRCUITS_RUNNING_MAX", default_value = "8", value_parser = number::<usize>(1..=1 << 10))]
     pub running_max: usize,
     /// Most uploaded circuits of one account.
@@ -93,7 +93,7 @@ pub struct CircuitsConfig {
 
 const WEEK_S: u64 = 7 * 24 * 3600;
 
-/// Sessions of a node and what computes for them.
+/// Gate sessions and stored keys of a node, with everything that computes for them.
 pub struct Compute {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
@@ -106,24 +106,24 @@ pub struct Compute {
     pub(crate) vault: Arc<Vault>,
     /// Keys for numbers that are open in the engine.
     pub(crate) open_keys: OpenKeys,
-    /// Operations on numbers in progress.
+    /// Operations on numbers that are running.
     pub(crate) operations: RunningOperations,
     pub(crate) ledger: Arc<Ledger>,
-    /// Whether a generated secret key is in the answer (readings K9).
+    /// Whether the answer contains a generated secret key (readings K9).
     pub(crate) allow_sk_in_response: bool,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,
     pub(crate) offload: Offload,
-    /// Requests that the node finishes before it stops.
+    /// Running requests. A stopping node waits for them.
     pub(crate) in_flight: InFlight,
-    /// Circuits and operations in progress: the node waits until they are written down before it stops.
+    /// Running circuits and operations. A stopping node waits until their ends are recorded.
     pub(crate) unfinished: InFlight,
     pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl Compute {
-    /// Ends trials that have expired or whose key was revoked: closes their sessions on this node at once, and erases all
-    /// they own once no node has a session of theirs open.
+    /// Ends trials that have expired or whose key was revoked. Closes their sessions on this node at once, and erases
+    /// everything that they own when no node has a session of theirs open.
     pub(crate) async fn end_trials(&self) {
         let now = self.clock.now();
         for account in self.trials.ended(now).await {
@@ -132,7 +132,7 @@ impl Compute {
         }
     }
 
-    /// Removes records whose time is over.
+    /// Removes expired records.
     pub(crate) async fn forget_old(&self) {
         self.sessions.forget_old().await;
         self.vault.keep_house().await;

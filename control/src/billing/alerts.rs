@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::events::{EventType, event};
 use crate::ids;
 
-/// Alerts that one transaction announces at most.
+/// Alerts that one query reads, at most.
 const AT_ONCE: i64 = 100;
 /// How long alerts are kept. The time is longer than a month, so each threshold is announced once a month.
 const KEPT: std::time::Duration = std::time::Duration::from_secs(100 * 24 * 3600);

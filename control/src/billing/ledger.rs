@@ -18,7 +18,7 @@ use crate::ids;
 use crate::in_flight::InFlight;
 use crate::web::error::ApiError;
 
-/// Reservations that one step gives back, at most.
+/// Reservations that one query reads, at most.
 const LOST_AT_ONCE: i64 = 256;
 
 /// The ledger in the database, with what this node needs to write to it.

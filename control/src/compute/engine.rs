@@ -1,6 +1,6 @@
-//! The service's door to the engine: the only file that names it.
+//! The service's interface to the engine. No other file names the engine's types.
 //!
-//! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
+//! Bytes from outside become typed values here, or an error with a code of the specification.
 
 mod ciphertexts;
 pub mod numbers;
@@ -36,18 +36,18 @@ pub use engine::{
 pub use planning::{InputNoise, Mapping, PlanCache, PlanFacts, PlannedCircuit};
 pub use stored_key::{KeyStore, SealedKey, StoredKey};
 
-/// Bounds on computing, as the engine names them.
+/// Bounds on computing, with the engine's meanings.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ComputeConfig {
-    /// Where gates are computed. `auto` takes CUDA if there is an NVIDIA card, else another GPU, else the CPU. `ango devices`
-    /// shows what there is.
+    /// The backend that computes gates. `auto` takes CUDA if the machine has an NVIDIA card, otherwise another GPU,
+    /// otherwise the CPU. `ango devices` lists the devices.
     #[arg(env = "ANGO_BACKEND", default_value = "auto")]
     #[arg(value_parser = parsed::<BackendChoice>("auto, cuda, wgpu or cpu"))]
     pub backend: BackendChoice,
-    /// Most gates that wait on the whole node. Beyond it requests are answered 503.
+    /// Most gates that wait on the whole node. Beyond this requests are answered 503.
     #[arg(env = "ANGO_QUEUE_ROWS_MAX", default_value = "16384", value_parser = number::<usize>(ROWS_MAX))]
     pub queue_rows_max: usize,
-    /// Most gates that wait for one session: at least a full batch.
+    /// Most gates that wait for one session. A full batch must fit.
     #[arg(env = "ANGO_SESSION_ROWS_MAX", default_value = "4096", value_parser = number::<usize>(ROWS_MAX))]
     pub session_rows_max: usize,
     /// Longest time in microseconds that a lone gate waits for more gates of its session while the devices are busy.
@@ -62,15 +62,15 @@ pub struct ComputeConfig {
     /// answered 503.
     #[arg(env = "ANGO_KEY_STORAGE_MB", default_value = "10240", value_parser = megabytes(40..=1 << 24))]
     pub key_storage_bytes_max: u64,
-    /// Memory in MB for keys that are prepared for computing. When unset, the device says how much.
+    /// Memory in MB for keys that are prepared for computing. When unset, the device's memory decides.
     #[arg(env = "ANGO_RESIDENT_MEMORY_MB", value_parser = megabytes(128..=1 << 24))]
     pub resident_bytes_max: Option<u64>,
 }
 
 const ROWS_MAX: RangeInclusive<u64> = BATCH_GATES_MAX as u64..=1 << 24;
 
-/// What share of the node a key's work has under contention: that of its account's plan, which all keys of the account have
-/// together (readings P31).
+/// The share of the node that a key's work gets under contention: that of its account's plan. All keys of an account
+/// have this share together (readings P31).
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     account: engine::AccountId,
@@ -78,26 +78,26 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of an account with a plan.
+    /// The share of an account with this plan.
     pub fn of(account: &api::ids::AccountId, plan: caller::Plan) -> Share {
         Share { account: engine::AccountId(account.bits()), weight: plan.weight() }
     }
 }
 
-/// Names a key in the engine and says what its ciphertexts must match.
+/// A key in the engine, with the properties that its ciphertexts must match.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenKey {
     session: engine::SessionId,
     /// The key's preset.
     pub preset: Preset,
-    /// Another library made it: the preset's figures of security and failure do not hold for it.
+    /// Whether another library made the key. The preset's figures for security and failure do not hold for it then.
     pub imported: bool,
-    /// Its parameters: plans of circuits are made for them.
+    /// The key's parameters, for which plans of circuits are made.
     params: Params,
     fingerprint: Option<[u8; 8]>,
 }
 
-/// A key in the engine that is closed when this is dropped: wherever a request ends early, no key stays behind.
+/// A key in the engine that is closed on drop, so that no key stays open when a request ends early.
 pub struct OwnedKey {
     engine: Engine,
     key: OpenKey,
@@ -113,7 +113,7 @@ impl std::ops::Deref for OwnedKey {
 
 impl Drop for OwnedKey {
     fn drop(&mut self) {
-        // closing twice does no harm
+        // closing a key twice is harmless
         drop(self.engine.close(&self.key));
     }
 }
@@ -123,34 +123,34 @@ impl Drop for OwnedKey {
 pub struct GateText<'a> {
     /// The gate.
     pub gate: Gate,
-    /// Member names and operands; as many as the gate has.
+    /// Member names and operands, as many as the gate takes.
     pub operands: Vec<(&'static str, OperandText<'a>)>,
 }
 
-/// An operand as a member of a gate has it.
+/// An operand in a member of a gate.
 #[derive(Clone, Copy, Debug)]
 pub enum OperandText<'a> {
     /// A ciphertext in base64.
     Text(&'a str),
-    /// The words of a ciphertext that the node keeps, and the form in which it is written.
+    /// The words of a ciphertext stored on the node, and the form for writing results.
     Kept(&'a [u32], Form),
 }
 
-/// Gates that can be run.
+/// Gates that are ready to run.
 pub struct Program {
-    /// Folded: what is left to compute. They are charged as they were asked for.
+    /// The gates after folding, which leaves only those to compute. The charge is for the gates as requested.
     list: GateList,
-    /// The form of each gate's first operand: its result goes back in it.
+    /// The form of each gate's first operand. The gate's result is written in this form.
     forms: Vec<Form>,
 }
 
-/// What a program came to.
+/// The results of a program.
 pub struct Outcome {
     results: LweList,
     forms: Vec<Form>,
     /// Wall time of the evaluation.
     pub compute: Duration,
-    /// Wall time before it, in the queue.
+    /// Wall time in the queue before the evaluation.
     pub waited: Duration,
     /// Bootstraps really done.
     pub bootstraps: u64,
@@ -169,40 +169,40 @@ impl Outcome {
     }
 }
 
-/// A netlist that was read.
+/// A netlist that was read and checked.
 pub struct Netlist {
     circuit: Circuit,
 }
 
 impl Netlist {
-    /// Reads a netlist of at most `gates_max` gates; a header that announces more is refused before a gate is read. CPU
-    /// work: a second for a million gates.
+    /// Reads a netlist of at most `gates_max` gates. A header that announces more is refused before any gate is read.
+    /// CPU work: a second for a million gates.
     pub fn read(text: &str, gates_max: u64) -> Result<Netlist, CircuitError> {
         let gates_max = usize::try_from(gates_max).unwrap_or(usize::MAX);
         Circuit::parse_within(text, gates_max).map(|circuit| Netlist { circuit })
     }
 
-    /// Bits of each value it takes.
+    /// Bits of each input value.
     pub fn input_widths(&self) -> &[usize] {
         self.circuit.input_widths()
     }
 
-    /// Bits of each value it gives.
+    /// Bits of each output value.
     pub fn output_widths(&self) -> &[usize] {
         self.circuit.output_widths()
     }
 
-    /// Its gates altogether.
+    /// Number of gates.
     pub fn gates(&self) -> u64 {
         self.circuit.gates().len() as u64
     }
 
-    /// How many gates of each kind it has.
+    /// Number of gates of each kind.
     pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
         self.circuit.gate_counts()
     }
 
-    /// Its levels.
+    /// Number of levels.
     pub fn levels(&self) -> u64 {
         self.circuit.levels().len() as u64
     }
@@ -210,30 +210,30 @@ impl Netlist {
 
 /// How a circuit's run ended.
 pub enum CircuitEnd {
-    /// With its outputs' ciphertexts, all outputs in a row.
+    /// All gates are completed.
     Completed {
-        /// One ciphertext an output bit.
+        /// The output bits' ciphertexts, one output after another.
         results: LweList,
         /// Wall time of the evaluation.
         compute: Duration,
         /// Bootstraps really done.
         bootstraps: u64,
     },
-    /// By [`Engine::cancel`], after these gates.
+    /// The run was cancelled by [`Engine::cancel`] after these gates.
     Cancelled(Vec<(Gate, u64)>),
-    /// Without results.
+    /// The run failed without results.
     Failed(RunError),
 }
 
-/// What a search for devices found.
+/// The result of a search for devices.
 pub struct Detected {
-    /// What would compute, at least one.
+    /// The devices that would compute, at least one.
     pub devices: Vec<engine::DeviceInfo>,
-    /// What would not, and why.
+    /// The backends that were passed over, and why.
     pub passed_over: Vec<engine::PassedOver>,
 }
 
-/// Looks for devices as [`Engine::start`] does, and lets go of them again.
+/// Looks for devices like [`Engine::start`], and releases them again.
 pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
     let found = engine::detect::detect(choice, kernel_cache);
     let devices = found.devices.iter().map(|device| device.info().clone()).collect();
@@ -243,11 +243,11 @@ pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
 /// A device of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Build string of its backend (readings O7).
+    /// Build string of the device's backend (readings O7).
     pub backend: String,
-    /// Its own name.
+    /// The device's name.
     pub name: String,
-    /// Whether it works.
+    /// Whether the device works.
     pub state: DeviceState,
     /// Why it was taken out of service.
     pub failure: Option<String>,
@@ -256,16 +256,16 @@ pub struct DeviceFacts {
 /// Whether a device works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
-    /// It takes work.
+    /// The device accepts work.
     InService,
-    /// It takes work when no other can.
+    /// The device accepts work only if no other device can.
     StandIn,
-    /// It failed and was taken out of service.
+    /// The device failed and was taken out of service.
     Lost,
 }
 
 impl DeviceState {
-    /// The word in metrics.
+    /// The state's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             DeviceState::InService => "in_service",
@@ -286,15 +286,15 @@ impl From<engine::DeviceState> for DeviceFacts {
     }
 }
 
-/// The engine of this node. Cheap to clone.
+/// The engine of this node. A clone shares the same engine.
 #[derive(Clone)]
 pub struct Engine {
     inner: engine::Engine,
 }
 
 impl Engine {
-    /// Starts on the devices of this machine that the settings ask for. `kernel_cache`: folder of kernels that were compiled
-    /// at an earlier start. A device that is passed over is a line of the log. Seconds of work for a GPU without the cache.
+    /// Starts the engine on the devices that the settings choose. `kernel_cache`: the folder of kernels compiled at
+    /// earlier starts; without it, compiling for a GPU takes seconds. Backends that are passed over are logged.
     pub fn start(config: &ComputeConfig, kernel_cache: PathBuf) -> anyhow::Result<Engine> {
         let bounds = engine::Config { kernel_cache: Some(kernel_cache), ..bounds(config) };
         let inner = engine::Engine::start(bounds, config.backend)?;
@@ -305,14 +305,14 @@ impl Engine {
                 _ => tracing::warn!(
                     backend,
                     reason,
-                    "the backend that was asked for does not work; another one computes"
+                    "the backend that the settings name does not work, so another one computes"
                 ),
             }
         }
         Ok(Engine { inner })
     }
 
-    /// Starts on given devices, whatever the settings say of backends; at least one: assertion otherwise.
+    /// Starts the engine on these devices, whatever backend the settings name. Panics if there are none.
     pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Engine> {
         Ok(Engine { inner: engine::Engine::with_devices(bounds(config), devices)? })
     }
@@ -322,41 +322,43 @@ impl Engine {
         &self.inner.device().backend
     }
 
-    /// The device's own name.
+    /// The name of the first device.
     pub fn device_name(&self) -> &str {
         &self.inner.device().name
     }
 
-    /// All devices, those taken out of service too.
+    /// All devices, including those taken out of service.
     pub fn devices(&self) -> Vec<DeviceFacts> {
         self.inner.devices().into_iter().map(DeviceFacts::from).collect()
     }
 
-    /// Figures of the moment.
+    /// The engine's present figures.
     pub fn usage(&self) -> Usage {
         self.inner.usage()
     }
 
-    /// Opens a key of an account for work. The first key of a shape waits for its kernels, some seconds on a GPU: call it
-    /// off the async threads.
+    /// Opens a key of an account for work. Blocks: the first key of a shape waits for its kernels, some seconds on a
+    /// GPU. Call this outside the async threads.
     pub fn open(&self, key: StoredKey, share: Share) -> Result<OwnedKey, ApiError> {
         let (preset, imported, params, fingerprint) = (key.preset, key.imported, key.gate_params(), key.fingerprint);
         let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;
         Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, params, fingerprint } })
     }
 
-    /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).
+    /// Closes a key. The key accepts no new work, and its memory is overwritten. The receiver is ready when that is
+    /// done (readings G3).
     pub fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
         let (erased, hears) = oneshot::channel();
         let tell = move || {
-            // the receiver may be gone
+            // the receiver may have been dropped
             let _ = erased.send(());
         };
         self.inner.close(key.session, Box::new(tell));
         hears
     }
 
-    /// Runs a program. A result that is not there at the deadline is an error and counts for nothing (readings E9).
+    /// Runs a program. If the result is not ready at the deadline, the program fails and counts for nothing (readings
+    /// E9).
     pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
         let (done, result) = oneshot::channel();
         let Program { list, forms } = program;
@@ -368,8 +370,8 @@ impl Engine {
         Ok(Outcome { results: done.results.into(), forms, compute: done.compute, waited, bootstraps: done.units })
     }
 
-    /// Begins a circuit on a ciphertext an input bit, all inputs in a row. Its end comes through the receiver; one that
-    /// is not there at the deadline is a failure.
+    /// Begins a circuit. `inputs`: one ciphertext for each input bit, one input after another. The receiver gets the
+    /// run's end; a run that is not completed at the deadline fails.
     pub fn start_circuit(
         &self,
         key: &OpenKey,
@@ -387,7 +389,7 @@ impl Engine {
                 Err(engine::Failed { error: engine::Error::Cancelled, completed }) => CircuitEnd::Cancelled(completed),
                 Err(failed) => CircuitEnd::Failed(failed.error.into()),
             };
-            // the receiver may be gone
+            // the receiver may have been dropped
             drop(tell.send(end));
         };
         let task = Task::circuit(circuit.plan.clone(), inputs);
@@ -395,28 +397,28 @@ impl Engine {
         Ok((operation, hears))
     }
 
-    /// Gates done of a circuit that has not ended.
+    /// Completed gates of a running circuit.
     pub fn gates_done(&self, operation: EngineOperation) -> Option<u64> {
         self.inner.progress(operation).map(|progress| progress.done)
     }
 
-    /// Ends a circuit, unless it ends by itself first.
+    /// Cancels a circuit, unless it has ended.
     pub fn cancel(&self, operation: EngineOperation) {
         self.inner.cancel(operation);
     }
 
-    /// Finishes what is queued, overwrites all keys and stops. Blocks.
+    /// Finishes the queued work, overwrites all keys and stops. Blocks.
     pub fn shutdown(&self) {
         self.inner.shutdown();
     }
 }
 
-/// Bytes that this process may use.
+/// Bytes of memory that this process may use.
 pub fn memory_bytes() -> u64 {
     engine::host_memory_bytes()
 }
 
-/// The engine's bounds, as far as settings say them.
+/// The engine's bounds, as the settings give them.
 fn bounds(config: &ComputeConfig) -> engine::Config {
     engine::Config {
         queue_rows_max: config.queue_rows_max,
@@ -427,11 +429,11 @@ fn bounds(config: &ComputeConfig) -> engine::Config {
     }
 }
 
-/// Why a program gave no result.
+/// Why a program has no result.
 pub enum RunError {
-    /// The session was closed before or while it ran: the session's record says why.
+    /// The session was closed before or during the run. Its record holds the reason.
     Gone,
-    /// Anything else.
+    /// Any other error.
     Api(ApiError),
 }
 
@@ -450,12 +452,12 @@ impl From<ApiError> for RunError {
     }
 }
 
-/// The answer to an engine's refusal.
+/// The API error for an error of the engine.
 fn refused(error: engine::Error) -> ApiError {
     use engine::Error;
     match error {
         Error::Busy { retry_after } => {
-            ApiError::unavailable("queue", "the node has more work waiting than it takes").retry_after(retry_after)
+            ApiError::unavailable("queue", "the node's queue is full").retry_after(retry_after)
         }
         Error::DeadlinePassed => {
             ApiError::unavailable("deadline", "the work did not finish in time; nothing was charged")
@@ -481,7 +483,7 @@ fn too_large_key() -> ApiError {
     ApiError::new(Code::InvalidParams, "the key is larger than this node has memory for")
 }
 
-/// What a preset is and costs (readings section 14, `params/suggest`).
+/// The properties and costs of a preset (readings section 14, `params/suggest`).
 pub fn preset_facts(preset: Preset) -> PresetFacts {
     let params = preset.params();
     PresetFacts {
