@@ -49,8 +49,8 @@ pub fn program(gates: &[Gate], operands: LweList) -> Program {
 }
 
 /// A program of gates on operands in these blocks. `places`: for each operand, gate after gate, the place of its
-/// ciphertext in a block. Panics if there are no blocks, if a place is outside the blocks, or if there are more or fewer places than operands. Results
-/// are written in Ango's own form.
+/// ciphertext in a block. Results are written in Ango's own form. Panics if there are no blocks, if a place is outside
+/// the blocks, or if there are more or fewer places than operands.
 pub fn program_of_places(gates: &[Gate], blocks: Vec<OperandBlock>, places: Vec<Place>) -> Program {
     folded(GateList::of_places(gates.to_vec(), blocks, places), vec![Form::Ango; gates.len()])
 }
