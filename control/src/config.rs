@@ -104,7 +104,7 @@ pub struct Config {
     /// Users and their tokens.
     #[command(flatten)]
     pub auth: AuthConfig,
-    /// Whether POST /onboarding/temp-key makes trial keys, which anyone can get without an operator. With off the
+    /// Whether POST /onboarding/temp-key makes trial keys, for which no operator is needed. With off the
     /// endpoint answers 403, and existing trial keys work until they expire.
     #[arg(env = "ANGO_TRIALS", default_value = "on", value_parser = either(["on", "off"]))]
     pub trials: bool,

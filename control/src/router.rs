@@ -1,4 +1,4 @@
-//! Every route on one page, grouped by the callers that it admits.
+//! All routes on one page, grouped by the callers that they admit.
 
 use std::sync::{Arc, LazyLock};
 
@@ -29,7 +29,7 @@ use crate::web::envelope::Area;
 use crate::web::error::ApiError;
 use crate::web::{Web, edge, idempotency, openapi};
 
-/// The states of all areas: each handler takes its own.
+/// The states of all areas. Each handler extracts its own.
 #[derive(Clone, FromRef)]
 pub struct Areas {
     pub(crate) web: Arc<Web>,
@@ -41,17 +41,17 @@ pub struct Areas {
     pub(crate) docs: Arc<Docs>,
 }
 
-/// What stands in front of routes. A description has other layers than a listener.
+/// The layers in front of routes. The API's description uses other layers than a listener.
 struct Layers<K, A, S, F, M> {
-    /// A key or token of this area, with a role that reaches this level.
+    /// Admits a key or token of this area whose role reaches this level.
     guard: K,
-    /// No key; the caller's network counts.
+    /// Admits callers without a key, counted by their network.
     anonymous: A,
-    /// The same, for bursts and lockouts only.
+    /// Like `anonymous`, but only for token buckets and lockouts.
     signing_in: S,
-    /// A key of the back office or none.
+    /// Admits a key of the back office, or none.
     free: F,
-    /// The administrator's secret.
+    /// Admits the administrator's secret.
     administrator: M,
 }
 
@@ -76,18 +76,18 @@ where
     let billing = |routes| guard(Level::Billing, routes);
     let users = |routes| guard(Level::Session, routes);
     OpenApiRouter::with_openapi(openapi::frame())
-        // without a key; health has no limit, so that a monitor may ask at any rate
+        // without a key; health has no limit, so monitors may ask at any rate
         .routes(routes!(health::brief))
         .routes(routes!(health::full))
         .routes(anonymous(routes!(models::list)))
         .routes(anonymous(routes!(pricing::list)))
         .routes(anonymous(routes!(params::suggest)))
-        // has a limit of its own, which is lower
+        // has a separate, lower limit
         .routes(routes!(trial_keys::create))
         .routes(anonymous(routes!(trial_keys::revoke)))
         // the payment provider's signature is its credential
         .routes(routes!(provider_events::receive))
-        // counts for bursts and lockouts only
+        // limited only by token buckets and lockouts
         .routes(signing_in(routes!(sign_in::issuer_metadata)))
         .routes(signing_in(routes!(sign_in::openid_configuration)))
         .routes(signing_in(routes!(sign_in::key_set)))
@@ -96,9 +96,9 @@ where
         .routes(signing_in(routes!(sign_in::set_up)))
         .routes(signing_in(routes!(sign_in::sign_up)))
         .routes(signing_in(routes!(sign_in::reset_password)))
-        // any valid key, to change itself too
+        // any valid key, also for changes to itself
         .routes(own(routes!(rotation::rotate)))
-        // any valid key; a viewer only to read
+        // any valid key; a viewer may only read
         .routes(computing(routes!(gates::create_managed)))
         .routes(computing(routes!(gates::create_blind)))
         .routes(computing(routes!(gates::evaluate)))
@@ -146,7 +146,7 @@ where
         .routes(billing(routes!(subscriptions::subscribe)))
         .routes(billing(routes!(subscriptions::show, subscriptions::cancel)))
         .routes(billing(routes!(invoices::list)))
-        // users of the dashboard, by their session token
+        // users of the dashboard, with their session token
         .routes(users(routes!(sign_in::change_password)))
         .routes(users(routes!(usage::show)))
         .routes(users(routes!(checkout::portal)))
@@ -154,7 +154,8 @@ where
         .routes(users(routes!(user_keys::log_out)))
         .routes(users(routes!(user_keys::list_keys, user_keys::create_key)))
         .routes(users(routes!(user_keys::revoke_key)))
-        // the back office: its keys, a viewer only to read; what is charged not on an account that did not pay
+        // the back office, with its keys: a viewer may only read, and an account that has not paid may not use charged
+        // endpoints
         .routes(office_work(routes!(documents::create)))
         .routes(office_work(routes!(documents::create_from_payment)))
         .routes(office_work(routes!(documents::create_from_payments)))
@@ -177,7 +178,7 @@ where
         .routes(routes!(ingest::receive))
 }
 
-/// The pages around the API. They need no key.
+/// The pages around the API, which need no key.
 fn pages() -> Router<Areas> {
     Router::new()
         .route("/openapi.json", get(openapi_page))
@@ -195,7 +196,7 @@ fn pages() -> Router<Areas> {
         .route("/redoc/redoc.standalone.js", get(docs::redoc_script))
 }
 
-/// The whole service of one listener.
+/// The whole service of a listener.
 pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
     let Areas { web, access, office, .. } = areas.clone();
     let limits = &access.limits;
@@ -204,7 +205,7 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
             access::require(level, area, state, request, next)
         });
         let once = from_fn_with_state(web.clone(), idempotency::once);
-        // a layer of the handlers only: a wrong method gets 405 before a key is looked for
+        // a layer of the handlers only, so that a wrong method gets 405 before a key is looked up
         (schemas, paths, methods.route_layer(once).route_layer(layer))
     };
     let anonymous = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
@@ -231,12 +232,12 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
         .layer(from_fn_with_state(web.clone(), edge::answer))
         .layer(from_fn_with_state(limits.clone(), limits::counted))
         .layer(from_fn_with_state(web.clone(), edge::arrive))
-        // a page of another origin shall read refusals too
+        // outside the others, so that pages of other origins can read refusals too
         .layer(option_layer(cors::layer(cors_origins)))
         .with_state(areas)
 }
 
-/// The description of all routes (readings O9), complete but for what [`openapi::document`] adds.
+/// The description of all routes (readings O9), before [`openapi::document`] completes it.
 pub fn description() -> OpenApi {
     let guard = |area: Area, level: Level, (schemas, mut paths, methods): UtoipaMethodRouter<Areas>| {
         openapi::tell_access(&mut paths, area, level);
@@ -254,7 +255,7 @@ pub fn description() -> OpenApi {
     api(Layers { guard, anonymous, signing_in, free, administrator }).into_openapi()
 }
 
-/// The machine-readable description as it is served and committed (specification, Versioning 4).
+/// The OpenAPI description as it is served and committed (specification, Versioning 4).
 pub fn openapi_json() -> &'static str {
     static PAGE: LazyLock<String> = LazyLock::new(|| openapi::json(&openapi::document(description())));
     &PAGE
@@ -269,5 +270,5 @@ async fn not_found() -> ApiError {
 }
 
 async fn method_not_allowed() -> ApiError {
-    ApiError::new(Code::MethodNotAllowed, "this path does not take this method; see the Allow header")
+    ApiError::new(Code::MethodNotAllowed, "this path does not support this method; see the Allow header")
 }

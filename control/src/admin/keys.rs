@@ -31,7 +31,7 @@ pub struct KeyFacts {
     /// The user who made the key, or its first predecessor, on the dashboard: `usr_...`. `None` for keys made by an
     /// operator or for a trial.
     pub made_by: Option<String>,
-    /// What the administrator or the buyer called the key.
+    /// The label that the administrator or the buyer gave the key.
     pub customer: Option<String>,
     /// When the key was made.
     pub created_at: String,
