@@ -55,7 +55,7 @@ pub struct AuthConfig {
     #[arg(env = "ANGO_API_KEYS_ALLOW_DEV", default_value = "true")]
     pub allow_dev_keys: bool,
     // readings A10
-    /// The OpenID issuer whose tokens the node accepts in place of its own.
+    /// The external OpenID issuer whose tokens the node accepts. When set, the node issues no tokens.
     #[command(flatten)]
     pub external_issuer: Option<ExternalIssuer>,
 }

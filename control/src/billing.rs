@@ -1,4 +1,4 @@
-//! What operations and plans cost, who pays, and how charges are booked.
+//! Billing: prices of operations and plans, reservations, charges, subscriptions and invoices.
 
 pub(crate) mod alerts;
 pub(crate) mod budget;
@@ -32,7 +32,7 @@ use crate::telemetry::Telemetry;
 use mail::Mailer;
 use payments::{PaymentProvider, PaymentsConfig};
 
-/// What the endpoints and jobs of billing need.
+/// The state of billing's endpoints and jobs.
 pub struct Billing {
     pub(crate) clock: Clock,
     pub(crate) store: Store,

@@ -148,7 +148,9 @@ impl Blobs {
             return Err(Missing::Failed("an object was changed in its storage".to_owned()));
         }
         let opened = self.seals.of(account).open_in_place(self.named(label), object.bytes.into());
-        opened.ok_or_else(|| Missing::Failed("an object belongs to another record or was sealed under another secret".to_owned()))
+        opened.ok_or_else(|| {
+            Missing::Failed("an object belongs to another record or was sealed under another secret".to_owned())
+        })
     }
 
     /// Writes an object durably. Returns the name by which it is found.

@@ -153,7 +153,7 @@ impl CacheStore {
             news.subscribe(config.name(news::CHANNEL)).await?;
             Ok::<_, RedisError>((connection, news.into_on_message()))
         };
-        let opened = timeout(OPEN_PATIENCE, opening).await.map_err(|_| "it did not answer in time")?;
+        let opened = timeout(OPEN_PATIENCE, opening).await.map_err(|_| "no answer in time")?;
         opened.map_err(|error| error.to_string())
     }
 
@@ -163,7 +163,7 @@ impl CacheStore {
         let mut write = redis::cmd("SET");
         write.arg(config.name("last_opened")).arg(&self.0.name);
         let written = timeout(config.patience, write.exec_async(&mut connection)).await;
-        written.map_err(|_| "it is too slow")?.map_err(|error| error.to_string())?;
+        written.map_err(|_| "the cache store is too slow")?.map_err(|error| error.to_string())?;
         let mut current = self.0.current.lock();
         current.connection = Some(connection);
         current.number += 1;
@@ -194,10 +194,7 @@ impl CacheStore {
     /// Logs the beginning of an outage once.
     fn log_outage(&self, failure: &str) {
         if !self.0.told.swap(true, Ordering::Relaxed) {
-            tracing::error!(
-                cause = failure,
-                "the cache store does not answer, so the node uses only the database"
-            );
+            tracing::error!(cause = failure, "the cache store does not answer, so the node uses only the database");
         }
     }
 }

@@ -89,7 +89,7 @@ fn audit_log_path(text: &str) -> Result<PathBuf, &'static str> {
     if path.is_dir() || !folder.is_dir() { Err("must be a file in an existing folder") } else { Ok(path) }
 }
 
-/// What the endpoints of the back office need.
+/// The state of the back office's endpoints and jobs.
 pub struct Office {
     pub(crate) clock: Clock,
     pub(crate) store: Store,

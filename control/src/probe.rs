@@ -62,11 +62,11 @@ impl Probe {
             },
             Ok(Err(error)) => {
                 tracing::error!(dependency = self.name, cause = %error, "probe failed");
-                unavailable("it cannot be reached")
+                unavailable("the dependency cannot be reached")
             }
             Err(_) => {
                 tracing::error!(dependency = self.name, "probe timed out");
-                unavailable("it did not answer in 2 seconds")
+                unavailable("no answer within 2 seconds")
             }
         };
         *last = Some((Instant::now(), probed.clone()));
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((down.status, down.latency_ms), (HealthStatus::Unavailable, None));
         assert!(!down.error.unwrap().contains("db1"));
         let hangs = probe().ask(std::future::pending::<Result<(), String>>()).await;
-        assert_eq!(hangs.error, Some("it did not answer in 2 seconds"));
+        assert_eq!(hangs.error, Some("no answer within 2 seconds"));
     }
 
     #[tokio::test]

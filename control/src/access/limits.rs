@@ -428,7 +428,5 @@ fn note(quota: &Quota, units: i64, counted: Result<Period, LimitReached>, now: T
 }
 
 fn too_fast(wait: Duration) -> ApiError {
-    ApiError::new(Code::RateLimited, "more requests a second than the plan allows")
-        .because("burst")
-        .retry_after(wait)
+    ApiError::new(Code::RateLimited, "more requests a second than the plan allows").because("burst").retry_after(wait)
 }

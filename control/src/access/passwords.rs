@@ -53,7 +53,7 @@ impl Passwords {
         .await
     }
 
-    /// The hash of a new password. The error says what is wrong with the password.
+    /// The hash of a new password. The error names the rule that the password breaks.
     pub async fn hash(&self, password: Zeroizing<String>) -> Result<String, ApiError> {
         accept(&password)?;
         self.in_turn(move || hash(&password)).await

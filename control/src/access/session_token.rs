@@ -231,7 +231,10 @@ impl SessionTokens {
             now: now.0,
         };
         let user = self.store.external_user(&seen).await?.ok_or_else(|| {
-            tracing::warn!(made_max, "tokens of the issuer have created as many users and accounts as ANGO_OIDC_ACCOUNTS_MAX allows");
+            tracing::warn!(
+                made_max,
+                "tokens of the issuer have created as many users and accounts as ANGO_OIDC_ACCOUNTS_MAX allows"
+            );
             ApiError::new(Code::FeatureDisabled, "this node accepts no more new users: ask its operator")
         })?;
         if user.disabled_at.is_some() {

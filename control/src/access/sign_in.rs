@@ -192,8 +192,9 @@ pub async fn issuer_metadata(State(access): State<Arc<Access>>) -> Result<Json<I
 }
 
 // Readings A10.
-/// The same metadata at the path of OpenID Connect, where some programs look for it. The node is not an OpenID
-/// provider.
+/// The same metadata at the path of OpenID Connect.
+///
+/// Some programs look for the metadata there. The node is not an OpenID provider.
 #[utoipa::path(
     get,
     path = "/.well-known/openid-configuration",

@@ -40,7 +40,7 @@ impl Trials {
         ended.inspect_err(|error| tracing::warn!(%error, "ended trials could not be read")).unwrap_or_default()
     }
 
-    /// Erases everything of an ended trial, if no session of it was open on any node within the last [`QUIET`].
+    /// Erases everything of an ended trial, if no session of it was open on any node within the last `QUIET`.
     pub async fn erase(&self, account: &str, now: Timestamp) {
         let quiet_since = Timestamp(now.0 - QUIET.as_micros() as i64);
         if let Err(error) = self.store.erase_trial(account, quiet_since.0, now.0).await {

@@ -26,7 +26,7 @@ impl JsonBody for SetBudget {
     const BYTES_MAX: usize = 8 << 10;
 }
 
-/// The account's monthly cap, and what it has spent.
+/// The account's monthly cap and spending.
 #[utoipa::path(
     get,
     path = "/api/v1/billing/budget",
@@ -116,7 +116,7 @@ impl Billing {
     }
 }
 
-/// Reads a cap in dollars: above 0 and at most [`CAP_MAX`] (readings P21).
+/// Reads a cap in dollars: above 0 and at most `CAP_MAX` (readings P21).
 fn cap(dollars: f64) -> Result<NanoUsd, ApiError> {
     NanoUsd::of_dollars(dollars).filter(|cap| *cap > NanoUsd(0) && *cap <= CAP_MAX).ok_or_else(|| {
         let message = "monthly_cap_usd must be more than 0 and at most 1000000000";

@@ -203,7 +203,8 @@ fn invoice_html(invoice: &Invoice, items: &[InvoiceItem]) -> String {
 /// # Errors
 /// When `account_id` of the invoice is not an account id.
 pub fn invoice_paid_event(invoice: &Invoice, now: Timestamp) -> anyhow::Result<store::NewEvent> {
-    let account = invoice.account_id.parse().map_err(|_| anyhow::anyhow!("{} is not an account id", invoice.account_id))?;
+    let account =
+        invoice.account_id.parse().map_err(|_| anyhow::anyhow!("{} is not an account id", invoice.account_id))?;
     Ok(event(&account, EventType::InvoicePaid, &invoice_data(invoice), now))
 }
 

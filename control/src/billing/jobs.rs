@@ -131,7 +131,11 @@ async fn end_periods(billing: &Billing, asks_provider: bool) -> Result<bool, Api
             asked = true;
             if let Err(error) = sync_subscription(billing, &subscription.provider_subscription_id).await {
                 let account_id = subscription.account_id;
-                tracing::warn!(account_id, cause = error.message, "a subscription could not be read and will be read again");
+                tracing::warn!(
+                    account_id,
+                    cause = error.message,
+                    "a subscription could not be read and will be read again"
+                );
             }
         }
     }

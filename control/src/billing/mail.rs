@@ -168,7 +168,7 @@ async fn attached(billing: &Billing, email: &Email) -> Result<Result<Option<Atta
     if email.document_id.is_empty() {
         return Ok(Ok(None));
     }
-    let missing = || Unsent { why: "its document cannot be read".to_owned(), forever: true };
+    let missing = || Unsent { why: "the attached document cannot be read".to_owned(), forever: true };
     let Some(document) = billing.store.stored_document_of_id(&email.document_id).await? else {
         return Ok(Err(missing()));
     };

@@ -22,7 +22,8 @@ use stripe::Stripe;
 #[derive(Clone, Debug, clap::Args)]
 pub struct PaymentsConfig {
     // readings P19
-    /// Who collects money. With `none` subscriptions begin at once, and the node makes the invoices itself.
+    /// The payment provider that collects money. With `none` subscriptions begin at once, and the node makes the invoices
+    /// itself.
     #[arg(env = "ANGO_PAYMENTS_PROVIDER", default_value = "none", value_parser = either(["stripe", "none"]))]
     pub payments_stripe: bool,
     /// Address of Stripe's API.
@@ -93,7 +94,7 @@ fn contact(text: &str) -> Result<Url, &'static str> {
 /// A request to the provider: ready when the provider has answered or failed.
 pub type Asked<'a, T> = BoxFuture<'a, Result<T, PaymentError>>;
 
-/// Why the provider did not do what it was asked for.
+/// Why a request to the provider failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaymentError {
     /// The customer's bank did not pay.
@@ -220,7 +221,7 @@ pub struct NewCheckout<'a> {
     pub plan: Option<(Plan, BillingCycle, Timestamp)>,
     /// Whether a page of the client embeds the checkout.
     pub embedded: bool,
-    /// Where the customer goes afterwards.
+    /// The address to which the customer returns afterwards.
     pub return_url: &'a str,
     /// Idempotency key: a repetition with the same key has no further effect.
     pub key: &'a str,
@@ -269,7 +270,7 @@ pub struct NewSubscription<'a> {
     pub account_id: &'a str,
     /// The plan.
     pub plan: Plan,
-    /// How often it is paid.
+    /// The billing cycle.
     pub cycle: BillingCycle,
     /// The end of its first period.
     pub period_end: Timestamp,

@@ -16,7 +16,7 @@ pub enum Step {
     Start(Plan, BillingCycle),
     /// A cancellation is taken back.
     Resume,
-    /// What was scheduled for the period's end is removed.
+    /// The change scheduled for the period's end is removed.
     Unschedule,
     /// A higher plan begins at once, paid at the present billing cycle.
     Upgrade(Plan),

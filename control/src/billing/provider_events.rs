@@ -132,7 +132,7 @@ async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiEr
         _ => true,
     };
     if !is_ours {
-        tracing::debug!(event_id = event.event_id, "an event of the provider is for no account of this service");
+        tracing::debug!(event_id = event.event_id, "an event of the provider concerns no account of this service");
     }
     Ok(())
 }

@@ -132,7 +132,7 @@ pub async fn bought(billing: &Billing, session_id: &str) -> Result<Bought, ApiEr
     shown(billing, &purchase)
 }
 
-/// Erases keys of purchases that are older than [`SHOWN`].
+/// Erases keys of purchases that are older than `SHOWN`.
 pub(super) async fn hide_old(billing: &Billing) -> Result<(), store::Error> {
     let before = billing.clock.now().0 - SHOWN.as_micros() as i64;
     billing.store.hide_purchased_keys(before).await.map(drop)

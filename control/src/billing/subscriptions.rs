@@ -68,7 +68,7 @@ pub async fn subscribe(
 ) -> Result<Response, ApiError> {
     let Subscribe { plan, email, billing_cycle } = body.value;
     let wanted = Wanted { plan: wanted_plan(&plan)?, cycle: wanted_cycle(billing_cycle)?, email: contact(&email)? };
-    // a task of its own: if the client leaves, the step between provider and database must not stop halfway
+    // a separate task: if the client leaves, the step between provider and database must not stop halfway
     tokio::spawn(async move {
         if wanted.plan == Plan::Enterprise {
             return billing.request_plan(&caller, &wanted, &claim).await;
@@ -309,11 +309,11 @@ impl Billing {
         Ok(provider.start_checkout(&checkout).await?.url)
     }
 
-    /// Records what is scheduled, because the provider's object does not name it in this service's words.
+    /// Records the scheduled plan and billing cycle, because the provider's object does not contain their names.
     async fn note_scheduled(&self, account_id: &str, plan: Plan, cycle: BillingCycle) -> Result<(), ApiError> {
         let now = self.clock.now();
         let found = self.store.subscription(account_id).await?;
-        let mut subscription = found.ok_or_else(|| ApiError::internal("an account that is gone"))?;
+        let mut subscription = found.ok_or_else(|| ApiError::internal("the account was deleted"))?;
         apply(&mut subscription, Step::Schedule(plan, cycle), now);
         subscription.updated_at = now.0;
         self.store.write(async |tx| put(tx, &subscription).await).await
@@ -382,9 +382,7 @@ pub(super) async fn put(tx: &mut Tx, subscription: &Subscription) -> Result<(), 
 /// Refuses a change that the customer may not make now.
 fn check_changeable(subscription: &Subscription) -> Result<(), ApiError> {
     match (subscription.plan, subscription.status) {
-        (Plan::Enterprise, _) => {
-            Err(ApiError::new(Code::Conflict, "only the operator can change this plan"))
-        }
+        (Plan::Enterprise, _) => Err(ApiError::new(Code::Conflict, "only the operator can change this plan")),
         (_, SubscriptionState::PastDue | SubscriptionState::Unpaid) => {
             Err(ApiError::new(Code::Conflict, "a payment is due: pay it first, in the billing portal"))
         }

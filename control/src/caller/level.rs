@@ -11,11 +11,11 @@ pub enum Level {
     Trial,
     /// Like `Trial`, but refused to an account that has not paid (readings P18).
     Compute,
-    /// viewer, developer, account_admin.
+    /// The roles viewer, developer and account_admin.
     Read,
-    /// developer, account_admin.
+    /// The roles developer and account_admin.
     Write,
-    /// account_admin.
+    /// The role account_admin.
     Billing,
     /// Any user with a session token; no API key (readings A8).
     Session,

@@ -65,7 +65,9 @@ pub async fn run(command: Backups) -> anyhow::Result<()> {
 
 fn told(common: &Common, manifest: &Manifest, line: String) {
     if !manifest.secret {
-        eprintln!("the server's secret is not in the backup: keep ANGO_SECRET, because API keys do not work without it");
+        eprintln!(
+            "the server's secret is not in the backup: keep ANGO_SECRET, because API keys do not work without it"
+        );
     }
     if !manifest.database {
         eprintln!("the database is not in the backup: copy it with pg_dump at the same time");

@@ -24,7 +24,7 @@ pub enum ConfigCommand {
 }
 
 /// Print the settings that a node would have, and the origin of each: a flag, the environment, the settings file or the
-/// default. Check what they name: data folder, database, Redis, bucket, OpenID issuer, certificate. The command changes
+/// default. Check the things that they name: data folder, database, Redis, bucket, OpenID issuer, certificate. The command changes
 /// nothing and prints no secret. Exits with 0 if a node can start, with 1 if a setting is refused, with 3 if a check
 /// fails.
 #[derive(Debug, Args)]
@@ -134,7 +134,9 @@ async fn database(config: &Config) -> Finding {
 /// Checks the settings about proxies. The proxies themselves cannot be asked.
 fn front(config: &Config) -> Finding {
     let outcome = match (config.trusted_proxies.as_slice(), &config.public_url) {
-        ([], _) => Ok("no proxy is named: the client is the address that connects, and X-Forwarded-For is ignored".to_owned()),
+        ([], _) => {
+            Ok("no proxy is named: the client is the address that connects, and X-Forwarded-For is ignored".to_owned())
+        }
         (_, None) => Err(anyhow::anyhow!(
             "ANGO_PUBLIC_URL is not set: links in answers, and the setup link, would show the node's internal address"
         )),

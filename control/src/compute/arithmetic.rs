@@ -79,8 +79,8 @@ impl JsonBody for ComputeRequest {
         content((ComputeOperation = "application/json"), (inline(HeadAndContainer) = "application/octet-stream")),
         headers(
             ("X-Noise-Budget-Remaining" = f64, description = "`noise_budget_remaining`."),
-            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent is left, else `false`."),
-            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: what to do."),
+            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent of the noise budget is left, otherwise `false`."),
+            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: how to recover the noise budget."),
             ("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."),
         )))
 )]
@@ -99,7 +99,7 @@ pub async fn run_named(
         && Operation::from_name(other) != Some(operation)
     {
         // readings C5
-        let message = format!("the body asks for {other}, the path for {}", operation.name());
+        let message = format!("the body names {other}, but the path names {}", operation.name());
         return Err(ApiError::new(Code::InvalidRequest, message).at("operation", "not that of the path"));
     }
     begin((compute, web), caller, claim, deadline, &headers, (operation, request)).await
@@ -119,8 +119,8 @@ pub async fn run_named(
         content((ComputeOperation = "application/json"), (inline(HeadAndContainer) = "application/octet-stream")),
         headers(
             ("X-Noise-Budget-Remaining" = f64, description = "`noise_budget_remaining`."),
-            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent is left, else `false`."),
-            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: what to do."),
+            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent of the noise budget is left, otherwise `false`."),
+            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: how to recover the noise budget."),
             ("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."),
         )))
 )]

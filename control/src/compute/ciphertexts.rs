@@ -140,7 +140,7 @@ pub async fn upload(
         Ok::<_, ApiError>((facts, params.slots() as i64, bytes))
     });
     let (facts, slot_count, bytes) = reading.await??;
-    // a task of its own: if the client leaves, either the ciphertext and its answer are stored, or neither
+    // a separate task: if the client leaves, either the ciphertext and its answer are stored, or neither
     let kept =
         tokio::spawn(async move { keep(&compute, &caller, &claim, &key, (facts, slot_count, bytes), reserved).await });
     kept.await?

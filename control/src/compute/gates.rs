@@ -116,7 +116,7 @@ pub async fn create_managed(
     open(compute, caller, claim, key.write().await?, Some(held)).await
 }
 
-/// Opens a session and returns the answer. Runs in a task of its own: if the client leaves, either the session and its
+/// Opens a session and returns the answer. Runs in a separate task: if the client leaves, either the session and its
 /// answer are stored, or neither.
 async fn open(
     compute: Arc<Compute>,
@@ -380,7 +380,7 @@ pub async fn delete(
     operation_id = "listSessions",
     tag = "Gate sessions",
     params(
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many sessions a page has; without it, all, up to 1000."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many sessions a page has; when absent, the list has all sessions, up to 1000."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
     responses((status = 200, description = "The sessions, newest first.", body = Sessions))

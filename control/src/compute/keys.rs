@@ -111,7 +111,7 @@ pub async fn upload(
         Ok::<_, ApiError>((wanted, public_key, eval_key, head))
     });
     let (wanted, public_key, eval_key, head) = reading.await??;
-    // a task of its own: if the client leaves, either the key and its answer are stored, or neither
+    // a separate task: if the client leaves, either the key and its answer are stored, or neither
     let kept = tokio::spawn(async move {
         let material_id = ids::random_hex::<16>("mat_");
         let mut put = Vec::new();
@@ -373,7 +373,7 @@ pub async fn delete(
 ) -> Result<Answer<DeletedEncryptionKey>, ApiError> {
     let key_id: api::EncryptionKeyId = path.get("key_id").parse().map_err(|_| unknown_key())?;
     let (account, now) = (caller.account.clone(), compute.clock.now());
-    // a task of its own: the erasure goes on if the client leaves
+    // a separate task: the erasure goes on if the client leaves
     let deleted = tokio::spawn(async move {
         let deleting = compute.store.write(async |tx| {
             let Some(deleted) = tx.delete_encryption_key(account.as_str(), key_id.as_str(), now.0).await? else {

@@ -54,7 +54,10 @@ pub async fn keep(compute: Arc<Compute>, mut stopped: watch::Receiver<bool>) {
             tracing::warn!(cause = %error, "records of dead nodes could not be removed");
         }
         if let Err(error) = compute.sessions.end_what_was_deleted_elsewhere().await {
-            tracing::warn!(code = error.code.as_str(), "sessions that were deleted through other nodes could not be read");
+            tracing::warn!(
+                code = error.code.as_str(),
+                "sessions that were deleted through other nodes could not be read"
+            );
         }
     }
 }

@@ -84,7 +84,7 @@ pub fn webhook_url(config: &WebhooksConfig, text: &str) -> Result<Url, Refused> 
     if text.chars().count() > URL_CHARACTERS_MAX {
         return Err(Refused::Url("the URL has more than 2048 characters"));
     }
-    let url: Url = text.parse().map_err(|_| Refused::Url("this is not a URL"))?;
+    let url: Url = text.parse().map_err(|_| Refused::Url("the text is not a URL"))?;
     match url.scheme() {
         "https" => {}
         "http" if config.webhook_http => {}

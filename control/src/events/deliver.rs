@@ -84,7 +84,9 @@ impl Running {
                 }
                 self.ended.push(attempt);
             }
-            Err(error) => tracing::error!(%error, "a delivery's task failed; another attempt follows when its lease ends"),
+            Err(error) => {
+                tracing::error!(%error, "a delivery's task failed; another attempt follows when its lease ends")
+            }
         }
     }
 
@@ -100,7 +102,9 @@ impl Running {
         }
         match events.store.record_attempts(&self.ended).await {
             Ok(()) => self.ended.clear(),
-            Err(error) => tracing::warn!(%error, attempts = self.ended.len(), "attempts could not be recorded and will be recorded later"),
+            Err(error) => {
+                tracing::warn!(%error, attempts = self.ended.len(), "attempts could not be recorded and will be recorded later")
+            }
         }
     }
 

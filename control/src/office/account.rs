@@ -67,8 +67,9 @@ pub async fn me(State(office): State<Arc<Office>>, caller: Caller) -> Result<Jso
     }))
 }
 
-/// Set the monthly cap of the calling key. The new cap replaces the old one and holds from the next call on; 0 removes
-/// the cap.
+/// Set the monthly cap of the calling key.
+///
+/// The new cap replaces the old one and holds from the next call on; 0 removes the cap.
 #[utoipa::path(
     post,
     path = "/v1/cap",

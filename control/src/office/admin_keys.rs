@@ -49,8 +49,9 @@ pub async fn require(State(office): State<Arc<Office>>, request: Request, next: 
     Err(refused)
 }
 
-/// Issue a key on a plan, with a new account. For the administrator, after a payment was received. No later answer
-/// shows the key again.
+/// Issue a key on a plan, with a new account.
+///
+/// For the administrator, after a payment was received. No later answer shows the key again.
 #[utoipa::path(
     post,
     path = "/v1/admin/keys",
@@ -62,7 +63,7 @@ pub async fn require(State(office): State<Arc<Office>>, request: Request, next: 
 pub async fn issue(State(office): State<Arc<Office>>, body: Body) -> Result<Json<IssuedKey>, ApiError> {
     let KeyOrder { plan, customer, cap_yen } = body.work(request::key_order).await?;
     let now = office.clock.now();
-    let plan = Plan::from_name(&plan).ok_or_else(|| ApiError::internal("a plan that is none"))?;
+    let plan = Plan::from_name(&plan).ok_or_else(|| ApiError::internal("the plan's name is unknown"))?;
     let fresh = FreshKey::generate(Environment::Live);
     let (account_id, key_id, lineage_id) = (ids::account(now), ids::key(now), ids::lineage(now));
     let key = NewApiKey {

@@ -36,8 +36,9 @@ const STATES: [&str; 5] = ["status", "payment_status", "paid", "captured", "curr
 /// The lease of a document: after this time another node may make it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Receive an event of a payment provider. The provider calls this route, at the address that `POST
-/// /v1/account/profile` returned.
+/// Receive an event of a payment provider.
+///
+/// The provider calls this route, at the address that `POST /v1/account/profile` returned.
 #[utoipa::path(
     post,
     path = "/v1/ingest/{token}",
@@ -67,7 +68,7 @@ pub async fn receive(
         return Err(ApiError::new(Code::InvalidSignature, "the signature is missing, wrong or older than 5 minutes"));
     }
     let Some(told) = read(&body, &set, &office)? else { return Ok(answer("ignored", None)) };
-    // a task of its own: the work goes on if the provider closes the connection
+    // a separate task: the work goes on if the provider closes the connection
     let working = tokio::spawn(async move { office.take(&record, told).await });
     working.await?.map(Json)
 }

@@ -102,7 +102,11 @@ impl Office {
     async fn issue_or_put_off(&self, payment: &IngestedPayment) -> Result<(), ApiError> {
         if let Err(error) = self.issue(payment).await {
             let why: String = error.message.chars().take(ERROR_CHARACTERS_MAX).collect();
-            tracing::warn!(document_id = payment.document_id, cause = why, "the document of a payment could not be made and will be tried again");
+            tracing::warn!(
+                document_id = payment.document_id,
+                cause = why,
+                "the document of a payment could not be made and will be tried again"
+            );
             let due_at = self.clock.now().plus(HELD_WAIT).0;
             self.store.put_payment_off(&payment.document_id, PaymentState::Waiting, due_at, &why).await?;
         }

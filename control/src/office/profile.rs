@@ -49,8 +49,9 @@ pub struct SetProfile {
     seal: Option<ImageFacts>,
 }
 
-/// Set the issuer's profile and get the address for the payment provider's events. The new profile replaces the old
-/// one.
+/// Set the issuer's profile and get the address for the payment provider's events.
+///
+/// The new profile replaces the old one.
 ///
 /// The address stays the same unless `rotate_token` asks for a new one. If `provider_signing_secret` is left out, the
 /// old secret stays; an empty one removes it.

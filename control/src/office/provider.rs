@@ -24,8 +24,9 @@ use crate::web::peer::ClientAddress;
 /// Bytes of a checkout's id, at most.
 const SESSION_ID_BYTES_MAX: usize = 255;
 
-/// Receive an event of the operator's payment provider and check its signature. The same as `POST
-/// /api/v1/billing/provider_webhook`.
+/// Receive an event of the operator's payment provider and check its signature.
+///
+/// The same as `POST /api/v1/billing/provider_webhook`.
 ///
 /// A paid checkout issues a key. The end of the subscription revokes the key. The provider may repeat an event.
 #[utoipa::path(

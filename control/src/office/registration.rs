@@ -40,8 +40,10 @@ struct Looked {
     numbers: usize,
 }
 
-/// Check registration numbers. If the request has published records, against those; otherwise only their form and check
-/// digit.
+/// Check registration numbers.
+///
+/// If the request has published records, the numbers are checked against them. Otherwise only their form and check
+/// digit are checked.
 #[utoipa::path(
     post,
     path = "/v1/registration/verify",

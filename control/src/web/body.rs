@@ -54,7 +54,7 @@ pub const fn base64_ceiling(decoded_bytes: usize) -> usize {
 /// Memory reserved for one request, given back on drop. `None`: the request is too small to need a reservation.
 pub type Reserved = Option<Grant>;
 
-/// Reserves memory for a request of known size. Waits up to [`BUDGET_WAIT`], then refuses with 503.
+/// Reserves memory for a request of known size. Waits up to `BUDGET_WAIT`, then refuses with 503.
 pub async fn reserve(budget: &Budget, payer: &Payer, bytes: u64) -> Result<Reserved, ApiError> {
     if bytes <= FREE_BYTES {
         return Ok(None);

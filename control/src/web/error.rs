@@ -117,7 +117,9 @@ impl From<store::Error> for ApiError {
             return Self::internal(error);
         }
         if matches!(error, store::Error::ReservationLost) {
-            tracing::error!("other nodes took this node for lost while it worked, because its clock or the database stood still");
+            tracing::error!(
+                "other nodes took this node for lost while it worked, because its clock or the database stood still"
+            );
             return Self::unavailable("database", "the node lost its connection to the database; nothing was charged");
         }
         tracing::error!(cause = %error, "database failed");

@@ -67,7 +67,7 @@ pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> 
     let caller = request.extensions().get::<Caller>().ok_or_else(|| ApiError::internal("a key without a caller"))?;
     let caller = caller.clone();
     let digest = scope(&caller.account, request.method(), request.uri().path(), key);
-    // a task of its own: if the client leaves while the claim is granted, the claim must be released
+    // a separate task: if the client leaves while the claim is granted, the claim must be released
     let claiming = tokio::spawn(GrantedClaim::claim(web.clone(), digest, caller.clone()));
     match claiming.await?? {
         ClaimOutcome::Running => Err(ApiError::in_progress()),

@@ -134,7 +134,7 @@ impl<'f> Walk<'f> {
         E::custom("refused")
     }
 
-    /// The walk one level deeper.
+    /// The same walk, one level of nesting deeper. Refuses a level beyond `DEPTH_MAX`.
     fn deeper<E: de::Error>(self) -> Result<Walk<'f>, E> {
         if self.depth < DEPTH_MAX { Ok(Walk { depth: self.depth + 1, ..self }) } else { Err(self.stop(Fault::TooDeep)) }
     }

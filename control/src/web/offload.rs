@@ -23,7 +23,7 @@ impl Offload {
         Self { cores: Budget::turns(cores as u64) }
     }
 
-    /// Runs work when a core is free. 503 if none is free within [`PATIENCE`]. Work that has begun runs to its end,
+    /// Runs work when a core is free. 503 if none is free within `PATIENCE`. Work that has begun runs to its end,
     /// also if its request no longer waits.
     pub async fn run<T: Send + 'static>(
         &self,
@@ -42,7 +42,8 @@ impl Offload {
         payer: Payer,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let turn = self.cores.take(&payer, 1).await.map_err(|_| ApiError::internal("a core is more than there is"))?;
+        let turn =
+            self.cores.take(&payer, 1).await.map_err(|_| ApiError::internal("one core exceeds the budget of cores"))?;
         on_core(turn, work).await
     }
 }

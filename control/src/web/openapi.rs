@@ -46,7 +46,7 @@ pub fn frame() -> OpenApi {
     let scheme = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("svc_(live|test|dev|trial)_[0-9a-f]{32}")
-        .description(Some("An API key. Without the word `Bearer` it is accepted too."))
+        .description(Some("An API key. The key is also accepted without the word `Bearer`."))
         .build();
     let session_token = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
@@ -90,11 +90,11 @@ pub fn frame() -> OpenApi {
                 .build(),
             TagBuilder::new()
                 .name("Billing")
-                .description(Some("What an account used and spent, and its monthly cap. Months are those of UTC."))
+                .description(Some("An account's use and spending, and its monthly cap. Months are in UTC."))
                 .build(),
             TagBuilder::new()
                 .name("Webhooks")
-                .description(Some("What happens is sent to the customer's own addresses, signed."))
+                .description(Some("Events are sent, signed, to the customer's own addresses."))
                 .build(),
             TagBuilder::new()
                 .name("API keys")

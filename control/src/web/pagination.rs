@@ -149,9 +149,12 @@ where
         let limit = limit.map_or(Ok(PAGE_LIMIT_DEFAULT), read_limit)?;
         let after = cursor.map(|cursor| {
             let unknown = || {
-                ApiError::new(Code::InvalidRequest, "the cursor is not one of this list: leave it out to start again")
-                    .at("cursor", "not a cursor of this list")
-                    .in_query()
+                ApiError::new(
+                    Code::InvalidRequest,
+                    "the cursor does not belong to this list: leave it out to start again",
+                )
+                .at("cursor", "not a cursor of this list")
+                .in_query()
             };
             scope.read(&key, cursor).ok_or_else(unknown)
         });

@@ -85,9 +85,9 @@ from_row!(GateSession {
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// Its owner deleted it.
+    /// The owner deleted the session.
     Deleted,
-    /// It expired.
+    /// The session expired.
     Expired,
     /// The node that held its key stopped (readings G13).
     Lost,

@@ -113,10 +113,10 @@ pub struct KeyRowRecord {
 
 from_row!(KeyRowRecord { row_index, kind, element, level, digit, digits, object, bytes, sha256 });
 
-/// The result of adding something to a material.
+/// The result of adding a public key, a head or rows to a material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It was added.
+    /// The part was added.
     Done,
     /// Nothing was added, because the material was not in the expected state: it is complete or deleted, has other
     /// parameters, or a different number of bytes has arrived.

@@ -127,7 +127,7 @@ pub enum Error {
     #[error("the run had ended before")]
     OperationEnded,
     /// The account has no such encryption key, or it was deleted. Nothing was changed.
-    #[error("the encryption key is gone")]
+    #[error("the encryption key was deleted")]
     KeyGone,
     /// A ciphertext does not fit into the account's budget after the evictions. Nothing was changed.
     #[error("there is no room for the ciphertext")]

@@ -123,7 +123,7 @@ async fn write_groups(db: Database, mut queue: mpsc::Receiver<Job>) {
         let mut group = Group::default();
         jobs.drain(..).for_each(|job| group.add(job));
         let db = db.clone();
-        // a task of its own: if it panics, only the callers of this group get an error
+        // a separate task: if it panics, only the callers of this group get an error
         let _ = tokio::spawn(async move { group.write(&db).await }).await;
     }
 }

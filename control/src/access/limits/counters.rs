@@ -168,7 +168,7 @@ impl Counters {
                 }
                 count.reservation(subject, units)
             };
-            // a task of its own: the node must learn its reservation even if the client leaves
+            // a separate task: the node must learn its reservation even if the client leaves
             let settled = tokio::spawn(self.clone().settle(vec![settlement], vec![turn], now));
             if !settled.await.unwrap_or(false) {
                 return None;

@@ -11,7 +11,7 @@ const TOLERANCE_S: u64 = 300;
 /// Longest header that is read, in bytes.
 const HEADER_BYTES_MAX: usize = 8 << 10;
 
-/// Whether a body was signed under one of these secrets at most [`TOLERANCE_S`] ago. The header is `t=SECONDS,v1=HEX`
+/// Whether a body was signed under one of these secrets at most `TOLERANCE_S` ago. The header is `t=SECONDS,v1=HEX`
 /// with any number of `v1`: the provider sends two while one secret replaces another.
 pub fn is_signed(header: &str, body: &[u8], secrets: &[PaymentSecret], now: Timestamp) -> bool {
     if header.len() > HEADER_BYTES_MAX {

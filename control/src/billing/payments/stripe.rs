@@ -82,7 +82,7 @@ impl Stripe {
             let why = match self.try_once(&method, path, &form, key).await {
                 Ok(value) => {
                     return serde_json::from_value(value).map_err(|error| {
-                        PaymentError::Unavailable(format!("{method} {path}: an answer that cannot be read: {error}"))
+                        PaymentError::Unavailable(format!("{method} {path}: the answer cannot be read: {error}"))
                     });
                 }
                 Err(Failed::Final(error)) => return Err(error),
@@ -124,7 +124,7 @@ impl Stripe {
         let (status, mut body) = (answer.status(), Vec::new());
         while let Some(part) = answer.chunk().await.map_err(|error| Failed::Again(error.without_url().to_string()))? {
             if body.len() + part.len() > ANSWER_BYTES_MAX {
-                return Err(Failed::Final(unavailable("an answer that is too long")));
+                return Err(Failed::Final(unavailable("the answer is too long")));
             }
             body.extend_from_slice(&part);
         }
@@ -133,7 +133,7 @@ impl Stripe {
             return if value.is_object() {
                 Ok(value)
             } else {
-                Err(Failed::Again("an answer that is no object".into()))
+                Err(Failed::Again("the answer is not an object".into()))
             };
         }
         let said = |member: &str| value["error"][member].as_str().unwrap_or_default().to_owned();
@@ -143,13 +143,15 @@ impl Stripe {
                 Err(Failed::Final(PaymentError::Declined(why.unwrap_or_default())))
             }
             // 409: another request with this idempotency key is under way
-            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => Err(Failed::Again(format!("it answered {status}"))),
-            status if status.is_server_error() => Err(Failed::Again(format!("it answered {status}"))),
+            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
+                Err(Failed::Again(format!("Stripe answered {status}")))
+            }
+            status if status.is_server_error() => Err(Failed::Again(format!("Stripe answered {status}"))),
             StatusCode::NOT_FOUND => Err(Failed::Final(PaymentError::Unknown(path.to_owned()))),
             _ => {
                 let (kind, parameter) = (said("type"), said("param"));
                 Err(Failed::Final(unavailable(format!(
-                    "{path}: it answered {status}: {kind} {} {parameter}",
+                    "{path}: Stripe answered {status}: {kind} {} {parameter}",
                     said("code")
                 ))))
             }

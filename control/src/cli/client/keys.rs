@@ -59,7 +59,11 @@ pub fn keygen(args: KeygenArgs) -> anyhow::Result<()> {
         });
         println!("{facts}");
     } else {
-        println!("secret key      {} ({} bytes): keep it private, it never leaves this machine", secret_path.display(), secret.len());
+        println!(
+            "secret key      {} ({} bytes): keep it private, it never leaves this machine",
+            secret_path.display(),
+            secret.len()
+        );
         println!("evaluation key  {} ({} bytes): for nodes", evaluation_path.display(), evaluation.len());
     }
     Ok(())

@@ -87,7 +87,7 @@ impl OpenKeys {
             match compute.store.is_encryption_key(&key_id).await {
                 Ok(true) if !idle => {}
                 Ok(_) => self.close(&key_id),
-                Err(error) => tracing::warn!(%error, "deleted keys are not known at the moment"),
+                Err(error) => tracing::warn!(%error, "deleted keys could not be read"),
             }
         }
     }
@@ -102,11 +102,11 @@ async fn open(compute: &Compute, caller: &Caller, record: &EncryptionKey) -> Res
     let (material_id, place) = (record.material_id.clone(), record.node_id.clone());
     let objects: HashMap<i64, String> = rows.into_iter().map(|row| (row.row_index, row.object)).collect();
     let read = move |row_index: i64| {
-        let object = objects.get(&row_index).ok_or("a row is not on record")?;
+        let object = objects.get(&row_index).ok_or("a row has no record")?;
         let reading = read_row(&vault, &owner, &material_id, row_index, (&place, object));
         // blocks a thread of the engine, not of the runtime
         let read = runtime.block_on(reading).map_err(|error| error.message)?;
-        read.ok_or_else(|| "a row is gone".to_owned())
+        read.ok_or_else(|| "a row was deleted".to_owned())
     };
     let (record, engine) = (record.clone(), compute.engine.clone());
     let share = Share::of(&caller.account, caller.plan);

@@ -94,7 +94,7 @@ async fn operand(
     let record = compute.store.use_ciphertext(caller.account.as_str(), id, now.0).await?;
     let record = record.ok_or_else(unknown_ciphertext)?;
     if record.key_id != key.key_id {
-        let message = format!("the ciphertext {id} is under another key than {}", key.key_id);
+        let message = format!("the ciphertext {id} was made under another key than {}", key.key_id);
         return Err(ApiError::new(Code::MismatchedKey, message).at("ciphertext_ids", "under another key"));
     }
     Ok(record)

@@ -88,7 +88,7 @@ impl RunningOperations {
         self.running.lock().get(op_id).cloned()
     }
 
-    /// Refuses an operation in the background if the account already runs [`BACKGROUND_MAX`] of them.
+    /// Refuses an operation in the background if the account already runs `BACKGROUND_MAX` of them.
     fn check_background(&self, account: &AccountId) -> Result<(), ApiError> {
         let of_account = |running: &&Arc<RunningOperation>| running.in_background && running.account == *account;
         if self.running.lock().values().filter(of_account).count() < BACKGROUND_MAX {
@@ -126,7 +126,7 @@ pub async fn run(
         });
         return finished.await??.ok_or_else(|| ApiError::internal("an operation ended without its answer"));
     }
-    // a task of its own: it finishes the operation even if the client leaves now
+    // a separate task: it finishes the operation even if the client leaves now
     let recorded = tokio::spawn(async move {
         match operation.put_on_record().await {
             Ok(answer) => {
@@ -364,7 +364,9 @@ impl OperationContext {
         };
         match self.compute.store.submit(Unit { arithmetic_end: Some(end), ..Unit::default() }).await {
             Ok(()) | Err(store::Error::OperationEnded) => {}
-            Err(cause) => tracing::error!(%cause, op_id = self.op_id.as_str(), "an operation's end could not be recorded"),
+            Err(cause) => {
+                tracing::error!(%cause, op_id = self.op_id.as_str(), "an operation's end could not be recorded")
+            }
         }
     }
 

@@ -97,7 +97,8 @@ pub async fn put(
                 compute.netlists.forget(Some(object)).await;
             }
             let (count, megabytes) = (config.kept_max, config.kept_bytes_max >> 20);
-            let message = format!("an account may store at most {count} circuits of {megabytes} MB together: delete some");
+            let message =
+                format!("an account may store at most {count} circuits of {megabytes} MB together: delete some");
             Err(ApiError::new(Code::QuotaExceeded, message))
         }
     }

@@ -161,7 +161,9 @@ fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result
             CircuitValue::Ciphertexts(_) => {
                 Err(wrong(format!("{place}: in an octet-stream an input is a number of ciphertexts, or a handle")))
             }
-            CircuitValue::Bits(_) => Err(wrong(format!("{place}: in JSON an input is a list of ciphertexts, or a handle"))),
+            CircuitValue::Bits(_) => {
+                Err(wrong(format!("{place}: in JSON an input is a list of ciphertexts, or a handle")))
+            }
         }
     };
     inputs.into_iter().enumerate().map(source).collect()

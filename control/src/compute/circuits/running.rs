@@ -61,7 +61,7 @@ pub async fn begin(
     reply: Reply,
 ) -> Result<Response, ApiError> {
     let submitted = submit(compute, caller, given, None, deadline).await?;
-    // a task of its own: it finishes the run even if the client leaves now
+    // a separate task: it finishes the run even if the client leaves now
     let recorded = tokio::spawn(async move {
         match submitted.job.put_on_record(reply).await {
             Ok(answer) => {

@@ -152,7 +152,8 @@ pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertext
     if let Err(container::Error::SecretKey) = container::read_ciphertext(&words.to_bytes(), key.preset, None) {
         return Err(secret_key_rejected());
     }
-    let message = format!("{ciphertexts} ciphertexts of {each} bytes belong after the head, but {found} bytes were found");
+    let message =
+        format!("{ciphertexts} ciphertexts of {each} bytes belong after the head, but {found} bytes were found");
     Err(ApiError::new(Code::InvalidCiphertext, message))
 }
 

@@ -141,9 +141,8 @@ pub fn warnings(params: &Params) -> Vec<String> {
     let (asked, effective) = (params.literal().scale_bits, params.scale_bits_effective());
     let mut warnings = Vec::new();
     if effective != asked {
-        warnings.push(format!(
-            "scale_bits {asked} is less than this service computes with: the scale has {effective} bits"
-        ));
+        warnings
+            .push(format!("scale_bits {asked} is below what this service supports, so the scale has {effective} bits"));
     }
     let precision = precision_bits(params);
     if precision < 10.0 {
@@ -153,7 +152,7 @@ pub fn warnings(params: &Params) -> Vec<String> {
         ));
     }
     if params.n() < SECURE_DEGREE_MIN {
-        warnings.push(format!("poly_degree {} is for testing: it has no security", params.n()));
+        warnings.push(format!("poly_degree {} is only for testing, because it gives no security", params.n()));
     }
     warnings
 }

@@ -24,9 +24,9 @@ const REMEMBERED_ROWS_MIN: usize = 16;
 /// How a circuit is mapped to bootstraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// As cells.
+    /// The netlist is mapped to cells.
     Cells,
-    /// Gate by gate.
+    /// Each gate is computed by itself.
     Gates,
 }
 

@@ -140,7 +140,7 @@ impl SealedKey {
     /// 503 if the key cannot be written.
     pub async fn write(self) -> Result<StoredKey, ApiError> {
         let SealedKey { key, memory, object, account, blobs, space } = self;
-        // a task of its own: a write that was abandoned halfway would leave a file that nothing removes
+        // a separate task: a write that was abandoned halfway would leave a file that nothing removes
         let written = tokio::spawn(async move {
             let name = blobs.put(object).await.map_err(|error| {
                 tracing::error!(error, "an evaluation key could not be written to the data folder");

@@ -145,8 +145,9 @@ fn gate_text<'a>(
         let bits = value.bits.len();
         let at = bit.map_or((bits == 1).then_some(0), |bit| bit.parse().ok()).filter(|&at: &usize| at < bits);
         let at = at.ok_or_else(|| {
-            let message = format!("{}: the value under the handle has {bits} bits; choose one, such as {handle}[0]", field());
-            ApiError::new(Code::InvalidParams, message).at(field(), "no bit of the value")
+            let message =
+                format!("{}: the value under the handle has {bits} bits; choose one, such as {handle}[0]", field());
+            ApiError::new(Code::InvalidParams, message).at(field(), "not a bit of the value")
         })?;
         Ok((member, OperandText::Kept(value.bits.row(at), value.form)))
     };

@@ -105,7 +105,7 @@ pub async fn generate(
     compute.vault.check_room(Shelf::Keys, bytes)?;
     // room for the bytes and their base64, or for one part and its rows
     let reserved = reserve(&web.bodies, &owner.payer, 3 * bytes.min(INLINE_BYTES_MAX)).await?;
-    // a task of its own: if the client leaves, either the key and its answer are stored, or neither
+    // a separate task: if the client leaves, either the key and its answer are stored, or neither
     let made = tokio::spawn(async move {
         let mut put = Vec::new();
         let made = make(&compute, &web, &caller, &claim, &wanted, (held, head), &mut put).await;

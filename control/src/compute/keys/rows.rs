@@ -143,7 +143,7 @@ impl RowCutter {
                 Stage::RowHeader(head) => {
                     let facts = head.row(&self.held)?;
                     if facts.bytes > ROW_BYTES_MAX {
-                        return Err(ApiError::internal("a row that is larger than rows can be"));
+                        return Err(ApiError::internal("a row is larger than the largest possible row"));
                     }
                     self.order.take(&facts, head.rows())?;
                     let mut whole = Zeroizing::new(Vec::with_capacity(facts.bytes));

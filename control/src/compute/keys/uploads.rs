@@ -184,7 +184,7 @@ pub async fn put_public(
         .as_ref()
         .is_some_and(|range| range.start != 0 || range.total.is_some_and(|total| total != range.end + 1))
     {
-        let message = "a public key comes as a whole, without a Content-Range";
+        let message = "send the public key as a whole, without Content-Range";
         return Err(ApiError::new(Code::InvalidRequest, message).at("Content-Range", "not the whole key"));
     }
     let mut pieces = part.pieces(ROW_BYTES_MAX)?;
@@ -289,14 +289,14 @@ pub async fn complete(
     let material = material_of(&compute, &caller, &upload).await?;
     let missing = |what: &str| Err(ApiError::new(Code::Conflict, format!("the upload is not complete: {what}")));
     let (Some(params), Some(fingerprint)) = (&material.params, &material.fingerprint) else {
-        return missing("neither key has come");
+        return missing("neither key has arrived");
     };
-    let Some(public_key) = &material.public_key_sha256 else { return missing("the public key has not come") };
-    let Some(announced) = material.rows_announced else { return missing("the evaluation key has not come") };
+    let Some(public_key) = &material.public_key_sha256 else { return missing("the public key has not arrived") };
+    let Some(announced) = material.rows_announced else { return missing("the evaluation key has not arrived") };
     let rows = all_rows(&compute, &upload.material_id).await?;
     let order = RowOrder::after(&rows);
     if rows.len() as i64 != announced || !order.is_complete() {
-        return missing(&format!("{} of {announced} rows of the evaluation key have come", rows.len()));
+        return missing(&format!("{} of {announced} rows of the evaluation key have arrived", rows.len()));
     }
     let mut digest = MaterialDigest::new(public_key, params, fingerprint);
     rows.iter().for_each(|row| digest.add(row));
@@ -450,7 +450,8 @@ impl<'c> Gathering<'c> {
             EvaluationKeyHead::read(&held)?;
         }
         let offset = self.offset;
-        let message = format!("the part does not end at the end of a row: the evaluation key continues at byte {offset}");
+        let message =
+            format!("the part does not end at the end of a row: the evaluation key continues at byte {offset}");
         Err(ApiError::new(Code::InvalidRequest, message).at("Content-Range", "does not end on a row"))
     }
 }
@@ -482,7 +483,7 @@ impl Part {
         if let (Some(range), Some(length)) = (&self.range, self.request.headers().get(header::CONTENT_LENGTH)) {
             let length = length.to_str().ok().and_then(|length| length.parse::<u64>().ok());
             if length.is_some_and(|length| length != range.end - range.start + 1) {
-                return Err(bad_range("says another length than Content-Length"));
+                return Err(bad_range("has another length than Content-Length"));
             }
         }
         Pieces::kept(&self.web, self.request, ceiling, |bytes| COPIES * bytes.min(ROW_BYTES_MAX as u64))

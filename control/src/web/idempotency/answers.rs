@@ -135,7 +135,7 @@ impl Answers {
         answer: &[u8],
         blob: Option<String>,
     ) -> Result<Replay, ApiError> {
-        let broken = || ApiError::internal("a kept answer is damaged or under another secret");
+        let broken = || ApiError::internal("a stored answer is damaged or was sealed under another secret");
         let opened = self.seals.of(&caller.account).open(digest, answer).ok_or_else(broken)?;
         let (length, rest) = opened.split_first_chunk().ok_or_else(broken)?;
         let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(broken)?;
@@ -163,12 +163,12 @@ impl Answers {
     fn not_read(&self, missing: Missing) -> ApiError {
         match missing {
             Missing::NotHere if !self.blobs.are_shared() => {
-                tracing::warn!("a kept answer is not in this node's folder");
+                tracing::warn!("a stored answer is missing in this node's folder");
                 let message = "the answer to this Idempotency-Key is kept on another node: send the request again, \
                      through a balancer that keeps a session on its node";
                 ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
             }
-            Missing::NotHere => ApiError::internal("a kept answer is not in the bucket"),
+            Missing::NotHere => ApiError::internal("a stored answer is missing in the bucket"),
             Missing::Failed(error) => {
                 tracing::error!(error, "a stored answer could not be read");
                 ApiError::unavailable("objects", "the answer to this Idempotency-Key cannot be read at the moment")

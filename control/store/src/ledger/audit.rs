@@ -43,7 +43,7 @@ const CHECKS: [(&str, &str); 10] = [
          OR p.milli_yen <> e.milli_yen) LIMIT 100",
     ),
     (
-        "a transfer without an end is not open, or one with an end is",
+        "a transfer without an end is not open, or a transfer with an end is open",
         "SELECT p.account_id, p.transfer_id FROM transfers p LEFT JOIN open_reservations o ON o.transfer_id = p.transfer_id \
          LEFT JOIN transfers e ON e.transfer_id = p.transfer_id AND e.phase <> 'pending' \
          WHERE p.phase = 'pending' AND (o.transfer_id IS NULL) = (e.transfer_id IS NULL) LIMIT 100",
@@ -67,20 +67,20 @@ const CHECKS: [(&str, &str); 10] = [
          FROM transfers x WHERE x.account_id = t.account_id) LIMIT 100",
     ),
     (
-        "gates were charged another amount than their transfer's",
+        "the charge for gates differs from its transfer",
         "SELECT u.account_id, u.usage_id FROM gate_usage u LEFT JOIN transfers x \
          ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE u.transfer_id IS NOT NULL AND \
          (x.transfer_id IS NULL OR x.account_id <> u.account_id OR (x.trial_operations = 0 AND x.milli_yen <> u.cost_milli_yen)) \
          LIMIT 100",
     ),
     (
-        "an operation used another number of compute units than its transfer's",
+        "the compute units of an operation differ from its transfer",
         "SELECT u.account_id, u.usage_id FROM arithmetic_usage u LEFT JOIN transfers x \
          ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE u.transfer_id IS NOT NULL AND \
          (x.transfer_id IS NULL OR x.account_id <> u.account_id OR (x.trial_operations = 0 AND x.fcu <> u.fcu)) LIMIT 100",
     ),
     (
-        "a call of the back office was charged another amount than its transfer's",
+        "the charge for a call of the back office differs from its transfer",
         "SELECT u.account_id, u.usage_id FROM office_usage u LEFT JOIN transfers x \
          ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE (u.transfer_id IS NULL AND u.milli_yen <> 0) OR \
          (u.transfer_id IS NOT NULL AND (x.transfer_id IS NULL OR x.account_id <> u.account_id OR x.milli_yen <> u.milli_yen)) \

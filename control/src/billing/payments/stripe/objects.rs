@@ -139,7 +139,8 @@ impl Subscription {
 
     pub fn cycle(&self) -> Result<BillingCycle, PaymentError> {
         let plan = self.item()?.price.plan();
-        plan.map(|(_, cycle)| cycle).ok_or_else(|| unavailable(format!("{} has a price of another kind", self.id)))
+        plan.map(|(_, cycle)| cycle)
+            .ok_or_else(|| unavailable(format!("{} has a price that is not one of this service", self.id)))
     }
 
     pub fn provided(&self) -> Result<ProvidedSubscription, PaymentError> {

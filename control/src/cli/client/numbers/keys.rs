@@ -194,7 +194,10 @@ fn pieces_of(params: Params, mut from: impl Read) -> impl Iterator<Item = io::Re
             if !whole {
                 let level = piece[1];
                 if usize::from(level) > params.raised_level() {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a row has a level above the key's highest"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "a row has a level above the key's highest",
+                    ));
                 }
                 piece.resize(container::row_bytes(&params, level), 0);
                 from.read_exact(&mut piece[ROW_HEADER_BYTES..])?;

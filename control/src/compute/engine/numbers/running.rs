@@ -240,7 +240,7 @@ impl OpenNumbersKey {
         let noise = Noise { value_bound, ..output.noise };
         let result = facts(self.params(), asked.operation, (output.level, output.scale, noise));
         let task = Task::numbers(plan, words, &self.key);
-        let task = task.map_err(|kind| ApiError::internal(format!("a plan needs {kind:?}, which was checked")))?;
+        let task = task.map_err(|kind| ApiError::internal(format!("a checked plan lacks {kind:?}")))?;
         Ok(PlannedOperation { task, result })
     }
 
