@@ -27,7 +27,7 @@ use crate::{database, ids};
 
 /// A new key.
 pub struct CreatedKey {
-    /// The key itself. It is not stored, so this is the only copy.
+    /// The key itself. The key is not stored, so this is the only copy.
     pub key: Zeroizing<String>,
     /// The id of the key's record.
     pub key_id: KeyId,
@@ -35,8 +35,8 @@ pub struct CreatedKey {
     pub account_id: AccountId,
 }
 
-/// Makes an API key for an existing account, or for a new account on this plan. The default plan is free, for a trial
-/// key trial. Nodes may run on the same folder.
+/// Makes an API key for an existing account, or for a new account on this plan. The default plan is free, or trial for
+/// a trial key. Nodes may run on the same folder.
 ///
 /// # Errors
 /// When role and environment contradict each other, the account does not exist, or the secret or the database cannot be

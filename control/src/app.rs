@@ -432,7 +432,7 @@ async fn erase(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Records the ends of sessions and trials. A task of its own, so that a database that hangs delays nothing else.
+/// Records the ends of sessions and trials. A separate task, so that a database that hangs delays nothing else.
 async fn record_ends(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     let mut ticks = Ticks::new(SWEEP_PERIOD, stopped);
     while ticks.next().await.is_some() {

@@ -54,7 +54,7 @@ pub struct Config {
     /// The certificate, if the node itself serves TLS.
     #[command(flatten)]
     pub tls: Option<TlsConfig>,
-    /// Address of /metrics, /livez and /readyz. They have no authentication: keep the address private.
+    /// Address of /metrics, /livez and /readyz. These routes have no authentication: keep the address private.
     #[arg(env = "ANGO_METRICS_LISTEN", default_value = "127.0.0.1:9464")]
     #[arg(value_parser = parsed::<SocketAddr>("an address such as 127.0.0.1:9464"))]
     pub metrics_listen: SocketAddr,

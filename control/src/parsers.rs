@@ -46,7 +46,7 @@ pub fn megabytes_or_auto(range: RangeInclusive<u64>, automatic: fn() -> u64) -> 
     move |text| if text == "auto" { Ok(automatic()) } else { megabytes(text).map_err(|why| format!("{why}, or auto")) }
 }
 
-/// Any text. It is overwritten on drop.
+/// Any text. The value is overwritten on drop.
 pub fn secret(text: &str) -> Result<Zeroizing<String>, Infallible> {
     Ok(Zeroizing::new(text.to_owned()))
 }

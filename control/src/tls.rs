@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct TlsConfig {
     /// PEM file with the node's TLS certificate first, then the intermediate certificates. The node then serves HTTPS.
-    /// It reads a changed file before the next connection. When unset, the node serves plain HTTP, for a proxy.
+    /// A changed file is read before the next connection. When unset, the node serves plain HTTP, for a proxy.
     #[arg(env = "ANGO_TLS_CERTIFICATE")]
     pub certificate: PathBuf,
     /// PEM file with the private key of ANGO_TLS_CERTIFICATE.

@@ -1,5 +1,5 @@
-//! The embedded issuer of session tokens (readings A10). It signs with ES256. The first node on a database makes the
-//! key, and the operator may rotate it.
+//! The embedded issuer of session tokens (readings A10). Tokens are signed with ES256. The first node on a database
+//! makes the key, and the operator may rotate it.
 
 use std::iter;
 use std::sync::Arc;

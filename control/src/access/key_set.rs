@@ -113,7 +113,7 @@ struct Document {
 }
 
 impl IssuerKeys {
-    /// The keys of this issuer. They are fetched when they are first needed.
+    /// The keys of this issuer, fetched when they are first needed.
     pub fn new(issuer: String, jwks_url: Option<String>) -> anyhow::Result<IssuerKeys> {
         crate::tls::choose_cryptography();
         let jwks_url = jwks_url.map(|url| url.parse()).transpose()?;

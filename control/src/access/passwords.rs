@@ -18,7 +18,8 @@ use crate::web::error::ApiError;
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
-/// Hashes computed at the same time. Others wait, so that hashes do not take all memory and all cores.
+/// Hashes computed at the same time, at most. Further requests wait, so that hashes do not take all memory and all
+/// cores.
 const AT_ONCE: usize = 2;
 /// Timeout of the wait for a turn.
 const WAIT_MAX: Duration = Duration::from_secs(5);

@@ -147,7 +147,7 @@ pub async fn forget_old(access: &Access) {
 const TAG_BYTES: usize = 2;
 
 /// Tags that distinguish trial keys with the same display prefix. For each longer prefix of the key, up to the whole
-/// key, the tags hold two bytes of its digest under the pepper. They are erased with the key, after half an hour at
+/// key, the tags hold two bytes of its digest under the pepper. The tags are erased with the key, after half an hour at
 /// most.
 pub fn prefix_tags(pepper: &Pepper, key: &str) -> Vec<u8> {
     let longer = DISPLAY_CHARACTERS + 1..=key.len();

@@ -1,5 +1,5 @@
-//! Alerts: events and e-mails that say that an account reached a threshold of its monthly cap or of its plan (readings
-//! P21-P23, H19).
+//! Alerts: events and e-mails after an account reached a threshold of its monthly cap or of its plan (readings P21-P23,
+//! H19).
 
 use serde_json::json;
 use store::{Alert, AlertKind, Budget, Email, is_reached};

@@ -24,7 +24,7 @@ const LEASE: Duration = Duration::from_secs(120);
 const FORGET_LOOKS: u64 = 3600;
 /// Grace period after a month before it is billed. By then work that the month accepted has ended or was given back.
 const MONTH_GRACE: Duration = Duration::from_secs(600);
-/// Pause between two attempts to bill what could not be billed. Also the pause between two reads of a provider's
+/// Pause between two attempts to bill a month that could not be billed. Also the pause between two reads of a provider's
 /// subscriptions whose periods are over, because the provider renews them only within the hour.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Accounts and subscriptions that one query reads, at most.

@@ -21,7 +21,7 @@ use crate::web::error::ApiError;
 /// Reservations that one query reads, at most.
 const LOST_AT_ONCE: i64 = 256;
 
-/// The ledger in the database, with what this node needs to write to it.
+/// The ledger in the database, as this node reads and writes it.
 pub struct Ledger {
     store: Store,
     node_id: String,
@@ -31,7 +31,7 @@ pub struct Ledger {
     unfinished: InFlight,
 }
 
-/// Who pays for work.
+/// The payer of work.
 #[derive(Clone, Debug)]
 pub struct PaidBy {
     /// The account.

@@ -132,7 +132,7 @@ struct Unsent {
     forever: bool,
 }
 
-/// Sends the e-mails whose time has come.
+/// Sends the e-mails that are due.
 pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
     let Some(mailer) = &billing.mailer else { return Ok(()) };
     for email in billing.store.due_emails(billing.clock.now().0, AT_ONCE).await? {

@@ -116,8 +116,8 @@ pub fn apply(subscription: &mut Subscription, step: Step, now: Timestamp) -> Vec
     }
 }
 
-/// Ends the periods that are over, if the node has no provider. What was scheduled begins, a cancelled subscription
-/// ends, any other is renewed. Returns the fees of the periods that begin.
+/// Ends the periods that are over, if the node has no provider. A scheduled plan begins, a cancelled subscription ends,
+/// any other is renewed. Returns the fees of the periods that begin.
 pub fn renew(subscription: &mut Subscription, now: Timestamp) -> Vec<Fee> {
     let mut fees = Vec::new();
     while subscription.status != SubscriptionState::None && subscription.period_end <= now.0 {

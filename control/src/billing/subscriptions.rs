@@ -319,8 +319,8 @@ impl Billing {
         self.store.write(async |tx| put(tx, &subscription).await).await
     }
 
-    /// Ends pay as you go. No period is paid in advance, so the free plan begins at once (readings P13). Use up to now
-    /// is still billed.
+    /// Ends pay as you go. No period is paid in advance, so the free plan begins at once (readings P13). The use up to
+    /// now is still billed.
     async fn leave_payg(&self, mut subscription: Subscription) -> Result<CancelledSubscription, ApiError> {
         let now = self.clock.now();
         subscription.plan = Plan::Free;

@@ -13,7 +13,8 @@ use crate::compute::engine::Gate;
 pub const BOOTSTRAP_PRICE: MilliYen = MilliYen(100);
 /// Price of one bootstrap in a request that gets the discount.
 pub const BOOTSTRAP_PRICE_DISCOUNTED: MilliYen = MilliYen(70);
-/// A request with at least this many gates gets the discount. Gates count, NOT included, not bootstraps (readings P28).
+/// A request with at least this many gates gets the discount. Every gate counts, NOT gates also, although they have no
+/// bootstrap (readings P28).
 pub const DISCOUNT_GATES_MIN: u64 = 32;
 
 /// Bootstraps charged for a gate.

@@ -31,7 +31,7 @@ pub struct BucketConfig {
     /// Amazon's server for the region.
     #[arg(env = "ANGO_S3_ENDPOINT", value_parser = read_endpoint)]
     pub endpoint: Option<String>,
-    /// Region of the bucket. It is part of a request's signature.
+    /// Region of the bucket. The region is part of a request's signature.
     #[arg(env = "ANGO_S3_REGION", default_value = "us-east-1")]
     pub region: String,
     /// Access key of the bucket. When unset, the one of the machine's role.

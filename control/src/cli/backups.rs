@@ -19,7 +19,7 @@ pub enum Backups {
 /// keep it private.
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// The new folder. It must not exist.
+    /// The new folder, which must not exist.
     #[arg(value_name = "FOLDER")]
     to: PathBuf,
     /// Leave the database out, because it is PostgreSQL and pg_dump copies it.

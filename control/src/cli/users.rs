@@ -110,7 +110,7 @@ pub struct DeleteUser {
     common: Common,
 }
 
-/// Print a link with which a user sets a new password. It works once, within a day.
+/// Print a link with which a user sets a new password. The link works once, within a day.
 #[derive(Debug, Args)]
 pub struct ResetPassword {
     /// The user's e-mail or id, as `list-users` shows them.
@@ -120,7 +120,7 @@ pub struct ResetPassword {
     common: Common,
 }
 
-/// Print a new link that creates the first administrator. It works once, within a day.
+/// Print a new link that creates the first administrator. The link works once, within a day.
 #[derive(Debug, Args)]
 pub struct SetupLink {
     #[command(flatten)]

@@ -53,13 +53,14 @@ pub struct ComputeConfig {
     /// Longest time in microseconds that a lone gate waits for more gates of its session while the devices are busy.
     #[arg(env = "ANGO_BATCH_WAIT_US", default_value = "200", value_parser = number::<u64>(0..=1_000_000))]
     pub wait_us_max: u64,
-    /// Memory in MB for evaluation keys that no device has loaded yet. Beyond it a device reads a key from the data folder. `auto`
-    /// is an eighth of the memory that the process may use (its container's limit, if it has one), at most 4096.
+    /// Memory in MB for evaluation keys that no device has loaded yet. Beyond this a device reads a key from the data
+    /// folder. `auto` is an eighth of the memory that the process may use (its container's limit, if it has one), at
+    /// most 4096.
     #[arg(env = "ANGO_KEY_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(16..=1 << 24, || engine::Config::default().key_bytes_max))]
     pub key_bytes_max: u64,
-    /// Disk space in MB for evaluation keys of open sessions, which are encrypted in the data folder. Beyond it new sessions are
-    /// answered 503.
+    /// Disk space in MB for evaluation keys of open sessions, which are encrypted in the data folder. Beyond this new
+    /// sessions are answered 503.
     #[arg(env = "ANGO_KEY_STORAGE_MB", default_value = "10240", value_parser = megabytes(40..=1 << 24))]
     pub key_storage_bytes_max: u64,
     /// Memory in MB for keys that are prepared for computing. When unset, the device's memory decides.

@@ -338,7 +338,7 @@ pub async fn list(
     Ok(Answer(EncryptionKeys { items, next_cursor, has_more, total_count }))
 }
 
-/// The record of a key. It never contains the key itself.
+/// The record of a key. The record never contains the key itself.
 #[utoipa::path(
     get,
     path = "/api/v1/keys/{key_id}",

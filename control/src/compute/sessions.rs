@@ -111,7 +111,7 @@ fn state(created_at: Timestamp, expires_at: Timestamp, now: Timestamp) -> Sessio
     if has_idle_phase && expires_at.since(now) <= IDLE { SessionState::Idle } else { SessionState::Active }
 }
 
-/// Who claims the security of a key: its preset, or its maker.
+/// The source of the claim that a key is secure: its preset, or its maker.
 fn security_claim(imported: bool) -> SecurityClaim {
     if imported { SecurityClaim::Maker } else { SecurityClaim::Preset }
 }

@@ -1,8 +1,8 @@
 //! Encryption keys and ciphertexts of accounts at rest: sealed objects that records name (readings K4, K14, K15).
 //!
 //! An object is written before the record that names it. When a change of records leaves an object without a record,
-//! the same transaction notes the object (`store::dropped_objects`). It is removed right afterwards, or by the next
-//! look.
+//! the same transaction notes the object (`store::dropped_objects`). The object is removed right afterwards, or by the
+//! next look.
 //!
 //! A node without a bucket stores objects in its own folder. On PostgreSQL other nodes then see the records but not the
 //! objects, so such a record names its node.
@@ -42,8 +42,8 @@ pub struct VaultConfig {
     pub ciphertext_ttl: Duration,
 }
 
-/// With a bucket an account's ciphertexts may have this many times the plan's cache. Those beyond the cache stay in the
-/// bucket until they expire (readings K14).
+/// With a bucket an account's ciphertexts may have this many times the plan's cache. Ciphertexts beyond the cache stay
+/// in the bucket until they expire (readings K14).
 const BUCKET_FACTOR: u64 = 10;
 /// Objects that one look removes, and objects removed at the same time.
 const REMOVED_MAX: i64 = 1000;

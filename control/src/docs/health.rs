@@ -130,8 +130,8 @@ fn overall(docs: &Docs, database: &Probed, others: [&Option<Probed>; 2], devices
     worst(database.status, &others, devices, docs.web.is_draining())
 }
 
-/// A node's health (readings O2). It is the health of the database, the only critical dependency, unless the node is
-/// stopping. If the cache store or the payment provider is slow or does not answer, or a device was taken out of
+/// A node's health (readings O2). Unless the node is stopping, this is the health of the database, its only critical
+/// dependency. If the cache store or the payment provider is slow or does not answer, or a device was taken out of
 /// service, the node is at best degraded.
 fn worst(storage: HealthStatus, others: &[HealthStatus], devices: &[DeviceFacts], draining: bool) -> HealthStatus {
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);

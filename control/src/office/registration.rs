@@ -1,4 +1,5 @@
-//! Registration numbers: verification, watches, and the log of both (specification, `/v1/registration`; readings B36-B39).
+//! Registration numbers: verification, watch lists, and the audit log of both (specification, `/v1/registration`;
+//! readings B36-B39).
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! `Idempotency-Key`: a repeated request has no second effect and gets the first answer (readings I1-I6).
 //!
-//! [`once`] stands between authorisation and the handlers. It claims the key, runs the handler and stores a successful
-//! answer; any other result releases the key. A handler that changes the database stores its answer in the same
-//! transaction, so that after a crash both exist or neither:
+//! [`once`] stands between authorisation and the handlers. This layer claims the key, runs the handler and stores a
+//! successful answer; any other result releases the key. A handler that changes the database stores its answer in the
+//! same transaction, so that after a crash both exist or neither:
 //!
 //! ```ignore
 //! // `claim: Claim` is an argument of the handler, in front of the body

@@ -1,5 +1,5 @@
-//! Ciphertexts as raw words after a JSON head ([`api::octets`], docs/wire-format.md 10), for clients whose time goes
-//! into base64 and JSON more than into the network.
+//! Ciphertexts as raw words after a JSON head ([`api::octets`], docs/wire-format.md 10), for clients that would spend
+//! more time on base64 and JSON than on the network.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -114,7 +114,7 @@ impl Words {
         Zeroizing::new(words.chain(self.part.iter().copied()).collect())
     }
 
-    /// The words. They are not overwritten later, because they are ciphertexts.
+    /// The words, which are not overwritten later, because they are ciphertexts.
     pub fn into_words(mut self) -> Vec<u32> {
         std::mem::take(&mut *self.words)
     }

@@ -24,8 +24,8 @@ pub struct Peer(pub SocketAddr);
 pub struct ClientAddress(pub IpAddr);
 
 impl Peer {
-    /// Whether this peer forwards a request although it is not a trusted proxy. It is a proxy that the settings do not
-    /// name, or a client that made the header up.
+    /// Whether this peer forwards a request although it is not a trusted proxy. Such a peer is a proxy that the
+    /// settings do not name, or a client that made the header up.
     pub fn forwards_untrusted(self, headers: &HeaderMap, trusted_proxies: &[IpNet]) -> bool {
         let peer = self.0.ip().to_canonical();
         headers.contains_key(X_FORWARDED_FOR) && !trusted_proxies.iter().any(|network| network.contains(&peer))

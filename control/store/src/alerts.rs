@@ -51,7 +51,7 @@ impl Alert {
 pub struct Email {
     /// The e-mail's id.
     pub email_id: String,
-    /// The recipients' addresses, separated by commas. Those after the first are blind copies.
+    /// The recipients' addresses, separated by commas. All after the first are blind copies.
     pub recipient: String,
     /// The subject.
     pub subject: String,

@@ -61,7 +61,7 @@ pub struct ApiKey {
     pub expires_at: Option<i64>,
     /// When the key was revoked.
     pub revoked_at: Option<i64>,
-    /// When a successor replaced the key. It works until it expires (readings A18).
+    /// When a successor replaced the key. The old key works until it expires (readings A18).
     pub rotated_at: Option<i64>,
     /// When the key was last used, to the minute.
     pub last_used_at: Option<i64>,

@@ -1,6 +1,6 @@
 //! Stored ciphertexts of accounts, within a budget of bytes (readings K13, K14).
 //!
-//! A transaction that adds a ciphertext keeps the account's budget. It names the ciphertexts to evict
+//! A transaction that adds a ciphertext keeps the account's budget. The transaction names the ciphertexts to evict
 //! ([`Store::eviction_plan`], read before), and fails if evicting them is not enough at that time. So the answer, which
 //! lists the evicted ones, can be stored in the same transaction. Every transaction that adds or removes ciphertexts
 //! locks the account's row in `ciphertext_caches`.

@@ -1,9 +1,8 @@
 //! One SQL for two databases. A statement is written once, with `$1` placeholders, and means the same on both.
 //!
-//! Statements may use text, 64-bit integers, booleans, bytes, `ON CONFLICT` and `RETURNING`. They may not use clocks,
-//! sequences or JSON. A statement has two forms if the databases differ ([`Sql`]). One such case is a statement with
-//! many rows: an array for each column and `unnest` on PostgreSQL, one JSON text and `json_each` on SQLite
-//! ([`Column`]).
+//! Statements may use text, 64-bit integers, booleans, bytes, `ON CONFLICT` and `RETURNING`. Clocks, sequences and JSON
+//! are not allowed. A statement has two forms if the databases differ ([`Sql`]). One such case is a statement with many
+//! rows: an array for each column and `unnest` on PostgreSQL, one JSON text and `json_each` on SQLite ([`Column`]).
 //!
 //! SQLite has one connection that writes and some that read. Writers wait for the writing connection in the order of
 //! their arrival. On PostgreSQL each statement sees everything that was committed before it, so a transaction first
@@ -163,8 +162,8 @@ pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow
 impl<T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for T {}
 
 /// Reads a struct from the columns with its fields' names. `as word` marks an enum that the column stores as a word.
-/// This replaces the driver's derive, which would compile both drivers a second time for the build machine, which takes
-/// minutes.
+/// The macro replaces the driver's derive, because the derive compiles both drivers a second time for the build
+/// machine. That takes minutes.
 macro_rules! from_row {
     ($name:ident { $($field:ident $(as $word:ident)?),* }) => {
         $crate::database::from_row!(@of sqlx::sqlite::SqliteRow, $name $($field $(as $word)?),*);
@@ -367,8 +366,8 @@ impl Database {
         })?)
     }
 
-    /// The rows of a statement that reads whole tables. It may take minutes, so neither the server's nor the client's
-    /// timeout applies.
+    /// The rows of a statement that reads whole tables. The statement may take minutes, so neither the server's nor the
+    /// client's timeout applies.
     pub(crate) async fn fetch_all_slowly<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
         let Database::Postgres(pool) = self else { return self.fetch_all(sql, values).await };
         let sql = sql.into();

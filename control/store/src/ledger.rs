@@ -1,8 +1,8 @@
 //! The ledger: amounts that accounts have reserved, used and owe (readings P1, P5-P9).
 //!
-//! A transfer is reserved before the work that it pays for. It is posted in one transaction with the results of the
-//! work ([`crate::Unit`]), or voided. Transfers' rows are only added, never changed. Balances are the sums of the rows,
-//! and are written with them.
+//! A transfer is reserved before the work that it pays for. The transfer is posted in one transaction with the results
+//! of the work ([`crate::Unit`]), or voided. Transfers' rows are only added, never changed. Balances are the sums of
+//! the rows, and are written with them.
 //!
 //! Every transaction that reserves or settles locks the account first. So a cap is compared with everything before, and
 //! concurrent requests cannot exceed it. A cap in dollars is compared exactly ([`Spend`]). SQL with 64-bit integers

@@ -209,7 +209,7 @@ impl Tx {
         Ok(self.execute(sql, values![account_id, *plan, is_suspended]).await? == 1)
     }
 
-    /// Writes a request for a plan. It replaces the account's earlier request for this plan.
+    /// Writes a request for a plan. The account's earlier request for this plan is replaced.
     pub async fn request_plan(&mut self, request: &PlanRequest) -> Result<()> {
         let sql = "INSERT INTO plan_requests (account_id, plan, email, requested_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (account_id, plan) DO UPDATE SET email = excluded.email, requested_at = excluded.requested_at";

@@ -226,7 +226,7 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Writes a setup link. It replaces an unused one.
+    /// Writes a setup link. An unused earlier link is replaced.
     pub async fn put_setup_link(&self, digest: &[u8; 32], created_at: i64, expires_at: i64) -> Result<()> {
         let mut tx = self.db.begin().await?;
         tx.execute("DELETE FROM setup_links WHERE used_at IS NULL", values![]).await?;

@@ -1,9 +1,9 @@
 //! Group commit: small works of many callers share a transaction, and so one wait for the disk.
 //!
-//! A writer is a task with a queue. It takes the waiting works, runs them in one transaction, and answers every caller
-//! after the commit. Works that arrive meanwhile are the next group, so a single work never waits for others. SQLite
-//! has one writer, because only one connection writes. PostgreSQL has several; works with equal shards go to the same
-//! writer and keep their order.
+//! A writer is a task with a queue. The writer takes the waiting works, runs them in one transaction, and answers every
+//! caller after the commit. Works that arrive meanwhile are the next group, so a single work never waits for others.
+//! SQLite has one writer, because only one connection writes. PostgreSQL has several; works with equal shards go to the
+//! same writer and keep their order.
 //!
 //! A group runs without savepoints, with many works in one statement. If one work fails, which is rare, the transaction
 //! is undone and each work runs in a separate transaction. So the other works are committed, and the caller of the

@@ -48,7 +48,7 @@ pub struct RunArgs {
     /// File of the evaluation key. The command opens a session with it and closes the session at the end.
     #[arg(long, value_name = "FILE", default_value = "ango-keys/evaluation.key")]
     evaluation_key: PathBuf,
-    /// Id of an open session to use instead. It stays open.
+    /// Id of an open session to use instead. The session stays open.
     #[arg(long, env = "ANGO_SESSION", hide_env_values = true, value_parser = parse_session)]
     session: Option<SessionId>,
     /// Replace output files that exist.

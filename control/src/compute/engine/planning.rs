@@ -67,7 +67,7 @@ struct PlanKey {
     noise: InputNoise,
 }
 
-/// The cached plans. Those used last are at the end.
+/// The cached plans. Plans used last are at the end.
 #[derive(Default)]
 pub struct PlanCache {
     plans: Mutex<VecDeque<(PlanKey, Planned)>>,

@@ -29,7 +29,7 @@ use crate::web::json::secret_key_rejected;
 
 /// Wait before a client should retry when there is no room for a key.
 const RETRY: Duration = Duration::from_secs(30);
-/// The label of a key within its account. It is the same for all, because each key has its own secret.
+/// The label of a key within its account. The label is the same for all keys, because each key has its own secret.
 const LABEL: &[u8] = b"evaluation key";
 
 /// The storage of evaluation keys. Clones share the same storage.

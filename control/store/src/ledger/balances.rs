@@ -21,11 +21,11 @@ pub struct Balance {
     pub fcu_reserved: i64,
     /// Price of compute units beyond the allowance, in billionths of a dollar.
     pub nano_usd: i64,
-    /// The same price in open reservations.
+    /// That price in open reservations.
     pub nano_usd_reserved: i64,
     /// Price of gates, in thousandths of a yen.
     pub milli_yen: i64,
-    /// The same price in open reservations.
+    /// That price in open reservations.
     pub milli_yen_reserved: i64,
 }
 

@@ -41,7 +41,7 @@ pub struct LostReservation {
 }
 
 impl Store {
-    /// Voids a reservation. One that was settled before stays as it is.
+    /// Voids a reservation. A reservation that was settled before stays as it is.
     pub async fn void_reservation(&self, transfer_id: &str, account_id: &str, at: i64) -> Result<()> {
         let (transfer_id, account_id) = (transfer_id.to_owned(), account_id.to_owned());
         self.writers.submit(Voiding { transfer_id, account_id, at }).await
