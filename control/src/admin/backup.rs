@@ -72,8 +72,8 @@ pub async fn backup(config: &Config, target: &Path, without_database: bool) -> a
     ensure!(!target.exists(), "{} exists already: name a new folder", target.display());
     let staged = Staged::beside(target)?;
     let mut files = BTreeMap::new();
-    // copy objects before the database and again after it: an object that the copied rows name existed before, or was
-    // written in between
+    // copy objects before the database and again after it, because an object that the copied rows name can have been
+    // written while the database was copied
     copy_objects(&folder, &staged, &mut files)?;
     if !without_database {
         store.copy_to(&staged.path.join(OWN_DATABASE)).await?;
@@ -184,7 +184,7 @@ fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, 
             }
             match copy(&source, &target) {
                 Ok(copied) => drop(files.insert(name, copied)),
-                // the object was removed in between, after its row
+                // the object was removed meanwhile: a node removes the row first, then the object
                 Err(_) if !source.exists() => drop(fs::remove_file(&target)),
                 Err(error) => return Err(error),
             }

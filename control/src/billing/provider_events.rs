@@ -137,14 +137,14 @@ async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiEr
     Ok(())
 }
 
-/// Makes a customer's first payment method the one that pays the invoices.
+/// Makes a customer's first payment method pay the invoices.
 async fn set_first_payment_method(billing: &Billing, object: &Value, id: &str) -> Result<bool, ApiError> {
     let Some(customer) = object["customer"].as_str() else { return Ok(false) };
     let Some(provider) = &billing.provider else { return Ok(false) };
     if billing.store.subscription_of_customer(customer).await?.is_none() {
         return Ok(false);
     }
-    // `payment_method` is the one that the customer chose, otherwise the first that was attached
+    // `payment_method` returns the method that the customer chose, otherwise the method attached first
     if provider.payment_method(customer).await?.as_deref() == Some(id) {
         provider.set_payment_method(customer, id).await?;
     }

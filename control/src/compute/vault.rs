@@ -29,11 +29,11 @@ use crate::web::offload::Offload;
 #[derive(Clone, Debug, clap::Args)]
 pub struct VaultConfig {
     /// Space in MB for the encryption keys of all accounts together, in the data folder or in the bucket, encrypted.
-    /// Beyond this new keys are answered 503. The plans limit the space of one account.
+    /// Beyond this, new keys are answered 503. The plans limit the space of one account.
     #[arg(env = "ANGO_ENCRYPTION_KEY_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
     pub stored_key_bytes_max: u64,
     /// Space in MB for the ciphertexts of all accounts together, in the data folder or in the bucket, encrypted. Beyond
-    /// this new ciphertexts are answered 503. Health shows how much of it is used.
+    /// this, new ciphertexts are answered 503. Health shows how much of the space is used.
     #[arg(env = "ANGO_CIPHERTEXT_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
     pub ciphertext_bytes_max: u64,
     // readings K14, section 16

@@ -17,7 +17,7 @@ pub struct NewArithmeticOperation {
     pub key_id: String,
     /// The environment of the API key.
     pub environment: Environment,
-    /// The node that computes it.
+    /// The node that runs the operation.
     pub node_id: String,
     /// The operation's name, with hyphens (readings C6).
     pub operation: String,
@@ -51,7 +51,7 @@ pub struct ArithmeticOperationRecord {
     pub op_id: String,
     /// The key's id.
     pub key_id: String,
-    /// The node that computes it.
+    /// The node that runs the operation.
     pub node_id: String,
     /// The operation's name.
     pub operation: String,

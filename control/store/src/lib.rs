@@ -243,7 +243,7 @@ impl Store {
 pub enum Url {
     /// A file, at this path.
     Sqlite(PathBuf),
-    /// A server.
+    /// A PostgreSQL server.
     Postgres,
 }
 

@@ -129,7 +129,7 @@ enum Source {
     /// One container with all bits of the input.
     Seeded(SeededLweList),
     Kept(Arc<EncryptedValue>),
-    /// This many of the ciphertexts after the head.
+    /// Number of the input's ciphertexts, which follow the head in the octet stream.
     Words(usize),
 }
 

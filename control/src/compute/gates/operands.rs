@@ -237,7 +237,7 @@ impl Pool {
 /// An input of a batch.
 enum Input {
     Kept(Arc<EncryptedValue>),
-    /// This many of the ciphertexts after the head.
+    /// Number of the input's ciphertexts, which follow the head in the octet stream.
     Words(usize),
 }
 

@@ -452,7 +452,7 @@ impl<'c> Gathering<'c> {
         let offset = self.offset;
         let message =
             format!("the part does not end at the end of a row: the evaluation key continues at byte {offset}");
-        Err(ApiError::new(Code::InvalidRequest, message).at("Content-Range", "does not end on a row"))
+        Err(ApiError::new(Code::InvalidRequest, message).at("Content-Range", "does not end at the end of a row"))
     }
 }
 

@@ -21,11 +21,11 @@ pub struct Balance {
     pub fcu_reserved: i64,
     /// Price of compute units beyond the allowance, in billionths of a dollar.
     pub nano_usd: i64,
-    /// That price in open reservations.
+    /// Price of the open reservations' compute units beyond the allowance.
     pub nano_usd_reserved: i64,
     /// Price of gates, in thousandths of a yen.
     pub milli_yen: i64,
-    /// That price in open reservations.
+    /// Price of the open reservations' gates.
     pub milli_yen_reserved: i64,
 }
 

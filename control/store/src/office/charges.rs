@@ -72,7 +72,7 @@ pub struct OfficeTotal {
     pub calls: i64,
     /// Number of documents, payees or registration numbers.
     pub units: i64,
-    /// Their price in thousandths of a yen.
+    /// Price of the units, in thousandths of a yen.
     pub milli_yen: i64,
 }
 

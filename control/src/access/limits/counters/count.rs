@@ -11,7 +11,7 @@ use crate::access::limits::period::Period;
 use crate::caller::{PlanLimits, UNLIMITED};
 use crate::clock::Timestamp;
 
-/// How long the last answer about the units left in the database is used.
+/// How long the last answer of the database about the units that are left is used.
 const BELIEVED: Duration = Duration::from_millis(100);
 
 /// The requests of one subject.

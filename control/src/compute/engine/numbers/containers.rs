@@ -74,7 +74,8 @@ impl EvaluationKeyHead {
         Ok(EvaluationKeyHead { head: Arc::new(head) })
     }
 
-    /// The head of a key whose upload began earlier, made from its record. The announced size was checked then.
+    /// The head of a key whose upload began earlier, made from its record. The announced size was checked when
+    /// the upload began.
     pub fn on_record(params: Params, fingerprint: [u8; 8], rows: u32) -> EvaluationKeyHead {
         EvaluationKeyHead { head: Arc::new(KeyHead { params, fingerprint, rows, bytes: 0 }) }
     }
