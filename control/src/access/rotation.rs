@@ -27,8 +27,8 @@ const GRACE: Duration = Duration::from_secs(24 * 3600);
 /// Replace the API key with which the request is sent.
 ///
 /// The new key works at once, with the same role and environment. The old key works for 24 hours more, or until it
-/// expires if that is sooner. The new key of a trial expires when the old one would, and has the operations that were
-/// left.
+/// expires if that is sooner. The new key of a trial expires when the old key would have expired, and has
+/// the operations that the old key had not used.
 #[utoipa::path(
     post,
     path = "/api/v1/keys/apikey/rotate",

@@ -1,4 +1,4 @@
-//! Invoices, receipts and their kin on request (specification, `/v1/invoices`; readings B21-B30).
+//! Invoices, receipts and other documents, made on request (specification, `/v1/invoices`; readings B21-B30).
 
 use std::sync::Arc;
 
