@@ -1,6 +1,6 @@
 //! Authentication and permission of callers (specification, Authentication; readings A1-A9).
 //!
-//! [`require`] stands in front of every route that is not public and leaves a [`Caller`] for the handler.
+//! [`require`] stands in front of every route that is not public and adds a [`Caller`] to the request for the handler.
 
 pub mod api_key;
 pub mod believed;
@@ -47,7 +47,7 @@ use trials::Trials;
 #[derive(Clone, Debug, clap::Args)]
 pub struct AuthConfig {
     // readings A24
-    /// Whether visitors may make themselves users, each with a new account. Otherwise only the operator makes users.
+    /// Whether visitors may sign up, each with a new account. With false only the operator creates users.
     #[arg(env = "ANGO_AUTH_ALLOW_SIGNUP", default_value = "false")]
     pub allow_signup: bool,
     // readings A16
@@ -55,12 +55,12 @@ pub struct AuthConfig {
     #[arg(env = "ANGO_API_KEYS_ALLOW_DEV", default_value = "true")]
     pub allow_dev_keys: bool,
     // readings A10
-    /// The OpenID issuer whose tokens the node accepts in place of its own.
+    /// The external OpenID issuer whose tokens the node accepts. When set, the node issues no tokens.
     #[command(flatten)]
     pub external_issuer: Option<ExternalIssuer>,
 }
 
-/// Keys, users and limits of a node.
+/// Keys, users and limits of a node, with what their endpoints need.
 pub struct Access {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
@@ -80,26 +80,26 @@ pub struct Access {
 }
 
 impl Access {
-    /// Invalidates keys of this lineage on every node: they were revoked or rotated.
+    /// Invalidates the keys of this lineage on every node, because they were revoked or rotated.
     pub(crate) async fn forget_keys(&self, lineage: &str) {
         self.api_keys.forget(lineage);
         self.tell_others(News::Keys { lineage: lineage.to_owned() }).await;
     }
 
-    /// Invalidates checked session tokens on every node: some have ended.
+    /// Invalidates the cached session tokens on every node, because some have ended.
     async fn forget_tokens(&self) {
         self.session_tokens.forget_checked();
         self.tell_others(News::Tokens).await;
     }
 
-    /// Tells the other nodes now what they would read in the database a second later.
+    /// Sends news to the other nodes at once. Without it they would read the change from the database within a second.
     async fn tell_others(&self, news: News) {
         if let Some(cache) = &self.cache_store {
             cache.publish(news).await;
         }
     }
 
-    /// Removes records whose time is over.
+    /// Removes expired records.
     pub(crate) async fn forget_old(&self) {
         users::forget_old(self).await;
         trial_keys::forget_old(self).await;
@@ -108,7 +108,7 @@ impl Access {
 
 impl Follower for Access {
     fn opened(&self) {
-        // messages from before were missed
+        // messages sent before this connection were missed
         self.api_keys.forget_all();
         self.session_tokens.forget_checked();
         self.limits.look_at_lockouts();
@@ -123,7 +123,7 @@ impl Follower for Access {
     }
 }
 
-/// Lets a request of an area pass when its key is valid there and its role permits the route.
+/// Admits a request to an area if its key is valid there and its role may use the route.
 pub async fn require(
     level: Level,
     area: Area,
@@ -133,13 +133,14 @@ pub async fn require(
 ) -> Result<Response, ApiError> {
     let now = access.clock.now();
     let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
-    // a locked network is refused whatever it shows (readings A21)
+    // a locked network is refused whichever credential it sends (readings A21)
     access.limits.check_lockout(address, None, now)?;
     let shown = presented_key(request.headers())?;
     access.limits.check_lockout(None, Some(shown), now)?;
     let caller = match (session_token::looks_like_a_token(shown), level) {
         (true, _) if area == Area::Platform => access.session_tokens.caller(shown, now).await,
-        // an API key on a route of session tokens is not looked up, so it is no failed attempt (readings A8, A21)
+        // a route for session tokens does not look API keys up, so an API key there is no failed attempt (readings A8,
+        // A21)
         (false, Level::Session) => return Err(session_token::invalid_token()),
         _ => access.api_keys.caller(shown, area, now).await,
     };
@@ -158,7 +159,7 @@ pub async fn require(
         ));
     }
     if level == Level::Compute && caller.is_suspended {
-        let message = "a payment is due since more than 7 days; until it is made nothing is computed";
+        let message = "a payment has been due for more than 7 days; until it is paid, nothing is computed";
         return Err(ApiError::new(Code::AccountSuspended, message));
     }
     let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
@@ -170,7 +171,7 @@ pub async fn require(
     Ok(next.run(request).await)
 }
 
-/// The same for a route that is open to callers without a key: those count by their network (readings B2).
+/// Like [`require`], but admits callers without a key too. These count by their network (readings B2).
 pub async fn require_if_shown(
     level: Level,
     area: Area,
@@ -185,7 +186,8 @@ pub async fn require_if_shown(
     limits::anonymous(State(access.limits.clone()), request, next).await
 }
 
-/// A trial's operations are counted in the database; its headers show what is left of them afterwards (readings L1).
+/// Admits a trial's request. The database counts a trial's operations, and the headers show how many are left
+/// afterwards (readings L1).
 async fn of_trial(
     access: &Access,
     quota: &Quota,
@@ -206,7 +208,7 @@ async fn of_trial(
     answer
 }
 
-/// The key as sent: after `Bearer` in any case, or bare (readings A1).
+/// The key as sent: after `Bearer` in any case, or alone (readings A1).
 pub(crate) fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let missing = || {
@@ -230,13 +232,13 @@ pub(crate) fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
-    /// Fails closed: a route without [`require`] in front has no caller.
+    /// Fails closed: a route without [`require`] in front of it has no caller, which is an internal error.
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         parts
             .extensions
             .get::<Caller>()
             .cloned()
-            .ok_or_else(|| ApiError::internal("a route without authentication asks for its caller"))
+            .ok_or_else(|| ApiError::internal("a handler wants the caller of a route without authentication"))
     }
 }
 

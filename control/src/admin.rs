@@ -1,4 +1,4 @@
-//! The operator's commands on a data folder or a database. A node may run on it meanwhile.
+//! The operator's commands on a data folder or a database. Nodes may run on it at the same time.
 
 pub mod backup;
 pub mod invoices;
@@ -25,21 +25,22 @@ use crate::data_dir::DataDir;
 use crate::secrets::Secrets;
 use crate::{database, ids};
 
-/// A key that was just made.
+/// A new key.
 pub struct CreatedKey {
-    /// The key itself. It is stored nowhere, so this is the only copy.
+    /// The key itself. The key is not stored, so this is the only copy.
     pub key: Zeroizing<String>,
-    /// Its record's id.
+    /// The id of the key's record.
     pub key_id: KeyId,
-    /// Its owner.
+    /// The account that owns the key.
     pub account_id: AccountId,
 }
 
-/// Makes an API key of an existing account, or of a new one on this plan. The default plan is free, that of a trial key is
-/// trial. Nodes may run on the same folder.
+/// Makes an API key for an existing account, or for a new account on this plan. The default plan is free, or trial for
+/// a trial key. Nodes may run on the same folder.
 ///
 /// # Errors
-/// When role and environment contradict each other, there is no such account, or the secret or the database cannot be used.
+/// When role and environment contradict each other, the account does not exist, or the secret or the database cannot be
+/// used.
 pub async fn create_key(
     config: &Config,
     role: Role,
@@ -48,7 +49,7 @@ pub async fn create_key(
     plan: Option<Plan>,
 ) -> anyhow::Result<CreatedKey> {
     if (role == Role::Trial) != (environment == Environment::Trial) {
-        bail!("a trial key has both the role trial and the environment trial; give both or neither");
+        bail!("a trial key has the role trial and the environment trial: give both or neither");
     }
     if role == Role::Trial && account.is_some() {
         bail!("a trial key always gets a new account, which ends with the key: leave --account out");
@@ -88,17 +89,17 @@ pub async fn create_key(
     Ok(CreatedKey { key: fresh.secret, key_id, account_id })
 }
 
-/// Makes the data folder, the node's id and the database ready, as the first start of a node does, so that keys can be made
+/// Prepares the data folder, the node's id and the database like the first start of a node, so that keys can be made
 /// before it.
 pub async fn prepare(config: &Config) -> anyhow::Result<()> {
     DataDir::open(&config.data_dir)?.node_id()?;
     database::migrate(config).await.map(drop)
 }
 
-/// The server's secret; an error if the database's keys were made under another one.
+/// The server's secret. An error if the keys in the database were made under another secret.
 async fn checked_secrets(config: &Config, store: &Store) -> anyhow::Result<Secrets> {
     let has_keys = store.has_api_keys().await?;
-    // a secret in the settings needs no folder
+    // a secret in the settings needs no data folder
     let folder = match &config.secret {
         Some(_) => DataDir::at(&config.data_dir),
         None => DataDir::of_node(&config.data_dir)?,
@@ -115,16 +116,16 @@ pub struct Operator {
     cache_store: Option<CacheStoreConfig>,
 }
 
-/// An account as an operator sees it.
+/// An account, as shown to an operator.
 #[derive(Debug, Serialize)]
 pub struct AccountFacts {
-    /// `acct_...`
+    /// The account's id: `acct_...`.
     pub account_id: String,
-    /// Its plan.
+    /// The account's plan.
     pub plan: Plan,
-    /// Its API keys that are not revoked.
+    /// Number of the account's API keys that are not revoked.
     pub keys: i64,
-    /// When it was made.
+    /// When the account was created.
     pub created_at: String,
 }
 
@@ -132,29 +133,30 @@ impl Operator {
     /// Opens the database of these settings.
     ///
     /// # Errors
-    /// When there is none, it does not answer, or its schema is older than this program.
+    /// When the database does not exist or does not answer, or its schema is older than this program's.
     pub async fn open(config: &Config) -> anyhow::Result<Operator> {
         let store = database::open_as_is(config).await?;
         Ok(Operator { store, clock: Clock::system(), cache_store: config.cache_store.clone() })
     }
 
-    /// Tells running nodes at once what they would read in the database within a second.
+    /// Sends news to the running nodes at once. Without it they would read the change from the database within a
+    /// second.
     async fn tell_nodes(&self, news: News) {
         if let Some(cache_store) = &self.cache_store
             && let Err(error) = cache_store::publish_once(cache_store, news).await
         {
-            eprintln!("ANGO_REDIS_URL: {error}; running nodes apply the change within a second all the same");
+            eprintln!("ANGO_REDIS_URL: {error}; running nodes apply the change within a second without Redis");
         }
     }
 
-    /// Ends a key at once, with the keys that it replaced and those that replaced it (readings A17). The ids of all keys
-    /// that are revoked now and were not before.
+    /// Revokes a key at once, with the keys that it replaced and those that replaced it (readings A17). Returns the ids
+    /// of all keys that were not revoked before.
     ///
     /// # Errors
-    /// When there is no such key, or its whole lineage was revoked before.
+    /// When the key does not exist, or its whole lineage was revoked before.
     pub async fn revoke_key(&self, key: &KeyId) -> anyhow::Result<Vec<String>> {
         let Some(revoked) = self.store.revoke_api_key(key.as_str(), self.clock.now().0).await? else {
-            bail!("there is no key {key} that is not revoked yet");
+            bail!("there is no key {key}, or it is revoked already");
         };
         tracing::info!(target: "security", key_id = key.as_str(), "key revoked by the operator");
         self.tell_nodes(News::Keys { lineage: revoked.lineage_id }).await;
@@ -173,10 +175,10 @@ impl Operator {
         Ok(facts.collect())
     }
 
-    /// Puts an account on a plan.
+    /// Sets the plan of an account.
     ///
     /// # Errors
-    /// When there is no such account.
+    /// When the account does not exist.
     pub async fn set_plan(&self, account: &AccountId, plan: Plan) -> anyhow::Result<()> {
         if self.store.set_plan(account.as_str(), plan).await? {
             let (account_id, plan) = (account.as_str(), plan.as_str());

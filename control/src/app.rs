@@ -56,37 +56,37 @@ use crate::web::idempotency::Answers;
 use crate::web::offload::Offload;
 use crate::{database, fail_point, listener};
 
-/// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
+/// How often expired sessions are looked for, because their keys must be overwritten within 5 s (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-/// How often the last use of keys is put on record.
+/// How often the times of keys' last use are recorded.
 const USE_PERIOD: Duration = Duration::from_secs(60);
-/// Records of used keys from one removal of old records to the next.
+/// Old records are removed once in this many such periods.
 const FORGET_TICKS: u64 = 60;
-/// Open connections of the second listener at most.
+/// Open connections of the second listener, at most.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 
 /// Starts nodes.
 pub struct App;
 
-/// A node that serves.
+/// A running node.
 pub struct Running {
-    /// Where the API listens.
+    /// The address of the API's listener.
     pub api_addr: SocketAddr,
-    /// Where metrics and probes listen.
+    /// The address of the listener for metrics and probes.
     pub metrics_addr: SocketAddr,
     /// Base of documentation links.
     pub base_url: String,
     /// Build string of the backend.
     pub backend: String,
-    /// Name of the device that computes.
+    /// Name of the computing device.
     pub device_name: String,
-    /// Whether any API key was ever made in this data folder.
+    /// Whether the database has ever had an API key.
     pub has_api_keys: bool,
     config: Config,
     areas: Areas,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
-    // last: the folder is free when everything else is gone
+    // the last field, because the folder may be free only when everything else is dropped
     _lock: NodeLock,
 }
 
@@ -101,7 +101,7 @@ impl App {
         App::start_with(config, clock, Engine::start).await
     }
 
-    /// Starts a node that computes on these devices: for tests and benches of what is not a device's.
+    /// Starts a node that computes on these devices, for tests and benches of everything but the devices.
     pub async fn start_on(config: Config, clock: Clock, devices: Vec<EngineDevice>) -> anyhow::Result<Running> {
         App::start_with(config, clock, |bounds, _| Engine::start_on(bounds, devices)).await
     }
@@ -123,13 +123,13 @@ impl App {
         let (api_addr, metrics_addr) = (api_listener.local_addr()?, metrics_listener.local_addr()?);
 
         let node_id = data_dir.node_id()?;
-        // this node's requests of an earlier process are gone
+        // claims of an earlier process of this node belong to requests that no longer run
         store.release_claims_of(&node_id).await?;
         let database_id = store.database_id().await?;
         if let Some(bucket) = &config.bucket {
             match blobs::claim(bucket, &database_id).await {
                 Err(error @ Unclaimed::OtherDatabase) => return Err(error.into()),
-                Err(error) => tracing::warn!(%error, "no object is removed until the bucket answers"),
+                Err(error) => tracing::warn!(%error, "the bucket does not answer; no object is removed until it does"),
                 Ok(()) => {}
             }
         }
@@ -140,7 +140,7 @@ impl App {
                 .context("ANGO_DATA_DIR: cannot make a folder for objects"),
         };
         let answers = Answers::new(store.clone(), seals.clone(), blobs(ObjectKind::Answers)?, node_id.clone());
-        // a folder is this node's alone, so the rows that name what is in it must be too
+        // only this node can read its folder, so objects in it need a database that only this node uses
         let is_shared = config.bucket.is_some() || store.database() == "sqlite";
         let netlists = is_shared.then(|| blobs(ObjectKind::Circuits)).transpose()?;
         let vault_blobs = [blobs(ObjectKind::EncryptionKeys)?, blobs(ObjectKind::Ciphertexts)?];
@@ -167,7 +167,7 @@ impl App {
         .await?;
         if !config.trusted_proxies.is_empty() && config.public_url.is_none() {
             tracing::warn!(
-                "ANGO_PUBLIC_URL is not set behind a proxy: documentation links, setup links and tokens name the inner address"
+                "ANGO_PUBLIC_URL is not set behind a proxy: documentation links, setup links and tokens contain the internal address"
             );
         }
         let base_url = config.public_url.clone().unwrap_or_else(|| url(&config, api_addr));
@@ -274,7 +274,7 @@ impl App {
         let areas = Areas { web, access, billing, events, compute, office, docs };
 
         fail_point::watch();
-        // before the first request, so that lockouts of the last start still hold
+        // before the first request, so that lockouts from before the start still hold
         let Areas { access, compute, .. } = &areas;
         access.limits.exchange_lockouts(access.clock.now()).await;
 
@@ -284,7 +284,7 @@ impl App {
             let (tell_tried, tried) = oneshot::channel();
             tasks.push(tokio::spawn(cache_store::keep(cache, access.clone(), tell_tried, stopped.clone())));
             tasks.push(tokio::spawn(access.limits.clone().look(stopped.clone())));
-            // with it from the first request on, if it is there
+            // wait for the first attempt, so that the first request can use the cache store
             let _ = tried.await;
         }
         tasks.extend([
@@ -328,7 +328,7 @@ impl App {
 }
 
 impl Running {
-    /// Where the API is: `http://`, or `https://` where the node speaks TLS, and the listening address.
+    /// The API's URL: `http://`, or `https://` if the node serves TLS, and the listening address.
     pub fn url(&self) -> String {
         url(self.config(), self.api_addr)
     }
@@ -338,7 +338,7 @@ impl Running {
         &self.config
     }
 
-    /// The link that creates the first administrator, at the first start of a node with users of its own.
+    /// The link that creates the first administrator, at the first start of a node that signs users in itself.
     pub async fn first_setup_link(&self) -> anyhow::Result<Option<Zeroizing<String>>> {
         let Access { store, session_tokens, token_pepper, clock, .. } = &*self.areas.access;
         let embedded = session_tokens.embedded().is_some();
@@ -348,7 +348,7 @@ impl Running {
         Ok(Some(users::new_setup_link(store, token_pepper, &self.base_url, clock.now()).await?))
     }
 
-    /// Writes a setup link to a file of the data folder that only its owner may read.
+    /// Writes a setup link to a file in the data folder with mode 0600.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -366,11 +366,11 @@ impl Running {
         &self.areas.compute.store
     }
 
-    /// Takes nothing new (503), finishes what there is, overwrites all keys, closes everything.
+    /// Stops the node: refuses new requests with 503, finishes running ones, overwrites all keys, closes everything.
     pub async fn shutdown(self) {
         let Areas { web, access, compute, .. } = self.areas;
         web.drain();
-        // requests have their own deadline, so this ends
+        // every request has a deadline, so this wait ends
         web.in_flight.idle().await;
         let _ = self.stop.send(true);
         for task in self.tasks {
@@ -379,7 +379,7 @@ impl Running {
             }
         }
         compute.sessions.lose_all().await;
-        // circuits without a waiting client ended with their sessions; their end must be on record
+        // circuits in the background ended with their sessions; wait until their ends are recorded
         compute.unfinished.idle().await;
         access.api_keys.record_use().await;
         let engine = compute.engine.clone();
@@ -388,13 +388,13 @@ impl Running {
         }
         access.limits.close(access.clock.now()).await;
         if let Err(error) = compute.store.end_lease(&compute.sessions.node_id).await {
-            tracing::warn!(cause = %error, "other nodes take this one to be there for a moment more");
+            tracing::warn!(cause = %error, "the lease could not be ended, so other nodes take this one for alive until it expires");
         }
         compute.store.close().await;
     }
 }
 
-/// Who issues the session tokens: the one that the operator named, else the node itself.
+/// The issuer of session tokens: the external one of the settings, otherwise the node itself.
 async fn issuer(
     config: &Config,
     store: &Store,
@@ -422,7 +422,7 @@ async fn bind(variable: &str, address: SocketAddr) -> anyhow::Result<TcpListener
     TcpListener::bind(address).await.with_context(|| format!("{variable}: cannot listen on {address}"))
 }
 
-/// Erases the keys of expired sessions, and does what else never waits for anything, until the node stops.
+/// Erases the keys of expired sessions, and does other periodic work that never waits, until the node stops.
 async fn erase(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     let (mut ticks, mut lost_devices) = (Ticks::new(SWEEP_PERIOD, stopped), LostDevices::default());
     while ticks.next().await.is_some() {
@@ -432,7 +432,7 @@ async fn erase(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Puts ends of sessions and trials on record. A task of its own: a database that hangs holds up this one only.
+/// Records the ends of sessions and trials. A separate task, so that a database that hangs delays nothing else.
 async fn record_ends(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     let mut ticks = Ticks::new(SWEEP_PERIOD, stopped);
     while ticks.next().await.is_some() {
@@ -443,7 +443,7 @@ async fn record_ends(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Records the last use of keys, and every hour removes records and files whose time is over.
+/// Records the times of keys' last use, and every hour removes expired records and files.
 async fn keep_house(Areas { web, access, events, compute, .. }: Areas, stopped: watch::Receiver<bool>) {
     let mut ticks = Ticks::new(USE_PERIOD, stopped);
     while let Some(tick) = ticks.next().await {
@@ -459,7 +459,7 @@ async fn keep_house(Areas { web, access, events, compute, .. }: Areas, stopped: 
     }
 }
 
-/// When to do something again, until the node stops.
+/// Periodic ticks until the node stops.
 struct Ticks {
     interval: Interval,
     stopped: watch::Receiver<bool>,
@@ -467,14 +467,14 @@ struct Ticks {
 }
 
 impl Ticks {
-    /// At once, and then every so often.
+    /// Ticks at once, and then once in every period.
     fn new(period: Duration, stopped: watch::Receiver<bool>) -> Ticks {
         let mut interval = tokio::time::interval(period);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ticks { interval, stopped, ticks: 0 }
     }
 
-    /// Waits for the next tick; how many came before. `None`: the node stops.
+    /// Waits for the next tick. Returns the number of ticks before it. `None`: the node stops.
     async fn next(&mut self) -> Option<u64> {
         tokio::select! {
             _ = self.interval.tick() => {}

@@ -1,4 +1,4 @@
-//! What things cost, who pays, and how that is booked.
+//! Billing: prices of operations and plans, reservations, charges, subscriptions and invoices.
 
 pub(crate) mod alerts;
 pub(crate) mod budget;
@@ -32,23 +32,23 @@ use crate::telemetry::Telemetry;
 use mail::Mailer;
 use payments::{PaymentProvider, PaymentsConfig};
 
-/// What the endpoints and jobs of billing need.
+/// The state of billing's endpoints and jobs.
 pub struct Billing {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
     pub(crate) node_id: String,
-    /// Where the service is, for links.
+    /// The public address of the service, for links.
     pub(crate) base_url: String,
     pub(crate) payments: PaymentsConfig,
-    /// Who collects money; none: this service makes the invoices itself (readings P19).
+    /// The payment provider that collects money. `None`: this service makes the invoices itself (readings P19).
     pub(crate) provider: Option<Arc<dyn PaymentProvider>>,
     pub(crate) access: Arc<Access>,
     pub(crate) mailer: Option<Mailer>,
     /// Opens the documents that e-mails carry.
     pub(crate) seals: AccountSeals,
     pub(crate) telemetry: Arc<Telemetry>,
-    /// Authenticates the addresses of invoices' pages.
+    /// The key that authenticates the addresses of invoices' pages.
     pub(crate) pages: Key,
-    /// There is something to do for the jobs.
+    /// Wakes the jobs of billing because there is new work.
     pub(crate) told: Notify,
 }

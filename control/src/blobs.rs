@@ -1,8 +1,10 @@
-//! Bytes that outlive a request, as objects: in the data folder of a node, or in a bucket that the nodes of a database share.
+//! Blobs: bytes that outlive a request, as objects in a node's data folder or in a bucket that the nodes of a database
+//! share.
 //!
-//! An object is sealed under a key of its account, to its kind and to what its record calls it; its name is the SHA-256 of
-//! the sealed bytes. A nonce is never drawn twice, so no two objects have one name, and equal contents do not show. An object
-//! is written before the record that names it, and removed after it; a sweep removes objects that no record names.
+//! An object is sealed under its account's key, to its kind and to a label from its record. Its name is the SHA-256 of
+//! the sealed bytes. Nonces never repeat, so two objects never have the same name, and equal contents do not show. An
+//! object is written before the record that names it, and removed after that record. A sweep removes objects that no
+//! record names.
 
 mod bucket;
 mod owner;
@@ -27,21 +29,21 @@ use crate::sealing::AccountSeals;
 pub use bucket::{BucketConfig, BucketUrl};
 pub use owner::{Unclaimed, claim, try_once};
 
-/// An object without a record is left alone this long: its record may be about to be written.
+/// A sweep leaves objects without a record alone for this long, because a record may be about to be written.
 const UNNAMED: Duration = Duration::from_secs(3600);
 
-/// What objects are of. Its word is in their paths and is authenticated with their bytes: it never changes.
+/// The kind of an object. Its word is in the object's path and is authenticated with the bytes, so it never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// Bodies of kept answers (readings I6).
+    /// Bodies of stored answers (readings I6).
     Answers,
-    /// Netlists of kept circuits.
+    /// Netlists of stored circuits.
     Circuits,
     /// Evaluation keys of open sessions. No record names them, and none outlives its process.
     Keys,
     /// Public keys, and rows of evaluation keys, for arithmetic.
     EncryptionKeys,
-    /// Ciphertexts that are kept for accounts.
+    /// Stored ciphertexts of accounts.
     Ciphertexts,
 }
 
@@ -54,40 +56,41 @@ api::words!(ObjectKind, "kind of object", {
 });
 
 impl ObjectKind {
-    /// Those that records name, which outlive their process.
+    /// The kinds that records name, which outlive their process.
     pub const LASTING: [ObjectKind; 4] =
         [ObjectKind::Answers, ObjectKind::Circuits, ObjectKind::EncryptionKeys, ObjectKind::Ciphertexts];
 }
 
-/// Objects of one kind. Clones share them.
+/// The objects of one kind. Clones share them.
 #[derive(Clone)]
 pub struct Blobs {
     objects: Arc<dyn ObjectStore>,
-    /// Where those of the kind are.
+    /// The path of the kind's objects.
     prefix: ObjectPath,
     kind: ObjectKind,
     seals: AccountSeals,
-    /// Of a bucket: where it is, and the id of the database whose nodes share the objects.
+    /// The bucket, and the id of the database whose nodes share it. `None`: a folder.
     bucket: Option<(BucketConfig, String)>,
 }
 
-/// An object as it is written: sealed.
+/// A sealed object, ready to be written.
 pub struct SealedObject {
     name: String,
     bytes: Bytes,
 }
 
-/// Why an object was not read.
+/// Why an object could not be read.
 #[derive(Debug)]
 pub enum Missing {
-    /// This node does not have it; another node may.
+    /// This node does not have the object; another node may have it.
     NotHere,
-    /// The object store did not give it, or not as it was written.
+    /// The object store failed, or the object is damaged.
     Failed(String),
 }
 
 impl Blobs {
-    /// Objects of a kind in a folder of that name within this one. It is made (mode 0700) if it is not there.
+    /// The objects of a kind in a folder within `parent`, named after the kind. Makes the folder (mode 0700) if it does
+    /// not exist.
     ///
     /// # Errors
     /// When the folder cannot be made.
@@ -99,15 +102,15 @@ impl Blobs {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&folder)?;
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?;
-        // an object is on the disk before a record names it
+        // an object must be on disk before a record names it
         let objects = objects.with_fsync(ObjectKind::LASTING.contains(&kind));
         Ok(Blobs { objects: Arc::new(objects), prefix: ObjectPath::default(), kind, seals, bucket: None })
     }
 
-    /// Objects of a kind in a bucket, of the database of this id. Nothing is asked of the bucket yet.
+    /// The objects of a kind in a bucket, for the database with this id. Makes no request to the bucket yet.
     ///
     /// # Errors
-    /// When its settings cannot be used.
+    /// When the bucket's settings cannot be used.
     pub fn in_bucket(
         bucket: &BucketConfig,
         database_id: &str,
@@ -119,73 +122,75 @@ impl Blobs {
         Ok(Blobs { objects, prefix: prefix.join(kind.as_str()), kind, seals, bucket })
     }
 
-    /// Whether all nodes of the database have the same objects.
+    /// Whether all nodes of the database share the objects.
     pub fn are_shared(&self) -> bool {
         self.bucket.is_some()
     }
 
-    /// The same objects, sealed and opened by other keys.
+    /// The same objects, sealed and opened with other keys.
     pub fn sealed_by(&self, seals: AccountSeals) -> Blobs {
         Blobs { seals, ..self.clone() }
     }
 
-    /// Seals an object of an account in its own memory; `label` is what its record calls it. CPU work: some milliseconds a
+    /// Seals an object of an account in place. `label`: the label from its record. CPU work: some milliseconds a
     /// megabyte.
     pub fn seal(&self, account: &AccountId, label: &[u8], content: Vec<u8>) -> SealedObject {
         let bytes = Bytes::from(self.seals.of(account).seal_in_place(self.named(label), content));
         SealedObject { name: name_of(&bytes), bytes }
     }
 
-    /// Undoes [`Blobs::seal`]. CPU work.
+    /// Opens an object that [`Blobs::seal`] sealed. CPU work.
     ///
     /// # Errors
-    /// [`Missing::Failed`] when it is not the object that was sealed for this account and label.
+    /// [`Missing::Failed`] when the object was not sealed for this account and label.
     pub fn open(&self, account: &AccountId, label: &[u8], object: SealedObject) -> Result<Zeroizing<Vec<u8>>, Missing> {
         if name_of(&object.bytes) != object.name {
-            return Err(Missing::Failed("an object was changed where it is kept".to_owned()));
+            return Err(Missing::Failed("an object was changed in its storage".to_owned()));
         }
         let opened = self.seals.of(account).open_in_place(self.named(label), object.bytes.into());
-        opened.ok_or_else(|| Missing::Failed("an object is of another record or under another secret".to_owned()))
+        opened.ok_or_else(|| {
+            Missing::Failed("an object belongs to another record or was sealed under another secret".to_owned())
+        })
     }
 
-    /// Writes an object, durably; the name to find it by.
+    /// Writes an object durably. Returns the name by which it is found.
     ///
     /// # Errors
-    /// What the object store says.
+    /// The object store's error.
     pub async fn put(&self, object: SealedObject) -> Result<String, String> {
         let SealedObject { name, bytes } = object;
         let put = self.objects.put(&self.path(&name), bytes.into()).await;
         put.map(|_| name).map_err(|error| error.to_string())
     }
 
-    /// The object of this name, still sealed.
+    /// Reads the object with this name, still sealed.
     ///
     /// # Errors
-    /// When it was not read.
+    /// When the object could not be read.
     pub async fn get(&self, name: &str) -> Result<SealedObject, Missing> {
         let failed = |error: object_store::Error| match error {
             object_store::Error::NotFound { .. } => Missing::NotHere,
             error => Missing::Failed(error.to_string()),
         };
         if !is_name(name) {
-            return Err(Missing::Failed("a record names no object".to_owned()));
+            return Err(Missing::Failed("the name in a record is not an object's name".to_owned()));
         }
         let object = self.objects.get(&self.path(name)).await.map_err(failed)?;
         Ok(SealedObject { name: name.to_owned(), bytes: object.bytes().await.map_err(failed)? })
     }
 
-    /// Removes an object that no record names any more. Where that fails the next sweep does it.
+    /// Removes an object that no record names any more. If this fails, the next sweep removes it.
     pub async fn remove(&self, name: &str) {
         if let Err(error) = self.objects.delete(&self.path(name)).await {
-            tracing::warn!(%error, kind = self.kind.as_str(), "an object stays until the next sweep");
+            tracing::warn!(%error, kind = self.kind.as_str(), "an object could not be removed and stays until the next sweep");
         }
     }
 
-    /// Removes objects whose names are not among these and that are not new.
+    /// Removes objects that are not new and whose names are not in the list.
     ///
     /// # Errors
-    /// What the object store says; in a bucket also when the prefix is not known to be this database's. Then nothing is
-    /// removed.
+    /// The object store's error. For a bucket, also when its prefix is not known to belong to this database. Nothing is
+    /// removed in that case.
     pub async fn sweep(&self, named: &[String]) -> Result<(), String> {
         if let Some((bucket, database_id)) = &self.bucket {
             claim(bucket, database_id).await.map_err(|unclaimed| unclaimed.to_string())?;
@@ -198,7 +203,7 @@ impl Blobs {
         let mut objects = self.objects.list(Some(&self.prefix));
         while let Some(object) = objects.try_next().await.map_err(|error| error.to_string())? {
             let name = object.location.filename().unwrap_or_default();
-            // an object of the future is not old
+            // an object with a time in the future is not old
             let old = SystemTime::now().duration_since(object.last_modified.into()).is_ok_and(|since| since >= age);
             if old && is_name(name) && !named.contains(name) {
                 self.objects.delete(&object.location).await.map_err(|error| error.to_string())?;
@@ -207,7 +212,7 @@ impl Blobs {
         Ok(())
     }
 
-    /// What is authenticated with an object: its kind and label.
+    /// The name to which an object is sealed: its kind and label.
     fn named(&self, label: &[u8]) -> Vec<u8> {
         [self.kind.as_str().as_bytes(), &[0], label].concat()
     }
@@ -217,12 +222,12 @@ impl Blobs {
     }
 }
 
-/// The folder of a kind of objects within a node's folder.
+/// The folder for a kind of objects within a node's folder.
 pub fn folder_of(parent: &Path, kind: ObjectKind) -> PathBuf {
     parent.join(kind.as_str())
 }
 
-/// The name of an object of these bytes.
+/// The name of an object with these bytes.
 fn name_of(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
@@ -232,7 +237,7 @@ pub fn is_name(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|c| c.is_ascii_hexdigit())
 }
 
-/// A file that was not there and only its owner may read.
+/// Creates a file with mode 0600. Fails if it exists.
 pub fn new_file(path: &Path) -> io::Result<std::fs::File> {
     let mut options = std::fs::OpenOptions::new();
     options.create_new(true).write(true);
@@ -273,7 +278,7 @@ mod tests {
         let blobs = blobs(folder.path());
         let (kept, dropped) = (put(&blobs, b"kept").await, put(&blobs, b"dropped").await);
         assert_eq!(read(&blobs, &dropped).await.unwrap(), b"dropped");
-        // new objects stay: their record may be on its way
+        // new objects stay, because their records may be about to be written
         blobs.sweep(&[]).await.unwrap();
         assert_eq!(read(&blobs, &kept).await.unwrap(), b"kept");
         blobs.sweep_older_than(std::slice::from_ref(&kept), Duration::ZERO).await.unwrap();
@@ -290,7 +295,7 @@ mod tests {
         let blobs = blobs(folder.path());
         let seal = |bits| blobs.seal(&account(bits), b"label", b"content".to_vec());
         let sealed = seal(1);
-        // the same content again, of this and of another account: another name, other bytes
+        // the same content again, for this and for another account: another name, other bytes
         let others = [seal(1), seal(2)];
         assert!(others.iter().all(|other| other.name != sealed.name && other.bytes != sealed.bytes));
         assert!(!sealed.bytes.windows(7).any(|window| window == b"content"));
@@ -317,7 +322,7 @@ mod tests {
             assert!(matches!(blobs.get(name).await, Err(Missing::Failed(_))), "{name}");
         }
         let [name, older] = [put(&blobs, b"true").await, put(&blobs, b"older").await];
-        // even by another object of the same record
+        // a replacement by another object of the same record is detected
         let path = |name: &str| folder.path().join("answers").join(name);
         std::fs::copy(path(&older), path(&name)).unwrap();
         assert!(matches!(read(&blobs, &name).await, Err(Missing::Failed(_))));

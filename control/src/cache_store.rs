@@ -1,9 +1,8 @@
-//! The cache store that nodes may share, a Redis: shared bursts, and messages among them.
+//! The cache store that nodes may share, a Redis server: shared token buckets, and messages between nodes.
 //!
-//! Nothing depends on it (readings L10, O2): the database is the authority, and while the cache store does not answer every
-//! node goes by the database and by what it knows itself. Either there is a connection, which all callers share, or there is
-//! none, and no request waits for one: a call that fails closes the connection, and [`keep`] opens the next one, at most
-//! once a second.
+//! No result depends on it (readings L10, O2). The database is the authority; while the cache store does not answer,
+//! every node uses the database and its own memory. All callers share one connection, and no request waits for a
+//! connection. A call that fails closes the connection, and [`keep`] opens the next one, at most once a second.
 
 mod bursts;
 mod keep;
@@ -26,28 +25,28 @@ use crate::ids;
 pub use keep::{Follower, keep};
 pub use news::{News, ping_once, publish_once};
 
-/// Longest time for opening a connection.
+/// Timeout for opening a connection.
 const OPEN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where the cache store is and how it is used.
+/// The address and settings of the cache store.
 #[derive(Clone)]
 pub struct CacheStoreConfig {
-    /// `redis:`, `rediss:` or `redis+unix:` URL. May hold a password.
+    /// A `redis:`, `rediss:` or `redis+unix:` URL. May contain a password.
     pub url: Zeroizing<String>,
-    /// What all names of ours begin with.
+    /// Prefix of all keys and channels.
     pub prefix: String,
-    /// Longest time for a call.
+    /// Timeout of a call.
     pub patience: Duration,
 }
 
 impl CacheStoreConfig {
-    /// The one at this URL.
+    /// The cache store at this URL.
     ///
     /// # Errors
-    /// What the URL must be, without repeating it.
+    /// The rule that the URL breaks, without the URL.
     pub fn at(url: &str) -> Result<CacheStoreConfig, &'static str> {
         let is_redis = ["redis://", "rediss://", "redis+unix://"].iter().any(|scheme| url.starts_with(scheme));
-        // with #insecure the client would not check certificates
+        // refuse a fragment: with #insecure the client would not check certificates
         if !is_redis || url.contains('#') || Client::open(url).is_err() {
             return Err("must be a redis:, rediss: or redis+unix: URL without a fragment");
         }
@@ -66,11 +65,11 @@ impl std::fmt::Debug for CacheStoreConfig {
     }
 }
 
-/// The cache store does not answer; the log says why.
+/// The cache store does not answer. The cause is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable;
 
-/// A node's way to the cache store; cheap to clone.
+/// A node's access to the cache store. Clones share the same connection.
 #[derive(Clone)]
 pub struct CacheStore(Arc<Shared>);
 
@@ -80,9 +79,9 @@ struct Shared {
     /// This node's name in its messages.
     name: String,
     current: Mutex<Current>,
-    /// A call has closed the connection.
+    /// Notified when a call has closed the connection.
     closed: Notify,
-    /// The outage is in the log.
+    /// Whether the present outage was logged.
     told: AtomicBool,
     take_token: Script,
 }
@@ -90,12 +89,12 @@ struct Shared {
 #[derive(Default)]
 struct Current {
     connection: Option<MultiplexedConnection>,
-    /// Connections so far.
+    /// Number of connections so far.
     number: u64,
 }
 
 impl CacheStore {
-    /// Not connected yet: that is what [`keep`] does.
+    /// A cache store without a connection. [`keep`] opens it.
     pub fn new(config: CacheStoreConfig) -> RedisResult<CacheStore> {
         Ok(CacheStore(Arc::new(Shared {
             client: Client::open(config.url.as_str())?,
@@ -113,17 +112,17 @@ impl CacheStore {
         self.0.current.lock().connection.is_some()
     }
 
-    /// Sends the smallest possible question. The caller bounds the time.
+    /// Sends a PING. The caller sets the timeout.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why no answer came.
     pub async fn probe(&self) -> Result<(), String> {
         let connection = self.0.current.lock().connection.clone();
         let mut connection = connection.ok_or("there is no connection")?;
         redis::cmd("PING").exec_async(&mut connection).await.map_err(|error| error.to_string())
     }
 
-    /// Makes a call on the connection, if there is one. If it fails or takes too long there is none any more.
+    /// Makes a call on the connection, if there is one. If the call fails or times out, the connection is closed.
     async fn call<T, F>(&self, call: impl FnOnce(MultiplexedConnection) -> F) -> Result<T, Unreachable>
     where
         F: Future<Output = RedisResult<T>>,
@@ -135,7 +134,7 @@ impl CacheStore {
         let failure = match timeout(self.0.config.patience, call(connection)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "it did not answer in time".to_owned(),
+            Err(_) => "no answer in time".to_owned(),
         };
         if self.close(number, &failure) {
             self.0.closed.notify_one();
@@ -143,28 +142,28 @@ impl CacheStore {
         Err(Unreachable)
     }
 
-    /// A new connection and what comes over the channel of news, neither in use yet.
+    /// Opens a connection and subscribes to the channel of news. Neither is in use yet.
     async fn connect(&self) -> Result<(MultiplexedConnection, impl Stream<Item = redis::Msg> + use<>), String> {
         let config = &self.0.config;
         let opening = async {
-            // calls have a limit of their own
+            // each call has its own timeout
             let unlimited = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
             let connection = self.0.client.get_multiplexed_async_connection_with_config(&unlimited).await?;
             let mut news = self.0.client.get_async_pubsub().await?;
             news.subscribe(config.name(news::CHANNEL)).await?;
             Ok::<_, RedisError>((connection, news.into_on_message()))
         };
-        let opened = timeout(OPEN_PATIENCE, opening).await.map_err(|_| "it did not answer in time")?;
+        let opened = timeout(OPEN_PATIENCE, opening).await.map_err(|_| "no answer in time")?;
         opened.map_err(|error| error.to_string())
     }
 
-    /// Has all callers use a connection that is quick enough and may write.
+    /// Puts a connection into use for all callers, if it is fast enough and may write.
     async fn begin(&self, mut connection: MultiplexedConnection) -> Result<u64, String> {
         let config = &self.0.config;
         let mut write = redis::cmd("SET");
         write.arg(config.name("last_opened")).arg(&self.0.name);
         let written = timeout(config.patience, write.exec_async(&mut connection)).await;
-        written.map_err(|_| "it is too slow")?.map_err(|error| error.to_string())?;
+        written.map_err(|_| "the cache store is too slow")?.map_err(|error| error.to_string())?;
         let mut current = self.0.current.lock();
         current.connection = Some(connection);
         current.number += 1;
@@ -176,12 +175,12 @@ impl CacheStore {
         Ok(number)
     }
 
-    /// Notices a connection that does not answer before a request does.
+    /// Checks the connection, so that a dead one is closed before a request uses it.
     async fn check(&self) {
         let _ = self.call(async |mut connection| redis::cmd("PING").exec_async(&mut connection).await).await;
     }
 
-    /// Closes the connection of this number; false: it was closed before.
+    /// Closes the connection with this number. False: it was closed before.
     fn close(&self, number: u64, failure: &str) -> bool {
         let mut current = self.0.current.lock();
         let closes = current.number == number && current.connection.take().is_some();
@@ -192,13 +191,10 @@ impl CacheStore {
         closes
     }
 
-    /// Logs an outage once.
+    /// Logs the beginning of an outage once.
     fn log_outage(&self, failure: &str) {
         if !self.0.told.swap(true, Ordering::Relaxed) {
-            tracing::error!(
-                cause = failure,
-                "the cache store does not answer: the node goes on with the database alone"
-            );
+            tracing::error!(cause = failure, "the cache store does not answer, so the node uses only the database");
         }
     }
 }

@@ -16,45 +16,46 @@ pub use plan::{PlanLimits, PlanTable, UNLIMITED};
 /// The caller of a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Owner of everything the request may touch.
+    /// The account, which owns everything that the request may use.
     pub account: AccountId,
-    /// Environment of the key; live for a session token.
+    /// The key's environment; live for a session token.
     pub environment: Environment,
     /// Role of the key or of the user.
     pub role: Role,
     /// Plan of the account.
     pub plan: Plan,
-    /// The account did not pay: a key of it computes nothing (readings P18). Session tokens do not say it.
+    /// Whether the account has not paid: its keys may not compute (readings P18). False for session tokens.
     pub is_suspended: bool,
-    /// What they showed.
+    /// The credential of the request.
     pub credential: Credential,
 }
 
-/// What a caller showed to be let in.
+/// The credential that a caller sent.
 #[derive(Clone, Debug)]
 pub enum Credential {
     /// An API key.
     Key {
-        /// Its record's id.
+        /// The id of the key's record.
         key_id: KeyId,
-        /// What it shares with its rotated successors (readings A19).
+        /// The key's lineage, shared with its rotated successors (readings A19).
         lineage_id: LineageId,
     },
     /// A session token of the dashboard (readings A9).
     Token {
-        /// The user.
+        /// The user's id.
         user_id: UserId,
-        /// The sign-in it belongs to; none for tokens of an external issuer.
+        /// The sign-in to which the token belongs. `None` for tokens of an external issuer.
         sign_in_id: Option<SignInId>,
-        /// Digest of what names the token.
+        /// Digest of the token's id.
         id: [u8; 32],
-        /// When it ends by itself.
+        /// When the token expires.
         ends: Timestamp,
     },
 }
 
 impl Credential {
-    /// What stays the same when a key is rotated or a token refreshed: the key's lineage, or the user.
+    /// The part of the credential that stays the same when a key is rotated or a token refreshed: the key's lineage, or
+    /// the user.
     pub fn lasting_id(&self) -> &str {
         match self {
             Credential::Key { lineage_id, .. } => lineage_id.as_str(),
@@ -70,7 +71,7 @@ impl From<&Caller> for Payer {
     }
 }
 
-/// On whose behalf a request uses memory and cores, as far as its credential was checked.
+/// The payer of a request's memory and cores. Before the credential is checked, a caller without a key.
 pub fn payer(extensions: &Extensions) -> Payer {
     extensions.get::<Caller>().map_or_else(Payer::without_key, Payer::from)
 }

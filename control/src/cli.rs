@@ -49,7 +49,7 @@ enum Subcommands {
     /// Manage users, accounts, keys, plans, lockouts and backups. Works while nodes run, and without one.
     #[command(subcommand)]
     Admin(admin::Admin),
-    /// Do a job once, for a timer of the system.
+    /// Do a job once. For a timer of the system, such as cron.
     #[command(subcommand)]
     RunJob(run_job::Job),
     /// Check settings.
@@ -64,7 +64,7 @@ enum Subcommands {
     Demo(demo::DemoArgs),
 }
 
-/// The program. Errors go to the error stream in one line.
+/// Runs the program. Errors are one line on stderr.
 pub fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(code) => code,

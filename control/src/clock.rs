@@ -1,4 +1,4 @@
-//! Time, as the service reads it. Tests move it by hand instead of waiting.
+//! The time, as the service reads it. Tests move it in place of waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,23 +7,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-/// A moment: microseconds since 1970, UTC.
+/// A moment in UTC, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// This much later.
+    /// The moment this much later.
     pub fn plus(self, duration: Duration) -> Timestamp {
         Timestamp(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// Time passed since an earlier moment; zero if it is not earlier.
+    /// Time since an earlier moment. Zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Whether it is less than this from another moment, before or after it. What was learned at a moment far in the future
-    /// was learned under a clock that has been set back since: it is as old as what was learned long ago.
+    /// Whether two moments are less than `within` apart, in either order. A value that was cached at a moment far in
+    /// the future was cached before the clock was set back, so it counts as old.
     pub fn is_near(self, other: Timestamp, within: Duration) -> bool {
         u128::from(self.0.abs_diff(other.0)) < within.as_micros()
     }
@@ -43,10 +43,10 @@ impl Timestamp {
     }
 }
 
-/// Tells the time. Cheap to clone; clones show the same time.
+/// A clock. Clones show the same time.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// How far ahead of the system this clock is, in microseconds.
+    /// Microseconds by which this clock is ahead of the system's clock.
     ahead_us: Arc<AtomicI64>,
 }
 
@@ -56,7 +56,7 @@ impl Clock {
         Clock::default()
     }
 
-    /// Now.
+    /// The present moment.
     pub fn now(&self) -> Timestamp {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp(self.ahead_us.load(Ordering::Relaxed)).plus(since_1970)

@@ -1,5 +1,5 @@
-//! Gates and circuits on encrypted bits, under keys of open sessions; operations on encrypted numbers, under keys that are kept. The
-//! only area that names `engine`.
+//! Gates and circuits on encrypted bits, under keys of open sessions; operations on encrypted numbers, under stored
+//! keys. No other area names `engine`.
 
 pub mod bits;
 pub mod engine;
@@ -26,7 +26,7 @@ use crate::in_flight::InFlight;
 use crate::telemetry::Telemetry;
 use crate::web::offload::Offload;
 
-/// Sessions of a node and what computes for them.
+/// Gate sessions and stored keys of a node, with everything that computes for them.
 pub struct Compute {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
@@ -39,24 +39,24 @@ pub struct Compute {
     pub(crate) vault: Arc<Vault>,
     /// Keys for numbers that are open in the engine.
     pub(crate) open_keys: OpenKeys,
-    /// Operations on numbers in progress.
+    /// Operations on numbers that are running.
     pub(crate) operations: RunningOperations,
     pub(crate) ledger: Arc<Ledger>,
-    /// Whether a generated secret key is in the answer (readings K9).
+    /// Whether the answer contains a generated secret key (readings K9).
     pub(crate) allow_sk_in_response: bool,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,
     pub(crate) offload: Offload,
-    /// Requests that the node finishes before it stops.
+    /// Running requests. A stopping node waits for them.
     pub(crate) in_flight: InFlight,
-    /// Circuits and operations in progress: the node waits until they are written down before it stops.
+    /// Running circuits and operations. A stopping node waits until their ends are recorded.
     pub(crate) unfinished: InFlight,
     pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl Compute {
-    /// Ends trials that have expired or whose key was revoked: closes their sessions on this node at once, and erases all
-    /// they own once no node has a session of theirs open.
+    /// Ends trials that have expired or whose key was revoked. Closes their sessions on this node at once, and erases
+    /// everything that they own when no node has a session of theirs open.
     pub(crate) async fn end_trials(&self) {
         let now = self.clock.now();
         for account in self.trials.ended(now).await {
@@ -65,7 +65,7 @@ impl Compute {
         }
     }
 
-    /// Removes records whose time is over.
+    /// Removes expired records.
     pub(crate) async fn forget_old(&self) {
         self.sessions.forget_old().await;
         self.vault.keep_house().await;

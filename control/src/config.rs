@@ -1,7 +1,7 @@
-//! Settings of a node, checked before anything starts. Nothing below this crate reads the environment.
+//! Settings of a node, checked before anything starts. No crate below this one reads the environment.
 //!
-//! A setting is a field: its attribute says its flag, its variable, its default and what it may be, its comment what it is for.
-//! Command line, settings file, `.env.sample` and docs/settings.md are made of these.
+//! A setting is a field. Its attribute gives its flag, its variable, its default and its parser; its comment is its
+//! description. The command line, the settings file, `.env.sample` and docs/settings.md are made of these.
 
 mod addresses;
 mod flags;
@@ -42,7 +42,7 @@ pub use layers::{ConfigError, Origin, Setting, command};
 /// A node's settings.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Config {
-    /// TOML file with settings. When unset, ango.toml in the data folder, if it is there.
+    /// TOML file with settings. When unset, ango.toml in the data folder, if that file exists.
     #[arg(env = "ANGO_CONFIG")]
     pub file: Option<PathBuf>,
     // readings X12
@@ -51,15 +51,15 @@ pub struct Config {
     #[arg(env = "ANGO_LISTEN", default_value = "127.0.0.1:8080")]
     #[arg(value_parser = parsed::<SocketAddr>("an address such as 127.0.0.1:8080"))]
     pub listen: SocketAddr,
-    /// The certificate, where the node speaks TLS itself.
+    /// The certificate, if the node itself serves TLS.
     #[command(flatten)]
     pub tls: Option<TlsConfig>,
-    /// Address of /metrics, /livez and /readyz. They have no authentication: keep the address private.
+    /// Address of /metrics, /livez and /readyz. These routes have no authentication: keep the address private.
     #[arg(env = "ANGO_METRICS_LISTEN", default_value = "127.0.0.1:9464")]
     #[arg(value_parser = parsed::<SocketAddr>("an address such as 127.0.0.1:9464"))]
     pub metrics_listen: SocketAddr,
-    /// Folder of everything that the node keeps, made with mode 0700. Each node needs its own. A settings file that lies in the
-    /// data folder cannot set it.
+    /// Folder for all files of the node, made with mode 0700. Each node needs its own folder. A settings file inside
+    /// the data folder cannot set it.
     #[arg(env = "ANGO_DATA_DIR", default_value = "./ango-data")]
     pub data_dir: PathBuf,
     /// sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE. When unset, the file ango.db in the data folder. Other users of the
@@ -67,23 +67,25 @@ pub struct Config {
     #[arg(env = "ANGO_DATABASE_URL", default_value = "", hide_default_value = true, hide_env_values = true)]
     #[arg(value_parser = database_url)]
     pub database_url: String,
-    /// Whether a node that starts migrates an older schema in PostgreSQL. With false, `ango migrate` does. An empty database and an
-    /// SQLite file are migrated at every start.
+    /// Whether a starting node migrates an older schema in PostgreSQL. With false, use `ango migrate`. An empty
+    /// database and an SQLite file are migrated at every start.
     #[arg(env = "ANGO_MIGRATE_AT_START", default_value = "false")]
     pub migrate_at_start: bool,
-    /// The server's secret, the same on all nodes of a database. When unset, the node makes one and keeps it in the data folder.
+    /// The server's secret, the same on all nodes of a database. When unset, the node makes a secret and stores it in
+    /// the data folder.
     #[arg(env = "ANGO_SECRET", hide = true, value_parser = ServerSecret::read)]
     pub secret: Option<ServerSecret>,
-    /// redis://USER:PASSWORD@HOST, rediss:// (TLS) or redis+unix://SOCKET. Through this Redis the nodes of a database share
-    /// bursts, and tell each other of revoked keys at once. Without it they use the database, and bursts are counted by each
-    /// node alone. Give a password in the variable or in the settings file.
+    /// redis://USER:PASSWORD@HOST, rediss:// (TLS) or redis+unix://SOCKET. Through this Redis the nodes of a database
+    /// share token buckets and announce revoked keys to each other at once. Without it they read revocations from the
+    /// database within a second, and each node has its own token buckets. Give a password in the variable or in the
+    /// settings file.
     #[arg(env = "ANGO_REDIS_URL", hide_env_values = true, value_parser = CacheStoreConfig::at)]
     pub cache_store: Option<CacheStoreConfig>,
-    /// Where large kept answers are, which outlive requests; the data folder when unset.
+    /// Where large stored answers and other lasting objects are: a bucket, or the data folder when unset.
     #[command(flatten)]
     pub bucket: Option<BucketConfig>,
-    /// How long a node believes what it read of keys, session tokens and lockouts (readings A17: at most 1 s). Longer only
-    /// where a test is about what nodes tell each other.
+    /// How long a node caches keys, session tokens and lockouts from the database (readings A17: at most 1 s). Longer
+    /// only in tests about news between nodes.
     #[arg(skip = Duration::from_secs(1))]
     pub believed_for: Duration,
     /// Address that clients use, in links to the documentation, setup links and tokens. When unset, http:// (https:// with a
@@ -91,18 +93,19 @@ pub struct Config {
     #[arg(env = "ANGO_PUBLIC_URL", value_parser = public_url)]
     pub public_url: Option<String>,
     // readings X12
-    /// Networks of the TLS proxies in front of the node, separated by commas. The node believes their X-Forwarded-For.
+    /// Networks of the TLS proxies in front of the node, separated by commas. The node trusts their X-Forwarded-For.
     #[arg(env = "ANGO_TRUSTED_PROXIES", value_delimiter = ',', value_parser = network)]
     pub trusted_proxies: Vec<IpNet>,
     // readings X13
-    /// Origins whose pages may call the API from a browser, separated by commas; * for all origins. Cookies are never accepted.
+    /// Origins whose pages may call the API from a browser, separated by commas; * for all origins. The node never
+    /// accepts cookies.
     #[arg(env = "ANGO_CORS_ORIGINS", default_value = "none", value_parser = cors_origins)]
     pub cors_origins: CorsOrigins,
     /// Users and their tokens.
     #[command(flatten)]
     pub auth: AuthConfig,
-    /// Whether POST /onboarding/temp-key makes trial keys, for which no operator is needed. With off it answers 403, and keys that
-    /// were made before work until they expire.
+    /// Whether POST /onboarding/temp-key makes trial keys, for which no operator is needed. With off the
+    /// endpoint answers 403, and existing trial keys work until they expire.
     #[arg(env = "ANGO_TRIALS", default_value = "on", value_parser = either(["on", "off"]))]
     pub trials: bool,
     /// Gate sessions.
@@ -112,7 +115,7 @@ pub struct Config {
     #[command(flatten)]
     pub requests: RequestsConfig,
     // readings O6
-    /// Whether health says that there is no GPU, for operators of a public cloud.
+    /// Whether health hides that the node has a GPU, for operators of a public cloud.
     #[arg(env = "ANGO_HEALTH_HIDE_GPU", default_value = "false")]
     pub hide_gpu: bool,
     /// Bounds on computing.
@@ -121,7 +124,7 @@ pub struct Config {
     /// Bounds on circuits.
     #[command(flatten)]
     pub circuits: CircuitsConfig,
-    /// What is kept for arithmetic on encrypted numbers.
+    /// Storage for arithmetic on encrypted numbers.
     #[command(flatten)]
     pub vault: VaultConfig,
     /// Prices.
@@ -136,7 +139,7 @@ pub struct Config {
     /// Settings of webhooks.
     #[command(flatten)]
     pub webhooks: WebhooksConfig,
-    /// What plans allow (readings section 16): the tables `[plans.NAME]` of the settings file.
+    /// The limits of plans (readings section 16): the tables `[plans.NAME]` of the settings file.
     #[arg(skip)]
     pub plan_limits: PlanTable,
     /// Settings of the back office.
@@ -158,13 +161,13 @@ pub struct RequestsConfig {
     /// Longest time for a request in seconds. Work that takes longer is dropped and not charged.
     #[arg(env = "ANGO_REQUEST_DEADLINE_S", default_value = "300", value_parser = seconds(1..=3600))]
     pub deadline: Duration,
-    /// Most open connections. Further ones wait until one is closed.
+    /// Most open connections. Further connections wait until one is closed.
     #[arg(env = "ANGO_CONNECTIONS_MAX", default_value = "4096", value_parser = number::<usize>(1..=1 << 20))]
     pub connections_max: usize,
-    /// Memory in MB for the bodies of requests in transit. Beyond it uploads are answered 503. `auto` is an eighth of the memory that
-    /// the process may use, at most 512. All trials together have a tenth of it (at least one upload of the largest key), and
-    /// a tenth of ANGO_KEY_STORAGE_MB, ANGO_KEY_MEMORY_MB and ANGO_VALUE_MEMORY_MB.
-    // two uploads of the largest key at once, at least
+    /// Memory in MB for the bodies of requests in transit. Beyond this uploads are answered 503. `auto` is an eighth of
+    /// the memory that the process may use, at most 512. All trials together may use a tenth of it (at least one upload
+    /// of the largest key), and a tenth of ANGO_KEY_STORAGE_MB, ANGO_KEY_MEMORY_MB and ANGO_VALUE_MEMORY_MB.
+    // the minimum has room for two uploads of the largest key
     #[arg(env = "ANGO_BODY_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(96..=1 << 20, || (memory_bytes() / 8).clamp(96 << 20, 512 << 20)))]
     pub body_memory_bytes: u64,
@@ -173,16 +176,16 @@ pub struct RequestsConfig {
 /// Settings of the log.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogConfig {
-    /// What is logged: error, warn, info, debug or trace, or levels of modules such as control=debug,sqlx=warn.
+    /// Level of the log: error, warn, info, debug or trace, or levels of modules such as control=debug,sqlx=warn.
     #[arg(env = "ANGO_LOG", default_value = "info", value_parser = log_filter)]
     pub filter: Targets,
-    /// Form of the log: json writes a JSON object a line, text is for reading.
+    /// Form of the log: json writes one JSON object for each line, text is for reading.
     #[arg(env = "ANGO_LOG_FORMAT", default_value = "text", value_parser = either(["json", "text"]))]
     pub json: bool,
 }
 
 impl Config {
-    /// Fills in what depends on other settings, and checks what several settings say together.
+    /// Fills in settings whose defaults depend on others, and checks settings against each other.
     fn complete(mut self) -> Result<Config, ConfigError> {
         if self.database_url.is_empty() {
             self.database_url = own_database_url(&self.data_dir);
@@ -202,7 +205,7 @@ impl Config {
             }
         }
         if self.payments.payments_stripe {
-            let of_stripe = |name| ConfigError::new(name, "must be set where ANGO_PAYMENTS_PROVIDER is stripe");
+            let of_stripe = |name| ConfigError::new(name, "must be set if ANGO_PAYMENTS_PROVIDER is stripe");
             if self.payments.stripe_secret_key.is_none() {
                 return Err(of_stripe("ANGO_PAYMENTS_STRIPE_SECRET_KEY"));
             }
@@ -213,7 +216,7 @@ impl Config {
         if !self.listen.ip().is_loopback() && self.trusted_proxies.is_empty() && self.tls.is_none() {
             return Err(ConfigError::new(
                 "ANGO_LISTEN",
-                "the node would speak plain HTTP beyond loopback: give it a certificate (ANGO_TLS_CERTIFICATE), or put a TLS \
+                "the node would serve plain HTTP beyond loopback: give it a certificate (ANGO_TLS_CERTIFICATE), or put a TLS \
                  proxy in front and name it in ANGO_TRUSTED_PROXIES",
             ));
         }
@@ -225,7 +228,8 @@ impl Config {
         self.database_url == own_database_url(&self.data_dir)
     }
 
-    /// Defaults, in this folder, on free loopback ports: for a node inside another program. No settings file is read.
+    /// The defaults, with this data folder and free loopback ports, for a node inside another program. Reads no
+    /// settings file.
     pub fn in_folder(data_dir: impl Into<PathBuf>) -> Config {
         let config = layers::parse(&layers::settings(|_| None, |_| None)).expect("the defaults are valid");
         let (data_dir, free) = (data_dir.into(), SocketAddr::from(([127, 0, 0, 1], 0)));

@@ -1,4 +1,4 @@
-//! The node's folder: private to its owner, used by one node at a time, home of the pepper.
+//! The node's data folder: readable by its owner only, used by one node at a time, with the server's secret.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -9,16 +9,16 @@ use zeroize::Zeroizing;
 
 use crate::ids;
 
-/// Bytes of the secret that API keys' digests are made with (readings A3).
+/// Bytes of the pepper, the key of API keys' digests (readings A3).
 const PEPPER_BYTES: usize = 32;
-/// The embedded database.
+/// The file of the embedded database.
 pub const OWN_DATABASE: &str = "ango.db";
 /// The file of the server's secret.
 pub const PEPPER: &str = "pepper";
-/// Bytes of a node's name.
+/// Bytes of a node's id.
 const NODE_ID_BYTES: usize = 16;
 
-/// The node's folder.
+/// A node's data folder.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     path: PathBuf,
@@ -31,7 +31,7 @@ pub struct NodeLock {
 }
 
 impl DataDir {
-    /// Makes the folder (mode 0700) if it is not there.
+    /// Opens the folder. Makes it (mode 0700) if it does not exist.
     pub fn open(path: &Path) -> anyhow::Result<DataDir> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
@@ -41,37 +41,37 @@ impl DataDir {
         Ok(DataDir { path: path.to_owned() })
     }
 
-    /// The folder of a node that was started before; nothing is made.
+    /// The data folder of a node that was started before. Makes nothing.
     ///
     /// # Errors
-    /// When it is not there, or holds nothing of a node's.
+    /// When the folder does not exist, or contains no file of a node.
     pub fn of_node(path: &Path) -> anyhow::Result<DataDir> {
         if !["node-id", OWN_DATABASE, PEPPER].iter().any(|name| path.join(name).is_file()) {
             bail!(
                 "ANGO_DATA_DIR: {} is not the data folder of a node; name that folder (or, for PostgreSQL, give \
-                 ANGO_DATABASE_URL and ANGO_SECRET), or make a new one by `ango serve` or `ango migrate`",
+                 ANGO_DATABASE_URL and ANGO_SECRET), or make a new one with `ango serve` or `ango migrate`",
                 path.display()
             );
         }
         Ok(DataDir { path: path.to_owned() })
     }
 
-    /// A folder that may not be there; nothing is made.
+    /// A folder that may not exist. Makes nothing.
     pub fn at(path: &Path) -> DataDir {
         DataDir { path: path.to_owned() }
     }
 
-    /// The folder of compiled kernels, which are kept from one start to the next. The first kernel makes it.
+    /// The folder of compiled kernels, which later starts use again. The first kernel makes the folder.
     pub fn kernel_cache(&self) -> PathBuf {
         self.path.join("kernels")
     }
 
-    /// The folder itself.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The id of the node that serves this folder, the same at every start. The caller holds the lock.
+    /// The id of the node that uses this folder, the same at every start. The caller must hold the lock.
     pub fn node_id(&self) -> anyhow::Result<String> {
         let path = self.path.join("node-id");
         let kept = fs::read_to_string(&path).unwrap_or_default();
@@ -86,7 +86,7 @@ impl DataDir {
         Ok(id)
     }
 
-    /// Writes the link that makes the first administrator to a file, in place of an older one; returns its path.
+    /// Writes the setup link to a file, replacing an older one. Returns its path.
     pub fn keep_setup_link(&self, link: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.join("setup-link");
         let mut options = OpenOptions::new();
@@ -96,7 +96,7 @@ impl DataDir {
         Ok(path)
     }
 
-    /// Takes the folder for one node. Fails when another one serves it.
+    /// Locks the folder for one node. Fails if another node is running on it.
     pub fn lock(&self) -> anyhow::Result<NodeLock> {
         let path = self.path.join("node.lock");
         let file = private_file(OpenOptions::new().create(true).append(true), &path)
@@ -112,8 +112,8 @@ impl DataDir {
         }
     }
 
-    /// The secret that digests of API keys are made with. Made at the first start; when keys exist already, a missing
-    /// one is an error, since a new one would silently end them all.
+    /// The server's secret, which is the key of API keys' digests. The first start makes it. If keys exist already, a
+    /// missing secret is an error, because a new one would silently invalidate all keys.
     pub fn pepper(&self, has_keys: bool) -> anyhow::Result<Zeroizing<[u8; PEPPER_BYTES]>> {
         let path = self.pepper_path();
         if !path.exists() {
@@ -129,13 +129,13 @@ impl DataDir {
         self.read_pepper(&path)
     }
 
-    /// The secret if the folder has one.
+    /// The server's secret, if the folder has one.
     pub fn kept_pepper(&self) -> anyhow::Result<Option<Zeroizing<[u8; PEPPER_BYTES]>>> {
         let path = self.pepper_path();
         if path.exists() { self.read_pepper(&path).map(Some) } else { Ok(None) }
     }
 
-    /// Where the secret is kept.
+    /// The path of the secret's file.
     pub fn pepper_path(&self) -> PathBuf {
         self.path.join(PEPPER)
     }
@@ -143,13 +143,13 @@ impl DataDir {
     fn read_pepper(&self, path: &Path) -> anyhow::Result<Zeroizing<[u8; PEPPER_BYTES]>> {
         let bytes = Zeroizing::new(fs::read(path).with_context(|| format!("cannot read {}", path.display()))?);
         let Ok(pepper) = <[u8; PEPPER_BYTES]>::try_from(bytes.as_slice()) else {
-            bail!("{} is damaged: it must hold {PEPPER_BYTES} bytes", path.display());
+            bail!("{} is damaged: it must have {PEPPER_BYTES} bytes", path.display());
         };
         Ok(Zeroizing::new(pepper))
     }
 
-    /// Writes a new pepper to a temporary file and links it into place: no reader sees half of it, and of two writers one
-    /// wins.
+    /// Writes a new secret to a temporary file and links it into place. So no reader sees half a secret, and if two
+    /// processes write, one of them wins.
     fn make_pepper(&self, path: &Path) -> std::io::Result<()> {
         let pepper = Zeroizing::new(ids::random::<PEPPER_BYTES>());
         let aside = self.path.join(format!("pepper.{}", std::process::id()));
@@ -165,7 +165,7 @@ impl DataDir {
     }
 }
 
-/// Opens a file that, if it is new, only its owner may read.
+/// Opens a file. A new file gets mode 0600.
 fn private_file(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -215,7 +215,7 @@ mod tests {
         let data = DataDir::open(folder.path()).unwrap();
         let id = data.node_id().unwrap();
         assert_eq!((data.node_id().unwrap(), id.len()), (id, 32));
-        // half a name, after a power cut, is none
+        // an id cut off by a power failure is replaced
         fs::write(folder.path().join("node-id"), "0123").unwrap();
         assert_eq!(data.node_id().unwrap().len(), 32);
     }

@@ -1,4 +1,5 @@
-//! The pages around the API, all from inside the binary: description, two browsers for it, and a page an error code.
+//! The pages around the API, all contained in the binary: its description, two browsers for it, and a page for each
+//! error code.
 
 pub mod health;
 pub mod models;
@@ -22,27 +23,27 @@ use crate::probe::Probe;
 use crate::web::Web;
 use crate::web::error::ApiError;
 
-/// What the node says of itself is taken from the other areas.
+/// The state of the documentation pages and of health.
 pub struct Docs {
     pub(crate) web: Arc<Web>,
     pub(crate) access: Arc<Access>,
     pub(crate) compute: Arc<Compute>,
-    /// Health says that there is no GPU (readings O6).
+    /// Whether health hides the GPU (readings O6).
     pub(crate) hide_gpu: bool,
     /// When the node started.
     pub(crate) started: Instant,
     pub(crate) database_probe: Probe,
     pub(crate) cache_store_probe: Probe,
-    /// The payment provider, if there is one.
+    /// The payment provider. `None`: the node has none.
     pub(crate) provider: Option<Arc<dyn PaymentProvider>>,
     pub(crate) provider_probe: Probe,
 }
 
-/// Redoc, from the npm package of that name; licence beside it.
+/// Redoc, from the npm package `redoc`. Its licence is in the same folder.
 static REDOC: &[u8] = include_bytes!("../assets/redoc/redoc.standalone.js");
-/// How long a browser may keep assets of this binary.
+/// How long a browser may cache assets of this binary.
 const ASSET_CACHE: HeaderValue = HeaderValue::from_static("public, max-age=3600");
-/// Nothing from elsewhere: the pages work without internet, and say so.
+/// The pages load nothing from other origins, and this header enforces it.
 const OWN_ORIGIN_ONLY: (HeaderName, HeaderValue) = (
     header::CONTENT_SECURITY_POLICY,
     HeaderValue::from_static(
@@ -55,7 +56,7 @@ const OWN_ORIGIN_ONLY: (HeaderName, HeaderValue) = (
 static SWAGGER: LazyLock<Arc<Config<'static>>> =
     LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true).default_models_expand_depth(0)));
 
-/// The interactive reference lives under a folder, so that its assets have relative paths.
+/// Redirects to the interactive reference, which is in a folder so that its assets have relative paths.
 pub async fn swagger_redirect() -> Redirect {
     Redirect::temporary("/docs/")
 }
@@ -91,7 +92,7 @@ pub async fn redoc() -> Response {
     ([OWN_ORIGIN_ONLY], Html(page)).into_response()
 }
 
-/// The program behind [`redoc`].
+/// The script of [`redoc`].
 pub async fn redoc_script() -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8")),
@@ -100,7 +101,7 @@ pub async fn redoc_script() -> Response {
     (headers, REDOC).into_response()
 }
 
-/// Where the setup link leads: a form for the first administrator. The token stands behind the `#`.
+/// The page of the setup link: a form for the first administrator. The token is in the fragment after `#`.
 pub async fn setup() -> Response {
     let form = r#"<form id="link" data-to="/auth/setup"
 data-done="The administrator is created. Sign in with this e-mail and password.">
@@ -115,7 +116,7 @@ data-done="The administrator is created. Sign in with this e-mail and password."
     page("First administrator", form)
 }
 
-/// Where the link leads that resets a password: a form for the new one. The token stands behind the `#`.
+/// The page of the link that resets a password: a form for the new password. The token is in the fragment after `#`.
 pub async fn reset() -> Response {
     let form = r#"<form id="link" data-to="/auth/reset"
 data-done="The password is changed. Sign in with it.">
@@ -129,7 +130,7 @@ data-done="The password is changed. Sign in with it.">
     page("New password", form)
 }
 
-/// The program behind [`setup`] and [`reset`]: sends the form's fields with the token.
+/// The script of [`setup`] and [`reset`]: sends the form's fields with the token.
 pub async fn link_script() -> Response {
     let script = r#"const form = document.getElementById("link");
 const outcome = document.getElementById("outcome");
@@ -153,22 +154,22 @@ form.addEventListener("submit", async (event) => {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response()
 }
 
-/// What the HTTP library answers by itself: such requests reach no handler.
+/// The HTTP library's own answers, to requests that reach no handler.
 const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
     <p>A request that is not HTTP, such as one with a malformed request line or header or with two lengths, is answered \
-    with status 400, and one whose head has more than about 64 KB or 100 lines with 431 (or 414, if it is the \
-    address that is too long). These answers have no body, no <code>X-Request-Id</code> and no rate-limit headers, and \
+    with status 400. A request whose head has more than about 64 KB or 100 lines is answered with 431 (or 414, if the \
+    address is too long). These answers have no body, no <code>X-Request-Id</code> and no rate-limit headers, and \
     the connection is closed.</p>\n";
 
-/// The way from nothing to a first gate (readings O9): with nothing but this node and a shell.
+/// The way to a first gate (readings O9), with only this node and a shell.
 pub async fn quickstart(State(docs): State<Arc<Docs>>) -> Response {
     let (url, trials) = (escape(&docs.web.base_url), docs.access.trial_keys);
     let key = if trials {
-        "<p>A trial key lives half an hour and does ten operations; it needs no operator:</p>\n\
+        "<p>A trial key works for half an hour and ten operations. You get it without the operator:</p>\n\
             <pre>export ANGO_API_KEY=$(curl -sX POST $ANGO_URL/api/v1/onboarding/temp-key | \
             grep -o 'svc_trial_[0-9a-f]\\{32\\}')</pre>\n"
     } else {
-        "<p>Ask this node's operator for an API key, or make one where you are signed in:</p>\n\
+        "<p>Ask this node's operator for an API key, or make one on the dashboard:</p>\n\
             <pre>export ANGO_API_KEY=svc_live_...</pre>\n"
     };
     let held = if docs.compute.sessions.config.allow_server_held_key { QUICK_LOOK } else { "" };
@@ -179,16 +180,16 @@ pub async fn quickstart(State(docs): State<Arc<Docs>>) -> Response {
 }
 
 const FIRST_GATE: &str = "<h2>2. A gate on bits that the node cannot read</h2>\n\
-    <p>With the program <code>ango</code>, which is client and node in one. It makes your secret key, which stays with you, \
+    <p>With the program <code>ango</code>, which is client and node in one. The program makes your secret key, which stays with you, \
     sends the public evaluation key, encrypts the bits, lets the node compute and decrypts the answer:</p>\n\
     <pre>ango client keygen\nango client run --gate NAND --input 1 --input 1</pre>\n\
-    <p>It prints 0. A whole circuit is one request:</p>\n\
+    <p>The program prints 0. A whole circuit is one request:</p>\n\
     <pre>ango client run --circuit adder64 --input 20 --input 22</pre>\n\
-    <p>It prints 42. Other languages send the same bytes: the node's source has their description \
+    <p>The program prints 42. Programs in other languages send the same bytes: the node's source describes them \
     (<code>docs/wire-format.md</code>) and a client in Python made from it. Clients of tfhe-rs (Boolean API) work too.</p>\n";
 
 const QUICK_LOOK: &str = "<h2>3. The same by curl, to see the requests</h2>\n\
-    <p>Here the node makes and holds the secret key: for a look around only.</p>\n\
+    <p>Here the node makes and holds the secret key, so use this only to look around.</p>\n\
     <pre>post() { curl -s \"$ANGO_URL/api/v1/tfhe/$1\" -H \"Authorization: Bearer $ANGO_API_KEY\" \
     -H 'Content-Type: application/json' -d \"$2\"; }\n\
     value() { sed 's/.*\"'$1'\":\"\\([^\"]*\\)\".*/\\1/'; }\n\
@@ -196,13 +197,13 @@ const QUICK_LOOK: &str = "<h2>3. The same by curl, to see the requests</h2>\n\
     one=$(post session/$session/encrypt '{\"bit\": true}' | value ciphertext_b64)\n\
     out=$(post gate '{\"session_id\": \"'$session'\", \"op\": \"NAND\", \"a\": \"'$one'\", \"b\": \"'$one'\"}' | value result_b64)\n\
     post session/$session/decrypt '{\"ciphertext_b64\": \"'$out'\"}'</pre>\n\
-    <p>It prints <code>{\"bit\":false}</code>.</p>\n";
+    <p>The last command prints <code>{\"bit\":false}</code>.</p>\n";
 
 const WHAT_NEXT: &str = "<h2>Further</h2>\n\
     <p><a href=\"/redoc\">Reference</a> · <a href=\"/docs/\">Try requests</a> · <a href=\"/docs/errors\">Error codes</a> · \
     <a href=\"/api/v1/tfhe/pricing\">Prices</a></p>\n\
-    <p>Send an <code>Idempotency-Key</code> with requests that you may have to send again: their effect and their price come \
-    once.</p>\n";
+    <p>Send an <code>Idempotency-Key</code> with requests that you may have to repeat. A repeated request has its effect and \
+    its price only once.</p>\n";
 
 /// All error codes.
 pub async fn error_list() -> Response {
@@ -220,13 +221,13 @@ pub async fn error_list() -> Response {
     page("Error codes", &(table + BELOW_THE_API))
 }
 
-/// What one error code means and what to do about it (readings E4).
+/// The page of an error code: its meaning, and what to do (readings E4).
 pub async fn error_page(Path(name): Path<String>) -> Result<Response, ApiError> {
     let code = Code::from_name(&name).ok_or_else(no_page)?;
     let status = StatusCode::from_u16(code.status()).map_err(ApiError::internal)?;
     let body = format!(
         "<p>HTTP status {status}</p>\n<h2>Cause</h2>\n<p>{}</p>\n<h2>What to do</h2>\n<p>{}</p>\n\
-         <p>If it stays unclear, tell support the <code>request_id</code> of the answer.</p>\n\
+         <p>If the error stays unclear, send support the <code>request_id</code> of the answer.</p>\n\
          <p><a href=\"/docs/errors\">All error codes</a> · <a href=\"/redoc\">API reference</a></p>\n",
         escape(code.cause()),
         escape(code.fix()),
@@ -250,7 +251,7 @@ fn page(title: &str, body: &str) -> Response {
     ([OWN_ORIGIN_ONLY], Html(html)).into_response()
 }
 
-/// Text as HTML; what stands between backquotes is code.
+/// Escapes text as HTML. Text between backquotes becomes code.
 fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let mut pieces = text.split('`');

@@ -1,4 +1,4 @@
-//! Events and the webhooks that tell of them (specification, Webhooks, Events; readings section 11).
+//! Events, and the webhooks to which they are sent (specification, Webhooks, Events; readings section 11).
 
 pub mod address;
 pub mod deliver;
@@ -18,16 +18,16 @@ use crate::telemetry::Telemetry;
 use address::WebhooksConfig;
 use send::Sender;
 
-/// What happens and is told (specification, Events).
+/// The types of events (specification, Events).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// An operation on encrypted numbers was completed.
     ComputeComplete,
-    /// The account reached a part of its compute units of a month.
+    /// The account's use reached a threshold of its compute units for the month.
     UsageAlert,
-    /// The account reached its operations of a day.
+    /// The account reached its limit of operations for the day.
     LimitReached,
-    /// The account spent a part of its monthly cap.
+    /// The account's spending reached a threshold of its monthly cap.
     BudgetAlert,
     /// An encryption key was uploaded or generated.
     KeyCreated,
@@ -37,9 +37,9 @@ pub enum EventType {
     KeyRotated,
     /// The payment provider issued an invoice.
     InvoiceCreated,
-    /// It was paid.
+    /// An invoice was paid.
     InvoicePaid,
-    /// A payment failed.
+    /// A payment of an invoice failed.
     InvoiceFailed,
 }
 
@@ -56,7 +56,8 @@ words!(EventType, "type of an event", {
     InvoiceFailed = "invoice_failed",
 });
 
-/// An event, to be written with what it tells of. The body is made once: these bytes are signed and sent each time (readings H13).
+/// An event, to be written in one transaction with the change that it reports. The body is made once, because every
+/// attempt signs and sends the same bytes (readings H13).
 pub fn event(account: &AccountId, kind: EventType, data: &Value, now: Timestamp) -> NewEvent {
     let event_id = ids::event(now);
     let body = json!({
@@ -75,7 +76,7 @@ pub fn event(account: &AccountId, kind: EventType, data: &Value, now: Timestamp)
     }
 }
 
-/// What the endpoints of webhooks and the deliveries need.
+/// The state of the webhooks' endpoints and of the deliveries.
 pub struct Events {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
@@ -86,7 +87,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// On this database.
+    /// Events of this database.
     pub fn new(
         clock: Clock,
         store: Store,

@@ -1,9 +1,10 @@
-//! Where a test lets the process die: at the n-th write from now on, just before or just after it becomes durable.
+//! Fail points: a test lets the process die at the n-th write from now on, just before or just after the write becomes
+//! durable.
 //!
-//! `ANGO_FAIL_POINT` names a file that the test puts there when it likes: with `before 2 a` the process dies before the
-//! second write from then on, with `after 1 b` after the first; the third word makes it another order than the one before.
-//! At the database and not at places in the code, so that no write is forgotten. It is no setting: an operator has no use
-//! for it, and release builds do not look at it.
+//! `ANGO_FAIL_POINT` names a file that the test writes when it likes. With `before 2 a` the process dies before the
+//! second write from then on, with `after 1 b` after the first. The third word distinguishes an order from the one
+//! before it. Writes are counted at the database, not at places in the code, so that no write is missed. The variable
+//! is not a setting, because operators do not need it, and release builds ignore it.
 
 #[cfg(debug_assertions)]
 use std::fs;
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 #[cfg(debug_assertions)]
 use store::commits::{self, Moment};
 
-/// Watches the writes of this process, if the environment asks for it.
+/// Watches the writes of this process, if the variable is set.
 pub fn watch() {
     #[cfg(debug_assertions)]
     if let Some(file) = std::env::var_os("ANGO_FAIL_POINT") {
@@ -21,14 +22,14 @@ pub fn watch() {
         commits::watch(move |moment| {
             let mut orders = orders.lock();
             if orders.reached(&fs::read_to_string(&file).unwrap_or_default(), moment) {
-                // as a power cut would
+                // like a power failure
                 std::process::abort();
             }
         });
     }
 }
 
-/// The order that is being counted, and how often its moment was reached.
+/// The present order, and how often its moment was reached.
 #[cfg(debug_assertions)]
 #[derive(Default)]
 struct Orders {
@@ -38,7 +39,7 @@ struct Orders {
 
 #[cfg(debug_assertions)]
 impl Orders {
-    /// Whether this is the write that the order means.
+    /// Whether the order means this write.
     fn reached(&mut self, order: &str, moment: Moment) -> bool {
         if self.order != order {
             (self.order, self.reached) = (order.to_owned(), 0);

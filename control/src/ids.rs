@@ -16,10 +16,10 @@ pub fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Random bytes from the operating system as lower-case hexadecimal, behind a prefix.
+/// Random bytes from the operating system as lower-case hexadecimal, after a prefix.
 pub fn random_hex<const N: usize>(prefix: &str) -> Zeroizing<String> {
     let bytes = Zeroizing::new(random::<N>());
-    // as large as it will be: growing would leave a copy
+    // allocate the final size, because growing would leave a copy
     let mut text = vec![0; prefix.len() + 2 * N];
     let (head, digits) = text.split_at_mut(prefix.len());
     head.copy_from_slice(prefix.as_bytes());
@@ -118,7 +118,7 @@ pub fn sign_in(now: Timestamp) -> SignInId {
     SignInId::from_bits(time_ordered(now))
 }
 
-/// A new gate session's id: 128 random bits, since it is a secret.
+/// A new gate session's id: 128 random bits, because it is a secret.
 pub fn session() -> SessionId {
     SessionId::from_bits(u128::from_be_bytes(random()))
 }

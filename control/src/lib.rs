@@ -1,7 +1,7 @@
 //! The service: the platform's HTTP interface over the engine, with accounts, sessions and prices. One binary, `ango`.
 //!
-//! A request passes `listener` and `web` (id, deadline, log, error object), finds its route in `router`, its caller in
-//! `access`, and ends in a handler of an area: `access` itself, `compute`, which asks `billing` for prices, or `docs`.
+//! A request passes `listener` and `web` (id, deadline, log, error object). `router` finds its route, `access` its
+//! caller. The handler is in an area: `access`, `compute`, `billing`, `events`, `office` or `docs`.
 
 pub mod access;
 pub mod admin;

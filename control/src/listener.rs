@@ -1,4 +1,5 @@
-//! Accepts connections, with TLS or without, and serves HTTP/1.1 on them, with a bound on their number and on the time for a request's head.
+//! Accepts connections, with TLS or without, and serves HTTP/1.1. Bounds the number of connections and the time for a
+//! request's head.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +21,19 @@ use crate::tls::Tls;
 use crate::web::body::Lingering;
 use crate::web::peer::Peer;
 
-/// Longest time for a request's head; also the life of an idle connection.
+/// Timeout for a request's head, and for an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of a request's head at most; also the read buffer.
+/// Bytes of a request's head, at most. Also the size of the read buffer.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Pause after a failed accept, such as "too many open files".
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long connections may take to close at the end.
+/// Timeout for connections to close when the node stops.
 const CLOSE_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a TLS handshake may take.
+/// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves until `stop` turns true, then closes: idle connections at once, busy ones after their answer.
+/// Serves until `stop` is true, then closes idle connections at once and busy ones after their answer.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -61,7 +62,7 @@ pub async fn serve(
                 continue;
             }
         };
-        // small answers go out at once; if the socket refuses, it is only slower
+        // without Nagle's delay; an error only means slower answers
         let _ = stream.set_nodelay(true);
         let (builder, router, watcher) = (builder.clone(), router.clone(), graceful.watcher());
         let (tls, stopped) = (tls.as_ref().map(Tls::acceptor), stop.clone());
@@ -83,7 +84,7 @@ pub async fn serve(
     }
 }
 
-/// A connection's TLS; none where there is no handshake in time, or before the end.
+/// The TLS stream of a connection. `None`: the handshake failed, timed out, or the node stops.
 async fn shake_hands(
     tls: TlsAcceptor,
     stream: TcpStream,
@@ -96,7 +97,7 @@ async fn shake_hands(
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it closes.
 async fn converse(
     builder: &http1::Builder,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -109,6 +110,6 @@ async fn converse(
         request.map(Lingering::new)
     });
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    // broken connections are the peer's affair
+    // an error only means that the peer broke the connection
     let _ = watcher.watch(connection).await;
 }

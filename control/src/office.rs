@@ -1,5 +1,6 @@
-//! The back office (specification, Back-Office Documents Service): documents, records of payments, reconciliation and registration numbers under
-//! `/v1`. `docs-module` knows the rules; this area reads requests, charges, keeps and delivers.
+//! The back office (specification, Back-Office Documents Service): documents, records of payments, reconciliation and
+//! registration numbers under `/v1`. The rules are in `docs-module`; this area reads requests, charges, stores and
+//! delivers.
 
 pub(crate) mod account;
 pub(crate) mod admin_keys;
@@ -40,7 +41,7 @@ use audit_log::AuditLog;
 #[derive(Clone, Debug, clap::Args)]
 pub struct OfficeConfig {
     // readings B3
-    /// The administrator's secret for `POST /v1/admin/keys`: at least 32 characters. When unset, the endpoint is closed to all.
+    /// The administrator's secret for `POST /v1/admin/keys`: at least 32 characters. When unset, the endpoint refuses every request.
     #[arg(env = "SERVICE_ADMIN_KEY", hide = true, value_parser = AdminKey::read)]
     pub admin_key: Option<AdminKey>,
     // readings B39
@@ -51,18 +52,19 @@ pub struct OfficeConfig {
     /// Yen for a document.
     #[arg(env = "ANGO_OFFICE_DOCUMENT_YEN", default_value = "10", value_parser = number::<i64>(0..=1_000_000))]
     pub document_yen: i64,
-    /// Yen for a payee of withholding records.
+    /// Yen for each payee of withholding records.
     #[arg(env = "ANGO_OFFICE_PAYEE_YEN", default_value = "10", value_parser = number::<i64>(0..=1_000_000))]
     pub payee_yen: i64,
-    /// Yen for a registration number that is verified or watched.
+    /// Yen for each registration number that is verified or monitored.
     #[arg(env = "ANGO_OFFICE_NUMBER_YEN", default_value = "1", value_parser = number::<i64>(0..=1_000_000))]
     pub number_yen: i64,
-    /// Calls of the back office that an account of the plan free has in a month. Calls that cost nothing on other plans do not count.
+    /// Billable calls of the back office that an account of the plan free has in a month. Calls that cost nothing on
+    /// other plans do not count.
     #[arg(env = "ANGO_OFFICE_FREE_CALLS", default_value = "30", value_parser = number::<i64>(0..=1_000_000_000))]
     pub free_calls: i64,
 }
 
-/// The administrator's secret. It hides itself from logs.
+/// The administrator's secret. `Debug` hides the value.
 #[derive(Clone)]
 pub struct AdminKey(pub Zeroizing<String>);
 
@@ -87,33 +89,33 @@ fn audit_log_path(text: &str) -> Result<PathBuf, &'static str> {
     if path.is_dir() || !folder.is_dir() { Err("must be a file in an existing folder") } else { Ok(path) }
 }
 
-/// What the endpoints of the back office need.
+/// The state of the back office's endpoints and jobs.
 pub struct Office {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
     pub(crate) node_id: String,
     pub(crate) config: OfficeConfig,
-    /// The rate that charges record.
+    /// The present rate of yen for a dollar, which charges record.
     pub(crate) rate: UsdRate,
     pub(crate) web: Arc<Web>,
     pub(crate) access: Arc<Access>,
     pub(crate) audit_log: Option<Arc<AuditLog>>,
-    /// Profiles, events, documents at rest.
+    /// Seals profiles, events and documents at rest.
     pub(crate) seals: AccountSeals,
-    /// The node sends e-mails.
+    /// Whether the node sends e-mails.
     pub(crate) sends_mail: bool,
-    /// There is something to do for the jobs.
+    /// Wakes the jobs of the back office because there is new work.
     pub(crate) told: Notify,
 }
 
 impl Office {
-    /// Today in Tokyo.
+    /// The present date in Tokyo.
     fn today(&self) -> Date {
         today(self.clock.now())
     }
 }
 
-/// The day in Tokyo.
+/// The date in Tokyo at this moment.
 fn today(now: Timestamp) -> Date {
     tokyo_date(now.0.div_euclid(1_000_000)).expect("the clock shows a year of four digits")
 }

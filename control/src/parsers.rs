@@ -1,4 +1,5 @@
-//! Parsers of what a setting may be. Each error completes `the setting ..`; docs/settings.md shows the same words.
+//! Parsers for the values of settings. Each error completes the sentence `the setting ..`; docs/settings.md shows the
+//! same words.
 
 use std::convert::Infallible;
 use std::ops::RangeInclusive;
@@ -8,12 +9,12 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use zeroize::Zeroizing;
 
-/// What clap takes as the parser of a setting.
+/// A parser that clap accepts for a setting.
 pub trait Parser<T>: Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {}
 
 impl<T, P: Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static> Parser<T> for P {}
 
-/// What the type itself reads; `wanted` says what that is.
+/// Parses with the type's `FromStr`. `wanted` describes the valid texts.
 pub fn parsed<T: FromStr + 'static>(wanted: &'static str) -> impl Parser<T> {
     move |text| text.parse().map_err(|_| format!("must be {wanted}"))
 }
@@ -33,24 +34,24 @@ pub fn seconds(range: RangeInclusive<u64>) -> impl Parser<Duration> {
     move |text| number(text).map(Duration::from_secs)
 }
 
-/// Bytes, of a number of MB (2^20 bytes) in this range.
+/// Bytes, given as a number of MB (2^20 bytes) in this range.
 pub fn megabytes(range: RangeInclusive<u64>) -> impl Parser<u64> {
     let number = number(range);
     move |text| number(text).map(|megabytes: u64| megabytes << 20)
 }
 
-/// The same; `auto` stands for the bytes that `automatic` gives.
+/// Like [`megabytes`], but `auto` means the bytes that `automatic` returns.
 pub fn megabytes_or_auto(range: RangeInclusive<u64>, automatic: fn() -> u64) -> impl Parser<u64> {
     let megabytes = megabytes(range);
     move |text| if text == "auto" { Ok(automatic()) } else { megabytes(text).map_err(|why| format!("{why}, or auto")) }
 }
 
-/// Any text; it is overwritten when it is dropped.
+/// Any text. The value is overwritten on drop.
 pub fn secret(text: &str) -> Result<Zeroizing<String>, Infallible> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// One of two words; whether it is the first.
+/// One of two words. True: the first.
 pub fn either(words: [&'static str; 2]) -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(words).map(move |word| word == words[0])
 }

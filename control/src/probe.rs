@@ -1,4 +1,4 @@
-//! Asks a dependency how it does: with a limit on the time, and not more often than is useful (readings O5).
+//! Probes a dependency, with a timeout, and at most once in a short time (readings O5).
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -6,43 +6,43 @@ use std::time::{Duration, Instant};
 use api::health::HealthStatus;
 use tokio::sync::Mutex;
 
-/// Longest time for a probe (specification, Limits).
+/// Timeout of a probe (specification, Limits).
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a result is believed, so that a flood of health calls makes no flood of probes (readings O5).
+/// How long a result is cached, so that many health requests do not cause many probes (readings O5).
 const BELIEVED: Duration = Duration::from_secs(2);
 
-/// A dependency that can be asked.
+/// A dependency that can be probed.
 pub struct Probe {
     name: &'static str,
-    /// Answers that take longer are degraded.
+    /// A slower answer means that the dependency is degraded.
     slow: Duration,
     believed: Duration,
     last: Mutex<Option<(Instant, Probed)>>,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probed {
-    /// How the dependency does.
+    /// The dependency's state.
     pub status: HealthStatus,
-    /// Time to its answer, if it answered.
+    /// Time to the answer, if one came.
     pub latency_ms: Option<f64>,
-    /// Why it is unavailable, without internals: those are in the log.
+    /// Why the dependency is unavailable. Without internals, which are in the log.
     pub error: Option<&'static str>,
 }
 
 impl Probe {
-    /// A dependency of this name, which is slow when it takes longer than that.
+    /// A dependency with this name, which is degraded if it takes longer than `slow`.
     pub fn new(name: &'static str, slow: Duration) -> Probe {
         Probe { name, slow, believed: BELIEVED, last: Mutex::default() }
     }
 
-    /// With results that are believed for so long: where each question costs something.
+    /// Caches results for this long, for dependencies that limit or charge requests.
     pub fn believed_for(self, believed: Duration) -> Probe {
         Probe { believed, ..self }
     }
 
-    /// How the dependency does. One call at a time; others wait for its result.
+    /// The dependency's state. One probe at a time; other callers wait for its result.
     pub async fn ask<E: Display>(&self, call: impl Future<Output = Result<(), E>>) -> Probed {
         let mut last = self.last.lock().await;
         if let Some((at, probed)) = &*last
@@ -62,11 +62,11 @@ impl Probe {
             },
             Ok(Err(error)) => {
                 tracing::error!(dependency = self.name, cause = %error, "probe failed");
-                unavailable("it cannot be reached")
+                unavailable("the dependency cannot be reached")
             }
             Err(_) => {
                 tracing::error!(dependency = self.name, "probe timed out");
-                unavailable("it did not answer in 2 seconds")
+                unavailable("no answer within 2 seconds")
             }
         };
         *last = Some((Instant::now(), probed.clone()));
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((down.status, down.latency_ms), (HealthStatus::Unavailable, None));
         assert!(!down.error.unwrap().contains("db1"));
         let hangs = probe().ask(std::future::pending::<Result<(), String>>()).await;
-        assert_eq!(hangs.error, Some("it did not answer in 2 seconds"));
+        assert_eq!(hangs.error, Some("no answer within 2 seconds"));
     }
 
     #[tokio::test]

@@ -1,16 +1,16 @@
-//! One bound for each scarce resource of a node (bodies, keys, values, cores), shared out: the node, all trials together,
-//! an account.
+//! A budget for each scarce resource of a node (bodies, keys, values, cores), with shares for accounts and for all
+//! trials together.
 //!
-//! *Memory* (bytes of bodies, keys, values): all trials together hold at most a tenth, but never less than one largest
-//! upload, so that both kinds of session stay open to them. An account takes more than half only while a tenth stays free, or
+//! *Memory* (bytes of bodies, keys, values): all trials together hold at most a tenth, but at least one largest upload,
+//! so that trials can open both kinds of session. An account takes more than half only while a tenth stays free, or
 //! while no other account holds anything.
 //!
-//! *Turns* (cores): while others wait, all trials together use at most a tenth of the cores (at least one) and a tenth of
-//! the time, and an account at most half of the cores (at least one). While no other account waits, one account may use all
-//! of them.
+//! *Turns* (cores): while others wait, all trials together use at most a tenth of the cores (at least one) and a tenth
+//! of the time, and an account at most half of the cores (at least one). While no other account waits, one account may
+//! use all cores.
 //!
-//! Requests that wait are not a queue with one head: whatever fits is granted, first to the account that was served least
-//! recently. A request that cannot be granted yet blocks no other.
+//! Waiting requests do not block each other. Every request that fits is granted, first those of the account that was
+//! served least recently.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,21 +21,22 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// All trials together may have one part in so many.
+/// The share of all trials together is one part in this many.
 const TRIALS_PART: u64 = 10;
-/// Time that trials may be ahead of or behind their part of contended turns: the past does not count for longer.
+/// Bound on the time that trials may be ahead of or behind their share of contended turns, so that older imbalances do
+/// not count.
 const BALANCE_MAX_US: i64 = 1_000_000;
 
-/// The account or the caller without a key that something is counted for.
+/// The account, or the caller without a key, whose share is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payer {
-    /// None for a caller without a key.
+    /// The account. `None`: a caller without a key.
     account: Option<AccountId>,
     is_trial: bool,
 }
 
 impl Payer {
-    /// An account with a key of its operator or its users.
+    /// An account with a plan.
     pub fn account(account: AccountId) -> Payer {
         Payer { account: Some(account), is_trial: false }
     }
@@ -45,7 +46,7 @@ impl Payer {
         Payer { account: Some(account), is_trial: true }
     }
 
-    /// A caller without a key. Such callers share with trials.
+    /// A caller without a key. Such callers share the part of the trials.
     pub fn without_key() -> Payer {
         Payer { account: None, is_trial: true }
     }
@@ -63,9 +64,9 @@ struct Inner {
     total: u64,
     /// Bound on all trials together.
     trials_max: u64,
-    /// Bound on one account while others need some.
+    /// Bound on one account while other accounts hold something.
     account_max: u64,
-    /// What an account beyond `account_max` leaves free.
+    /// Amount that an account above `account_max` must leave free.
     reserve: u64,
     books: Mutex<Books>,
 }
@@ -80,13 +81,13 @@ enum Kind {
 struct Books {
     used: u64,
     used_by_trials: u64,
-    /// The accounts that hold something or wait for something.
+    /// The accounts that hold a grant or wait for one.
     accounts: HashMap<Option<AccountId>, AccountUse>,
     waiting: Vec<WaitingRequest>,
-    /// Requests in the queue that are not a trial's.
+    /// Waiting requests that are not a trial's.
     others_waiting: usize,
     tickets: u64,
-    /// Microseconds of contended turns that trials are owed. Negative when they had too many.
+    /// Microseconds of contended turns that the trials are owed. Negative: they had too many.
     trials_balance_us: i64,
 }
 
@@ -94,7 +95,7 @@ struct Books {
 struct AccountUse {
     used: u64,
     waiting: usize,
-    /// The ticket of its last grant.
+    /// The ticket of the account's last grant.
     served: u64,
 }
 
@@ -106,23 +107,23 @@ struct WaitingRequest {
     tell: oneshot::Sender<Grant>,
 }
 
-/// Why nothing is granted.
+/// Why a request is not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotGranted {
-    /// Not now: others hold it. It may be granted later.
+    /// Others hold the amount now; it may be granted later.
     NotNow,
-    /// Never: it is more than this payer may have.
+    /// The amount is more than this payer may ever have.
     TooMuch,
 }
 
-/// What was granted; given back when dropped.
+/// A granted amount, given back on drop.
 #[derive(Debug)]
 pub struct Grant {
     resource: Resource,
     payer: Payer,
     amount: u64,
     since: Instant,
-    /// Trials and others both waited when it was granted.
+    /// Whether trials and others were both waiting when this was granted.
     contended: bool,
 }
 
@@ -148,12 +149,12 @@ impl Resource {
         self.inner.total
     }
 
-    /// The part that is used now.
+    /// The amount in use now.
     pub fn used(&self) -> u64 {
         self.inner.books.lock().used
     }
 
-    /// The most that this payer can ever have at once.
+    /// The largest amount that this payer can ever hold.
     pub fn most(&self, payer: &Payer) -> u64 {
         match (self.inner.kind, payer.is_trial) {
             (Kind::Memory, true) => self.inner.trials_max,
@@ -174,7 +175,7 @@ impl Resource {
         }
     }
 
-    /// Takes `amount`, and waits until it is free.
+    /// Waits until `amount` is free, and takes it.
     pub async fn take(&self, payer: &Payer, amount: u64) -> Result<Grant, NotGranted> {
         if amount > self.most(payer) {
             return Err(NotGranted::TooMuch);
@@ -200,14 +201,14 @@ impl Resource {
         tokio::time::timeout(patience, self.take(payer, amount)).await.unwrap_or(Err(NotGranted::NotNow))
     }
 
-    /// Whether the shares leave room for this.
+    /// Whether the shares permit this amount now.
     fn fits(&self, books: &Books, payer: &Payer, amount: u64) -> bool {
         let Inner { kind, total, trials_max, account_max, reserve, .. } = *self.inner;
         let (held, own_waiting) =
             books.accounts.get(&payer.account).map_or((0, 0), |account| (account.used, account.waiting));
         let after = books.used + amount;
         let trials_fit = !payer.is_trial || books.used_by_trials + amount <= trials_max;
-        // callers without a key are many: their bound is that of trials
+        // callers without a key are many: only the trials' bound holds for them
         let account_fits = payer.account.is_none() || held + amount <= account_max;
         after <= total
             && match kind {
@@ -229,7 +230,7 @@ impl Resource {
         Grant { resource: self.clone(), payer, amount, since: Instant::now(), contended }
     }
 
-    /// Grants requests of the queue that fit, until none of them does.
+    /// Grants waiting requests until none fits.
     fn serve(&self) {
         loop {
             let (tell, share) = {
@@ -238,12 +239,12 @@ impl Resource {
                 let WaitingRequest { payer, amount, tell, .. } = books.leave(index);
                 (tell, self.grant(&mut books, payer, amount, contended))
             };
-            // if the caller has just left, its share is dropped here, outside the lock, and given back
+            // if the caller has just left, the grant is dropped here, outside the lock, and given back
             drop(tell.send(share));
         }
     }
 
-    /// The next request of the queue, and whether trials and others compete for this grant.
+    /// The next request to grant, and whether trials and others compete for it.
     fn next(&self, books: &Books) -> Option<(usize, bool)> {
         let both_wait = (1..books.waiting.len()).contains(&books.others_waiting);
         let contended = self.inner.kind == Kind::Turns && both_wait;
@@ -284,7 +285,7 @@ impl Books {
     }
 }
 
-/// Takes a waiting request off the list when it is dropped, however the wait ends.
+/// Removes a waiting request from the list on drop, however the wait ends.
 struct Leaving<'b> {
     resource: &'b Resource,
     ticket: u64,
@@ -304,12 +305,12 @@ impl Drop for Leaving<'_> {
 }
 
 impl Grant {
-    /// How much was granted.
+    /// The granted amount.
     pub fn amount(&self) -> u64 {
         self.amount
     }
 
-    /// Splits off a part, at most the whole, as a grant of its own.
+    /// Splits off a part, at most the whole, as a separate grant.
     pub fn split(&mut self, amount: u64) -> Grant {
         let amount = amount.min(self.amount);
         self.amount -= amount;
@@ -474,7 +475,7 @@ mod tests {
             started.elapsed()
         };
         let (_, took) = tokio::join!(busy, alone);
-        // its own turn and one of each of the others
+        // one turn for itself and one for each of the others
         assert!(took <= Duration::from_millis(400), "{took:?}");
     }
 }

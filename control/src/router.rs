@@ -1,4 +1,4 @@
-//! Every route on one page, grouped by the callers that it admits.
+//! All routes on one page, grouped by the callers that they admit.
 
 use std::sync::{Arc, LazyLock};
 
@@ -31,7 +31,7 @@ use crate::web::envelope::Area;
 use crate::web::error::ApiError;
 use crate::web::{Web, edge, idempotency, openapi};
 
-/// The states of all areas: each handler takes its own.
+/// The states of all areas. Each handler extracts its own.
 #[derive(Clone, FromRef)]
 pub struct Areas {
     pub(crate) web: Arc<Web>,
@@ -77,18 +77,18 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
     let key_or_none = |routes| behind(Door::KeyOrNone, routes);
     let administrator = |routes| behind(Door::Administrator, routes);
     OpenApiRouter::with_openapi(openapi::frame())
-        // without a key; health has no limit, so that a monitor may ask at any rate
+        // without a key; health has no limit, so monitors may ask at any rate
         .routes(routes!(health::brief))
         .routes(routes!(health::full))
         .routes(anonymous(routes!(models::list)))
         .routes(anonymous(routes!(pricing::list)))
         .routes(anonymous(routes!(params::suggest)))
-        // has a limit of its own, which is lower
+        // has a separate, lower limit
         .routes(routes!(trial_keys::create))
         .routes(anonymous(routes!(trial_keys::revoke)))
         // the payment provider's signature is its credential
         .routes(routes!(provider_events::receive))
-        // counts for bursts and lockouts only
+        // limited only by token buckets and lockouts
         .routes(signing_in(routes!(sign_in::issuer_metadata)))
         .routes(signing_in(routes!(sign_in::openid_configuration)))
         .routes(signing_in(routes!(sign_in::key_set)))
@@ -97,9 +97,9 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(signing_in(routes!(sign_in::set_up)))
         .routes(signing_in(routes!(sign_in::sign_up)))
         .routes(signing_in(routes!(sign_in::reset_password)))
-        // any valid key, to change itself too
+        // any valid key, also for changes to itself
         .routes(own(routes!(rotation::rotate)))
-        // any valid key; a viewer only to read
+        // any valid key; a viewer may only read
         .routes(computing(routes!(gates::create_managed)))
         .routes(computing(routes!(gates::create_blind)))
         .routes(computing(routes!(gates::evaluate)))
@@ -147,7 +147,7 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(billing(routes!(subscriptions::subscribe)))
         .routes(billing(routes!(subscriptions::show, subscriptions::cancel)))
         .routes(billing(routes!(invoices::list)))
-        // users of the dashboard, by their session token
+        // users of the dashboard, with their session token
         .routes(users(routes!(sign_in::change_password)))
         .routes(users(routes!(usage::show)))
         .routes(users(routes!(checkout::portal)))
@@ -155,7 +155,8 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(users(routes!(user_keys::log_out)))
         .routes(users(routes!(user_keys::list_keys, user_keys::create_key)))
         .routes(users(routes!(user_keys::revoke_key)))
-        // the back office: its keys, a viewer only to read; what is charged not on an account that did not pay
+        // the back office, with its keys: a viewer may only read, and an account that has not paid may not use charged
+        // endpoints
         .routes(office_work(routes!(documents::create)))
         .routes(office_work(routes!(documents::create_from_payment)))
         .routes(office_work(routes!(documents::create_from_payments)))
@@ -178,7 +179,7 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(routes!(ingest::receive))
 }
 
-/// The pages around the API. They need no key.
+/// The pages around the API, which need no key.
 fn pages() -> Router<Areas> {
     Router::new()
         .route("/openapi.json", get(openapi_page))
@@ -244,7 +245,7 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
         .with_state(areas)
 }
 
-/// The description of all routes (readings O9), complete but for what [`openapi::document`] adds.
+/// The description of all routes (readings O9), before [`openapi::document`] completes it.
 pub fn description() -> OpenApi {
     api(described).into_openapi()
 }
@@ -265,5 +266,5 @@ async fn not_found() -> ApiError {
 }
 
 async fn method_not_allowed() -> ApiError {
-    ApiError::new(Code::MethodNotAllowed, "this path does not take this method; see the Allow header")
+    ApiError::new(Code::MethodNotAllowed, "this path does not support this method; see the Allow header")
 }

@@ -1,19 +1,19 @@
-//! Seals of accounts, for secrets and objects at rest: under keys of the server's secret, so that the database and the bucket
-//! alone do not give them away.
+//! Seals of accounts, for secrets and objects at rest. Their keys are derived from the server's secret, so that the
+//! database and the bucket alone do not reveal the contents.
 
 use api::AccountId;
 pub use seal::Seal;
 
 use crate::secrets::{Key, derived};
 
-/// The seals of accounts. Each has a key of its own: what an account gave is of no use under another's.
+/// The seals of accounts. Each account has its own key, so sealed bytes of one account do not open under another's.
 #[derive(Clone)]
 pub struct AccountSeals {
     root: Key,
 }
 
 impl AccountSeals {
-    /// Derived from this key.
+    /// Seals whose keys are derived from this key.
     pub fn new(root: Key) -> AccountSeals {
         AccountSeals { root }
     }

@@ -1,6 +1,7 @@
-//! The server's one secret, and the keys made of it, one for each purpose.
+//! The server's secret, and the keys derived from it, one for each purpose.
 //!
-//! Nodes on one database need the same secret: `ANGO_SECRET`. A lone node makes its own and keeps it in its data folder.
+//! Nodes on one database need the same secret: `ANGO_SECRET`. A single node makes its own and stores it in its data
+//! folder.
 
 use anyhow::bail;
 use hkdf::Hkdf;
@@ -12,18 +13,18 @@ use zeroize::Zeroizing;
 
 use crate::data_dir::DataDir;
 
-/// A 256-bit key that overwrites itself.
+/// A 256-bit key, overwritten on drop.
 pub type Key = Zeroizing<[u8; 32]>;
 
-/// The server's secret: 256 bits. It hides itself from logs.
+/// The server's secret: 256 bits. `Debug` hides the value.
 #[derive(Clone)]
 pub struct ServerSecret(pub Zeroizing<[u8; 32]>);
 
 impl ServerSecret {
-    /// Reads it. The text may be nearly right: the error does not repeat it.
+    /// Reads the secret. The error does not quote the text, because the text may be almost right.
     ///
     /// # Errors
-    /// What the text must be.
+    /// The form that the text must have.
     pub fn read(text: &str) -> Result<ServerSecret, &'static str> {
         let mut secret = ServerSecret(Zeroizing::default());
         hex::decode_to_slice(text, &mut secret.0[..])
@@ -41,11 +42,11 @@ impl std::fmt::Debug for ServerSecret {
 /// A digest of a text, HMAC-SHA-256 under a key of the server or SHA-256.
 pub type Digest = [u8; 32];
 
-/// A key that digests of secrets are made with.
+/// The key of digests of secrets.
 pub struct Pepper(pub Key);
 
 impl Pepper {
-    /// What is stored of a key.
+    /// The digest of a secret, which is stored in its place.
     pub fn digest(&self, key: &str) -> Digest {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0[..]).expect("HMAC takes any key length");
         mac.update(key.as_bytes());
@@ -53,15 +54,15 @@ impl Pepper {
     }
 }
 
-/// The server's secret.
+/// The server's secret, from which keys are derived.
 pub struct Secrets {
     root: Key,
 }
 
-/// What a derived key is for. The names below are part of the derivation: they never change.
+/// The purpose of a derived key. The names below are part of the derivation, so they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Keys of accounts are derived of it, one each: they encrypt kept answers (readings I5) and objects.
+    /// Root of the accounts' keys, which encrypt stored answers (readings I5) and objects.
     Accounts,
     /// Authenticates page cursors (readings I7).
     Cursors,
@@ -69,17 +70,17 @@ pub enum Purpose {
     SigningKeys,
     /// Digests tokens of sessions and links (readings A10, A11).
     Tokens,
-    /// Digests client addresses that are kept (readings X16).
+    /// Digests stored client addresses (readings X16).
     Addresses,
-    /// Digests e-mails that wrong passwords are counted by.
+    /// Digests e-mails for the counts of wrong passwords.
     Emails,
     /// Encrypts the ids of gate sessions, which every node of a database lists (readings X16).
     SessionIds,
-    /// Encrypts the next refresh token for as long as the old one may ask for it again.
+    /// Encrypts the next refresh token, for the grace period in which the old one may ask for it again.
     RefreshTokens,
     /// Authenticates the addresses of invoices' pages.
     InvoicePages,
-    /// Kept in the database, where nodes find that they have the same secret.
+    /// Stored in the database, so that nodes can check that they have the same secret.
     Recognition,
 }
 
@@ -101,10 +102,10 @@ impl Purpose {
 }
 
 impl Secrets {
-    /// The secret of the settings, else that of the data folder, which is made at the first start.
+    /// The secret of the settings, otherwise that of the data folder, which the first start makes.
     ///
     /// # Errors
-    /// When the folder has another one, under which there are API keys.
+    /// When the folder has another secret and the database has API keys made under it.
     pub fn load(given: Option<&ServerSecret>, folder: &DataDir, has_keys: bool) -> anyhow::Result<Secrets> {
         let Some(given) = given else {
             return Ok(Secrets { root: folder.pepper(has_keys)? });
@@ -114,7 +115,7 @@ impl Secrets {
             && !bool::from(kept[..].ct_eq(&given.0[..]))
         {
             bail!(
-                "ANGO_SECRET: it is not the secret in {}, under which API keys were made; give that one in hexadecimal",
+                "ANGO_SECRET: it is not the secret in {}, under which API keys were made; set ANGO_SECRET to that secret in hexadecimal",
                 folder.pepper_path().display()
             );
         }
@@ -134,7 +135,7 @@ impl Secrets {
         Ok(())
     }
 
-    /// What API keys' digests are made with: the secret itself, as it was before other keys were derived from it.
+    /// The key of API keys' digests: the secret itself, for compatibility with versions that derived no keys.
     pub fn pepper(&self) -> Pepper {
         Pepper(self.root.clone())
     }
@@ -145,7 +146,7 @@ impl Secrets {
     }
 }
 
-/// A key made of another one for a name: HKDF-SHA-256 (RFC 5869) without salt, the name as info.
+/// Derives a key for a name: HKDF-SHA-256 (RFC 5869) without salt, with the name as info.
 pub fn derived(from: &Key, name: &str) -> Key {
     let mut key = Key::default();
     let hkdf = Hkdf::<Sha256>::new(None, &from[..]);

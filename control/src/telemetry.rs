@@ -1,4 +1,4 @@
-//! Figures of one node for Prometheus. Labels hold route patterns and names from fixed lists, never ids (readings X16).
+//! Metrics of one node for Prometheus. Labels hold route patterns and names from fixed lists, never ids (readings X16).
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 /// Bounds of the histograms' buckets, in seconds: from a probe to the deadline.
 const SECONDS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
 
-/// One node's figures. Several nodes may live in one process, so nothing global is used.
+/// One node's metrics. Not global, because several nodes may run in one process.
 pub struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
 }
 
 impl Telemetry {
-    /// All figures at zero.
+    /// All metrics at zero.
     pub fn new() -> anyhow::Result<Self> {
         let recorder = PrometheusBuilder::new().set_buckets(&SECONDS)?.build_recorder();
         let handle = recorder.handle();
@@ -35,7 +35,7 @@ impl Telemetry {
             describe_gauge!("ango_body_bytes_max", "Limit of ango_body_bytes.");
             describe_histogram!(
                 "ango_queue_seconds",
-                "Time that gate requests waited for a device: from submission to results, less the time of computing."
+                "Time that gate requests waited for a device: from submission to results, minus the computing time."
             );
             describe_counter!("ango_gates_total", "Gates charged, by gate.");
             describe_counter!("ango_arithmetic_operations_total", "Operations on numbers charged, by operation.");
@@ -43,19 +43,19 @@ impl Telemetry {
             describe_histogram!("ango_arithmetic_seconds", "Wall time of operations on numbers, by operation.");
             describe_counter!(
                 "ango_webhook_attempts_total",
-                "Attempts to deliver an event, by what came of them: taken, refused, broken."
+                "Attempts to deliver an event, by outcome: taken, refused, broken."
             );
             describe_counter!(
                 "ango_provider_events_total",
-                "Events of the payment provider, by what came of them: done, put_off."
+                "Events of the payment provider, by outcome: done, put_off."
             );
-            describe_counter!("ango_emails_total", "E-mails, by what came of them: sent, put_off, given_up.");
+            describe_counter!("ango_emails_total", "E-mails, by outcome: sent, put_off, given_up.");
             describe_counter!("ango_bootstraps_total", "Bootstraps computed; a folded gate has none.");
             describe_counter!("ango_batches_total", "Batches run on the device.");
             describe_histogram!("ango_key_erase_seconds", "Time from a session's end to its key being overwritten.");
             describe_counter!(
                 "ango_untrusted_forwarded_total",
-                "Requests with X-Forwarded-For from an address that is no trusted proxy."
+                "Requests with X-Forwarded-For from an address that is not a trusted proxy."
             );
             describe_counter!(
                 "ango_password_hashes_total",
@@ -82,7 +82,7 @@ impl Telemetry {
         Ok(telemetry)
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
         self.record(|| {
             let labels = [("method", method.to_owned()), ("route", route.to_owned()), ("status", status.to_string())];
@@ -91,18 +91,18 @@ impl Telemetry {
         });
     }
 
-    /// A request was refused or failed.
+    /// Counts a request that was refused or failed.
     pub fn refused(&self, code: Code, reason: &'static str) {
         let labels = [("code", code.as_str()), ("reason", reason)];
         self.record(|| counter!("ango_refusals_total", &labels).increment(1));
     }
 
-    /// A request's gates waited so long for a device.
+    /// Records how long a request's gates waited for a device.
     pub fn queued(&self, waited: Duration) {
         self.record(|| histogram!("ango_queue_seconds").record(waited.as_secs_f64()));
     }
 
-    /// Gates were charged.
+    /// Counts charged gates.
     pub fn gates_charged(&self, counts: impl Iterator<Item = (&'static str, u64)>) {
         self.record(|| {
             for (gate, count) in counts {
@@ -111,7 +111,7 @@ impl Telemetry {
         });
     }
 
-    /// An operation on numbers was charged.
+    /// Counts a charged operation on numbers.
     pub fn operation_charged(&self, operation: &'static str, units: u64, took: Duration) {
         self.record(|| {
             counter!("ango_arithmetic_operations_total", "operation" => operation).increment(1);
@@ -120,47 +120,48 @@ impl Telemetry {
         });
     }
 
-    /// An attempt to deliver an event ended like this.
+    /// Counts an attempt to deliver an event.
     pub fn webhook_attempted(&self, outcome: &'static str) {
         self.record(|| counter!("ango_webhook_attempts_total", "outcome" => outcome).increment(1));
     }
 
-    /// An event of the payment provider was worked through, or put off.
+    /// Counts an event of the payment provider that was processed or put off.
     pub fn provider_event(&self, outcome: &'static str) {
         self.record(|| counter!("ango_provider_events_total", "outcome" => outcome).increment(1));
     }
 
-    /// An e-mail was sent, put off or given up.
+    /// Counts an e-mail that was sent, put off or given up.
     pub fn email(&self, outcome: &'static str) {
         self.record(|| counter!("ango_emails_total", "outcome" => outcome).increment(1));
     }
 
-    /// A key was overwritten this long after its session ended.
+    /// Records how long after its session's end a key was overwritten.
     pub fn key_erased(&self, after: Duration) {
         self.record(|| histogram!("ango_key_erase_seconds").record(after.as_secs_f64()));
     }
 
-    /// A peer that is no trusted proxy sent `X-Forwarded-For`.
+    /// Counts a request with `X-Forwarded-For` from a peer that is not a trusted proxy.
     pub fn forwarded_untrusted(&self) {
         self.record(|| counter!("ango_untrusted_forwarded_total").increment(1));
     }
 
-    /// The hash of a password is computed.
+    /// Counts a computed password hash.
     pub fn password_hashed(&self) {
         self.record(|| counter!("ango_password_hashes_total").increment(1));
     }
 
-    /// The text that Prometheus reads.
+    /// The metrics as text for Prometheus.
     pub fn render(&self) -> String {
         self.handle.render()
     }
 
-    /// Folds histograms' samples into their buckets; to be called every few seconds, or they pile up.
+    /// Moves the histograms' samples into their buckets. Call this every few seconds, because samples accumulate
+    /// otherwise.
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
     }
 
-    /// Lets figures be set by the macros of the crate `metrics`.
+    /// Runs `what` with this node's recorder for the macros of the crate `metrics`.
     pub fn record(&self, what: impl FnOnce()) {
         metrics::with_local_recorder(&self.recorder, what);
     }

@@ -1,7 +1,7 @@
-//! TLS in process (readings X12): for nodes without a proxy in front.
+//! TLS within the process (readings X12), for nodes without a proxy in front.
 //!
-//! Certificates are renewed every few weeks, so the files are looked at with every connection, and what is new in them holds
-//! from then on. While they do not fit together, as between the writing of one and of the other, the old ones hold.
+//! Certificates are renewed every few weeks, so each new connection checks whether the files have changed, and uses the
+//! new ones from then on. While certificate and key do not match, as between two writes, the old ones stay in use.
 
 use std::fs;
 use std::io;
@@ -17,11 +17,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// Where the node's certificate is.
+/// The files of the node's certificate.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct TlsConfig {
-    /// PEM file with the node's TLS certificate first, then the intermediate certificates. The node then speaks HTTPS. It reads
-    /// a changed file before the next connection. When unset, the node speaks plain HTTP, for a proxy.
+    /// PEM file with the node's TLS certificate first, then the intermediate certificates. The node then serves HTTPS.
+    /// A changed file is read before the next connection. When unset, the node serves plain HTTP, for a proxy.
     #[arg(env = "ANGO_TLS_CERTIFICATE")]
     pub certificate: PathBuf,
     /// PEM file with the private key of ANGO_TLS_CERTIFICATE.
@@ -29,7 +29,7 @@ pub struct TlsConfig {
     pub key: PathBuf,
 }
 
-/// Speaks TLS with the certificate that the files hold now.
+/// Serves TLS with the certificate that the files contain now.
 pub struct Tls {
     config: TlsConfig,
     state: Mutex<State>,
@@ -37,22 +37,23 @@ pub struct Tls {
 
 struct State {
     acceptor: TlsAcceptor,
-    /// When the files were written that were read last, be they good or not.
+    /// The modification times of the files that were read last, valid or not.
     read: Option<[SystemTime; 2]>,
 }
 
 impl Tls {
-    /// With what the files hold.
+    /// Reads the files.
     ///
     /// # Errors
-    /// When they cannot be read, are not PEM, or the key is not the certificate's; in words for the operator.
+    /// When they cannot be read, are not PEM, or the key does not match the certificate. The message is for the
+    /// operator.
     pub fn open(config: TlsConfig) -> anyhow::Result<Tls> {
         let read = config.written().ok();
         let acceptor = config.acceptor()?;
         Ok(Tls { config, state: Mutex::new(State { acceptor, read }) })
     }
 
-    /// For a connection that has just come.
+    /// The acceptor for a new connection.
     pub fn acceptor(&self) -> TlsAcceptor {
         let mut state = self.state.lock();
         let written = self.config.written().ok();
@@ -60,10 +61,10 @@ impl Tls {
             state.read = written;
             match self.config.acceptor() {
                 Ok(acceptor) => {
-                    tracing::info!("a new certificate is used");
+                    tracing::info!("a new certificate is in use");
                     state.acceptor = acceptor;
                 }
-                Err(error) => tracing::error!("the certificate stays as it was: {error:#}"),
+                Err(error) => tracing::error!("the old certificate stays in use: {error:#}"),
             }
         }
         state.acceptor.clone()
@@ -87,14 +88,14 @@ impl TlsConfig {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(chain, private)
-            .with_context(|| format!("ANGO_TLS_KEY: {key} and {certificate} do not go together"))?;
+            .with_context(|| format!("ANGO_TLS_KEY: {key} does not match {certificate}"))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }
-/// Says which cryptography clients of HTTPS in this process use, before the first of them is made. A program that chose its own
-/// keeps it.
+/// Chooses the cryptography for all HTTPS clients of this process, before the first client is made. A choice that the
+/// program made before stays.
 pub fn choose_cryptography() {
-    // an error says that it was chosen before
+    // an error means that a choice was made before
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -1,4 +1,5 @@
-//! What endpoints share: addresses, bodies, answers, errors, pages of lists, requests sent again, the API's description.
+//! The common parts of endpoints: addresses, bodies, answers, errors, pages of lists, idempotency, the description of
+//! the API.
 
 pub mod openapi;
 pub mod peer;
@@ -31,36 +32,36 @@ use crate::telemetry::Telemetry;
 use idempotency::Answers;
 use offload::Offload;
 
-/// What requests of every area share on a node.
+/// The state that requests of every area share.
 pub struct Web {
     pub(crate) clock: Clock,
     /// Base of documentation links.
     pub(crate) base_url: String,
-    /// Longest time for one request.
+    /// Deadline of a request, counted from its arrival.
     pub(crate) deadline: Duration,
-    /// Networks of proxies whose `X-Forwarded-For` is believed.
+    /// Networks of proxies whose `X-Forwarded-For` is trusted.
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Memory for bodies in transit.
     pub(crate) bodies: Resource,
     pub(crate) offload: Offload,
-    /// Authenticates cursors of lists.
+    /// The key that authenticates cursors of lists.
     pub(crate) cursors: Key,
     /// Answers to requests with an `Idempotency-Key`.
     pub(crate) answers: Answers,
     pub(crate) in_flight: InFlight,
     pub(crate) telemetry: Arc<Telemetry>,
-    /// An unnamed proxy is on the log.
+    /// Whether the warning about a proxy that the settings do not name was logged.
     pub(crate) unnamed_proxy_logged: AtomicBool,
     pub(crate) draining: AtomicBool,
 }
 
 impl Web {
-    /// The node finishes what it has and takes nothing new.
+    /// Whether the node is stopping: it finishes running requests and accepts no new ones.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// From now on the node takes nothing new.
+    /// Stops accepting new requests.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

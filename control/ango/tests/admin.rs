@@ -121,7 +121,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     assert_eq!((&ours["plan"], &ours["keys"]), (&"scale".into(), &1.into()));
     assert!(place.table("list-accounts").contains("scale"));
     assert_eq!(place.json(&format!("revoke-key {key_id}"))["status"], "revoked");
-    place.refused(&format!("revoke-key {key_id}"), "not revoked yet");
+    place.refused(&format!("revoke-key {key_id}"), "revoked already");
 
     // users
     let link = place.table("setup-link");
@@ -140,7 +140,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     assert!(link.contains("/reset#pt_"), "{link}");
     assert_eq!(place.json("reset-password Bob@example.org")["user_id"], users[1]["user_id"]);
     assert!(place.json("disable-user bob@example.org")["disabled_at"].is_string());
-    place.refused("disable-user bob@example.org", "disabled before");
+    place.refused("disable-user bob@example.org", "disabled already");
     place.refused("reset-password bob@example.org", "enable-user");
     assert!(place.table("enable-user bob@example.org").contains("is enabled"));
     place.refused("enable-user bob@example.org", "not disabled");
@@ -194,7 +194,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     assert_eq!(place.json(&format!("usage {account}")).as_array().unwrap().len(), 0);
     place.refused(&format!("usage {account} --months 0"), "months");
 
-    place.refused("rotate-signing-key", "no key yet");
+    place.refused("rotate-signing-key", "no signing key yet");
     let store = Store::open(&place.database).await.unwrap();
     store.signing_key(b"of a node that has started").await.unwrap();
     store.close().await;
@@ -312,7 +312,7 @@ async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_i
     for key in [stolen, successor] {
         list(key).await.error(401, "INVALID_API_KEY");
     }
-    place.refused(&format!("revoke-key {}", text(&rotated["key_id"])), "not revoked yet");
+    place.refused(&format!("revoke-key {}", text(&rotated["key_id"])), "revoked already");
 }
 
 // the node goes on while a program runs: a lock of its database would never be released

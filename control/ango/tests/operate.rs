@@ -109,7 +109,7 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
     node.shutdown().await;
 
     refused("admin restore copy", at, "not empty");
-    refused("admin restore ango-data --data-dir new", at, "is no backup");
+    refused("admin restore ango-data --data-dir new", at, "is not a backup");
     done("admin restore copy --data-dir new", at);
     let node = App::start(Config::in_folder(at.join("new"))).await.unwrap();
     computes(&node, &made.key).await;
@@ -139,7 +139,7 @@ async fn a_backup_that_is_not_whole_makes_no_data_folder() {
     damaged("pepper", &[7; 32], "damaged");
     damaged("ango.db", b"", "damaged");
     let manifest = std::fs::read_to_string(at.join("copy/manifest.json")).unwrap();
-    damaged("manifest.json", manifest.replace("\"pepper\"", "\"../pepper\"").as_bytes(), "no file of a backup");
+    damaged("manifest.json", manifest.replace("\"pepper\"", "\"../pepper\"").as_bytes(), "is not a file of a backup");
     damaged("manifest.json", manifest.replace("\"secret\": true", "\"secret\": false").as_bytes(), "missing");
     damaged("manifest.json", manifest.replace("\"format\": 1", "\"format\": 2").as_bytes(), "format 2");
     std::fs::rename(at.join("copy/pepper"), at.join("copy/salt")).unwrap();
@@ -240,13 +240,13 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
         config.bucket = Some(s3.config());
         App::start(config).await.unwrap().shutdown().await;
         let (code, said) = ango("config check", at, &there);
-        assert!(code == Some(3) && said.contains("of another database"), "{said}");
+        assert!(code == Some(3) && said.contains("to another database"), "{said}");
     }
 
     let Some(url) = Kind::Postgres.new_url(at) else { return };
     let postgres = [("ANGO_DATABASE_URL", url.as_str())];
     let (code, said) = ango("config check", at, &postgres);
-    assert!(code == Some(0) && said.contains("first start makes its tables"), "{said}");
+    assert!(code == Some(0) && said.contains("first start creates its tables"), "{said}");
     store::Store::connect(&url).await.unwrap().migrate_up_to(1).await.unwrap();
     let (code, said) = ango("config check", at, &postgres);
     assert!(code == Some(3) && said.contains("ango migrate"), "{said}");
@@ -272,7 +272,7 @@ fn the_log_names_account_and_key_and_what_happened_to_credentials_and_no_secret(
         .unwrap();
     let mut said = BufReader::new(node.stdout.take().unwrap()).lines().map(Result::unwrap);
     let address = said.find_map(|line| Some(line.strip_prefix("  API      http://")?.to_owned())).unwrap();
-    let line = said.find(|line| line.contains("it is in the file")).unwrap();
+    let line = said.find(|line| line.contains("the link is in the file")).unwrap();
     // no terminal: the link is where its owner alone finds it
     assert!(!line.contains("st_") && line.contains("setup-link"), "{line}");
     let link = std::fs::read_to_string(at.join("ango-data/setup-link")).unwrap();

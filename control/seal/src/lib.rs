@@ -1,17 +1,17 @@
-//! Bytes at rest, sealed with XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03). Without the key, a reader of sealed bytes learns
-//! their number only.
+//! Seals bytes at rest with XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03). A reader without the key learns only the
+//! number of bytes.
 //!
-//! A crate of its own, so that tests have the cipher optimised: evaluation keys of many megabytes are sealed.
+//! A separate crate, so that tests run with an optimised cipher: they seal evaluation keys of many megabytes.
 
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
 use zeroize::Zeroizing;
 
-/// Bytes of the random nonce in front of what is sealed.
+/// Bytes of the random nonce before the ciphertext.
 const NONCE_BYTES: usize = 24;
-/// Bytes of the tag behind it.
+/// Bytes of the tag after the ciphertext.
 const TAG_BYTES: usize = 16;
-/// Bytes that something has more when it is sealed.
+/// Bytes that sealing adds.
 pub const EXTRA_BYTES: usize = NONCE_BYTES + TAG_BYTES;
 
 /// Seals and opens bytes. The key is overwritten on drop.
@@ -20,30 +20,31 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// The seal of a key.
+    /// A seal with this key.
     pub fn new(key: &[u8; 32]) -> Seal {
         Seal { cipher: XChaCha20Poly1305::new(key.into()) }
     }
 
-    /// Seals bytes to a name: they open under the same name only.
+    /// Seals bytes to a name. Sealed bytes open only under the same name.
     pub fn seal(&self, name: impl AsRef<[u8]>, secret: &[u8]) -> Vec<u8> {
         let mut sealed = Vec::with_capacity(secret.len() + EXTRA_BYTES);
         sealed.extend_from_slice(secret);
         self.sealed(name.as_ref(), sealed)
     }
 
-    /// As [`Seal::seal`], in the memory of the secret itself, so that many megabytes are not in memory twice. A vector whose
-    /// capacity is less than [`EXTRA_BYTES`] larger than its length is moved; the memory that it leaves is not overwritten.
+    /// Like [`Seal::seal`], but in the secret's own memory, so that many megabytes are not in memory twice. If the
+    /// vector's capacity is not at least [`EXTRA_BYTES`] larger than its length, the vector is moved, and its old
+    /// memory is not overwritten.
     pub fn seal_in_place(&self, name: impl AsRef<[u8]>, secret: Vec<u8>) -> Vec<u8> {
         self.sealed(name.as_ref(), secret)
     }
 
-    /// Opens what [`Seal::seal`] made. `None`: it was altered, or sealed under another key or to another name.
+    /// Opens sealed bytes. `None`: the bytes were altered, or sealed under another key or to another name.
     pub fn open(&self, name: impl AsRef<[u8]>, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.opened(name.as_ref(), sealed.to_vec())
     }
 
-    /// As [`Seal::open`], in the memory of what was sealed.
+    /// Like [`Seal::open`], but in the memory of the sealed bytes.
     pub fn open_in_place(&self, name: impl AsRef<[u8]>, sealed: Vec<u8>) -> Option<Zeroizing<Vec<u8>>> {
         self.opened(name.as_ref(), sealed)
     }
@@ -63,7 +64,7 @@ impl Seal {
     }
 
     fn opened(&self, name: &[u8], sealed: Vec<u8>) -> Option<Zeroizing<Vec<u8>>> {
-        // from here on it may hold the secret
+        // zeroized on drop, because the bytes may be decrypted from here on
         let mut sealed = Zeroizing::new(sealed);
         let (nonce, rest) = sealed.split_first_chunk_mut::<NONCE_BYTES>()?;
         let (text, tag) = rest.split_last_chunk_mut::<TAG_BYTES>()?;

@@ -1,4 +1,4 @@
-//! API keys: their form, their digests, and the look-up of their callers (readings A1-A3, A17).
+//! API keys: their form, their digests, and how a key's caller is looked up (readings A1-A3, A17).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,14 +22,14 @@ pub const DISPLAY_CHARACTERS: usize = 16;
 const SECRET_CHARACTERS: usize = 32;
 /// Characters of the longest keys, those of trials.
 pub const KEY_CHARACTERS_MAX: usize = "svc_trial_".len() + SECRET_CHARACTERS;
-/// Times of last use that are written in one statement.
+/// Times of last use that one statement writes, at most.
 const USED_MAX: usize = 1000;
 
-/// A key that was just made. Shown once.
+/// A new key. Only the answer that creates the key shows it.
 pub struct FreshKey {
     /// The key itself.
     pub secret: Zeroizing<String>,
-    /// Its first characters.
+    /// The first characters of the key, which may be shown again.
     pub display_prefix: String,
 }
 
@@ -42,7 +42,7 @@ impl FreshKey {
     }
 }
 
-/// Whether a text looks like a key at all: `svc_(live|test|dev|trial)_[0-9a-f]{32}`.
+/// Whether a text has the form of a key: `svc_(live|test|dev|trial)_[0-9a-f]{32}`.
 fn looks_like_a_key(text: &str) -> bool {
     let secret = Environment::ALL.into_iter().find_map(|environment| text.strip_prefix(environment.key_prefix()));
     secret.is_some_and(|secret| {
@@ -50,7 +50,7 @@ fn looks_like_a_key(text: &str) -> bool {
     })
 }
 
-/// A valid key.
+/// A valid key, as read from the database.
 #[derive(Clone, Debug)]
 struct ValidKey {
     caller: Caller,
@@ -79,7 +79,7 @@ impl ValidKey {
         })
     }
 
-    /// The caller, if the key still works and may be used there.
+    /// The caller, if the key has not expired and may be used in this area.
     fn admit(self, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
         if self.expires_at.is_some_and(|end| end <= now) {
             return Err(invalid_key());
@@ -89,44 +89,44 @@ impl ValidKey {
             Area::Office => self.office,
         };
         if !admitted {
-            return Err(ApiError::new(Code::InsufficientRole, "this key may not be used in this area of the service"));
+            return Err(ApiError::new(Code::InsufficientRole, "this key is not valid for this area of the service"));
         }
         Ok(self.caller)
     }
 }
 
-/// One answer for malformed, unknown, revoked and expired keys.
+/// The same error for malformed, unknown, revoked and expired keys.
 pub(crate) fn invalid_key() -> ApiError {
     ApiError::new(Code::InvalidApiKey, "the API key is not valid")
 }
 
-/// Finds the callers of keys.
+/// Looks up the callers of keys.
 pub struct ApiKeys {
     store: Store,
     pepper: Pepper,
-    /// Valid keys by digest.
+    /// Cache of valid keys, by digest.
     known: Believed<ValidKey>,
-    /// Times of last use that the database does not have yet.
+    /// Times of last use that are not written to the database yet.
     used: Mutex<HashMap<String, i64>>,
 }
 
 impl ApiKeys {
-    /// Keys of this database under this pepper.
+    /// Keys of this database, with this pepper. `believed_for`: how long a key is cached.
     pub fn new(store: Store, pepper: Pepper, believed_for: Duration) -> Self {
         Self { store, pepper, known: Believed::new(believed_for), used: Mutex::default() }
     }
 
-    /// What is stored of a key.
+    /// The digest of a key, which is stored in its place.
     pub fn digest(&self, key: &str) -> Digest {
         self.pepper.digest(key)
     }
 
-    /// The secret that digests are made with.
+    /// The secret key of the digests.
     pub fn pepper(&self) -> &Pepper {
         &self.pepper
     }
 
-    /// The caller of this key. One error for every reason why it is not valid.
+    /// The caller of this key. The same error for every reason why a key is not valid.
     pub async fn caller(&self, key: &str, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
         if !looks_like_a_key(key) {
             return Err(invalid_key());
@@ -139,30 +139,31 @@ impl ApiKeys {
         known.admit(area, now)
     }
 
-    /// Invalidates keys that were revoked or rotated: this node need not wait the second until it reads the database.
+    /// Invalidates the cached keys of a lineage, because they were revoked or rotated. The cache would drop them within
+    /// a second otherwise.
     pub fn forget(&self, lineage: &str) {
         let of_lineage = |known: &ValidKey| matches!(&known.caller.credential, Credential::Key { lineage_id, .. } if lineage_id.as_str() == lineage);
         self.known.forget(of_lineage);
     }
 
-    /// Invalidates all keys.
+    /// Invalidates all cached keys.
     pub fn forget_all(&self) {
         self.known.forget(|_| true);
     }
 
-    /// Writes when keys were last used. Called once a minute and at the end, never by requests.
+    /// Writes the times of last use. A job calls this once a minute and when the node stops, not requests.
     pub async fn record_use(&self) {
         let used = std::mem::take(&mut *self.used.lock());
         let used: Vec<_> = used.into_iter().collect();
         for some in used.chunks(USED_MAX) {
             if let Err(error) = self.store.keys_used(some).await {
-                tracing::warn!(%error, "when keys were last used could not be written; the next attempt follows in a minute");
+                tracing::warn!(%error, "the times of keys' last use could not be written; the node tries again in a minute");
                 self.use_is_untold(some);
             }
         }
     }
 
-    /// Keeps times that could not be written for the next attempt, unless the key was used since.
+    /// Returns times that could not be written to the list, unless the key was used in between.
     fn use_is_untold(&self, untold: &[(String, i64)]) {
         let mut used = self.used.lock();
         for (key_id, at) in untold {
@@ -177,7 +178,7 @@ impl ApiKeys {
         let record = record.ok_or_else(invalid_key)?;
         let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
         let known = ValidKey::read(&record).ok_or_else(broken)?;
-        // the time is shown to the minute: one entry a look-up is enough
+        // times are shown to the minute, so one entry for each look-up is enough
         if known.expires_at.is_none_or(|end| now < end) {
             self.used.lock().insert(record.key_id, now.0);
         }

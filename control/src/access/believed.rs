@@ -1,6 +1,7 @@
-//! A cache of what was read of the database, each entry for a moment (readings A17).
+//! A cache of values read from the database. Each value is kept for a short time (readings A17).
 //!
-//! An answer that was read before an invalidation must not be stored after it: a generation number tells.
+//! A value that was read before an invalidation must not be stored after it, so each invalidation begins a new
+//! generation.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,28 +10,28 @@ use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
 
-/// Answers remembered at once.
+/// Values in the cache, at most.
 const ANSWERS_MAX: usize = 10_000;
 
-/// Short memory for answers of the database, by the digest of the key or token that was asked about.
+/// A cache of values from the database, by the digest of the key or token that they belong to.
 pub struct Believed<T> {
     within: Duration,
     known: Mutex<Remembered<T>>,
 }
 
-/// Answers and when they were read.
+/// The values, and when each was read.
 struct Remembered<T> {
     answers: HashMap<[u8; 32], (Timestamp, T)>,
     generation: u64,
 }
 
 impl<T: Clone> Believed<T> {
-    /// Answers that are believed for so long.
+    /// An empty cache that keeps a value this long.
     pub fn new(within: Duration) -> Believed<T> {
         Believed { within, known: Mutex::new(Remembered { answers: HashMap::new(), generation: 0 }) }
     }
 
-    /// The answer, if it was read a moment ago.
+    /// The cached value, if it is not too old.
     pub fn get(&self, digest: &[u8; 32], now: Timestamp) -> Option<T> {
         let known = self.known.lock();
         known
@@ -40,12 +41,12 @@ impl<T: Clone> Believed<T> {
             .map(|(_, answer)| answer.clone())
     }
 
-    /// Grows with each invalidation. To be taken before the database is asked.
+    /// The present generation. Take it before the database is read, and give it to [`Believed::insert`].
     pub fn generation(&self) -> u64 {
         self.known.lock().generation
     }
 
-    /// Stores an answer, unless there was an invalidation since this generation.
+    /// Stores a value, unless an invalidation came after this generation.
     pub fn insert(&self, digest: [u8; 32], answer: T, generation: u64, now: Timestamp) {
         let mut known = self.known.lock();
         if known.answers.len() >= ANSWERS_MAX {
@@ -56,7 +57,7 @@ impl<T: Clone> Believed<T> {
         }
     }
 
-    /// Removes such answers.
+    /// Removes the values for which this is true, and begins a new generation.
     pub fn forget(&self, such: impl Fn(&T) -> bool) {
         let mut known = self.known.lock();
         known.answers.retain(|_, (_, answer)| !such(answer));

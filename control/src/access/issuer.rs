@@ -1,5 +1,5 @@
-//! The embedded issuer of session tokens (readings A10): ES256, under a key that the first node on a database
-//! makes and the operator may rotate.
+//! The embedded issuer of session tokens (readings A10). Tokens are signed with ES256. The first node on a database
+//! makes the key, and the operator may rotate it.
 
 use std::iter;
 use std::sync::Arc;
@@ -24,53 +24,53 @@ use crate::secrets::{Purpose, Secrets};
 pub const AUDIENCE: &str = "ango";
 /// Life of an access token.
 pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
-/// How wrong the issuer's clock may be.
+/// Leeway for the issuer's clock when times of a token are checked.
 pub(super) const LEEWAY: Duration = Duration::from_secs(60);
-/// What the signing key is sealed to.
+/// The name to which the signing key is sealed.
 const SEALED_NAME: &str = "access_token";
-/// How long the keys are used before the database is read again.
+/// How long the keys are used before they are read from the database again.
 const READ_EVERY: Duration = Duration::from_secs(60);
-/// Tokens of unknown keys cause at most one read of the database in this time.
+/// Tokens with unknown key ids cause at most one read of the database in this time.
 const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(1);
 
-/// The claims of a token of ours.
+/// The claims of a token that this node issues.
 #[derive(Serialize)]
 pub struct OwnClaims<'a> {
-    /// The node's address.
+    /// The issuer: this node's address.
     pub iss: &'a str,
-    /// [`AUDIENCE`].
+    /// The audience: [`AUDIENCE`].
     pub aud: &'a str,
-    /// The user.
+    /// The user's id.
     pub sub: &'a str,
-    /// The sign-in.
+    /// The id of the sign-in.
     pub sid: &'a str,
-    /// This token.
+    /// The id of this token.
     pub jti: &'a str,
-    /// The user's account.
+    /// The id of the user's account.
     pub account_id: &'a str,
     /// The user's role.
     pub role: &'a str,
-    /// Unix seconds.
+    /// Issued at, in Unix seconds.
     pub iat: i64,
-    /// Unix seconds.
+    /// Not valid before, in Unix seconds.
     pub nbf: i64,
-    /// Unix seconds.
+    /// Not valid from, in Unix seconds.
     pub exp: i64,
 }
 
-/// Signs tokens and checks them.
+/// Signs session tokens and gives out the keys that check them.
 pub struct EmbeddedIssuer {
-    /// The `iss` of its tokens.
+    /// The `iss` claim of its tokens.
     pub address: String,
     store: Store,
     seal: Seal,
     keys: RwLock<Keys>,
 }
 
-/// The keys as they were when the database was last asked.
+/// The keys, as last read from the database.
 struct Keys {
     current: Arc<OwnKey>,
-    /// Keys that sign no more, and when the last of their tokens has ended.
+    /// Keys that no longer sign, and when the last token of each has expired.
     retired: Vec<(Arc<OwnKey>, Timestamp)>,
     read_at: Timestamp,
 }
@@ -82,13 +82,13 @@ impl Keys {
     }
 }
 
-/// A key of this issuer.
+/// A signing key of this issuer.
 pub struct OwnKey {
-    /// Names it.
+    /// The key id.
     kid: String,
-    /// Its public part.
+    /// The public part, as the key set shows it.
     public: PublicKey,
-    /// Checks its signatures.
+    /// Checks signatures of this key.
     pub verifying: DecodingKey,
     signing: EncodingKey,
 }
@@ -103,7 +103,7 @@ impl OwnKey {
         let kid = jwk.thumbprint(ThumbprintHash::SHA256)?;
         jwk.common.key_id = Some(kid.clone());
         let AlgorithmParameters::EllipticCurve(point) = &jwk.algorithm else {
-            anyhow::bail!("the key that signs session tokens is of another kind");
+            anyhow::bail!("the key that signs session tokens is not an elliptic-curve key");
         };
         let public = PublicKey {
             kty: "EC".to_owned(),
@@ -119,7 +119,7 @@ impl OwnKey {
 }
 
 impl EmbeddedIssuer {
-    /// Takes the keys from the database, or makes one at the first start. `address`: the node's own.
+    /// Reads the keys from the database, or makes the first one. `address`: the node's own.
     pub async fn open(
         store: &Store,
         secrets: &Secrets,
@@ -130,15 +130,15 @@ impl EmbeddedIssuer {
         let fresh = seal.seal(SEALED_NAME, fresh_key().as_bytes());
         let stored = store.signing_key(&fresh).await?;
         if seal.open(SEALED_NAME, &stored).is_none() {
-            // as long as there are no API keys, a database may get another secret (`Secrets::check`)
-            tracing::warn!("the server's secret has changed: users have to sign in again");
+            // a database without API keys may get another secret (`Secrets::check`), and then needs another signing key
+            tracing::warn!("the server's secret has changed, so users have to sign in again");
             store.replace_signing_key(&stored, &fresh).await?;
         }
         let keys = RwLock::new(read(store, &seal, now).await?);
         Ok(EmbeddedIssuer { address, store: store.clone(), seal, keys })
     }
 
-    /// A token with these claims.
+    /// Signs a token with these claims.
     pub async fn sign(&self, claims: &OwnClaims<'_>, now: Timestamp) -> Result<String, jsonwebtoken::errors::Error> {
         self.refresh(READ_EVERY, now).await;
         let key = self.keys.read().current.clone();
@@ -147,7 +147,8 @@ impl EmbeddedIssuer {
         jsonwebtoken::encode(&header, claims, &key.signing)
     }
 
-    /// The key of this name, if its tokens hold: another node may have begun to sign with it a moment ago.
+    /// The key with this id, if it still counts. An unknown id causes a read of the database, because another node may
+    /// have rotated the key a moment ago.
     pub async fn key(&self, kid: &str, now: Timestamp) -> Option<Arc<OwnKey>> {
         let find = || self.keys.read().all(now).find(|key| key.kid == kid).cloned();
         match find() {
@@ -159,18 +160,19 @@ impl EmbeddedIssuer {
         }
     }
 
-    /// The public keys, the one that signs first.
+    /// The public keys. The key that signs comes first.
     pub async fn public_keys(&self, now: Timestamp) -> Vec<PublicKey> {
         self.refresh(READ_EVERY, now).await;
         self.keys.read().all(now).map(|key| key.public.clone()).collect()
     }
 
-    /// Reads the database again if the last read was longer ago than this. If it does not answer, the keys stay as they are.
+    /// Reads the keys again if the last read is older than `after`. If the database does not answer, the present keys
+    /// stay in use.
     async fn refresh(&self, after: Duration, now: Timestamp) {
         if now.is_near(self.keys.read().read_at, after) {
             return;
         }
-        // other requests go by the keys that are known
+        // other requests use the known keys meanwhile
         self.keys.write().read_at = now;
         match read(&self.store, &self.seal, now).await {
             Ok(keys) => *self.keys.write() = keys,
@@ -181,11 +183,12 @@ impl EmbeddedIssuer {
     }
 }
 
-/// Lets a new key sign. Its name, and when the last token of the old one has ended; `None`: no node has made a key yet.
+/// Rotates the signing key. Returns the new key's id, and when the last token of the old key has expired. `None`: no
+/// node has made a key yet.
 pub async fn rotate(store: &Store, secrets: &Secrets, now: Timestamp) -> anyhow::Result<Option<(String, Timestamp)>> {
     let seal = Seal::new(&secrets.key(Purpose::SigningKeys));
     let fresh = seal.seal(SEALED_NAME, fresh_key().as_bytes());
-    // other nodes go on signing with the old one until they have read the new one
+    // other nodes sign with the old key until they read the new one
     let ends = now.plus(ACCESS_TTL + LEEWAY + 2 * READ_EVERY);
     let rotated = store.rotate_signing_key(&fresh, ends.0, now.0).await?;
     Ok(rotated.then_some((OwnKey::open(&seal, &fresh)?.kid, ends)))
@@ -193,7 +196,7 @@ pub async fn rotate(store: &Store, secrets: &Secrets, now: Timestamp) -> anyhow:
 
 async fn read(store: &Store, seal: &Seal, now: Timestamp) -> anyhow::Result<Keys> {
     let (current, retired) = store.signing_keys(now.0).await?;
-    // one that was sealed under another secret has no tokens that count
+    // skip keys sealed under another secret: their tokens are not accepted
     let retired = retired.iter().filter_map(|key| {
         let ends = Timestamp(key.ends_at);
         Some((Arc::new(OwnKey::open(seal, &key.sealed).ok()?), ends))
@@ -201,11 +204,11 @@ async fn read(store: &Store, seal: &Seal, now: Timestamp) -> anyhow::Result<Keys
     Ok(Keys { current: Arc::new(OwnKey::open(seal, &current)?), retired: retired.collect(), read_at: now })
 }
 
-/// A random key of the curve P-256, as PKCS#8. It is overwritten when it is dropped.
+/// A random key on the curve P-256, as PKCS#8. Overwritten on drop.
 fn fresh_key() -> p256::pkcs8::SecretDocument {
     loop {
         let scalar = zeroize::Zeroizing::new(ids::random::<32>());
-        // one in 2^32 is not below the curve's order
+        // one scalar in 2^32 is not below the curve's order: draw again
         if let Ok(key) = SecretKey::from_slice(&*scalar) {
             return key.to_pkcs8_der().expect("a key has a PKCS#8 form");
         }

@@ -1,5 +1,6 @@
-//! The public keys of an external issuer: fetched and believed for ten minutes (readings A10). While the issuer does not
-//! answer, its last keys are believed for some hours: users go on working, and a key that it drops meanwhile goes later.
+//! The public keys of an external issuer, fetched and cached for ten minutes (readings A10). While the issuer does not
+//! answer, the last keys are used for four hours, so that users can go on working. A key that the issuer removes in
+//! that time is removed here later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,19 +20,19 @@ use crate::clock::Timestamp;
 use crate::parsers::number;
 use crate::web::error::ApiError;
 
-/// How long fetched keys are believed.
+/// How long fetched keys are fresh.
 const TTL: Duration = Duration::from_secs(10 * 60);
-/// How long fetched keys are believed while the issuer does not answer.
+/// How long fetched keys are used while the issuer does not answer.
 const STALE_TTL: Duration = Duration::from_secs(4 * 3600);
-/// Least time between two fetches while there are keys: tokens of unknown keys cause no more.
+/// Least time between two fetches while keys are known. Tokens with unknown key ids cause no more fetches.
 const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(60);
-/// Least time between two fetches while there are no keys.
+/// Least time between two fetches while no keys are known.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
-/// Bytes of an answer at most.
+/// Bytes of an answer, at most.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// Keys of a set at most.
+/// Keys of a set, at most.
 const KEYS_MAX: usize = 1000;
-/// Longest time for a connection, and for an answer.
+/// Timeouts: for a connection, and for an answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -62,11 +63,11 @@ fn safe_address(text: &str) -> Result<String, &'static str> {
     if is_good { Ok(text.to_owned()) } else { Err("must be an https address, or an http address on this machine") }
 }
 
-/// A public key, and the one algorithm it is for if it says so.
+/// A public key of an issuer.
 pub struct IssuerKey {
-    /// Checks signatures.
+    /// Checks signatures of this key.
     pub verifying: DecodingKey,
-    /// The only algorithm it may be used with.
+    /// The only algorithm that the key may be used with. `None`: the issuer named none.
     pub only: Option<Algorithm>,
 }
 
@@ -74,10 +75,10 @@ pub struct IssuerKey {
 pub struct IssuerKeys {
     http: reqwest::Client,
     issuer: String,
-    /// Where the keys are; by discovery when unset.
+    /// The address of the key set. `None`: discovery finds it.
     jwks_url: Option<Url>,
     state: Mutex<State>,
-    /// Held while fetching: a request whose key is not known waits for the same answer.
+    /// Held during a fetch, so that requests with unknown keys share one fetch.
     fetching: AsyncMutex<()>,
 }
 
@@ -89,12 +90,12 @@ struct State {
 }
 
 impl State {
-    /// Whether the keys were fetched less than this ago.
+    /// Whether the keys were fetched less than `than` ago.
     fn is_younger(&self, than: Duration, now: Timestamp) -> bool {
         self.fetched_at.is_some_and(|at| now.is_near(at, than))
     }
 
-    /// The key of this name in a set that was fetched less than this ago.
+    /// The key with this id, if the set was fetched less than `younger_than` ago.
     fn key(&self, kid: &str, younger_than: Duration, now: Timestamp) -> Option<Arc<IssuerKey>> {
         self.keys.get(kid).filter(|_| self.is_younger(younger_than, now)).cloned()
     }
@@ -112,7 +113,7 @@ struct Document {
 }
 
 impl IssuerKeys {
-    /// The keys of this issuer; nothing is fetched yet.
+    /// The keys of this issuer, fetched when they are first needed.
     pub fn new(issuer: String, jwks_url: Option<String>) -> anyhow::Result<IssuerKeys> {
         crate::tls::choose_cryptography();
         let jwks_url = jwks_url.map(|url| url.parse()).transpose()?;
@@ -121,7 +122,7 @@ impl IssuerKeys {
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT);
-        // without TLS no certificates are looked for
+        // without TLS, do not load certificates
         let encrypted =
             issuer.starts_with("https:") || jwks_url.as_ref().is_some_and(|url: &Url| url.scheme() == "https");
         let http = if encrypted { http } else { http.tls_certs_only([]) };
@@ -134,21 +135,21 @@ impl IssuerKeys {
         })
     }
 
-    /// The key of this name; `None`: the issuer has no such key.
+    /// The key with this id. `None`: the issuer has no such key.
     pub async fn key(&self, kid: &str, now: Timestamp) -> Result<Option<Arc<IssuerKey>>, ApiError> {
         if let Some(key) = self.state.lock().key(kid, TTL, now) {
             return Ok(Some(key));
         }
         let old = self.state.lock().key(kid, STALE_TTL, now);
         match old {
-            // one request asks for new keys; those with an old one go on meanwhile
+            // one request fetches; the others go on with the old key
             Some(old) => match self.fetching.try_lock() {
                 Ok(_turn) => self.fetch_if_due(now).await,
                 Err(_) => return Ok(Some(old)),
             },
             None => {
                 let _turn = self.fetching.lock().await;
-                // the fetch that was waited for may have brought it
+                // the fetch of another request may have brought the key
                 if self.state.lock().key(kid, TTL, now).is_none() {
                     self.fetch_if_due(now).await;
                 }
@@ -165,7 +166,7 @@ impl IssuerKeys {
         }
     }
 
-    /// Fetches the keys, unless the last fetch was a moment ago.
+    /// Fetches the keys, unless the last fetch is too recent.
     async fn fetch_if_due(&self, now: Timestamp) {
         {
             let mut state = self.state.lock();
@@ -182,7 +183,7 @@ impl IssuerKeys {
                 state.fetched_at = Some(now);
             }
             Err(error) => {
-                tracing::warn!(issuer = self.issuer, cause = %format!("{error:#}"), "no keys from the issuer")
+                tracing::warn!(issuer = self.issuer, cause = %format!("{error:#}"), "the keys of the issuer could not be fetched")
             }
         }
     }
@@ -194,14 +195,14 @@ impl IssuerKeys {
         };
         let document: Document = self.get(url).await?;
         ensure!(document.keys.len() <= KEYS_MAX, "more than {KEYS_MAX} keys");
-        // keys of kinds that we do not take are passed over
+        // skip keys of kinds that this node does not accept
         Ok(document.keys.into_iter().filter_map(read_key).collect())
     }
 
     async fn discover(&self) -> anyhow::Result<Url> {
         let url = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
         let discovery: Discovery = self.get(url.parse()?).await?;
-        ensure!(discovery.issuer == self.issuer, "it calls itself {:?}", discovery.issuer);
+        ensure!(discovery.issuer == self.issuer, "the issuer calls itself {:?}", discovery.issuer);
         let url: Url = discovery.jwks_uri.parse().context("jwks_uri is not a URL")?;
         ensure!(is_safe(&url), "jwks_uri is neither https nor on this machine");
         Ok(url)
@@ -222,25 +223,26 @@ impl IssuerKeys {
     }
 }
 
-/// Asks an issuer for its keys, from a program that is no node. How many can be used.
+/// Fetches an issuer's keys, for programs other than the node. Returns how many can be used.
 ///
 /// # Errors
-/// When it does not answer, or its answer is none.
+/// When the issuer does not answer, or its answer is not a key set.
 pub async fn fetch_once(issuer: &ExternalIssuer) -> anyhow::Result<usize> {
     Ok(IssuerKeys::new(issuer.address.clone(), issuer.jwks_url.clone())?.fetch().await?.len())
 }
 
-/// Whether an answer from there cannot be changed on its way: https, or this machine.
+/// Whether an answer from this URL cannot be changed on its way: https, or this machine.
 fn is_safe(url: &Url) -> bool {
     let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     url.scheme() == "https" || (url.scheme() == "http" && local)
 }
 
-/// A key that signs, by its name.
+/// Reads a key of a set. Returns its id and the key. `None`: the key is not for signatures, or of a kind that is not
+/// accepted.
 fn read_key(value: Value) -> Option<(String, Arc<IssuerKey>)> {
     let jwk: Jwk = serde_json::from_value(value).ok()?;
     let signs = jwk.common.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature);
-    // a shared secret that is public is no secret
+    // a symmetric key in a public set is not secret
     let public = !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_));
     let only = match jwk.common.key_algorithm {
         None => None,

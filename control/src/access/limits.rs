@@ -1,14 +1,14 @@
-//! Limits of requests (specification, Limits; readings section 3 and A20-A22): lockouts, bursts, counts by day and month,
-//! and the headers that show them.
+//! Rate limits (specification, Limits; readings section 3 and A20-A22): lockouts, token buckets, counts by day and
+//! month, and the headers that show them.
 //!
-//! Every request carries a [`Quota`]. Once the caller is known, [`Limits::admit`] takes a token of the burst and a unit of
-//! the counter before the handler runs, and a handler of many gates takes the rest. When the
-//! answer is known, `Limits::settle` gives back what was refused and says what the headers show. All of it happens in
-//! memory; the database hears of it a tenth of a second later.
+//! Every request carries a [`Quota`]. Once the caller is known, [`Limits::admit`] takes a token of the bucket and a
+//! unit of the counter before the handler runs. A handler for many gates takes the units of the other gates. When the
+//! answer is known, `Limits::settle` gives back the units of a refused request and returns the values of the headers.
+//! All of this happens in memory; the counts are written to the database a tenth of a second later.
 //!
-//! Besides what L1 says, requests that end with 402 or 5xx do not count. A circuit's gates count when it is accepted, and
-//! still do if it fails or is cancelled later. Health and pages show the headers and are never refused: monitors poll
-//! them.
+//! In addition to readings L1, requests that end with 402 or 5xx do not count. A circuit's gates count when the circuit
+//! is accepted, and also if it fails or is cancelled later. Health and pages show the headers but are never refused,
+//! because monitors poll them.
 
 mod burst;
 mod counters;
@@ -48,17 +48,18 @@ pub use headers::RateLimitValues;
 pub use lockout::Digests;
 pub use period::{Period, month_start};
 
-/// What is counted: an account's id, or `addr_` and a keyed digest of a network.
+/// The owner of a counter: an account's id, or `addr_` with a keyed digest of a network.
 pub(crate) type Subject = Arc<str>;
 
-/// From one flush of the counters to the next.
+/// Time between two flushes of the counters.
 const FLUSH_PERIOD: Duration = Duration::from_millis(100);
-/// News cause at most one exchange of lockouts in this time: a flood of failures must not become a flood of exchanges.
+/// Least time between two exchanges of lockouts that news cause, so that a flood of failures does not cause a flood of
+/// exchanges.
 const NEWS_PERIOD: Duration = Duration::from_millis(50);
-/// Old entries are removed every minute.
+/// Expired entries are removed once in this many flushes: every minute.
 const FLUSHES_A_SWEEP: u64 = 600;
 
-/// The node's limits.
+/// The rate limits of a node.
 pub struct Limits {
     clock: Clock,
     plans: PlanTable,
@@ -67,29 +68,31 @@ pub struct Limits {
     lockouts: Lockouts,
     digests: Digests,
     cache: Option<CacheStore>,
-    /// Lockouts are to be exchanged now.
+    /// Wakes the exchange of lockouts.
     look: Notify,
     store: Store,
-    /// Accounts that reached the limit of this day and were told.
+    /// The day, and the accounts whose event about today's limit was written.
     reached: Mutex<(i64, HashSet<Subject>)>,
 }
 
-/// The units that one request uses. Cheap to clone. [`counted`] puts one into every request's extensions.
+/// The units that one request uses. [`counted`] puts a quota into every request's extensions. A clone shares the same
+/// quota.
 #[derive(Clone, Default)]
 pub struct Quota(Arc<Mutex<RequestUse>>);
 
 #[derive(Default)]
 struct RequestUse {
-    /// The subject that the answer's headers show; without one, the caller's network.
+    /// The subject whose limits the answer's headers show. `None`: the caller's network.
     shown: Option<(Subject, PlanLimits)>,
-    /// Units taken, and when.
+    /// The number of units taken, and the day and month that they count for.
     taken: Option<(i64, Period)>,
-    /// Operations that a trial key has left.
+    /// Operations left to a trial key.
     trial: Option<u64>,
 }
 
 impl Quota {
-    /// Has the headers show what a trial key has left (readings L1): its operations are counted elsewhere.
+    /// Makes the headers show the operations left to a trial key (readings L1), because those are counted in the
+    /// database.
     pub fn show_trial(&self, operations_left: u64) {
         self.0.lock().trial = Some(operations_left);
     }
@@ -98,14 +101,14 @@ impl Quota {
 impl<S: Sync> FromRequestParts<S> for Quota {
     type Rejection = std::convert::Infallible;
 
-    /// Where no request was admitted, nothing is counted.
+    /// A request that was not admitted gets an empty quota, which counts nothing.
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
         Ok(parts.extensions.get::<Quota>().cloned().unwrap_or_default())
     }
 }
 
 impl Limits {
-    /// Limits with empty counters; earlier counts are read from the database when they are needed.
+    /// Limits with empty counters. Earlier counts are read from the database when they are needed.
     pub fn new(clock: Clock, plans: PlanTable, store: Store, secrets: &Secrets, cache: Option<CacheStore>) -> Limits {
         Limits {
             clock,
@@ -121,12 +124,12 @@ impl Limits {
         }
     }
 
-    /// What a plan allows.
+    /// The limits of a plan.
     pub fn of(&self, plan: Plan) -> PlanLimits {
         self.plans.of(plan)
     }
 
-    /// A caller's network, as it may be kept.
+    /// The digest of a caller's network, which may be stored.
     pub fn network(&self, address: IpAddr) -> [u8; 32] {
         self.digests.address(address)
     }
@@ -150,7 +153,7 @@ impl Limits {
         self.tell_failures();
     }
 
-    /// Makes an attempt to sign in, unless its network is locked, and counts it against the network if it was wrong.
+    /// Runs an attempt to sign in, unless its network is locked. A wrong one counts against the network.
     pub async fn attempt<T>(
         &self,
         ClientAddress(address): ClientAddress,
@@ -164,18 +167,19 @@ impl Limits {
         })
     }
 
-    /// Refuses an attempt with a user's password while the user has to wait. An e-mail without a user is treated alike.
+    /// Refuses an attempt with a user's password while the user has to wait. An e-mail without a user is treated in the
+    /// same way.
     pub fn check_user(&self, email: &str, now: Timestamp) -> Result<(), ApiError> {
         self.lockouts.check([Some(self.digests.user(email))], now)
     }
 
-    /// Counts a wrong password for the user: from whichever network it came.
+    /// Counts a wrong password for the user, from any network.
     pub fn wrong_password(&self, email: &str, now: Timestamp) {
         self.lockouts.count(self.digests.user(email), LockoutKind::User, now);
         self.tell_failures();
     }
 
-    /// Forgets wrong passwords of a user after the right one.
+    /// Clears the failures of a user after a right password.
     pub async fn right_password(&self, email: &str, now: Timestamp) {
         if self.lockouts.forgive(self.digests.user(email), now).await
             && let Some(cache) = &self.cache
@@ -184,7 +188,7 @@ impl Limits {
         }
     }
 
-    /// Counts a sign-up of this network, unless it has had too many.
+    /// Counts a sign-up of this network, or refuses one above the limit.
     pub fn sign_up(&self, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
         let subject = self.digests.sign_ups(address);
         self.lockouts.check([Some(subject)], now).map_err(|locked| ApiError {
@@ -208,7 +212,7 @@ impl Limits {
         let limits = self.plans.of(caller.plan);
         let subject: Subject = caller.account.as_str().into();
         quota.0.lock().shown = Some((subject.clone(), limits));
-        // a rotated key shares the burst of its successor (readings A19): else each rotation would add a burst
+        // the burst belongs to the lineage (readings A19): otherwise each rotation would add a burst
         self.bursts.take(caller.credential.lasting_id(), limits.burst_a_second, now).await.map_err(too_fast)?;
         if caller.plan == Plan::Trial {
             quota.0.lock().trial.get_or_insert(trials::OPERATIONS_MAX);
@@ -217,7 +221,8 @@ impl Limits {
         self.take(quota, subject, limits, 1, now).await
     }
 
-    /// Lets a request without a credential pass, by its network's burst and, if it counts, as a unit of its day and month.
+    /// Admits a request without a credential: takes a token of its network's bucket and, if `counts`, a unit of its
+    /// network's day and month.
     async fn admit_stranger(&self, extensions: &Extensions, counts: bool) -> Result<(), ApiError> {
         let Some(ClientAddress(address)) = extensions.get().copied() else { return Ok(()) };
         let (quota, now) = (extensions.get::<Quota>().cloned().unwrap_or_default(), self.clock.now());
@@ -227,12 +232,12 @@ impl Limits {
         if counts { note(&quota, 1, self.counters.take_here(&subject, limits, 1, now), now) } else { Ok(()) }
     }
 
-    /// Holds back a request without a valid credential by its network's burst.
+    /// Takes a token of the network's bucket for a request without a valid credential.
     pub async fn pace_stranger(&self, extensions: &Extensions) -> Result<(), ApiError> {
         self.admit_stranger(extensions, false).await
     }
 
-    /// Counts a request of an admitted caller by its gates (readings L1).
+    /// Counts a request by its number of gates (readings L1), instead of as one unit.
     pub async fn count_gates(&self, quota: &Quota, gates: u64, now: Timestamp) -> Result<(), ApiError> {
         let (shown, units) = {
             let held = quota.0.lock();
@@ -260,7 +265,7 @@ impl Limits {
         note(quota, units, taken, now)
     }
 
-    /// An account is told once a day that it reached the day's limit; a node writes it down once.
+    /// Writes the event that an account reached its daily limit, once a day. This node remembers for which accounts.
     async fn tell_limit_reached(&self, account: &Subject, limits: PlanLimits, now: Timestamp) {
         let day = Period::of(now).day;
         {
@@ -284,12 +289,12 @@ impl Limits {
         };
         let written = self.store.write(async |tx| tx.add_alerts(std::slice::from_ref(&alert)).await).await;
         if let Err(error) = written {
-            tracing::warn!(cause = %error, "an account is not told that it reached a limit");
+            tracing::warn!(cause = %error, "the event that an account reached its limit could not be written");
             self.reached.lock().1.remove(account);
         }
     }
 
-    /// Gives back what a request took if it was refused. Returns what its answer's headers show.
+    /// Gives back the units of a refused request. Returns the values of the answer's headers.
     fn settle(
         &self,
         quota: &Quota,
@@ -316,7 +321,7 @@ impl Limits {
         }
     }
 
-    /// Exchanges failures and lockouts with the other nodes.
+    /// Exchanges failures and lockouts with the other nodes, through the database.
     pub async fn exchange_lockouts(&self, now: Timestamp) {
         if self.lockouts.exchange(now).await
             && let Some(cache) = &self.cache
@@ -325,12 +330,12 @@ impl Limits {
         }
     }
 
-    /// How many subjects of each kind are locked now.
+    /// The number of locked subjects, by kind.
     pub fn locked(&self, now: Timestamp) -> HashMap<LockoutKind, u64> {
         self.lockouts.locked(now)
     }
 
-    /// Has lockouts exchanged now.
+    /// Wakes the exchange of lockouts.
     pub fn look_at_lockouts(&self) {
         self.look.notify_one();
     }
@@ -341,14 +346,14 @@ impl Limits {
         self.bursts.sweep(now);
     }
 
-    /// Tells all that is not told yet.
+    /// Writes all counts and failures that the database does not have yet.
     pub async fn close(&self, now: Timestamp) {
         self.counters.close(now).await;
         self.exchange_lockouts(now).await;
     }
 
-    /// Flushes the counters and exchanges lockouts until the node stops. `exchange_period`: from one exchange of lockouts to
-    /// the next.
+    /// Flushes the counters and exchanges lockouts until the node stops. `exchange_period`: the time between two
+    /// exchanges of lockouts.
     pub async fn keep(self: Arc<Self>, exchange_period: Duration, mut stopped: watch::Receiver<bool>) {
         let mut tick = tokio::time::interval(FLUSH_PERIOD);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -368,7 +373,7 @@ impl Limits {
         }
     }
 
-    /// Exchanges lockouts when there are news of them, until the node stops.
+    /// Exchanges lockouts when news of them arrive, until the node stops.
     pub async fn look(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         loop {
             tokio::select! {
@@ -381,7 +386,7 @@ impl Limits {
     }
 }
 
-/// The layer around all routes: gives back what a refused request took, and writes the headers.
+/// A layer around all routes. Gives back the units of refused requests, and writes the headers.
 pub async fn counted(State(limits): State<Arc<Limits>>, mut request: Request, next: Next) -> Response {
     let (quota, address) = (Quota::default(), request.extensions().get::<ClientAddress>().copied());
     request.extensions_mut().insert(quota.clone());
@@ -391,14 +396,14 @@ pub async fn counted(State(limits): State<Arc<Limits>>, mut request: Request, ne
     response
 }
 
-/// A layer for public routes of the API: counted by the caller's network (readings L6).
+/// A layer for public routes of the API: requests count by the caller's network (readings L6).
 pub async fn anonymous(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Result<Response, ApiError> {
     limits.admit_stranger(request.extensions(), true).await?;
     Ok(next.run(request).await)
 }
 
-/// A layer for signing in and the keys of its tokens: bursts and lockouts hold back a stranger, while the many users behind
-/// one address refresh their tokens all day.
+/// A layer for signing in and for the node's public keys: only token buckets and lockouts hold callers back. No daily
+/// limit, because many users behind one address refresh their tokens all day.
 pub async fn paced(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Result<Response, ApiError> {
     limits.admit_stranger(request.extensions(), false).await?;
     Ok(next.run(request).await)
@@ -409,7 +414,7 @@ fn counts(status: StatusCode) -> bool {
     !matches!(status.as_u16(), 401..=404 | 422 | 429 | 500..)
 }
 
-/// Notes what a request took, or says which limit it met.
+/// Records the units that a request took, or returns the error of the limit that it reached.
 fn note(quota: &Quota, units: i64, counted: Result<Period, LimitReached>, now: Timestamp) -> Result<(), ApiError> {
     let period = counted.map_err(|reached| {
         let wait = Duration::from_secs(reached.reset_s(now).saturating_sub(now.seconds()));
@@ -423,7 +428,5 @@ fn note(quota: &Quota, units: i64, counted: Result<Period, LimitReached>, now: T
 }
 
 fn too_fast(wait: Duration) -> ApiError {
-    ApiError::new(Code::RateLimited, "there are more requests a second than the plan allows")
-        .because("burst")
-        .retry_after(wait)
+    ApiError::new(Code::RateLimited, "more requests a second than the plan allows").because("burst").retry_after(wait)
 }

@@ -1,4 +1,4 @@
-//! Passwords: argon2id, off the async threads, a few at a time.
+//! Hashes passwords with argon2id, outside the async threads, two at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,17 @@ use crate::ids;
 use crate::telemetry::Telemetry;
 use crate::web::error::ApiError;
 
-/// What one hash costs: 19 MiB and two passes, OWASP's first recommendation for argon2id.
+/// Cost of one hash: 19 MiB and two passes, OWASP's first recommendation for argon2id.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
-/// Hashes computed at once. Others wait, so that hashes take neither all memory nor all cores.
+/// Hashes computed at the same time, at most. Further requests wait, so that hashes do not take all memory and all
+/// cores.
 const AT_ONCE: usize = 2;
-/// How long one waits for its turn.
+/// Timeout of the wait for a turn.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Checked when there is no such user, so that the answer takes as long. No password has this hash: its bytes are zeros.
+/// The hash that is checked if no such user exists, so that the answer takes as long. Its bytes are zeros, and no
+/// password has this hash.
 const NO_USER: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 /// Characters of a new password.
@@ -36,12 +38,12 @@ pub struct Passwords {
 }
 
 impl Passwords {
-    /// Counts the hashes there.
+    /// Hashes that this telemetry counts.
     pub fn new(telemetry: Arc<Telemetry>) -> Passwords {
         Passwords { turns: Arc::new(Semaphore::new(AT_ONCE)), telemetry }
     }
 
-    /// Whether this is the password of the hash. Without a hash it is not, after the same time.
+    /// Whether the password has this hash. Without a hash: false, after the same time.
     pub async fn is_right(&self, password: Zeroizing<String>, hash: Option<String>) -> Result<bool, ApiError> {
         self.in_turn(move || {
             let hash_or_none = hash.as_deref().unwrap_or(NO_USER);
@@ -52,7 +54,7 @@ impl Passwords {
         .await
     }
 
-    /// The hash of a new password. The error says what is wrong with the password.
+    /// The hash of a new password. The error names the rule that the password breaks.
     pub async fn hash(&self, password: Zeroizing<String>) -> Result<String, ApiError> {
         accept(&password)?;
         self.in_turn(move || hash(&password)).await
@@ -81,7 +83,7 @@ pub fn accept(password: &str) -> Result<(), ApiError> {
         .map_err(|issue| ApiError::new(Code::InvalidRequest, format!("the new password {issue}")).at("password", issue))
 }
 
-/// The rules for a new password.
+/// Checks the rules for a new password.
 pub fn check(password: &str) -> Result<(), &'static str> {
     if CHARACTERS.contains(&password.chars().count()) { Ok(()) } else { Err("must have 12 to 256 characters") }
 }

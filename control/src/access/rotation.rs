@@ -21,13 +21,14 @@ use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 
-/// How long a rotated key goes on (specification, Authentication 7).
+/// Grace period: how long the old key works after a rotation (specification, Authentication 7).
 const GRACE: Duration = Duration::from_secs(24 * 3600);
 
-/// Replace the API key that the request is sent with.
+/// Replace the API key with which the request is sent.
 ///
 /// The new key works at once, with the same role and environment. The old key works for 24 hours more, or until it
-/// expires if that is sooner. The replacement of a trial key has the same end and the operations that were left.
+/// expires if that is sooner. The new key of a trial expires when the old key would have expired, and has
+/// the operations that the old key had not used.
 #[utoipa::path(
     post,
     path = "/api/v1/keys/apikey/rotate",
@@ -38,7 +39,7 @@ const GRACE: Duration = Duration::from_secs(24 * 3600);
 )]
 pub async fn rotate(State(access): State<Arc<Access>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
     let Credential::Key { key_id: old_id, lineage_id } = &caller.credential else {
-        return Err(ApiError::new(Code::InvalidRequest, "a session token is not rotated: show the API key itself"));
+        return Err(ApiError::new(Code::InvalidRequest, "a session token cannot be rotated: send the API key"));
     };
     let now = access.clock.now();
     let old = access.store.api_key_of_id(old_id.as_str()).await?;
@@ -84,7 +85,7 @@ pub async fn rotate(State(access): State<Arc<Access>>, caller: Caller, claim: Cl
                 tx.emit(&[event(&caller.account, EventType::KeyRotated, &data, now)]).await?;
                 Ok(tx.keep(kept.as_ref()).await?)
             }
-            false => Err(ApiError::new(Code::Conflict, "the key was rotated before: use its successor")),
+            false => Err(ApiError::new(Code::Conflict, "the key was rotated already: use its successor")),
         })
         .await?;
     tracing::info!(

@@ -1,6 +1,7 @@
 //! Session tokens of the dashboard: how they are checked, and the callers that they name (readings A8-A11, A24).
 //!
-//! A checked token is cached for a second, like a key: so every node refuses it within a second of its end.
+//! A checked token is cached for a second, like a key. So every node refuses a token within a second after it was
+//! ended.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,33 +22,33 @@ use crate::ids;
 use crate::secrets::Digest;
 use crate::web::error::ApiError;
 
-/// Bytes of a token at most.
+/// Bytes of a token, at most.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// The algorithms we take. None of them has a shared secret.
+/// The accepted algorithms. None of them uses a shared secret.
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::ES256, Algorithm::EdDSA, Algorithm::RS256, Algorithm::PS256];
-/// The role of a user whose issuer names their account but no role.
+/// The role of a user whose token names an account but no role.
 const ROLE_IN_NAMED_ACCOUNT: Role = Role::Developer;
 
-/// The issuer of the tokens that this node takes.
+/// The issuer whose tokens this node accepts.
 pub enum Issuer {
     /// The node itself.
     Embedded(EmbeddedIssuer),
     /// An external OpenID issuer.
     External {
-        /// The `iss` of the tokens.
+        /// The `iss` claim of the tokens.
         address: String,
-        /// One of their `aud`.
+        /// The audience that `aud` must contain.
         audience: String,
-        /// Their keys.
+        /// The issuer's public keys.
         keys: IssuerKeys,
         /// Whether an `account_id` claim that is one of this node's account ids opens that account.
         trusts_account_ids: bool,
-        /// Users and accounts together that the issuer's tokens may create.
+        /// Users and accounts, counted together, that the issuer's tokens may create.
         made_max: u32,
     },
 }
 
-/// The claims that are read.
+/// The claims of a token that are read.
 #[derive(Deserialize)]
 struct Claims {
     iss: String,
@@ -61,23 +62,23 @@ struct Claims {
     role: Option<String>,
 }
 
-/// Finds the callers of session tokens.
+/// Looks up the callers of session tokens.
 pub struct SessionTokens {
     store: Store,
     issuer: Issuer,
-    /// The callers of checked tokens by digest, and when the tokens end.
+    /// Cache of checked tokens, by digest: the caller, and when the token expires.
     checked: Believed<(Caller, Timestamp)>,
-    /// Ended tokens by id, and when they would have ended anyway.
+    /// Tokens that were ended early, by id, and when they would have expired.
     ended: Mutex<HashMap<Digest, Timestamp>>,
 }
 
 impl SessionTokens {
-    /// Tokens of this issuer.
+    /// Session tokens of this issuer. `believed_for`: how long a checked token is cached.
     pub fn new(store: Store, issuer: Issuer, believed_for: Duration) -> Self {
         Self { store, issuer, checked: Believed::new(believed_for), ended: Mutex::default() }
     }
 
-    /// The embedded issuer, if that is the one.
+    /// The embedded issuer, unless the node uses an external one.
     pub fn embedded(&self) -> Option<&EmbeddedIssuer> {
         match &self.issuer {
             Issuer::Embedded(issuer) => Some(issuer),
@@ -85,7 +86,7 @@ impl SessionTokens {
         }
     }
 
-    /// The caller of this token. One error for every reason why it is not valid.
+    /// The caller of this token. The same error for every reason why a token is not valid.
     pub async fn caller(&self, token: &str, now: Timestamp) -> Result<Caller, ApiError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(invalid_token());
@@ -96,7 +97,7 @@ impl SessionTokens {
         }
         let claims = self.check(token, now).await?;
         let ends = Timestamp((claims.exp * 1e6) as i64).plus(LEEWAY);
-        // a jti is unique for its issuer; a token without one is identified by its text
+        // a jti is unique within its issuer; a token without one is identified by the digest of its text
         let id: Digest = match &claims.jti {
             Some(jti) => Sha256::digest(format!("{}\n{jti}", claims.iss)).into(),
             None => digest,
@@ -112,7 +113,7 @@ impl SessionTokens {
                 self.external_user(&claims, bounds, id, ends, now).await?
             }
         };
-        // it may have ended while the database was read
+        // the token may have been ended while the database was read
         if self.ended.lock().contains_key(&id) {
             return Err(invalid_token());
         }
@@ -120,10 +121,10 @@ impl SessionTokens {
         Ok(caller)
     }
 
-    /// Ends a caller's token, and its sign-in if it is one of ours (readings A11), and keeps the answer that says so.
+    /// Ends a caller's token, and its sign-in if this node issued it (readings A11). Stores the answer for idempotency.
     pub async fn end(&self, caller: &Caller, kept: Option<&KeptAnswer>, now: Timestamp) -> Result<(), ApiError> {
         let Credential::Token { sign_in_id, id, ends, .. } = &caller.credential else {
-            return Err(ApiError::internal("a key is no session token"));
+            return Err(ApiError::internal("a caller with an API key has no session token to end"));
         };
         self.store
             .write(async |tx| {
@@ -135,20 +136,20 @@ impl SessionTokens {
         ended.retain(|_, ends| *ends > now);
         ended.insert(*id, *ends);
         drop(ended);
-        // other tokens of the sign-in ask the database again
+        // other tokens of the sign-in are read from the database again
         self.forget_checked();
         Ok(())
     }
 
-    /// Forgets what was checked: the next use of every token asks the database.
+    /// Clears the cache of checked tokens, so that the next use of each token reads the database.
     pub fn forget_checked(&self) {
         self.checked.forget(|_| true);
     }
 
-    /// Signature, issuer, audience and times (readings A10).
+    /// Checks signature, issuer, audience and times (readings A10).
     async fn check(&self, token: &str, now: Timestamp) -> Result<Claims, ApiError> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| invalid_token())?;
-        // what an unknown `crit` demands cannot be done (RFC 7515, 4.1.11)
+        // refuse `crit`: it demands extensions that are unknown here (RFC 7515, 4.1.11)
         if !ALGORITHMS.contains(&header.alg) || header.crit.is_some() {
             return Err(invalid_token());
         }
@@ -177,7 +178,7 @@ impl SessionTokens {
         Ok(claims)
     }
 
-    /// The bearer of a token of ours: its account and role, as long as sign-in and user stand.
+    /// The caller of a token that this node issued, if the sign-in has not ended and the user is not disabled.
     async fn own_user(&self, claims: &Claims, id: Digest, ends: Timestamp) -> Result<Caller, ApiError> {
         let (Some(sid), Some(account)) = (&claims.sid, &claims.account_id) else {
             return Err(invalid_token());
@@ -188,7 +189,7 @@ impl SessionTokens {
         Ok(Caller {
             account: account.parse().map_err(|_| invalid_token())?,
             environment: Environment::Live,
-            // the user's role of now, not that of an hour ago in the token
+            // the present role, not that in the token, which may be an hour old
             role: standing.role,
             plan: standing.plan,
             is_suspended: false,
@@ -201,7 +202,8 @@ impl SessionTokens {
         })
     }
 
-    /// The bearer of another issuer's token. Without an account it has one of its own, and is its administrator.
+    /// The caller of an external issuer's token. If the token names no account, the user gets an account and
+    /// administers it.
     async fn external_user(
         &self,
         claims: &Claims,
@@ -229,13 +231,17 @@ impl SessionTokens {
             now: now.0,
         };
         let user = self.store.external_user(&seen).await?.ok_or_else(|| {
-            tracing::warn!(made_max, "the issuer has made as many users and accounts as ANGO_OIDC_ACCOUNTS_MAX allows");
-            ApiError::new(Code::FeatureDisabled, "this node takes no more new users: ask its operator")
+            tracing::warn!(
+                made_max,
+                "tokens of the issuer have created as many users and accounts as ANGO_OIDC_ACCOUNTS_MAX allows"
+            );
+            ApiError::new(Code::FeatureDisabled, "this node accepts no more new users: ask its operator")
         })?;
         if user.disabled_at.is_some() {
             return Err(invalid_token());
         }
-        // in an account that the issuer names, a user is no more than it says; the stored role is of the user's own account
+        // The stored role is for the user's own account. In an account that the token names, the token's role counts,
+        // and if it names none, a fixed one.
         let unsaid = if claims.account_id.is_some() { ROLE_IN_NAMED_ACCOUNT } else { user.role };
         Ok(Caller {
             account: user.account_id.parse::<AccountId>().map_err(|_| broken_account())?,
@@ -264,22 +270,22 @@ fn decode(
     validation.set_issuer(&[issuer]);
     validation.set_audience(&[audience]);
     validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-    // times are compared with the service's clock
+    // times are checked below, by the service's clock
     (validation.validate_exp, validation.validate_nbf) = (false, false);
     jsonwebtoken::decode(token, key, &validation).map(|token| token.claims).map_err(|_| invalid_token())
 }
 
-/// A role that a user can have.
+/// The role of this name, if users can have it.
 fn role_of(name: &str) -> Option<Role> {
     Role::from_name(name).filter(|role| *role != Role::Trial)
 }
 
-/// Whether a text is meant as a session token: three parts, the first of them a JSON object in base64url.
+/// Whether a text looks like a session token: three parts, the first a JSON object in base64url.
 pub fn looks_like_a_token(text: &str) -> bool {
     text.starts_with("eyJ") && text.matches('.').count() == 2
 }
 
-/// One answer for malformed, foreign, expired and ended tokens.
+/// The same error for malformed, foreign, expired and ended tokens.
 pub fn invalid_token() -> ApiError {
     ApiError::new(Code::InvalidSessionToken, "the session token is not valid")
 }

@@ -1,4 +1,5 @@
-//! Signing in with a password, and what other programs need to check this node's tokens (readings A10, section 14).
+//! Signing in with a password, and the metadata with which other programs check this node's tokens (readings A10,
+//! section 14).
 
 use std::sync::Arc;
 
@@ -68,9 +69,9 @@ pub async fn log_in(
 
 /// Exchange a refresh token for the next tokens.
 ///
-/// A refresh token works once. For 20 seconds after that it gives the same next refresh token again, in case the answer was
-/// lost or two browser tabs refresh at once. If it is used later than that, or after the next one was used, there must be a
-/// copy of it: the whole sign-in ends.
+/// A refresh token works once. For 20 seconds after that it returns the same next refresh token again, because the
+/// answer may have been lost or two browser tabs may refresh at once. If it is used later than that, or after the next
+/// one was used, it must have been copied, so the whole sign-in ends.
 #[utoipa::path(
     post,
     path = "/auth/refresh",
@@ -160,7 +161,7 @@ pub async fn change_password(
     Ok(response)
 }
 
-/// Set a new password instead of a forgotten one. All sign-ins of the user end.
+/// Set a new password in place of a forgotten one. All sign-ins of the user end.
 ///
 /// The token is in the one-time link that `ango admin reset-password` makes.
 #[utoipa::path(
@@ -183,7 +184,7 @@ pub async fn reset_password(
     Ok(Json(PasswordChanged { status: "changed".to_owned() }))
 }
 
-/// What a program needs to verify this node's session tokens (RFC 8414).
+/// The metadata with which a program checks this node's session tokens (RFC 8414).
 #[utoipa::path(
     get,
     path = "/.well-known/oauth-authorization-server",
@@ -203,7 +204,9 @@ pub async fn issuer_metadata(State(access): State<Arc<Access>>) -> Result<Json<I
 }
 
 // Readings A10.
-/// The same metadata at the path of OpenID Connect, where some programs look for it. The node is no OpenID provider.
+/// The same metadata at the path of OpenID Connect.
+///
+/// Some programs look for the metadata there. The node is not an OpenID provider.
 #[utoipa::path(
     get,
     path = "/.well-known/openid-configuration",
@@ -234,7 +237,7 @@ fn embedded(access: &Access) -> Result<&EmbeddedIssuer, ApiError> {
     issuer.ok_or_else(|| ApiError::new(Code::NotFound, "this node does not issue session tokens"))
 }
 
-/// Leaves a line in the log of security events.
+/// Logs a sign-in as a security event.
 fn told(by: &'static str, done: SignedIn) -> SignedIn {
     let (user_id, account_id) = (&done.user.user_id, &done.user.account_id);
     tracing::info!(target: "security", user_id, account_id, by, "signed in");

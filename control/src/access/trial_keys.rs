@@ -21,14 +21,14 @@ use crate::web::error::ApiError;
 use crate::web::path::PathParts;
 use crate::web::peer::ClientAddress;
 
-/// Trial keys that a network gets within a minute (specification, Authentication 5).
+/// Trial keys that a network may get within a minute (specification, Authentication 5).
 const KEYS_MAX: usize = 5;
 const KEYS_WINDOW: Duration = Duration::from_secs(60);
 
 /// Get a trial key.
 ///
-/// The key works for half an hour and for 10 operations; each gate is one operation. After the half hour the key and
-/// everything that was made with it are erased.
+/// The key works for half an hour and for 10 operations; each gate is one operation. After the half hour, the key and
+/// everything made with it are erased.
 #[utoipa::path(
     post,
     path = "/api/v1/onboarding/temp-key",
@@ -65,7 +65,7 @@ pub async fn create(
     let window = TrialWindow { network: &network, keys_max: KEYS_MAX, length: KEYS_WINDOW.as_micros() as i64 };
     let tags = prefix_tags(access.api_keys.pepper(), &fresh.secret);
     if let TrialKeyMade::TooMany { oldest_at } = access.store.insert_trial_key(&record, &tags, window).await? {
-        let message = format!("an address gets at most {KEYS_MAX} trial keys a minute");
+        let message = format!("an address may get at most {KEYS_MAX} trial keys a minute");
         let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
         return Err(ApiError::new(Code::IpRateLimited, message).retry_after(wait));
     }
@@ -85,7 +85,7 @@ pub async fn create(
 
 /// Revoke a trial key.
 ///
-/// The key and everything that was made with it end at once.
+/// The key and everything made with it end at once.
 #[utoipa::path(
     delete,
     path = "/api/v1/onboarding/temp-key/{key_prefix}",
@@ -113,7 +113,7 @@ pub async fn revoke(
     let key = match keys.as_slice() {
         [key] => key,
         [] => {
-            // a guess (readings A13)
+            // a guessed prefix counts for the lockout (readings A13)
             access.limits.failed(Code::KeyNotFound, Some(address), given, now);
             return Err(missing());
         }
@@ -130,10 +130,11 @@ pub async fn revoke(
     Ok(Answer(RevokedTrialKey { key_prefix: key_prefix.to_owned(), status: "revoked".to_owned() }))
 }
 
-/// How long the row of an erased trial's account stays: work that was under way when it ended finds that it has ended.
+/// How long the row of an erased trial's account stays, so that work that was running at the end finds that the trial
+/// has ended.
 const ERASED_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// Removes old records of networks that got keys, and accounts of trials that were erased a day ago.
+/// Removes expired records of networks that got keys, and accounts of trials that were erased a day ago.
 pub async fn forget_old(access: &Access) {
     let now = access.clock.now();
     if let Err(error) = access.store.forget_trial_windows(now.0).await {
@@ -147,8 +148,9 @@ pub async fn forget_old(access: &Access) {
 /// Bytes of a tag.
 const TAG_BYTES: usize = 2;
 
-/// What tells apart trial keys of one display prefix: for each longer beginning, up to the whole key, two bytes of its
-/// digest under the pepper. They die with the key after half an hour at most.
+/// Tags that distinguish trial keys with the same display prefix. For each longer prefix of the key, up to the whole
+/// key, the tags hold two bytes of its digest under the pepper. The tags are erased with the key, after half an hour at
+/// most.
 pub fn prefix_tags(pepper: &Pepper, key: &str) -> Vec<u8> {
     let longer = DISPLAY_CHARACTERS + 1..=key.len();
     longer.flat_map(|length| tag(pepper, &key[..length])).collect()
@@ -159,7 +161,7 @@ fn tag(pepper: &Pepper, beginning: &str) -> [u8; TAG_BYTES] {
     [digest[0], digest[1]]
 }
 
-/// Whether a key of these tags begins with what was given. Of a key without tags only the display prefix is known.
+/// Whether the key with these tags begins with `given`. For a key without tags only the display prefix is compared.
 fn continues(pepper: &Pepper, given: &str, tags: Option<&[u8]>) -> bool {
     let Some(more) = given.len().checked_sub(DISPLAY_CHARACTERS + 1) else { return true };
     if given.len() > KEY_CHARACTERS_MAX {

@@ -1,4 +1,4 @@
-//! Trials: how many operations they have left, and their end (readings A12-A15).
+//! Trials: the operations that they have left, and their end (readings A12-A15).
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::web::error::ApiError;
 pub const TTL: Duration = Duration::from_secs(30 * 60);
 /// Operations of a trial (specification, Limits).
 pub const OPERATIONS_MAX: u64 = 10;
-/// How long after its last session's end a trial is erased: work that was under way is recorded by then.
+/// How long after the end of its last session a trial is erased. Work that was running is recorded by then.
 const QUIET: Duration = Duration::from_secs(10);
-/// Trials that are ended at once.
+/// Trials that one query reads, at most.
 const ENDED_MAX: i64 = 100;
 
 /// The trials of the database, as this node sees them.
@@ -28,19 +28,19 @@ impl Trials {
         Trials { store }
     }
 
-    /// Operations that a trial has left; none when it has ended.
+    /// Operations that a trial has left. Zero when the trial has ended.
     pub async fn operations_left(&self, account: &AccountId) -> Result<u64, ApiError> {
         let trial = self.store.trial(account.as_str()).await?;
         Ok(trial.map_or(0, |trial| OPERATIONS_MAX.saturating_sub(trial.operations_used.unsigned_abs())))
     }
 
-    /// Some of the accounts whose trial has expired or whose key was revoked, and that are not erased yet.
+    /// Some of the accounts whose trial has expired or whose key was revoked, and which are not erased yet.
     pub async fn ended(&self, now: Timestamp) -> Vec<String> {
         let ended = self.store.ended_trials(now.0, ENDED_MAX).await;
         ended.inspect_err(|error| tracing::warn!(%error, "ended trials could not be read")).unwrap_or_default()
     }
 
-    /// Erases what an ended trial owns, if no session of it has been open on any node for a moment.
+    /// Erases everything of an ended trial, if no session of it was open on any node within the last `QUIET`.
     pub async fn erase(&self, account: &str, now: Timestamp) {
         let quiet_since = Timestamp(now.0 - QUIET.as_micros() as i64);
         if let Err(error) = self.store.erase_trial(account, quiet_since.0, now.0).await {

@@ -1,5 +1,5 @@
-//! What a user of the dashboard does: API keys, logging out (specification, Onboarding and API-key management; readings A11,
-//! A16, A17, A23).
+//! Endpoints of a dashboard user: API keys and logging out (specification, Onboarding and API-key management; readings
+//! A11, A16, A17, A23).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::web::path::PathParts;
 
 /// Keys that a user may make within [`KEYS_WINDOW`] (specification, Authentication 6).
 const KEYS_MAX: i64 = 10;
-/// The window slides.
+/// Length of the sliding window.
 const KEYS_WINDOW: Duration = Duration::from_secs(60 * 60);
 /// How long revoked and expired keys stay listed (readings A16).
 const ENDED_LISTED: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -90,7 +90,7 @@ pub async fn create_key(
             UserKeyMade::Made => Ok(tx.keep(kept.as_ref()).await?),
             UserKeyMade::TooMany { oldest_at } => {
                 let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
-                let message = format!("a user makes at most {KEYS_MAX} keys an hour");
+                let message = format!("a user may make at most {KEYS_MAX} keys an hour");
                 Err(ApiError::new(Code::RateLimited, message).because("keys_an_hour").retry_after(wait))
             }
         })
@@ -144,7 +144,7 @@ pub async fn revoke_key(
 ) -> Result<StatusCode, ApiError> {
     let now = access.clock.now();
     let revoked = access.store.revoke_user_key(seen(&caller, now)?, path.get("key_id"), now.0).await?;
-    let unknown = || ApiError::new(Code::KeyNotFound, "there is no such API key that is not revoked yet");
+    let unknown = || ApiError::new(Code::KeyNotFound, "there is no such API key, or it is revoked already");
     let lineage = revoked.ok_or_else(unknown)?;
     tracing::info!(
         target: "security",
@@ -157,7 +157,7 @@ pub async fn revoke_key(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Log out: the session token and the refresh tokens of its sign-in end. API keys and gate sessions stay.
+/// Log out: the session token and the refresh tokens of its sign-in end. API keys and gate sessions stay valid.
 #[utoipa::path(
     post,
     path = "/api/v1/user/logout",
@@ -175,7 +175,7 @@ pub async fn log_out(State(access): State<Arc<Access>>, caller: Caller, claim: C
     Ok(response)
 }
 
-/// Environment and role of a key that is asked for, if the caller may have it.
+/// The environment and role that a new key is to have, if the caller may have them.
 fn wanted(access: &Access, caller: &Caller, request: &CreateUserKey) -> Result<(Environment, Role), ApiError> {
     let invalid = |field: &str, allowed: &str| {
         ApiError::new(Code::InvalidRequest, format!("{field} must be one of {allowed}")).at(field, "not in the set")
@@ -190,7 +190,7 @@ fn wanted(access: &Access, caller: &Caller, request: &CreateUserKey) -> Result<(
             .ok_or_else(|| invalid("role", "viewer, developer, account_admin"))?,
     };
     if rank(role) > rank(caller.role) {
-        let message = format!("a user with the role {} cannot make a key with more", caller.role.as_str());
+        let message = format!("a user with the role {} cannot make a key with a higher role", caller.role.as_str());
         return Err(ApiError::new(Code::InsufficientRole, message));
     }
     if environment == Environment::Dev && !access.config.allow_dev_keys {
@@ -202,7 +202,7 @@ fn wanted(access: &Access, caller: &Caller, request: &CreateUserKey) -> Result<(
     Ok((environment, role))
 }
 
-/// How much a role may: a higher one all that a lower one may.
+/// The rank of a role. A higher role may do everything that a lower one may.
 fn rank(role: Role) -> u8 {
     match role {
         Role::Trial => 0,
@@ -212,7 +212,7 @@ fn rank(role: Role) -> u8 {
     }
 }
 
-/// The keys that a user sees: their own, and an administrator all of the account.
+/// The keys that a user may see: their own, or all of the account for an `account_admin`.
 fn seen(caller: &Caller, now: Timestamp) -> Result<UserKeysSeen<'_>, ApiError> {
     let user_id = user_of(caller)?;
     Ok(UserKeysSeen {
@@ -225,7 +225,7 @@ fn seen(caller: &Caller, now: Timestamp) -> Result<UserKeysSeen<'_>, ApiError> {
 fn user_of(caller: &Caller) -> Result<&UserId, ApiError> {
     match &caller.credential {
         Credential::Token { user_id, .. } => Ok(user_id),
-        Credential::Key { .. } => Err(ApiError::internal("a route of users admits a key")),
+        Credential::Key { .. } => Err(ApiError::internal("a route for users admitted an API key")),
     }
 }
 

@@ -17,29 +17,29 @@ use crate::ids;
 use crate::secrets::{Pepper, Purpose, Secrets};
 use crate::web::error::ApiError;
 
-/// Life of a sign-in, however often it is refreshed.
+/// Life of a sign-in. Refreshing does not extend it.
 const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A used refresh token gives the same successor again for this time: the first answer may have been lost, and two tabs
-/// of one user may refresh at once.
+/// Grace period in which a used refresh token returns the same successor again, because the first answer may have been
+/// lost and two browser tabs may refresh at once.
 const REFRESH_GRACE: Duration = Duration::from_secs(20);
-/// Life of a setup link, and of one that resets a password.
+/// Life of a setup link and of a link that resets a password.
 const LINK_TTL: Duration = Duration::from_secs(24 * 3600);
-/// Bytes of an e-mail address at most (RFC 5321).
+/// Bytes of an e-mail address, at most (RFC 5321).
 const EMAIL_BYTES_MAX: usize = 254;
-/// What separates addresses in the head of a mail, or surrounds one.
+/// Characters that separate addresses in the header of a mail, or enclose one.
 const SEPARATORS: [char; 4] = [',', ';', '<', '>'];
-/// What refresh tokens start with.
+/// Prefix of refresh tokens.
 const REFRESH_PREFIX: &str = "rt_";
-/// What the tokens of setup links start with.
+/// Prefix of the tokens of setup links.
 const SETUP_PREFIX: &str = "st_";
-/// What the tokens of links start with that reset a password.
+/// Prefix of the tokens of links that reset a password.
 const RESET_PREFIX: &str = "pt_";
 
-/// Tokens for an e-mail and its password.
+/// Signs a user in with e-mail and password. Returns the tokens.
 pub async fn log_in(access: &Access, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
     access.limits.check_user(email, access.clock.now())?;
-    // a text that is no e-mail address takes as long as one that no user has
+    // a malformed address takes as long as an unknown one, so that the time shows no difference
     let user = match normal_email(email) {
         Some(email) => access.store.user_of_email(&email).await?,
         None => None,
@@ -48,7 +48,8 @@ pub async fn log_in(access: &Access, email: &str, password: Zeroizing<String>) -
     let hash = user.as_ref().and_then(|user| user.password_hash.clone());
     let right = access.passwords.is_right(password, hash).await?;
     let now = access.clock.now();
-    // attempts at the same time may have failed meanwhile: parallel attempts get no more tries than sequential ones
+    // Check again: attempts at the same time may have failed in between, and parallel attempts must get no more tries
+    // than sequential ones.
     access.limits.check_user(email, now)?;
     match user {
         Some(user) if right => {
@@ -62,7 +63,7 @@ pub async fn log_in(access: &Access, email: &str, password: Zeroizing<String>) -
     }
 }
 
-/// The first administrator, and tokens for them.
+/// Creates the first administrator. Returns their tokens.
 pub async fn set_up(
     access: &Access,
     token: Zeroizing<String>,
@@ -70,10 +71,10 @@ pub async fn set_up(
     password: Zeroizing<String>,
 ) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
-    let bad_link = || ApiError::new(Code::InvalidCredentials, "the setup link is unknown, used or too old");
+    let bad_link = || ApiError::new(Code::InvalidCredentials, "the setup link is unknown, used or expired");
     let not_the_first = || ApiError::new(Code::Conflict, "there is already an administrator: sign in");
     let link = access.token_pepper.digest(&token);
-    // before the password is hashed, which is expensive
+    // check the link before the password is hashed, because hashing is expensive
     if !access.store.is_setup_link(&link, access.clock.now().0).await? {
         return Err(bad_link());
     }
@@ -92,7 +93,7 @@ pub async fn set_up(
     }
 }
 
-/// A new user with an account of their own, where the operator permits it.
+/// Creates a user with a new account, if the operator permits sign-ups.
 pub async fn sign_up(
     access: &Access,
     address: IpAddr,
@@ -105,7 +106,7 @@ pub async fn sign_up(
     }
     let email = new_email(email)?;
     passwords::accept(&password)?;
-    // each costs a hash, and says whether there is a user with this e-mail
+    // count it first: each sign-up costs a hash, and shows whether a user has this e-mail
     access.limits.sign_up(address, access.clock.now())?;
     let hash = access.passwords.hash(password).await?;
     let now = access.clock.now();
@@ -118,17 +119,17 @@ pub async fn sign_up(
     }
 }
 
-/// The next tokens for a refresh token.
+/// Exchanges a refresh token for the next tokens.
 pub async fn refresh(access: &Access, token: Zeroizing<String>) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
-    let refused = || ApiError::new(Code::InvalidCredentials, "the refresh token is unknown, used or too old");
+    let refused = || ApiError::new(Code::InvalidCredentials, "the refresh token is unknown, used or expired");
     if !token.starts_with(REFRESH_PREFIX) {
         return Err(refused());
     }
     let now = access.clock.now();
     let (seal, fresh) = (&access.refresh_seal, random_token(REFRESH_PREFIX));
     let old = access.token_pepper.digest(&token);
-    // sealed to the old one: it opens for it only
+    // the successor is sealed under the old token's name, so only the old token opens it
     let name = hex::encode(old);
     let next = NextRefreshToken {
         digest: &access.token_pepper.digest(&fresh),
@@ -144,7 +145,7 @@ pub async fn refresh(access: &Access, token: Zeroizing<String>) -> Result<Signed
         }
         Refreshed::Reused => {
             access.forget_tokens().await;
-            tracing::warn!(target: "security", "a refresh token was used a second time: its sign-in is ended");
+            tracing::warn!(target: "security", "a refresh token was used a second time, so its sign-in was ended");
             return Err(refused());
         }
         Refreshed::Unknown => return Err(refused()),
@@ -155,7 +156,7 @@ pub async fn refresh(access: &Access, token: Zeroizing<String>) -> Result<Signed
     tokens(issuer, &user, account_id, &sign_in_id, next, now, ends).await
 }
 
-/// Changes the caller's password and keeps the answer. The user's other sign-ins end.
+/// Changes the caller's password and stores the answer for idempotency. The user's other sign-ins end.
 pub async fn change_password(
     access: &Access,
     caller: &Caller,
@@ -165,7 +166,7 @@ pub async fn change_password(
 ) -> Result<(), ApiError> {
     embedded(access)?;
     let Credential::Token { user_id, sign_in_id: Some(sign_in_id), .. } = &caller.credential else {
-        return Err(ApiError::internal("a user of this node without a sign-in"));
+        return Err(ApiError::internal("a session token of this node without a sign-in"));
     };
     let user = access.store.user(user_id.as_str()).await?;
     let (email, hash) = user.map_or((None, None), |user| (user.email, user.password_hash));
@@ -190,12 +191,12 @@ pub async fn change_password(
     Ok(())
 }
 
-/// Sets the password of the user that the link was made for. The user's sign-ins end.
+/// Sets the password of the user for whom the link was made. The user's sign-ins end.
 pub async fn reset_password(access: &Access, token: Zeroizing<String>, new: Zeroizing<String>) -> Result<(), ApiError> {
     embedded(access)?;
-    let bad_link = || ApiError::new(Code::InvalidCredentials, "the link is unknown, used or too old");
+    let bad_link = || ApiError::new(Code::InvalidCredentials, "the link is unknown, used or expired");
     let link = access.token_pepper.digest(&token);
-    // before the password is hashed, which is expensive
+    // check the link before the password is hashed, because hashing is expensive
     if !access.store.is_password_link(&link, access.clock.now().0).await? {
         return Err(bad_link());
     }
@@ -210,17 +211,17 @@ pub async fn reset_password(access: &Access, token: Zeroizing<String>, new: Zero
 /// Removes records of sign-ins, links and tokens that have expired.
 pub async fn forget_old(access: &Access) {
     let now = access.clock.now();
-    // an access token may outlive its sign-in's refresh tokens
+    // an access token may live longer than its sign-in's refresh tokens
     let before = Timestamp(now.0 - 2 * ACCESS_TTL.as_micros() as i64);
     if let Err(error) = access.store.forget_sign_ins(before.0, now.0).await {
-        tracing::error!(cause = %error, "old sign-ins stay");
+        tracing::error!(cause = %error, "expired sign-ins could not be removed");
     }
     if let Err(error) = access.store.forget_password_links(now.0).await {
-        tracing::error!(cause = %error, "old links stay");
+        tracing::error!(cause = %error, "expired links could not be removed");
     }
 }
 
-/// A link that creates the first administrator, in place of any unused one.
+/// Makes a link that creates the first administrator. An unused earlier link ends.
 pub async fn new_setup_link(
     store: &Store,
     tokens: &Pepper,
@@ -233,7 +234,7 @@ pub async fn new_setup_link(
     Ok(Zeroizing::new(format!("{base_url}/setup#{}", *token)))
 }
 
-/// A link that resets a user's password, in place of any other.
+/// Makes a link that resets a user's password. An earlier link ends.
 pub async fn new_reset_link(
     store: &Store,
     tokens: &Pepper,
@@ -246,12 +247,12 @@ pub async fn new_reset_link(
     Ok(Zeroizing::new(format!("{base_url}/reset#{}", *token)))
 }
 
-/// What digests of refresh tokens and of the tokens of links are made with.
+/// The key of the digests of refresh tokens and of the tokens of links.
 pub fn token_pepper(secrets: &Secrets) -> Pepper {
     Pepper(secrets.key(Purpose::Tokens))
 }
 
-/// An e-mail as it is stored and compared: lower case. `None`: it is none, or more than one.
+/// An e-mail address as it is stored and compared: in lower case. `None`: the text is not an address, or more than one.
 pub fn normal_email(text: &str) -> Option<String> {
     let text = text.trim();
     let (name, host) = text.rsplit_once('@')?;
@@ -260,7 +261,7 @@ pub fn normal_email(text: &str) -> Option<String> {
     whole.then(|| text.to_lowercase())
 }
 
-/// The embedded issuer; refused where the operator has chosen another one.
+/// The embedded issuer. The error: the operator chose an external one.
 fn embedded(access: &Access) -> Result<&EmbeddedIssuer, ApiError> {
     let issuer = access.session_tokens.embedded();
     issuer.ok_or_else(|| ApiError::new(Code::FeatureDisabled, "the users of this node sign in with an external issuer"))
@@ -276,7 +277,7 @@ fn new_user<'a>(user_id: &'a str, email: &'a str, hash: &'a str, role: Role, now
     NewUser { user_id, account_id: None, email, password_hash: hash, role, created_at: now.0 }
 }
 
-/// A new user as it is remembered.
+/// The user record of a new user.
 fn made(user: &NewUser<'_>) -> User {
     User {
         user_id: user.user_id.to_owned(),
@@ -292,7 +293,7 @@ fn made(user: &NewUser<'_>) -> User {
     }
 }
 
-/// Begins a sign-in of a user whose credentials were right.
+/// Begins a sign-in of a user whose credentials were right. Returns the tokens.
 async fn begin(access: &Access, issuer: &EmbeddedIssuer, user: &User) -> Result<SignedIn, ApiError> {
     let now = access.clock.now();
     let (sign_in_id, account_id, ends) = (ids::sign_in(now), ids::account(now), now.plus(SIGN_IN_TTL));
@@ -307,7 +308,7 @@ async fn begin(access: &Access, issuer: &EmbeddedIssuer, user: &User) -> Result<
         expires_at: ends.0,
     };
     let account_id = access.store.begin_sign_in(&sign_in).await?;
-    // the user was disabled since the password was checked
+    // the user may have been disabled after the password was checked
     let account_id = account_id.ok_or_else(|| ApiError::new(Code::InvalidCredentials, "the user is disabled"))?;
     tokens(issuer, user, account_id, &sign_in_id, refresh, now, ends).await
 }

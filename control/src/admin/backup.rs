@@ -1,8 +1,8 @@
 //! Copies a node's data folder with its embedded database to a backup folder, and back.
 //!
-//! A backup is a folder with a manifest that names every file with its SHA-256. It is written under a temporary name and
-//! renamed when everything is on the disk, so a folder under the wanted name is whole. A restore does the same. A backup
-//! holds the server's secret: with it one can read kept answers and sign session tokens.
+//! A backup is a folder with a manifest that lists every file with its SHA-256. The folder is written under a temporary
+//! name and renamed when all files are on disk, so a folder with the final name is complete. A restore works in the
+//! same way. A backup contains the server's secret, with which one can read stored answers and sign session tokens.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -19,11 +19,11 @@ use crate::config::Config;
 use crate::data_dir::{DataDir, OWN_DATABASE, PEPPER};
 use crate::database;
 
-/// The version of the manifest below.
+/// The version of the manifest's format.
 const FORMAT: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 const NODE_ID: &str = "node-id";
-/// Bytes of a manifest at most: that of some hundred thousand answers.
+/// Bytes of a manifest, at most: enough for some hundred thousand answers.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
 /// The file that describes a backup.
@@ -37,13 +37,13 @@ pub struct Manifest {
     pub created_at: String,
     /// Whether the database is in the backup.
     pub database: bool,
-    /// Whether the server's secret is in the backup; else it is in the settings (`ANGO_SECRET`).
+    /// Whether the server's secret is in the backup. Otherwise it is in the settings (`ANGO_SECRET`).
     pub secret: bool,
-    /// Every other file, by its path in the backup's folder.
+    /// All other files, by their path in the backup's folder.
     files: BTreeMap<String, FileFacts>,
 }
 
-/// What the manifest says of a file.
+/// The facts about a file in the manifest.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 struct FileFacts {
@@ -51,17 +51,17 @@ struct FileFacts {
     sha256: String,
 }
 
-/// Writes a backup to a new folder; nodes may run. `without_database` is for a node on PostgreSQL, whose database `pg_dump`
-/// copies.
+/// Writes a backup to a new folder. Nodes may run at the same time. `without_database` is for a node on PostgreSQL,
+/// whose database `pg_dump` copies.
 ///
 /// # Errors
-/// When `without_database` does not fit the node's database, the folder exists, or it cannot be written.
+/// When `without_database` contradicts the node's database, the folder exists, or it cannot be written.
 pub async fn backup(config: &Config, target: &Path, without_database: bool) -> anyhow::Result<Manifest> {
     let folder = DataDir::of_node(&config.data_dir)?;
     let store = database::open_as_is(config).await?;
     match (store.database(), without_database) {
         ("sqlite", true) => bail!(
-            "--without-database is for PostgreSQL; the database of this node is a file, and every backup holds it"
+            "--without-database is for PostgreSQL; the database of this node is a file, and every backup contains it"
         ),
         ("postgres", false) => bail!(
             "the database of this node is PostgreSQL: copy it with pg_dump, and run this command with \
@@ -72,7 +72,8 @@ pub async fn backup(config: &Config, target: &Path, without_database: bool) -> a
     ensure!(!target.exists(), "{} exists already: name a new folder", target.display());
     let staged = Staged::beside(target)?;
     let mut files = BTreeMap::new();
-    // before the database and again after it: an object that its rows name was there before, or was written meanwhile
+    // copy objects before the database and again after it, because an object that the copied rows name can have been
+    // written while the database was copied
     copy_objects(&folder, &staged, &mut files)?;
     if !without_database {
         store.copy_to(&staged.path.join(OWN_DATABASE)).await?;
@@ -107,7 +108,7 @@ pub async fn backup(config: &Config, target: &Path, without_database: bool) -> a
     Ok(manifest)
 }
 
-/// Makes the data folder from a backup. It appears only when every file was copied and checked.
+/// Makes the data folder from a backup. The folder appears only when every file was copied and checked.
 ///
 /// # Errors
 /// When the backup is damaged or does not fit the settings, or the data folder is not empty.
@@ -115,17 +116,17 @@ pub fn restore(config: &Config, source: &Path) -> anyhow::Result<Manifest> {
     let manifest = read_manifest(source)?;
     if manifest.database && !config.has_own_database() {
         bail!(
-            "ANGO_DATABASE_URL: leave this setting out: the backup holds a database that is a file of the data folder"
+            "ANGO_DATABASE_URL: leave this setting out: the backup contains the database as a file of the data folder"
         );
     }
     if !manifest.database && config.has_own_database() {
         bail!(
-            "the backup holds no database: restore the dump of pg_dump first, then set ANGO_DATABASE_URL to that database"
+            "the backup contains no database: restore the dump of pg_dump first, then set ANGO_DATABASE_URL to that database"
         );
     }
     if !manifest.secret && config.secret.is_none() {
         bail!(
-            "ANGO_SECRET: set it to the secret that the node had: the backup holds none, and API keys do not work without it"
+            "ANGO_SECRET: set it to the secret that the node had: the backup contains none, and API keys do not work without it"
         );
     }
     let target = &config.data_dir;
@@ -134,7 +135,7 @@ pub fn restore(config: &Config, source: &Path) -> anyhow::Result<Manifest> {
     let staged = Staged::beside(target)?;
     for (name, known) in &manifest.files {
         let copied = copy(&source.join(name), &staged.path.join(name))?;
-        ensure!(copied == *known, "{name} is damaged: it differs from what the manifest says");
+        ensure!(copied == *known, "{name} is damaged: it differs from the manifest");
     }
     staged.take(target)?;
     tracing::info!(target: "security", folder = %source.display(), "backup restored by the operator");
@@ -145,7 +146,7 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     let path = folder.join(MANIFEST);
     let mut text = String::new();
     let file = File::open(&path)
-        .with_context(|| format!("{} is no backup: it has no readable {MANIFEST}", folder.display()))?;
+        .with_context(|| format!("{} is not a backup: it has no readable {MANIFEST}", folder.display()))?;
     file.take(MANIFEST_BYTES_MAX).read_to_string(&mut text)?;
     let manifest: Manifest = serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
     ensure!(
@@ -157,7 +158,7 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
         let plain = [OWN_DATABASE, PEPPER, NODE_ID].contains(&name.as_str());
         let lasting = |kind| ObjectKind::from_name(kind).is_some_and(|kind| ObjectKind::LASTING.contains(&kind));
         let object = name.split_once('/').is_some_and(|(kind, name)| lasting(kind) && is_name(name));
-        ensure!(plain || object, "{} is damaged: {name:?} is no file of a backup", path.display());
+        ensure!(plain || object, "{} is damaged: {name:?} is not a file of a backup", path.display());
     }
     let has = |name: &str| manifest.files.contains_key(name);
     let whole = manifest.database == has(OWN_DATABASE) && manifest.secret == has(PEPPER);
@@ -165,13 +166,14 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// Copies the objects of a node's folder that were not copied yet. (Compiled kernels are made again.)
+/// Copies those objects of a node's folder that were not copied yet. Compiled kernels are not copied, because nodes
+/// make them again.
 fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, FileFacts>) -> anyhow::Result<()> {
     for kind in ObjectKind::LASTING {
         let Ok(objects) = fs::read_dir(folder_of(folder.path(), kind)) else { continue };
         for object in objects {
             let source = object?.path();
-            // a half-written object has another name
+            // skip half-written objects, which have other names
             let Some(name) = source.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)) else {
                 continue;
             };
@@ -182,7 +184,7 @@ fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, 
             }
             match copy(&source, &target) {
                 Ok(copied) => drop(files.insert(name, copied)),
-                // the object was removed meanwhile, after its row
+                // the object was removed meanwhile: a node removes the row first, then the object
                 Err(_) if !source.exists() => drop(fs::remove_file(&target)),
                 Err(error) => return Err(error),
             }
@@ -191,7 +193,7 @@ fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, 
     Ok(())
 }
 
-/// Copies a file to a new file that only its owner may read, and waits until it is on the disk.
+/// Copies a file to a new file with mode 0600, and syncs it.
 fn copy(source: &Path, target: &Path) -> anyhow::Result<FileFacts> {
     let mut to = blobs::new_file(target).with_context(|| format!("cannot write {}", target.display()))?;
     let copied = stream(source, &mut to)?;
@@ -203,7 +205,7 @@ fn facts_of(path: &Path) -> anyhow::Result<FileFacts> {
     stream(path, &mut std::io::sink())
 }
 
-/// Writes a file's bytes to `to`; gives their number and digest.
+/// Writes a file's bytes to `to`. Returns their number and digest.
 fn stream(source: &Path, to: &mut impl Write) -> anyhow::Result<FileFacts> {
     let read = || format!("cannot read {}", source.display());
     let mut from = File::open(source).with_context(read)?;
@@ -220,20 +222,20 @@ fn stream(source: &Path, to: &mut impl Write) -> anyhow::Result<FileFacts> {
     }
 }
 
-/// A folder that is being filled under a temporary name. Dropping it removes it.
+/// A folder under a temporary name that is being filled. Dropping this removes the folder.
 struct Staged {
     path: PathBuf,
 }
 
 impl Staged {
-    /// Makes it in the folder that holds `target`, so that a rename puts it there.
+    /// Makes the folder next to `target`, so that a rename moves it there.
     fn beside(target: &Path) -> anyhow::Result<Staged> {
         let name = target.file_name().with_context(|| format!("{} has no name", target.display()))?;
         let mut staged = name.to_owned();
         staged.push(format!(".{}.part", std::process::id()));
         let path = target.with_file_name(staged);
         for kind in ObjectKind::LASTING {
-            // 0700
+            // mode 0700
             DataDir::open(&folder_of(&path, kind))?;
         }
         #[cfg(unix)]
@@ -241,7 +243,7 @@ impl Staged {
         Ok(Staged { path })
     }
 
-    /// Renames it to `target`, which must not exist or be an empty folder.
+    /// Renames the folder to `target`, which must not exist or must be an empty folder.
     fn take(self, target: &Path) -> anyhow::Result<()> {
         for kind in ObjectKind::LASTING {
             sync(&folder_of(&self.path, kind))?;
@@ -255,7 +257,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // after a rename there is nothing to remove
+        // after the rename there is nothing to remove
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,4 +1,5 @@
-//! Invoices that the service made itself, and wishes for plans, for an operator (readings P14, P19).
+//! The operator's commands for invoices that the service made itself, and for requests for enterprise plans (readings
+//! P14, P19).
 
 use anyhow::bail;
 use serde::Serialize;
@@ -9,21 +10,21 @@ use crate::billing::invoices::invoice_paid_event;
 use crate::caller::Plan;
 use crate::clock::Timestamp;
 
-/// A wish for a plan whose price is agreed on.
+/// A request for a plan with a negotiated price.
 #[derive(Debug, Serialize)]
 pub struct PlanRequestFacts {
     /// The account.
     pub account_id: String,
-    /// The plan.
+    /// The requested plan.
     pub plan: Plan,
-    /// Whom to write to.
+    /// The e-mail address for the operator's answer.
     pub email: String,
-    /// When.
+    /// When the request was made.
     pub requested_at: String,
 }
 
 impl Operator {
-    /// Wishes for plans, the oldest first.
+    /// All requests for plans, the oldest first.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -38,10 +39,10 @@ impl Operator {
         Ok(facts.collect())
     }
 
-    /// Says how an open invoice ended that the service made itself. Webhooks are told of a payment.
+    /// Records how an open invoice ended that the service made itself. A payment is announced to webhooks.
     ///
     /// # Errors
-    /// When there is no such invoice, the provider made it, or it has ended before.
+    /// When the invoice does not exist, the provider made it, or it has ended.
     pub async fn end_invoice(&self, invoice_id: &str, status: InvoiceState) -> anyhow::Result<()> {
         let Some(mut invoice) = self.store.invoice(invoice_id).await? else {
             bail!("there is no invoice {invoice_id}")

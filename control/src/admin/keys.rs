@@ -1,4 +1,4 @@
-//! What an operator does with API keys of an account or of a user.
+//! The operator's commands for API keys of an account or of a user.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::Operator;
 use crate::cache_store::News;
 use crate::clock::Timestamp;
 
-/// A key as an operator sees it.
+/// A key, as shown to an operator.
 #[derive(Debug, Serialize)]
 pub struct KeyFacts {
     /// The key's id: `ak_...`.
@@ -18,20 +18,20 @@ pub struct KeyFacts {
     pub account_id: String,
     /// First 16 characters of the key.
     pub key_prefix: String,
-    /// What the key may do.
+    /// The key's role.
     pub role: Role,
-    /// What the key is for.
+    /// The key's environment.
     pub environment: Environment,
-    /// Whether the key works.
+    /// Whether the key is valid.
     pub status: KeyStatus,
     /// When the key was last used, to the minute.
     pub last_used_at: Option<String>,
-    /// `lin_...`: a rotated key and its successors have the same.
+    /// The key's lineage: `lin_...`. A rotated key and its successors have the same lineage.
     pub lineage_id: String,
-    /// The user who made the key, or its first predecessor, on the dashboard: `usr_...`. None for keys that an operator or
-    /// a trial made.
+    /// The user who made the key, or its first predecessor, on the dashboard: `usr_...`. `None` for keys made by an
+    /// operator or for a trial.
     pub made_by: Option<String>,
-    /// What the administrator or the buyer called the key.
+    /// The label that the administrator or the buyer gave the key.
     pub customer: Option<String>,
     /// When the key was made.
     pub created_at: String,
@@ -73,7 +73,7 @@ impl Operator {
     /// The keys that a user made, and the successors of these keys, oldest first.
     ///
     /// # Errors
-    /// When there is no such user.
+    /// When the user does not exist.
     pub async fn keys_of_user(&self, email_or_id: &str) -> anyhow::Result<Vec<KeyFacts>> {
         let user = self.user(email_or_id).await?;
         let mut keys = self.keys(None).await?;
@@ -81,10 +81,10 @@ impl Operator {
         Ok(keys)
     }
 
-    /// Revokes all keys of an account at once. Gives the number of lineages that had a working key.
+    /// Revokes all keys of an account at once. Returns the number of lineages that had a valid key.
     ///
     /// # Errors
-    /// When there is no such account.
+    /// When the account does not exist.
     pub async fn revoke_keys_of_account(&self, account: &AccountId) -> anyhow::Result<usize> {
         anyhow::ensure!(self.store.has_account(account.as_str()).await?, "there is no account {account}");
         let lineages = self.store.revoke_keys_of_account(account.as_str(), self.clock.now().0).await?;
@@ -92,10 +92,10 @@ impl Operator {
         Ok(self.tell_revoked(lineages).await)
     }
 
-    /// Revokes at once all keys that a user made. Gives the number of lineages that had a working key.
+    /// Revokes all keys that a user made at once. Returns the number of lineages that had a valid key.
     ///
     /// # Errors
-    /// When there is no such user.
+    /// When the user does not exist.
     pub async fn revoke_keys_of_user(&self, email_or_id: &str) -> anyhow::Result<usize> {
         let user = self.user(email_or_id).await?;
         let lineages = self.store.revoke_keys_of_user(&user.user_id, self.clock.now().0).await?;
@@ -103,7 +103,7 @@ impl Operator {
         Ok(self.tell_revoked(lineages).await)
     }
 
-    /// Tells running nodes which lineages were revoked. Gives their number.
+    /// Sends the revoked lineages to the running nodes. Returns their number.
     pub(super) async fn tell_revoked(&self, lineages: Vec<String>) -> usize {
         let count = lineages.len();
         for lineage in lineages {

@@ -1,35 +1,35 @@
-//! Whether the ledger adds up, for an operator.
+//! The operator's audit of the ledger.
 
 use serde::Serialize;
 
 use super::Operator;
 
-/// What an audit of the ledger looked at and found.
+/// The result of an audit of the ledger.
 #[derive(Debug, Serialize)]
 pub struct AuditFacts {
-    /// Transfers.
+    /// Number of transfers.
     pub transfers: i64,
-    /// Balances: sums by account, month and rate.
+    /// Number of balances: sums by account, month and rate.
     pub balances: i64,
-    /// Reservations of work that is under way.
+    /// Number of open reservations, for work that is running.
     pub open: i64,
-    /// What does not add up; at most 100 of a kind.
+    /// The faults found, at most 100 of each kind.
     pub findings: Vec<FindingFacts>,
 }
 
-/// Something that does not add up.
+/// A fault in the ledger.
 #[derive(Debug, Serialize)]
 pub struct FindingFacts {
     /// The account.
     pub account_id: String,
-    /// What is wrong.
+    /// The fault.
     pub what: &'static str,
-    /// The transfer, or the month and the rate.
+    /// The transfer at fault, or the month and the rate of the balance.
     pub of: String,
 }
 
 impl Operator {
-    /// Adds the whole ledger up. Nodes may go on meanwhile.
+    /// Audits the whole ledger. Nodes may run at the same time.
     ///
     /// # Errors
     /// When the database does not answer.

@@ -1,4 +1,4 @@
-//! What an operator does with lockouts (readings A21).
+//! The operator's commands for lockouts (readings A21).
 
 use std::net::IpAddr;
 
@@ -11,36 +11,36 @@ use crate::cache_store::News;
 use crate::clock::Timestamp;
 use crate::config::Config;
 
-/// A lockout as an operator sees it. Addresses, e-mails and credentials are not stored, only digests of them.
+/// A lockout, as shown to an operator. Only digests of addresses, e-mails and credentials are stored.
 #[derive(Debug, Serialize)]
 pub struct LockoutFacts {
     /// The digest in hexadecimal.
     pub lockout_id: String,
-    /// What the digest is of: `key`, `address`, `user` or `sign_up`.
+    /// The kind of the locked subject: `key`, `address`, `user` or `sign_up`.
     pub kind: &'static str,
     /// When the lockout ends.
     pub locked_until: String,
-    /// The API key that is locked out, if the node knows it: a revoked or an expired one.
+    /// The locked API key, if the node knows it: a revoked or an expired one.
     pub key_id: Option<String>,
     /// The account that owns this key.
     pub account_id: Option<String>,
 }
 
-/// Which lockouts an operator clears.
+/// The lockouts that an operator clears.
 #[derive(Clone, Debug)]
 pub enum LockoutChoice {
     /// One of [`Operator::lockouts`], by its id.
     Lockout(String),
-    /// That of a client's address, or of its /64 network.
+    /// The lockout of a client's address, or of its /64 network.
     Address(IpAddr),
-    /// That of the user with this e-mail.
+    /// The lockout of the user with this e-mail.
     User(String),
-    /// All of them.
+    /// All lockouts.
     All,
 }
 
 impl Operator {
-    /// The lockouts of this moment, the last to end first.
+    /// The present lockouts, the last to end first.
     pub async fn lockouts(&self) -> anyhow::Result<Vec<LockoutFacts>> {
         let locked = self.store.locked(self.clock.now().0).await?;
         let facts = locked.into_iter().map(|locked| LockoutFacts {
@@ -53,11 +53,11 @@ impl Operator {
         Ok(facts.collect())
     }
 
-    /// Ends lockouts and resets counts of failed attempts. Gives the number of records removed. Running nodes apply it within
-    /// a second.
+    /// Ends lockouts and resets counts of failed attempts. Returns the number of records removed. Running nodes apply
+    /// the change within a second.
     ///
     /// # Errors
-    /// When there is no such lockout and no count of failed attempts.
+    /// When the choice matches no lockout and no count of failed attempts.
     pub async fn clear_lockouts(&self, config: &Config, choice: &LockoutChoice) -> anyhow::Result<u64> {
         let subject = match choice {
             LockoutChoice::All => None,

@@ -1,4 +1,4 @@
-//! How an operator replaces the key that signs session tokens.
+//! The operator's rotation of the key that signs session tokens.
 
 use anyhow::bail;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::access::issuer;
 use crate::clock::Timestamp;
 use crate::config::Config;
 
-/// A new signing key as an operator sees it.
+/// A new signing key, as shown to an operator.
 #[derive(Debug, Serialize)]
 pub struct SigningKeyFacts {
     /// The new key's id in the key set.
@@ -25,7 +25,7 @@ impl Operator {
     /// When no node has made a key yet, or an external issuer signs users in.
     pub async fn rotate_signing_key(&self, config: &Config) -> anyhow::Result<SigningKeyFacts> {
         if config.auth.external_issuer.is_some() {
-            bail!("users of this node sign in at ANGO_OIDC_ISSUER, which has signing keys of its own");
+            bail!("users of this node sign in at ANGO_OIDC_ISSUER, which has its own signing keys");
         }
         let secrets = checked_secrets(config, &self.store).await?;
         let now = self.clock.now();
@@ -34,7 +34,7 @@ impl Operator {
                 tracing::info!(target: "security", kid, "signing key rotated by the operator");
                 Ok(SigningKeyFacts { kid, old_key_ends_at: Timestamp::rfc3339(ends) })
             }
-            None => bail!("there is no key yet: the first start of a node makes one"),
+            None => bail!("there is no signing key yet: the first start of a node makes one"),
         }
     }
 }

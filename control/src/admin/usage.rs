@@ -1,4 +1,4 @@
-//! What an account used, for an operator.
+//! The operator's report on an account's use.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use super::Operator;
 use crate::access::limits::Period;
 use crate::clock::Timestamp;
 
-/// What an account used in a month (UTC) with keys of one environment.
+/// An account's use in a month (UTC) with keys of one environment.
 #[derive(Debug, Serialize)]
 pub struct UsageFacts {
     /// The month's first day.
     pub month: String,
     /// The environment of the keys.
     pub environment: Environment,
-    /// Requests that were charged: gates, batches, circuits.
+    /// Number of charged requests: gates, batches, circuits.
     pub operations: i64,
-    /// Gates.
+    /// Number of gates.
     pub gates: i64,
-    /// Bootstrap operations, by the tariff.
+    /// Number of bootstraps, by the tariff.
     pub bootstrap_ops: i64,
     /// Amount charged, in thousandths of a yen.
     pub cost_milli_yen: i64,
@@ -30,16 +30,17 @@ pub struct UsageFacts {
 }
 
 impl Operator {
-    /// What an account used in this month and those before it, the newest first; months without use are left out.
+    /// An account's use in this month and the months before, the newest first. Months without use are left out.
     ///
     /// # Errors
-    /// When there is no such account.
+    /// When the account does not exist.
     pub async fn usage(&self, account: &AccountId, months: u32) -> anyhow::Result<Vec<UsageFacts>> {
         ensure!(self.store.has_account(account.as_str()).await?, "there is no account {account}");
         let mut facts = Vec::new();
         let mut end = Period::of(self.clock.now()).month_reset_s();
         for _ in 0..months {
-            // one second before a month's end lies in that month, whose first moment is the end of the month before
+            // one second before a month's end lies in that month, and a month's first moment is the end of the month
+            // before
             let last = Timestamp((end as i64 - 1) * 1_000_000);
             let before = Period { month: Period::of(last).month - 1, ..Period::of(last) };
             let (from, to) = (before.month_reset_s() as i64 * 1_000_000, end as i64 * 1_000_000);

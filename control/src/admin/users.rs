@@ -1,4 +1,4 @@
-//! What an operator does with users of the dashboard.
+//! The operator's commands for users of the dashboard.
 
 use anyhow::{Context, bail};
 use api::{AccountId, UserId};
@@ -14,22 +14,22 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::{database, ids};
 
-/// A user as an operator sees it.
+/// A user, as shown to an operator.
 #[derive(Debug, Serialize)]
 pub struct UserFacts {
     /// The user's id: `usr_...`.
     pub user_id: String,
-    /// None for users of an external issuer.
+    /// The user's e-mail. `None` for users of an external issuer.
     pub email: Option<String>,
-    /// None before the first sign-in.
+    /// The user's account. `None` before the first sign-in.
     pub account_id: Option<String>,
-    /// What the user may do.
+    /// The user's role.
     pub role: Role,
     /// The external issuer, if the user signs in there.
     pub issuer: Option<String>,
     /// The user's id at that issuer.
     pub subject: Option<String>,
-    /// When the user was made.
+    /// When the user was created.
     pub created_at: String,
     /// When the user last signed in with the password.
     pub last_sign_in_at: Option<String>,
@@ -38,10 +38,10 @@ pub struct UserFacts {
 }
 
 impl Operator {
-    /// Makes a user with a password. Without `account`, the first sign-in makes one.
+    /// Creates a user with a password. Without `account`, the first sign-in creates an account.
     ///
     /// # Errors
-    /// When e-mail, password, role or account is refused, or another user has the e-mail.
+    /// When the e-mail, password, role or account is refused, or another user has the e-mail.
     pub async fn create_user(
         &self,
         email: &str,
@@ -85,15 +85,16 @@ impl Operator {
         Ok(self.store.users().await?.into_iter().map(facts).collect())
     }
 
-    /// Disables a user: no sign-in, and all the user's session tokens end within a second. The user's API keys stay.
+    /// Disables a user: the user can no longer sign in, and all session tokens of the user end within a second. The
+    /// user's API keys stay valid.
     ///
     /// # Errors
-    /// When there is no such user, or the user is disabled.
+    /// When the user does not exist or is disabled.
     pub async fn disable_user(&self, email_or_id: &str) -> anyhow::Result<UserFacts> {
         let user = self.user(email_or_id).await?;
         let now = self.clock.now();
         if !self.store.disable_user(&user.user_id, now.0).await? {
-            bail!("{email_or_id} was disabled before");
+            bail!("{email_or_id} is disabled already");
         }
         tracing::info!(target: "security", user_id = user.user_id, "user disabled by the operator");
         self.tell_nodes(News::Tokens).await;
@@ -103,7 +104,7 @@ impl Operator {
     /// Enables a disabled user, who has to sign in again.
     ///
     /// # Errors
-    /// When there is no such user, or the user is not disabled.
+    /// When the user does not exist or is not disabled.
     pub async fn enable_user(&self, email_or_id: &str) -> anyhow::Result<UserFacts> {
         let user = self.user(email_or_id).await?;
         if !self.store.enable_user(&user.user_id).await? {
@@ -114,10 +115,11 @@ impl Operator {
         Ok(facts(User { disabled_at: None, ..user }))
     }
 
-    /// Gives a user another role. The user's sign-ins end, and within a second the session tokens, which carry the old role.
+    /// Changes a user's role. The user's sign-ins end, and within a second also the session tokens, which contain the
+    /// old role.
     ///
     /// # Errors
-    /// When there is no such user, or the role is for keys.
+    /// When the user does not exist, or the role is only for keys.
     pub async fn set_role(&self, email_or_id: &str, role: Role) -> anyhow::Result<UserFacts> {
         if role == Role::Trial {
             bail!("the role trial is for keys, not for users");
@@ -130,10 +132,10 @@ impl Operator {
         Ok(facts(User { role, ..user }))
     }
 
-    /// Ends all sign-ins of a user, and the session tokens within a second. Gives the number of sign-ins.
+    /// Ends all sign-ins of a user, and within a second the session tokens. Returns the number of sign-ins.
     ///
     /// # Errors
-    /// When there is no such user, or the user signs in at an external issuer.
+    /// When the user does not exist or signs in at an external issuer.
     pub async fn sign_out(&self, email_or_id: &str) -> anyhow::Result<(UserFacts, u64)> {
         let user = self.user(email_or_id).await?;
         if user.issuer.is_some() {
@@ -147,16 +149,16 @@ impl Operator {
         Ok((facts(user), ended))
     }
 
-    /// Deletes a user, and ends the user's sign-ins and the keys that the user made. The account stays with all that it owns.
-    /// Gives the number of lineages that had a working key.
+    /// Deletes a user. The user's sign-ins end, and the keys that the user made are revoked. The account stays with
+    /// everything that it owns. Returns the number of lineages that had a valid key.
     ///
     /// # Errors
-    /// When there is no such user, or the user signs in at an external issuer, which would bring the user back.
+    /// When the user does not exist, or signs in at an external issuer, whose next token would create the user again.
     pub async fn delete_user(&self, email_or_id: &str) -> anyhow::Result<(UserFacts, usize)> {
         let user = self.user(email_or_id).await?;
         if user.issuer.is_some() {
             bail!(
-                "{email_or_id} signs in at ANGO_OIDC_ISSUER, and the next token from there would make the user again: use \
+                "{email_or_id} signs in at ANGO_OIDC_ISSUER, and the next token from there would create the user again: use \
                  `ango admin disable-user`"
             );
         }
@@ -168,11 +170,11 @@ impl Operator {
         Ok((facts(user), keys))
     }
 
-    /// A link with which a user sets a new password. It works once, within a day, and ends the link before it. Until it is
-    /// used the old password stays valid.
+    /// Makes a link with which a user sets a new password. The link works once, within a day, and replaces an earlier
+    /// link. Until it is used, the old password stays valid.
     ///
     /// # Errors
-    /// When there is no such user, or the user is disabled or signs in at an external issuer.
+    /// When the user does not exist, is disabled, or signs in at an external issuer.
     pub async fn reset_link(
         &self,
         config: &Config,
@@ -212,14 +214,14 @@ impl Operator {
     }
 }
 
-/// A link that creates the first administrator. It ends the link before it.
+/// Makes a link that creates the first administrator. An earlier link ends.
 ///
 /// # Errors
-/// When there are users already.
+/// When users exist already.
 pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     let store = database::open_as_is(config).await?;
     if config.auth.external_issuer.is_some() {
-        bail!("users of this node sign in at ANGO_OIDC_ISSUER: no administrator is created here");
+        bail!("users of this node sign in at ANGO_OIDC_ISSUER: this node cannot create an administrator");
     }
     if store.has_users().await? {
         bail!("there are users already: create another one with `ango admin create-user`");
@@ -232,7 +234,7 @@ pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     Ok(link)
 }
 
-/// The node's address in links: the public URL of the settings, else the address that it listens on.
+/// The node's address in links: the public URL of the settings, otherwise the listening address.
 fn base_url(config: &Config) -> String {
     config.public_url.clone().unwrap_or_else(|| format!("http://{}", config.listen))
 }

@@ -1,4 +1,5 @@
-//! Tells accounts of thresholds that they reached: events, and e-mails of the monthly cap (readings P21-P23, H19).
+//! Alerts: events and e-mails after an account reached a threshold of its monthly cap or of its plan (readings P21-P23,
+//! H19).
 
 use serde_json::json;
 use store::{Alert, AlertKind, Email, MonthlyCap, is_reached};
@@ -10,12 +11,13 @@ use crate::clock::Timestamp;
 use crate::events::{EventType, event};
 use crate::ids;
 
-/// Alerts that are told at once.
+/// Alerts that one query reads, at most.
 const AT_ONCE: i64 = 100;
-/// How long alerts are kept: no month is that long.
+/// How long alerts are kept. The time is longer than a month, so each threshold is announced once a month.
 const KEPT: std::time::Duration = std::time::Duration::from_secs(100 * 24 * 3600);
 
-/// Tells what is not told yet: what tells of an alert is written with the note that it is told.
+/// Announces every alert that is not announced yet. The event and the e-mail are written in one transaction with the
+/// note that they were.
 pub(super) async fn tell(billing: &Billing) -> Result<(), store::Error> {
     loop {
         let untold = billing.store.untold_alerts(AT_ONCE).await?;
@@ -33,7 +35,7 @@ pub(super) async fn tell(billing: &Billing) -> Result<(), store::Error> {
                     (EventType::BudgetAlert, data, budget_email(billing, alert, budget, now))
                 }
             };
-            // an account that is gone is told nothing
+            // an account that was deleted gets no event
             let account = alert.account_id.parse().ok();
             let event = account.map(|account| event(&account, kind, &data, Timestamp(alert.created_at)));
             billing
@@ -54,14 +56,14 @@ pub(super) async fn tell(billing: &Billing) -> Result<(), store::Error> {
     }
 }
 
-/// Forgets alerts and e-mails whose time is over.
+/// Deletes alerts and e-mails that are older than the time for which they are kept.
 pub(super) async fn forget_old(billing: &Billing) -> Result<(), store::Error> {
     let before = billing.clock.now().0 - KEPT.as_micros() as i64;
     billing.store.forget_alerts(before).await?;
     billing.store.forget_emails(before).await.map(drop)
 }
 
-/// Thresholds of a cap that what was spent has reached, as alerts that are new or known (readings P21).
+/// Alerts for the thresholds of a cap that the spending has reached, announced before or not (readings P21).
 pub(super) fn budget_alerts(account_id: &str, cap: i64, spent: i64, now: Timestamp) -> Vec<Alert> {
     let reached = store::BUDGET_THRESHOLDS.into_iter().filter(|threshold| is_reached(spent, cap, *threshold));
     reached

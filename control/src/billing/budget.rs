@@ -27,7 +27,7 @@ impl JsonBody for SetBudget {
     const BYTES_MAX: usize = 8 << 10;
 }
 
-/// The account's monthly cap, and what it has spent.
+/// The account's monthly cap and spending.
 #[utoipa::path(
     get,
     path = "/api/v1/billing/budget",
@@ -41,9 +41,9 @@ pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result
     Ok(Json(billing.standing(&caller, budget).await?))
 }
 
-/// Set the account's monthly cap in place of the one before.
+/// Set the account's monthly cap. The new cap replaces the old one.
 ///
-/// What is set holds for the next operation. A cap below what is spent already blocks at once, if it blocks.
+/// The new cap holds from the next operation on. If it blocks and is below the amount already spent, it blocks at once.
 #[utoipa::path(
     post,
     path = "/api/v1/billing/budget",
@@ -62,7 +62,7 @@ pub async fn set(
     let SetBudget { monthly_cap_usd, alert_email, hard_cap, allow_soft_overage } = body.value;
     let alert_email = match alert_email {
         Some(text) => email(&text)?,
-        // the billing contact
+        // no address given: the billing contact's
         None => billing.subscription(&caller).await?.email,
     };
     let budget = store::MonthlyCap {
@@ -74,7 +74,7 @@ pub async fn set(
         updated_at: billing.clock.now().0,
     };
     let standing = billing.standing(&caller, Some(budget.clone())).await?;
-    // a cap that is reached already is announced like one that is reached later
+    // a cap below the present spending announces its thresholds at once
     let spent = standing.current_spend_usd.0;
     let reached = budget_alerts(&budget.account_id, budget.cap_nano_usd, spent, billing.clock.now());
     let (answer, kept) = claim.keep(Json(standing).into_response()).await?;
@@ -94,7 +94,7 @@ impl Billing {
         let month = Period::of(self.clock.now()).month;
         let spend = self.store.used_in_month(caller.account.as_str(), month).await?.spend;
         let Some(budget) = budget else {
-            // readings P20
+            // no cap was set (readings P20)
             return Ok(Budget {
                 monthly_cap_usd: NanoUsd(0),
                 current_spend_usd: NanoUsd(spend.nano_usd()),
@@ -119,7 +119,7 @@ impl Billing {
     }
 }
 
-/// Readings P21.
+/// Reads a cap in dollars: above 0 and at most `CAP_MAX` (readings P21).
 fn cap(dollars: f64) -> Result<NanoUsd, ApiError> {
     NanoUsd::of_dollars(dollars).filter(|cap| *cap > NanoUsd(0) && *cap <= CAP_MAX).ok_or_else(|| {
         let message = "monthly_cap_usd must be more than 0 and at most 1000000000";
@@ -127,7 +127,7 @@ fn cap(dollars: f64) -> Result<NanoUsd, ApiError> {
     })
 }
 
-/// Readings P32.
+/// Reads the address for alerts (readings P32).
 fn email(text: &str) -> Result<String, ApiError> {
     normal_email(text).ok_or_else(|| {
         ApiError::new(Code::InvalidRequest, "alert_email is not an e-mail address").at("alert_email", "not an address")

@@ -1,4 +1,4 @@
-//! Completed gates as a row of the usage record (readings G14, P3).
+//! Books completed gates: a row of the usage record and the posting of their reservation (readings G14, P3).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,26 +16,27 @@ use crate::web::error::ApiError;
 /// The account and session that an operation is charged to.
 #[derive(Clone, Debug)]
 pub struct ChargeTo {
-    /// Digest of its session's id.
+    /// SHA-256 of the session's id.
     pub digest: [u8; 32],
-    /// Who pays.
+    /// The account that pays, with its plan and environment.
     pub paid_by: PaidBy,
 }
 
 /// Completed gates and their price.
 pub struct Charge<'a> {
-    /// How many of each kind.
+    /// The number of gates of each kind.
     pub counts: &'a [(Gate, u64)],
-    /// What they cost.
+    /// The price of these gates.
     pub price: &'a Price,
-    /// Bootstraps really done.
+    /// Bootstraps that the engine really did.
     pub bootstraps: u64,
     /// Wall time of the evaluation.
     pub compute: Duration,
 }
 
 impl Charge<'_> {
-    /// Writes the usage row and posts the reservation in one step with the rest of the unit, then counts the gates.
+    /// Writes the usage row and posts the reservation in one transaction with the rest of the unit, then counts the
+    /// gates.
     pub async fn book(
         &self,
         now: Timestamp,
@@ -76,7 +77,7 @@ pub fn count(gates: &[Gate]) -> Vec<(Gate, u64)> {
     counts.into_iter().collect()
 }
 
-/// Counts by the names of operations.
+/// Counts under the names that operations have in the usage record.
 fn named(counts: &[(Gate, u64)]) -> Vec<(String, i64)> {
     counts.iter().map(|(gate, count)| (format!("gate_{}", gate.name().to_lowercase()), *count as i64)).collect()
 }
@@ -92,12 +93,12 @@ pub fn by_gate(counts: &[(Gate, u64)]) -> Result<String, ApiError> {
     serde_json::to_string(&named).map_err(ApiError::internal)
 }
 
-/// A time as it is stored.
+/// A duration as the database stores it: microseconds.
 pub fn microseconds(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// A time as answers tell it: milliseconds with three decimals (readings G12).
+/// A duration as answers show it: milliseconds with three decimals (readings G12).
 pub fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }

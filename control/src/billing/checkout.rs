@@ -23,7 +23,7 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// Bytes of a return URL at most.
+/// Bytes of a return URL, at most.
 const URL_BYTES_MAX: usize = 2048;
 
 impl JsonBody for OpenPortal {
@@ -59,7 +59,7 @@ pub async fn portal(
     let provider = billing.provider.clone().ok_or_else(|| disabled("this node has no payment provider"))?;
     let mut subscription = billing.subscription(&caller).await?;
     if subscription.plan == Plan::Enterprise && subscription.customer_id.is_empty() {
-        return Err(disabled("the plan was agreed with the operator, who bills it"));
+        return Err(disabled("the operator sets and bills this plan"));
     }
     let customer = billing.customer(&*provider, &mut subscription, "").await?;
     let url = provider.portal(&customer, return_url.as_str()).await?;
@@ -68,7 +68,7 @@ pub async fn portal(
     Ok(answer)
 }
 
-/// Begin a checkout within a page of the client's own: for a subscription, or to store a card and pay as you go.
+/// Begin a checkout that a page of the client embeds: for a subscription, or to store a card and pay as you go.
 #[utoipa::path(
     post,
     path = "/api/v1/billing/checkout",
@@ -109,7 +109,7 @@ pub async fn start(
         plan: (plan != Plan::Payg).then(|| (plan, cycle, period_end(now, cycle))),
         embedded: true,
         return_url: &format!("{}/docs", billing.base_url),
-        // each request is a checkout of its own; the customer goes through one of them
+        // each request begins another checkout; the customer completes one of them
         key: &ids::random_hex::<16>("checkout:"),
     };
     let started = provider.start_checkout(&checkout).await?;
@@ -119,16 +119,16 @@ pub async fn start(
     Ok(answer)
 }
 
-/// A user of the dashboard who may change what the account pays.
+/// Refuses callers that may not change how the account pays: only an `account_admin` may.
 fn must_manage(caller: &Caller) -> Result<(), ApiError> {
     if caller.role == Role::AccountAdmin {
         return Ok(());
     }
-    Err(ApiError::new(Code::InsufficientRole, "only an account_admin sees what the payment provider has"))
+    Err(ApiError::new(Code::InsufficientRole, "only an account_admin may use the payment provider's pages"))
 }
 
 impl Billing {
-    /// A URL that customers may be sent back to (readings P26).
+    /// Reads a URL to which the provider may send customers back (readings P26).
     fn return_url(&self, text: &str) -> Result<Url, ApiError> {
         let own = Url::parse(&self.base_url).ok();
         let own = own.as_ref().and_then(|url| url.domain());
@@ -140,9 +140,9 @@ impl Billing {
     }
 }
 
-/// The URL, if it is of one of these domains or below one, or of this machine.
+/// The URL, if its host is this machine, one of these domains, or below one of them.
 fn allowed_return_url<'a>(text: &str, mut domains: impl Iterator<Item = &'a str>) -> Option<Url> {
-    // what parsers of URLs do not agree on
+    // refuse characters that parsers of URLs read differently
     let is_plain =
         text.len() <= URL_BYTES_MAX && !text.contains('\\') && !text.chars().any(|c| c.is_control() || c == ' ');
     let url: Url = is_plain.then(|| text.parse().ok())??;

@@ -10,12 +10,12 @@ use crate::parsers::parsed;
 /// The list price of one compute unit: 0.000002 US dollars.
 pub const NANO_USD_OF_UNIT: i64 = 2000;
 
-/// Settings of prices.
+/// Settings for prices.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct BillingConfig {
     // readings P2
-    /// Yen for one US dollar, with up to three decimals: the rate at which prices in dollars are shown in yen. Every charge records
-    /// the rate of its time.
+    /// Yen for one US dollar, with up to three decimals. Prices in dollars are shown in yen at this rate, and every
+    /// charge records the rate of its time.
     #[arg(env = "ANGO_USD_JPY", default_value = "150")]
     #[arg(value_parser = parsed::<UsdRate>("a number of yen from 1 to 100000, with up to three decimals"))]
     pub usd_jpy: UsdRate,
@@ -36,14 +36,14 @@ impl FromStr for UsdRate {
     }
 }
 
-/// What an operation costs.
+/// The price of an operation on encrypted numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationPrice {
     /// Compute units.
     pub units: u64,
-    /// Their list price.
+    /// The list price of these compute units.
     pub cost: NanoUsd,
-    /// The rate of the moment.
+    /// The rate of yen for a dollar at that time.
     pub rate: UsdRate,
 }
 

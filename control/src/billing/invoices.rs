@@ -1,4 +1,4 @@
-//! Invoices: the list, the page of one that this service made, and what months cost (readings P9, P19, P25).
+//! Invoices: their list, the page of an invoice made here, and the bill of a month (readings P9, P19, P25).
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::path::PathParts;
 
-/// Invoices of a list (readings P25).
+/// Invoices in a list, at most (readings P25).
 const LISTED_MAX: i64 = 100;
 /// Bytes of the code in the address of an invoice's page.
 const CODE_BYTES: usize = 16;
 
-/// A page runs nothing, loads nothing, and does not tell its address.
+/// An invoice's page runs no script, loads nothing, and sends no referrer.
 const PAGE_HEADERS: [(HeaderName, HeaderValue); 3] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -69,12 +69,13 @@ fn told(invoice: Invoice) -> Option<api::billing::Invoice> {
     })
 }
 
-/// `2026-01`.
+/// A month as words: `2026-01`.
 pub(super) fn month_words(month: i64) -> String {
     format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12) + 1)
 }
 
-/// Fees as lines of an invoice. Their ids come of the version of the subscription that they change: each is written once.
+/// Fees as lines of an invoice. A line's id contains the version of the subscription that the fee changes, so each line
+/// is written once.
 pub(super) fn items_of(subscription: &Subscription, fees: &[Fee], now: Timestamp) -> Vec<InvoiceItem> {
     let item = |(at, fee): (usize, &Fee)| InvoiceItem {
         item_id: format!("{}:{}:{at}", subscription.account_id, subscription.version),
@@ -89,7 +90,8 @@ pub(super) fn items_of(subscription: &Subscription, fees: &[Fee], now: Timestamp
 }
 
 impl Billing {
-    /// Makes the invoice of a month that is over: the lines that are on none yet, and what was used. Nothing to pay, or billed before: none.
+    /// Makes the invoice of a month that is over: the open lines and the use of that month. Makes none if nothing is to
+    /// be paid or the month was billed before.
     pub(super) async fn bill_here(&self, account_id: &str, month: i64) -> Result<(), ApiError> {
         let now = self.clock.now();
         let mut items = self.store.open_items(account_id, month).await?;
@@ -133,7 +135,7 @@ impl Billing {
                     tx.add_invoice_item(item).await?;
                 }
                 if total <= 0 {
-                    // a credit stays open for the next invoice
+                    // a credit stays open and goes to the next invoice
                     return Ok(());
                 }
                 tx.put_items_on(&invoice.invoice_id, &on_it).await?;
@@ -144,7 +146,7 @@ impl Billing {
         Ok(())
     }
 
-    /// The address of an invoice's page: its code cannot be guessed.
+    /// The address of an invoice's page. The address ends with a code that cannot be guessed.
     fn invoice_page(&self, invoice_id: &str) -> String {
         format!("{}/invoices/{invoice_id}/{}", self.base_url, hex::encode(&self.page_mac(invoice_id)[..CODE_BYTES]))
     }
@@ -156,7 +158,7 @@ impl Billing {
     }
 }
 
-/// The page of an invoice that this service made, for whom has its address.
+/// The page of an invoice made here. The address is the permission: its code is checked.
 pub async fn page(State(billing): State<Arc<Billing>>, path: PathParts) -> Result<Response, ApiError> {
     let unknown = || ApiError::new(api::Code::NotFound, "there is no such invoice");
     let invoice_id = path.get("invoice_id");
@@ -176,7 +178,7 @@ fn invoice_html(invoice: &Invoice, items: &[InvoiceItem]) -> String {
         format!("{sign}{}.{:02} USD", cents.abs() / 100, cents.abs() % 100)
     };
     let day = |moment: i64| Timestamp(moment).rfc3339()[..10].to_owned();
-    // all of it was made here, of words and numbers
+    // no escaping: all texts were made here, of words and numbers
     let lines: String = items
         .iter()
         .map(|item| format!("<tr><td>{}</td><td>{}</td></tr>", item.description, dollars(item.amount_usd_cents)))
@@ -200,13 +202,14 @@ fn invoice_html(invoice: &Invoice, items: &[InvoiceItem]) -> String {
 /// The event of a payment.
 ///
 /// # Errors
-/// When the account's id is none.
+/// When `account_id` of the invoice is not an account id.
 pub fn invoice_paid_event(invoice: &Invoice, now: Timestamp) -> anyhow::Result<store::NewEvent> {
-    let account = invoice.account_id.parse().map_err(|_| anyhow::anyhow!("{} is no account", invoice.account_id))?;
+    let account =
+        invoice.account_id.parse().map_err(|_| anyhow::anyhow!("{} is not an account id", invoice.account_id))?;
     Ok(event(&account, EventType::InvoicePaid, &invoice_data(invoice), now))
 }
 
-/// The month before the one of this moment.
+/// The month before that of `now`.
 pub(super) fn month_before(now: Timestamp) -> i64 {
     Period::of(now).month - 1
 }

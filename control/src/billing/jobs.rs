@@ -1,5 +1,6 @@
-//! What billing does by itself: events of the provider, alerts and e-mails, periods and months that end. Each job is done by one node at a time,
-//! under a lease in the database. A node that was taken for lost and goes on does nothing twice: every step is written on a condition.
+//! The jobs of billing: events of the provider, alerts, e-mails, periods and months that end. A lease in the database
+//! lets one node at a time do them. If a node lost its lease and goes on, its writes change nothing, because every step
+//! is written on a condition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +16,25 @@ use crate::access::limits::month_start;
 use crate::clock::Timestamp;
 use crate::web::error::ApiError;
 
-/// How often it is looked what is to be done.
+/// Time between two looks for work.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// How long a node has for a job before others take it.
+/// The lease of a job: after this time another node may take it.
 const LEASE: Duration = Duration::from_secs(120);
-/// Looks from one removal of old records to the next.
+/// Old records are removed once in this many looks.
 const FORGET_LOOKS: u64 = 3600;
-/// How long after a month it is billed: work that was accepted in it has ended or is given back.
+/// Grace period after a month before it is billed. By then work that the month accepted has ended or was given back.
 const MONTH_GRACE: Duration = Duration::from_secs(600);
-/// From one attempt to bill what could not be billed to the next, and from one reading of a provider's subscriptions whose periods are over
-/// to the next: the provider renews within the hour.
+/// Pause between two attempts to bill a month that could not be billed. Also the pause between two reads of a provider's
+/// subscriptions whose periods are over, because the provider renews them only within the hour.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Accounts and subscriptions that are read at once.
+/// Accounts and subscriptions that one query reads, at most.
 const AT_ONCE: i64 = 100;
 
-/// The lease of the looks, and how far months are billed.
+/// The two leases: of the looks, and of billing months. The second also records the last month that is billed.
 const LOOKS_JOB: &str = "billing";
 const MONTHS_JOB: &str = "months";
 
-/// Does what is to be done until the node stops.
+/// Does the jobs of billing until the node stops.
 pub async fn keep(billing: Arc<Billing>, mut stopped: watch::Receiver<bool>) {
     let mut tick = tokio::time::interval(LOOK_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -46,16 +47,16 @@ pub async fn keep(billing: Arc<Billing>, mut stopped: watch::Receiver<bool>) {
         }
         let done = tokio::select! {
             done = look(&billing, looks, &mut tried) => done,
-            // what it was at is done again by the next node
+            // the node stops: the next node does this step again
             _ = stopped.wait_for(|stopped| *stopped) => return,
         };
         if let Err(error) = done {
-            tracing::warn!(cause = error.message, "billing goes on with the next look");
+            tracing::warn!(cause = error.message, "a look of billing failed; the next one tries again");
         }
     }
 }
 
-/// When something was last tried that is not tried at every look, and what is known to be done.
+/// When the steps that pause between attempts were last tried, and the last month that is known to be billed.
 struct Tried {
     months: Timestamp,
     provider: Timestamp,
@@ -71,7 +72,7 @@ impl Default for Tried {
 async fn look(billing: &Billing, looks: u64, tried: &mut Tried) -> Result<(), ApiError> {
     let now = billing.clock.now();
     let bills_months = tried.billed_through < month_before(now) && !now.is_near(tried.months, PAUSE);
-    // who has nothing to do writes nothing
+    // a node without work writes nothing
     let has_work = billing.store.has_billing_work(now.0, now.0 - GRACE.as_micros() as i64).await?;
     let forgets = looks.is_multiple_of(FORGET_LOOKS);
     if !(bills_months || has_work || forgets) {
@@ -91,7 +92,7 @@ async fn look(billing: &Billing, looks: u64, tried: &mut Tried) -> Result<(), Ap
         let billed_through = close_months(billing).await?;
         tried.billed_through = billed_through;
         if billed_through < month_before(now) && now >= month_start(month_before(now) + 1).plus(MONTH_GRACE) {
-            // some account's month could not be billed
+            // an account's month could not be billed
             tried.months = now;
         }
     }
@@ -103,7 +104,8 @@ async fn look(billing: &Billing, looks: u64, tried: &mut Tried) -> Result<(), Ap
     Ok(())
 }
 
-/// Begins the next periods of subscriptions, or ends them. True: the provider was asked for its own.
+/// Begins the next periods of subscriptions, or ends the subscriptions. True: the provider was asked about those that
+/// it holds.
 async fn end_periods(billing: &Billing, asks_provider: bool) -> Result<bool, ApiError> {
     let mut asked = false;
     let now = billing.clock.now();
@@ -116,7 +118,7 @@ async fn end_periods(billing: &Billing, asks_provider: bool) -> Result<bool, Api
             billing
                 .store
                 .write(async |tx| {
-                    // changed meanwhile: the next look sees it
+                    // if the subscription changed in between, nothing is written; the next look reads it again
                     if tx.put_subscription(&subscription).await? {
                         for item in &items {
                             tx.add_invoice_item(item).await?;
@@ -129,20 +131,24 @@ async fn end_periods(billing: &Billing, asks_provider: bool) -> Result<bool, Api
             asked = true;
             if let Err(error) = sync_subscription(billing, &subscription.provider_subscription_id).await {
                 let account_id = subscription.account_id;
-                tracing::warn!(account_id, cause = error.message, "a subscription is read again later");
+                tracing::warn!(
+                    account_id,
+                    cause = error.message,
+                    "a subscription could not be read and will be read again"
+                );
             }
         }
     }
     Ok(asked)
 }
 
-/// Bills the months that are over, one after the other. The last one that is wholly billed.
+/// Bills the months that are over, in order. Returns the last month that is wholly billed.
 async fn close_months(billing: &Billing) -> Result<i64, ApiError> {
     let now = billing.clock.now();
     let last = month_before(now);
     let mut billed_through = billing.store.job_done_through(MONTHS_JOB).await?;
     if billed_through == 0 {
-        // what was used before there was billing is not billed
+        // use before the first start of billing is not billed
         billing.store.take_job(MONTHS_JOB, &billing.node_id, now.0, now.0).await?;
         billing.store.note_job(MONTHS_JOB, last).await?;
         return Ok(last);
@@ -158,7 +164,7 @@ async fn close_months(billing: &Billing) -> Result<i64, ApiError> {
     Ok(billed_through)
 }
 
-/// Bills a month. False: some account's work of that month is still under way, or could not be billed.
+/// Bills a month. False: some work of that month is still running, or an account could not be billed.
 async fn close_month(billing: &Billing, month: i64) -> Result<bool, ApiError> {
     let (mut after, mut all) = (String::new(), true);
     loop {
@@ -174,7 +180,7 @@ async fn close_month(billing: &Billing, month: i64) -> Result<bool, ApiError> {
                     account_id = account,
                     month = invoices::month_words(month),
                     cause = error.message,
-                    "a month is billed later"
+                    "the month could not be billed for this account; the node tries again"
                 );
                 all = false;
             }
@@ -183,7 +189,7 @@ async fn close_month(billing: &Billing, month: i64) -> Result<bool, ApiError> {
     }
 }
 
-/// Bills a month of an account: by the provider if it has a customer there, or else here.
+/// Bills an account's month: through the provider if the account is its customer, otherwise by an invoice made here.
 async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), ApiError> {
     let subscription = billing.store.subscription(account_id).await?;
     let customer = subscription.map(|subscription| subscription.customer_id).unwrap_or_default();
@@ -194,7 +200,7 @@ async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), Api
         return billing.bill_here(account_id, month).await;
     };
     let spent = billing.store.used_in_month(account_id, month).await?.spend.cents();
-    // fees of a subscription that began before there was a provider
+    // fees of a subscription that began when the node had no provider
     let open = billing.store.open_items(account_id, month).await?;
     let cents = spent + open.iter().map(|item| item.amount_usd_cents).sum::<i64>();
     let mut invoice_id = None;
@@ -206,7 +212,7 @@ async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), Api
             month,
             cents,
             description: &format!("Use in {} beyond the plan, and gates{fees}", invoices::month_words(month)),
-            // the same whenever it is repeated
+            // the same key for every repetition
             key: &format!("usage:{account_id}:{month}"),
         };
         let made = provider.bill_usage(&bill).await?;

@@ -1,5 +1,5 @@
-//! Who pays for work is decided before it begins: operations of trials, compute units and yen are reserved, then posted with what the
-//! work brought, or given back (readings A14, P5-P8, P24).
+//! The ledger. Before work begins, its price is reserved: operations of a trial, compute units, yen. When it ends, the
+//! reservation is posted with the results, or given back (readings A14, P5-P8, P24).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,20 +18,20 @@ use crate::ids;
 use crate::in_flight::InFlight;
 use crate::web::error::ApiError;
 
-/// Reservations that are given back at once.
+/// Reservations that one query reads, at most.
 const LOST_AT_ONCE: i64 = 256;
 
-/// The ledger, as this node writes it.
+/// The ledger in the database, as this node reads and writes it.
 pub struct Ledger {
     store: Store,
     node_id: String,
     rate: UsdRate,
     clock: Clock,
-    /// What must end before the node stops: reservations that are given back.
+    /// Reservations that are being given back. The node waits for them before it stops.
     unfinished: InFlight,
 }
 
-/// Who pays.
+/// The payer of work.
 #[derive(Clone, Debug)]
 pub struct PaidBy {
     /// The account.
@@ -48,33 +48,34 @@ impl From<&Caller> for PaidBy {
     }
 }
 
-/// What work will cost, taken before it began. It is given back on drop unless [`Reservation::keep`] was called.
+/// The price of work, reserved before the work began. Dropping it gives the reservation back, unless
+/// [`Reservation::keep`] was called.
 pub struct Reservation {
     ledger: Arc<Ledger>,
     account: AccountId,
     /// The month in which the work was accepted (readings P10).
     month: i64,
-    /// Work of a trial is not counted by name (readings P5).
+    /// Whether the work is of a trial. Trials' operations are not counted by name (readings P5).
     is_of_trial: bool,
-    /// Compute units that the plan has in a month.
+    /// Compute units that the plan includes in a month.
     allowance: Option<i64>,
-    /// None where there is nothing to pay.
+    /// The transfer in the ledger. `None`: nothing is to be paid.
     transfer_id: Option<String>,
     settled: AtomicBool,
 }
 
 impl Ledger {
-    /// The ledger of this database; the node waits for `unfinished` before it stops.
+    /// The ledger of this database. The node waits for `unfinished` before it stops.
     pub fn new(store: Store, node_id: String, rate: UsdRate, clock: Clock, unfinished: InFlight) -> Ledger {
         Ledger { store, node_id, rate, clock, unfinished }
     }
 
-    /// The rate of the moment.
+    /// The present rate of yen for a dollar.
     pub fn rate(&self) -> UsdRate {
         self.rate
     }
 
-    /// Reserves the price of gates; a trial's operations, each gate as one (readings A14).
+    /// Reserves the price of gates. For a trial: one operation for each gate (readings A14).
     pub async fn reserve_gates(
         self: &Arc<Self>,
         by: &PaidBy,
@@ -92,7 +93,7 @@ impl Ledger {
         self.reserve(by, wanted, now).await
     }
 
-    /// Reserves the compute units of an operation; of a trial one operation.
+    /// Reserves the compute units of an operation. For a trial: one operation.
     pub async fn reserve_units(
         self: &Arc<Self>,
         by: &PaidBy,
@@ -128,7 +129,7 @@ impl Ledger {
         };
         let Some(wanted) = wanted else { return Ok(reservation) };
         let transfer_id = ids::transfer(now).as_str().to_owned();
-        // from here on: a caller that leaves while the database answers may have reserved
+        // set before the write: if the caller leaves while the database answers, the reservation may exist
         reservation.transfer_id = Some(transfer_id.clone());
         reservation.settled = AtomicBool::new(false);
         let new = NewReservation {
@@ -158,13 +159,13 @@ impl Ledger {
         let message = match left {
             0 => format!("the trial key has used its {max} operations"),
             _ => format!(
-                "the request has {wanted} operations, the trial key has {left} of its {max} left; nothing was done"
+                "the request has {wanted} operations, but the trial key has {left} of its {max} left; nothing was done"
             ),
         };
         Ok(ApiError::new(Code::TrialOpsExhausted, message))
     }
 
-    /// Gives back what an earlier process of this node reserved: its work is gone.
+    /// Gives back what an earlier process of this node reserved, because its work ended with it.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -179,14 +180,14 @@ impl Ledger {
         }
     }
 
-    /// Gives back what nodes reserved that have not said since `silent_since` that they are there.
+    /// Gives back the reservations of nodes whose last sign of life is older than `silent_since`.
     ///
     /// # Errors
     /// When the database does not answer.
     pub async fn give_back_forsaken(&self, silent_since: Timestamp) -> Result<(), store::Error> {
         let lost = self.store.forsaken_reservations(&self.node_id, silent_since.0, LOST_AT_ONCE).await?;
         if !lost.is_empty() {
-            tracing::warn!(reservations = lost.len(), "reservations of nodes that are gone are given back");
+            tracing::warn!(reservations = lost.len(), "reservations of nodes without a sign of life are given back");
         }
         self.void_all(&lost).await
     }
@@ -201,18 +202,18 @@ impl Ledger {
     async fn give_back(&self, account: &AccountId, transfer_id: &str) {
         let now = self.clock.now();
         if let Err(error) = self.store.void_reservation(transfer_id, account.as_str(), now.0).await {
-            tracing::error!(%error, account = account.as_str(), transfer_id, "a reservation was not given back");
+            tracing::error!(%error, account = account.as_str(), transfer_id, "a reservation could not be given back");
         }
     }
 }
 
 impl Reservation {
-    /// Its transfer, where there is something to pay: for the usage row.
+    /// The id of the transfer, for the usage row. `None`: nothing is to be paid.
     pub fn transfer_id(&self) -> Option<String> {
         self.transfer_id.clone()
     }
 
-    /// The step of a unit that posts it.
+    /// The step of a unit that posts this reservation.
     pub fn posting(&self, now: Timestamp) -> Option<Posting> {
         let account_id = self.account.as_str().to_owned();
         let allowance = self.allowance;
@@ -229,12 +230,12 @@ impl Reservation {
         })
     }
 
-    /// It was posted: it stays.
+    /// The reservation was posted, so dropping it gives nothing back.
     pub fn keep(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    /// The work failed: nothing is charged. One that was posted all the same stays posted.
+    /// Gives the reservation back because the work failed. A reservation that was posted stays posted.
     pub async fn give_back(&self) {
         if let Some(transfer_id) = &self.transfer_id
             && !self.settled.swap(true, Ordering::Relaxed)
@@ -245,7 +246,8 @@ impl Reservation {
 }
 
 impl Drop for Reservation {
-    /// The client went away before the work began, or a task panicked.
+    /// Gives the reservation back if neither `keep` nor `give_back` was called: the client left before the work began,
+    /// or a task panicked.
     fn drop(&mut self) {
         let Some(transfer_id) = self.transfer_id.take().filter(|_| !*self.settled.get_mut()) else { return };
         let (ledger, account) = (self.ledger.clone(), self.account.clone());
@@ -266,7 +268,7 @@ fn quota_exceeded(plan: Plan, used: i64, wanted: Wanted) -> ApiError {
     let wanted = if let Wanted::Fcu { fcu, .. } = wanted { fcu } else { 0 };
     let allowance = allowance(plan).unwrap_or_default();
     let message = format!(
-        "the operation takes {wanted} compute units; {used} of the {allowance} that the plan has in a month are used or reserved"
+        "the operation takes {wanted} compute units; of the {allowance} that the plan includes in a month, {used} are used or reserved"
     );
     debug_assert_eq!(beyond_allowance(plan, Environment::Live), BeyondAllowance::Refused);
     ApiError::new(Code::QuotaExceeded, message)
@@ -274,6 +276,6 @@ fn quota_exceeded(plan: Plan, used: i64, wanted: Wanted) -> ApiError {
 
 fn cap_reached(cap_nano_usd: i64) -> ApiError {
     let dollars = cap_nano_usd as f64 / 1e9;
-    let message = format!("the operation would pass the monthly cap of {dollars} USD; nothing was done");
+    let message = format!("the operation would exceed the monthly cap of {dollars} USD; nothing was done");
     ApiError::new(Code::BudgetHardCapHit, message)
 }

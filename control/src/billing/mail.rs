@@ -1,5 +1,5 @@
-//! E-mails by SMTP (specification, Budget: alerts). They are written with what they tell of, and sent from their rows: a mail may be sent twice
-//! after a crash, with the same id.
+//! E-mails by SMTP (specification, Budget: alerts). An e-mail is a row in an outbox, written in one transaction with
+//! the alert or document that it is about. After a crash a mail may be sent twice, with the same message id.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use zeroize::Zeroizing;
 use super::Billing;
 use store::Email;
 
-/// Longest time for a mail.
+/// Timeout for sending a mail.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
-/// E-mails that are sent at once.
+/// E-mails that one look sends, at most.
 const AT_ONCE: i64 = 20;
-/// Waits before further tries. After the last one a mail is given up.
+/// Waits before retries. When they are used up, the mail is given up.
 const WAITS: [Duration; 5] = [
     Duration::from_secs(30),
     Duration::from_secs(300),
@@ -38,15 +38,15 @@ pub struct MailConfig {
     pub smtp_from: Mailbox,
 }
 
-/// Where e-mails are handed in. It hides itself from logs: it may hold a password.
+/// The address of the SMTP server. `Debug` hides the address because it may hold a password.
 #[derive(Clone)]
 pub struct SmtpUrl(Zeroizing<String>);
 
 impl SmtpUrl {
-    /// Of a program of its own.
+    /// The address in this text, for programs that embed the node.
     ///
     /// # Panics
-    /// When it is no URL of SMTP.
+    /// When `text` is not an SMTP URL.
     pub fn of(text: &str) -> SmtpUrl {
         SmtpUrl::read(text).expect("a URL of SMTP")
     }
@@ -55,7 +55,7 @@ impl SmtpUrl {
         let is_known = text.starts_with("smtp://") || text.starts_with("smtps://");
         match AsyncSmtpTransport::<Tokio1Executor>::from_url(text) {
             Ok(_) if is_known => Ok(SmtpUrl(Zeroizing::new(text.to_owned()))),
-            // the text may hold a password: the library's words about it are not repeated
+            // do not repeat the library's error: it may quote the password
             _ => Err("must be an smtp: or smtps: URL"),
         }
     }
@@ -71,14 +71,14 @@ fn sender(text: &str) -> Result<Mailbox, &'static str> {
     text.parse().map_err(|_| "must be an e-mail address, or a name and an address in <>")
 }
 
-/// Hands e-mails in.
+/// Sends e-mails through an SMTP server.
 pub struct Mailer {
     transport: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
 }
 
 impl Mailer {
-    /// Under these settings; `None`: no e-mails are sent.
+    /// A mailer with these settings. `None`: no server is set, so no e-mails are sent.
     ///
     /// # Errors
     /// When the URL cannot be used.
@@ -98,7 +98,7 @@ impl Mailer {
         for (at, mailbox) in to.into_iter().enumerate() {
             builder = match at {
                 0 => builder.to(mailbox),
-                // the copy of a document is the issuer's, to whom a buyer's reply goes
+                // a document's copy goes to the issuer, and so do the buyer's replies
                 _ if attached.is_some() => builder.reply_to(mailbox.clone()).bcc(mailbox),
                 _ => builder.bcc(mailbox),
             };
@@ -126,7 +126,7 @@ struct Attached {
     pdf: Vec<u8>,
 }
 
-/// Why a mail was not sent, and whether another try is of no use.
+/// Why a mail was not sent, and whether a retry is pointless.
 struct Unsent {
     why: String,
     forever: bool,
@@ -154,7 +154,7 @@ pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
                     email_id = email.email_id,
                     cause = why,
                     given_up = due_at == 0,
-                    "an e-mail was not sent"
+                    "an e-mail could not be sent"
                 );
                 billing.store.note_email(&email.email_id, false, due_at, &why).await?;
             }
@@ -168,7 +168,7 @@ async fn attached(billing: &Billing, email: &Email) -> Result<Result<Option<Atta
     if email.document_id.is_empty() {
         return Ok(Ok(None));
     }
-    let missing = || Unsent { why: "its document cannot be read".to_owned(), forever: true };
+    let missing = || Unsent { why: "the attached document cannot be read".to_owned(), forever: true };
     let Some(document) = billing.store.stored_document_of_id(&email.document_id).await? else {
         return Ok(Err(missing()));
     };

@@ -1,4 +1,5 @@
-//! The payment provider: what the service asks of it (readings section 7). One client is real, that of Stripe.
+//! The payment provider: the methods that this service needs of it (readings section 7). The only implementation for
+//! production is Stripe's.
 
 pub(crate) mod signature;
 mod stripe;
@@ -21,7 +22,8 @@ use stripe::Stripe;
 #[derive(Clone, Debug, clap::Args)]
 pub struct PaymentsConfig {
     // readings P19
-    /// Who collects money. With `none` subscriptions begin at once, and the node makes the invoices itself.
+    /// The payment provider that collects money. With `none` subscriptions begin at once, and the node makes the invoices
+    /// itself.
     #[arg(env = "ANGO_PAYMENTS_PROVIDER", default_value = "none", value_parser = either(["stripe", "none"]))]
     pub payments_stripe: bool,
     /// Address of Stripe's API.
@@ -42,12 +44,12 @@ pub struct PaymentsConfig {
     #[arg(env = "ANGO_PAYMENTS_RETURN_DOMAINS", value_delimiter = ',', value_parser = domain)]
     pub return_domains: Vec<String>,
     // readings P14
-    /// Where customers go who want a plan whose price is agreed on. When unset, the documentation.
+    /// Address for customers who want a plan with a negotiated price. When unset, the address of the documentation.
     #[arg(env = "ANGO_PAYMENTS_CONTACT_URL", value_parser = contact)]
     pub contact_url: Option<Url>,
 }
 
-/// A secret of the payment provider. It hides itself from logs.
+/// A secret of the payment provider. `Debug` hides the value.
 #[derive(Clone)]
 pub struct PaymentSecret(pub Zeroizing<String>);
 
@@ -73,7 +75,7 @@ fn api_base(text: &str) -> Result<Url, &'static str> {
     if url.scheme() == "https" || url.scheme() == "http" && is_local {
         Ok(url)
     } else {
-        Err("must begin with https:, but for localhost")
+        Err("must begin with https:, except for localhost")
     }
 }
 
@@ -89,17 +91,17 @@ fn contact(text: &str) -> Result<Url, &'static str> {
     if matches!(url.scheme(), "https" | "http" | "mailto") { Ok(url) } else { Err("must be an https: or mailto: URL") }
 }
 
-/// What the provider is asked for, and answers in its own time.
+/// A request to the provider: ready when the provider has answered or failed.
 pub type Asked<'a, T> = BoxFuture<'a, Result<T, PaymentError>>;
 
-/// Why the provider did not do it.
+/// Why a request to the provider failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaymentError {
     /// The customer's bank did not pay.
     Declined(String),
-    /// It did not answer, or with an error. To ask again is safe.
+    /// The provider did not answer, or answered with an error. A retry is safe.
     Unavailable(String),
-    /// It has no such object.
+    /// The provider has no such object.
     Unknown(String),
 }
 
@@ -130,31 +132,31 @@ impl From<PaymentError> for ApiError {
     }
 }
 
-/// 502: to try again is safe (readings W8).
+/// 502: the provider did not answer. A retry is safe (readings W8).
 pub fn unavailable() -> ApiError {
-    ApiError::new(Code::ProviderUnavailable, "the payment provider did not answer; to try again is safe")
+    ApiError::new(Code::ProviderUnavailable, "the payment provider did not answer; a retry is safe")
 }
 
 /// A subscription as the provider has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvidedSubscription {
-    /// The provider's id of it.
+    /// The provider's id of the subscription.
     pub subscription_id: String,
-    /// Its customer.
+    /// The provider's customer.
     pub customer_id: String,
-    /// The account that it is for; of a purchase of another kind none.
+    /// The account that the subscription is for. `None`: a purchase of another kind.
     pub account_id: Option<String>,
     /// Its state.
     pub status: ProvidedStatus,
-    /// The plan in force; `None`: a price that is none of this service's.
+    /// The plan in force. `None`: the price is not one of this service's.
     pub plan: Option<(Plan, BillingCycle)>,
-    /// It ends with its period.
+    /// Whether the subscription ends with its period.
     pub ends: bool,
-    /// The period that is paid.
+    /// The start of the period that is paid.
     pub period_start: Timestamp,
-    /// Its end.
+    /// The end of that period.
     pub period_end: Timestamp,
-    /// Something is scheduled.
+    /// Whether a change is scheduled.
     pub has_schedule: bool,
 }
 
@@ -163,99 +165,99 @@ pub struct ProvidedSubscription {
 pub enum ProvidedStatus {
     /// Paid.
     Active,
-    /// Not to be paid yet.
+    /// The trial period, in which nothing is to be paid.
     Trialing,
     /// A payment failed.
     PastDue,
-    /// It was not paid.
+    /// The payment was given up.
     Unpaid,
-    /// The first payment is under way: customers do not see it.
+    /// The first payment is under way. Customers do not see the subscription yet.
     Incomplete,
-    /// It is over.
+    /// The subscription has ended.
     Ended,
-    /// One that this service does not know.
+    /// A state that this service does not know.
     Other,
 }
 
 /// An invoice as the provider has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvidedInvoice {
-    /// The provider's id of it.
+    /// The provider's id of the invoice.
     pub invoice_id: String,
-    /// Its customer.
+    /// The provider's customer.
     pub customer_id: String,
     /// The subscription that it is for.
     pub subscription_id: Option<String>,
-    /// The month of use that this service named.
+    /// The month of use, as this service named it in the request.
     pub month: Option<i64>,
-    /// Its state.
+    /// The invoice's state.
     pub status: store::InvoiceState,
-    /// US cents.
+    /// The amount in US cents.
     pub amount_usd_cents: i64,
-    /// The first moment that it is for.
+    /// The first moment of the period that the invoice is for.
     pub period_start: Timestamp,
-    /// The first moment after that.
+    /// The first moment after that period.
     pub period_end: Timestamp,
-    /// When it was made.
+    /// When the invoice was made.
     pub issued_at: Timestamp,
-    /// When it was paid.
+    /// When the invoice was paid.
     pub paid_at: Option<Timestamp>,
-    /// Its page.
+    /// The address of the invoice's page.
     pub url: String,
-    /// Attempts to collect it.
+    /// How often the provider tried to collect the amount.
     pub attempts: i64,
-    /// When the next one is due.
+    /// When the provider will try again.
     pub next_attempt_at: Option<Timestamp>,
 }
 
-/// What a checkout is for.
+/// A checkout to begin.
 #[derive(Clone, Debug)]
 pub struct NewCheckout<'a> {
     /// The customer.
     pub customer_id: &'a str,
     /// The account.
     pub account_id: &'a str,
-    /// A subscription and the end of its first period; `None`: to store a payment method.
+    /// The subscription and the end of its first period. `None`: the checkout only stores a payment method.
     pub plan: Option<(Plan, BillingCycle, Timestamp)>,
-    /// It is shown within a page of the client's own.
+    /// Whether a page of the client embeds the checkout.
     pub embedded: bool,
-    /// Where the customer goes afterwards.
+    /// The address to which the customer returns afterwards.
     pub return_url: &'a str,
-    /// Names the request: repeated with the same key it has one effect.
+    /// Idempotency key: a repetition with the same key has no further effect.
     pub key: &'a str,
 }
 
 /// A checkout that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedCheckout {
-    /// The provider's id of it.
+    /// The provider's id of the checkout.
     pub session_id: String,
-    /// Its page; empty where it is embedded.
+    /// The address of the checkout's page. Empty if the checkout is embedded.
     pub url: String,
-    /// For the provider's script; empty where it has a page.
+    /// The secret for the provider's script. Empty if the checkout has a page.
     pub client_secret: String,
 }
 
-/// A checkout that a customer went through.
+/// A checkout as the provider reports it, completed or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedCheckout {
     /// The customer; empty for a guest.
     pub customer_id: String,
-    /// The account; of a purchase of another kind none.
+    /// The account. `None`: a purchase of another kind.
     pub account_id: Option<String>,
-    /// The subscription that it made.
+    /// The subscription that the checkout began.
     pub subscription_id: Option<String>,
-    /// The payment method that it stored.
+    /// The payment method that the checkout stored.
     pub payment_method: Option<String>,
-    /// It was gone through.
+    /// Whether the customer completed it.
     pub is_complete: bool,
-    /// It was paid, or nothing was to be paid.
+    /// Whether it was paid, or nothing was to be paid.
     pub is_paid: bool,
-    /// It only stored a payment method.
+    /// Whether it only stored a payment method.
     pub is_setup: bool,
-    /// `metadata.plan`; empty where it is not given.
+    /// `metadata.plan`. Empty if absent.
     pub plan: String,
-    /// `client_reference_id`; empty where it is not given.
+    /// `client_reference_id`. Empty if absent.
     pub reference: String,
 }
 
@@ -268,17 +270,17 @@ pub struct NewSubscription<'a> {
     pub account_id: &'a str,
     /// The plan.
     pub plan: Plan,
-    /// How often it is paid.
+    /// The billing cycle.
     pub cycle: BillingCycle,
     /// The end of its first period.
     pub period_end: Timestamp,
-    /// What pays.
+    /// The payment method that pays.
     pub payment_method: &'a str,
-    /// Names the request.
+    /// Idempotency key.
     pub key: &'a str,
 }
 
-/// What an account used beyond its plan in a month.
+/// A bill for what an account used beyond its plan in a month.
 #[derive(Clone, Debug)]
 pub struct UsageBill<'a> {
     /// The customer.
@@ -287,55 +289,56 @@ pub struct UsageBill<'a> {
     pub account_id: &'a str,
     /// The month.
     pub month: i64,
-    /// US cents.
+    /// The amount in US cents.
     pub cents: i64,
-    /// In words.
+    /// The text of the invoice's line.
     pub description: &'a str,
-    /// Names the request.
+    /// Idempotency key.
     pub key: &'a str,
 }
 
-/// A payment provider. Each method that changes something takes a key that names the request: repeated with the same key it has one effect
-/// (readings W8). Errors: when the provider does not answer within 10 seconds three times, or refuses.
+/// A payment provider. Each method that changes something takes an idempotency key: a repetition with the same key has
+/// no further effect (readings W8). Errors: when three attempts of 10 seconds each bring no answer, or the provider
+/// refuses.
 pub trait PaymentProvider: Send + Sync {
-    /// Whether it is there.
+    /// Checks that the provider answers.
     fn probe(&self) -> Asked<'_, ()>;
-    /// The customer of an account, which is made once.
+    /// The customer of an account, created on the first call.
     fn customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, String>;
-    /// Says how a customer is written to.
+    /// Sets a customer's e-mail address.
     fn set_email<'a>(&'a self, customer_id: &'a str, email: &'a str) -> Asked<'a, ()>;
-    /// A customer's payment method.
+    /// The payment method that pays a customer's invoices.
     fn payment_method<'a>(&'a self, customer_id: &'a str) -> Asked<'a, Option<String>>;
-    /// Has invoices of a customer paid with this.
+    /// Sets the payment method that pays a customer's invoices.
     fn set_payment_method<'a>(&'a self, customer_id: &'a str, payment_method: &'a str) -> Asked<'a, ()>;
     /// Begins a checkout.
     fn start_checkout<'a>(&'a self, checkout: &'a NewCheckout<'a>) -> Asked<'a, StartedCheckout>;
     /// A checkout as it is now.
     fn checkout<'a>(&'a self, session_id: &'a str) -> Asked<'a, FinishedCheckout>;
-    /// A page on which a customer sees and changes what the provider has; for one visit.
+    /// The address of a page, good for one visit, on which a customer sees and changes payment methods and invoices.
     fn portal<'a>(&'a self, customer_id: &'a str, return_url: &'a str) -> Asked<'a, String>;
     /// Begins a subscription.
     fn subscribe<'a>(&'a self, new: &'a NewSubscription<'a>) -> Asked<'a, ProvidedSubscription>;
-    /// Puts a subscription on a higher plan now; the difference is paid at once.
+    /// Puts a subscription on a higher plan now. The difference is paid at once.
     fn upgrade<'a>(&'a self, subscription_id: &'a str, plan: Plan, key: &'a str) -> Asked<'a, ()>;
-    /// Has another plan or cycle follow at the period's end.
+    /// Schedules another plan or billing cycle for the period's end.
     fn schedule<'a>(&'a self, subscription_id: &'a str, plan: Plan, cycle: BillingCycle, key: &'a str)
     -> Asked<'a, ()>;
-    /// Takes that back.
+    /// Removes what was scheduled.
     fn unschedule<'a>(&'a self, subscription_id: &'a str, key: &'a str) -> Asked<'a, ()>;
-    /// Has a subscription end with its period, or not.
+    /// Sets whether a subscription ends with its period.
     fn set_ending<'a>(&'a self, subscription_id: &'a str, ends: bool, key: &'a str) -> Asked<'a, ()>;
-    /// Ends a subscription now; what was paid for the rest is credited.
+    /// Ends a subscription now. The unused rest of the period is credited.
     fn end_now<'a>(&'a self, subscription_id: &'a str, key: &'a str) -> Asked<'a, ()>;
     /// A subscription as it is now.
     fn subscription<'a>(&'a self, subscription_id: &'a str) -> Asked<'a, ProvidedSubscription>;
     /// An invoice as it is now.
     fn invoice<'a>(&'a self, invoice_id: &'a str) -> Asked<'a, ProvidedInvoice>;
-    /// Makes an invoice of what was used.
+    /// Makes an invoice for a month of use.
     fn bill_usage<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice>;
 }
 
-/// The provider of these settings, if there is one.
+/// The provider that the settings name, if any.
 ///
 /// # Errors
 /// When its client cannot be made.

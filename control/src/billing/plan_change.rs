@@ -1,5 +1,5 @@
-//! What a wanted plan changes of a subscription, and what each step means for its periods and its price (readings P10, P11, P16, P17).
-//! Pure: the payment provider, or this service where there is none, carries the steps out.
+//! The steps from a subscription to a wanted plan, and what each step means for periods and prices (readings P10, P11,
+//! P16, P17). Pure: the payment provider carries the steps out, or this service if there is none.
 
 use api::billing::BillingCycle;
 use store::{Subscription, SubscriptionState};
@@ -16,18 +16,18 @@ pub enum Step {
     Start(Plan, BillingCycle),
     /// A cancellation is taken back.
     Resume,
-    /// What was to come at the period's end does not come.
+    /// The change scheduled for the period's end is removed.
     Unschedule,
-    /// A higher plan, at once, paid as the present one is.
+    /// A higher plan begins at once, paid at the present billing cycle.
     Upgrade(Plan),
-    /// Comes at the period's end.
+    /// A plan and billing cycle are scheduled for the period's end.
     Schedule(Plan, BillingCycle),
     /// The subscription ends with its period.
     Cancel,
 }
 
-/// The steps to a wanted plan. A higher plan comes at once, a lower one at the period's end. Another cycle comes at the period's end too;
-/// who pays by the year and wants to pay by the month waits for all of it.
+/// The steps to a wanted plan. A higher plan begins at once. A lower plan and another billing cycle begin at the
+/// period's end. If a yearly subscription changes to monthly, a higher plan waits for the period's end too.
 pub fn steps_to(current: &Subscription, plan: Plan, cycle: BillingCycle) -> Vec<Step> {
     if current.status == SubscriptionState::None {
         return vec![Step::Start(plan, cycle)];
@@ -54,23 +54,23 @@ pub fn steps_to(current: &Subscription, plan: Plan, cycle: BillingCycle) -> Vec<
     steps
 }
 
-/// An amount that a step brings.
+/// An amount that a step charges or credits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fee {
-    /// In words.
+    /// The text of the invoice's line.
     pub description: String,
-    /// US cents; a credit is negative.
+    /// US cents. A credit is negative.
     pub cents: i64,
-    /// The month that it is for.
+    /// The month that the fee is for.
     pub month: i64,
 }
 
-/// The end of a period that begins at this moment: the first of a month (readings P10).
+/// The end of a period that begins now: always the first of a month (readings P10).
 pub fn period_end(now: Timestamp, cycle: BillingCycle) -> Timestamp {
     month_start(Period::of(now).month + months_of(cycle))
 }
 
-/// Carries a step out where there is no provider. What is paid for it.
+/// Carries a step out if the node has no provider. Returns the fees.
 pub fn apply(subscription: &mut Subscription, step: Step, now: Timestamp) -> Vec<Fee> {
     let month = Period::of(now).month;
     match step {
@@ -116,8 +116,8 @@ pub fn apply(subscription: &mut Subscription, step: Step, now: Timestamp) -> Vec
     }
 }
 
-/// Ends the periods that are over, where there is no provider: what was scheduled comes, a cancelled subscription ends, another goes on.
-/// What is paid for the periods that begin.
+/// Ends the periods that are over, if the node has no provider. A scheduled plan begins, a cancelled subscription ends,
+/// any other is renewed. Returns the fees of the periods that begin.
 pub fn renew(subscription: &mut Subscription, now: Timestamp) -> Vec<Fee> {
     let mut fees = Vec::new();
     while subscription.status != SubscriptionState::None && subscription.period_end <= now.0 {
@@ -138,7 +138,7 @@ pub fn renew(subscription: &mut Subscription, now: Timestamp) -> Vec<Fee> {
     fees
 }
 
-/// Ends a subscription: the account is on the free plan then (readings P16), unless the operator has put it on another.
+/// Ends a subscription. The account is then on the free plan (readings P16), unless the operator set another plan.
 pub fn end(subscription: &mut Subscription) {
     subscription.status = SubscriptionState::None;
     subscription.billing_cycle = BillingCycle::Monthly;
@@ -150,18 +150,18 @@ pub fn end(subscription: &mut Subscription) {
     }
 }
 
-/// What comes at the period's end.
+/// The plan and billing cycle scheduled for the period's end.
 pub fn scheduled(subscription: &Subscription) -> (Option<Plan>, Option<BillingCycle>) {
     (Plan::from_name(&subscription.scheduled_plan), BillingCycle::from_name(&subscription.scheduled_cycle))
 }
 
-/// Nothing comes at the period's end.
+/// Removes what is scheduled.
 pub fn unschedule(subscription: &mut Subscription) {
     subscription.scheduled_plan = String::new();
     subscription.scheduled_cycle = String::new();
 }
 
-/// The part of a period's price for the time from now to its end, by the second, to the nearest cent.
+/// The price of the time from now to the period's end: the period's price by the second, rounded to a cent.
 fn rest_of_price(plan: Plan, cycle: BillingCycle, now: Timestamp, end: Timestamp) -> i64 {
     let start = month_start(Period::of(end).month - months_of(cycle));
     let whole = i128::from(end.seconds().saturating_sub(start.seconds()).max(1));
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(Timestamp(subscription.period_end).rfc3339(), "2027-02-01T00:00:00.000Z");
         // 351 of 365 days
         assert_eq!(fees[0].cents, 8_620);
-        // at the first moment of a month: all of it
+        // at the first moment of a month: the whole price
         let first = month_start(Period::of(NOW).month);
         assert_eq!(apply(&mut none(), Step::Start(Plan::Pro, Monthly), first)[0].cents, 4_900);
         // at its last second
@@ -227,7 +227,7 @@ mod tests {
         let annual = on(Plan::Pro, Annual);
         assert_eq!(steps(&annual, Plan::Scale, Monthly), [Step::Schedule(Plan::Scale, Monthly)]);
         assert_eq!(steps(&annual, Plan::Scale, Annual), [Step::Upgrade(Plan::Scale)]);
-        // what was scheduled is replaced, taken back, or stays
+        // a scheduled change is replaced, removed or kept
         let mut down = pro.clone();
         apply(&mut down, Step::Schedule(Plan::Starter, Monthly), NOW);
         assert_eq!(steps(&down, Plan::Starter, Monthly), []);

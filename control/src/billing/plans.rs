@@ -1,4 +1,4 @@
-//! What plans cost and allow of compute units (specification, Plans).
+//! Prices of plans, and the compute units that they include (specification, Plans).
 
 use api::billing::BillingCycle;
 use store::BeyondAllowance;
@@ -6,10 +6,10 @@ use store::BeyondAllowance;
 use crate::billing::compute_units::NANO_USD_OF_UNIT;
 use crate::caller::{Environment, Plan};
 
-/// Compute units that a plan has in a month without paying for each; `None`: any number.
+/// Compute units that a plan includes in a month. `None`: any number.
 pub fn allowance(plan: Plan) -> Option<u64> {
     match plan {
-        // a trial's operations are counted instead
+        // a trial counts operations instead
         Plan::Trial | Plan::Payg => Some(0),
         Plan::Free => Some(10_000),
         Plan::Starter => Some(1_000_000),
@@ -19,7 +19,7 @@ pub fn allowance(plan: Plan) -> Option<u64> {
     }
 }
 
-/// What compute units beyond the allowance are (readings P5, P6).
+/// How compute units beyond the allowance are treated: charged, refused or counted (readings P5, P6).
 pub fn beyond_allowance(plan: Plan, environment: Environment) -> BeyondAllowance {
     match (plan, environment) {
         (Plan::Trial | Plan::Free, _) => BeyondAllowance::Refused,
@@ -28,15 +28,15 @@ pub fn beyond_allowance(plan: Plan, environment: Environment) -> BeyondAllowance
     }
 }
 
-/// Whether gates are paid for: shown with their cost they are always (readings P4, P5).
+/// Whether gates are charged. Answers show their cost in any case (readings P4, P5).
 pub fn pays_for_gates(plan: Plan, environment: Environment) -> bool {
     environment == Environment::Live && !matches!(plan, Plan::Trial | Plan::Free)
 }
 
-/// Cents of a US dollar for a month of a plan.
+/// Price of one month of a plan in US cents.
 pub fn monthly_price_cents(plan: Plan, cycle: BillingCycle) -> i64 {
     match (plan, cycle) {
-        // a price for enterprises is agreed with the operator
+        // an enterprise's price is agreed with the operator
         (Plan::Trial | Plan::Free | Plan::Payg | Plan::Enterprise, _) => 0,
         (Plan::Starter, BillingCycle::Monthly) => 900,
         (Plan::Starter, BillingCycle::Annual) => 747,
@@ -47,7 +47,7 @@ pub fn monthly_price_cents(plan: Plan, cycle: BillingCycle) -> i64 {
     }
 }
 
-/// Months that are paid at once.
+/// Months in a period of this billing cycle.
 pub fn months_of(cycle: BillingCycle) -> i64 {
     match cycle {
         BillingCycle::Monthly => 1,
@@ -55,12 +55,13 @@ pub fn months_of(cycle: BillingCycle) -> i64 {
     }
 }
 
-/// Cents of a US dollar for a whole period of a plan: a month or a year.
+/// Price in US cents of a whole period of a plan: a month or a year.
 pub fn period_price_cents(plan: Plan, cycle: BillingCycle) -> i64 {
     months_of(cycle) * monthly_price_cents(plan, cycle)
 }
 
-/// Plans that are subscribed to (specification, `POST /billing/subscribe`). An enterprise's is agreed with the operator.
+/// Plans that customers may subscribe to (specification, `POST /billing/subscribe`). An enterprise plan is agreed with
+/// the operator.
 pub const SUBSCRIBED: [Plan; 3] = [Plan::Starter, Plan::Pro, Plan::Scale];
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ mod tests {
         let [monthly, annual] = BillingCycle::ALL.map(|cycle| Plan::ALL.map(|plan| monthly_price_cents(plan, cycle)));
         assert_eq!(monthly, [0, 0, 0, 900, 4_900, 19_900, 0]);
         assert_eq!(annual, [0, 0, 0, 747, 4_067, 16_517, 0]);
-        // P15: 17 percent below
+        // P15: 17 percent below the monthly price
         for (monthly, annual) in monthly.into_iter().zip(annual) {
             assert_eq!((monthly * 83 + 50) / 100, annual);
         }

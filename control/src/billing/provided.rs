@@ -1,5 +1,6 @@
-//! Takes over what the payment provider says. An object is read anew for each event that names it, and written in the place of the version
-//! that was read: so the order in which events come does not matter, nor how often (readings W4).
+//! Copies the payment provider's state of subscriptions, invoices and checkouts. Each event causes a fresh read of the
+//! object that it names, and the record is replaced only if its version is still the one read. So neither the order nor
+//! the repetition of events matters (readings W4).
 
 use api::Code;
 use serde_json::json;
@@ -15,12 +16,13 @@ use crate::clock::Timestamp;
 use crate::events::{EventType, event};
 use crate::web::error::ApiError;
 
-/// How long the service goes on after a payment failed (readings P18).
+/// Grace period: how long the service goes on after a payment failed (readings P18).
 pub const GRACE: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
-/// How often a record is read and written that others change too.
+/// Attempts to replace a record that other requests change too.
 const TRIES_MAX: usize = 5;
 
-/// Puts a subscription on record as the provider has it now. False: it is for no account of this service.
+/// Copies a subscription's present state from the provider. False: the subscription belongs to no account of this
+/// service.
 pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Result<bool, ApiError> {
     let provider = provider(billing)?;
     for _ in 0..TRIES_MAX {
@@ -33,7 +35,7 @@ pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Resu
             tracing::warn!(
                 account_id = subscription.account_id,
                 subscription_id,
-                "the account has a subscription already: the second one is ended, and what was paid for it is credited"
+                "the account already has a subscription: the second one was ended and its payment credited"
             );
             let key = format!("second:{subscription_id}");
             provider.end_now(subscription_id, &key).await?;
@@ -57,11 +59,11 @@ pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Resu
             return Ok(true);
         }
     }
-    Err(ApiError::new(Code::Conflict, "the subscription changes all the time: try again"))
+    Err(ApiError::new(Code::Conflict, "the subscription keeps changing: try again"))
 }
 
-/// Puts an invoice on record as the provider has it now, with the events that tell of it. `failed_attempt`: a payment failed, the
-/// so-manieth. False: it is for no account of this service.
+/// Copies an invoice's present state from the provider, and writes the events about it. `failed_attempt`: the number of
+/// the attempt that failed and when the next is due. False: the invoice belongs to no account of this service.
 pub async fn sync_invoice(
     billing: &Billing,
     invoice_id: &str,
@@ -70,7 +72,7 @@ pub async fn sync_invoice(
     let provided = provider(billing)?.invoice(invoice_id).await?;
     let Some(subscription) = account_of(billing, &provided.customer_id, None).await? else { return Ok(false) };
     if let Some(of) = &provided.subscription_id {
-        // paid or not: that shows in the subscription too
+        // a payment, or a failed one, also changes the subscription
         sync_subscription(billing, of).await?;
     }
     let now = billing.clock.now();
@@ -98,7 +100,7 @@ pub async fn sync_invoice(
         .store
         .write(async |tx| {
             tx.put_invoice(&invoice).await?;
-            // each once, and in this order (readings W6)
+            // each event once, and in this order (readings W6)
             for (fact, event) in &told_of {
                 if tx.announce(fact, now.0).await? {
                     tx.emit(std::slice::from_ref(event)).await?;
@@ -110,7 +112,7 @@ pub async fn sync_invoice(
     Ok(true)
 }
 
-/// A customer went through a checkout: what came of it is put on record.
+/// Records the result of a checkout: a subscription or a payment method.
 pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, ApiError> {
     let provider = provider(billing)?;
     let checkout = provider.checkout(session_id).await?;
@@ -127,7 +129,7 @@ pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, 
     if let Some(method) = &checkout.payment_method {
         provider.set_payment_method(&checkout.customer_id, method).await?;
         for _ in 0..TRIES_MAX {
-            // readings P13: who stores a card and has no plan pays as they go
+            // readings P13: a customer without a plan who stores a card pays as they go
             if subscription.plan != Plan::Free {
                 return Ok(true);
             }
@@ -149,7 +151,7 @@ fn provider(billing: &Billing) -> Result<&dyn PaymentProvider, ApiError> {
     billing.provider.as_deref().ok_or_else(super::payments::unavailable)
 }
 
-/// The subscription of a customer, or of the account that an object names.
+/// The subscription record of a customer, or of the account that an object names.
 async fn account_of(
     billing: &Billing,
     customer_id: &str,
@@ -162,7 +164,7 @@ async fn account_of(
     }
     let Some(account_id) = account_id else { return Ok(None) };
     let found = billing.store.subscription(account_id).await?;
-    // another customer of the same account: nothing of this service made it
+    // the account has another customer already: this object was not made by this service
     Ok(found.filter(|subscription| subscription.customer_id.is_empty()))
 }
 
@@ -170,14 +172,14 @@ fn is_over(status: ProvidedStatus) -> bool {
     matches!(status, ProvidedStatus::Ended | ProvidedStatus::Incomplete)
 }
 
-/// Whether an account would have two subscriptions.
+/// Whether this subscription would be the account's second one.
 fn is_second(subscription: &Subscription, provided: &ProvidedSubscription) -> bool {
     subscription.status != SubscriptionState::None
         && subscription.provider_subscription_id != provided.subscription_id
         && !is_over(provided.status)
 }
 
-/// Readings P18.
+/// Copies the provider's state into a subscription (readings P18).
 fn take_over(subscription: &mut Subscription, provided: &ProvidedSubscription, now: Timestamp) {
     let is_ours = subscription.provider_subscription_id == provided.subscription_id;
     if subscription.customer_id.is_empty() {
@@ -185,7 +187,7 @@ fn take_over(subscription: &mut Subscription, provided: &ProvidedSubscription, n
     }
     let status = match provided.status {
         ProvidedStatus::Ended => {
-            // one that is over already, or was never begun, changes nothing
+            // a subscription that ended before or never began changes nothing
             if is_ours {
                 end(subscription);
             }
@@ -237,7 +239,7 @@ fn invoice_of(subscription: &Subscription, provided: &ProvidedInvoice) -> Invoic
     }
 }
 
-/// The documented data of an invoice's events (specification, Events; readings H19).
+/// The documented data of an invoice's event (specification, Events; readings H19).
 pub(super) fn invoice_data(invoice: &Invoice) -> serde_json::Value {
     let day = |moment: i64| Timestamp(moment).rfc3339()[..10].to_owned();
     json!({

@@ -1,4 +1,4 @@
-//! Events of the payment provider: kept when they come, worked through afterwards (readings W1-W6).
+//! Events of the payment provider: stored on arrival, processed afterwards (readings W1-W6).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use super::provided::{sync_checkout, sync_invoice, sync_subscription};
 use super::purchases::end_purchases;
 use crate::web::error::ApiError;
 
-/// Bytes of an event at most.
+/// Bytes of an event, at most.
 const EVENT_BYTES_MAX: usize = 1 << 20;
-/// Characters of an id and of a type at most.
+/// Characters of an id or a type, at most.
 const WORD_CHARACTERS_MAX: usize = 255;
-/// Events that are worked through at once.
+/// Events that one query reads, at most.
 const AT_ONCE: i64 = 100;
-/// From one try to the next: doubled each time, up to an hour.
+/// Exponential backoff of retries: the wait doubles each time, up to an hour.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LAST_WAIT: Duration = Duration::from_secs(3600);
-/// Characters of an error that are kept.
+/// Characters of an error that are stored.
 const ERROR_CHARACTERS_MAX: usize = 200;
-/// How long events are kept: longer than the provider repeats them.
+/// How long events are kept: longer than the provider repeats them, so that a repetition is recognized.
 const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// Takes an event of the payment provider, by its signature. The provider calls this, not customers.
+/// Receives an event of the payment provider and checks its signature. The provider calls this route, not customers.
 #[utoipa::path(
     post,
     path = "/api/v1/billing/provider_webhook",
@@ -48,7 +48,7 @@ pub async fn receive(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<ReceivedEvent>, ApiError> {
-    // raw bytes before anything is parsed
+    // the signature covers the raw bytes, so they are read before anything is parsed
     let too_long = || ApiError::new(Code::PayloadTooLarge, format!("an event has at most {EVENT_BYTES_MAX} bytes"));
     let body = axum::body::to_bytes(body, EVENT_BYTES_MAX).await.map_err(|_| too_long())?;
     let header = headers.get("stripe-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -74,7 +74,8 @@ pub async fn receive(
     Ok(Json(ReceivedEvent { received: true }))
 }
 
-/// Works through the events that are due, in the order in which they came. One that fails is tried again later and holds up no other.
+/// Processes the events that are due, in the order of their arrival. An event that fails is tried again later and does
+/// not hold up the others.
 pub(super) async fn work_through(billing: &Billing) -> Result<(), store::Error> {
     loop {
         let due = billing.store.due_provider_events(billing.clock.now().0, AT_ONCE).await?;
@@ -94,12 +95,13 @@ pub(super) async fn work_through(billing: &Billing) -> Result<(), store::Error> 
                     tracing::warn!(
                         event_id = event.event_id,
                         cause = why,
-                        "an event of the provider is tried again later"
+                        "an event of the provider failed and will be tried again"
                     );
                     let due_at = billing.clock.now().plus(wait).0;
                     billing.store.put_provider_event_off(&event.event_id, due_at, &why).await?;
                     if error.code == Code::ProviderUnavailable {
-                        // the others would wait for it as long: the other jobs go first
+                        // the provider does not answer, so the other events would fail too: let the other jobs run
+                        // first
                         return Ok(());
                     }
                 }
@@ -108,7 +110,7 @@ pub(super) async fn work_through(billing: &Billing) -> Result<(), store::Error> 
     }
 }
 
-/// Does what an event asks for. It only says which object to read: the object says what is so (readings W4).
+/// Carries an event out. The event only names an object: its present state is read from the provider (readings W4).
 async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiError> {
     let content: Value = serde_json::from_str(&event.body).map_err(ApiError::internal)?;
     let object = &content["data"]["object"];
@@ -127,30 +129,30 @@ async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiEr
             sync_invoice(billing, id, None).await?
         }
         "payment_method.attached" => set_first_payment_method(billing, object, id).await?,
-        // a method that is gone shows when the next payment fails
+        // a removed payment method matters only when the next payment fails
         _ => true,
     };
     if !is_ours {
-        tracing::debug!(event_id = event.event_id, "an event of the provider is for no account of this service");
+        tracing::debug!(event_id = event.event_id, "an event of the provider concerns no account of this service");
     }
     Ok(())
 }
 
-/// A customer's first payment method pays the invoices.
+/// Makes a customer's first payment method pay the invoices.
 async fn set_first_payment_method(billing: &Billing, object: &Value, id: &str) -> Result<bool, ApiError> {
     let Some(customer) = object["customer"].as_str() else { return Ok(false) };
     let Some(provider) = &billing.provider else { return Ok(false) };
     if billing.store.subscription_of_customer(customer).await?.is_none() {
         return Ok(false);
     }
-    // the one that the customer chose, else the first that is attached
+    // `payment_method` returns the method that the customer chose, otherwise the method attached first
     if provider.payment_method(customer).await?.as_deref() == Some(id) {
         provider.set_payment_method(customer, id).await?;
     }
     Ok(true)
 }
 
-/// Forgets events whose time is over.
+/// Deletes events that are older than the time for which they are kept.
 pub(super) async fn forget_old(billing: &Billing) -> Result<(), store::Error> {
     let before = billing.clock.now().0 - KEPT.as_micros() as i64;
     billing.store.forget_provider_events(before).await.map(drop)

@@ -1,4 +1,5 @@
-//! Keys that customers of the payment provider buy by a checkout of the operator's own (readings B6-B8, B46).
+//! Keys that customers buy through a checkout page which the operator made at the payment provider (readings B6-B8,
+//! B46).
 
 use std::time::Duration;
 
@@ -15,22 +16,22 @@ use crate::web::error::ApiError;
 
 /// How long the key of a purchase is shown (readings B6).
 const SHOWN: Duration = Duration::from_secs(24 * 3600);
-/// Characters of a label that are kept.
+/// Characters of a label that are stored.
 const LABEL_CHARACTERS_MAX: usize = 200;
 
-/// Plans that are bought. The one that a purchase has when it names none, or one that is not known (readings B7).
+/// Plans that can be bought, and the plan of a purchase that names none or an unknown one (readings B7).
 const BOUGHT: [Plan; 6] = [Plan::Free, Plan::Payg, Plan::Starter, Plan::Pro, Plan::Scale, Plan::Enterprise];
 const DEFAULT_PLAN: Plan = Plan::Payg;
 
-/// What a buyer is told.
+/// The answer to a buyer.
 pub enum Bought {
-    /// The key, and the plan.
+    /// The key and its plan.
     Key(zeroize::Zeroizing<String>, String),
     /// The payment is being processed.
     Pending,
 }
 
-/// Puts a purchase on record with its key, once. False: the checkout is no purchase, or was not paid yet.
+/// Records a purchase with its key, once. False: the checkout is not a purchase, or is not paid yet.
 pub async fn sync_purchase(billing: &Billing, session_id: &str, checkout: &FinishedCheckout) -> Result<bool, ApiError> {
     let is_purchase = checkout.is_complete && checkout.is_paid && !checkout.is_setup && checkout.account_id.is_none();
     if !is_purchase {
@@ -89,25 +90,27 @@ pub async fn sync_purchase(billing: &Billing, session_id: &str, checkout: &Finis
                 account_id = key.account_id,
                 session_id,
                 unknown_plan,
-                "a purchase named a plan that is not known: its key has the plan payg; `ango admin set-plan` changes it"
+                "a purchase named an unknown plan, so its key has the plan payg; change the plan with `ango admin set-plan`"
             );
         }
     }
     Ok(true)
 }
 
-/// Revokes the keys of a subscription that is over. False: none was bought with it yet; one that is bought later is revoked from the start.
+/// Revokes the keys of a subscription that has ended. False: no key was bought with it yet. A key bought with it later
+/// is revoked from the start.
 pub async fn end_purchases(billing: &Billing, subscription_id: &str) -> Result<bool, ApiError> {
     let now = billing.clock.now();
     let lineages = billing.store.write(async |tx| tx.end_purchases(subscription_id, now.0).await).await?;
     for lineage in &lineages {
         billing.access.forget_keys(lineage).await;
-        tracing::info!(target: "security", lineage, "keys revoked: the subscription they were bought with is over");
+        tracing::info!(target: "security", lineage, "keys revoked because the subscription they were bought with has ended");
     }
     Ok(!lineages.is_empty())
 }
 
-/// The key of a checkout, for who knows its id. One that is not on record yet is looked for at the provider (readings B6).
+/// The key of a checkout. The checkout's id is the permission. A purchase that is not recorded yet is looked up at the
+/// provider (readings B6).
 pub async fn bought(billing: &Billing, session_id: &str) -> Result<Bought, ApiError> {
     let unknown = || ApiError::new(Code::KeyNotFound, "there is no paid purchase of this session_id");
     if let Some(purchase) = billing.store.purchase(session_id).await? {
@@ -129,7 +132,7 @@ pub async fn bought(billing: &Billing, session_id: &str) -> Result<Bought, ApiEr
     shown(billing, &purchase)
 }
 
-/// Forgets keys that were shown long enough.
+/// Erases keys of purchases that are older than `SHOWN`.
 pub(super) async fn hide_old(billing: &Billing) -> Result<(), store::Error> {
     let before = billing.clock.now().0 - SHOWN.as_micros() as i64;
     billing.store.hide_purchased_keys(before).await.map(drop)
@@ -146,7 +149,7 @@ fn shown(billing: &Billing, purchase: &Purchase) -> Result<Bought, ApiError> {
     Ok(Bought::Key(text.to_owned().into(), purchase.plan.clone()))
 }
 
-/// What a purchase is for.
+/// The plan and label that a purchase asks for.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     plan: Plan,
@@ -154,7 +157,8 @@ struct Wanted {
     label: String,
 }
 
-/// `metadata.plan` first. The reference is a plan only if it is exactly the name of one, and else a label (readings B7).
+/// Reads `metadata.plan` first. The reference counts as a plan only if it equals a plan's name, otherwise as a label
+/// (readings B7).
 fn wanted(plan: &str, reference: &str) -> Wanted {
     let known = |name: &str| Plan::from_name(name).filter(|plan| BOUGHT.contains(plan));
     let of_reference = known(reference);

@@ -25,7 +25,7 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// Percent below the monthly price (specification, Plans).
+/// Discount of the annual billing cycle, in percent of the monthly price (specification, Plans).
 const ANNUAL_DISCOUNT_PERCENT: u32 = 17;
 
 impl JsonBody for Subscribe {
@@ -51,8 +51,9 @@ pub async fn show(
 
 /// Subscribe to a plan, change the plan, or take a cancellation back.
 ///
-/// A higher plan begins at once and is paid by the second. A lower one, and another billing cycle, begins with the next period:
-/// `scheduled_plan` and `scheduled_at` say so. Without a payment method nothing changes, and `checkout_url` leads to where one is stored.
+/// A higher plan begins at once; the rest of the period is charged by the second. A lower plan and another billing
+/// cycle begin with the next period: `scheduled_plan` and `scheduled_at` show them. Without a payment method nothing
+/// changes, and `checkout_url` is the address where the customer can store one.
 #[utoipa::path(
     post,
     path = "/api/v1/billing/subscribe",
@@ -73,14 +74,14 @@ pub async fn subscribe(
 ) -> Result<Response, ApiError> {
     let Subscribe { plan, email, billing_cycle } = body.value;
     let wanted = Wanted { plan: wanted_plan(&plan)?, cycle: wanted_cycle(billing_cycle)?, email: contact(&email)? };
-    // a task: a client that goes away must not stop between the provider and the database
+    // a separate task: if the client leaves, the step between provider and database must not stop halfway
     tokio::spawn(async move {
         if wanted.plan == Plan::Enterprise {
             return billing.request_plan(&caller, &wanted, &claim).await;
         }
         if caller.environment != Environment::Live {
-            // readings P5, P12: nothing of theirs is sent to a provider
-            let message = "test and dev keys change no subscription: use a live key";
+            // readings P5, P12: requests with test and dev keys never reach the provider
+            let message = "test and dev keys cannot change a subscription: use a live key";
             return Err(ApiError::new(Code::NoPaymentMethod, message));
         }
         let subscription = billing.subscription(&caller).await?;
@@ -92,7 +93,7 @@ pub async fn subscribe(
     .await?
 }
 
-/// End the subscription with the period that is paid. Until then the plan stays in force.
+/// End the subscription at the end of the paid period. Until then the plan stays in force.
 #[utoipa::path(
     delete,
     path = "/api/v1/billing/subscription",
@@ -108,7 +109,7 @@ pub async fn cancel(
     tokio::spawn(async move { billing.cancel(&caller).await }).await?.map(Json)
 }
 
-/// What a request wants.
+/// A request for a plan, read and checked.
 struct Wanted {
     plan: Plan,
     cycle: BillingCycle,
@@ -116,20 +117,21 @@ struct Wanted {
 }
 
 impl Billing {
-    /// The caller's subscription as it is on record.
+    /// The caller's subscription record.
     pub(super) async fn subscription(&self, caller: &Caller) -> Result<Subscription, ApiError> {
         let found = self.store.subscription(caller.account.as_str()).await?;
         found.ok_or_else(|| ApiError::internal("a caller without an account"))
     }
 
-    /// Who carries a change out. A subscription that began before there was a provider stays here until it ends.
+    /// The provider of a subscription, `None` if this service bills it. A subscription that began when the node had no
+    /// provider stays here until it ends.
     fn provider_of(&self, subscription: &Subscription) -> Option<Arc<dyn PaymentProvider>> {
         let began_here =
             subscription.status != SubscriptionState::None && subscription.provider_subscription_id.is_empty();
         self.provider.clone().filter(|_| !began_here)
     }
 
-    /// Readings P14.
+    /// Records a request for an enterprise plan for the operator (readings P14).
     async fn request_plan(&self, caller: &Caller, wanted: &Wanted, claim: &Claim) -> Result<Response, ApiError> {
         let now = self.clock.now();
         let subscription = self.subscription(caller).await?;
@@ -151,12 +153,12 @@ impl Billing {
         tracing::info!(
             account_id = request.account_id,
             plan = wanted.plan.as_str(),
-            "a plan is asked for: see `ango admin plan-requests`"
+            "a customer asks for an enterprise plan: see `ango admin plan-requests`"
         );
         Ok(answer)
     }
 
-    /// Without a provider the change is made at once, and its fees become lines of the month's invoice (readings P19).
+    /// Changes the plan without a provider: at once, and the fees become lines of the month's invoice (readings P19).
     async fn subscribe_here(&self, caller: &Caller, wanted: &Wanted, claim: &Claim) -> Result<Response, ApiError> {
         let now = self.clock.now();
         let mut subscription = self.subscription(caller).await?;
@@ -181,8 +183,9 @@ impl Billing {
         Ok(answer)
     }
 
-    /// With a provider each step is its own request there, named by the version of the record: a request that is repeated after a failure
-    /// repeats the same steps. What then is on record is what the provider says.
+    /// Changes the plan at the provider. Each step is one request, with an idempotency key made of the record's
+    /// version, so a retry after a failure repeats the same steps. Afterwards the record is a copy of the provider's
+    /// state.
     async fn subscribe_there(
         &self,
         provider: &dyn PaymentProvider,
@@ -192,7 +195,7 @@ impl Billing {
     ) -> Result<Response, ApiError> {
         let mut subscription = self.subscription(caller).await?;
         if !subscription.provider_subscription_id.is_empty() {
-            // a step whose answer was lost shows here, and is not taken again
+            // an earlier step may have been carried out though its answer was lost: read the present state first
             sync_subscription(self, &subscription.provider_subscription_id).await?;
             subscription = self.subscription(caller).await?;
         }
@@ -207,7 +210,8 @@ impl Billing {
                 }
                 Err(error) => {
                     if error.code == Code::NoPaymentMethod {
-                        // the provider repeats its answer to a request that is repeated: the next one must be another
+                        // the provider repeats its answer for the same key, so raise the version: the next request
+                        // needs another key
                         self.store.write(async |tx| tx.put_subscription(&subscription).await).await?;
                     }
                     return Err(error);
@@ -219,7 +223,8 @@ impl Billing {
         self.keep_alone(claim, answer).await
     }
 
-    /// Takes a step at the provider. An address: first a payment method must be stored there.
+    /// Carries a step out at the provider. Returns the address of a page if the customer must store a payment method
+    /// first.
     async fn step_there(
         &self,
         provider: &dyn PaymentProvider,
@@ -232,7 +237,7 @@ impl Billing {
         match step {
             Step::Start(plan, cycle) => {
                 let end = period_end(self.clock.now(), cycle);
-                // the period is part of the request: another month is another request
+                // the period is part of the body, so it is part of the key
                 let key = format!("{key}:{}", end.seconds());
                 let Some(payment_method) = provider.payment_method(customer).await? else {
                     return self.checkout_page(provider, before, (plan, cycle, end), &key).await.map(Some);
@@ -269,7 +274,8 @@ impl Billing {
         Ok(answer)
     }
 
-    /// The provider's customer of an account, made and put on record if there is none; with this contact.
+    /// The provider's customer of an account, with this contact. Creates and records the customer if the account has
+    /// none.
     pub(super) async fn customer(
         &self,
         provider: &dyn PaymentProvider,
@@ -304,23 +310,24 @@ impl Billing {
             plan: Some(plan),
             embedded: false,
             return_url: &format!("{}/docs", self.base_url),
-            // a checkout ends after a day: then there is another
+            // a checkout ends after a day, so the key changes twice a day
             key: &format!("{key}:page:{}", self.clock.now().seconds() / 43_200),
         };
         Ok(provider.start_checkout(&checkout).await?.url)
     }
 
-    /// The provider's object does not say in our words what is scheduled.
+    /// Records the scheduled plan and billing cycle, because the provider's object does not contain their names.
     async fn note_scheduled(&self, account_id: &str, plan: Plan, cycle: BillingCycle) -> Result<(), ApiError> {
         let now = self.clock.now();
         let found = self.store.subscription(account_id).await?;
-        let mut subscription = found.ok_or_else(|| ApiError::internal("an account that is gone"))?;
+        let mut subscription = found.ok_or_else(|| ApiError::internal("the account was deleted"))?;
         apply(&mut subscription, Step::Schedule(plan, cycle), now);
         subscription.updated_at = now.0;
         self.store.write(async |tx| put(tx, &subscription).await).await
     }
 
-    /// Pay as you go has no period that is paid: the free plan begins at once (readings P13). What was used is still billed.
+    /// Ends pay as you go. No period is paid in advance, so the free plan begins at once (readings P13). The use up to
+    /// now is still billed.
     async fn leave_payg(&self, mut subscription: Subscription) -> Result<CancelledSubscription, ApiError> {
         let now = self.clock.now();
         subscription.plan = Plan::Free;
@@ -329,7 +336,7 @@ impl Billing {
         Ok(CancelledSubscription { status: SubscriptionStatus::Cancelled, current_period_end: now.rfc3339() })
     }
 
-    /// Readings P16.
+    /// Cancels the subscription (readings P16).
     async fn cancel(&self, caller: &Caller) -> Result<CancelledSubscription, ApiError> {
         let mut subscription = self.subscription(caller).await?;
         let has_none = subscription.status == SubscriptionState::None;
@@ -338,11 +345,11 @@ impl Billing {
         }
         if has_none {
             let message =
-                format!("the plan {} is no subscription: there is nothing to cancel", subscription.plan.as_str());
+                format!("the plan {} is not a subscription, so it cannot be cancelled", subscription.plan.as_str());
             return Err(ApiError::new(Code::Conflict, message));
         }
         if caller.environment != Environment::Live {
-            let message = "test and dev keys change no subscription: use a live key";
+            let message = "test and dev keys cannot change a subscription: use a live key";
             return Err(ApiError::new(Code::Conflict, message));
         }
         if subscription.status != SubscriptionState::Cancelled {
@@ -356,7 +363,7 @@ impl Billing {
                 Some(provider) => {
                     let id = subscription.provider_subscription_id.clone();
                     let key = format!("{}:{}:cancel", subscription.account_id, subscription.version);
-                    // what was scheduled would hold the subscription
+                    // a schedule would keep the subscription going
                     provider.unschedule(&id, &format!("{key}:unschedule")).await?;
                     provider.set_ending(&id, true, &key).await?;
                     sync_subscription(self, &id).await?;
@@ -371,22 +378,20 @@ impl Billing {
     }
 }
 
-/// Writes a subscription that was read before.
+/// Replaces a subscription record, if its version is still the one that was read.
 pub(super) async fn put(tx: &mut Tx, subscription: &Subscription) -> Result<(), ApiError> {
     match tx.put_subscription(subscription).await? {
         true => Ok(()),
-        false => Err(ApiError::new(Code::Conflict, "the subscription has changed meanwhile: try again")),
+        false => Err(ApiError::new(Code::Conflict, "another request changed the subscription in between: try again")),
     }
 }
 
-/// Whether a customer may change it.
+/// Refuses a change that the customer may not make now.
 fn check_changeable(subscription: &Subscription) -> Result<(), ApiError> {
     match (subscription.plan, subscription.status) {
-        (Plan::Enterprise, _) => {
-            Err(ApiError::new(Code::Conflict, "the plan was agreed with the operator, who changes it"))
-        }
+        (Plan::Enterprise, _) => Err(ApiError::new(Code::Conflict, "only the operator can change this plan")),
         (_, SubscriptionState::PastDue | SubscriptionState::Unpaid) => {
-            Err(ApiError::new(Code::Conflict, "a payment is due: make it first, in the billing portal"))
+            Err(ApiError::new(Code::Conflict, "a payment is due: pay it first, in the billing portal"))
         }
         _ => Ok(()),
     }
@@ -435,7 +440,7 @@ fn step_name(step: Step) -> String {
     }
 }
 
-/// Readings P13.
+/// Reads a plan's name (readings P13).
 fn wanted_plan(word: &str) -> Result<Plan, ApiError> {
     let known = Plan::from_name(word).filter(|plan| SUBSCRIBED.contains(plan) || *plan == Plan::Enterprise);
     known.ok_or_else(|| {
@@ -444,7 +449,7 @@ fn wanted_plan(word: &str) -> Result<Plan, ApiError> {
     })
 }
 
-/// Readings P32.
+/// Reads a billing cycle. Absent: monthly (readings P32).
 pub(super) fn wanted_cycle(word: Option<String>) -> Result<BillingCycle, ApiError> {
     let Some(word) = word else { return Ok(BillingCycle::Monthly) };
     BillingCycle::from_name(&word).ok_or_else(|| {

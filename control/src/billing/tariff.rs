@@ -9,14 +9,15 @@ use api::gates::{BatchDiscount, Pricing, Rate};
 
 use crate::compute::engine::Gate;
 
-/// Price of one bootstrap operation.
+/// Price of one bootstrap.
 pub const BOOTSTRAP_PRICE: MilliYen = MilliYen(100);
-/// The same in a large batch.
+/// Price of one bootstrap in a request that gets the discount.
 pub const BOOTSTRAP_PRICE_DISCOUNTED: MilliYen = MilliYen(70);
-/// Gates in one request from which the discount applies; gates, not bootstraps, NOT included (readings P28).
+/// A request with at least this many gates gets the discount. Every gate counts, NOT gates also, although they have no
+/// bootstrap (readings P28).
 pub const DISCOUNT_GATES_MIN: u64 = 32;
 
-/// Bootstrap operations charged for a gate.
+/// Bootstraps charged for a gate.
 pub fn bootstrap_ops(gate: Gate) -> u64 {
     match gate {
         Gate::Not => 0,
@@ -26,14 +27,14 @@ pub fn bootstrap_ops(gate: Gate) -> u64 {
     }
 }
 
-/// What a request's gates cost.
+/// The price of a request's gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// Bootstrap operations charged.
+    /// Bootstraps charged.
     pub bootstrap_ops: u64,
-    /// Their price.
+    /// The price of these bootstraps.
     pub cost: MilliYen,
-    /// Whether it is the discounted one.
+    /// Whether the price is discounted.
     pub discounted: bool,
 }
 
@@ -42,7 +43,7 @@ pub fn price(gates: impl ExactSizeIterator<Item = Gate>) -> Price {
     price_of(gates.map(|gate| (gate, 1)))
 }
 
-/// The price of one request's gates, counted by kind.
+/// The price of one request's gates, given as counts of each kind.
 pub fn price_of(counts: impl Iterator<Item = (Gate, u64)>) -> Price {
     let (gates, bootstrap_ops) =
         counts.fold((0, 0), |(gates, ops), (gate, count)| (gates + count, ops + count * bootstrap_ops(gate)));

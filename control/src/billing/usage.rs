@@ -1,4 +1,4 @@
-//! What an account used in this month (specification, Billing; readings P3, P33).
+//! The account's use in the present month (specification, Billing; readings P3, P33).
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::web::error::ApiError;
 /// Billionths of a dollar in a cent.
 pub(crate) const NANO_USD_OF_CENT: i64 = 10_000_000;
 
-/// What the account used in this month (UTC), and what that costs.
+/// The account's use in the present month (UTC), and its cost.
 #[utoipa::path(
     get,
     path = "/api/v1/billing/usage",

@@ -1,4 +1,4 @@
-//! A bucket of Amazon S3, or of a server that speaks its protocol.
+//! A bucket of Amazon S3, or of a server with the same protocol.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use zeroize::Zeroizing;
 
 use crate::parsers::secret;
 
-/// Longest time for one request to the bucket.
+/// Timeout of one request to the bucket.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time until there is a connection.
+/// Timeout for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Requests are sent again so often at most, after errors of the server or the connection.
+/// Retries of a request after errors of the server or the connection, at most.
 const RETRIES_MAX: usize = 2;
 
-/// Where a bucket is, and how to be let in. It hides its secret from logs.
+/// The address and the credentials of a bucket. `Debug` hides the secret.
 #[derive(Clone, clap::Args)]
 pub struct BucketConfig {
-    /// The bucket of S3 in which the nodes of one database keep large answers and netlists together, encrypted:
-    /// s3://BUCKET/PREFIX. When unset, each node keeps its own in its data folder, and only that node can give such an
-    /// answer again.
+    /// The S3 bucket in which the nodes of one database store large answers and other lasting objects, encrypted:
+    /// s3://BUCKET/PREFIX. When unset, each node stores its own in its data folder, and only that node can repeat such
+    /// an answer.
     #[arg(env = "ANGO_OBJECTS_URL", value_parser = BucketUrl::read)]
     pub url: BucketUrl,
-    /// Address of the server that has the bucket of ANGO_OBJECTS_URL, such as `https://minio.example.org`. When unset, Amazon's
-    /// server of the region.
+    /// Address of the server of the bucket in ANGO_OBJECTS_URL, such as `https://minio.example.org`. When unset,
+    /// Amazon's server for the region.
     #[arg(env = "ANGO_S3_ENDPOINT", value_parser = read_endpoint)]
     pub endpoint: Option<String>,
-    /// Region of the bucket. It is part of a request's signature.
+    /// Region of the bucket. The region is part of a request's signature.
     #[arg(env = "ANGO_S3_REGION", default_value = "us-east-1")]
     pub region: String,
     /// Access key of the bucket. When unset, the one of the machine's role.
@@ -49,12 +49,12 @@ impl fmt::Debug for BucketConfig {
     }
 }
 
-/// A bucket and what is in front of all names in it.
+/// A bucket, and the prefix of all names in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketUrl {
     /// The bucket's name.
     pub bucket: String,
-    /// May be empty.
+    /// The prefix of all names. May be empty.
     pub prefix: String,
 }
 
@@ -62,11 +62,11 @@ impl BucketUrl {
     /// Reads `s3://BUCKET` or `s3://BUCKET/PREFIX`.
     ///
     /// # Errors
-    /// What the address must be.
+    /// The form that the address must have.
     pub fn read(url: &str) -> Result<BucketUrl, &'static str> {
         let rest = url.strip_prefix("s3://").ok_or("must be s3://BUCKET or s3://BUCKET/PREFIX")?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        // the rule of S3 for names of buckets, less its rarer parts
+        // S3's rule for names of buckets, without its rarer parts
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.');
         if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(plain) {
             return Err("must name a bucket by 3 to 63 of a-z, 0-9, - and .");
@@ -82,10 +82,10 @@ fn read_endpoint(text: &str) -> Result<String, &'static str> {
 }
 
 impl BucketConfig {
-    /// The bucket, and what is in front of all names.
+    /// Opens the bucket. Returns also the prefix of all names.
     pub(super) fn open(&self) -> anyhow::Result<(Arc<dyn ObjectStore>, ObjectPath)> {
         crate::tls::choose_cryptography();
-        // what leaves the node is sealed, so a server next to it may speak HTTP
+        // objects are sealed before they leave the node, so a server next to it may use HTTP
         let client = ClientOptions::new()
             .with_allow_http(true)
             .with_timeout(REQUEST_TIMEOUT)

@@ -1,7 +1,7 @@
-//! Whose objects a bucket holds under a prefix: those of one database, whose id is in an object there.
+//! The owner of the objects under a bucket's prefix: one database, whose id is in an object there.
 //!
-//! Nodes remove objects that no record of their database names, so the nodes of a second database would remove the first
-//! one's.
+//! Nodes remove objects that no record of their database names. So the nodes of a second database would remove the
+//! objects of the first.
 
 use std::fmt;
 
@@ -11,15 +11,15 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
 
 use super::BucketConfig;
 
-/// The object that holds the id.
+/// The object that contains the owner's id.
 const MARK: &str = "database-id";
 
-/// Why a prefix is not known to be of a database.
+/// Why a prefix is not known to belong to a database.
 #[derive(Debug)]
 pub enum Unclaimed {
-    /// It is of another one.
+    /// The prefix belongs to another database.
     OtherDatabase,
-    /// The bucket did not answer as it should.
+    /// The bucket failed.
     Failed(String),
 }
 
@@ -28,8 +28,8 @@ impl fmt::Display for Unclaimed {
         match self {
             Unclaimed::OtherDatabase => write!(
                 f,
-                "ANGO_OBJECTS_URL: the objects under this prefix are of another database: give each database a prefix of its \
-                 own, or remove the object {MARK} there if that database is gone"
+                "ANGO_OBJECTS_URL: the objects under this prefix belong to another database: give each database its own \
+                 prefix, or remove the object {MARK} there if that database no longer exists"
             ),
             Unclaimed::Failed(error) => write!(f, "ANGO_OBJECTS_URL: {error}"),
         }
@@ -38,17 +38,17 @@ impl fmt::Display for Unclaimed {
 
 impl std::error::Error for Unclaimed {}
 
-/// Makes a prefix that of a database, unless it is: the first one to come writes the mark.
+/// Claims a prefix for a database, unless it owns the prefix already. The first database to come writes the mark.
 ///
 /// # Errors
-/// When it is another one's, or the bucket does not answer.
+/// When the prefix belongs to another database, or the bucket does not answer.
 pub async fn claim(bucket: &BucketConfig, database_id: &str) -> Result<(), Unclaimed> {
     let (objects, prefix) = bucket.open().map_err(|error| Unclaimed::Failed(error.to_string()))?;
     let mark = prefix.join(MARK);
     if owner(&*objects, &mark).await?.is_none() {
         let put = objects.put_opts(&mark, database_id.to_owned().into(), PutMode::Create.into()).await;
         match put {
-            // another node may have been quicker
+            // another node may have been faster
             Ok(_) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
             Err(error) => return Err(Unclaimed::Failed(error.to_string())),
         }
@@ -56,21 +56,21 @@ pub async fn claim(bucket: &BucketConfig, database_id: &str) -> Result<(), Uncla
     match owner(&*objects, &mark).await? {
         Some(owner) if owner == database_id.as_bytes() => Ok(()),
         Some(_) => Err(Unclaimed::OtherDatabase),
-        None => Err(Unclaimed::Failed(format!("the object {MARK} was written and is not there"))),
+        None => Err(Unclaimed::Failed(format!("the object {MARK} was written but cannot be found"))),
     }
 }
 
-/// Writes an object to a bucket, reads it and removes it, to see that the settings work, and looks whose the prefix is.
-/// `database_id`: of the database that the settings name, if it has one yet.
+/// Checks the settings: writes an object to the bucket, reads it and removes it, and checks the owner of the prefix.
+/// `database_id`: the id of the settings' database, if it has one yet.
 ///
 /// # Errors
-/// When the bucket does not do as asked, or the prefix is another database's.
+/// When the bucket fails, or the prefix belongs to another database.
 pub async fn try_once(bucket: &BucketConfig, database_id: Option<&str>) -> anyhow::Result<()> {
     let (objects, prefix) = bucket.open()?;
     let path = prefix.clone().join("tried");
     objects.put(&path, "ango".into()).await?;
     if objects.get(&path).await?.bytes().await? != "ango" {
-        bail!("the bucket does not give back what was written");
+        bail!("the bucket does not return the bytes that were written");
     }
     objects.delete(&path).await?;
     match owner(&*objects, &prefix.join(MARK)).await? {
@@ -79,7 +79,7 @@ pub async fn try_once(bucket: &BucketConfig, database_id: Option<&str>) -> anyho
     }
 }
 
-/// The id in a mark; `None`: there is no mark.
+/// Reads the id in a mark. `None`: the mark does not exist.
 async fn owner(objects: &dyn ObjectStore, mark: &ObjectPath) -> Result<Option<Vec<u8>>, Unclaimed> {
     let read = async { objects.get(mark).await?.bytes().await };
     match read.await {

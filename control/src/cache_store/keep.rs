@@ -1,4 +1,4 @@
-//! Keeps a node tied to the cache store.
+//! Keeps a node connected to the cache store.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,21 +10,22 @@ use tokio::time::MissedTickBehavior;
 
 use super::{CacheStore, News};
 
-/// From one attempt to open a connection to the next.
+/// Pause between two attempts to open a connection.
 const RETRY: Duration = Duration::from_secs(1);
-/// From one check of an idle connection to the next.
+/// Time between two checks of an idle connection.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// What follows the news of other nodes.
+/// Reacts to the news of other nodes.
 pub trait Follower: Send + Sync + 'static {
-    /// A connection is used from now on. News from before it were missed.
+    /// A connection is in use from now on. News sent before it were missed.
     fn opened(&self);
 
-    /// Does what news say.
+    /// Applies news.
     fn hear(&self, news: News);
 }
 
-/// Opens connections, and follows the news on them, until the node stops. `tried` is sent after the first attempt.
+/// Opens connections and applies the news that arrive on them, until the node stops. `tried` is sent after the first
+/// attempt.
 pub async fn keep(
     cache: CacheStore,
     follower: Arc<impl Follower>,
@@ -67,7 +68,7 @@ async fn open<F: Follower>(
     Ok((number, news))
 }
 
-/// Does what news say until there are no more.
+/// Applies news until the connection ends.
 async fn follow(follower: &impl Follower, cache: &CacheStore, news: impl Stream<Item = redis::Msg>) {
     let mut news = pin!(news);
     let mut check = tokio::time::interval(CHECK);
@@ -84,7 +85,7 @@ async fn follow(follower: &impl Follower, cache: &CacheStore, news: impl Stream<
         match cache.read(message.get_payload_bytes()) {
             Ok(None) => {}
             Ok(Some(news)) => follower.hear(news),
-            Err(why) => tracing::warn!(why, "a message on the cache store's channel is ignored"),
+            Err(why) => tracing::warn!(why, "ignored a message on the cache store's channel"),
         }
     }
 }

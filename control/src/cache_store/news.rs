@@ -1,6 +1,7 @@
-//! Messages among nodes through the cache store, so that none waits until it next reads the database.
+//! Messages between nodes through the cache store, so that no node must wait until it next reads the database.
 //!
-//! A message only says where to look: the database has the truth. So no message locks, admits or refuses a caller.
+//! A message only names what to read again; the database is the authority. So a message never locks, admits or refuses
+//! a caller.
 
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -9,12 +10,12 @@ use super::{CacheStore, CacheStoreConfig, OPEN_PATIENCE, Unreachable};
 
 /// Name of the channel.
 pub const CHANNEL: &str = "news";
-/// The version of the messages below.
+/// The version of the messages' format.
 const VERSION: u32 = 1;
-/// Bytes of a message at most.
+/// Bytes of a message, at most.
 const BYTES_MAX: usize = 1024;
 
-/// What happened elsewhere.
+/// A change on another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum News {
@@ -25,7 +26,7 @@ pub enum News {
     },
     /// Session tokens ended.
     Tokens,
-    /// Failures were counted or forgiven.
+    /// Failures were counted or cleared.
     Lockouts,
 }
 
@@ -33,7 +34,7 @@ pub enum News {
 #[serde(deny_unknown_fields)]
 struct Message {
     version: u32,
-    /// The node that tells it; empty: the operator.
+    /// The node that sent the message. Empty: the operator.
     from: String,
     news: News,
 }
@@ -46,7 +47,7 @@ impl Message {
 }
 
 impl CacheStore {
-    /// Tells the other nodes. If that fails, they read it in the database later.
+    /// Sends news to the other nodes. If this fails, they read the change from the database later.
     pub async fn publish(&self, news: News) {
         let message = Message::of(&self.0.name, news);
         let channel = self.0.config.name(CHANNEL);
@@ -55,20 +56,20 @@ impl CacheStore {
         let _: Result<(), Unreachable> = self.call(publishing).await;
     }
 
-    /// What a message says, unless it is this node's own.
+    /// Reads a message. `None`: it is this node's own.
     pub(super) fn read(&self, message: &[u8]) -> Result<Option<News>, &'static str> {
         if message.len() > BYTES_MAX {
-            return Err("it is too long");
+            return Err("the message is too long");
         }
-        let message: Message = serde_json::from_slice(message).map_err(|_| "it is not one of ours")?;
+        let message: Message = serde_json::from_slice(message).map_err(|_| "the message has another form")?;
         if message.version != VERSION {
-            return Err("it is of another version");
+            return Err("the message has another version");
         }
         Ok((message.from != self.0.name).then_some(message.news))
     }
 }
 
-/// Tells the nodes once, from a program that is no node.
+/// Sends news once, from a program other than a node.
 ///
 /// # Errors
 /// When the cache store does not answer.
@@ -82,7 +83,7 @@ pub async fn publish_once(config: &CacheStoreConfig, news: News) -> anyhow::Resu
     Ok(timeout(OPEN_PATIENCE, publishing).await??)
 }
 
-/// Asks whether the cache store is there, from a program that is no node.
+/// Checks that the cache store answers, from a program other than a node.
 ///
 /// # Errors
 /// When it does not answer.

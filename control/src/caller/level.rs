@@ -1,23 +1,23 @@
-//! What a route asks of a caller's role (specification, API keys and Endpoints).
+//! The role that a route demands of its caller (specification, API keys and Endpoints).
 
 use api::Role;
 
-/// Which keys a route takes.
+/// The keys that a route admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Any valid key, a viewer too, for what concerns nothing but the key.
+    /// Any valid key, also a viewer's, for routes that concern only the key itself.
     Own,
-    /// Any valid key; a viewer only to read.
+    /// Any valid key; a viewer may only read.
     Trial,
-    /// The same, for what an account that did not pay may not do (readings P18).
+    /// Like `Trial`, but refused to an account that has not paid (readings P18).
     Compute,
-    /// viewer, developer, account_admin.
+    /// The roles viewer, developer and account_admin.
     Read,
-    /// developer, account_admin.
+    /// The roles developer and account_admin.
     Write,
-    /// account_admin.
+    /// The role account_admin.
     Billing,
-    /// Any user who shows a session token; no key (readings A8).
+    /// Any user with a session token; no API key (readings A8).
     Session,
 }
 
@@ -32,7 +32,7 @@ impl Level {
         }
     }
 
-    /// The specification's word for it.
+    /// The specification's name of the level.
     pub fn class(self) -> &'static str {
         match self {
             Level::Own => "OWN",
@@ -44,14 +44,14 @@ impl Level {
         }
     }
 
-    /// The roles that reach a route of this level; fewer reach one that changes something (readings A5, A7).
+    /// The roles that reach a route of this level. Fewer roles reach a route that changes state (readings A5, A7).
     pub fn roles(self, mutating: bool) -> impl Iterator<Item = Role> {
         let admits =
             move |role: &Role| self.admits(*role) && !(self.is_closed_to_viewers(mutating) && *role == Role::Viewer);
         Role::ALL.into_iter().filter(admits).filter(move |role| self != Level::Session || *role != Role::Trial)
     }
 
-    /// The definition of a viewer, GET only, wins over what a route admits (readings A5).
+    /// Whether viewers are refused: the rule that a viewer may only use GET comes before a route's level (readings A5).
     pub fn is_closed_to_viewers(self, mutating: bool) -> bool {
         mutating && !matches!(self, Level::Own | Level::Session)
     }

@@ -1,29 +1,29 @@
-//! Plans and what they allow (readings section 16). The settings file may replace the numbers.
+//! Plans and their limits (readings section 16). The settings file may replace the numbers.
 
 use std::collections::HashMap;
 
 use api::Plan;
 use serde::Deserialize;
 
-/// No limit: the largest integer that every JSON reader holds exactly (readings L5).
+/// No limit. The largest integer that every JSON reader represents exactly (readings L5).
 pub const UNLIMITED: u64 = 9_007_199_254_740_991;
 
-/// What a plan allows.
+/// The limits of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
     /// Requests of an account a day, UTC.
     pub requests_a_day: u64,
     /// Requests of an account a month, UTC.
     pub requests_a_month: u64,
-    /// Requests of a key at once, and a second.
+    /// Requests of a key in one second, which may all come at once.
     pub burst_a_second: u32,
     /// Open gate sessions of an account (readings L9).
     pub open_sessions: u64,
-    /// Encryption keys of an account, and their uploads in parts (readings K19).
+    /// Encryption keys of an account, including open uploads in parts (readings K19).
     pub encryption_keys: u64,
     /// Megabytes of one evaluation key for arithmetic (readings K4).
     pub encryption_key_mb: u64,
-    /// Megabytes of the ciphertexts that are kept for an account (readings K14).
+    /// Megabytes of an account's stored ciphertexts (readings K14).
     pub ciphertext_cache_mb: u64,
 }
 
@@ -33,7 +33,7 @@ impl PlanLimits {
         self.encryption_key_mb.saturating_mul(1 << 20)
     }
 
-    /// Bytes of the ciphertexts that are kept for an account; `None`: any number.
+    /// Bytes of an account's stored ciphertexts. `None`: no limit.
     pub fn ciphertext_cache_bytes(&self) -> Option<u64> {
         (self.ciphertext_cache_mb != UNLIMITED).then(|| self.ciphertext_cache_mb.saturating_mul(1 << 20))
     }
@@ -51,7 +51,7 @@ const fn limits(requests_a_day: u64, requests_a_month: u64, burst_a_second: u32,
     }
 }
 
-/// The same, and what it allows of encryption keys and ciphertexts.
+/// These limits, with the limits on encryption keys and ciphertexts.
 const fn with_keys(
     limits: PlanLimits,
     encryption_keys: u64,
@@ -61,14 +61,14 @@ const fn with_keys(
     PlanLimits { encryption_keys, encryption_key_mb, ciphertext_cache_mb, ..limits }
 }
 
-/// What every plan allows, and what callers without a key may do from one network. Read from a table of plans (and
-/// `anonymous`), each a table of the members of [`PlanLimits`] in kebab case: numbers or, but for the burst, `"unlimited"`.
-/// What is not in it keeps its default.
+/// The limits of every plan, and of callers without a key from one network. Read from a table of plans (and
+/// `anonymous`). Each is a table of the members of [`PlanLimits`] in kebab case, whose values are numbers or, except
+/// for the burst, `"unlimited"`. Absent members keep their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "HashMap<String, Changes>")]
 pub struct PlanTable {
     plans: [PlanLimits; Plan::ALL.len()],
-    /// By the caller's network.
+    /// The limits of callers without a key, for each network.
     pub anonymous: PlanLimits,
 }
 
@@ -76,7 +76,7 @@ impl Default for PlanTable {
     fn default() -> Self {
         PlanTable {
             plans: Plan::ALL.map(|plan| match plan {
-                // counts are of operations
+                // a trial's limits count operations
                 Plan::Trial => with_keys(limits(10, 10, 5, 1), 1, 64, 32),
                 Plan::Free => with_keys(limits(1_000, 10_000, 10, 2), 5, 256, 128),
                 Plan::Payg => with_keys(limits(100_000, 3_000_000, 50, 10), 50, 1 << 10, 1 << 10),
@@ -93,12 +93,12 @@ impl Default for PlanTable {
 }
 
 impl PlanTable {
-    /// What this plan allows.
+    /// The limits of this plan.
     pub fn of(&self, plan: Plan) -> PlanLimits {
         self.plans[plan as usize]
     }
 
-    /// The same, to be changed.
+    /// The limits of this plan, to be changed.
     pub fn of_mut(&mut self, plan: Plan) -> &mut PlanLimits {
         &mut self.plans[plan as usize]
     }
@@ -150,7 +150,7 @@ enum Count {
 }
 
 impl Changes {
-    /// Whether they say something of encryption keys or ciphertexts.
+    /// Whether the changes concern encryption keys or ciphertexts.
     fn are_of_keys(&self) -> bool {
         [&self.encryption_keys, &self.encryption_key_mb, &self.ciphertext_cache_mb].iter().any(|count| count.is_some())
     }

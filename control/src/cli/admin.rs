@@ -1,4 +1,5 @@
-//! `ango admin`: accounts, keys and plans. A node may run on the data folder meanwhile. A table for people, JSON for scripts.
+//! `ango admin`: accounts, keys and plans. A node may run on the data folder at the same time. Prints a table for
+//! people, JSON for scripts.
 
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
 
-/// What an operator may do.
+/// The operator's commands.
 #[derive(Debug, Subcommand)]
 pub enum Admin {
     CreateKey(CreateKey),
@@ -37,16 +38,16 @@ pub enum Admin {
 /// Make an API key and print it once.
 #[derive(Debug, Args)]
 pub struct CreateKey {
-    /// What the key may do.
+    /// The key's role.
     #[arg(long, value_enum, default_value = "developer")]
     role: Role,
-    /// What the key is for. It decides the key's prefix.
+    /// The key's environment, which decides its prefix.
     #[arg(long, value_enum, default_value = "live")]
     environment: Environment,
     /// The account that owns the key. When omitted, a new account.
     #[arg(long, value_name = "ACCOUNT_ID")]
     account: Option<AccountId>,
-    /// Plan of the new account. When omitted, free, or trial for a trial key.
+    /// Plan of the new account. When omitted, free; for a trial key, trial.
     #[arg(long, value_enum, conflicts_with = "account")]
     plan: Option<Plan>,
     #[command(flatten)]
@@ -69,7 +70,7 @@ pub struct ListKeys {
 /// Revoke all API keys of an account, or all that a user made.
 #[derive(Debug, Args)]
 pub struct RevokeKeys {
-    /// As `list-accounts` shows it.
+    /// The account's id, as `list-accounts` shows it.
     #[arg(long, value_name = "ACCOUNT_ID", required_unless_present = "user", conflicts_with = "user")]
     account: Option<AccountId>,
     /// The user's e-mail or id, as `list-users` shows them.
@@ -79,10 +80,10 @@ pub struct RevokeKeys {
     common: Common,
 }
 
-/// Show what an account used, by month (UTC) and environment, the newest month first.
+/// Show an account's use, by month (UTC) and environment, the newest month first.
 #[derive(Debug, Args)]
 pub struct Usage {
-    /// As `list-accounts` shows it.
+    /// The account's id, as `list-accounts` shows it.
     #[arg(value_name = "ACCOUNT_ID")]
     account: AccountId,
     /// Number of months to show, counted back from this one.
@@ -92,7 +93,8 @@ pub struct Usage {
     common: Common,
 }
 
-/// Check that the ledger adds up: balances are the sums of transfers, and each charge is what was posted for it. Ends with 1 if not.
+/// Check that the ledger adds up: balances are the sums of transfers, and each charge equals the posting for it. Exits
+/// with 1 if not.
 #[derive(Debug, Args)]
 pub struct AuditLedger {
     #[command(flatten)]
@@ -102,7 +104,7 @@ pub struct AuditLedger {
 /// Revoke an API key, the keys that it replaced and the keys that replaced it.
 #[derive(Debug, Args)]
 pub struct RevokeKey {
-    /// As `list-keys` shows it.
+    /// The key's id, as `list-keys` shows it.
     #[arg(value_name = "KEY_ID")]
     key: KeyId,
     #[command(flatten)]
@@ -119,7 +121,7 @@ pub struct ListAccounts {
 /// Change the plan of an account. Running nodes apply it within a second.
 #[derive(Debug, Args)]
 pub struct SetPlan {
-    /// As `list-accounts` shows it.
+    /// The account's id, as `list-accounts` shows it.
     #[arg(value_name = "ACCOUNT_ID")]
     account: AccountId,
     /// The new plan.
@@ -139,7 +141,7 @@ pub struct ListLockouts {
 /// End lockouts and reset their counts of failed attempts. Running nodes apply it within a second.
 #[derive(Debug, Args)]
 pub struct ClearLockout {
-    /// As `list-lockouts` shows it.
+    /// The lockout's id, as `list-lockouts` shows it.
     #[arg(value_name = "LOCKOUT_ID", required_unless_present_any = ["address", "user", "all"])]
     lockout: Option<String>,
     /// The lockout of this client's address. An IPv6 address stands for its /64 network.
@@ -158,7 +160,7 @@ pub struct ClearLockout {
 /// Runs the command.
 ///
 /// # Errors
-/// When the settings are refused, the database does not answer, or what the command names does not exist.
+/// When the settings are refused, the database does not answer, or the command names an object that does not exist.
 pub async fn run(command: Admin) -> anyhow::Result<()> {
     match command {
         Admin::CreateKey(args) => create_key(args).await,
@@ -185,7 +187,7 @@ async fn create_key(args: CreateKey) -> anyhow::Result<()> {
         println!("{}", json!({ "key": key, "key_id": key_id, "account_id": account_id }));
     } else {
         println!("{}", *created.key);
-        eprintln!("key {} of account {}. Keep it: it cannot be shown again", created.key_id, created.account_id);
+        eprintln!("key {} of account {}. Keep the key: it cannot be shown again", created.key_id, created.account_id);
     }
     Ok(())
 }
@@ -246,7 +248,7 @@ async fn audit_ledger(args: AuditLedger) -> anyhow::Result<()> {
         facts.transfers,
         facts.balances,
         facts.open,
-        if facts.findings.is_empty() { "all adds up" } else { "not all adds up" }
+        if facts.findings.is_empty() { "the ledger adds up" } else { "the ledger does not add up" }
     );
     let findings: Vec<String> =
         facts.findings.iter().map(|one| format!("{}: {} ({})", one.account_id, one.what, one.of)).collect();

@@ -1,4 +1,4 @@
-//! What command lines name: circuits, presets, mappings.
+//! Reads names on command lines: circuits, presets, mappings.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use client::{Netlist, Preset, circuits, netlists};
 
 use super::files;
 
-/// Bytes of a netlist file at most.
+/// Bytes of a netlist file, at most.
 const NETLIST_BYTES_MAX: usize = 64 << 20;
 
-/// The netlist of a file, or one that comes with the client: `adder64`, `mult64`, `aes_128`, unless there is a file of that
-/// name, and those of [`circuits`], whatever files there are: `builtin:add64`.
+/// Reads a netlist: the file with this name; if no such file exists, one of the client's own netlists `adder64`,
+/// `mult64` and `aes_128`. A name such as `builtin:add64` means a circuit of [`circuits`] even if a file has this name.
 pub fn load_netlist(name: &str) -> anyhow::Result<Netlist> {
     let path = Path::new(name);
     match netlists::by_name(name)? {

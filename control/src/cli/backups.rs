@@ -8,20 +8,21 @@ use serde_json::json;
 use super::common::Common;
 use crate::admin::backup::{self, Manifest};
 
-/// What an operator may do with backups.
+/// The operator's commands for backups.
 #[derive(Debug, Subcommand)]
 pub enum Backups {
     Backup(Backup),
     Restore(Restore),
 }
 
-/// Copy a node's database, secret and kept answers to a new folder. The node may run. The copy holds the secret: keep it private.
+/// Copy a node's database, secret and stored answers to a new folder. The node may run. The copy contains the secret:
+/// keep it private.
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// The new folder. It must not exist.
+    /// The new folder, which must not exist.
     #[arg(value_name = "FOLDER")]
     to: PathBuf,
-    /// Leave the database out: it is PostgreSQL, and pg_dump copies it.
+    /// Leave the database out, because it is PostgreSQL and pg_dump copies it.
     #[arg(long)]
     without_database: bool,
     #[command(flatten)]
@@ -41,7 +42,7 @@ pub struct Restore {
 /// Runs the command.
 ///
 /// # Errors
-/// When the settings are refused, and as [`backup::backup`] and [`backup::restore`].
+/// When the settings are refused, or with the errors of [`backup::backup`] and [`backup::restore`].
 pub async fn run(command: Backups) -> anyhow::Result<()> {
     match command {
         Backups::Backup(args) => {
@@ -64,7 +65,9 @@ pub async fn run(command: Backups) -> anyhow::Result<()> {
 
 fn told(common: &Common, manifest: &Manifest, line: String) {
     if !manifest.secret {
-        eprintln!("the server's secret is not in the backup: keep ANGO_SECRET, because no API key works without it");
+        eprintln!(
+            "the server's secret is not in the backup: keep ANGO_SECRET, because API keys do not work without it"
+        );
     }
     if !manifest.database {
         eprintln!("the database is not in the backup: copy it with pg_dump at the same time");

@@ -1,5 +1,5 @@
-//! `ango client`: the client's side from a shell. Secrets stay in files of the caller; a node gets evaluation keys and
-//! ciphertexts only.
+//! `ango client`: the client's side from a shell. Secrets stay in the caller's files. A node receives only evaluation
+//! keys and ciphertexts.
 
 mod circuit;
 mod encrypt;
@@ -11,7 +11,8 @@ mod session;
 
 use clap::{Args, Subcommand};
 
-/// Make keys, encrypt, decrypt, and run gates and circuits on a node; `circuit` tells of circuits; `numbers` does the same with vectors of numbers.
+/// Make keys, encrypt, decrypt, and run gates and circuits on a node. `circuit` shows facts about circuits; `numbers`
+/// works with vectors of numbers.
 #[derive(Debug, Args)]
 pub struct ClientArgs {
     #[command(subcommand)]
@@ -29,10 +30,10 @@ enum Command {
     Numbers(numbers::NumbersArgs),
 }
 
-/// Does what the command line asks.
+/// Runs the command.
 ///
 /// # Errors
-/// What went wrong, in words for the caller; never with secret material.
+/// The fault, in words for the caller, never with secret material.
 pub async fn run(args: ClientArgs) -> anyhow::Result<()> {
     match args.command {
         Command::Keygen(args) => keys::keygen(args),

@@ -1,4 +1,4 @@
-//! What every command of an operator takes and prints.
+//! Options and output that all commands of an operator share.
 
 use clap::Args;
 use comfy_table::Table;
@@ -10,7 +10,7 @@ use super::serve;
 use crate::admin::Operator;
 use crate::config::{Config, Flags, LogConfig};
 
-/// What every command takes.
+/// Options that all commands of an operator share.
 #[derive(Debug, Args)]
 pub struct Common {
     /// Print JSON.
@@ -21,7 +21,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// The settings; starts the log. What an operator did is a line of the log `security`, on the error stream.
+    /// Reads the settings and starts the log. The operator's actions are logged under `security`, on stderr.
     pub fn config(&self) -> anyhow::Result<Config> {
         let config = self.settings.config()?;
         let filter = Targets::new().with_default(Level::WARN).with_target("security", Level::INFO);
@@ -29,17 +29,17 @@ impl Common {
         Ok(config)
     }
 
-    /// The database.
+    /// Opens the database.
     pub async fn operator(&self) -> anyhow::Result<Operator> {
         Operator::open(&self.config()?).await
     }
 
-    /// Prints what was done: as JSON, or as this line.
+    /// Prints the outcome: as JSON, or this line.
     pub fn done(&self, done: Value, line: String) {
         if self.json { println!("{done}") } else { println!("{line}") }
     }
 
-    /// Prints a list: as JSON, or its members in columns.
+    /// Prints a list: as JSON, or as a table with these columns.
     pub fn list<const N: usize>(&self, columns: [&str; N], rows: Vec<Value>) {
         if self.json {
             println!("{}", Value::from(rows));

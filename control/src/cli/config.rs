@@ -1,4 +1,5 @@
-//! `ango config check`: the settings that a node would have, and whether what they name is there.
+//! `ango config check`: shows the settings that a node would have, and checks the folders, files and services that they
+//! name.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,21 +12,21 @@ use crate::config::{Config, Flags, Setting};
 use crate::tls::Tls;
 use crate::{blobs, cache_store, database};
 
-/// Longest time for one dependency.
+/// Timeout for the check of one dependency.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The exit code when a dependency is not as it should be; settings that are refused give 1, as every error does.
+/// The exit code if a dependency fails its check. Refused settings exit with 1, like all errors.
 const NOT_READY: u8 = 3;
 
-/// What may be done with settings.
+/// The commands on settings.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     Check(Check),
 }
 
-/// Print the settings that a node would have, and where each comes from: a flag, the environment, the settings file or the
-/// default. Try what they name: data folder, database, Redis, bucket, OpenID issuer, certificate. Nothing is made or changed, and
-/// no secret is printed. Exits with 0 when a node can start, with 1 when a setting is refused, with 3 when something does not
-/// answer.
+/// Print the settings that a node would have, and the origin of each: a flag, the environment, the settings file or the
+/// default. Check the things that they name: data folder, database, Redis, bucket, OpenID issuer, certificate. The command changes
+/// nothing and prints no secret. Exits with 0 if a node can start, with 1 if a setting is refused, with 3 if a check
+/// fails.
 #[derive(Debug, Args)]
 pub struct Check {
     /// Print JSON.
@@ -35,17 +36,17 @@ pub struct Check {
     settings: Flags,
 }
 
-/// How one thing is that settings name.
+/// The result of checking one thing that settings name.
 struct Finding {
     what: &'static str,
     fine: bool,
     words: String,
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// For settings that are refused.
+/// When settings are refused.
 pub async fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     let ConfigCommand::Check(args) = command;
     let (config, settings) = args.settings.read()?;
@@ -72,7 +73,7 @@ pub async fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     Ok(if findings.iter().all(|finding| finding.fine) { ExitCode::SUCCESS } else { ExitCode::from(NOT_READY) })
 }
 
-/// A setting's value without secrets and without the password of a URL.
+/// A setting's value, without secrets and without the password of a URL.
 fn shown(setting: &Setting) -> String {
     let value = setting.text.clone();
     if value.is_empty() {
@@ -85,7 +86,7 @@ fn shown(setting: &Setting) -> String {
     if url.password().is_none() && !url.query_pairs().any(|(name, _)| name.contains("pass")) {
         return value;
     }
-    // a password may also stand in the query
+    // the query may contain a password too
     url.set_query(None);
     match url.set_password(Some("...")) {
         Ok(()) => url.to_string(),
@@ -101,14 +102,14 @@ async fn findings(config: &Config) -> Vec<Finding> {
     }
     if let Some(bucket) = &config.bucket {
         let outcome = within(async { blobs::try_once(bucket, database::id(config).await?.as_deref()).await }).await;
-        findings.push(finding("bucket", outcome.map(|()| "takes objects and gives them back".to_owned())));
+        findings.push(finding("bucket", outcome.map(|()| "stores objects and returns them".to_owned())));
     }
     if let Some(issuer) = &config.auth.external_issuer {
         let outcome = within(crate::access::key_set::fetch_once(issuer)).await;
-        findings.push(finding("OpenID issuer", outcome.map(|keys| format!("has {keys} keys that can be used"))));
+        findings.push(finding("OpenID issuer", outcome.map(|keys| format!("has {keys} usable keys"))));
     }
     if let Some(tls) = &config.tls {
-        let words = "the certificate and its key go together".to_owned();
+        let words = "the certificate and its key belong together".to_owned();
         findings.push(finding("TLS", Tls::open(tls.clone()).map(|_| words)));
     }
     findings.push(front(config));
@@ -119,9 +120,9 @@ fn data_dir(config: &Config) -> Finding {
     let path = config.data_dir.display();
     let outcome = match std::fs::metadata(&config.data_dir) {
         Ok(found) if !found.is_dir() => Err(anyhow::anyhow!("{path} is not a folder")),
-        Ok(found) if found.permissions().readonly() => Err(anyhow::anyhow!("{path} may not be written")),
-        Ok(_) => Ok(format!("{path} is there")),
-        Err(_) => Ok(format!("{path} is not there: the first start makes it")),
+        Ok(found) if found.permissions().readonly() => Err(anyhow::anyhow!("{path} is read-only")),
+        Ok(_) => Ok(format!("{path} exists")),
+        Err(_) => Ok(format!("{path} does not exist: the first start creates it")),
     };
     finding("data folder", outcome)
 }
@@ -130,14 +131,16 @@ async fn database(config: &Config) -> Finding {
     finding("database", within(database::standing(config)).await)
 }
 
-/// What stands between clients and the node cannot be asked; what is known of it can be weighed.
+/// Checks the settings about proxies. The proxies themselves cannot be asked.
 fn front(config: &Config) -> Finding {
     let outcome = match (config.trusted_proxies.as_slice(), &config.public_url) {
-        ([], _) => Ok("none is named: every client is who connects, X-Forwarded-For is not read".to_owned()),
+        ([], _) => {
+            Ok("no proxy is named: the client is the address that connects, and X-Forwarded-For is ignored".to_owned())
+        }
         (_, None) => Err(anyhow::anyhow!(
-            "ANGO_PUBLIC_URL is not set: links in answers, and the setup link, would show the node's inner address"
+            "ANGO_PUBLIC_URL is not set: links in answers, and the setup link, would show the node's internal address"
         )),
-        (networks, Some(url)) => Ok(format!("{} networks of proxies, clients come to {url}", networks.len())),
+        (networks, Some(url)) => Ok(format!("{} networks of proxies; clients use {url}", networks.len())),
     };
     finding("proxies", outcome)
 }

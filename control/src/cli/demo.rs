@@ -1,4 +1,5 @@
-//! `ango demo`: a circuit on encrypted bits from end to end, node and client in one process, HTTP between them.
+//! `ango demo`: computes a circuit on encrypted bits from end to end, with node and client in one process and HTTP
+//! between them.
 
 mod numbers;
 
@@ -19,8 +20,8 @@ use crate::caller::{Environment, Plan, Role};
 use crate::compute::engine::BackendChoice;
 use crate::config::Config;
 
-/// Start a node, compute a circuit on encrypted bits or a model on encrypted numbers over HTTP, decrypt the result and check it.
-/// Removes everything at its end.
+/// Start a node, compute a circuit on encrypted bits or a model on encrypted numbers over HTTP, decrypt the result and
+/// check it. Removes all its files at the end.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, mult64, aes_128, or a name like
@@ -30,20 +31,20 @@ pub struct DemoArgs {
     /// An input of the circuit: decimal, or hexadecimal after 0x. Repeat it for each input. When omitted, random numbers.
     #[arg(long = "input", value_name = "NUMBER")]
     inputs: Vec<String>,
-    /// The inputs without --input.
+    /// The inputs, as arguments without --input.
     #[arg(value_name = "NUMBER", conflicts_with = "inputs")]
     numbers: Vec<String>,
     /// Parameters of the key: fast_128, standard_128, conservative_128, fast_128_k2 or standard_128_k2.
     #[arg(long, default_value = "fast_128_k2", value_parser = parse_preset)]
     preset: Preset,
-    /// Where gates are computed: auto, cuda, wgpu or cpu.
+    /// The backend that computes gates: auto, cuda, wgpu or cpu.
     #[arg(long, env = "ANGO_BACKEND", default_value = "auto")]
     backend: BackendChoice,
-    /// Instead of a circuit, put a table of numbers through an encrypted model (CKKS).
+    /// In place of a circuit, apply an encrypted model (CKKS) to a table of numbers.
     #[arg(long, conflicts_with_all = ["circuit", "inputs", "numbers", "preset"])]
     ckks: bool,
-    /// With --ckks: a CSV file with the columns of the table that comes with ango: a name, temperature_c, vibration_mm_s, hours_k,
-    /// load_pct.
+    /// With --ckks: a CSV file with the columns of the table that comes with ango: a name, temperature_c,
+    /// vibration_mm_s, hours_k, load_pct.
     #[arg(long, value_name = "FILE", requires = "ckks")]
     csv: Option<PathBuf>,
     /// Print one JSON object.
@@ -55,7 +56,7 @@ pub struct DemoArgs {
 }
 
 impl DemoArgs {
-    /// Tells the user the progress, on the error stream; results go to the standard output.
+    /// Prints progress on stderr. Results go to stdout.
     fn note(&self, text: &str) {
         if !self.json {
             eprintln!("{text}");
@@ -66,7 +67,7 @@ impl DemoArgs {
 /// Runs the demonstration.
 ///
 /// # Errors
-/// Also when the decrypted result is not that of plain evaluation, or the session's bill not the circuit's.
+/// Among others, when the decrypted result differs from plain evaluation, or the session's bill from the circuit's.
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     if args.licence {
         print!("{}", netlists::LICENCE);
@@ -108,19 +109,19 @@ async fn run_numbers(args: &DemoArgs) -> anyhow::Result<()> {
     report.check()
 }
 
-/// The inputs' bits: as given, or all random.
+/// The inputs' bits, as given or all random.
 fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> {
     if texts.is_empty() {
         return Ok(widths.iter().map(|&width| value::random(width)).collect());
     }
     if texts.len() != widths.len() {
-        bail!("{} inputs given, the circuit has {}, of {widths:?} bits", texts.len(), widths.len());
+        bail!("{} inputs are given, but the circuit has {}, of {widths:?} bits", texts.len(), widths.len());
     }
     let parse = |(text, &width): (&String, &usize)| Ok(value::parse(text, width)?);
     texts.iter().zip(widths).map(parse).collect()
 }
 
-/// A node on this folder, for as long as the demonstration takes.
+/// Runs a node on this folder during the demonstration.
 async fn with_node<T>(
     folder: &Path,
     args: &DemoArgs,
@@ -141,7 +142,7 @@ async fn with_node<T>(
     report
 }
 
-/// The client's side: everything a customer's program would do.
+/// The client's side, as a customer's program would do it.
 async fn demonstrate(
     client: &http::Client,
     args: &DemoArgs,
@@ -160,7 +161,7 @@ async fn demonstrate(
     let progress = GateProgress::new(circuit.gates().len());
     let start = Instant::now();
     let show = |now| progress.update(&now);
-    // an interruption ends the node, and with it everything
+    // an interruption ends the process with its node
     let never = std::future::pending();
     let target = Target { session: &session, preset: args.preset, mapping: None };
     let evaluation = evaluate(client, target, netlist, &encrypted, show, never).await?;
@@ -187,7 +188,7 @@ async fn demonstrate(
     Ok(report)
 }
 
-/// What the demonstration measured.
+/// The measurements of the demonstration.
 struct DemoReport {
     circuit: String,
     backend: String,
@@ -197,13 +198,13 @@ struct DemoReport {
     ciphertext_bytes: usize,
     inputs: Vec<Vec<bool>>,
     decrypted: Vec<Vec<bool>>,
-    /// Of plain evaluation.
+    /// The result of plain evaluation.
     expected: Vec<Vec<bool>>,
     levels: usize,
     evaluation: Evaluation,
-    /// From the request to the last answer.
+    /// Time from the request to the last answer.
     elapsed: Duration,
-    /// As `GET /tfhe/session/{session_id}` reports it.
+    /// As `GET /tfhe/session/{session_id}` shows it.
     session_cost: MilliYen,
 }
 
@@ -237,7 +238,7 @@ impl DemoReport {
             row("bootstraps", format!("{run}{}", levels.unwrap_or_default()));
         }
         if let Some(log2) = self.evaluation.failure_log2 {
-            row("failure", format!("a wrong bit with probability {}, by the noise model", probability(log2)));
+            row("failure", format!("a wrong bit has probability {}, by the noise model", probability(log2)));
         }
         row("speed", format!("{:.1} gates/s ({:.2} s)", self.gates_per_second(), self.elapsed.as_secs_f64()));
         row("bill", format!("{cost} yen for {bootstrap_ops} bootstrap operations, as the API reported it"));
@@ -283,13 +284,13 @@ impl DemoReport {
         }
         if self.session_cost != self.evaluation.cost {
             let (session, circuit) = (self.session_cost, self.evaluation.cost);
-            bail!("the session's bill is {session} yen, the circuit cost {circuit} yen");
+            bail!("the session's bill is {session} yen, but the circuit cost {circuit} yen");
         }
         Ok(())
     }
 }
 
-/// Bytes for people; 1 MB is 1,048,576 bytes (readings X5).
+/// A number of bytes for people. 1 MB is 1,048,576 bytes (readings X5).
 fn size(bytes: usize) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),

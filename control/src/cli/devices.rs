@@ -1,4 +1,4 @@
-//! `ango devices`: what would compute here, and what would not and why.
+//! `ango devices`: lists the devices that would compute here, and the backends that would not, with the reason.
 
 use clap::Args;
 
@@ -16,14 +16,14 @@ pub struct DevicesArgs {
     settings: Flags,
 }
 
-/// Looks, and prints what was found.
+/// Looks for devices and prints them.
 ///
 /// # Errors
-/// For settings that are refused. That there is no GPU is none.
+/// When settings are refused. A machine without a GPU is not an error.
 pub fn run(args: DevicesArgs) -> anyhow::Result<()> {
     let config = args.settings.config()?;
     let choice = config.compute.backend;
-    // a node's compiled kernels are used where there is a node; nothing is left behind where there is none
+    // uses a node's compiled kernels if a node's folder exists; otherwise writes no files
     let kernel_cache =
         if config.data_dir.is_dir() { Some(DataDir::open(&config.data_dir)?.kernel_cache()) } else { None };
     let found = detect(choice, kernel_cache.as_deref());

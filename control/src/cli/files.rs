@@ -1,4 +1,5 @@
-//! Files of keys, ciphertexts and netlists: read with a bound, written without ever opening a secret to others.
+//! Reads files of keys, ciphertexts and netlists with a bound, and writes secrets so that other users can never read
+//! them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -6,11 +7,11 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-/// All bytes of a file that has at most `bytes_max`.
+/// Reads a file of at most `bytes_max` bytes.
 pub fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Vec<u8>> {
     let context = || format!("cannot read {}", path.display());
     let file = File::open(path).with_context(context)?;
-    // one allocation of the right size, so that no outgrown copy of a secret is left behind
+    // one allocation of the right size: a buffer that grows would leave copies of a secret in memory
     let expected = file.metadata().with_context(context)?.len().min(bytes_max as u64) as usize;
     let mut bytes = Vec::with_capacity(expected + 1);
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).with_context(context)?;
@@ -20,16 +21,16 @@ pub fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The users who may read a file that is written.
+/// The users who may read a written file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileReaders {
-    /// Only its owner: mode 0600 from its first byte on.
+    /// Only the owner: mode 0600 from the first byte on.
     Private,
-    /// Those whom the umask lets.
+    /// All users that the umask permits.
     Shared,
 }
 
-/// Writes a new file. With `force` it may replace an existing file, whole or not at all.
+/// Writes a new file. With `force` it may replace an existing file, atomically.
 pub fn write(path: &Path, bytes: &[u8], readers: FileReaders, force: bool) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path.display());
     if !force {
@@ -56,7 +57,7 @@ fn create(path: &Path, bytes: &[u8], readers: FileReaders) -> std::io::Result<()
     file.write_all(bytes).and_then(|()| file.sync_all()).inspect_err(|_| remove(path))
 }
 
-/// Takes away what could not be finished; that it stays would be the lesser of two failures.
+/// Removes an unfinished file. An error is ignored, because the first failure matters more.
 fn remove(path: &Path) {
     let _ = fs::remove_file(path);
 }

@@ -1,4 +1,4 @@
-//! `ango admin` for invoices that the service made itself, and for wishes for plans.
+//! `ango admin` commands for invoices that the service made itself, and for requests for enterprise plans.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
@@ -6,38 +6,39 @@ use store::InvoiceState;
 
 use super::common::Common;
 
-/// What an operator may do with invoices.
+/// The operator's commands for invoices.
 #[derive(Debug, Subcommand)]
 pub enum Invoices {
     EndInvoice(EndInvoice),
     PlanRequests(PlanRequests),
 }
 
-/// Say how an invoice ended that the node made itself: where no payment provider does it.
+/// Record how an invoice ended that the node made itself. For nodes without a payment provider.
 #[derive(Debug, Args)]
 pub struct EndInvoice {
-    /// As `GET /api/v1/billing/invoices` shows it.
+    /// The invoice's id, as `GET /api/v1/billing/invoices` shows it.
     #[arg(value_name = "INVOICE_ID")]
     invoice: String,
-    /// How it ended.
+    /// The invoice's final status.
     #[arg(value_enum)]
     status: End,
     #[command(flatten)]
     common: Common,
 }
 
-/// How an invoice ends.
+/// The final status of an invoice.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum End {
-    /// It was paid.
+    /// The customer paid.
     Paid,
-    /// It is withdrawn.
+    /// The invoice is withdrawn.
     Void,
-    /// It will not be paid.
+    /// The customer will not pay.
     Uncollectible,
 }
 
-/// List the accounts that asked for a plan whose price is agreed on, the oldest wish first. `set-plan` grants it.
+/// List the accounts that asked for a plan with a negotiated price, the oldest request first. `set-plan` grants the
+/// plan.
 #[derive(Debug, Args)]
 pub struct PlanRequests {
     #[command(flatten)]

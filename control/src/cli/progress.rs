@@ -1,4 +1,5 @@
-//! How far a circuit or a file is: a bar on a terminal, a few lines elsewhere. Both on the error stream, results have the other.
+//! Progress of a circuit or a file: a bar on a terminal, a few lines elsewhere. Always on stderr, because results go to
+//! stdout.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -7,25 +8,25 @@ use std::time::Duration;
 use client::evaluate::{Evaluation, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// Steps of the plain form, in percent.
+/// Percentage between two lines of the plain form.
 const STEP_PERCENT: usize = 20;
 
-/// Shows progress of one circuit.
+/// Shows the progress of one circuit.
 pub struct GateProgress {
     bar: ProgressBar,
-    /// Last step shown in plain form; none on a terminal.
+    /// The last step shown in plain form. `None` on a terminal.
     plain_step: Option<Cell<usize>>,
 }
 
 impl GateProgress {
-    /// At the beginning of `gates_total`.
+    /// Progress at the start of a circuit of `gates_total` gates.
     pub fn new(gates_total: usize) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(gates_total as u64), target);
         let template = "{bar:40} {pos}/{len} gates, {rate}, {eta} left";
         let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            // the bar's own buffer: it takes everything
+            // cannot fail: the bar's own buffer
             let _ = write!(out, "{:.0} gates/s", state.per_sec());
         };
         let style = ProgressStyle::with_template(template).expect("the template is well-formed").with_key("rate", rate);
@@ -34,7 +35,7 @@ impl GateProgress {
         Self { bar, plain_step: (!terminal).then(|| Cell::new(0)) }
     }
 
-    /// Shows where the circuit is.
+    /// Shows the present progress.
     pub fn update(&self, now: &Progress) {
         self.bar.set_position(now.gates_done as u64);
         let Some(shown) = &self.plain_step else { return };
@@ -44,36 +45,36 @@ impl GateProgress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// What the node ran for a circuit; `None` where it does not say.
+/// The bootstraps that the node ran for a circuit. `None`: the answer does not contain them.
 pub fn bootstraps(evaluation: &Evaluation) -> Option<String> {
     let mut text = format!("{} bootstraps run", evaluation.bootstraps?);
     if let Some(levels) = evaluation.bootstrap_levels {
         text += &format!(" in {levels} levels");
     }
     if let Some(log2) = evaluation.failure_log2 {
-        text += &format!(", a wrong bit with probability {}", probability(log2));
+        text += &format!(", a wrong bit has probability {}", probability(log2));
     }
     Some(text)
 }
 
-/// A probability by its log2.
+/// A probability, given by its log2.
 pub fn probability(log2: f64) -> String {
     if log2 == f64::NEG_INFINITY { "0".to_owned() } else { format!("2^{log2:.1}") }
 }
 
-/// Shows how many bytes of a whole were written or sent: a bar on a terminal, nothing elsewhere.
+/// Shows how many bytes were written or sent: a bar on a terminal, nothing elsewhere.
 pub struct ByteProgress {
     bar: ProgressBar,
 }
 
 impl ByteProgress {
-    /// At the beginning of `bytes_total`.
+    /// Progress at the start of `bytes_total` bytes.
     pub fn new(bytes_total: u64) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -83,12 +84,12 @@ impl ByteProgress {
         Self { bar }
     }
 
-    /// Shows how many there are.
+    /// Shows the present number of bytes.
     pub fn update(&self, bytes: u64) {
         self.bar.set_position(bytes);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -116,7 +117,7 @@ mod tests {
         let counted = Evaluation { bootstraps: Some(126), bootstrap_levels: Some(64), ..silent };
         assert_eq!(bootstraps(&counted).unwrap(), "126 bootstraps run in 64 levels");
         let estimated = Evaluation { failure_log2: Some(-85.66), ..counted };
-        let text = "126 bootstraps run in 64 levels, a wrong bit with probability 2^-85.7";
+        let text = "126 bootstraps run in 64 levels, a wrong bit has probability 2^-85.7";
         assert_eq!(bootstraps(&estimated).unwrap(), text);
         assert_eq!(probability(f64::NEG_INFINITY), "0");
     }

@@ -1,4 +1,4 @@
-//! `ango run-job`: what an operator has done every day by a timer of the system.
+//! `ango run-job`: jobs that an operator's timer runs every day.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,26 +17,27 @@ use super::common::Common;
 use crate::clock::Clock;
 use crate::office::audit_log::{AuditLog, Batch, OPERATOR};
 
-/// Jobs.
+/// The jobs.
 #[derive(Debug, Subcommand)]
 pub enum Job {
     Monitor(Monitor),
 }
 
-/// Look which registration numbers of a list are revoked or have lapsed, as POST /v1/registration/monitor does, and add what was found to the
-/// audit log (SERVICE_AUDIT_LOG), if there is one. Ends with 1 if there are such numbers, and with 2 if it could not be done. Nodes may run meanwhile.
+/// Find the registration numbers of a list that are revoked or lapsed, as POST /v1/registration/monitor does, and add
+/// the results to the audit log (SERVICE_AUDIT_LOG), if it is set. Exits with 1 if there are such numbers, and with 2
+/// if the job failed. Nodes may run at the same time.
 #[derive(Debug, Args)]
 pub struct Monitor {
-    /// File with the numbers: one a line. Empty lines, and lines that begin with #, are left out.
+    /// File with the numbers, one on each line. Empty lines and lines that begin with # are skipped.
     #[arg(long, value_name = "FILE")]
     watch: PathBuf,
     /// File with the published records: the tax authority's CSV or JSON.
     #[arg(long, value_name = "FILE")]
     records: PathBuf,
-    /// The day whose state is asked for. When omitted, today in Tokyo.
+    /// The day for which the numbers' states are checked. When omitted, today in Tokyo.
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]
     as_of: Option<Date>,
-    /// Where the records come from, for the log. When omitted, the name of their file.
+    /// The source of the records, for the log. When omitted, the file's name.
     #[arg(long, value_name = "TEXT")]
     source: Option<String>,
     #[command(flatten)]
@@ -47,10 +48,11 @@ fn date(text: &str) -> Result<Date, &'static str> {
     Date::parse(text, format_description!("[year]-[month]-[day]")).map_err(|_| "must be a date such as 2026-01-31")
 }
 
-/// The exit code of a job that could not be done, as of arguments that cannot be read. A timer's alert tells it from 1, which is a finding.
+/// The exit code of a job that failed, and of arguments that cannot be read. Different from 1, which means that numbers
+/// were found, so that a timer's alert can distinguish them.
 const TROUBLE: u8 = 2;
 
-/// Does a job. Errors go to the error stream in one line.
+/// Does a job. Errors are one line on stderr.
 pub fn run(job: Job) -> ExitCode {
     let Job::Monitor(order) = job;
     let config = order.common.config();
@@ -61,7 +63,7 @@ pub fn run(job: Job) -> ExitCode {
 }
 
 /// # Errors
-/// When a file cannot be read, or the log not be written. Nothing is logged then.
+/// When a file cannot be read or the log cannot be written. Nothing is logged in that case.
 fn monitor(order: &Monitor, audit_log: Option<&Path>) -> anyhow::Result<ExitCode> {
     let now = Clock::system().now();
     let today = tokyo_date(now.0 / 1_000_000).context("the clock shows no year of four digits")?;
@@ -115,7 +117,7 @@ fn numbers(path: &Path) -> anyhow::Result<Vec<String>> {
     Ok(lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect())
 }
 
-/// The records of a file, and its SHA-256.
+/// Reads the records of a file. Returns also its SHA-256.
 fn records(path: &Path) -> anyhow::Result<(Snapshot, String)> {
     let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
     let text = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes);
@@ -162,7 +164,7 @@ mod tests {
         let trail = AuditLog::at(Path::new(&log)).trail(OPERATOR, Some("T7000012050002")).unwrap();
         let states: Vec<&str> = trail.entries.iter().map(|entry| entry["status"].as_str().unwrap()).collect();
         assert_eq!((states, trail.broken_at, trail.head.seq), (vec!["active", "revoked"], None, 6));
-        // files that are none
+        // files that contain no records
         for (name, text) in [("empty", ""), ("broken", "{\"T1\": "), ("words", "a,b\n")] {
             std::fs::write(path(name), text).unwrap();
             let error = run_with(&["--watch", &watch, "--records", &path(name)], &log).unwrap_err();

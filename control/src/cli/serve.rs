@@ -1,4 +1,4 @@
-//! `ango serve`: a node until it is told to stop.
+//! `ango serve`: runs a node until it receives a signal to stop.
 
 use std::io::IsTerminal;
 
@@ -11,8 +11,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::app::{App, Running};
 use crate::config::{Config, LogConfig};
 
-/// Runs a node until Ctrl-C or SIGTERM, then lets it finish what it has. A second signal ends it where it stands: what
-/// has begun may take as long as a request's deadline.
+/// Runs a node until Ctrl-C or SIGTERM, then waits until running requests have finished, which may take a request's
+/// deadline. A second signal ends the process at once.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     start_log(&config.log)?;
     let mut signals = StopSignals::listen()?;
@@ -20,27 +20,27 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     announce(&node);
     if let Some(link) = node.first_setup_link().await? {
         println!();
-        println!("This link creates the first administrator of the dashboard. It works for a day:");
+        println!("This link creates the first administrator of the dashboard. The link works for a day:");
         match std::io::stdout().is_terminal() {
             true => println!("  {}", *link),
-            // the output is kept by a container's or a service's log, which more people read
-            false => println!("  it is in the file {}", node.keep_setup_link(&link)?.display()),
+            // not printed, because more people can read the log of a container or service that holds this output
+            false => println!("  the link is in the file {}", node.keep_setup_link(&link)?.display()),
         }
     }
     signals.next().await;
-    eprintln!("stopping: running requests are finished first; a second signal stops at once");
+    eprintln!("stopping after running requests have finished; a second signal stops at once");
     tokio::select! {
         () = node.shutdown() => Ok(()),
         () = signals.next() => {
-            eprintln!("ango: stopped at once, before everything was finished");
-            // an error returned from here would drop the runtime first: it waits for blocking work, and tasks whose
-            // blocking work it cancels write errors into the log
+            eprintln!("ango: stopped at once; some requests did not finish");
+            // Exit here: an error returned from here would first drop the runtime, which waits for blocking work, and
+            // whose cancelled tasks would log errors.
             std::process::exit(1)
         }
     }
 }
 
-/// What a person wants to know first.
+/// Prints the facts that a person at the terminal needs first.
 fn announce(node: &Running) {
     let config = node.config();
     println!("ango {}", env!("CARGO_PKG_VERSION"));
@@ -59,10 +59,10 @@ fn announce(node: &Running) {
     }
 }
 
-/// Starts the log on the error stream.
+/// Starts the log on stderr.
 ///
 /// # Errors
-/// When it was started before.
+/// When the log was started before.
 pub fn start_log(log: &LogConfig) -> anyhow::Result<()> {
     let lines =
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
@@ -71,7 +71,7 @@ pub fn start_log(log: &LogConfig) -> anyhow::Result<()> {
     started.context("the log cannot start")
 }
 
-/// Ctrl-C and SIGTERM, from the moment of the call on.
+/// The signals Ctrl-C and SIGTERM, caught from the time of this call on.
 struct StopSignals {
     #[cfg(unix)]
     terminate: signal::unix::Signal,
@@ -89,7 +89,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     async fn next(&mut self) {
         #[cfg(unix)]
         tokio::select! {

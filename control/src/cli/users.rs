@@ -1,4 +1,4 @@
-//! `ango admin` for users of the dashboard.
+//! `ango admin` commands for users of the dashboard.
 
 use std::io::Read;
 
@@ -13,10 +13,10 @@ use crate::admin::{Operator, users};
 use crate::caller::Role;
 use crate::ids;
 
-/// Bytes of a password on the standard input at most.
+/// Bytes of a password on stdin, at most.
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
-/// What an operator may do with users.
+/// The operator's commands for users.
 #[derive(Debug, Subcommand)]
 pub enum Users {
     CreateUser(CreateUser),
@@ -37,7 +37,7 @@ pub struct CreateUser {
     /// The user's e-mail.
     #[arg(value_name = "EMAIL")]
     email: String,
-    /// What the user may do.
+    /// The user's role.
     #[arg(long, value_enum, default_value = "developer")]
     role: Role,
     /// The user's account. When omitted, the first sign-in creates one.
@@ -57,7 +57,7 @@ pub struct ListUsers {
     common: Common,
 }
 
-/// Disable a user. The user's session tokens are refused within a second. API keys of the user go on working.
+/// Disable a user. The user's session tokens are refused within a second. The user's API keys continue to work.
 #[derive(Debug, Args)]
 pub struct DisableUser {
     /// The user's e-mail or id, as `list-users` shows them.
@@ -110,7 +110,7 @@ pub struct DeleteUser {
     common: Common,
 }
 
-/// Print a link with which a user sets a new password. It works once, within a day.
+/// Print a link with which a user sets a new password. The link works once, within a day.
 #[derive(Debug, Args)]
 pub struct ResetPassword {
     /// The user's e-mail or id, as `list-users` shows them.
@@ -120,7 +120,7 @@ pub struct ResetPassword {
     common: Common,
 }
 
-/// Print a new link that creates the first administrator. It works once, within a day.
+/// Print a new link that creates the first administrator. The link works once, within a day.
 #[derive(Debug, Args)]
 pub struct SetupLink {
     #[command(flatten)]
@@ -138,7 +138,7 @@ pub struct RotateSigningKey {
 /// Runs the command.
 ///
 /// # Errors
-/// When the settings are refused, the database does not answer, or what the command names does not exist.
+/// When the settings are refused, the database does not answer, or the command names an object that does not exist.
 pub async fn run(command: Users) -> anyhow::Result<()> {
     match command {
         Users::CreateUser(args) => create_user(args).await,
@@ -165,13 +165,13 @@ async fn create_user(args: CreateUser) -> anyhow::Result<()> {
     }
     if let Some(password) = shown {
         println!("{password}");
-        eprintln!("the password of {}. Keep it: it cannot be shown again", args.email);
+        eprintln!("the password of {}. Keep the password: it cannot be shown again", args.email);
     }
     eprintln!("user {user_id} is created");
     Ok(())
 }
 
-/// The first line of the standard input.
+/// Reads the first line of stdin.
 fn given_password() -> anyhow::Result<Zeroizing<String>> {
     let mut text = Zeroizing::new(String::new());
     std::io::stdin().take(PASSWORD_BYTES_MAX).read_to_string(&mut text).context("the password cannot be read")?;

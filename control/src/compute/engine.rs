@@ -1,6 +1,6 @@
 //! The service's door to the engine: with its folder the only code that names it.
 //!
-//! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
+//! Bytes from outside become typed values here, or an error with a code of the specification.
 
 mod bits;
 pub mod numbers;
@@ -25,41 +25,42 @@ pub use engine::{
     PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
 };
 
-/// Bounds on computing, as the engine names them.
+/// Bounds on computing, with the engine's meanings.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ComputeConfig {
-    /// Where gates are computed. `auto` takes CUDA if there is an NVIDIA card, else another GPU, else the CPU. `ango devices`
-    /// shows what there is.
+    /// The backend that computes gates. `auto` takes CUDA if the machine has an NVIDIA card, otherwise another GPU,
+    /// otherwise the CPU. `ango devices` lists the devices.
     #[arg(env = "ANGO_BACKEND", default_value = "auto")]
     #[arg(value_parser = parsed::<BackendChoice>("auto, cuda, wgpu or cpu"))]
     pub backend: BackendChoice,
-    /// Most gates that wait on the whole node. Beyond it requests are answered 503.
+    /// Most gates that wait on the whole node. Beyond this requests are answered 503.
     #[arg(env = "ANGO_QUEUE_ROWS_MAX", default_value = "16384", value_parser = number::<usize>(ROWS_MAX))]
     pub queue_rows_max: usize,
-    /// Most gates that wait for one session: at least a full batch.
+    /// Most gates that wait for one session. A full batch must fit.
     #[arg(env = "ANGO_SESSION_ROWS_MAX", default_value = "4096", value_parser = number::<usize>(ROWS_MAX))]
     pub session_rows_max: usize,
     /// Longest time in microseconds that a lone gate waits for more gates of its session while the devices are busy.
     #[arg(env = "ANGO_BATCH_WAIT_US", default_value = "200", value_parser = number::<u64>(0..=1_000_000))]
     pub wait_us_max: u64,
-    /// Memory in MB for evaluation keys that no device has loaded yet. Beyond it a device reads a key from the data folder. `auto`
-    /// is an eighth of the memory that the process may use (its container's limit, if it has one), at most 4096.
+    /// Memory in MB for evaluation keys that no device has loaded yet. Beyond this a device reads a key from the data
+    /// folder. `auto` is an eighth of the memory that the process may use (its container's limit, if it has one), at
+    /// most 4096.
     #[arg(env = "ANGO_KEY_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(16..=1 << 24, || engine::Config::default().key_bytes_max))]
     pub key_bytes_max: u64,
-    /// Disk space in MB for evaluation keys of open sessions, which are encrypted in the data folder. Beyond it new sessions are
-    /// answered 503.
+    /// Disk space in MB for evaluation keys of open sessions, which are encrypted in the data folder. Beyond this,
+    /// new sessions are answered 503.
     #[arg(env = "ANGO_KEY_STORAGE_MB", default_value = "10240", value_parser = megabytes(40..=1 << 24))]
     pub key_storage_bytes_max: u64,
-    /// Memory in MB for keys that are prepared for computing. When unset, the device says how much.
+    /// Memory in MB for keys that are prepared for computing. When unset, the device's memory decides.
     #[arg(env = "ANGO_RESIDENT_MEMORY_MB", value_parser = megabytes(128..=1 << 24))]
     pub resident_bytes_max: Option<u64>,
 }
 
 const ROWS_MAX: RangeInclusive<u64> = BATCH_GATES_MAX as u64..=1 << 24;
 
-/// What share of the node a key's work has under contention: that of its account's plan, which all keys of the account have
-/// together (readings P31).
+/// The share of the node that a key's work gets under contention: that of its account's plan. All keys of an account
+/// have this share together (readings P31).
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     account: engine::AccountId,
@@ -67,7 +68,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of an account with a plan.
+    /// The share of an account with this plan.
     pub fn of(account: &api::ids::AccountId, plan: caller::Plan) -> Share {
         Share { account: engine::AccountId(account.bits()), weight: plan.weight() }
     }
@@ -75,13 +76,13 @@ impl Share {
 
 /// What a search for devices found.
 pub struct Detected {
-    /// What would compute, at least one.
+    /// The devices that would compute, at least one.
     pub devices: Vec<engine::DeviceInfo>,
-    /// What would not, and why.
+    /// The backends that were passed over, and why.
     pub passed_over: Vec<engine::PassedOver>,
 }
 
-/// Looks for devices as [`Engine::start`] does, and lets go of them again.
+/// Looks for devices like [`Engine::start`], and releases them again.
 pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
     let found = engine::detect::detect(choice, kernel_cache);
     let devices = found.devices.iter().map(|device| device.info().clone()).collect();
@@ -91,11 +92,11 @@ pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
 /// A device of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Build string of its backend (readings O7).
+    /// Build string of the device's backend (readings O7).
     pub backend: String,
-    /// Its own name.
+    /// The device's name.
     pub name: String,
-    /// Whether it works.
+    /// Whether the device works.
     pub state: DeviceState,
     /// Why it was taken out of service.
     pub failure: Option<String>,
@@ -104,16 +105,16 @@ pub struct DeviceFacts {
 /// Whether a device works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
-    /// It takes work.
+    /// The device accepts work.
     InService,
-    /// It takes work when no other can.
+    /// The device accepts work only if no other device can.
     StandIn,
-    /// It failed and was taken out of service.
+    /// The device failed and was taken out of service.
     Lost,
 }
 
 impl DeviceState {
-    /// The word in metrics.
+    /// The state's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             DeviceState::InService => "in_service",
@@ -134,15 +135,15 @@ impl From<engine::DeviceState> for DeviceFacts {
     }
 }
 
-/// The engine of this node. Cheap to clone.
+/// The engine of this node. A clone shares the same engine.
 #[derive(Clone)]
 pub struct Engine {
     inner: engine::Engine,
 }
 
 impl Engine {
-    /// Starts on the devices of this machine that the settings ask for. `kernel_cache`: folder of kernels that were compiled
-    /// at an earlier start. A device that is passed over is a line of the log. Seconds of work for a GPU without the cache.
+    /// Starts the engine on the devices that the settings choose. `kernel_cache`: the folder of kernels compiled at
+    /// earlier starts; without it, compiling for a GPU takes seconds. Backends that are passed over are logged.
     pub fn start(config: &ComputeConfig, kernel_cache: PathBuf) -> anyhow::Result<Engine> {
         let bounds = engine::Config { kernel_cache: Some(kernel_cache), ..bounds(config) };
         let inner = engine::Engine::start(bounds, config.backend)?;
@@ -153,14 +154,14 @@ impl Engine {
                 _ => tracing::warn!(
                     backend,
                     reason,
-                    "the backend that was asked for does not work; another one computes"
+                    "the backend that the settings name does not work, so another one computes"
                 ),
             }
         }
         Ok(Engine { inner })
     }
 
-    /// Starts on given devices, whatever the settings say of backends; at least one: assertion otherwise.
+    /// Starts the engine on these devices, whatever backend the settings name. Panics if there are none.
     pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Engine> {
         Ok(Engine { inner: engine::Engine::with_devices(bounds(config), devices)? })
     }
@@ -170,17 +171,17 @@ impl Engine {
         &self.inner.device().backend
     }
 
-    /// The device's own name.
+    /// The name of the first device.
     pub fn device_name(&self) -> &str {
         &self.inner.device().name
     }
 
-    /// All devices, those taken out of service too.
+    /// All devices, including those taken out of service.
     pub fn devices(&self) -> Vec<DeviceFacts> {
         self.inner.devices().into_iter().map(DeviceFacts::from).collect()
     }
 
-    /// Figures of the moment.
+    /// The engine's present figures.
     pub fn usage(&self) -> Usage {
         self.inner.usage()
     }
@@ -190,18 +191,18 @@ impl Engine {
         self.inner.cancel(operation);
     }
 
-    /// Finishes what is queued, overwrites all keys and stops. Blocks.
+    /// Finishes the queued work, overwrites all keys and stops. Blocks.
     pub fn shutdown(&self) {
         self.inner.shutdown();
     }
 }
 
-/// Bytes that this process may use.
+/// Bytes of memory that this process may use.
 pub fn memory_bytes() -> u64 {
     engine::host_memory_bytes()
 }
 
-/// The engine's bounds, as far as settings say them.
+/// The engine's bounds, as the settings give them.
 fn bounds(config: &ComputeConfig) -> engine::Config {
     engine::Config {
         queue_rows_max: config.queue_rows_max,
@@ -212,11 +213,11 @@ fn bounds(config: &ComputeConfig) -> engine::Config {
     }
 }
 
-/// Why a program gave no result.
+/// Why a program has no result.
 pub enum RunError {
-    /// The session was closed before or while it ran: the session's record says why.
+    /// The session was closed before or during the run. Its record holds the reason.
     Gone,
-    /// Anything else.
+    /// Any other error.
     Api(ApiError),
 }
 
@@ -235,12 +236,12 @@ impl From<ApiError> for RunError {
     }
 }
 
-/// The answer to an engine's refusal.
+/// The API error for an error of the engine.
 fn refused(error: engine::Error) -> ApiError {
     use engine::Error;
     match error {
         Error::Busy { retry_after } => {
-            ApiError::unavailable("queue", "the node has more work waiting than it takes").retry_after(retry_after)
+            ApiError::unavailable("queue", "the node's queue is full").retry_after(retry_after)
         }
         Error::DeadlinePassed => {
             ApiError::unavailable("deadline", "the work did not finish in time; nothing was charged")

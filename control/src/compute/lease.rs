@@ -1,5 +1,5 @@
-//! A node's lease on its sessions (readings G13). Until it ends, other nodes count the sessions as open. When a node dies,
-//! its lease runs out: its sessions are then lost, do not count for the plan and may be deleted.
+//! A node's lease on its sessions (readings G13). Until the lease ends, other nodes count the sessions as open. If a
+//! node dies, its lease expires. Its sessions are then lost: they do not count for the plan and may be deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use tokio::sync::watch;
 use super::Compute;
 use crate::clock::Timestamp;
 
-/// Length of a lease: longer than a fail-over of the database takes.
+/// Length of a lease. Longer than a failover of the database takes.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often sessions are looked for that were deleted by way of another node: their keys must be gone within 5 s
-/// (readings G3).
+/// How often a node looks for sessions that were deleted through another node, because their keys must be overwritten
+/// within 5 s (readings G3).
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// Looks from one renewal of the lease to the next.
+/// The lease is renewed once in this many looks.
 const RENEW_LOOKS: u64 = 5;
-/// Looks from one removal of what nodes left behind to the next.
+/// Records of dead nodes are removed once in this many looks.
 const FORGET_LOOKS: u64 = 3600;
-/// What nodes left behind is removed so long after it ended: no node that is there is that late.
+/// How long the records of a dead node stay after its lease ended. No living node is that late with its lease.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
-/// Says until when this node is there.
+/// Extends this node's lease.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -29,7 +29,7 @@ pub async fn renew(store: &store::Store, node_id: &str, now: Timestamp) -> Resul
     store.renew_lease(node_id, now.plus(LEASE).0).await
 }
 
-/// Renews the lease, and ends the sessions that were deleted by way of other nodes, until the node stops.
+/// Renews the lease, and ends sessions that were deleted through other nodes, until the node stops.
 pub async fn keep(compute: Arc<Compute>, mut stopped: watch::Receiver<bool>) {
     let mut tick = tokio::time::interval(LOOK_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -41,32 +41,35 @@ pub async fn keep(compute: Arc<Compute>, mut stopped: watch::Receiver<bool>) {
         if looks % RENEW_LOOKS == 0
             && let Err(error) = renew(&compute.store, &compute.sessions.node_id, compute.clock.now()).await
         {
-            tracing::warn!(cause = %error, "other nodes may take this one's sessions to be lost: the database failed");
+            tracing::warn!(cause = %error, "the lease could not be renewed, so other nodes may take this node's sessions for lost");
         }
         if looks % RENEW_LOOKS == 0
             && let Err(error) = give_back_forsaken(&compute).await
         {
-            tracing::warn!(cause = %error, "what nodes reserved that are gone stays reserved: the database failed");
+            tracing::warn!(cause = %error, "reservations of dead nodes could not be given back");
         }
         if looks % FORGET_LOOKS == 0
             && let Err(error) = forget(&compute).await
         {
-            tracing::warn!(cause = %error, "what lost nodes left behind stays");
+            tracing::warn!(cause = %error, "records of dead nodes could not be removed");
         }
         if let Err(error) = compute.sessions.end_what_was_deleted_elsewhere().await {
-            tracing::warn!(code = error.code.as_str(), "sessions that were deleted on other nodes are not known");
+            tracing::warn!(
+                code = error.code.as_str(),
+                "sessions that were deleted through other nodes could not be read"
+            );
         }
     }
 }
 
-/// Gives back what nodes reserved whose lease ended a lease ago. A node whose clock stood still that long finds its reservations voided,
-/// and what it then completes is neither answered nor charged.
+/// Gives back the reservations of nodes whose lease ended at least one lease's length ago. A node whose clock stood
+/// still that long finds its reservations void, so the work that it then completes is neither answered nor charged.
 async fn give_back_forsaken(compute: &Compute) -> Result<(), store::Error> {
     let silent_since = Timestamp(compute.clock.now().0 - LEASE.as_micros() as i64);
     compute.ledger.give_back_forsaken(silent_since).await
 }
 
-/// Removes what nodes left behind that do not come back: their leases, and the records of sessions that none of them ended.
+/// Removes the records of nodes that do not come back: their leases, and their sessions that were never ended.
 async fn forget(compute: &Compute) -> Result<(), store::Error> {
     let before = compute.clock.now().0 - LEFT_BEHIND.as_micros() as i64;
     compute.store.lose_forsaken_sessions(before).await?;

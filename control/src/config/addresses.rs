@@ -1,4 +1,4 @@
-//! Addresses in settings: the public one, of proxies in front, of pages that may call.
+//! Addresses in settings: the public URL, proxies' networks, origins.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ pub(super) fn cors_origins(text: &str) -> Result<CorsOrigins, &'static str> {
         _ => {}
     }
     let origin = |entry: &str| {
-        // as a browser writes it: no path, no default port, lower case
+        // an origin as a browser writes it: no path, no default port, lower case
         let url = reqwest::Url::parse(entry).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let origin = url.map(|url| url.origin().ascii_serialization()).filter(|origin| origin == entry);
         origin.ok_or("must be none, * or a list of origins such as https://console.example.org")
@@ -31,13 +31,13 @@ pub(super) fn cors_origins(text: &str) -> Result<CorsOrigins, &'static str> {
     text.split(',').map(|entry| origin(entry.trim())).collect::<Result<_, _>>().map(CorsOrigins::Listed)
 }
 
-/// One network of a list.
+/// Reads one network of a list.
 pub(super) fn network(text: &str) -> Result<IpNet, &'static str> {
     let text = text.trim();
     let address = text.parse::<IpAddr>().map(IpNet::from);
     let network = text.parse().or(address).map_err(|_| "must be a list of addresses or networks such as 10.0.0.0/8")?;
     if network.prefix_len() == 0 {
-        return Err("must not be every address: any client could write its own X-Forwarded-For");
+        return Err("must not include every address, because any client could then write its own X-Forwarded-For");
     }
     Ok(network)
 }

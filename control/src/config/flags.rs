@@ -1,4 +1,5 @@
-//! The settings as flags of a command. They are taken as texts, and parsed with what the environment and the settings file say.
+//! The settings as flags of a command. Flags are taken as texts and parsed together with the environment and the
+//! settings file.
 
 use clap::builder::ValueParser;
 use clap::error::ErrorKind;
@@ -13,26 +14,26 @@ use super::{Config, ConfigError, Setting};
 pub struct Flags(Vec<(String, String)>);
 
 impl Flags {
-    /// The settings of this command line, of the environment and of the settings file, and where each comes from.
+    /// Reads the settings from this command line, the environment and the settings file, each with its origin.
     ///
     /// # Errors
-    /// As [`Config::read`].
+    /// The errors of [`Config::read`].
     pub fn read(&self) -> Result<(Config, Vec<Setting>), ConfigError> {
         let flag = |name: &str| self.0.iter().find(|(given, _)| given == name).map(|(_, text)| text.clone());
         Config::read(flag, |name| std::env::var(name).ok())
     }
 
-    /// The settings alone.
+    /// Reads the settings without their origins.
     ///
     /// # Errors
-    /// As [`Config::read`].
+    /// The errors of [`Config::read`].
     pub fn config(&self) -> Result<Config, ConfigError> {
         Ok(self.read()?.0)
     }
 }
 
 fn as_text(arg: &Arg) -> Arg {
-    // a command has arguments of its own: the variable's name differs from all their ids
+    // use the variable's name as id, because it differs from the ids of a command's own arguments
     arg.clone()
         .id(variable(arg).to_owned())
         .env(None::<&'static str>)
@@ -43,7 +44,7 @@ fn as_text(arg: &Arg) -> Arg {
         .num_args(1)
         .help(format!("{} [env: {}]", arg.get_help().map(ToString::to_string).unwrap_or_default(), variable(arg)))
         .help_heading("Settings")
-        // `-h` shows a command's own arguments, `--help` the settings too
+        // `-h` shows only a command's own arguments, `--help` the settings too
         .hide_short_help(true)
 }
 

@@ -1,4 +1,5 @@
-//! Where a setting's text comes from: a flag, else a variable, else the settings file, else the default.
+//! Layers of settings: a flag comes before a variable, a variable before the settings file, the file before the
+//! default.
 
 use std::error::Error;
 use std::fmt::{self, Display};
@@ -14,7 +15,7 @@ use crate::caller::PlanTable;
 /// The settings file of a data folder.
 const FILE_NAME: &str = "ango.toml";
 
-/// A setting that is refused, in one line that names its variable, or a settings file that is, in one that names the file.
+/// A refused setting or settings file. The message is one line that names the variable or the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
 
@@ -24,7 +25,7 @@ impl ConfigError {
     }
 
     pub(super) fn needs(name: &str, missing: &str) -> ConfigError {
-        ConfigError::new(name, format_args!("is of no use without {missing}"))
+        ConfigError::new(name, format_args!("has no effect without {missing}"))
     }
 }
 
@@ -36,7 +37,7 @@ impl Display for ConfigError {
 
 impl Error for ConfigError {}
 
-/// Where a setting's text comes from.
+/// The origin of a setting's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The command line.
@@ -45,7 +46,7 @@ pub enum Origin {
     Environment,
     /// This settings file.
     File(PathBuf),
-    /// It was not given.
+    /// The default, because the setting was not given.
     Default,
 }
 
@@ -60,12 +61,12 @@ impl Display for Origin {
     }
 }
 
-/// A setting and what it has been given.
+/// A setting and its text.
 pub struct Setting {
     arg: Arg,
-    /// As it was given; else the default, empty where there is none.
+    /// The given text, otherwise the default. Empty if the setting has none.
     pub text: String,
-    /// Where the text comes from.
+    /// The origin of the text.
     pub origin: Origin,
 }
 
@@ -75,12 +76,12 @@ impl Setting {
         variable(&self.arg)
     }
 
-    /// Its flag without the dashes, which is its key in the settings file.
+    /// The setting's flag without the dashes, which is its key in the settings file.
     pub fn flag(&self) -> &str {
         self.arg.get_long().expect("every setting has a flag")
     }
 
-    /// A secret has no flag that works, and is shown nowhere.
+    /// Whether the setting is a secret. A secret cannot be given as a flag and is never shown.
     pub fn is_secret(&self) -> bool {
         self.arg.is_hide_set()
     }
@@ -90,7 +91,7 @@ impl Setting {
     }
 
     fn refused(&self, why: impl Display) -> ConfigError {
-        // a text that may be or hold a secret is not repeated
+        // do not repeat a text that may be or contain a secret
         let is_shown = !self.is_secret() && !self.arg.is_hide_env_values_set();
         let text = if is_shown { format!(", not {:?}", self.text) } else { String::new() };
         let flag = if self.origin == Origin::Flag { format!(" --{}", self.flag()) } else { String::new() };
@@ -98,27 +99,28 @@ impl Setting {
     }
 }
 
-/// The variable of a setting.
+/// The name of a setting's variable.
 pub(super) fn variable(arg: &Arg) -> &str {
     arg.get_env().and_then(|name| name.to_str()).expect("every setting has a variable")
 }
 
-/// Every setting as an argument, with its parser, in the order of the pages. Its flag is its variable without the prefix.
+/// Every setting as an argument with its parser, in the order of the pages. A flag is the variable's name without its
+/// prefix.
 pub fn command() -> Command {
     let command = Command::new("settings").no_binary_name(true).disable_help_flag(true);
     Config::augment_args(command).mut_args(|arg| {
         let name = variable(&arg);
         let flag = name.trim_start_matches("ANGO_").trim_start_matches("SERVICE_").to_lowercase().replace('_', "-");
-        // clap takes the last full stop away
+        // clap removes the last full stop
         let help =
             arg.get_help().map(|text| format!("{}.", text.to_string().trim_end_matches('.'))).unwrap_or_default();
-        // a switch takes true or false
+        // a switch takes the values true and false
         arg.long(flag).help(help).action(ArgAction::Set)
     })
 }
 
 impl Config {
-    /// Reads settings; `flag` and `variable` give what was given by the name of a variable. An empty text is an unset one.
+    /// Reads settings. `flag` and `variable` return the given text by a variable's name. An empty text counts as unset.
     ///
     /// # Errors
     /// The first setting that is refused, or why the settings file cannot be used.
@@ -157,10 +159,10 @@ pub(super) fn settings(
     command().get_arguments().map(setting).collect()
 }
 
-/// Adds what a settings file says to settings that have not been given; the limits of plans that it says.
+/// Adds the settings file to settings that were not given. Returns the limits of plans in the file.
 fn add_file(settings: &mut [Setting], path: &Path) -> Result<PlanTable, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    // the whole of an error would repeat lines of the file, which may hold secrets
+    // only the error's message: the rest would quote lines of the file, which may contain secrets
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
         let before = &text[..error.span().map_or(0, |span| span.start)];
         format!("line {}: {}", before.matches('\n').count() + 1, error.message().replace('\n', " "))
@@ -173,9 +175,9 @@ fn add_file(settings: &mut [Setting], path: &Path) -> Result<PlanTable, String> 
                 plan_limits = plans.try_into().map_err(|error| format!("plans: {}", error.message()))?;
             }
             (None, _) => return Err(unknown(&key, settings)),
-            // what says which file is read cannot be in it
+            // a setting that decides which file is read cannot be in the file
             (Some(_), _) if key == "config" || key == "data-dir" && !is_named => {
-                return Err(format!("{key} says where this file is: give it as a flag or a variable"));
+                return Err(format!("{key} decides where this file is: give it as a flag or a variable"));
             }
             (Some(setting), value) => {
                 let text =
@@ -195,7 +197,7 @@ fn unknown(key: &str, settings: &[Setting]) -> String {
     format!("there is no setting {key:?}; did you mean {nearest:?}?")
 }
 
-/// What a value of the file would be as a variable; members of a list are separated by commas.
+/// A value of the file as the text of a variable. Members of a list are separated by commas.
 fn text_of(value: Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.trim().to_owned()),
@@ -213,7 +215,7 @@ pub(super) fn parse(settings: &[Setting]) -> Result<Config, ConfigError> {
         let is_member = |setting: &Setting| group.get_args().any(|id| setting.arg.get_id() == id);
         let is_missing = |setting: &Setting| setting.arg.is_required_set() && !setting.is_given();
         let Some(missing) = settings.iter().find(|setting| is_member(setting) && is_missing(setting)) else { continue };
-        // what has a default is not used without the group, and does no harm
+        // defaults of an unused group have no effect
         given.retain(|setting| !is_member(setting) || setting.arg.get_default_values().is_empty());
         if let Some(given) = given.iter().find(|setting| is_member(setting)) {
             return Err(ConfigError::needs(given.name(), missing.name()));
@@ -228,7 +230,7 @@ pub(super) fn parse(settings: &[Setting]) -> Result<Config, ConfigError> {
     config.complete()
 }
 
-/// Clap's error in our words.
+/// A clap error as a message of this program.
 fn refusal(error: &clap::Error, settings: &[Setting]) -> ConfigError {
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(usage)) => usage.split(' ').next().unwrap_or_default().trim_start_matches('-'),

@@ -21,26 +21,26 @@ pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
 pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
 /// A payment provider that answers more slowly is degraded.
 pub const PROVIDER_SLOW: Duration = Duration::from_secs(1);
-/// How long the payment provider's state is believed: it counts questions.
+/// How long the payment provider's state is cached, because the provider limits requests.
 pub const PROVIDER_BELIEVED: Duration = Duration::from_secs(60);
-/// Use of the room for ciphertexts from which eviction is near, in percent (readings O7).
+/// Use of the space for ciphertexts, in percent, from which eviction is near (readings O7).
 const CACHE_WARNING_PCT: f64 = 90.0;
 
-/// When to ask again after a 503.
+/// Seconds to wait before a retry after a 503.
 const RETRY_AFTER_S: u64 = 2;
 
-/// State of the database.
+/// The state of the database.
 pub async fn database(docs: &Docs) -> Probed {
     docs.database_probe.ask(docs.access.store.probe()).await
 }
 
-/// State of the cache store, if one is configured.
+/// The state of the cache store, if one is configured.
 async fn cache_store(docs: &Docs) -> Option<Probed> {
     let cache = docs.access.cache_store.as_ref()?;
     Some(docs.cache_store_probe.ask(cache.probe()).await)
 }
 
-/// State of the payment provider, if one is configured (readings P19).
+/// The state of the payment provider, if one is configured (readings P19).
 async fn provider(docs: &Docs) -> Option<Probed> {
     let provider = docs.provider.as_ref()?;
     Some(docs.provider_probe.ask(provider.probe()).await)
@@ -89,7 +89,7 @@ pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
     let gpu = shown_gpu(&devices, docs.hide_gpu);
     let vault = &docs.compute.vault;
     let cache_pct = cache_pct(vault.ciphertext_bytes(), vault.config.ciphertext_bytes_max);
-    // an embedded database is no dependency (readings O3)
+    // an embedded database is not a dependency (readings O3)
     let (mut dependencies, storage) = match docs.access.store.database() {
         name @ "postgres" => (vec![dependency(name, database.clone())], None),
         name => (Vec::new(), Some(storage(name, &database))),
@@ -114,7 +114,7 @@ pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
     answer(health.status, health)
 }
 
-/// Used share of the room for ciphertexts, to a tenth of a percent.
+/// Used share of the space for ciphertexts in percent, to one decimal.
 fn cache_pct(bytes: u64, bytes_max: u64) -> f64 {
     (1000.0 * bytes as f64 / bytes_max.max(1) as f64).round() / 10.0
 }
@@ -132,8 +132,9 @@ fn overall(docs: &Docs, database: &Probed, others: [&Option<Probed>; 2], devices
     worst(database.status, &others, devices, docs.web.is_draining())
 }
 
-/// A node's health (readings O2): that of the database, its only critical dependency, unless the node is stopping. It is at
-/// best degraded while the cache store or the payment provider is slow or away, or after a device was taken out of service.
+/// A node's health (readings O2). Unless the node is stopping, this is the health of the database, its only critical
+/// dependency. If the cache store or the payment provider is slow or does not answer, or a device was taken out of
+/// service, the node is at best degraded.
 fn worst(storage: HealthStatus, others: &[HealthStatus], devices: &[DeviceFacts], draining: bool) -> HealthStatus {
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
     let without = others.iter().any(|status| *status != HealthStatus::Healthy);
@@ -144,13 +145,13 @@ fn worst(storage: HealthStatus, others: &[HealthStatus], devices: &[DeviceFacts]
     }
 }
 
-/// The device that computes: the first in service, else the first that stands in.
+/// The device that computes: the first in service, otherwise the first stand-in.
 fn computing(devices: &[DeviceFacts]) -> Option<&DeviceFacts> {
     let first = |state| devices.iter().find(move |device| device.state == state);
     first(DeviceState::InService).or_else(|| first(DeviceState::StandIn))
 }
 
-/// What health says computes. Where the operator hides the GPU every node says the same, with and without one.
+/// The engine's name in health. If the operator hides the GPU, nodes with and without a GPU show the same name.
 fn shown_engine(computes: Option<&DeviceFacts>, hidden: bool) -> String {
     match computes {
         None => "none".to_owned(),
@@ -159,24 +160,24 @@ fn shown_engine(computes: Option<&DeviceFacts>, hidden: bool) -> String {
     }
 }
 
-/// The GPU that health tells of: the first in service, unless the operator hides it (readings O6).
+/// The GPU in health: the first in service, unless the operator hides it (readings O6).
 fn shown_gpu(devices: &[DeviceFacts], hidden: bool) -> Option<&DeviceFacts> {
     devices.iter().find(|device| !hidden && device.state == DeviceState::InService && is_gpu(device))
 }
 
-/// Neither the processor nor a driver that computes on it.
+/// Whether a device is a GPU: not the processor, and not a driver that computes on the processor.
 fn is_gpu(device: &DeviceFacts) -> bool {
     !device.backend.starts_with("cpu") && !device.backend.ends_with("-software")
 }
 
-/// Logs once for each device that it was taken out of service.
+/// Logs each device once when it was taken out of service.
 #[derive(Default)]
 pub struct LostDevices {
     told: Vec<bool>,
 }
 
 impl LostDevices {
-    /// Looks at the devices again; how many were lost since the last look.
+    /// Looks at the devices again. Returns how many were lost since the last look.
     pub fn watch(&mut self, devices: &[DeviceFacts]) -> usize {
         self.told.resize(devices.len(), false);
         let told_before = self.told.iter().filter(|&&told| told).count();
@@ -187,7 +188,7 @@ impl LostDevices {
                     device = device.name,
                     backend = device.backend,
                     cause,
-                    "A DEVICE WAS TAKEN OUT OF SERVICE; the node goes on without it until it is restarted"
+                    "A DEVICE WAS TAKEN OUT OF SERVICE; the node does not use it until a restart"
                 );
             }
         }

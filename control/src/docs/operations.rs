@@ -1,4 +1,4 @@
-//! The second listener: metrics and probes for operators. No authentication; on loopback unless told otherwise.
+//! The second listener: metrics and probes for operators. No authentication; on loopback by default.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ async fn metrics(State(docs): State<Arc<Docs>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page(&docs))
 }
 
-/// The page of metrics, with the figures of the moment.
+/// The page of metrics, with the present figures.
 pub fn page(docs: &Docs) -> String {
     let Docs { web, access, compute, .. } = docs;
     let (usage, devices) = (compute.engine.usage(), compute.engine.devices());
@@ -75,7 +75,7 @@ pub fn page(docs: &Docs) -> String {
     web.telemetry.render()
 }
 
-/// Ready: neither stopping nor without its database.
+/// Answers 200 unless the node is stopping or its database does not answer.
 async fn readyz(State(docs): State<Arc<Docs>>) -> (StatusCode, &'static str) {
     if docs.web.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")

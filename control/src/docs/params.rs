@@ -1,4 +1,4 @@
-//! Parameters that really meet a security level (readings section 14).
+//! Suggests parameters that meet a security level (readings section 14).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::compute::engine::{Preset, numbers, preset_facts};
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 
-/// Depth and scale where a request names none.
+/// Defaults for the depth and the scale.
 const DEPTH_DEFAULT: u32 = 5;
 const SCALE_BITS_DEFAULT: u32 = 40;
 
@@ -41,11 +41,11 @@ pub async fn suggest(
     State(docs): State<Arc<Docs>>,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Json<SuggestedParams>, ApiError> {
-    let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query is not readable"))?;
+    let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query string cannot be read"))?;
     let Asked { level, depth, scale_bits } = parse(&query)?;
     let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= level.bits());
     let presets = presets.map(preset_facts).collect();
-    // a search for primes: milliseconds
+    // the search for primes takes milliseconds
     let searched = docs.web.offload.run(Payer::without_key(), move || numbers::suggested(level, depth, scale_bits));
     Ok(Json(SuggestedParams { security_level: level, presets, arithmetic: searched.await? }))
 }
@@ -57,7 +57,7 @@ struct Asked {
     scale_bits: u32,
 }
 
-/// Reads the query; unknown parameters are ignored, known ones must be right and come once (readings E3).
+/// Reads the query. Unknown parameters are ignored; known ones must be valid and may be given once (readings E3).
 fn parse(query: &[(String, String)]) -> Result<Asked, ApiError> {
     let (mut level, mut depth, mut scale_bits) = (None, None, None);
     for (name, value) in query {

@@ -1,4 +1,4 @@
-//! Which addresses webhooks may have (specification, SSRF rules; readings H4-H6): none of the node's own network.
+//! The addresses that webhooks may have (specification, SSRF rules; readings H4-H6). The node's own network is refused.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use ipnet::IpNet;
 use reqwest::Url;
 use url::Host;
 
-/// Characters of a webhook's URL at most.
+/// Characters of a webhook's URL, at most.
 const URL_CHARACTERS_MAX: usize = 2048;
 
-/// Networks that are not public, of the registries of special addresses (IANA; RFC 6890 and its successors).
+/// Networks that are not public, from the registries of special addresses (IANA; RFC 6890 and its successors).
 static SPECIAL: LazyLock<Vec<IpNet>> = LazyLock::new(|| {
     let networks = [
         // this network, private, shared (CGNAT), loopback, link-local (metadata of clouds), private
@@ -41,21 +41,22 @@ static SPECIAL: LazyLock<Vec<IpNet>> = LazyLock::new(|| {
     networks.map(|network| network.parse().expect("a network")).into()
 });
 
-/// Where version 6 has its public addresses. Loopback, mapped and translated addresses, local ones, discard, SRv6 and multicast lie
-/// elsewhere.
+/// The public addresses of IP version 6. Loopback, mapped, translated and local addresses, discard, SRv6 and multicast
+/// lie outside this network.
 static GLOBAL_V6: LazyLock<IpNet> = LazyLock::new(|| IpNet::from_str("2000::/3").expect("a network"));
 
-/// Names that are never those of public receivers.
+/// Suffixes of names that public receivers never have.
 const LOCAL_SUFFIXES: [&str; 4] = ["localhost", "local", "internal", "intranet"];
 
-/// What an operator allows beside public HTTPS receivers.
+/// Receivers that the operator allows in addition to public HTTPS addresses.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct WebhooksConfig {
     // readings H6
-    /// Networks that webhooks may lie in though they are not public, separated by commas. For receivers in the node's own network.
+    /// Networks that webhooks may lie in although they are not public, separated by commas. For receivers in the node's
+    /// own network.
     #[arg(env = "ANGO_WEBHOOKS_ALLOW_NETWORKS", value_delimiter = ',', value_parser = network)]
     pub webhook_networks: Vec<IpNet>,
-    /// Whether webhooks may have http: URLs. What they tell is then readable on the way.
+    /// Whether webhooks may have http: URLs. Events sent to them can be read on the way.
     #[arg(env = "ANGO_WEBHOOKS_ALLOW_HTTP", default_value = "false")]
     pub webhook_http: bool,
 }
@@ -69,21 +70,21 @@ fn network(text: &str) -> Result<IpNet, &'static str> {
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is no URL that events are sent to.
+    /// The text is not a URL to which events may be sent, with the reason.
     Url(&'static str),
-    /// It is not public.
+    /// The address is not public.
     Address,
 }
 
-/// A URL that events may be sent to, as far as it shows by itself.
+/// Reads a URL and checks everything that shows without resolving its name.
 ///
 /// # Errors
-/// When it is refused, whatever its name resolves to.
+/// When events may not be sent to this URL, whatever its name resolves to.
 pub fn webhook_url(config: &WebhooksConfig, text: &str) -> Result<Url, Refused> {
     if text.chars().count() > URL_CHARACTERS_MAX {
         return Err(Refused::Url("the URL has more than 2048 characters"));
     }
-    let url: Url = text.parse().map_err(|_| Refused::Url("this is not a URL"))?;
+    let url: Url = text.parse().map_err(|_| Refused::Url("the text is not a URL"))?;
     match url.scheme() {
         "https" => {}
         "http" if config.webhook_http => {}
@@ -104,13 +105,13 @@ pub fn webhook_url(config: &WebhooksConfig, text: &str) -> Result<Url, Refused> 
     Ok(url)
 }
 
-/// All that a name resolves to, if all of it may be connected to.
+/// Checks the addresses to which a name resolves, and returns them if all are allowed.
 ///
 /// # Errors
-/// When one address may not: the name may resolve to that one the next time.
+/// When one address is not allowed, because the name may resolve to that address the next time.
 pub fn vetted(config: &WebhooksConfig, host: &str, addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
     for address in &addresses {
-        // a local name must lie in a network that the operator named
+        // a local name must lie in a network that the operator allowed
         let allowed = if is_local(host) { is_named(config, address.ip()) } else { is_allowed(config, address.ip()) };
         if !allowed {
             return Err(Refused::Address);
@@ -131,13 +132,13 @@ fn is_named(config: &WebhooksConfig, ip: IpAddr) -> bool {
     config.webhook_networks.iter().any(|network| network.contains(&ip))
 }
 
-/// Whether everybody on the internet reaches the same machine under this address.
+/// Whether an address means the same machine everywhere on the internet.
 fn is_public(ip: IpAddr) -> bool {
     let is_global = ip.is_ipv4() || GLOBAL_V6.contains(&ip);
     is_global && !SPECIAL.iter().any(|network| network.contains(&ip))
 }
 
-/// Whether a name is one of a local network.
+/// Whether a name belongs to a local network.
 fn is_local(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     // a name without a dot is looked up in the node's own domain
@@ -306,7 +307,7 @@ mod tests {
         }
         let address = |text: &str| -> SocketAddr { text.parse().unwrap() };
         assert!(vetted(&allowed, "vault.internal", vec![address("10.1.2.3:80")]).is_ok());
-        // a local name with a public address is not what the operator meant
+        // the operator did not mean a local name with a public address
         assert_eq!(vetted(&allowed, "vault.internal", vec![address("8.8.8.8:80")]), Err(Refused::Address));
     }
 }

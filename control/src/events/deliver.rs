@@ -1,4 +1,4 @@
-//! Deliveries: taken from the outbox when they are due, sent, and written down (readings H7, H8, H10-H13).
+//! Deliveries of events: taken from the outbox when they are due, sent, and recorded (readings H7, H8, H10-H13).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,23 +12,24 @@ use tokio::task::JoinSet;
 use super::Events;
 use super::send::{Letter, Outcome, Sent};
 
-/// Deliveries of a node at the same time, and of one webhook among them: one that hangs holds up no other.
+/// Deliveries that a node runs at the same time, and those to one webhook among them. The second bound keeps a receiver
+/// that hangs from holding up the others.
 const AT_ONCE_MAX: usize = 256;
 const OF_WEBHOOK_MAX: usize = 32;
-/// How often the database is asked for due deliveries: retries, and events of other nodes.
+/// How often the outbox is read for due deliveries: retries, and events of other nodes.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-/// How long a node has for a delivery before others take it: longer than an attempt takes.
+/// The lease of a delivery: after this time another node may take it. Longer than an attempt takes.
 const LEASE: Duration = Duration::from_secs(60);
-/// From the end of an attempt to the next one (specification, Events; readings H7).
+/// Waits before retries, from the end of an attempt (specification, Events; readings H7).
 const WAITS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
-/// A wait is up to a tenth longer, so that deliveries that failed together do not come back together.
+/// Jitter: a wait is up to a tenth longer, so that deliveries that failed together are not retried together.
 const JITTER_SHARE: u64 = 10;
 /// How long deliveries and their events are kept (readings H11).
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How long a node that stops waits for what it has sent.
+/// How long a stopping node waits for attempts that it has begun.
 const LAST_WAIT: Duration = Duration::from_secs(11);
 
-/// Delivers until the node stops.
+/// Delivers events until the node stops.
 pub async fn keep(events: Arc<Events>, mut stopped: watch::Receiver<bool>) {
     let mut tick = tokio::time::interval(LOOK_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -44,7 +45,7 @@ pub async fn keep(events: Arc<Events>, mut stopped: watch::Receiver<bool>) {
         running.record(&events).await;
         running.fill(&events).await;
     }
-    // what was sent is written down, so that no other node sends it again
+    // record the finished attempts, so that no other node sends them again
     let _ = tokio::time::timeout(LAST_WAIT, async {
         while let Some(ended) = running.tasks.join_next().await {
             running.note(ended);
@@ -54,20 +55,20 @@ pub async fn keep(events: Arc<Events>, mut stopped: watch::Receiver<bool>) {
     running.record(&events).await;
 }
 
-/// Forgets events whose time is over.
+/// Removes events and deliveries that are older than the time for which they are kept.
 pub async fn forget_old(events: &Events) {
     let before = events.clock.now().0 - KEPT.as_micros() as i64;
     if let Err(error) = events.store.forget_events(before).await {
-        tracing::warn!(%error, "old events stay on record");
+        tracing::warn!(%error, "old events could not be removed");
     }
 }
 
-/// Deliveries at work.
+/// The deliveries that run now.
 #[derive(Default)]
 struct Running {
     tasks: JoinSet<Attempt>,
     of_webhook: HashMap<String, usize>,
-    /// Ended, and not yet written down.
+    /// Finished attempts that are not recorded yet.
     ended: Vec<Attempt>,
 }
 
@@ -83,7 +84,9 @@ impl Running {
                 }
                 self.ended.push(attempt);
             }
-            Err(error) => tracing::error!(%error, "a delivery ended without a word; its lease runs out"),
+            Err(error) => {
+                tracing::error!(%error, "a delivery's task failed; another attempt follows when its lease ends")
+            }
         }
     }
 
@@ -99,13 +102,15 @@ impl Running {
         }
         match events.store.record_attempts(&self.ended).await {
             Ok(()) => self.ended.clear(),
-            Err(error) => tracing::warn!(%error, attempts = self.ended.len(), "attempts are written down later"),
+            Err(error) => {
+                tracing::warn!(%error, attempts = self.ended.len(), "attempts could not be recorded and will be recorded later")
+            }
         }
     }
 
-    /// Takes what is due, until nothing is or enough is at work.
+    /// Begins due deliveries, until none is due or enough are running.
     async fn fill(&mut self, events: &Arc<Events>) {
-        // what is not written down would be taken again when its lease ends
+        // begin none while attempts are not recorded: their leases would end, and they would be sent again
         while self.ended.is_empty() && self.tasks.len() < AT_ONCE_MAX {
             match self.take(events).await {
                 Ok(0) => return,
@@ -115,7 +120,7 @@ impl Running {
         }
     }
 
-    /// How many were begun.
+    /// Takes due deliveries and begins them. Returns the number begun.
     async fn take(&mut self, events: &Arc<Events>) -> Result<usize, store::Error> {
         let now = events.clock.now();
         if !events.store.has_due_deliveries(now.0).await? {
@@ -148,7 +153,7 @@ impl Running {
     }
 }
 
-/// Tries a delivery once.
+/// Makes one attempt at a delivery.
 pub async fn attempt(events: &Events, due: &DueDelivery) -> Attempt {
     let account: Option<AccountId> = due.account_id.parse().ok();
     let secret = account.and_then(|account| events.seals.of(&account).open(&due.webhook_id, &due.sealed_secret));
@@ -194,7 +199,7 @@ pub async fn attempt(events: &Events, due: &DueDelivery) -> Attempt {
     }
 }
 
-/// A wait and up to a tenth of it.
+/// A wait with jitter: up to a tenth longer.
 fn longer(wait: Duration) -> Duration {
     let part = u64::from(u16::from_be_bytes(crate::ids::random())) * (wait.as_micros() as u64 / JITTER_SHARE)
         / u64::from(u16::MAX);

@@ -1,7 +1,7 @@
 //! One attempt to deliver an event (specification, Events; readings H1, H3, H5, H8, H9).
 //!
-//! A connection is made for each attempt, to an address that was looked at just before: what a name resolves to later does not matter.
-//! There is no proxy and no redirect.
+//! Each attempt makes a connection, to an address that was checked just before. So a name that later resolves to
+//! another address does no harm. No proxy and no redirect is followed.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -26,33 +26,34 @@ use tokio_rustls::TlsConnector;
 use super::address::{Refused, WebhooksConfig, vetted, webhook_url};
 use crate::clock::Timestamp;
 
-/// From the look for its address to the end of the receiver's handshake.
+/// Timeout from resolving the name to the end of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// From then to the head of its answer.
+/// Timeout from there to the head of the answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// What of the answer's body is read, and for how long: then the connection can end in order.
+/// Bounds on the answer's body: bytes and time for reading it. The body is read so that the connection can close in
+/// order.
 const BODY_BYTES_MAX: usize = 16 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
-/// What is kept of the words for a failure.
+/// Characters of an error that are stored.
 const ERROR_CHARACTERS_MAX: usize = 200;
-/// Secrets that were made here begin so (readings H1).
+/// Prefix of secrets that this service made (readings H1).
 pub const SECRET_PREFIX: &str = "whsec_";
 
-/// What a name resolves to.
+/// Resolves a name.
 type Resolve = dyn Fn(&str) -> Vec<SocketAddr> + Send + Sync;
 
 /// Sends events.
 pub struct Sender {
     config: WebhooksConfig,
-    /// Made at the first encrypted delivery.
+    /// Made at the first delivery over TLS.
     tls: OnceLock<TlsConnector>,
-    /// Instead of the system's resolver.
+    /// Replaces the system's resolver in tests.
     resolve: Option<Box<Resolve>>,
 }
 
-/// An event for a receiver.
+/// An event on its way to a receiver.
 pub struct Letter<'a> {
-    /// Where it goes.
+    /// The webhook's URL.
     pub url: &'a str,
     /// The shared secret.
     pub secret: &'a str,
@@ -60,41 +61,41 @@ pub struct Letter<'a> {
     pub event_type: &'a str,
     /// The event's id.
     pub delivery_id: &'a str,
-    /// The bytes that are signed.
+    /// The body, which is signed.
     pub body: &'a str,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// What came of it.
+    /// Whether the receiver accepted the event.
     pub outcome: Outcome,
-    /// The receiver's answer, if there was one.
+    /// The status of the receiver's answer, if it answered.
     pub status: Option<u16>,
-    /// How long the receiver took for it.
+    /// How long the attempt took.
     pub took: Duration,
-    /// Why it failed; empty if it did not.
+    /// The cause of a failure. Empty after success.
     pub error: String,
 }
 
-/// What came of an attempt (readings H8).
+/// The outcome of an attempt (readings H8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The receiver took it: 2xx.
+    /// The receiver accepted the event: 2xx.
     Taken,
-    /// The receiver will not take it: 3xx, 4xx, or an address that is not public.
+    /// The receiver refused the event, so a retry is pointless: 3xx, 4xx, or an address that is not public.
     Refused,
-    /// Another attempt may go better: 5xx, no answer, no connection.
+    /// A retry may succeed: 5xx, no answer, no connection.
     Broken,
 }
 
 impl Sender {
-    /// Under these settings.
+    /// A sender with these settings.
     pub fn new(config: WebhooksConfig) -> Sender {
         Sender { config, tls: OnceLock::new(), resolve: None }
     }
 
-    /// Sends once.
+    /// Makes one attempt.
     pub async fn send(&self, letter: &Letter<'_>, now: Timestamp) -> Sent {
         let url = match webhook_url(&self.config, letter.url) {
             Ok(url) => url,
@@ -117,7 +118,7 @@ impl Sender {
         }
     }
 
-    /// A connection to an address that may be connected to.
+    /// Connects to an allowed address of the URL's host.
     async fn connect(&self, url: &Url) -> Result<Box<dyn Stream>, Sent> {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         let port = url.port_or_known_default().unwrap_or(443);
@@ -153,7 +154,7 @@ impl Sender {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Trusts the certificates of the system.
+/// Makes a TLS client that trusts the system's certificates.
 fn tls() -> TlsConnector {
     crate::tls::choose_cryptography();
     let mut roots = RootCertStore::empty();
@@ -165,7 +166,7 @@ fn tls() -> TlsConnector {
     TlsConnector::from(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// Sends the event; the head of the answer, and what reads the rest.
+/// Sends the event. Returns the head of the answer, and a guard of the connection on which the rest comes.
 async fn exchange(
     stream: Box<dyn Stream>,
     url: &Url,
@@ -173,7 +174,7 @@ async fn exchange(
     now: Timestamp,
 ) -> hyper::Result<(StatusCode, impl Future<Output = ()> + use<>)> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // it ends with its two ends
+    // the task ends when both sides have closed the connection
     let connection = tokio::spawn(connection);
     let guard = AbortOnDrop(connection.abort_handle());
     let answer = sender.send_request(request(url, letter, now)).await?;
@@ -186,7 +187,7 @@ async fn exchange(
     Ok((head.status, rest))
 }
 
-/// Ends a connection with the attempt.
+/// Aborts the connection's task on drop, so that it ends with the attempt.
 struct AbortOnDrop(tokio::task::AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -221,12 +222,13 @@ fn mac(key: &[u8], parts: &[&str]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// `sha256=<hex>` over the body, under the text of the secret (readings H1).
+/// `sha256=<hex>`: the HMAC of the body under the secret's text (readings H1).
 pub fn signature(secret: &str, body: &str) -> String {
     format!("sha256={}", hex::encode(mac(secret.as_bytes(), &[body])))
 }
 
-/// That of Standard Webhooks, under the bytes that a secret of the generated form stands for (readings H3).
+/// The signature of Standard Webhooks, under the bytes that the secret encodes. Only for secrets with the prefix
+/// (readings H3).
 fn standard_signature(letter: &Letter<'_>, now: Timestamp) -> Option<String> {
     let key = STANDARD.decode(letter.secret.strip_prefix(SECRET_PREFIX)?).ok()?;
     let seconds = now.seconds().to_string();
@@ -242,7 +244,7 @@ fn words(refused: Refused) -> &'static str {
 }
 
 fn failed(outcome: Outcome, error: impl Into<String>) -> Sent {
-    // a receiver's certificate may name thousands of hosts
+    // cut it: an error about a certificate may list thousands of hosts
     let error = error.into().chars().take(ERROR_CHARACTERS_MAX).collect();
     Sent { outcome, status: None, took: Duration::ZERO, error }
 }
@@ -300,7 +302,7 @@ mod tests {
         let sent = sender("127.0.0.0/8").send(&letter(&url, secret), NOW).await;
         assert_eq!((sent.outcome, sent.status), (Outcome::Taken, Some(204)));
         let seen = seen.await.unwrap().to_lowercase();
-        // by `openssl dgst -sha256 -hmac`, and the library of Standard Webhooks
+        // expected values from `openssl dgst -sha256 -hmac` and from the library of Standard Webhooks
         for line in [
             "post /hook?a=b http/1.1",
             "content-type: application/json",
@@ -331,7 +333,7 @@ mod tests {
             (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", Outcome::Refused, Some(404)),
             (b"HTTP/1.1 429 Slow\r\ncontent-length: 0\r\n\r\n", Outcome::Refused, Some(429)),
             (b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n", Outcome::Broken, Some(500)),
-            // ten gigabytes are announced: what is read of them is bounded
+            // the answer announces ten gigabytes, and reading is bounded
             (b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\nxxxx", Outcome::Taken, Some(200)),
             // cut off
             (b"HTTP/1.1 200", Outcome::Broken, None),
@@ -354,7 +356,7 @@ mod tests {
         let counted = asked.clone();
         let mut rebound = sender("127.0.0.1/32");
         rebound.resolve = Some(Box::new(move |_| {
-            // first an address that is allowed, then one that is not
+            // the first address is allowed, the second is not
             let host = if counted.fetch_add(1, Ordering::Relaxed) == 0 { [127, 0, 0, 1] } else { [127, 0, 0, 2] };
             vec![SocketAddr::from((host, port))]
         }));
@@ -404,7 +406,7 @@ mod tests {
             let mut request = [0; 4096];
             let _ = stream.read(&mut request).await;
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n").await;
-            // until the sender hangs up
+            // until the sender closes the connection
             while stream.write_all(&[b'x'; 64 << 10]).await.is_ok() {}
         });
         let sent = sender("127.0.0.0/8").send(&letter(&url, "s"), NOW).await;

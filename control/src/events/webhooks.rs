@@ -33,7 +33,7 @@ use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
-/// Webhooks of an account (readings H17).
+/// Webhooks of an account, at most (readings H17).
 const WEBHOOKS_MAX: i64 = 20;
 /// Characters of a secret that a client chose (readings H2).
 const SECRET_CHARACTERS: std::ops::RangeInclusive<usize> = 32..=256;
@@ -52,7 +52,7 @@ impl JsonBody for SendTestEvent {
 
 /// Make a webhook. Events of the account are then sent to its URL.
 ///
-/// Each delivery is signed. A secret that is made here is shown in this answer alone.
+/// Each delivery is signed. If the service makes the secret, only this answer shows it.
 #[utoipa::path(
     post,
     path = "/api/v1/webhooks",
@@ -144,7 +144,7 @@ pub async fn show(
     Ok(Answer(told(&find(&events, &caller, &path).await?)?))
 }
 
-/// Change where a webhook's events are sent, or which. What is absent stays.
+/// Change a webhook's URL, events or state. Absent members stay as they are.
 #[utoipa::path(
     patch,
     path = "/api/v1/webhooks/{webhook_id}",
@@ -183,7 +183,7 @@ pub async fn change(
     Ok(answer)
 }
 
-/// Make a new secret for a webhook. The one before stops working at once.
+/// Make a new secret for a webhook. The old secret stops working at once.
 #[utoipa::path(
     patch,
     path = "/api/v1/webhooks/{webhook_id}/regenerate-secret",
@@ -239,7 +239,7 @@ pub async fn delete(
     }
 }
 
-/// Send a synthetic event to all webhooks of the account, whatever they subscribe to, once.
+/// Send a synthetic event once to every webhook of the account, whichever events it subscribes to.
 #[utoipa::path(
     post,
     path = "/api/v1/webhooks/test",
@@ -274,7 +274,7 @@ pub async fn test(
             attempt(&events, &due).await
         });
     }
-    // sent once, whatever came of it (readings H14)
+    // one attempt only, so a failure is final (readings H14)
     let ended = |ended: Attempt| match ended.status {
         DeliveryStatus::Pending => Attempt { status: DeliveryStatus::Failed, due_at: 0, ..ended },
         _ => ended,
@@ -353,7 +353,7 @@ pub async fn list_deliveries(
     }))
 }
 
-/// Send a delivery again that failed: the same bytes, to the webhook's URL and under its secret of now.
+/// Send a failed delivery again: the same bytes, to the webhook's present URL and signed with its present secret.
 #[utoipa::path(
     post,
     path = "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay",
@@ -381,7 +381,7 @@ pub async fn replay(
     let replayed = match record.status {
         DeliveryStatus::Succeeded => ReplayedDelivery { delivery_id, replayed: false, success: true, error: None },
         DeliveryStatus::Pending => {
-            let error = Some("the delivery has another attempt of its own".to_owned());
+            let error = Some("the delivery is not finished: the service will try it again".to_owned());
             ReplayedDelivery { delivery_id, replayed: false, success: false, error }
         }
         DeliveryStatus::Failed => {
@@ -390,7 +390,7 @@ pub async fn replay(
                 event_id: record.event_id,
                 account_id: webhook.account_id,
                 event_type: record.event_type,
-                // no attempt follows this one
+                // set so that no retry follows
                 attempts: record.attempts,
                 url: webhook.url,
                 sealed_secret: webhook.sealed_secret,
@@ -445,7 +445,7 @@ fn told_delivery(record: &DeliveryRecord) -> Result<Delivery, ApiError> {
     })
 }
 
-/// Types as they are stored: each once, by comma; none for all (readings H16).
+/// Types of events as they are stored: distinct, separated by commas. Empty: all types (readings H16).
 fn event_types(names: &[String]) -> Result<String, ApiError> {
     let mut types: Vec<&str> = Vec::new();
     for name in names {
@@ -465,7 +465,7 @@ fn event_type(name: &str) -> Result<EventType, ApiError> {
     })
 }
 
-/// A URL that events may be sent to. A name that does not resolve now is taken (readings H4).
+/// Checks a URL to which events are to be sent. A name that does not resolve now is accepted (readings H4).
 async fn checked_url(events: &Events, text: &str) -> Result<String, ApiError> {
     let refused = |refused: Refused| match refused {
         Refused::Url(why) => ApiError::new(Code::InvalidWebhookUrl, why).at("url", "refused"),
@@ -485,7 +485,7 @@ async fn checked_url(events: &Events, text: &str) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-/// Readings H2.
+/// Checks a secret that a client chose (readings H2).
 fn chosen_secret(secret: String) -> Result<Hidden, ApiError> {
     let visible = secret.chars().all(|c| c.is_ascii_graphic());
     if visible && SECRET_CHARACTERS.contains(&secret.len()) {
@@ -495,7 +495,7 @@ fn chosen_secret(secret: String) -> Result<Hidden, ApiError> {
     Err(ApiError::new(Code::InvalidRequest, message).at("secret", "too short, too long, or not visible ASCII"))
 }
 
-/// Readings H1.
+/// A new random secret (readings H1).
 fn new_secret() -> Hidden {
     let bytes = zeroize::Zeroizing::new(ids::random::<32>());
     Hidden(format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes.as_slice())))

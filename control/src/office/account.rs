@@ -1,4 +1,5 @@
-//! What the calling key has spent, and its monthly cap (specification, `/v1/me` and `/v1/cap`; readings B17, B19, B20).
+//! The use, spending and monthly cap of the calling key (specification, `/v1/me` and `/v1/cap`; readings B17, B19,
+//! B20).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// Show the plan, what the calling key used and spent in this month (UTC), its cap and the limits.
+/// Show the plan, the calling key's use and spending in this month (UTC), its cap and its limits.
 #[utoipa::path(
     get,
     path = "/v1/me",
@@ -68,7 +69,9 @@ pub async fn me(State(office): State<Arc<Office>>, caller: Caller) -> Result<Jso
     }))
 }
 
-/// Set the monthly cap of the calling key in place of the one before; 0: none. It holds for the next call.
+/// Set the monthly cap of the calling key.
+///
+/// The new cap replaces the old one and holds from the next call on; 0 removes the cap.
 #[utoipa::path(
     post,
     path = "/v1/cap",
@@ -91,7 +94,8 @@ pub async fn set_cap(
     let answer = office
         .store
         .write(async |tx| {
-            // what a lower cap held up may go on. First payments, then the ledger: a document of a payment locks them in this order
+            // Payments that the old cap held up are due now. Lock order: payments, then the ledger, as for a payment's
+            // document.
             tx.hasten_payments(lineage_id, now.0).await?;
             let totals = tx.lock_office_totals(account_id, lineage_id, month).await?;
             tx.set_office_cap(lineage_id, cap_yen, now.0).await?;
@@ -109,7 +113,7 @@ pub async fn set_cap(
     Ok(answer)
 }
 
-/// The use of every operation. One that was not called has zeros.
+/// The use of every operation. An operation without calls has zeros.
 fn usage(totals: &[OfficeTotal]) -> BTreeMap<String, OperationUse> {
     let mut usage: BTreeMap<String, OperationUse> =
         OfficeOperation::ALL.iter().map(|operation| (operation.name().to_owned(), OperationUse::default())).collect();
@@ -128,7 +132,7 @@ fn spent_yen(totals: &[OfficeTotal]) -> i64 {
     whole_yen(milli_yen(totals))
 }
 
-/// Whole yen: prices are.
+/// Converts to whole yen, without loss because prices are whole yen.
 fn whole_yen(milli_yen: i64) -> i64 {
     milli_yen / 1000
 }
@@ -137,10 +141,10 @@ fn remaining(cap_yen: i64, spent_yen: i64) -> Option<i64> {
     (cap_yen > 0).then(|| (cap_yen - spent_yen).max(0))
 }
 
-/// What the whole month costs at the pace of the time that has passed, rounded up (readings B19).
+/// Spending of the whole month at the average pace since its start, rounded up (readings B19).
 fn projected(spent_yen: i64, begin: Timestamp, end: Timestamp, now: Timestamp) -> i64 {
     let whole = i128::from(end.0 - begin.0);
-    // the first second counts whole: nothing is divided by less
+    // at least one second, so the division is safe
     let passed = i128::from((now.0 - begin.0).clamp(1_000_000, end.0 - begin.0));
     let projected = (i128::from(spent_yen) * whole + passed - 1) / passed;
     i64::try_from(projected).unwrap_or(i64::MAX)

@@ -25,7 +25,8 @@ use crate::web::error::ApiError;
 use crate::web::openapi::BODY;
 use crate::web::peer::ClientAddress;
 
-/// Lets the administrator pass, by the secret of the settings. Wrong ones count for the lockout of their network, as wrong keys do.
+/// Lets the administrator pass: checks the secret of the settings. A wrong secret counts for the lockout of its
+/// network, like a wrong API key.
 pub async fn require(State(office): State<Arc<Office>>, request: Request, next: Next) -> Result<Response, ApiError> {
     let forbidden =
         || ApiError::new(Code::InsufficientRole, "only the administrator issues keys, with SERVICE_ADMIN_KEY");
@@ -36,7 +37,7 @@ pub async fn require(State(office): State<Arc<Office>>, request: Request, next: 
     limits.check_lockout(address, None, now)?;
     let shown = presented_key(request.headers())?;
     limits.check_lockout(None, Some(shown), now)?;
-    // digests have one length, so nothing is told of the secret's
+    // compare digests: they have one length, so the time of the comparison hides the secret's length
     if bool::from(Sha256::digest(shown).ct_eq(&Sha256::digest(secret.0.as_bytes()))) {
         return Ok(next.run(request).await);
     }
@@ -49,7 +50,9 @@ pub async fn require(State(office): State<Arc<Office>>, request: Request, next: 
     Err(refused)
 }
 
-/// Issue a key on a plan, with an account of its own. For the administrator, after a payment was seen. No later answer shows the key again.
+/// Issue a key on a plan, with a new account.
+///
+/// For the administrator, after a payment was received. No later answer shows the key again.
 #[utoipa::path(
     post,
     path = "/v1/admin/keys",
@@ -62,7 +65,7 @@ pub async fn require(State(office): State<Arc<Office>>, request: Request, next: 
 pub async fn issue(State(office): State<Arc<Office>>, body: Body) -> Result<Json<IssuedKey>, ApiError> {
     let KeyOrder { plan, customer, cap_yen } = body.work(request::key_order).await?;
     let now = office.clock.now();
-    let plan = Plan::from_name(&plan).ok_or_else(|| ApiError::internal("a plan that is none"))?;
+    let plan = Plan::from_name(&plan).ok_or_else(|| ApiError::internal("the plan's name is unknown"))?;
     let fresh = FreshKey::generate(Environment::Live);
     let (account_id, key_id, lineage_id) = (ids::account(now), ids::key(now), ids::lineage(now));
     let key = NewApiKey {
@@ -71,7 +74,7 @@ pub async fn issue(State(office): State<Arc<Office>>, body: Body) -> Result<Json
         lineage_id: lineage_id.as_str(),
         digest: &office.access.api_keys.digest(&fresh.secret),
         key_prefix: &fresh.display_prefix,
-        // the account has no user who could do more
+        // `account_admin`, because the account has no user with more rights
         role: Role::AccountAdmin,
         environment: Environment::Live,
         office: true,

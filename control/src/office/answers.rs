@@ -14,11 +14,11 @@ use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, 
 use utoipa::openapi::{RefOr, response};
 use utoipa::{IntoResponses, PartialSchema};
 
-/// Number of a document.
+/// The number of the document.
 const X_INVOICE_NUMBER: HeaderName = HeaderName::from_static("x-invoice-number");
-/// Its total in yen, with tax.
+/// The total of the document in yen, with tax.
 const X_DOCUMENT_TOTAL: HeaderName = HeaderName::from_static("x-document-total");
-/// What its issuer should know; one header for each.
+/// A warning to the issuer of the document; one header for each.
 const X_DOCUMENT_WARNING: HeaderName = HeaderName::from_static("x-document-warning");
 
 /// A document in one of the formats, as the API's page describes it.
@@ -73,7 +73,7 @@ pub fn file(content_type: &'static str, name: &str, bytes: Vec<u8>) -> Response 
     response
 }
 
-/// Says of a document what programs want to know of it without reading it.
+/// Adds headers with a document's number, total and warnings, so that programs need not read the file.
 pub fn describe(response: &mut Response, number: &str, total_yen: i64, warnings: &[Warning]) {
     let headers = response.headers_mut();
     headers.insert(X_INVOICE_NUMBER, value(&percent_encoded(number)));
@@ -81,14 +81,14 @@ pub fn describe(response: &mut Response, number: &str, total_yen: i64, warnings:
     warn(response, warnings);
 }
 
-/// Tells the issuer of doubts.
+/// Adds a header for each warning to the issuer.
 pub fn warn(response: &mut Response, warnings: &[Warning]) {
     for warning in warnings {
         response.headers_mut().append(X_DOCUMENT_WARNING, value(&warning.to_string()));
     }
 }
 
-/// The name in both forms of RFC 6266: with characters that every client knows, and as it is (RFC 8187).
+/// The file name in both forms of RFC 6266: in ASCII for every client, and in UTF-8 (RFC 8187).
 fn disposition(name: &str) -> HeaderValue {
     let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     value(&format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{}", percent_encoded(name)))
@@ -98,7 +98,7 @@ fn is_plain(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_')
 }
 
-/// The text with all but plain characters as %XX of their UTF-8.
+/// Percent-encodes every byte of the UTF-8 text but letters, digits and a few signs.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

@@ -1,7 +1,8 @@
-//! The audit log of registration numbers: a file of lines that name the SHA-256 of the line before (readings B39). Nodes and batches may write the
-//! same file: each holds its lock while it writes.
+//! The audit log of registration numbers: a hash chain, a file in which each line names the SHA-256 of the line before
+//! (readings B39). Several nodes and batches may write the same file: each takes the file's lock while it writes.
 //!
-//! Such a chain shows every change but a missing tail. For that the end is noted in a second file, `<log>.head`, after each batch.
+//! A hash chain shows every change but a missing tail. So after each batch the end of the chain is noted in a second
+//! file, `<log>.head`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -10,49 +11,49 @@ use std::path::{Path, PathBuf};
 use docs_module::audit::{Chain, Head, Members, entry};
 use serde_json::{Value, json};
 
-/// Bytes of a line at most.
+/// Bytes of a line, at most.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// Entries of an answer at most: the latest.
+/// Entries in an answer, at most. The latest are shown.
 pub const ENTRIES_MAX: usize = 10_000;
-/// The account of entries that an operator's batch wrote.
+/// The value of `account` in entries that an operator's batch wrote.
 pub const OPERATOR: &str = "operator";
 
-/// A log.
+/// An audit log in a file.
 pub struct AuditLog {
     path: PathBuf,
 }
 
-/// What a batch of entries has in common.
+/// The members that all entries of a batch share.
 pub struct Batch<'a> {
-    /// When, as RFC 3339.
+    /// The time of the batch, as RFC 3339.
     pub at: String,
-    /// Whose: an account's id, or [`OPERATOR`].
+    /// The account's id, or [`OPERATOR`].
     pub account: &'a str,
     /// `verify` or `monitor`.
     pub operation: &'static str,
-    /// The day whose state was asked for.
+    /// The day that the request asked about.
     pub as_of: String,
-    /// Where the records come from.
+    /// The source of the published records.
     pub source: Option<&'a str>,
     /// SHA-256 of the records.
     pub records_sha256: Option<&'a str>,
 }
 
-/// What a look at the log found.
+/// The result of reading and checking the log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trail {
-    /// The account's entries, the latest at most.
+    /// The account's latest entries, at most [`ENTRIES_MAX`].
     pub entries: Vec<Members>,
-    /// How many there are.
+    /// Number of the account's entries.
     pub entries_total: usize,
-    /// Number of the first line that does not follow the one before, or is missing.
+    /// Number of the first line that is missing or does not follow from the line before.
     pub broken_at: Option<u64>,
-    /// The end of what is whole.
+    /// The end of the unbroken part.
     pub head: Head,
 }
 
 impl Batch<'_> {
-    /// The entry of a number: normalised, and what was found.
+    /// The entry of a number: the number in normal form, and its status.
     pub fn entry(&self, number: &str, status: &str) -> Members {
         let mut members = Members::from(
             [
@@ -72,15 +73,15 @@ impl Batch<'_> {
 }
 
 impl AuditLog {
-    /// The log in this file, which is made when something is first logged.
+    /// The log in this file. The first entry creates the file.
     pub fn at(path: &Path) -> AuditLog {
         AuditLog { path: path.to_owned() }
     }
 
-    /// Adds entries. They are on the disk when this returns.
+    /// Adds entries and syncs the file: when this returns they are on disk.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or its end is no entry and the end was not noted.
+    /// When the file cannot be read or written. Also when its last line is not an entry and no end was noted.
     pub fn append(&self, entries: Vec<Members>) -> io::Result<()> {
         if entries.is_empty() {
             return Ok(());
@@ -104,7 +105,7 @@ impl AuditLog {
         self.note(&head)
     }
 
-    /// The entries of an account, and of one number if it is given, with the result of a look at all lines.
+    /// The account's entries, or those of one number, after a check of all lines.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -117,7 +118,7 @@ impl AuditLog {
             file => file?,
         };
         file.lock_shared()?;
-        // noted before the lock was had: the file may have grown since, and that is well
+        // the end noted before the lock was taken is only a fallback: the file may have grown since
         let noted = self.noted().or(noted);
         let (mut chain, mut trail, mut line) = (Chain::default(), Trail::default(), Vec::new());
         let mut lines = BufReader::new(file);
@@ -126,7 +127,7 @@ impl AuditLog {
             if (&mut lines).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
                 break;
             }
-            // a line without its end is half a line, or too long a one
+            // a line without a line break is half written, or too long
             let text = line.strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok());
             let Some(entry) = chain.take(text.unwrap_or_default()) else { break };
             if noted.as_ref().is_some_and(|noted| noted.seq == chain.head.seq && noted.hash != chain.head.hash) {
@@ -150,7 +151,7 @@ impl AuditLog {
         Ok(trail)
     }
 
-    /// What the next entry follows. Half a line at the end, which a crash left, is cut off.
+    /// The end that the next entry continues. Cuts off half a line that a crash left.
     fn end_of(&self, file: &mut File) -> io::Result<Head> {
         let length = file.seek(SeekFrom::End(0))?;
         let from = length.saturating_sub(2 * LINE_BYTES_MAX);
@@ -159,7 +160,7 @@ impl AuditLog {
         file.take(2 * LINE_BYTES_MAX).read_to_end(&mut tail)?;
         let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         if whole < tail.len() {
-            tracing::warn!(bytes = tail.len() - whole, "the audit log ended with half a line, which is cut off");
+            tracing::warn!(bytes = tail.len() - whole, "the audit log ended with half a line, which was cut off");
             file.set_len(from + whole as u64)?;
         }
         let last = tail[..whole].strip_suffix(b"\n").map(|lines| {
@@ -168,10 +169,10 @@ impl AuditLog {
         });
         let Some(last) = last else { return Ok(self.noted().unwrap_or_default()) };
         match head_of(last) {
-            // a tail is missing: the next entry shows it
+            // if a tail is missing, continue from the noted end: the gap then shows
             Some(head) => Ok(self.noted().filter(|noted| noted.seq > head.seq).unwrap_or(head)),
             None => self.noted().ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "the last line of the audit log is no entry")
+                io::Error::new(io::ErrorKind::InvalidData, "the last line of the audit log is not an entry")
             }),
         }
     }
@@ -182,12 +183,12 @@ impl AuditLog {
         name.into()
     }
 
-    /// The end that was noted.
+    /// The end of the chain that the second file notes.
     fn noted(&self) -> Option<Head> {
         head_of(&std::fs::read(self.head_path()).ok()?)
     }
 
-    /// Notes the end, whole or not at all.
+    /// Notes the end of the chain, atomically.
     fn note(&self, head: &Head) -> io::Result<()> {
         let path = self.head_path();
         let new = path.with_extension("head.new");
@@ -196,7 +197,7 @@ impl AuditLog {
     }
 }
 
-/// The end of a log whose last line this is.
+/// The end of a chain whose last line is this.
 fn head_of(line: &[u8]) -> Option<Head> {
     let entry: Value = serde_json::from_slice(line).ok()?;
     let hash = entry["hash"].as_str().filter(|hash| hash.len() == 64)?;
@@ -251,12 +252,12 @@ mod tests {
         assert_eq!(broken(&lines), None);
         assert_eq!(broken(&[lines[1], lines[0]]), Some(1));
         assert_eq!(broken(&[lines[0], &lines[1].replace("active", "revoked"), lines[2]]), Some(2));
-        // a tail is missing, or everything
+        // the tail is missing, or the whole file
         assert_eq!(broken(&lines[..4]), Some(5));
         assert_eq!(broken(&[]), Some(1));
         std::fs::remove_file(&log.path).unwrap();
         assert_eq!(log.trail("a", None).unwrap().broken_at, Some(1));
-        // what comes after shows it too
+        // entries added afterwards show the gap too
         assert_eq!(broken(&lines[..4]), Some(5));
         log.append(vec![batch("a").entry("T9", "active")]).unwrap();
         assert_eq!(log.trail("a", None).unwrap().broken_at, Some(5));

@@ -1,4 +1,5 @@
-//! Bodies of the back office: bytes that `docs-module` reads, so that all faults of a body are told at once (specification, HTTPValidationError).
+//! Bodies of the back office. `docs-module` reads them, and an answer lists every fault of a body at once
+//! (specification, HTTPValidationError).
 
 use std::sync::Arc;
 
@@ -13,17 +14,17 @@ use crate::web::Web;
 use crate::web::body::{Pieces, Reserved, media_type};
 use crate::web::error::ApiError;
 
-/// Bytes of a body at most (readings B41).
+/// Bytes of a body, at most (readings B41).
 const BODY_BYTES_MAX: usize = 10 << 20;
-/// Memory that a request needs for each byte of its body: the body, what is read from it, what is made of that.
+/// Memory reserved for each byte of a body: for the body, for the values read from it, and for the document.
 const COPIES: u64 = 4;
 
-/// The body of a request, not read yet.
+/// A request's body that is not read yet.
 pub struct Body {
     web: Arc<Web>,
     payer: Payer,
     bytes: Zeroizing<Vec<u8>>,
-    /// Held as long as the work on the body lasts.
+    /// Memory reserved until the work on the body ends.
     reserved: Reserved,
 }
 
@@ -46,7 +47,7 @@ where
 }
 
 impl Body {
-    /// Works on the bytes, on a core of its own.
+    /// Reads the body and does this work on it, on a thread for long computations.
     pub async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce(&[u8]) -> Result<T, Vec<Fault>> + Send + 'static,
@@ -60,7 +61,7 @@ impl Body {
     }
 }
 
-/// 422 with these faults.
+/// 422 with these faults of the body.
 pub fn refusal(faults: Vec<Fault>) -> ApiError {
     let values: Result<Vec<_>, _> = faults.iter().map(serde_json::to_value).collect();
     values.map_or_else(ApiError::internal, ApiError::with_faults)

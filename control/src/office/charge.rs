@@ -1,4 +1,4 @@
-//! What calls of the back office cost, and how they are charged (readings B16-B18).
+//! Prices and charges of the back office (readings B16-B18).
 
 use api::Code;
 use axum::response::Response;
@@ -18,16 +18,16 @@ pub const CHARGED: [Code; 3] = [Code::QuotaExceeded, Code::BudgetHardCapHit, Cod
 /// Thousandths of a yen.
 const MILLI_YEN: i64 = 1000;
 
-/// What is charged.
+/// The operations that are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfficeOperation {
     /// A document, whether asked for or made of a payment.
     Document,
-    /// Withholding records, by payee.
+    /// Withholding records; the units are payees.
     Withholding,
-    /// Verification, by number.
+    /// A verification; the units are registration numbers.
     Verify,
-    /// A watch, by number.
+    /// A check of a watch list; the units are registration numbers.
     Monitor,
 }
 
@@ -36,7 +36,7 @@ impl OfficeOperation {
     pub const ALL: [OfficeOperation; 4] =
         [OfficeOperation::Document, OfficeOperation::Withholding, OfficeOperation::Verify, OfficeOperation::Monitor];
 
-    /// Its name in `/v1/me`.
+    /// The operation's name in `/v1/me`.
     pub fn name(self) -> &'static str {
         match self {
             OfficeOperation::Document => "document",
@@ -46,7 +46,7 @@ impl OfficeOperation {
         }
     }
 
-    /// Yen for one of its units.
+    /// Price of one unit in yen.
     fn yen(self, config: &OfficeConfig) -> i64 {
         match self {
             OfficeOperation::Document => config.document_yen,
@@ -61,7 +61,7 @@ impl OfficeOperation {
 pub struct PayingKey {
     /// The account.
     pub account_id: String,
-    /// The key's lineage, whose cap holds.
+    /// The key's lineage, to which the monthly cap belongs.
     pub lineage_id: String,
     /// The account's plan.
     pub plan: Plan,
@@ -81,7 +81,8 @@ impl From<&Caller> for PayingKey {
 }
 
 impl Office {
-    /// Charges a completed call, keeps its answer, and gives the answer out. Where the charge is refused the answer is not given.
+    /// Charges a completed call and stores its answer for idempotency, then returns the answer. If the charge is
+    /// refused, the error is returned instead.
     pub(super) async fn charged(
         &self,
         caller: &Caller,
@@ -123,12 +124,12 @@ impl Office {
         }
     }
 
-    /// Billable calls of a month.
+    /// Billable calls that the plan includes in a month. `None`: any number.
     pub(super) fn calls_max(&self, plan: Plan) -> Option<i64> {
         (plan == Plan::Free).then_some(self.config.free_calls)
     }
 
-    /// Why a charge was refused; `None`: it was made.
+    /// The error of a refused charge. `None`: the charge was made.
     pub(super) fn refusal(&self, charged: OfficeCharged) -> Option<ApiError> {
         let (code, message) = match charged {
             OfficeCharged::Made => return None,
@@ -141,12 +142,12 @@ impl Office {
             }
             OfficeCharged::CapReached { cap_yen } => {
                 let message =
-                    format!("the call would pass the key's monthly cap of {cap_yen} yen; POST /v1/cap raises it");
+                    format!("the call would exceed the key's monthly cap of {cap_yen} yen; raise it with POST /v1/cap");
                 (Code::BudgetHardCapHit, message)
             }
             OfficeCharged::BudgetReached { cap_nano_usd } => {
                 let dollars = cap_nano_usd as f64 / 1e9;
-                (Code::BudgetHardCapHit, format!("the call would pass the account's monthly cap of {dollars} USD"))
+                (Code::BudgetHardCapHit, format!("the call would exceed the account's monthly cap of {dollars} USD"))
             }
         };
         Some(ApiError::new(code, message))

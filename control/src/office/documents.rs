@@ -1,4 +1,4 @@
-//! Invoices, receipts and their kin on request (specification, `/v1/invoices`; readings B21-B30).
+//! Invoices, receipts and other documents, made on request (specification, `/v1/invoices`; readings B21-B30).
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// What a document may be made as; the first when the request does not say. `xml` is our addition.
+/// Formats of a document; the first is the default. `xml` is our addition.
 const FORMATS: [&str; 3] = ["pdf", "html", "xml"];
 
 /// Reads a body into a document.
@@ -110,7 +110,7 @@ impl Office {
     }
 }
 
-/// A document in a format.
+/// The document as an answer in this format.
 fn answer(document: &Document, format: &'static str) -> Result<Response, Vec<Fault>> {
     let draft = &document.draft;
     let name = |extension: &str| format!("{}-{}.{extension}", draft.kind.name(), draft.number);
@@ -126,7 +126,7 @@ fn answer(document: &Document, format: &'static str) -> Result<Response, Vec<Fau
     Ok(response)
 }
 
-/// A number for a document that has none: the day in Tokyo and 40 random bits (readings B25).
+/// A new number for a document without one: the day in Tokyo and 40 random bits (readings B25).
 pub(super) fn new_number(now: Timestamp) -> String {
     const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     let day: Date = today(now);

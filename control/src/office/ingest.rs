@@ -1,5 +1,5 @@
-//! Events of a shop's payment provider (specification, `/v1/ingest/{token}`; readings B13-B16, B45): each payment becomes one document, whatever events
-//! tell of it and in whatever order.
+//! Events of a shop's payment provider (specification, `/v1/ingest/{token}`; readings B13-B16, B45). Each payment
+//! becomes one document, however many events announce it and in whatever order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,22 +27,25 @@ use crate::web::error::ApiError;
 use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
 
-/// Bytes of an event at most (readings B45).
+/// Bytes of an event, at most (readings B45).
 const EVENT_BYTES_MAX: usize = 1 << 20;
-/// Types of events that tell of a payment (readings B14).
+/// Types of events that announce a payment (readings B14).
 const TYPES: [&str; 4] = ["payment_intent.succeeded", "charge.succeeded", "checkout.session.completed", "invoice.paid"];
-/// Members that say that nothing was paid, or not in yen: such an event is none of ours, and to repeat it is of no use.
+/// Members that show that nothing was paid, or not in yen. Such an event is ignored, because a repetition would change
+/// nothing.
 const STATES: [&str; 5] = ["status", "payment_status", "paid", "captured", "currency"];
-/// How long this node has for a document before another one makes it.
+/// The lease of a document: after this time another node may make it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Take an event of a payment provider. The provider calls this, at the address that `POST /v1/account/profile` gave.
+/// Receive an event of a payment provider.
+///
+/// The provider calls this route, at the address that `POST /v1/account/profile` returned.
 #[utoipa::path(
     post,
     path = "/v1/ingest/{token}",
     operation_id = "ingestPaymentEvent",
     tag = "Back office",
-    params(("token" = String, Path, description = "Of the address.")),
+    params(("token" = String, Path, description = "The last part of the ingest address.")),
     request_body = PaymentEvent,
     responses((status = 200, description = "What became of it.", body = IngestResult)),
     extensions(("x-errors" = json!([Code::NotFound, Code::InvalidSignature, BODY])))
@@ -67,19 +70,19 @@ pub async fn receive(
         return Err(ApiError::new(Code::InvalidSignature, "the signature is missing, wrong or older than 5 minutes"));
     }
     let Some(told) = read(&body, &set, &office)? else { return Ok(answer("ignored", None)) };
-    // what was begun goes on if the provider leaves
+    // a separate task: the work goes on if the provider closes the connection
     let working = tokio::spawn(async move { office.take(&record, told).await });
     working.await?.map(Json)
 }
 
-/// What an event tells.
+/// The payment that an event announces.
 struct Told {
     event_id: String,
     object: Value,
     payment: Payment,
 }
 
-/// Reads an event. `None`: it tells of no payment that gets a document.
+/// Reads an event. `None`: the event announces no payment that gets a document.
 fn read(body: &[u8], set: &SetProfile, office: &Office) -> Result<Option<Told>, ApiError> {
     let event: Value = serde_json::from_slice(body).map_err(|_| fault(&[], "json_invalid", "should be JSON"))?;
     let Some(kind) = event["type"].as_str() else { return Err(fault(&["type"], "missing", "is required")) };
@@ -98,7 +101,7 @@ fn read(body: &[u8], set: &SetProfile, office: &Office) -> Result<Option<Told>, 
     if payment.wishes.do_not_invoice || payment.is_refunded || payment.total == 0 {
         return Ok(None);
     }
-    // what no document can be made of is told at once, and kept by the provider
+    // try to make the document now: if it cannot be made, the provider sees the error and keeps the event
     let number = new_number(office.clock.now());
     document_of(&payment, &set.profile, number, office.today()).map_err(problems)?;
     let event_id = event["id"].as_str().unwrap_or_default().to_owned();
@@ -106,7 +109,7 @@ fn read(body: &[u8], set: &SetProfile, office: &Office) -> Result<Option<Told>, 
 }
 
 impl Office {
-    /// Puts a payment on record, unless it is, and makes its document.
+    /// Records a payment, unless it is recorded already, and makes its document.
     async fn take(&self, record: &IssuerProfile, told: Told) -> Result<IngestResult, ApiError> {
         let Told { event_id, object, payment } = told;
         let account = record.account_id.parse().map_err(ApiError::internal)?;

@@ -1,5 +1,5 @@
-//! What the back office does by itself: documents of payments that a cap held up, or a crash. One node at a time does it, under a lease in the
-//! database.
+//! The jobs of the back office: documents of payments that a monthly cap or a crash held up. A lease in the database
+//! lets one node at a time do them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::sync::watch;
 use super::Office;
 use crate::web::error::ApiError;
 
-/// How often it is looked what is to be done.
+/// Time between two looks for work.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
-/// How long a node has for a look before others take it.
+/// The lease of a look: after this time another node may take it.
 const LEASE: Duration = Duration::from_secs(120);
-/// The lease's name.
+/// The name of the lease.
 const JOB: &str = "office";
 
-/// Does what is to be done until the node stops.
+/// Does the jobs of the back office until the node stops.
 pub async fn keep(office: Arc<Office>, mut stopped: watch::Receiver<bool>) {
     let mut tick = tokio::time::interval(LOOK_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -28,18 +28,18 @@ pub async fn keep(office: Arc<Office>, mut stopped: watch::Receiver<bool>) {
         }
         let done = tokio::select! {
             done = look(&office) => done,
-            // what it was at is done again by the next node
+            // the node stops: the next node does this step again
             _ = stopped.wait_for(|stopped| *stopped) => return,
         };
         if let Err(error) = done {
-            tracing::warn!(cause = error.message, "the back office goes on with the next look");
+            tracing::warn!(cause = error.message, "a look of the back office failed; the next one tries again");
         }
     }
 }
 
 async fn look(office: &Office) -> Result<(), ApiError> {
     let now = office.clock.now();
-    // who has nothing to do writes nothing
+    // a node without work writes nothing
     if !office.store.has_due_payments(now.0).await? {
         return Ok(());
     }

@@ -1,5 +1,5 @@
-//! Payments of which a provider told become documents, each one (readings B11, B14-B16). A payment is on record before its document is made: what a crash
-//! or a cap holds up is done later.
+//! Makes one document of each payment that a provider announced (readings B11, B14-B16). The payment is recorded before
+//! its document is made, so a document that a crash or a cap holds up is made later.
 
 use std::time::Duration;
 
@@ -23,25 +23,25 @@ use crate::ids;
 use crate::resource;
 use crate::web::error::ApiError;
 
-/// From one attempt to make a document to the next.
+/// Wait between two attempts to make a document.
 const HELD_WAIT: Duration = Duration::from_secs(3600);
-/// Payments that are worked on at once.
+/// Payments that one query reads, at most.
 const AT_ONCE: i64 = 20;
-/// Characters of an error that are kept.
+/// Characters of an error that are stored.
 const ERROR_CHARACTERS_MAX: usize = 200;
 
-/// What became of a payment.
+/// The result of an attempt to make a payment's document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Issued {
-    /// Its document is kept.
+    /// The document was made and stored.
     Now,
-    /// It was kept before.
+    /// The document had been stored before.
     Before,
-    /// The key may not spend more, or its account did not pay.
+    /// The document is held up: the key's cap is reached, or its account has not paid.
     Held,
 }
 
-/// Why a transaction that keeps a document ended without it.
+/// Why a transaction ended without storing the document.
 enum Unkept {
     Refused(OfficeCharged),
     Before,
@@ -57,14 +57,14 @@ impl From<store::Error> for Unkept {
 /// The document of a payment under a profile.
 ///
 /// # Errors
-/// What is wrong, with the steps to it from the payment object.
+/// The faults of the document, each with its path from the payment object.
 pub fn document_of(
     payment: &Payment,
     profile: &Profile,
     number: String,
     today: Date,
 ) -> Result<Document, Vec<docs_module::document::Problem>> {
-    // the merchant's wish for this payment comes before what is set for all
+    // the merchant's choice for this payment comes before the profile's
     let kind = payment.wishes.document_type.is_none().then_some(profile.kind);
     let order = Order {
         issuer: profile.issuer.clone(),
@@ -85,14 +85,14 @@ pub fn document_of(
 }
 
 impl Office {
-    /// Makes the documents that are due. A payment whose document cannot be made holds up no other.
+    /// Makes the documents that are due. A payment whose document cannot be made does not hold up the others.
     pub(super) async fn issue_due(&self) -> Result<(), ApiError> {
         loop {
             let due = self.store.due_payments(self.clock.now().0, AT_ONCE).await?;
             for payment in &due {
                 self.issue_or_put_off(payment).await?;
             }
-            // each is kept now, or due later
+            // each of these is now stored or due later
             if (due.len() as i64) < AT_ONCE {
                 return Ok(());
             }
@@ -102,14 +102,18 @@ impl Office {
     async fn issue_or_put_off(&self, payment: &IngestedPayment) -> Result<(), ApiError> {
         if let Err(error) = self.issue(payment).await {
             let why: String = error.message.chars().take(ERROR_CHARACTERS_MAX).collect();
-            tracing::warn!(document_id = payment.document_id, cause = why, "the document of a payment is made later");
+            tracing::warn!(
+                document_id = payment.document_id,
+                cause = why,
+                "the document of a payment could not be made and will be tried again"
+            );
             let due_at = self.clock.now().plus(HELD_WAIT).0;
             self.store.put_payment_off(&payment.document_id, PaymentState::Waiting, due_at, &why).await?;
         }
         Ok(())
     }
 
-    /// Makes the document of a payment, keeps it and has it sent.
+    /// Makes the document of a payment, stores it and writes its e-mail.
     pub(super) async fn issue(&self, ingested: &IngestedPayment) -> Result<Issued, ApiError> {
         let IngestedPayment { document_id, account_id, lineage_id, sealed_event, .. } = ingested;
         let account: AccountId = account_id.parse().map_err(ApiError::internal)?;
@@ -121,7 +125,7 @@ impl Office {
         let standing = self.store.account_standing(account_id).await?;
         let standing = standing.ok_or_else(|| ApiError::internal("a payment without an account"))?;
         if standing.is_suspended {
-            return self.hold(ingested, "the account did not pay").await;
+            return self.hold(ingested, "the account has not paid").await;
         }
         let now = self.clock.now();
         let (profile, today, number) = (self.opened_profile(&record)?.profile, self.today(), new_number(now));
@@ -178,7 +182,7 @@ impl Office {
         }
     }
 
-    /// Puts a payment off until the next hour or month. Another cap brings it forward.
+    /// Puts a payment off until the next hour or month. A new cap makes it due at once.
     async fn hold(&self, ingested: &IngestedPayment, why: &str) -> Result<Issued, ApiError> {
         let now = self.clock.now();
         let due_at = now.plus(HELD_WAIT).min(month_start(Period::of(now).month + 1));
@@ -186,7 +190,7 @@ impl Office {
         Ok(Issued::Held)
     }
 
-    /// What is on record of a document that is kept for this account and lineage. Nothing of a payment is.
+    /// The record of a document for this account and lineage. The fields about a payment are empty.
     pub(super) fn record_of(
         &self,
         document: &Document,
@@ -214,7 +218,7 @@ impl Office {
         }
     }
 
-    /// Whether a document is sent, and the e-mail with it (readings B11).
+    /// Whether the document is sent by e-mail, and the e-mail (readings B11).
     fn delivery(
         &self,
         profile: &Profile,
@@ -242,7 +246,7 @@ impl Office {
     }
 }
 
-/// Subject of the e-mail with a document. A line break would begin another header.
+/// Subject of the e-mail with a document. Line breaks are removed, because a line break would begin another header.
 fn subject(document: &Document) -> String {
     let draft = &document.draft;
     let subject = format!("{} {}（{}）", draft.kind.title(), draft.number, draft.issuer.name);

@@ -25,7 +25,8 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// A profile as it is kept, sealed: the request that set it, and the secret, which later requests need not repeat.
+/// A profile as it is stored, sealed: the body of the request that set it, and the signing secret, which later requests
+/// need not repeat.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     body: String,
@@ -39,19 +40,22 @@ impl Drop for Kept {
     }
 }
 
-/// A profile that is set.
+/// A profile that was opened and read.
 pub struct SetProfile {
-    /// What documents of payments have.
+    /// The part of the profile that goes into documents of payments.
     pub profile: Profile,
-    /// The secret with which the provider signs; empty: none.
+    /// The secret with which the provider signs events. Empty: events are not signed.
     pub signing_secret: Zeroizing<String>,
     logo: Option<ImageFacts>,
     seal: Option<ImageFacts>,
 }
 
-/// Set the issuer's profile in place of the one before, and get the address for the payment provider's events.
+/// Set the issuer's profile and get the address for the payment provider's events.
 ///
-/// The address stays the same, unless `rotate_token` asks for a new one. A `provider_signing_secret` that is left out stays; an empty one is removed.
+/// The new profile replaces the old one.
+///
+/// The address stays the same unless `rotate_token` asks for a new one. If `provider_signing_secret` is left out, the
+/// old secret stays; an empty one removes it.
 #[utoipa::path(
     post,
     path = "/v1/account/profile",
@@ -133,18 +137,18 @@ pub async fn show(State(office): State<Arc<Office>>, caller: Caller) -> Result<J
 }
 
 impl Office {
-    /// The profile of a record.
+    /// Opens and reads the profile of a record.
     pub(super) fn opened_profile(&self, record: &IssuerProfile) -> Result<SetProfile, ApiError> {
         read(&open(self, record)?, self.today())
     }
 }
 
-/// What is kept of a token.
+/// The SHA-256 of a token, which is stored in its place.
 pub(super) fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// Distinguishes what is sealed for a key.
+/// The name under which a lineage's token is sealed, so that a sealed profile cannot stand in for it.
 fn token_name(lineage_id: &str) -> String {
     format!("{lineage_id} token")
 }
@@ -174,11 +178,11 @@ fn token_of(office: &Office, record: &IssuerProfile) -> Result<Zeroizing<String>
     Ok(std::str::from_utf8(&opened).map_err(ApiError::internal)?.to_owned().into())
 }
 
-/// Reads what was valid when it was set.
+/// Reads a stored profile. An error is internal, because the profile was valid when it was set.
 fn read(kept: &Kept, today: Date) -> Result<SetProfile, ApiError> {
     let profile = request::profile(kept.body.as_bytes(), &given(today));
     let profile =
-        profile.map_err(|faults| ApiError::internal(format!("a profile that was valid is not: {faults:?}")))?;
+        profile.map_err(|faults| ApiError::internal(format!("a stored profile is no longer valid: {faults:?}")))?;
     let body: Value = serde_json::from_str(&kept.body).map_err(ApiError::internal)?;
     let image = |name: &str| {
         let text = body[name].as_str().filter(|text| !text.is_empty())?;

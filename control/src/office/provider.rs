@@ -1,5 +1,5 @@
-//! Keys that are bought: events of the operator's payment provider, and the key for its buyer (specification, `/v1/provider/webhook` and
-//! `/v1/keys/by-session`; readings B6-B8).
+//! Keys that customers buy: events of the operator's payment provider, and the key for its buyer (specification,
+//! `/v1/provider/webhook` and `/v1/keys/by-session`; readings B6-B8).
 
 use std::sync::Arc;
 
@@ -22,12 +22,14 @@ use crate::billing::{Billing, provider_events};
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 
-/// Bytes of an id of a checkout at most.
+/// Bytes of a checkout's id, at most.
 const SESSION_ID_BYTES_MAX: usize = 255;
 
-/// Take an event of the operator's payment provider, by its signature. The same as `POST /api/v1/billing/provider_webhook`.
+/// Receive an event of the operator's payment provider and check its signature.
 ///
-/// A paid checkout issues a key; the end of the subscription revokes it. An event may be sent again.
+/// The same as `POST /api/v1/billing/provider_webhook`.
+///
+/// A paid checkout issues a key. The end of the subscription revokes the key. The provider may repeat an event.
 #[utoipa::path(
     post,
     path = "/v1/provider/webhook",
@@ -46,7 +48,7 @@ pub async fn webhook(
     provider_events::receive(billing, headers, body).await
 }
 
-/// Get the key of a purchase, for the page to which the provider's checkout leads. For 24 hours.
+/// Get the key of a purchase, for the page to which the provider's checkout leads. The key is shown for 24 hours.
 #[utoipa::path(
     get,
     path = "/v1/keys/by-session",
@@ -74,7 +76,7 @@ pub async fn by_session(
     if session_id.len() > SESSION_ID_BYTES_MAX || !session_id.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(refusal(vec![Fault::of_query("session_id", session_id, &["the id of a checkout"])]));
     }
-    // an id is as good as a password: misses count as wrong ones do
+    // a checkout's id is as good as a password, so wrong ids count for the lockout
     let told = match office.access.limits.attempt(address, bought(&billing, session_id)).await? {
         Bought::Key(key, plan) => {
             let key = Some(Hidden(key.to_string()));

@@ -1,4 +1,5 @@
-//! Reconciliation of two lists (specification, `/v1/reconcile`; readings B2, B34, B35). It is free, and open to callers without a key.
+//! Reconciliation of two lists (specification, `/v1/reconcile`; readings B2, B34, B35). Reconciliation is free, and
+//! open to callers without a key.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};

@@ -1,4 +1,5 @@
-//! Registration numbers: verification, watches, and the log of both (specification, `/v1/registration`; readings B36-B39).
+//! Registration numbers: verification, watch lists, and the audit log of both (specification, `/v1/registration`;
+//! readings B36-B39).
 
 use std::sync::Arc;
 
@@ -27,21 +28,24 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// Says of a CSV whether the whole log is as it was written, and where it is not.
+/// Headers of a CSV answer: whether the whole log is unchanged, and the number of the first broken line.
 const X_CHAIN_VALID: HeaderName = HeaderName::from_static("x-chain-valid");
 const X_BROKEN_AT: HeaderName = HeaderName::from_static("x-broken-at");
-/// Members of an entry, as columns.
+/// The members of an entry that are the columns of the CSV.
 const COLUMNS: [&str; 10] =
     ["seq", "at", "op", "number", "status", "as_of", "source", "records_sha256", "prev", "hash"];
 
-/// What a request asked for: its answer, its entries for the log, and how many numbers there were.
+/// The result of a request: its answer, its entries for the log, and the number of registration numbers.
 struct Looked {
     answer: Value,
     entries: Vec<Members>,
     numbers: usize,
 }
 
-/// Check registration numbers: with published records whether they are in force, else their form and check digit.
+/// Check registration numbers.
+///
+/// If the request has published records, the numbers are checked against them. Otherwise only their form and check
+/// digit are checked.
 #[utoipa::path(
     post,
     path = "/v1/registration/verify",
@@ -67,7 +71,7 @@ pub async fn verify(
     office.looked(&caller, &claim, OfficeOperation::Verify, looked.await?).await
 }
 
-/// Find the registration numbers of a watch that published records show as revoked or lapsed.
+/// Find the numbers of a watch list that the published records show as revoked or lapsed.
 #[utoipa::path(
     post,
     path = "/v1/registration/monitor",
@@ -94,7 +98,7 @@ pub async fn monitor(
     office.looked(&caller, &claim, OfficeOperation::Monitor, looked.await?).await
 }
 
-/// Show what this account had checked, and whether the log was changed since.
+/// Show this account's entries in the audit log, and whether the log was changed afterwards.
 #[utoipa::path(
     get,
     path = "/v1/registration/audit",
@@ -126,13 +130,13 @@ pub async fn audit(State(office): State<Arc<Office>>, caller: Caller, query: Que
 }
 
 impl Office {
-    /// What the entries of a caller have in common.
+    /// The members that all entries of a caller's request share.
     fn logged(&self, caller: &Caller) -> Logged {
         let is_on = self.audit_log.is_some();
         Logged { is_on, at: self.clock.now().rfc3339(), account: caller.account.as_str().to_owned() }
     }
 
-    /// Logs what was found, then charges for it and answers. So what was charged is on the log.
+    /// Logs the results, then charges, then answers. So everything that was charged is in the log.
     async fn looked(
         &self,
         caller: &Caller,
@@ -148,7 +152,7 @@ impl Office {
     }
 }
 
-/// Whose entries, and when.
+/// The members that all entries of a request share, and whether the log is on.
 struct Logged {
     is_on: bool,
     at: String,
@@ -178,7 +182,7 @@ impl Logged {
     }
 }
 
-/// A number as the log has it.
+/// A number in the normal form of the log. A text that is not a registration number stays as it is.
 fn normalized(number: &str) -> String {
     RegistrationNumber::read(number).map_or_else(|_| number.to_owned(), |number| number.to_string())
 }

@@ -1,5 +1,5 @@
-//! Documents that are kept, and corrections of them (specification, `/v1/invoices/stored`; readings B40; Electronic Books Preservation Act: searched by day,
-//! amount and counterparty together).
+//! Stored documents and their corrections (specification, `/v1/invoices/stored`; readings B40). The Electronic Books
+//! Preservation Act asks for a search by day, amount and counterparty together.
 
 use std::sync::Arc;
 
@@ -29,15 +29,15 @@ use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
-/// List the documents that are kept for the calling key, newest first. The filters hold together.
+/// List the documents stored for the calling key, newest first. A document must match all filters.
 #[utoipa::path(
     get,
     path = "/v1/invoices/stored",
     operation_id = "listStoredInvoices",
     tag = "Back office",
     params(
-        ("from" = Option<String>, Query, format = Date, description = "The first day of sales."),
-        ("to" = Option<String>, Query, format = Date, description = "The last day of sales."),
+        ("from" = Option<String>, Query, format = Date, description = "The earliest transaction date."),
+        ("to" = Option<String>, Query, format = Date, description = "The latest transaction date."),
         ("min" = Option<i64>, Query, description = "The lowest total in yen."),
         ("max" = Option<i64>, Query, description = "The highest total in yen."),
         ("recipient" = Option<String>, Query, description = "Part of the recipient's name. Case, width and spaces do not matter."),
@@ -65,7 +65,7 @@ pub async fn list(
     }))
 }
 
-/// Download a document that is kept. Its bytes are always the same.
+/// Download a stored document. Its bytes never change.
 #[utoipa::path(
     get,
     path = "/v1/invoices/stored/{invoice_id}",
@@ -90,13 +90,13 @@ pub async fn download(
     Ok(response)
 }
 
-/// Keep a document that corrects one that is kept, which stays as it is (our addition).
+/// Store a document that corrects a stored one. The stored document does not change (our addition).
 #[utoipa::path(
     post,
     path = "/v1/invoices/stored/{invoice_id}/corrections",
     operation_id = "correctStoredInvoice",
     tag = "Back office",
-    params(("invoice_id" = String, Path, description = "The document that is corrected.")),
+    params(("invoice_id" = String, Path, description = "The id of the document to correct.")),
     request_body = api::office::InvoiceIn,
     responses((status = 200, description = "The new document.", body = StoredInvoice)),
     extensions(("x-errors" = json!([Code::NotFound, CHARGED, BODY])))

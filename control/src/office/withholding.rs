@@ -1,4 +1,5 @@
-//! Payments to payees as records of a year (specification, `/v1/withholding-records`; readings B28b, B31-B33).
+//! Records of a year's payments to payees, for withholding tax (specification, `/v1/withholding-records`; readings
+//! B28b, B31-B33).
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// What records may be made as; the first when the request does not say.
+/// Formats of the records; the first is the default.
 const FORMATS: [&str; 4] = ["json", "csv", "pdf", "etax_csv"];
 
 /// Reads a body into records.
@@ -51,7 +52,7 @@ pub async fn create(
     office.records(&caller, &claim, &query, body, request::records).await
 }
 
-/// Make the same of transfers to the connected accounts of a payment platform.
+/// Make the records of a year's transfers to the connected accounts of a payment platform.
 #[utoipa::path(
     post,
     path = "/v1/withholding-records/from_transfers",
@@ -97,7 +98,7 @@ impl Office {
     }
 }
 
-/// Records in a format.
+/// The records as an answer in this format.
 fn answer(order: &RecordsOrder, format: &str, today: Date) -> Result<Response, Vec<Fault>> {
     let yearly = &order.yearly;
     let name = |extension: &str| format!("withholding-{}.{extension}", yearly.year);

@@ -29,7 +29,7 @@ pub fn decode(text: &str, bytes_max: usize) -> Result<Vec<u8>, Base64Error> {
 /// Characters decoded at a time; a multiple of four.
 const BLOCK: usize = 4096;
 
-/// Decodes a text that comes in pieces, straight into the final buffer.
+/// Decodes a text that arrives in pieces, directly into the final buffer.
 pub struct Decoder {
     out: Vec<u8>,
     bytes_max: usize,
@@ -82,7 +82,7 @@ impl Decoder {
         if start + bytes > self.bytes_max {
             return Err(Base64Error::TooLarge);
         }
-        // the estimate is never short, and exact for whole blocks
+        // the estimate is never too small, and exact for whole blocks
         let estimate = base64::decoded_len_estimate(self.block.len());
         if start + estimate > self.out.capacity() {
             self.grow(start + estimate);
@@ -94,7 +94,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Makes room by doubling up to the limit; the old room is overwritten.
+    /// Doubles the buffer, up to the limit. The old buffer is overwritten.
     fn grow(&mut self, needed: usize) {
         let mut roomy = Vec::with_capacity((2 * self.out.capacity()).min(self.bytes_max).max(needed));
         roomy.extend_from_slice(&self.out);
@@ -103,7 +103,7 @@ impl Decoder {
 }
 
 impl Drop for Decoder {
-    /// What was decoded and is not wanted may be a secret that should not have come here (readings K5).
+    /// Overwrites the decoded bytes: a refused body may hold a secret that should not have been sent (readings K5).
     fn drop(&mut self) {
         self.out.zeroize();
         self.block.zeroize();

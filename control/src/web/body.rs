@@ -1,7 +1,7 @@
 //! Request bodies: never more than a route's ceiling, never more in memory than the node has for bodies (readings X6).
 //!
-//! Memory is taken as bytes arrive, a step at a time: a body that is announced and not sent takes none. What arrives must
-//! keep a least pace, and a body of unknown length is short.
+//! Memory is reserved in steps as bytes arrive, so a body that is announced but not sent reserves none. A body must
+//! keep a minimum pace, and a body of unknown length must be short.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,21 +29,21 @@ use crate::web::json;
 
 /// Bodies up to this size take nothing from that memory: connections bound them.
 const FREE_BYTES: u64 = 64 << 10;
-/// Memory is taken in steps of this many bytes.
+/// Memory is reserved in steps of this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
 /// How long an upload waits for memory before it is refused.
 const MEMORY_WAIT: Duration = Duration::from_secs(5);
 /// Longest pause between two pieces of a body.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long a body may come slower than the least pace.
+/// Grace period in which a body may be slower than the minimum pace.
 const PACE_GRACE: Duration = Duration::from_secs(10);
-/// The least pace after that, in bytes a second.
+/// The minimum pace after the grace period, in bytes a second.
 const PACE_BYTES: u64 = 16 << 10;
-/// Bytes of a body without a declared length at most.
+/// Bytes of a body without a declared length, at most.
 const UNDECLARED_BYTES_MAX: usize = 1 << 20;
-/// Memory that the largest honest upload needs: an evaluation key, and the key that is made of it.
+/// Memory that the largest legitimate upload needs: an evaluation key, and the prepared key made of it.
 pub const LARGEST_UPLOAD_BYTES: u64 = 2 * EVALUATION_KEY_BYTES_MAX as u64;
-/// Room for what is not payload: member names, ids, white space (readings X6).
+/// Room for everything but the payload: member names, ids, white space (readings X6).
 const FRAMING_BYTES: usize = 64 << 10;
 
 /// The ceiling of a JSON body whose base64 members hold this many decoded bytes.
@@ -51,7 +51,7 @@ pub const fn base64_ceiling(decoded_bytes: usize) -> usize {
     decoded_bytes.div_ceil(3) * 4 + FRAMING_BYTES
 }
 
-/// Memory set aside for one request; given back when dropped. None: the request is too small to count.
+/// Memory reserved for one request, given back on drop. `None`: the request is too small to need a reservation.
 pub type Reserved = Option<Grant>;
 
 /// Sets memory aside for a request whose size is known. Waits a little for it, then refuses with 503.
@@ -68,7 +68,7 @@ pub async fn reserve(memory: &Resource, payer: &Payer, bytes: u64) -> Result<Res
     })
 }
 
-/// The answer to a request that can never have the memory that it needs.
+/// The error for a request that needs more memory than its account may ever have.
 fn too_much(most: u64) -> ApiError {
     let message = format!("the request needs more memory than the {} MB that this account may use", most >> 20);
     ApiError::new(Code::PayloadTooLarge, message)
@@ -78,13 +78,13 @@ fn too_much(most: u64) -> ApiError {
 struct BodyMemory {
     all: Resource,
     payer: Payer,
-    /// Bytes of memory that a request needs when its body has this many bytes.
+    /// Computes the memory that a request needs from the length of its body.
     needs: fn(u64) -> u64,
     taken: Reserved,
 }
 
 impl BodyMemory {
-    /// Sets memory aside for a body of which `bytes` have arrived and which has at most `bytes_max`.
+    /// Reserves memory for a body of which `bytes` have arrived and which has at most `bytes_max`.
     async fn cover(&mut self, bytes: u64, bytes_max: u64) -> Result<(), ApiError> {
         let (needed, most) = ((self.needs)(bytes), (self.needs)(bytes_max));
         let taken = self.taken.as_ref().map_or(0, Grant::amount);
@@ -102,7 +102,7 @@ impl BodyMemory {
     }
 }
 
-/// A body's pieces under a ceiling. Refuses on the declared length before it reads anything.
+/// The pieces of a body, under a ceiling. A declared length above the ceiling is refused before anything is read.
 pub struct Pieces {
     body: Body,
     ceiling: usize,
@@ -113,7 +113,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Pieces of a body that may have at most `ceiling` bytes and is not kept.
+    /// Pieces of a body of at most `ceiling` bytes that is not kept in memory.
     pub fn new(body: Body, ceiling: usize) -> Result<Self, ApiError> {
         if HttpBody::size_hint(&body).lower() > ceiling as u64 {
             Err(too_large(ceiling))
@@ -122,8 +122,8 @@ impl Pieces {
         }
     }
 
-    /// Pieces of a request's body that is kept. `needs`: the memory that so many bytes of it need, which is set aside as
-    /// they arrive. Refused at once: a declared length that could never have it.
+    /// Pieces of a request's body that is kept in memory. `needs` computes the memory that a body of this length needs;
+    /// it is reserved as bytes arrive. A declared length that needs more than the account may have is refused at once.
     pub fn kept(web: &Web, request: Request, ceiling: usize, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
         let payer = caller::payer(request.extensions());
         Pieces::new(request.into_body(), ceiling)?.paid(&web.bodies, payer, needs)
@@ -138,14 +138,14 @@ impl Pieces {
         Ok(Self { memory: Some(memory), ..self })
     }
 
-    /// Bytes that will still come at most: as declared, else as many as an undeclared body may have.
+    /// The most bytes that can still arrive: the declared rest, otherwise the limit of undeclared bodies.
     pub fn bytes_max(&self) -> usize {
         let declared = HttpBody::size_hint(&self.body).upper();
         let still = declared.map_or(UNDECLARED_BYTES_MAX.saturating_sub(self.seen), |bytes| bytes as usize);
         still.min(self.ceiling.saturating_sub(self.seen))
     }
 
-    /// The memory that was set aside: to be kept as long as the request's data lives.
+    /// Takes out the reserved memory. Keep it as long as the request's data lives.
     pub fn take_reserved(&mut self) -> Reserved {
         self.memory.as_mut().and_then(|memory| memory.taken.take())
     }
@@ -157,14 +157,14 @@ impl Pieces {
             let Some(frame) = self.frame().await? else { return Ok(None) };
             let frame =
                 frame.map_err(|_| ApiError::new(Code::InvalidRequest, "the connection ended before the body did"))?;
-            // trailers are of no interest
+            // ignore trailers
             let Ok(data) = frame.into_data() else { continue };
             self.seen += data.len();
             if self.seen > self.ceiling {
                 return Err(too_large(self.ceiling));
             }
             if undeclared && self.seen > UNDECLARED_BYTES_MAX {
-                // 411 is not in the specification's list, as 415 is not (readings X8)
+                // 411 is not in the specification's list, and neither is 415 (readings X8)
                 let message = "a body of more than 1 MB must declare its Content-Length";
                 return Err(ApiError::new(Code::InvalidRequest, message));
             }
@@ -176,7 +176,7 @@ impl Pieces {
         }
     }
 
-    /// The next frame, which must come in time: within the longest pause, and at the least pace.
+    /// The next frame. Refuses a body that pauses too long or is slower than the minimum pace.
     async fn frame(&mut self) -> Result<Option<Result<Frame<Bytes>, axum::Error>>, ApiError> {
         let paid_for = PACE_GRACE + Duration::from_millis(self.seen as u64 * 1000 / PACE_BYTES);
         let patience = paid_for.saturating_sub(self.waited).min(PAUSE_MAX);
@@ -189,7 +189,7 @@ impl Pieces {
         })
     }
 
-    /// The whole body. It is overwritten when it is dropped.
+    /// The whole body, overwritten on drop.
     pub async fn all(&mut self) -> Result<Zeroizing<Vec<u8>>, ApiError> {
         let mut bytes = Zeroizing::new(Vec::new());
         while let Some(piece) = self.next().await? {
@@ -209,23 +209,23 @@ fn too_large(ceiling: usize) -> ApiError {
     )
 }
 
-/// A JSON body that a route takes.
+/// A type of JSON body.
 pub trait JsonBody: DeserializeOwned + Send + 'static {
-    /// Bytes the body may have.
+    /// Bytes of the body, at most.
     const BYTES_MAX: usize;
 }
 
-/// A JSON body that passed the checks of [`json`], and the memory set aside for it.
+/// A JSON body that passed the checks of [`json`], with the memory reserved for it.
 pub struct Json<T> {
-    /// The request.
+    /// The value that was read.
     pub value: T,
-    /// To be kept as long as the request's data lives.
+    /// Keep it as long as the request's data lives.
     pub reserved: Reserved,
 }
 
-/// JSON of this size or more is read off the async threads.
+/// From this size on, JSON is parsed outside the async threads.
 pub const OFF_THREAD_BYTES_MIN: usize = 256 << 10;
-/// Memory that a JSON request needs for each byte of its body: the body, its strings, what they decode to.
+/// Memory reserved for each byte of a JSON body: for the body, its strings, and the values they decode to.
 const JSON_COPIES: u64 = 3;
 
 impl<S: Send + Sync, T: JsonBody> FromRequest<S> for Json<T>
@@ -243,7 +243,7 @@ where
         let mut pieces = Pieces::kept(&web, request, T::BYTES_MAX, |bytes| JSON_COPIES * bytes)?;
         let bytes = pieces.all().await?;
         let reserved = pieces.take_reserved();
-        // the bytes are overwritten in any case: they may hold a secret key (readings K5)
+        // overwritten in any case, because the bytes may hold a secret key (readings K5)
         let value = match bytes.len() {
             0..OFF_THREAD_BYTES_MIN => json::parse(&bytes)?,
             _ => web.offload.run(payer, move || json::parse(&bytes)).await??,
@@ -252,7 +252,7 @@ where
     }
 }
 
-/// Makes room by doubling, but not beyond what can still come; the old room is overwritten.
+/// Doubles the buffer, but not beyond the bytes that can still arrive. The old buffer is overwritten.
 fn grow(bytes: &mut Zeroizing<Vec<u8>>, more: usize, remaining: usize) {
     let wanted = (bytes.len() + more).max((2 * bytes.len()).min(bytes.len() + remaining)).max(8 << 10);
     let mut roomy = Zeroizing::new(Vec::with_capacity(wanted));
@@ -266,19 +266,19 @@ pub fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
-/// A body that, when it is dropped before its end, is read on and thrown away within bounds. A client that is refused
-/// while it still sends would otherwise see a broken connection instead of the answer.
+/// A body that is drained, within bounds, if it is dropped before its end. Otherwise a client that still sends when it
+/// is refused would see a broken connection in place of the answer.
 pub struct Lingering {
     body: Option<Incoming>,
 }
 
-/// Bytes read and thrown away at most.
+/// Bytes that are drained, at most.
 const LINGER_BYTES_MAX: usize = 64 << 20;
-/// Time spent on it at most.
+/// Time for draining, at most.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Lingering {
-    /// Takes care of a body's rest.
+    /// Wraps a body.
     pub fn new(body: Incoming) -> Self {
         Self { body: Some(body) }
     }
@@ -334,7 +334,8 @@ mod tests {
         Payer::account(AccountId::from_bits(number))
     }
 
-    /// Pieces of a body of this declared length, from a client that sends `piece` bytes and then pauses, again and again.
+    /// Pieces of a body with this declared length, from a client that again and again sends `piece` bytes and then
+    /// pauses.
     fn slow(declared: u64, piece: usize, pause: Duration) -> Pieces {
         let sends = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(pause).await;
@@ -344,7 +345,7 @@ mod tests {
         Pieces::new(body, declared as usize).unwrap()
     }
 
-    /// A body that comes in a stream, of a length that was declared.
+    /// A streamed body with a declared length.
     struct Declared {
         body: Body,
         left: u64,
@@ -437,12 +438,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_keeps_a_pace_of_16_kb_a_second_after_ten_seconds() {
         let piece = 32 << 10;
-        // two seconds a piece are just the pace; a second more is not
+        // two seconds a piece are exactly the minimum pace; one second more is too slow
         assert_eq!(slow(4 << 20, piece, Duration::from_secs(2)).all().await.unwrap().len(), 4 << 20);
         let started = Instant::now();
         let refused = slow(4 << 20, piece, Duration::from_secs(3)).all().await.unwrap_err();
         assert_eq!(refused.code, Code::InvalidRequest);
-        // of the ten seconds of grace each piece cost one: the ninth piece, due at 27 s, is not waited for beyond 26 s
+        // each piece costs one of the ten seconds of grace: the ninth piece, due at 27 s, times out at 26 s
         assert_eq!(started.elapsed().as_secs(), 26);
     }
 

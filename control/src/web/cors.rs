@@ -1,7 +1,8 @@
-//! Which pages of other origins may call the API from a browser (readings X13): none, unless the operator lists them.
+//! Cross-origin requests: which pages of other origins may call the API from a browser (readings X13). None, unless the
+//! operator lists them.
 //!
-//! A page sends its key or token itself, in `Authorization`. Cookies and other credentials of the browser's own are never
-//! allowed, so that `*` is possible where a node serves any page.
+//! A page sends its key or token itself, in `Authorization`. Cookies and other credentials that a browser adds are
+//! never allowed, so `*` is safe on a node that serves any page.
 
 use std::time::Duration;
 
@@ -11,17 +12,17 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 /// Origins whose pages may call the API from a browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsOrigins {
-    /// None but the API's own.
+    /// Only the API's own origin.
     None,
-    /// Those in the list, each as a browser writes it: `https://console.example.org`.
+    /// The listed origins, each as a browser writes it: `https://console.example.org`.
     Listed(Vec<String>),
     /// Every origin.
     Any,
 }
 
-/// How long a browser may remember what it was allowed.
+/// How long a browser may cache the answer to a preflight request.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
-/// What pages may read of an answer besides its body.
+/// Headers of an answer that pages may read.
 const READABLE: [&str; 12] = [
     "idempotent-replayed",
     "preference-applied",
@@ -37,7 +38,7 @@ const READABLE: [&str; 12] = [
     "x-security-warning",
 ];
 
-/// The layer that answers a browser's questions; `None`: no page of another origin may call.
+/// The layer that answers preflight requests and adds the CORS headers. `None`: no other origin is allowed.
 pub fn layer(origins: &CorsOrigins) -> Option<CorsLayer> {
     let allowed = match origins {
         CorsOrigins::None => return None,

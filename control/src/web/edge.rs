@@ -19,35 +19,35 @@ use crate::web::envelope::{self, Area};
 use crate::web::error::ApiError;
 use crate::web::peer::{ClientAddress, Peer};
 
-/// Names a request for support (readings X11).
+/// Header with the request's id, for support (readings X11).
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Says that the results of the back office are reference values (readings B42).
+/// Header that marks results of the back office as reference values (readings B42).
 const X_SERVICE_STAGE: HeaderName = HeaderName::from_static("x-service-stage");
-/// Time that an answer may take after the deadline of its work, so that the work's own answer is the one sent.
+/// Time from the deadline of a request's work to the timeout of its answer, so that the work's own error is sent.
 const AFTERMATH: Duration = Duration::from_secs(10);
-/// Characters of a caller's own request id that are logged.
+/// Characters of a client's own request id that are logged.
 const CLIENT_ID_CHARACTERS_MAX: usize = 64;
 
-/// Paths that are served while the node stops: health, which says that it does.
+/// Paths that are served while the node stops: health, which reports the stopping.
 const ANSWERED_WHILE_DRAINING: [&str; 2] = ["/health", "/api/v1/health"];
 
-/// When the work of a request must be done (readings E9).
+/// The deadline of a request's work (readings E9).
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(pub Instant);
 
-/// The caller of a request, for the log: ids, never the credential (readings X16). Empty until a credential was
-/// found valid; cheap to clone.
+/// The caller of a request, for the log: ids, never the credential (readings X16). Empty until a credential is found
+/// valid. Clones share one value.
 #[derive(Clone, Debug, Default)]
 pub struct Identified(Arc<OnceLock<Caller>>);
 
 impl Identified {
-    /// It is this caller's request.
+    /// Notes the caller.
     pub fn is(&self, caller: &Caller) {
-        // the first one stays
+        // a second caller is ignored
         let _ = self.0.set(caller.clone());
     }
 
-    /// Ids of the account, of the key and of the user.
+    /// The ids of the account, the key and the user.
     fn ids(&self) -> [Option<&str>; 3] {
         let Some(Caller { account, credential, .. }) = self.0.get() else { return [None; 3] };
         match credential {
@@ -57,8 +57,8 @@ impl Identified {
     }
 }
 
-/// The outermost layer: counts the request among those that the node finishes before it stops, and finds out where it comes
-/// from.
+/// The outermost layer. Counts the request as in flight, so that a stopping node finishes it, and finds the client's
+/// address.
 pub async fn arrive(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     let _in_flight = web.in_flight.enter();
     if let Some(peer) = request.extensions().get::<Peer>().copied() {
@@ -68,8 +68,8 @@ pub async fn arrive(State(web): State<Arc<Web>>, mut request: Request, next: Nex
             web.telemetry.forwarded_untrusted();
             if !web.unnamed_proxy_logged.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
-                    "X-Forwarded-For comes from an address that ANGO_TRUSTED_PROXIES does not name, and is not believed: behind \
-                     a proxy all clients are one address then, with one burst and one lockout"
+                    "ignoring X-Forwarded-For from an address that ANGO_TRUSTED_PROXIES does not name: behind \
+                     a proxy all clients then share one address, one burst and one lockout"
                 );
             }
         }
@@ -77,12 +77,12 @@ pub async fn arrive(State(web): State<Arc<Web>>, mut request: Request, next: Nex
     next.run(request).await
 }
 
-/// The layer around all routes: bounds the time, writes errors in the form of their area, and logs the request.
+/// The layer around all routes. Bounds the time, writes errors in the form of their area, and logs the request.
 pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = ids::request(web.clock.now());
     let method = known_method(request.method());
-    // the pattern, never the path: paths hold session ids (readings X16)
+    // log the route's pattern, never the path, because paths hold session ids (readings X16)
     let route =
         request.extensions().get::<MatchedPath>().map_or("unmatched".to_owned(), |path| path.as_str().to_owned());
     let area = Area::of(request.uri().path());
@@ -97,7 +97,7 @@ pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Nex
         let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
         match tokio::time::timeout(web.deadline + AFTERMATH, answer).await {
             Ok(Ok(response)) => response,
-            // the panic itself is on the error stream
+            // the panic itself is on stderr
             Ok(Err(_)) => ApiError::internal("a handler panicked").into_response(),
             Err(_) => ApiError::unavailable("deadline", "the request did not finish in time").into_response(),
         }
@@ -113,7 +113,7 @@ pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Nex
         headers.insert(X_SERVICE_STAGE, HeaderValue::from_static("beta"));
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // answers hold ciphertexts and session ids; pages and their assets say otherwise themselves
+    // answers hold ciphertexts and session ids; pages and their assets set this header themselves
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if web.is_draining() {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -138,7 +138,7 @@ pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Nex
     response
 }
 
-/// Writes the error object of the area, if the answer is one of our errors.
+/// Writes the error object in the area's form, if the answer holds an [`ApiError`].
 fn with_error_object(mut response: Response, area: Area, id: &RequestId, base_url: &str) -> Response {
     let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() else { return response };
     let (parts, _) = response.into_parts();
@@ -151,13 +151,13 @@ fn with_error_object(mut response: Response, area: Area, id: &RequestId, base_ur
     answer
 }
 
-/// The caller's own id for the request, for the log only (readings X11).
+/// The client's own id for the request, for the log only (readings X11).
 fn client_request_id(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(X_REQUEST_ID)?.to_str().ok()?;
     Some(&text[..text.len().min(CLIENT_ID_CHARACTERS_MAX)])
 }
 
-/// The method as a label: callers can make up methods, and labels must come from a fixed list.
+/// The method as a label. Clients can make up methods, but labels must come from a fixed list.
 fn known_method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

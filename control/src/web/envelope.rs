@@ -1,5 +1,5 @@
-//! The error object on its way out, in the form of the area that was asked: the platform's (readings E4), or the back
-//! office's under `/v1`, which speaks like FastAPI (E6, E7).
+//! Writes the error object in the form of the area: the platform's (readings E4), or under `/v1` the back office's,
+//! which has the form of FastAPI's errors (E6, E7).
 
 use api::{Code, Detail, ErrorBody, ErrorEnvelope, RequestId};
 use axum::Json;
@@ -19,13 +19,13 @@ pub enum Area {
 }
 
 impl Area {
-    /// The area of a path, known or not.
+    /// The area of a path, whether a route has this path or not.
     pub fn of(path: &str) -> Area {
         if path == "/v1" || path.starts_with("/v1/") { Area::Office } else { Area::Platform }
     }
 }
 
-/// Status and body of an error.
+/// Writes an error's status, headers and body.
 pub fn write(error: &ApiError, area: Area, id: &RequestId, base_url: &str) -> Response {
     let code = error.code.as_str();
     let status = status(error.code, area);
@@ -43,7 +43,8 @@ pub fn write(error: &ApiError, area: Area, id: &RequestId, base_url: &str) -> Re
     }
 }
 
-/// Under `/v1` bad values are 422 like bad shapes (readings E7); only signatures are 400.
+/// The status of a code. Under `/v1` wrong values are 422 like wrong shapes (readings E7); only wrong signatures are
+/// 400.
 pub fn status(code: Code, area: Area) -> StatusCode {
     let status = match (area, code) {
         (Area::Office, code) if code.status() == 400 && code != Code::InvalidSignature => 422,
@@ -52,7 +53,7 @@ pub fn status(code: Code, area: Area) -> StatusCode {
     StatusCode::from_u16(status).expect("the table holds valid statuses")
 }
 
-/// `{detail: [{loc, msg, type}]}`: a fault of the request a line, or the error itself when it names none.
+/// `{detail: [{loc, msg, type}]}`: one entry for each fault, or one for the error if it names no member.
 fn faults(error: &ApiError) -> Value {
     if !error.faults.is_empty() {
         return json!({"detail": error.faults});
@@ -70,7 +71,7 @@ fn location(place: RequestPart, field: &str) -> Vec<Value> {
     std::iter::once(json!(place.as_str())).chain(parts.map(part)).collect()
 }
 
-/// The fault's kind by pydantic's names, as far as our words for it tell.
+/// The kind of a fault by pydantic's names, found from this service's text for it.
 fn kind(issue: &str) -> &'static str {
     match issue {
         "required" => "missing",
@@ -127,7 +128,7 @@ mod tests {
             {"loc": ["body"], "msg": "expected an object", "type": "dict_type"},
         ]);
         assert_eq!(written(error, "/v1/me").await, (422, json!({"detail": detail})));
-        // values out of range, in the query too, and what names no member
+        // values out of range, also in the query, and an error without a member
         let error = ApiError::new(Code::InvalidRequest, "m").at("limit", "not in 1 to 100").in_query();
         let detail = json!([{"loc": ["query", "limit"], "msg": "not in 1 to 100", "type": "value_error"}]);
         assert_eq!(written(error, "/v1/invoices").await, (422, json!({"detail": detail})));

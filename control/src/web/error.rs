@@ -1,4 +1,4 @@
-//! The error type of all handlers: a code and a message. [`crate::web::edge`] makes the error object of it.
+//! The error type of all handlers: a code and a message. [`crate::web::edge`] writes the error object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-/// What a handler answers when it cannot do as asked.
+/// An error that a handler returns in place of its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
     /// Decides the status.
     pub code: Code,
-    /// For people. Never holds secrets or internals (readings E10, X16).
+    /// For people. Never contains secrets or internals (readings E10, X16).
     pub message: String,
     /// Parts of the request at fault.
     pub details: Vec<Detail>,
-    /// Where those parts are.
+    /// The part of the request that holds these members.
     pub place: RequestPart,
-    /// The faults of a request of the back office, as its answers tell them.
+    /// The faults of a request to the back office, in the form of its answers.
     pub faults: Vec<Value>,
-    /// When to come back, in seconds. Every 503 says it.
+    /// Seconds to wait before a retry. Always set for 503.
     pub retry_after_s: Option<u64>,
-    /// Which of a code's causes it is, for the metrics; empty where a code has one cause.
+    /// The cause, for the metrics, if a code has several causes. Empty otherwise.
     pub reason: &'static str,
 }
 
@@ -32,12 +32,12 @@ pub struct ApiError {
 pub enum RequestPart {
     /// The body.
     Body,
-    /// What follows the path.
+    /// The query parameters.
     Query,
 }
 
 impl RequestPart {
-    /// As the back office's answers call it.
+    /// The name that the back office's answers use.
     pub fn as_str(self) -> &'static str {
         match self {
             RequestPart::Body => "body",
@@ -47,43 +47,43 @@ impl RequestPart {
 }
 
 impl ApiError {
-    /// An error of this code in these words.
+    /// An error with this code and message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after_s = (code.status() == 503).then_some(1);
         let (message, place) = (message.into(), RequestPart::Body);
         Self { code, message, details: Vec::new(), place, faults: Vec::new(), retry_after_s, reason: "" }
     }
 
-    /// With the member that is at fault.
+    /// Adds a member that is at fault.
     pub fn at(mut self, field: impl Into<String>, issue: impl Into<String>) -> Self {
         self.details.push(Detail { field: field.into(), issue: issue.into() });
         self
     }
 
-    /// 422 of the back office, with the faults as its answers tell them.
+    /// 422 of the back office with these faults, in the form of its answers.
     pub fn with_faults(faults: Vec<Value>) -> Self {
         Self { faults, ..Self::new(Code::ValidationError, "the request has faults") }
     }
 
-    /// With one of a code's causes, from a fixed list, for the metrics.
+    /// Sets the cause for the metrics, which must be from a fixed list.
     pub fn because(mut self, reason: &'static str) -> Self {
         self.reason = reason;
         self
     }
 
-    /// The members at fault are the query's.
+    /// Says that the members at fault are query parameters.
     pub fn in_query(mut self) -> Self {
         self.place = RequestPart::Query;
         self
     }
 
-    /// With a time to come back, rounded up to whole seconds.
+    /// Sets the time to wait before a retry, rounded up to whole seconds.
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after_s = Some(wait.as_millis().div_ceil(1000).max(1) as u64);
         self
     }
 
-    /// 500, for a bug or a broken machine. The cause goes to the log, not to the caller (readings E10).
+    /// 500, for a bug or a broken machine. The cause is logged, not sent to the caller (readings E10).
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         tracing::error!(%cause, "internal error");
         Self::new(Code::InternalError, "something went wrong inside the service")
@@ -95,19 +95,20 @@ impl ApiError {
             .retry_after(Duration::from_secs(1))
     }
 
-    /// 503, for one of the causes that the metrics count apart.
+    /// 503 with this cause, which the metrics count separately.
     pub fn unavailable(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(Code::ServiceUnavailable, message).because(reason)
     }
 
-    /// The node takes no new work.
+    /// The node is stopping and accepts no new work.
     pub fn draining() -> Self {
         Self::unavailable("draining", "the node is shutting down").retry_after(Duration::from_secs(5))
     }
 }
 
 impl From<store::Error> for ApiError {
-    /// Readings E8: the database failing is 503. A lost claim is no failure: another request with its key runs (I3).
+    /// Readings E8: a failing database is 503. A lost claim is not a failure: another request with the same key is
+    /// running (I3).
     fn from(error: store::Error) -> Self {
         if matches!(error, store::Error::ClaimLost) {
             return Self::in_progress();
@@ -116,8 +117,10 @@ impl From<store::Error> for ApiError {
             return Self::internal(error);
         }
         if matches!(error, store::Error::ReservationLost) {
-            tracing::error!("this node was taken for lost while it worked: its clock or the database stood still");
-            return Self::unavailable("database", "the node lost touch with the database; nothing was charged");
+            tracing::error!(
+                "other nodes took this node for lost while it worked, because its clock or the database stood still"
+            );
+            return Self::unavailable("database", "the node lost its connection to the database; nothing was charged");
         }
         tracing::error!(cause = %error, "database failed");
         Self::unavailable("database", "the database did not answer").retry_after(Duration::from_secs(2))

@@ -1,8 +1,8 @@
 //! `Idempotency-Key`: a repeated request has no second effect and gets the first answer (readings I1-I6).
 //!
-//! [`once`] stands between the authorisation and the handlers. It claims the key, lets the handler run and keeps its
-//! answer if that is a success; any other result releases the key. A handler that changes the database keeps its answer
-//! within the same transaction, so that a crash leaves both or neither:
+//! [`once`] stands between authorisation and the handlers. This layer claims the key, runs the handler and stores a
+//! successful answer; any other result releases the key. A handler that changes the database stores its answer in the
+//! same transaction, so that after a crash both exist or neither:
 //!
 //! ```ignore
 //! // `claim: Claim` is an argument of the handler, in front of the body
@@ -16,7 +16,7 @@
 //! Ok(response)
 //! ```
 //!
-//! Where the client's going away must not stop the effect halfway, these lines stand in a task of their own. Without an
+//! If the effect must not stop halfway when the client leaves, run these lines in a spawned task. Without an
 //! `Idempotency-Key` a claim is empty and costs nothing.
 
 mod answers;
@@ -48,17 +48,17 @@ use fingerprint::{Fingerprint, fingerprint_of};
 pub use answers::Answers;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Says that an answer was given before.
+/// Header that marks a repeated answer.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Longest key (readings I1).
 const KEY_CHARACTERS_MAX: usize = 255;
-/// How long answers are kept (specification, Limits).
+/// How long answers are stored (specification, Limits).
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// How long a claim lasts beyond its request's deadline: longer than the answer may take. Then other nodes take its node
-/// for lost.
+/// A claim's lease ends this long after its request's deadline, which is longer than the answer may take. Then other
+/// nodes take the claiming node for lost.
 const CLAIM_MARGIN: Duration = Duration::from_secs(60);
 
-/// Lets a request with an `Idempotency-Key` have its effect once.
+/// A layer that gives a request with an `Idempotency-Key` its effect only once.
 pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> Result<Response, ApiError> {
     if !matches!(*request.method(), Method::POST | Method::PATCH) {
         return Ok(next.run(request).await);
@@ -67,7 +67,7 @@ pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> 
     let caller = request.extensions().get::<Caller>().ok_or_else(|| ApiError::internal("a key without a caller"))?;
     let caller = caller.clone();
     let digest = scope(&caller.account, request.method(), request.uri().path(), key);
-    // a task: a claim that is granted to a client that has gone away must be released
+    // a separate task: if the client leaves while the claim is granted, the claim must be released
     let claiming = tokio::spawn(GrantedClaim::claim(web.clone(), digest, caller.clone()));
     match claiming.await?? {
         ClaimOutcome::Running => Err(ApiError::in_progress()),
@@ -104,23 +104,25 @@ fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     value.to_str().map(Some).map_err(ApiError::internal)
 }
 
-/// What a key counts within (readings I1). None of the parts holds a zero byte.
+/// The digest of a key and its scope: account, method and path (readings I1). No part contains a zero byte.
 fn scope(account: &AccountId, method: &Method, path: &str, key: &str) -> [u8; 32] {
     Sha256::digest([account.as_str(), method.as_str(), path, key].join("\0")).into()
 }
 
-/// A request's claim on its key; empty without a key.
+/// A request's claim on its idempotency key. Empty without a key.
 #[derive(Clone)]
 pub struct Claim(Option<Arc<GrantedClaim>>);
 
 impl Claim {
-    /// Prepares a successful answer to be kept: the same answer, and what the transaction of the effect is to write.
+    /// Prepares a successful answer to be stored. Returns the same answer, and the record that the effect's transaction
+    /// must write.
     pub async fn keep(&self, response: Response) -> Result<(Response, Option<KeptAnswer>), ApiError> {
         self.keep_for(response, Audience::Account).await
     }
 
-    /// The same for an answer that holds a secret, such as a new key: it is given again to the credential that asked first,
-    /// and to its rotated successors, but not to another user of the account with the same `Idempotency-Key`.
+    /// Like [`Claim::keep`], for an answer that holds a secret, such as a new key. Only the credential of the first
+    /// request and its rotated successors get the answer again, not another user of the account with the same
+    /// `Idempotency-Key`.
     pub async fn keep_secret(&self, response: Response) -> Result<(Response, Option<KeptAnswer>), ApiError> {
         self.keep_for(response, Audience::Credential).await
     }
@@ -145,7 +147,7 @@ impl<S: Sync> FromRequestParts<S> for Claim {
     }
 }
 
-/// The callers that may be given a kept answer again.
+/// The callers who may get a stored answer again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Audience {
     /// Any caller of the account with the same role.
@@ -154,21 +156,21 @@ enum Audience {
     Credential,
 }
 
-/// The outcome of the attempt to claim a key.
+/// The result of an attempt to claim a key.
 enum ClaimOutcome {
     Mine(Arc<GrantedClaim>),
     Running,
     Kept { answer: Vec<u8>, blob: Option<String> },
 }
 
-/// The request runs and nothing is kept.
+/// The request is running and no answer is prepared.
 const RUNNING: u8 = 0;
 /// The handler has prepared its answer.
 const ANSWERED: u8 = 1;
-/// Nothing is left to be done.
+/// The claim is released or its answer stored.
 const ENDED: u8 = 2;
 
-/// A granted claim. Dropped before its end (the client went away, the handler panicked) it releases the key.
+/// A granted claim. Dropping it releases the key, unless it has ended: the client left, or the handler panicked.
 struct GrantedClaim {
     web: Arc<Web>,
     digest: [u8; 32],
@@ -201,7 +203,7 @@ impl GrantedClaim {
 
     async fn keep(&self, response: Response, audience: Audience) -> Result<(Response, KeptAnswer), ApiError> {
         let (parts, body) = response.into_parts();
-        // it is there as a whole: nothing is waited for
+        // the body is complete, so this does not wait
         let body = body.collect().await.map_err(ApiError::internal)?.to_bytes();
         let asked = RequestIdentity {
             fingerprint: self.fingerprint.whole(),
@@ -215,7 +217,7 @@ impl GrantedClaim {
         Ok((Response::from_parts(parts, Body::from(body)), kept))
     }
 
-    /// Keeps a successful answer unless its handler has, releases the key after any other (readings I4).
+    /// Stores a successful answer unless the handler did. Releases the key after any other answer (readings I4).
     async fn conclude(&self, response: Response) -> Result<Response, ApiError> {
         let mut response = response;
         if !response.status().is_success() {
@@ -238,9 +240,9 @@ impl Drop for GrantedClaim {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, digest, claim) = (self.web.answers.store.clone(), self.digest, self.claim);
         runtime.spawn(async move {
-            // what was kept stays; what cannot be released now ends with its time
+            // a stored answer stays; a claim that cannot be released now ends with its lease
             if let Err(error) = store.release_claim(&digest, &claim).await {
-                tracing::error!(%error, "a claim was not released");
+                tracing::error!(%error, "a claim on an idempotency key could not be released");
             }
         });
     }

@@ -1,7 +1,7 @@
 //! JSON bodies: checked for forbidden content, then read as a type.
 //!
-//! The first pass keeps nothing: it refuses duplicate members (readings X7), deep nesting, and members that name a secret
-//! key (K5). The second one says which member has the wrong shape (E1, E2).
+//! The first pass stores nothing. This pass refuses duplicate members (readings X7), deep nesting, and members that
+//! name a secret key (K5). The second pass reads the type and reports the member with the wrong shape (E1, E2).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -14,17 +14,17 @@ use serde::{Deserialize, Deserializer};
 
 use crate::web::error::ApiError;
 
-/// Objects and arrays inside one another at most.
+/// Nesting of objects and arrays, at most.
 const DEPTH_MAX: usize = 32;
-/// Members of one object at most.
+/// Members of one object, at most.
 const MEMBERS_MAX: usize = 256;
-/// Longest text about a fault that repeats the caller's words.
+/// Longest text about a fault that quotes the request.
 const ISSUE_CHARACTERS_MAX: usize = 200;
 
-/// Reads a request. Overwriting `bytes` afterwards is up to the caller.
+/// Checks and reads a request. The caller overwrites `bytes` afterwards.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     check(bytes)?;
-    // tracking the path costs time: only a body at fault is read a second time with it
+    // tracking the path is slow, so only a faulty body is read again with it
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
     }
@@ -69,7 +69,7 @@ fn check(bytes: &[u8]) -> Result<(), ApiError> {
     }
 }
 
-/// The answer to a secret key, wherever it was found (readings K5). Logged as an event, without the content.
+/// The error for a secret key, wherever it was found (readings K5). Logged without the content.
 pub fn secret_key_rejected() -> ApiError {
     tracing::warn!("a request contained a secret key; refused");
     ApiError::new(
@@ -99,8 +99,8 @@ fn shorten(text: &str) -> String {
     text.chars().take(ISSUE_CHARACTERS_MAX).collect()
 }
 
-/// Whether a member's name says that its value is a secret key (readings K5): `secret_key`, `sk`, `private_key`,
-/// `client_key`, in any case and spelling, with or without a word for base64.
+/// Whether a member's name marks its value as a secret key (readings K5): `secret_key`, `sk`, `private_key`,
+/// `client_key`, in any case and spelling, with or without a suffix for base64.
 fn names_a_secret_key(name: &str) -> bool {
     let plain: String =
         name.chars().filter(|c| !matches!(c, '_' | '-' | ' ' | '.')).flat_map(char::to_lowercase).take(64).collect();
@@ -121,7 +121,7 @@ enum Kind {
     Other,
 }
 
-/// Walks over a value and remembers the first fault.
+/// Visits a value and stores the first fault.
 #[derive(Clone, Copy)]
 struct Walk<'f> {
     depth: usize,
@@ -134,7 +134,7 @@ impl<'f> Walk<'f> {
         E::custom("refused")
     }
 
-    /// Inside one more object or array.
+    /// The same walk, one level of nesting deeper. Refuses a level beyond `DEPTH_MAX`.
     fn deeper<E: de::Error>(self) -> Result<Walk<'f>, E> {
         if self.depth < DEPTH_MAX { Ok(Walk { depth: self.depth + 1, ..self }) } else { Err(self.stop(Fault::TooDeep)) }
     }
@@ -160,7 +160,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         let mut names = HashSet::new();
         while let Some(name) = members.next_key::<Name<'de>>()?.map(|name| name.0) {
             if names_a_secret_key(&name) {
-                // an explicit null is an absent member (readings X7)
+                // an explicit null counts as an absent member (readings X7)
                 if members.next_value::<Option<de::IgnoredAny>>()?.is_some() {
                     return Err(self.stop(Fault::SecretKey));
                 }
@@ -209,7 +209,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
-/// A member's name, borrowed where it has no escapes.
+/// A member's name, borrowed unless it has escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// Values that hold nothing forbidden.
+    /// Values without forbidden content.
     fn harmless() -> impl Strategy<Value = serde_json::Value> {
         let leaf = prop_oneof![
             Just(serde_json::Value::Null),

@@ -1,5 +1,5 @@
-//! Ciphertexts as bare words behind a JSON head ([`api::octets`], docs/wire-format.md 10): for clients that
-//! would spend more time on base64 and JSON than on the network.
+//! Ciphertexts as raw words after a JSON head ([`api::octets`], docs/wire-format.md 10), for clients that would spend
+//! more time on base64 and JSON than on the network.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -29,16 +29,16 @@ use crate::web::json;
 
 /// The media type.
 pub const OCTET_STREAM: &str = "application/octet-stream";
-/// Memory that such a request needs for each byte of its body: the words, and a copy where handles stand between them.
+/// Memory reserved for each byte of the body: for the words, and for a copy that joins them with values of handles.
 const COPIES: u64 = 2;
 
-/// How bytes describe themselves.
+/// The schema of a binary body.
 pub fn binary(description: &str) -> RefOr<Schema> {
     let binary = ObjectBuilder::new().schema_type(Type::String).description(Some(description));
     binary.format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))).into()
 }
 
-/// How the octet-stream form describes itself.
+/// The schema of the octet-stream form.
 pub struct HeadAndWords;
 
 impl PartialSchema for HeadAndWords {
@@ -52,7 +52,7 @@ impl PartialSchema for HeadAndWords {
 
 impl ToSchema for HeadAndWords {}
 
-/// How the octet-stream form of a result describes itself.
+/// The schema of the octet-stream form of a result.
 pub struct HeadAndContainer;
 
 impl PartialSchema for HeadAndContainer {
@@ -63,24 +63,25 @@ impl PartialSchema for HeadAndContainer {
 
 impl ToSchema for HeadAndContainer {}
 
-/// The head of an octet-stream that a route takes.
+/// A type of head in an octet-stream body.
 pub trait OctetsHead: DeserializeOwned + Send + 'static {
-    /// Bytes the head may have.
+    /// Bytes of the head, at most.
     const HEAD_BYTES_MAX: usize;
-    /// Bytes the whole body may have.
+    /// Bytes of the whole body, at most.
     const BYTES_MAX: usize;
 }
 
-/// What stands behind a head, as words. Overwritten when it is dropped unread: it may be a secret.
+/// The bytes after a head, as words. Overwritten on drop, because they may be a secret.
 #[derive(Default)]
 pub struct Words {
     words: Zeroizing<Vec<u32>>,
-    /// Bytes of a word that is not whole yet.
+    /// The bytes of an incomplete last word.
     part: Zeroizing<Vec<u8>>,
 }
 
 impl Words {
-    /// The words that came with the head, with room for all bytes that may follow; their memory is set aside already.
+    /// The words that arrived with the head, with capacity for all bytes that may follow. Their memory is reserved
+    /// already.
     fn begin(come: &[u8], bytes_max: usize) -> Words {
         let room = (come.len() + bytes_max).div_ceil(4);
         let mut words = Words { words: Zeroizing::new(Vec::with_capacity(room)), part: Zeroizing::default() };
@@ -97,23 +98,23 @@ impl Words {
             self.part.clear();
         }
         let (words, part) = bytes.as_chunks();
-        // one slice: copied as a block, not word by word
+        // extend from one slice, which copies a block
         self.words.extend(words.iter().copied().map(u32::from_le_bytes));
         self.part.extend_from_slice(part);
     }
 
-    /// How many bytes they are.
+    /// The number of bytes.
     pub fn bytes(&self) -> usize {
         4 * self.words.len() + self.part.len()
     }
 
-    /// The bytes as they came.
+    /// The bytes as they arrived.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let words = self.words.iter().flat_map(|word| word.to_le_bytes());
         Zeroizing::new(words.chain(self.part.iter().copied()).collect())
     }
 
-    /// The words, not to be overwritten: they are ciphertexts.
+    /// The words, which are not overwritten later, because they are ciphertexts.
     pub fn into_words(mut self) -> Vec<u32> {
         std::mem::take(&mut *self.words)
     }
@@ -123,13 +124,13 @@ impl Words {
 pub enum JsonOrOctets<J, H> {
     /// JSON with ciphertexts in base64.
     Json(Json<J>),
-    /// A JSON head with bare words behind it.
+    /// A JSON head followed by raw words.
     Octets {
         /// The head.
         head: H,
         /// The ciphertexts.
         words: Words,
-        /// The request's memory, to be kept as long as its data lives.
+        /// The memory reserved for the request. Keep it as long as the request's data lives.
         reserved: Reserved,
     },
 }
@@ -178,7 +179,7 @@ async fn from_octets<J, H: OctetsHead>(request: Request, web: &Web) -> Result<Js
     Ok(JsonOrOctets::Octets { head, words, reserved: pieces.take_reserved() })
 }
 
-/// Whether an answer is wanted in this form: `Accept` names it.
+/// Whether `Accept` names the octet-stream form.
 pub fn wanted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|range| {
@@ -187,19 +188,19 @@ pub fn wanted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// An answer's bytes, ready to be sent.
+/// An answer's bytes, ready to send.
 pub struct Written {
     content_type: &'static str,
     pieces: VecDeque<Bytes>,
 }
 
-/// An answer in JSON. CPU work for large ones.
+/// Writes an answer as JSON. CPU work for large answers.
 pub fn write_json(answer: &impl Serialize) -> Result<Written, ApiError> {
     let bytes = serde_json::to_vec(answer).map_err(ApiError::internal)?;
     Ok(Written { content_type: "application/json", pieces: [bytes.into()].into() })
 }
 
-/// An answer of a head and ciphertexts, whose words are sent from where they are.
+/// Writes an answer of a head and ciphertexts. The words are sent without a copy.
 pub fn write_octets(head: &impl Serialize, ciphertexts: Vec<Vec<u32>>) -> Result<Written, ApiError> {
     let head = serde_json::to_vec(head).map_err(ApiError::internal)?;
     let begin = Bytes::from(octets::begin(&head, 0));
@@ -207,14 +208,14 @@ pub fn write_octets(head: &impl Serialize, ciphertexts: Vec<Vec<u32>>) -> Result
     Ok(Written { content_type: OCTET_STREAM, pieces: std::iter::once(begin).chain(words).collect() })
 }
 
-/// An answer of a head and the bytes behind it.
+/// Writes an answer of a head followed by bytes.
 pub fn write_head_and_bytes(head: &impl Serialize, bytes: Vec<u8>) -> Result<Written, ApiError> {
     let head = serde_json::to_vec(head).map_err(ApiError::internal)?;
     let begin = Bytes::from(octets::begin(&head, 0));
     Ok(Written { content_type: OCTET_STREAM, pieces: [begin, bytes.into()].into() })
 }
 
-/// Words, read as their little-endian bytes.
+/// Words that can be read as their little-endian bytes.
 struct LittleEndian(Vec<u32>);
 
 impl LittleEndian {
@@ -236,14 +237,15 @@ impl Written {
         self.respond_within(status, ())
     }
 
-    /// The answer, and the room that its bytes take: dropped when all are sent or the client has gone.
+    /// The answer. `room` holds the memory reserved for its bytes; it is dropped when all are sent or the client has
+    /// left.
     pub fn respond_within(self, status: StatusCode, room: impl Send + Unpin + 'static) -> Response {
         let body = WholeBody { pieces: self.pieces, _room: room };
         (status, [(header::CONTENT_TYPE, self.content_type)], Body::new(body)).into_response()
     }
 }
 
-/// A body that is complete, and the memory that is set aside for it.
+/// A complete body, with the memory reserved for it.
 struct WholeBody<R> {
     pieces: VecDeque<Bytes>,
     _room: R,
@@ -257,7 +259,7 @@ impl<R: Unpin> HttpBody for WholeBody<R> {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
-        // small pieces: the next one is taken when the one before was sent, so a slow reader holds the memory
+        // hand out small pieces: the next is taken when the last was sent, so memory is held while the client is slow
         while let Some(first) = self.pieces.front_mut() {
             let piece = first.split_to(first.len().min(PIECE_BYTES));
             if !piece.is_empty() {
@@ -277,7 +279,7 @@ impl<R: Unpin> HttpBody for WholeBody<R> {
     }
 }
 
-/// Bytes handed to a connection at a time.
+/// Bytes given to a connection at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
@@ -315,7 +317,7 @@ mod tests {
     #[test]
     fn words_are_whole_however_the_pieces_are_cut() {
         let bytes: Vec<u8> = (0..23).collect();
-        // every way to cut the first ten bytes
+        // every way to split the first ten bytes
         for cuts in 0..1u32 << 10 {
             let (mut words, mut piece) = (Words::default(), Vec::new());
             for (at, &byte) in bytes.iter().enumerate() {

@@ -10,21 +10,21 @@ use crate::web::error::ApiError;
 /// How long a request waits for a core before it is refused.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Cores that requests' own work may use.
+/// The cores for the CPU work of requests.
 #[derive(Clone, Debug)]
 pub struct Offload {
     cores: Resource,
 }
 
 impl Offload {
-    /// As many as the machine has.
+    /// All cores of the machine.
     pub fn new() -> Self {
         let cores = thread::available_parallelism().map_or(1, Into::into);
         Self { cores: Resource::turns(cores as u64) }
     }
 
-    /// Runs work when a core is free; 503 when none is for half a minute. Work that has begun ends, whether or not its
-    /// request still waits for it.
+    /// Runs work when a core is free. 503 if none is free within `PATIENCE`. Work that has begun runs to its end,
+    /// also if its request no longer waits.
     pub async fn run<T: Send + 'static>(
         &self,
         payer: Payer,
@@ -36,13 +36,14 @@ impl Offload {
         on_core(turn, work).await
     }
 
-    /// As [`Offload::run`], for the last step of work that would be lost otherwise: waits without a limit.
+    /// Like [`Offload::run`] but waits without a limit, for the last step of work that would be lost otherwise.
     pub async fn finish<T: Send + 'static>(
         &self,
         payer: Payer,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let turn = self.cores.take(&payer, 1).await.map_err(|_| ApiError::internal("a core is more than there is"))?;
+        let turn =
+            self.cores.take(&payer, 1).await.map_err(|_| ApiError::internal("one core exceeds the budget of cores"))?;
         on_core(turn, work).await
     }
 }

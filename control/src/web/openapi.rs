@@ -2,7 +2,7 @@
 //!
 //! Bodies get an example by the name of their schema, from `openapi/examples.json`.
 //!
-//! The committed copy is `docs/openapi.json`; a test compares. `ango openapi` prints the page.
+//! The committed copy is `docs/openapi.json`, which a test compares. `ango openapi` prints the page.
 
 mod errors;
 
@@ -36,7 +36,7 @@ const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 const SESSION_TOKEN: &str = "session_token";
 const ADMIN_KEY: &str = "admin_key";
 
-/// What the page says about the API as a whole.
+/// The description of the API as a whole.
 pub fn frame() -> OpenApi {
     let description = "Computes on encrypted data without holding the plaintext.\n\n\
         Make keys on your side, upload the evaluation key to `POST /api/v1/tfhe/eval-session`, send encrypted bits \
@@ -46,7 +46,7 @@ pub fn frame() -> OpenApi {
     let scheme = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("svc_(live|test|dev|trial)_[0-9a-f]{32}")
-        .description(Some("An API key. Without the word `Bearer` it is accepted too."))
+        .description(Some("An API key. The key is also accepted without the word `Bearer`."))
         .build();
     let session_token = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
@@ -90,11 +90,11 @@ pub fn frame() -> OpenApi {
                 .build(),
             TagBuilder::new()
                 .name("Billing")
-                .description(Some("What an account used and spent, and its monthly cap. Months are those of UTC."))
+                .description(Some("An account's use and spending, and its monthly cap. Months are in UTC."))
                 .build(),
             TagBuilder::new()
                 .name("Webhooks")
-                .description(Some("What happens is sent to the customer's own addresses, signed."))
+                .description(Some("Events are sent, signed, to the customer's own addresses."))
                 .build(),
             TagBuilder::new()
                 .name("API keys")
@@ -128,7 +128,7 @@ pub fn frame() -> OpenApi {
         .build()
 }
 
-/// The types that the error object is made of.
+/// The schemas of the error object.
 fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
     let mut schemas = Vec::new();
     ErrorEnvelope::schemas(&mut schemas);
@@ -137,7 +137,7 @@ fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
     schemas
 }
 
-/// The whole page: what the routes say of themselves, completed.
+/// Completes the descriptions of the routes to the whole page.
 pub fn document(mut document: OpenApi) -> OpenApi {
     let examples = examples();
     let components = document.components.get_or_insert_default();
@@ -161,7 +161,7 @@ pub fn document(mut document: OpenApi) -> OpenApi {
     document
 }
 
-/// Operations that work and are not recommended any more (readings K9).
+/// Deprecated operations, which still work (readings K9).
 const DEPRECATED: [&str; 1] = ["generateKey"];
 
 /// An example of each type of body, by the name of its schema.
@@ -169,7 +169,7 @@ fn examples() -> BTreeMap<String, Value> {
     serde_json::from_str(include_str!("openapi/examples.json")).expect("the examples are JSON")
 }
 
-/// What an operation takes and gives as JSON when it succeeds; errors have an example for each code.
+/// The JSON bodies of a request and of its successful answers. Errors have an example for each code instead.
 fn json_bodies(operation: &mut Operation) -> impl Iterator<Item = &mut Content> {
     let request = operation.request_body.iter_mut().filter_map(own).flat_map(|request| request.content.iter_mut());
     let successes = operation.responses.responses.iter_mut().filter(|(status, _)| status.starts_with('2'));
@@ -178,7 +178,7 @@ fn json_bodies(operation: &mut Operation) -> impl Iterator<Item = &mut Content> 
     bodies.filter_map(|(_, content)| own(content))
 }
 
-/// The item itself; `None` for a reference.
+/// The item itself. `None`: a reference.
 fn own<T>(item: &mut RefOr<T>) -> Option<&mut T> {
     match item {
         RefOr::T(item) => Some(item),
@@ -205,7 +205,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten()
 }
 
-/// Adds the header `Idempotency-Key` to an operation that takes it (readings I1).
+/// Adds the header `Idempotency-Key` to operations that use it (readings I1).
 fn take_idempotency_key(operation: &mut Operation) {
     use AdmittedCallers::{Administrator, OptionalKey, Public};
     if matches!(AdmittedCallers::of(operation), Public | OptionalKey | Administrator) {
@@ -245,7 +245,7 @@ fn tell_headers(operation: &mut Operation, area: Area) {
 /// Errors of every operation; the first is that of another method at the same path.
 const ALWAYS: [Code; 3] = [Code::MethodNotAllowed, Code::ServiceUnavailable, Code::InternalError];
 
-/// Writes the roles that reach the operations of a level in an area, as the router has them.
+/// Writes the roles that may use the operations of a level in an area, as the router sets them.
 pub fn tell_access(paths: &mut Paths, area: Area, level: Level) {
     for item in paths.paths.values_mut() {
         for (operation, mutating) in with_method(item) {
@@ -259,12 +259,12 @@ pub fn tell_access(paths: &mut Paths, area: Area, level: Level) {
     }
 }
 
-/// The same where a key may be left out.
+/// Writes the access of operations for which a key is optional.
 pub fn tell_optional_key(paths: &mut Paths) {
     tell_all(paths, OPTIONAL_KEY, "Access: without a key, or with one of the back office.");
 }
 
-/// The same for the administrator alone.
+/// Writes the access of operations for the administrator alone.
 pub fn tell_administrator(paths: &mut Paths) {
     tell_all(paths, ADMINISTRATOR, "Access: the administrator, by `SERVICE_ADMIN_KEY`.");
 }
@@ -284,12 +284,12 @@ fn tell(operation: &mut Operation, class: &str, roles: &[&str], sentence: &str) 
     operation.extensions.get_or_insert_default().merge(Extensions::from_iter([("x-access", access)]));
 }
 
-/// Classes of access beside those of levels.
+/// Classes of access besides those of levels.
 const OFFICE_KEY: &str = "OFFICE";
 const OPTIONAL_KEY: &str = "OPTIONAL";
 const ADMINISTRATOR: &str = "ADMINISTRATOR";
 
-/// The operations of a path, and whether they change anything.
+/// The operations of a path, and whether each changes state.
 fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool)> {
     let changing = [&mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten();
     item.get.iter_mut().map(|operation| (operation, false)).chain(changing.map(|operation| (operation, true)))
@@ -306,7 +306,7 @@ fn complete(operation: &mut Operation, area: Area, components: &mut Components) 
         AdmittedCallers::OfficeKey => vec![scheme(API_KEY)],
         AdmittedCallers::OptionalKey => vec![SecurityRequirement::default(), scheme(API_KEY)],
         AdmittedCallers::Administrator => vec![scheme(ADMIN_KEY)],
-        // stated, so that a generator does not assume a key
+        // stated explicitly, so that generators do not assume a key
         AdmittedCallers::Public => vec![SecurityRequirement::default()],
     });
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
@@ -322,7 +322,7 @@ fn complete(operation: &mut Operation, area: Area, components: &mut Components) 
             Code::InsufficientRole,
             Code::RateLimited,
             Code::BruteForceLockout,
-            // an issuer of the operator's own does not answer
+            // an external issuer that does not answer
             Code::UpstreamUnavailable,
         ],
         AdmittedCallers::OfficeKey | AdmittedCallers::OptionalKey | AdmittedCallers::Administrator => &[
@@ -355,7 +355,7 @@ fn complete(operation: &mut Operation, area: Area, components: &mut Components) 
         response.headers.extend(errors::common_headers());
     }
     for (status, codes) in by_status {
-        // what a handler said itself stays: health has its own 503
+        // an answer that the handler describes itself stays: health has its own 503
         operation
             .responses
             .responses
@@ -364,7 +364,7 @@ fn complete(operation: &mut Operation, area: Area, components: &mut Components) 
     }
 }
 
-/// The callers that an operation admits, as [`tell_access`] wrote it.
+/// The callers that an operation admits, read from the extension that [`tell_access`] wrote.
 #[derive(Clone, Copy, PartialEq)]
 enum AdmittedCallers {
     Public,
@@ -431,7 +431,7 @@ mod tests {
                 for status in ["405", "500", "503"] {
                     assert!(operation.responses.responses.contains_key(status));
                 }
-                // which roles is told exactly where a key or token is asked for
+                // an operation names roles exactly if it needs a key or token
                 let told = operation.extensions.as_ref().is_some_and(|told| told.contains_key("x-access"));
                 let asks = operation.responses.responses.contains_key("401")
                     && operation.security != Some(vec![Default::default()]);

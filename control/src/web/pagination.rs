@@ -1,7 +1,8 @@
 //! Pages of lists: their query and their cursors (readings E3, I7, I8).
 //!
-//! A cursor is the position of a page's last row, with an HMAC over it, the account and the route: a cursor that was made up,
-//! altered or taken from another list is refused. A handler takes a [`PageQuery`] after its caller:
+//! A cursor is the position of a page's last row, with an HMAC over the position, the account and the route. So a
+//! cursor that was made up, altered or taken from another list is refused. A handler takes a [`PageQuery`] after its
+//! caller:
 //!
 //! ```ignore
 //! let rows = compute.store.things_page(account, query.after_text()?, query.rows_wanted()).await?;
@@ -26,40 +27,40 @@ use crate::caller::Caller;
 use crate::secrets::Key;
 use crate::web::error::ApiError;
 
-/// Bytes of a cursor's authentication.
+/// Bytes of a cursor's HMAC.
 const TAG_BYTES: usize = 16;
-/// Longest cursor that is read.
+/// Longest cursor that is accepted.
 const CURSOR_CHARACTERS_MAX: usize = 1024;
 
-/// The position of a row: newest first by (`created_at`, id).
+/// The position of a row. Lists are ordered by (`created_at`, id), newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// When the row was made, in microseconds since 1970.
+    /// When the row was created, in microseconds since 1970.
     pub created_at: i64,
-    /// Orders rows of the same moment.
+    /// Orders rows with the same time.
     pub id: Vec<u8>,
 }
 
-/// Which page of a list is asked for.
+/// The page of a list that a request asks for.
 pub struct PageQuery {
     limit: u32,
-    /// The request named the limit.
+    /// Whether the request gave a limit.
     limit_is_given: bool,
-    /// The row that the page comes after; none for the first page.
+    /// The row after which the page begins. `None`: the first page.
     after: Option<Position>,
     scope: Scope,
-    /// Authenticates the next cursor.
+    /// Authenticates the cursor of the next page.
     key: Key,
 }
 
-/// What a cursor is valid for: a route's list of an account.
+/// The scope in which a cursor is valid: a route's list of an account.
 struct Scope {
     account: AccountId,
     route: String,
 }
 
 impl PageQuery {
-    /// For a list that the specification gives whole: without a limit it holds up to so many rows.
+    /// Sets the default page size of a list that the specification returns whole.
     pub fn whole_up_to(mut self, rows: u32) -> PageQuery {
         if !self.limit_is_given {
             self.limit = rows;
@@ -67,17 +68,17 @@ impl PageQuery {
         self
     }
 
-    /// Rows to ask the store for: one more than fit, which says whether there is a next page.
+    /// Rows to read from the store: one more than the page holds, which shows whether another page follows.
     pub fn rows_wanted(&self) -> i64 {
         i64::from(self.limit) + 1
     }
 
-    /// The row that the page comes after, for rows whose ids are bytes.
+    /// The row after which the page begins, for ids that are bytes.
     pub fn after_bytes(&self) -> Option<(i64, &[u8])> {
         self.after.as_ref().map(|after| (after.created_at, after.id.as_slice()))
     }
 
-    /// The row that the page comes after, for rows whose ids are text.
+    /// The row after which the page begins, for ids that are text.
     pub fn after_text(&self) -> Result<Option<(i64, &str)>, ApiError> {
         match &self.after {
             None => Ok(None),
@@ -88,7 +89,7 @@ impl PageQuery {
         }
     }
 
-    /// The page of these rows.
+    /// The page with these rows.
     pub fn page<T>(&self, rows: PageRows<T>, position: impl Fn(&T) -> Position) -> Page<T> {
         let PageRows { rows: mut items, total } = rows;
         let has_more = items.len() > self.limit as usize;
@@ -102,7 +103,7 @@ impl PageQuery {
 impl Scope {
     fn mac(&self, key: &Key, position: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&key[..]).expect("HMAC takes any key length");
-        // neither holds a zero byte
+        // neither part contains a zero byte
         for part in [self.account.as_str(), &self.route] {
             mac.update(part.as_bytes());
             mac.update(&[0]);
@@ -111,14 +112,14 @@ impl Scope {
         mac
     }
 
-    /// The cursor of a position: tag, time, id.
+    /// Writes the cursor of a position: tag, time, id.
     fn write(&self, key: &Key, position: &Position) -> String {
         let position = [&position.created_at.to_be_bytes()[..], &position.id].concat();
         let tag = self.mac(key, &position).finalize().into_bytes();
         URL_SAFE_NO_PAD.encode([&tag[..TAG_BYTES], &position].concat())
     }
 
-    /// The position of a cursor; `None` when it is not one of ours for this list.
+    /// Reads a cursor. `None`: the cursor was not made here for this list.
     fn read(&self, key: &Key, cursor: &str) -> Option<Position> {
         let short = cursor.len() <= CURSOR_CHARACTERS_MAX;
         let bytes = short.then(|| URL_SAFE_NO_PAD.decode(cursor).ok())??;
@@ -142,15 +143,18 @@ where
         let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         let scope = Scope { account, route: route.ok_or_else(|| ApiError::internal("a list without a route"))? };
         let Query(query) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
-            .map_err(|_| ApiError::new(Code::InvalidRequest, "the query is not readable"))?;
+            .map_err(|_| ApiError::new(Code::InvalidRequest, "the query string cannot be read"))?;
         let (limit, cursor) = (once(&query, "limit")?, once(&query, "cursor")?);
         let limit_is_given = limit.is_some();
         let limit = limit.map_or(Ok(PAGE_LIMIT_DEFAULT), read_limit)?;
         let after = cursor.map(|cursor| {
             let unknown = || {
-                ApiError::new(Code::InvalidRequest, "the cursor is not one of this list: leave it out to start again")
-                    .at("cursor", "not a cursor of this list")
-                    .in_query()
+                ApiError::new(
+                    Code::InvalidRequest,
+                    "the cursor does not belong to this list: leave it out to start again",
+                )
+                .at("cursor", "not a cursor of this list")
+                .in_query()
             };
             scope.read(&key, cursor).ok_or_else(unknown)
         });
@@ -158,7 +162,7 @@ where
     }
 }
 
-/// A parameter that may come once (readings E3).
+/// A parameter that may be given once (readings E3).
 fn once<'q>(query: &'q [(String, String)], name: &str) -> Result<Option<&'q str>, ApiError> {
     let mut values = query.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
     match (values.next(), values.next()) {
@@ -169,7 +173,7 @@ fn once<'q>(query: &'q [(String, String)], name: &str) -> Result<Option<&'q str>
     }
 }
 
-/// Readings E3: no clamping.
+/// Reads the limit. A value out of range is refused, not clamped (readings E3).
 fn read_limit(text: &str) -> Result<u32, ApiError> {
     let digits = text.bytes().all(|c| c.is_ascii_digit());
     let limit = digits.then(|| text.parse().ok()).flatten();

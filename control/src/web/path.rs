@@ -1,11 +1,11 @@
-//! The variable parts of a path, not parsed: a text that cannot be an id or a name is answered like an unknown one.
+//! The variable parts of a path, not parsed. A text that cannot be an id or a name gets the answer of an unknown one.
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 
 use crate::web::error::ApiError;
 
-/// The variable parts of a path, decoded; empty where they are no text.
+/// The variable parts of a path, decoded. Empty if they are not UTF-8.
 pub struct PathParts(Vec<(String, String)>);
 
 impl PathParts {

@@ -1,6 +1,8 @@
 //! The address that a request comes from (readings X12).
 //!
-//! The listener knows the socket's other end. Behind a proxy that is the proxy, and `X-Forwarded-For` names the client. Any client can send that header, so only what trusted proxies wrote in it counts.
+//! The listener knows the address at the other end of the connection. Behind a proxy that is the proxy's address, and
+//! `X-Forwarded-For` names the client. Any client can send this header, so only entries that trusted proxies wrote
+//! count.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -13,17 +15,17 @@ use crate::web::error::ApiError;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The other end of the connection; the listener puts it into every request's extensions.
+/// The address at the other end of the connection. The listener puts it into every request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// The client's address; `edge` puts it into every request's extensions.
+/// The client's address. `edge` puts it into every request's extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
 impl Peer {
-    /// Whether this peer, though it is no trusted proxy, forwards a request of another one: a proxy that the settings do not
-    /// name, or a client that makes the header up.
+    /// Whether this peer forwards a request although it is not a trusted proxy. Such a peer is a proxy that the
+    /// settings do not name, or a client that made the header up.
     pub fn forwards_untrusted(self, headers: &HeaderMap, trusted_proxies: &[IpNet]) -> bool {
         let peer = self.0.ip().to_canonical();
         headers.contains_key(X_FORWARDED_FOR) && !trusted_proxies.iter().any(|network| network.contains(&peer))
@@ -31,13 +33,13 @@ impl Peer {
 }
 
 impl ClientAddress {
-    /// The client of a request that came from `peer`. Entries are read from the right,
-    /// where trusted proxies write, up to the first address that is not trusted: what is left of that, only it claims.
+    /// The client of a request that came from `peer`. The header's entries are read from the right, where trusted
+    /// proxies write, up to the first address that is not trusted. Entries further left are only that address's claim.
     pub fn of(peer: Peer, headers: &HeaderMap, trusted_proxies: &[IpNet]) -> ClientAddress {
         let trusted = |address: &IpAddr| trusted_proxies.iter().any(|network| network.contains(address));
         let mut client = peer.0.ip().to_canonical();
         let lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
-        // a line that is not text is one entry that cannot be read
+        // a line that is not text counts as one unreadable entry
         let mut entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
         while trusted(&client) {
             let Some(earlier) = entries.next().and_then(|entry| address(entry.trim())) else { break };
@@ -46,8 +48,8 @@ impl ClientAddress {
         ClientAddress(client)
     }
 
-    /// What limits count by: the address, or the /64 of an IPv6 one, of which a caller may use every one
-    /// (readings A22).
+    /// The network by which limits count: the address, or the /64 of an IPv6 address, because one client may use a
+    /// whole /64 (readings A22).
     pub fn network(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(address) => address.into(),
@@ -56,7 +58,7 @@ impl ClientAddress {
     }
 }
 
-/// An entry of the header: an address, some proxies add a port.
+/// Reads an entry of the header: an address, to which some proxies add a port.
 fn address(entry: &str) -> Option<IpAddr> {
     let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(entry);
     let address = bare.parse().ok().or_else(|| entry.parse::<SocketAddr>().ok().map(|socket| socket.ip()))?;
@@ -94,7 +96,7 @@ mod tests {
         assert_eq!(client("192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
         assert_eq!(client("10.1.2.3", &["198.51.100.7"]), "198.51.100.7");
         assert_eq!(client("10.1.2.3", &[]), "10.1.2.3");
-        // a proxy on a dual-stack socket
+        // a proxy that connects over a dual-stack socket
         assert_eq!(client("::ffff:10.1.2.3", &["::ffff:198.51.100.7"]), "198.51.100.7");
     }
 
@@ -138,7 +140,7 @@ mod tests {
         fn x12_whatever_stands_in_the_header_a_stranger_is_himself(lines in prop::collection::vec("[ -~]{0,60}", 0..4)) {
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             prop_assert_eq!(client("192.0.2.1", &lines), "192.0.2.1");
-            // behind a proxy it is an address in any case
+            // behind a proxy the result is an address in any case
             prop_assert!(client("10.1.2.3", &lines).parse::<IpAddr>().is_ok());
         }
 

@@ -1,10 +1,10 @@
-//! `Prefer: respond-async` (RFC 7240): the client does not wait for the end of long work.
+//! `Prefer: respond-async` (RFC 7240): the client does not wait for long work to end.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const RESPOND_ASYNC: &str = "respond-async";
-/// Says that the node does as the client prefers.
+/// Header that confirms the client's preference.
 pub const PREFERENCE_APPLIED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("preference-applied"), HeaderValue::from_static(RESPOND_ASYNC));
 

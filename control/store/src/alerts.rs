@@ -1,91 +1,94 @@
-//! Thresholds that accounts reached, and e-mails: each is written once, and told from its row (readings P21-P23).
+//! Alerts, for thresholds that accounts reached, and e-mails. Each is written once and sent from its row (readings
+//! P21-P23).
 
 use crate::database::{Column, Sql, Tx, from_row, values};
 use crate::{Result, Store};
 
-/// What a threshold is of.
+/// The limit to which a threshold belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertKind {
-    /// The plan's compute units of a month.
+    /// The plan's compute units in a month.
     Usage,
     /// The monthly cap.
     Budget,
-    /// The operations of a day.
+    /// The operations in a day.
     Operations,
 }
 
 api::words!(AlertKind, "kind of an alert", { Usage = "usage", Budget = "budget", Operations = "operations" });
 
-/// A threshold that was reached.
+/// An alert: a threshold that an account reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
     /// The account.
     pub account_id: String,
-    /// Months since year 0; of operations of a day, days since 1970.
+    /// Months since year 0; for operations of a day, days since 1970.
     pub period: i64,
-    /// What it is of.
+    /// The limit to which the threshold belongs.
     pub kind: AlertKind,
-    /// Percent.
+    /// The threshold in percent.
     pub threshold: i64,
-    /// What it is percent of: compute units, billionths of a dollar, or operations.
+    /// The limit: compute units, billionths of a dollar, or operations.
     pub of_limit: i64,
-    /// What was used then.
+    /// The use at that time, in the limit's unit.
     pub used: i64,
-    /// When, in microseconds since 1970.
+    /// When the threshold was reached, in microseconds since 1970.
     pub created_at: i64,
 }
 
 from_row!(Alert { account_id, period, kind as word, threshold, of_limit, used, created_at });
 
 impl Alert {
-    /// Another cap is announced anew (readings P21), another allowance is not (readings P23).
+    /// The part of an alert's key that is the cap: another cap is announced again (readings P21), another allowance is
+    /// not (readings P23).
     fn for_cap(&self) -> i64 {
         if self.kind == AlertKind::Budget { self.of_limit } else { 0 }
     }
 }
 
-/// An e-mail.
+/// An e-mail in the outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Email {
-    /// Its id.
+    /// The e-mail's id.
     pub email_id: String,
-    /// To whom: addresses, by comma. Those after the first are not seen by the others.
+    /// The recipients' addresses, separated by commas. All after the first are blind copies.
     pub recipient: String,
-    /// About what.
+    /// The subject.
     pub subject: String,
-    /// Text.
+    /// The text.
     pub body: String,
-    /// The document that is attached; empty: none.
+    /// The attached document. Empty: none.
     pub document_id: String,
-    /// How often it was tried before.
+    /// Number of earlier attempts.
     pub attempts: i64,
-    /// When it was written, in microseconds since 1970.
+    /// When the e-mail was written, in microseconds since 1970.
     pub created_at: i64,
 }
 
 from_row!(Email { email_id, recipient, subject, body, document_id, attempts, created_at });
 
 impl Store {
-    /// Alerts that were not told yet, the oldest first; some at a time.
+    /// Alerts that are not announced yet, the oldest first, at most `limit`.
     pub async fn untold_alerts(&self, limit: i64) -> Result<Vec<Alert>> {
         let sql = "SELECT account_id, period, kind, threshold, of_limit, used, created_at FROM alerts WHERE is_told = FALSE \
              ORDER BY created_at, account_id, kind, threshold LIMIT $1";
         self.db.fetch_all(sql, values![limit]).await
     }
 
-    /// Forgets alerts from before this time.
+    /// Deletes announced alerts from before this time.
     pub async fn forget_alerts(&self, before: i64) -> Result<u64> {
         self.db.execute("DELETE FROM alerts WHERE created_at < $1 AND is_told = TRUE", values![before]).await
     }
 
-    /// E-mails that are due; some at a time.
+    /// E-mails that are due, at most `limit`.
     pub async fn due_emails(&self, now: i64, limit: i64) -> Result<Vec<Email>> {
         let sql = "SELECT email_id, recipient, subject, body, document_id, attempts, created_at FROM emails \
              WHERE status = 'pending' AND due_at <= $1 ORDER BY due_at, email_id LIMIT $2";
         self.db.fetch_all(sql, values![now, limit]).await
     }
 
-    /// Notes how an attempt ended: sent, due again at this time, or given up (0). The document that is attached has the same status.
+    /// Records the result of an attempt: sent, to be retried at `due_at`, or given up (`due_at` 0). The attached
+    /// document gets the same status.
     pub async fn note_email(&self, email_id: &str, sent: bool, due_at: i64, error: &str) -> Result<()> {
         let status = if sent {
             "sent"
@@ -104,14 +107,14 @@ impl Store {
         .await
     }
 
-    /// Forgets e-mails from before this time.
+    /// Deletes e-mails from before this time.
     pub async fn forget_emails(&self, before: i64) -> Result<u64> {
         self.db.execute("DELETE FROM emails WHERE created_at < $1", values![before]).await
     }
 }
 
 impl Tx {
-    /// Notes thresholds that were reached. Those that were noted before stay as they are.
+    /// Writes alerts. Alerts that were written before stay as they are.
     pub async fn add_alerts(&mut self, alerts: &[Alert]) -> Result<()> {
         if alerts.is_empty() {
             return Ok(());
@@ -138,7 +141,7 @@ impl Tx {
         self.execute_rows(sql, &columns).await.map(drop)
     }
 
-    /// Notes that an alert was told, with what tells of it. False: it was before.
+    /// Marks an alert as announced, as part of the transaction that writes its event. False: it was announced before.
     pub async fn tell_alert(&mut self, alert: &Alert) -> Result<bool> {
         let sql = "UPDATE alerts SET is_told = TRUE WHERE account_id = $1 AND period = $2 AND kind = $3 AND threshold = $4 \
              AND for_cap = $5 AND is_told = FALSE";
@@ -146,7 +149,7 @@ impl Tx {
         Ok(self.execute(sql, of).await? == 1)
     }
 
-    /// Writes an e-mail, to be sent at once.
+    /// Writes an e-mail that is due at once.
     pub async fn write_email(&mut self, email: &Email) -> Result<()> {
         let sql = "INSERT INTO emails (email_id, recipient, subject, body, document_id, status, attempts, due_at, error, created_at) \
              VALUES ($1, $2, $3, $4, $5, 'pending', 0, $6, '', $6)";

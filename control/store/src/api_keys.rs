@@ -5,12 +5,12 @@ use api::{Environment, KeyStatus, Plan, Role};
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
-/// A key to remember. The key itself is not here: only its digest is.
+/// A key to write. Only its digest is stored, not the key itself.
 #[derive(Clone, Debug)]
 pub struct NewApiKey<'a> {
     /// `ak_...`
     pub key_id: &'a str,
-    /// Owner; made if it does not exist.
+    /// The owner's account. Created if it does not exist.
     pub account_id: &'a str,
     /// `lin_...`, shared with rotated successors (readings A19).
     pub lineage_id: &'a str,
@@ -18,52 +18,52 @@ pub struct NewApiKey<'a> {
     pub digest: &'a [u8; 32],
     /// First 16 characters of the key.
     pub key_prefix: &'a str,
-    /// What it may do.
+    /// The key's role.
     pub role: Role,
-    /// What it is for.
+    /// The key's environment.
     pub environment: Environment,
-    /// May be used under `/v1`; under `/api/v1` any key may (readings A4).
+    /// Whether the key may be used under `/v1`. Every key may be used under `/api/v1` (readings A4).
     pub office: bool,
-    /// The plan of the account if that is new.
+    /// The plan of the account, if that is created.
     pub plan: Plan,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
-    /// When it stops working by itself.
+    /// When the key expires.
     pub expires_at: Option<i64>,
 }
 
-/// A key as remembered. Times in microseconds since 1970.
+/// A key's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
     /// `ak_...`
     pub key_id: String,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
-    /// Shared with rotated successors.
+    /// The lineage, shared with rotated successors.
     pub lineage_id: String,
     /// First 16 characters of the key.
     pub key_prefix: String,
-    /// What it may do.
+    /// The key's role.
     pub role: Role,
-    /// What it is for.
+    /// The key's environment.
     pub environment: Environment,
-    /// May be used under `/api/v1` (readings A4).
+    /// Whether the key may be used under `/api/v1` (readings A4).
     pub platform: bool,
-    /// May be used under `/v1`.
+    /// Whether the key may be used under `/v1`.
     pub office: bool,
     /// The account's plan.
     pub plan: Plan,
-    /// The account did not pay (readings P18).
+    /// Whether the account has not paid (readings P18).
     pub is_suspended: bool,
-    /// When it was made.
+    /// When the key was created.
     pub created_at: i64,
-    /// When it stops working by itself.
+    /// When the key expires.
     pub expires_at: Option<i64>,
-    /// When it was revoked.
+    /// When the key was revoked.
     pub revoked_at: Option<i64>,
-    /// When a successor took its place; it works until it expires (readings A18).
+    /// When a successor replaced the key. The old key works until it expires (readings A18).
     pub rotated_at: Option<i64>,
-    /// When it was last used, to the minute.
+    /// When the key was last used, to the minute.
     pub last_used_at: Option<i64>,
 }
 
@@ -90,12 +90,12 @@ from_row!(ApiKey {
 pub struct RevokedLineage {
     /// `lin_...`
     pub lineage_id: String,
-    /// The keys that worked until now or had expired, by their ids.
+    /// The ids of the keys that this revoked: those that were valid or had expired.
     pub key_ids: Vec<String>,
 }
 
 impl ApiKey {
-    /// Its status at this time.
+    /// The key's status at this time.
     pub fn status(&self, now: i64) -> KeyStatus {
         match self {
             ApiKey { revoked_at: Some(_), .. } => KeyStatus::Revoked,
@@ -106,7 +106,7 @@ impl ApiKey {
     }
 }
 
-/// Selects whole [`ApiKey`]s; what follows the tables is given.
+/// Selects whole [`ApiKey`]s. The caller gives the rest of the statement after the tables.
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(
@@ -119,8 +119,8 @@ macro_rules! select_keys {
 }
 
 impl Tx {
-    /// Puts a new key in the place of an old one, which works until `old_ends_at`. False: the old one was rotated before,
-    /// or does not work any more; nothing was done.
+    /// Replaces an old key by a new one. The old key works until `old_ends_at`. False: the old key was rotated before
+    /// or is not valid any more, and nothing was changed.
     pub async fn rotate_api_key(
         &mut self,
         old_key_id: &str,
@@ -128,7 +128,7 @@ impl Tx {
         new: &NewApiKey<'_>,
         prefix_tags: Option<&[u8]>,
     ) -> Result<bool> {
-        // a revocation that runs meanwhile waits, and then sees the successor
+        // a concurrent revocation waits, and then sees the successor
         self.lock_account(new.account_id).await?;
         let sql = "UPDATE api_keys SET rotated_at = $2, expires_at = $3 WHERE key_id = $1 AND rotated_at IS NULL \
              AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
@@ -141,12 +141,12 @@ impl Tx {
         Ok(true)
     }
 
-    /// Remembers a key, and its account if that is new, with the rest of a transaction.
+    /// Writes a key, and its account if that is new, as part of a transaction.
     pub async fn insert_api_key(&mut self, key: &NewApiKey<'_>) -> Result<()> {
         insert(self, key).await
     }
 
-    /// Notes what a key is called; nothing where that is empty.
+    /// Stores the label of a lineage, unless the label is empty.
     pub async fn label_key(&mut self, lineage_id: &str, customer: &str) -> Result<()> {
         if customer.is_empty() {
             return Ok(());
@@ -157,24 +157,24 @@ impl Tx {
 }
 
 impl Store {
-    /// Remembers a key, and its account if that is new.
+    /// Writes a key, and its account if that is new.
     pub async fn insert_api_key(&self, key: &NewApiKey<'_>) -> Result<()> {
         let mut tx = self.db.begin().await?;
         insert(&mut tx, key).await?;
         tx.commit().await
     }
 
-    /// The key of this digest, revoked and expired ones too.
+    /// The key with this digest, also if it is revoked or expired.
     pub async fn api_key(&self, digest: &[u8; 32]) -> Result<Option<ApiKey>> {
         self.db.fetch_optional(select_keys!("WHERE digest = $1"), values![digest]).await
     }
 
-    /// The key of this id, revoked and expired ones too.
+    /// The key with this id, also if it is revoked or expired.
     pub async fn api_key_of_id(&self, key_id: &str) -> Result<Option<ApiKey>> {
         self.db.fetch_optional(select_keys!("WHERE key_id = $1"), values![key_id]).await
     }
 
-    /// Ends all keys of a lineage at once (readings A17). How many of them were not revoked until now.
+    /// Revokes all keys of a lineage at once (readings A17). Returns how many were not revoked before.
     pub async fn revoke_lineage(&self, lineage_id: &str, at: i64) -> Result<usize> {
         let mut tx = self.db.begin().await?;
         let revoked = revoke_in_lineage(&mut tx, lineage_id, at).await?;
@@ -182,8 +182,8 @@ impl Store {
         Ok(revoked.len())
     }
 
-    /// Ends a key with its predecessors and successors at once (readings A17). `None`: there is no such key, or all keys of
-    /// its lineage were revoked before.
+    /// Revokes a key with its predecessors and successors at once (readings A17). `None`: the key does not exist, or
+    /// all keys of its lineage were revoked before.
     pub async fn revoke_api_key(&self, key_id: &str, at: i64) -> Result<Option<RevokedLineage>> {
         let mut tx = self.db.begin().await?;
         let sql = "SELECT lineage_id FROM api_keys WHERE key_id = $1";
@@ -194,7 +194,7 @@ impl Store {
         Ok((!key_ids.is_empty()).then_some(RevokedLineage { lineage_id, key_ids }))
     }
 
-    /// Ends all keys of an account at once. Their lineages.
+    /// Revokes all keys of an account at once. Returns their lineages.
     pub async fn revoke_keys_of_account(&self, account_id: &str, at: i64) -> Result<Vec<String>> {
         let mut tx = self.db.begin().await?;
         let lineages = "SELECT DISTINCT lineage_id FROM api_keys WHERE account_id = $1 AND revoked_at IS NULL";
@@ -203,7 +203,7 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Ends all keys that a user made at once, their successors too. Their lineages.
+    /// Revokes all keys that a user made, and their successors, at once. Returns their lineages.
     pub async fn revoke_keys_of_user(&self, user_id: &str, at: i64) -> Result<Vec<String>> {
         let mut tx = self.db.begin().await?;
         let revoked = revoke_all(&mut tx, LINEAGES_OF_USER, user_id, at).await?;
@@ -211,9 +211,9 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Remembers when keys were last used.
+    /// Writes the times of keys' last use.
     pub async fn keys_used(&self, used: &[(String, i64)]) -> Result<()> {
-        // in one order on every node: else two of them can each wait for a row that the other has locked
+        // the same order on every node, because otherwise two transactions can deadlock
         let mut used: Vec<_> = used.iter().collect();
         used.sort_unstable();
         let mut tx = self.db.begin().await?;
@@ -225,22 +225,22 @@ impl Store {
         tx.commit().await
     }
 
-    /// The users who made keys on the dashboard: pairs of lineage and user id.
+    /// The makers of keys made on the dashboard: pairs of lineage and user id.
     pub async fn key_makers(&self) -> Result<Vec<(String, String)>> {
         self.db.fetch_all("SELECT lineage_id, user_id FROM user_keys", values![]).await
     }
 
-    /// What keys are called: pairs of lineage and label.
+    /// The labels of keys: pairs of lineage and label.
     pub async fn key_labels(&self) -> Result<Vec<(String, String)>> {
         self.db.fetch_all("SELECT lineage_id, customer FROM key_labels", values![]).await
     }
 
-    /// All keys, revoked and expired ones too, oldest first.
+    /// All keys, also revoked and expired ones, oldest first.
     pub async fn api_keys(&self) -> Result<Vec<ApiKey>> {
         self.db.fetch_all(select_keys!("ORDER BY k.created_at, key_id"), values![]).await
     }
 
-    /// Whether any key was ever made here.
+    /// Whether the database has ever had an API key.
     pub async fn has_api_keys(&self) -> Result<bool> {
         let row: Option<(i64,)> =
             self.db.fetch_optional("SELECT CAST(1 AS BIGINT) FROM api_keys LIMIT 1", values![]).await?;
@@ -248,9 +248,9 @@ impl Store {
     }
 }
 
-/// Revokes what is not revoked of a lineage, and returns the ids of those keys. Waits for a rotation that runs, and makes
-/// the next one wait: a successor that comes in between would be missed. Rows are taken in the order of
-/// [`Store::keys_used`].
+/// Revokes those keys of a lineage that are not revoked, and returns their ids. Locks the account, so that it waits for
+/// a running rotation and the next rotation waits for it: otherwise a new successor could be missed. Rows are locked in
+/// the order of [`Store::keys_used`].
 pub(crate) async fn revoke_in_lineage(tx: &mut Tx, lineage_id: &str, at: i64) -> Result<Vec<String>> {
     let sql = "SELECT account_id FROM api_keys WHERE lineage_id = $1 LIMIT 1";
     let owner: Option<(String,)> = tx.fetch_optional(sql, values![lineage_id]).await?;
@@ -265,14 +265,14 @@ pub(crate) async fn revoke_in_lineage(tx: &mut Tx, lineage_id: &str, at: i64) ->
     Ok(living.into_iter().map(|(key_id,)| key_id).collect())
 }
 
-/// Lineages with a key that works and that a user made.
+/// Selects the lineages of keys that a user made and that are not revoked.
 pub(crate) const LINEAGES_OF_USER: &str = "SELECT DISTINCT k.lineage_id FROM api_keys k \
      JOIN user_keys u ON u.lineage_id = k.lineage_id WHERE u.user_id = $1 AND revoked_at IS NULL";
 
-/// Ends the keys of the lineages that a statement finds for an account or a user.
+/// Revokes the keys of the lineages that a statement selects for an account or a user.
 pub(crate) async fn revoke_all(tx: &mut Tx, lineages: &'static str, of: &str, at: i64) -> Result<Vec<String>> {
     let mut rows: Vec<(String,)> = tx.fetch_all(lineages, values![of]).await?;
-    // in one order: of two such transactions none waits for the other in a ring
+    // the same order in all such transactions, because otherwise two can deadlock
     rows.sort_unstable();
     for (lineage,) in &rows {
         revoke_in_lineage(tx, lineage, at).await?;
@@ -280,7 +280,7 @@ pub(crate) async fn revoke_all(tx: &mut Tx, lineages: &'static str, of: &str, at
     Ok(rows.into_iter().map(|(lineage,)| lineage).collect())
 }
 
-/// Writes a key, its account if that is new, and its trial if it is a trial key.
+/// Writes a key, its account if that is new, and its trial if the key is a trial key.
 pub(crate) async fn insert(tx: &mut Tx, key: &NewApiKey<'_>) -> Result<()> {
     tx.execute(
         "INSERT INTO accounts (account_id, created_at, plan) VALUES ($1, $2, $3) ON CONFLICT (account_id) DO NOTHING",

@@ -1,4 +1,4 @@
-//! Operations on encrypted numbers: what became of them (readings C3), and what they used.
+//! Operations on encrypted numbers: their records (readings C3) and their usage rows.
 
 use api::Environment;
 use api::circuits::OperationStatus;
@@ -6,58 +6,58 @@ use api::circuits::OperationStatus;
 use crate::database::{Tx, from_row, values};
 use crate::{Error, Result, Store};
 
-/// An operation that was accepted.
+/// An operation to record.
 #[derive(Clone, Debug)]
 pub struct NewArithmeticOperation {
     /// `op_...`
     pub op_id: String,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
-    /// Its key.
+    /// The key's id.
     pub key_id: String,
-    /// Environment of the API key that asked.
+    /// The environment of the API key.
     pub environment: Environment,
-    /// The node that computes it.
+    /// The node that runs the operation.
     pub node_id: String,
-    /// Its name, with hyphens (readings C6).
+    /// The operation's name, with hyphens (readings C6).
     pub operation: String,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
 }
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Clone, Debug)]
 pub struct ArithmeticOperationEnd {
     /// `op_...`
     pub op_id: String,
-    /// A status that ends an operation.
+    /// The final status.
     pub status: OperationStatus,
-    /// The result, if it was completed.
+    /// The result's id, if the operation was completed.
     pub result_ciphertext_id: Option<String>,
     /// Compute units charged.
     pub cost_fcu: i64,
     /// Wall time of the computation.
     pub compute_us: i64,
-    /// Code and words of a failure.
+    /// Code and message of a failure.
     pub error: Option<(String, String)>,
     /// Now, in microseconds since 1970.
     pub ended_at: i64,
 }
 
-/// An operation as remembered. Times in microseconds since 1970.
+/// An operation's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArithmeticOperationRecord {
     /// `op_...`
     pub op_id: String,
-    /// Its key.
+    /// The key's id.
     pub key_id: String,
-    /// The node that computes it.
+    /// The node that runs the operation.
     pub node_id: String,
-    /// Its name.
+    /// The operation's name.
     pub operation: String,
-    /// An operation that has not ended is on record as pending.
+    /// The status. An operation that has not ended is pending.
     pub status: OperationStatus,
-    /// The result, if it was completed.
+    /// The result's id, if the operation was completed.
     pub result_ciphertext_id: Option<String>,
     /// Compute units charged.
     pub cost_fcu: Option<i64>,
@@ -65,11 +65,11 @@ pub struct ArithmeticOperationRecord {
     pub compute_us: Option<i64>,
     /// Code of a failure.
     pub error_code: Option<String>,
-    /// Words of a failure.
+    /// Message of a failure.
     pub error_message: Option<String>,
-    /// When it was accepted.
+    /// When the operation was accepted.
     pub created_at: i64,
-    /// When it ended.
+    /// When the operation ended.
     pub ended_at: Option<i64>,
 }
 
@@ -88,26 +88,26 @@ from_row!(ArithmeticOperationRecord {
     ended_at
 });
 
-/// What a completed operation used.
+/// The usage row of a completed operation.
 #[derive(Clone, Debug)]
 pub struct ArithmeticUsage {
     /// `use_...`
     pub usage_id: String,
-    /// The transfer that paid for it, if there was something to pay.
+    /// The transfer that paid for the operation. `None`: nothing was to be paid.
     pub transfer_id: Option<String>,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
-    /// Its key.
+    /// The key's id.
     pub key_id: String,
-    /// Environment of the API key that asked.
+    /// The environment of the API key.
     pub environment: Environment,
-    /// Its name.
+    /// The operation's name.
     pub operation: String,
     /// Compute units.
     pub fcu: i64,
     /// Their list price (readings P1).
     pub cost_nano_usd: i64,
-    /// The rate at which the price was told in yen: thousandths of a yen a dollar (readings P2).
+    /// The rate at which the price was shown in yen: thousandths of a yen for a dollar (readings P2).
     pub usd_milli_jpy: i64,
     /// Wall time of the computation.
     pub compute_us: i64,
@@ -127,26 +127,26 @@ impl Store {
         self.db.fetch_optional(sql, values![op_id, account_id]).await
     }
 
-    /// Compute units of all usage rows of an account.
+    /// The compute units of all usage rows of an account.
     pub async fn arithmetic_usage_total(&self, account_id: &str) -> Result<i64> {
         let sql = "SELECT CAST(COALESCE(SUM(fcu), 0) AS BIGINT) FROM arithmetic_usage WHERE account_id = $1";
         self.db.fetch_one::<(i64,)>(sql, values![account_id]).await.map(|(fcu,)| fcu)
     }
 
-    /// Ends every operation of an earlier process of this node as failed. Returns how many.
+    /// Records all unfinished operations of an earlier process of this node as failed. Returns how many.
     pub async fn fail_arithmetic_operations(&self, node_id: &str, code: &str, message: &str, at: i64) -> Result<u64> {
         let sql = "UPDATE arithmetic_operations SET status = 'failed', error_code = $2, error_message = $3, ended_at = $4, \
              cost_fcu = 0 WHERE status = 'pending' AND node_id = $1";
         self.db.execute(sql, values![node_id, code, message, at]).await
     }
 
-    /// Forgets operations that ended before this time.
+    /// Deletes operations that ended before this time.
     pub async fn forget_arithmetic_operations(&self, ended_before: i64) -> Result<u64> {
         self.db.execute("DELETE FROM arithmetic_operations WHERE ended_at < $1", values![ended_before]).await
     }
 }
 
-/// Writes the rows of operations, unless they are there.
+/// Writes the rows of operations, unless they exist.
 pub(crate) async fn begin_all(tx: &mut Tx, operations: impl Iterator<Item = &NewArithmeticOperation>) -> Result<()> {
     for new in operations {
         let sql = "INSERT INTO arithmetic_operations (op_id, account_id, key_id, environment, node_id, operation, status, \
@@ -165,7 +165,7 @@ pub(crate) async fn begin_all(tx: &mut Tx, operations: impl Iterator<Item = &New
     Ok(())
 }
 
-/// Ends operations.
+/// Records the ends of operations.
 pub(crate) async fn end_all(tx: &mut Tx, ends: impl Iterator<Item = &ArithmeticOperationEnd>) -> Result<()> {
     for end in ends {
         let sql = "UPDATE arithmetic_operations SET status = $2, result_ciphertext_id = $3, cost_fcu = $4, compute_us = $5, \
@@ -188,9 +188,9 @@ pub(crate) async fn end_all(tx: &mut Tx, ends: impl Iterator<Item = &ArithmeticO
     Ok(())
 }
 
-/// Counts operations with their keys and writes the usage rows. A key that is gone counts nothing.
+/// Counts operations with their keys and writes the usage rows. A deleted key counts nothing.
 pub(crate) async fn charge_all(tx: &mut Tx, mut charges: Vec<&ArithmeticUsage>) -> Result<()> {
-    // in the order in which ciphertexts lock keys: those of an account together
+    // the lock order of ciphertexts: by account, then by key
     charges.sort_by_key(|charge| (&charge.account_id, &charge.key_id));
     for charge in charges {
         let sql = "UPDATE encryption_keys SET operation_count = operation_count + 1 WHERE key_id = $1";

@@ -1,4 +1,4 @@
-//! A copy of the embedded database while nodes work on it.
+//! Copies the embedded database while nodes use it.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use crate::database::Database;
 use crate::{Error, Result, Store};
 
 impl Store {
-    /// Writes the database as it is at this moment to a file that is not there (mode 0600), and to the disk. Readers and
-    /// writers go on meanwhile.
+    /// Writes the database's present state to a new file (mode 0600), and syncs it. Readers and writers continue
+    /// meanwhile.
     ///
     /// # Errors
-    /// For PostgreSQL, which has `pg_dump`, and when the file cannot be made.
+    /// For PostgreSQL, which is copied with `pg_dump`, and when the file cannot be made.
     pub async fn copy_to(&self, path: &Path) -> Result<()> {
         let Database::Sqlite { writer, .. } = &self.db else {
-            return Err(Error::Url("PostgreSQL is copied by pg_dump".to_owned()));
+            return Err(Error::Url("PostgreSQL is copied with pg_dump".to_owned()));
         };
         let failed = |source| Error::File { path: path.to_owned(), source };
         let text = path.to_str().ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
@@ -24,9 +24,9 @@ impl Store {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(failed)?;
-        // a connection of its own: it takes long, and no other may write to a file
+        // a separate connection, because the copy takes long, and only this one may write to other files
         let mut connection = writer.connect_options().connect().await?;
-        // the file may be there when it is empty
+        // SQLite accepts an existing file if it is empty
         sqlx::query("VACUUM INTO $1").bind(text).execute(&mut connection).await?;
         connection.close().await?;
         file.sync_all().map_err(failed)

@@ -1,9 +1,9 @@
-//! Ciphertexts that the service keeps for accounts, within a budget of bytes (readings K13, K14).
+//! Stored ciphertexts of accounts, within a budget of bytes (readings K13, K14).
 //!
-//! An account's budget is kept by those that add a ciphertext: they name the ones that are to go for it
-//! ([`Store::eviction_plan`], read before), and the transaction fails if that is not enough by then. So an answer that lists
-//! them can be kept in the transaction itself. Who adds or removes ciphertexts of an account has its row of
-//! `ciphertext_caches` locked.
+//! A transaction that adds a ciphertext keeps the account's budget. The transaction names the ciphertexts to evict
+//! ([`Store::eviction_plan`], read before), and fails if evicting them is not enough at that time. So the answer, which
+//! lists the evicted ones, can be stored in the same transaction. Every transaction that adds or removes ciphertexts
+//! locks the account's row in `ciphertext_caches`.
 
 use std::collections::BTreeMap;
 
@@ -13,80 +13,80 @@ use crate::database::{Tx, from_row, values};
 use crate::pages::{PageRows, page};
 use crate::{Error, Result, Store};
 
-/// The kind under which objects of ciphertexts are dropped.
+/// The kind under which dropped objects of ciphertexts are noted.
 pub const CIPHERTEXT_OBJECTS: &str = "ciphertexts";
-/// Ciphertexts that are looked at together for what may go.
+/// Ciphertexts that one query for an eviction plan reads.
 const BATCH: i64 = 64;
 
-/// A ciphertext to keep.
+/// A ciphertext to store.
 #[derive(Clone, Debug)]
 pub struct NewCiphertext {
     /// `ct_...`
     pub ciphertext_id: String,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
-    /// Its key, which is the account's.
+    /// The key's id. The key belongs to the same account.
     pub key_id: String,
-    /// Environment of the API key that asked.
+    /// The environment of the API key.
     pub environment: Environment,
-    /// `upload`, or the operation whose result it is.
+    /// `upload`, or the name of the operation whose result this is.
     pub origin: String,
-    /// Slots.
+    /// Number of slots.
     pub slot_count: i64,
-    /// Level.
+    /// The level.
     pub level: i64,
-    /// Exact scale.
+    /// The exact scale.
     pub scale: f64,
-    /// Bound on the absolute values in its slots.
+    /// Bound on the absolute values in the slots.
     pub value_bound: f64,
-    /// Variance of its noise.
+    /// Variance of the noise.
     pub variance: f64,
-    /// The object that holds it.
+    /// The name of the object with the bytes.
     pub object: String,
-    /// The node in whose folder the object is; empty where all nodes have the same objects.
+    /// The node in whose folder the object is. Empty: all nodes share the objects.
     pub node_id: String,
-    /// Its bytes.
+    /// Number of bytes.
     pub bytes: i64,
-    /// Bytes that the account's ciphertexts may have together; `None`: any number.
+    /// Bytes that the account's ciphertexts may have together. `None`: no limit.
     pub bytes_max: Option<i64>,
-    /// Ids of ciphertexts that go for it.
+    /// Ids of the ciphertexts to evict.
     pub evicted: Vec<String>,
     /// Now, in microseconds since 1970.
     pub now: i64,
 }
 
-/// A ciphertext as remembered. Times in microseconds since 1970.
+/// A ciphertext's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CiphertextRecord {
     /// `ct_...`
     pub ciphertext_id: String,
-    /// Its key.
+    /// The key's id.
     pub key_id: String,
-    /// `upload`, or the operation whose result it is.
+    /// `upload`, or the name of the operation whose result this is.
     pub origin: String,
-    /// Slots.
+    /// Number of slots.
     pub slot_count: i64,
-    /// Level.
+    /// The level.
     pub level: i64,
-    /// Exact scale.
+    /// The exact scale.
     pub scale: f64,
-    /// Bound on the absolute values in its slots.
+    /// Bound on the absolute values in the slots.
     pub value_bound: f64,
-    /// Variance of its noise.
+    /// Variance of the noise.
     pub variance: f64,
-    /// The object that holds it.
+    /// The name of the object with the bytes.
     pub object: String,
-    /// The node in whose folder the object is; empty where all nodes have the same objects.
+    /// The node in whose folder the object is. Empty: all nodes share the objects.
     pub node_id: String,
-    /// Its bytes.
+    /// Number of bytes.
     pub bytes: i64,
-    /// When it was made.
+    /// When the ciphertext was created.
     pub created_at: i64,
-    /// When it was read or computed with.
+    /// When the ciphertext was last read or used in an operation.
     pub last_used_at: i64,
 }
 
-/// As in its row: floating point by its bits.
+/// The columns of a row. Floating-point numbers are stored as their bits.
 struct Stored {
     ciphertext_id: String,
     key_id: String,
@@ -165,7 +165,7 @@ impl Store {
         Ok(found.map(CiphertextRecord::from))
     }
 
-    /// The same, and it is used now.
+    /// A ciphertext of this account. Also sets the time of its last use.
     pub async fn use_ciphertext(
         &self,
         account_id: &str,
@@ -210,8 +210,8 @@ impl Store {
         Ok(PageRows { rows: found.rows.into_iter().map(CiphertextRecord::from).collect(), total: found.total })
     }
 
-    /// The ciphertexts of an account that must go so that `bytes` more fit into `bytes_max`: those unused for longest, but for
-    /// the pinned ones. `None`: not even all of them would do.
+    /// The ciphertexts of an account to evict so that `bytes` more fit into `bytes_max`: those unused for longest,
+    /// without the pinned ones. `None`: evicting all would not be enough.
     pub async fn eviction_plan(
         &self,
         account_id: &str,
@@ -241,7 +241,7 @@ impl Store {
         Ok(Some(plan))
     }
 
-    /// Deletes a ciphertext of this account. False: there is none.
+    /// Deletes a ciphertext of this account. False: it does not exist.
     pub async fn delete_ciphertext(&self, account_id: &str, ciphertext_id: &str, now: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         lock_cache(&mut tx, account_id).await?;
@@ -250,7 +250,7 @@ impl Store {
         Ok(dropped.count > 0)
     }
 
-    /// Deletes ciphertexts that were not used since then, some at a time. How many.
+    /// Deletes ciphertexts that were last used before this time, some at a time. Returns how many.
     pub async fn forget_ciphertexts(&self, used_before: i64, now: i64) -> Result<u64> {
         let sql =
             "SELECT account_id, ciphertext_id FROM ciphertexts WHERE last_used_at < $1 ORDER BY last_used_at LIMIT 256";
@@ -283,11 +283,11 @@ impl Store {
 }
 
 impl Tx {
-    /// Keeps a ciphertext.
+    /// Stores a ciphertext.
     ///
     /// # Errors
-    /// [`Error::KeyGone`]: the account has no such key. [`Error::NoRoom`]: it does not fit, though all that were to go for it
-    /// are gone.
+    /// [`Error::KeyGone`]: the account has no such key. [`Error::NoRoom`]: the ciphertext does not fit after the
+    /// evictions.
     pub async fn insert_ciphertext(&mut self, new: &NewCiphertext) -> Result<()> {
         let used = lock_cache(self, &new.account_id).await?;
         let sql =
@@ -324,7 +324,7 @@ impl Tx {
     }
 }
 
-/// Keeps ciphertexts, in the order of their accounts.
+/// Stores ciphertexts, in the order of their accounts.
 pub(crate) async fn insert_all(tx: &mut Tx, mut ciphertexts: Vec<&NewCiphertext>) -> Result<()> {
     ciphertexts.sort_by_key(|new| &new.account_id);
     for new in ciphertexts {
@@ -333,22 +333,23 @@ pub(crate) async fn insert_all(tx: &mut Tx, mut ciphertexts: Vec<&NewCiphertext>
     Ok(())
 }
 
-/// Locks an account's cache; the bytes in it.
+/// Locks an account's row in `ciphertext_caches`. Returns its bytes.
 pub(crate) async fn lock_cache(tx: &mut Tx, account_id: &str) -> Result<i64> {
-    // the update changes nothing: it makes others wait and gives the row
+    // the update changes nothing, but it locks the row and returns it
     let sql = "INSERT INTO ciphertext_caches (account_id, bytes) VALUES ($1, 0) \
          ON CONFLICT (account_id) DO UPDATE SET account_id = excluded.account_id RETURNING bytes";
     tx.fetch_one::<(i64,)>(sql, values![account_id]).await.map(|(bytes,)| bytes)
 }
 
-/// Ciphertexts that were forgotten.
+/// Totals of deleted ciphertexts.
 #[derive(Clone, Copy, Default)]
 struct Dropped {
     count: u64,
     bytes: i64,
 }
 
-/// Forgets ciphertexts of an account whose cache is locked, and has their objects dropped. Some may be gone already.
+/// Deletes ciphertexts of an account whose cache is locked, and notes their objects as dropped. Some may be deleted
+/// already.
 async fn drop_ciphertexts(tx: &mut Tx, account_id: &str, ciphertext_ids: &[String], now: i64) -> Result<Dropped> {
     let mut dropped = Dropped::default();
     let mut of_keys: BTreeMap<String, i64> = BTreeMap::new();

@@ -1,18 +1,18 @@
-//! What became of circuits that were run.
+//! Records of circuits' runs.
 
 use api::circuits::OperationStatus;
 
 use crate::database::{Tx, from_row, values};
 use crate::{Error, Result, Store};
 
-/// A run of a circuit that was accepted.
+/// A run to record.
 #[derive(Clone, Debug)]
 pub struct NewCircuitOperation {
     /// `op_...`
     pub op_id: String,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
-    /// Its session.
+    /// SHA-256 of the session's id.
     pub session_digest: [u8; 32],
     /// Gates of the circuit.
     pub gates_total: i64,
@@ -20,57 +20,57 @@ pub struct NewCircuitOperation {
     pub by_gate: String,
     /// Levels of the circuit.
     pub levels: i64,
-    /// JSON object: what its plan came to.
+    /// JSON object: the figures of its plan.
     pub plan: String,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug)]
 pub struct CircuitOperationEnd {
     /// `op_...`
     pub op_id: String,
-    /// A status that ends a run.
+    /// The final status.
     pub status: OperationStatus,
-    /// Gates that were completed.
+    /// Number of completed gates.
     pub gates_done: i64,
-    /// Bootstrap operations charged, by the tariff.
+    /// Bootstraps charged, by the tariff.
     pub bootstrap_ops: i64,
-    /// What was charged.
+    /// Amount charged, in thousandths of a yen.
     pub cost_milli_yen: i64,
     /// Whether the discount applied.
     pub discounted: bool,
     /// Wall time of the evaluation.
     pub compute_us: i64,
-    /// Code and words of a failure.
+    /// Code and message of a failure.
     pub error: Option<(String, String)>,
     /// Now, in microseconds since 1970.
     pub ended_at: i64,
 }
 
-/// A run as remembered. Times in microseconds since 1970.
+/// A run's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitOperationRecord {
     /// `op_...`
     pub op_id: String,
     /// SHA-256 of its session's id.
     pub session_digest: Vec<u8>,
-    /// A run that has not ended is on record as pending.
+    /// The status. A run that has not ended is pending.
     pub status: OperationStatus,
     /// Gates of the circuit.
     pub gates_total: i64,
-    /// Gates that were completed, once it has ended.
+    /// Number of completed gates, once the run has ended.
     pub gates_done: i64,
     /// JSON object: gate name to count.
     pub by_gate: String,
     /// Levels of the circuit.
     pub levels: i64,
-    /// JSON object: what its plan came to. `None` of a run of an earlier version.
+    /// JSON object: the figures of its plan. `None` for runs of earlier versions.
     pub plan: Option<String>,
-    /// Bootstrap operations charged, by the tariff.
+    /// Bootstraps charged, by the tariff.
     pub bootstrap_ops: Option<i64>,
-    /// What was charged.
+    /// Amount charged, in thousandths of a yen.
     pub cost_milli_yen: Option<i64>,
     /// Whether the discount applied.
     pub discounted: Option<bool>,
@@ -78,11 +78,11 @@ pub struct CircuitOperationRecord {
     pub compute_us: Option<i64>,
     /// Code of a failure.
     pub error_code: Option<String>,
-    /// Words of a failure.
+    /// Message of a failure.
     pub error_message: Option<String>,
-    /// When it was accepted.
+    /// When the run was accepted.
     pub created_at: i64,
-    /// When it ended.
+    /// When the run ended.
     pub ended_at: Option<i64>,
 }
 
@@ -118,7 +118,8 @@ impl Store {
             .await
     }
 
-    /// Ends every run of an earlier process of this node as failed, and of nodes without names. Returns how many.
+    /// Records all unfinished runs of an earlier process of this node as failed, and those of nodes without ids.
+    /// Returns how many.
     pub async fn fail_circuit_operations(&self, node_id: &str, code: &str, message: &str, at: i64) -> Result<u64> {
         let sql = "UPDATE circuit_operations SET status = 'failed', error_code = $2, error_message = $3, ended_at = $4, \
              bootstrap_ops = 0, cost_milli_yen = 0, discounted = FALSE WHERE status = 'pending' AND EXISTS (SELECT 1 FROM gate_sessions s \
@@ -126,14 +127,14 @@ impl Store {
         self.db.execute(sql, values![node_id, code, message, at]).await
     }
 
-    /// Forgets runs that ended before this time.
+    /// Deletes runs that ended before this time.
     pub async fn forget_circuit_operations(&self, ended_before: i64) -> Result<u64> {
         let done = self.db.execute("DELETE FROM circuit_operations WHERE ended_at < $1", values![ended_before]).await?;
         Ok(done)
     }
 }
 
-/// Writes the rows of runs, unless they are there.
+/// Writes the rows of runs, unless they exist.
 pub(crate) async fn begin_all(tx: &mut Tx, operations: impl Iterator<Item = &NewCircuitOperation>) -> Result<()> {
     for operation in operations {
         let sql = "INSERT INTO circuit_operations (op_id, account_id, session_digest, status, gates_total, by_gate, levels, \
@@ -153,7 +154,7 @@ pub(crate) async fn begin_all(tx: &mut Tx, operations: impl Iterator<Item = &New
     Ok(())
 }
 
-/// Ends runs.
+/// Records the ends of runs.
 pub(crate) async fn end_all(tx: &mut Tx, ends: impl Iterator<Item = &CircuitOperationEnd>) -> Result<()> {
     for end in ends {
         let sql = "UPDATE circuit_operations SET status = $2, gates_done = $3, bootstrap_ops = $4, cost_milli_yen = $5, \

@@ -4,24 +4,24 @@ use crate::database::{from_row, values};
 use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
-/// A circuit to keep.
+/// A circuit to store.
 #[derive(Clone, Debug)]
 pub struct NewCircuit<'a> {
-    /// Owner.
+    /// The owner's account.
     pub account_id: &'a str,
-    /// Its name within the account.
+    /// The circuit's name within the account.
     pub name: &'a str,
-    /// Where its netlist is.
+    /// The place of the netlist.
     pub netlist: &'a NetlistPlace,
     /// Bytes of the netlist.
     pub bytes: i64,
     /// SHA-256 of the netlist.
     pub sha256: &'a [u8; 32],
-    /// Gates.
+    /// Number of gates.
     pub gates: i64,
     /// JSON object: gate name to count.
     pub by_gate: &'a str,
-    /// Levels.
+    /// Number of levels.
     pub levels: i64,
     /// JSON array: bits of each input.
     pub input_widths: &'a str,
@@ -31,12 +31,12 @@ pub struct NewCircuit<'a> {
     pub now: i64,
 }
 
-/// Where the netlist of a circuit is.
+/// The place of a circuit's netlist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetlistPlace {
-    /// Here.
+    /// In the row: this text.
     Text(String),
-    /// In the object of this name.
+    /// In the object with this name.
     Object(String),
 }
 
@@ -54,20 +54,20 @@ impl NetlistPlace {
     }
 }
 
-/// What is known of a kept circuit; its netlist is read apart. Times in microseconds since 1970.
+/// A stored circuit's row without its netlist. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitRecord {
-    /// Its name within the account.
+    /// The circuit's name within the account.
     pub name: String,
     /// Bytes of the netlist.
     pub bytes: i64,
     /// SHA-256 of the netlist.
     pub sha256: Vec<u8>,
-    /// Gates.
+    /// Number of gates.
     pub gates: i64,
     /// JSON object: gate name to count.
     pub by_gate: String,
-    /// Levels.
+    /// Number of levels.
     pub levels: i64,
     /// JSON array: bits of each input.
     pub input_widths: String,
@@ -75,7 +75,7 @@ pub struct CircuitRecord {
     pub output_widths: String,
     /// When the name was first used.
     pub created_at: i64,
-    /// When the netlist came.
+    /// When the present netlist was uploaded.
     pub updated_at: i64,
 }
 
@@ -92,21 +92,21 @@ from_row!(CircuitRecord {
     updated_at
 });
 
-/// What an account may keep.
+/// Limits on the circuits of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct CircuitsMax {
-    /// Circuits.
+    /// Number of circuits.
     pub count: i64,
-    /// Bytes of their texts together.
+    /// Bytes of all netlists together.
     pub bytes: i64,
 }
 
 /// A circuit whose netlist is in its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitInRow {
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
-    /// Its name within the account.
+    /// The circuit's name within the account.
     pub name: String,
     /// The netlist.
     pub text: String,
@@ -116,31 +116,31 @@ pub struct CircuitInRow {
 
 from_row!(CircuitInRow { account_id, name, text, sha256 });
 
-/// A circuit that was forgotten.
+/// A deleted circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForgottenCircuit {
-    /// Name of the object that holds its netlist.
+    /// Name of the object with its netlist.
     pub blob: Option<String>,
 }
 
 from_row!(ForgottenCircuit { blob });
 
-/// How keeping a circuit went.
+/// The result of storing a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CircuitKept {
-    /// Under a new name.
+    /// The circuit is stored under a new name.
     Created(CircuitRecord),
-    /// In place of an older one, whose netlist was in this object.
+    /// The circuit replaced an older one, whose netlist was in this object.
     Replaced(CircuitRecord, Option<String>),
-    /// Not at all: the account would have more than it may.
+    /// Nothing was stored, because the account would exceed its limits.
     TooMuch,
 }
 
 impl Store {
-    /// Keeps a circuit within the account's bounds; one of the same name is replaced.
+    /// Stores a circuit within the account's limits. A circuit with the same name is replaced.
     pub async fn put_circuit(&self, circuit: &NewCircuit<'_>, max: CircuitsMax) -> Result<CircuitKept> {
         let mut tx = self.db.begin().await?;
-        // of two uploads at once the second counts the first
+        // with two concurrent uploads the second counts the first
         tx.lock_account(circuit.account_id).await?;
         let sql = "SELECT blob FROM circuits WHERE account_id = $1 AND name = $2";
         let older: Option<(Option<String>,)> =
@@ -188,7 +188,7 @@ impl Store {
         })
     }
 
-    /// A page of this account's circuits; a name keeps its place when its netlist is replaced.
+    /// A page of this account's circuits. A name keeps its place when its netlist is replaced.
     pub async fn circuits_page(
         &self,
         account_id: &str,
@@ -218,13 +218,13 @@ impl Store {
         self.db.fetch_optional(sql, values![account_id, name]).await
     }
 
-    /// Where the netlist of a circuit of this account is.
+    /// The place of the netlist of a circuit of this account.
     pub async fn netlist(&self, account_id: &str, name: &str) -> Result<Option<NetlistPlace>> {
         let sql = "SELECT text, blob FROM circuits WHERE account_id = $1 AND name = $2";
         Ok(self.db.fetch_optional(sql, values![account_id, name]).await?.map(NetlistPlace::of))
     }
 
-    /// Forgets a circuit; the object that its netlist was in. `None`: there is no circuit of this name.
+    /// Deletes a circuit. Returns the object of its netlist. `None`: no circuit has this name.
     pub async fn delete_circuit(&self, account_id: &str, name: &str) -> Result<Option<ForgottenCircuit>> {
         let mut tx = self.db.begin().await?;
         let sql = "DELETE FROM circuits WHERE account_id = $1 AND name = $2 RETURNING blob";
@@ -233,22 +233,22 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// The names of all objects that hold netlists.
+    /// The names of all objects with netlists.
     pub async fn circuit_blobs(&self) -> Result<Vec<String>> {
         let rows: Vec<(String,)> =
             self.db.fetch_all("SELECT blob FROM circuits WHERE blob IS NOT NULL", values![]).await?;
         Ok(rows.into_iter().map(|(blob,)| blob).collect())
     }
 
-    /// A circuit whose netlist is in its row and comes after this one, by account and name.
+    /// The next circuit, by account and name, whose netlist is in its row.
     pub async fn circuit_in_row(&self, after: (&str, &str)) -> Result<Option<CircuitInRow>> {
         let sql = "SELECT account_id, name, text, sha256 FROM circuits WHERE blob IS NULL AND (account_id, name) > ($1, $2) \
              ORDER BY account_id, name LIMIT 1";
         self.db.fetch_optional(sql, values![after.0, after.1]).await
     }
 
-    /// Lets the row of a circuit name an object in place of the netlist that it held. False: the circuit is gone, or has
-    /// another netlist.
+    /// Replaces the netlist in a circuit's row by the name of an object. False: the circuit was deleted or has another
+    /// netlist.
     pub async fn put_netlist_out(&self, circuit: &CircuitInRow, blob: &str) -> Result<bool> {
         let sql = "UPDATE circuits SET text = '', blob = $4 \
              WHERE account_id = $1 AND name = $2 AND sha256 = $3 AND blob IS NULL";

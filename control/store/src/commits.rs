@@ -1,28 +1,28 @@
-//! The moments around whatever becomes durable, for tests that let the process die there. Debug builds only: a release has
+//! The moments around every commit, for tests that let the process die there. Only in debug builds: a release has
 //! neither the watcher nor the calls.
 
 #[cfg(debug_assertions)]
 use std::sync::OnceLock;
 
-/// A moment of a write: of a transaction's commit, or of a statement that is a transaction by itself.
+/// A moment around a write: around a transaction's commit, or around a statement outside of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Nothing of it can be seen.
+    /// Before the write is visible.
     Before,
-    /// It is durable, and no caller knows yet.
+    /// The write is durable, but its caller does not know yet.
     After,
 }
 
 #[cfg(debug_assertions)]
 static WATCHER: OnceLock<Box<dyn Fn(Moment) + Send + Sync>> = OnceLock::new();
 
-/// Calls this at every write of the process from now on. The first watcher stays.
+/// Calls the watcher at every write of the process from now on. Only the first call counts.
 #[cfg(debug_assertions)]
 pub fn watch(watcher: impl Fn(Moment) + Send + Sync + 'static) {
     let _ = WATCHER.set(Box::new(watcher));
 }
 
-/// A transaction is at this moment.
+/// Calls the watcher for this moment.
 pub(crate) fn reach(moment: Moment) {
     #[cfg(debug_assertions)]
     if let Some(watcher) = WATCHER.get() {

@@ -1,12 +1,12 @@
-//! One way to say SQL to two databases: statements are written once, with `$1` placeholders, and mean the same on both.
+//! One SQL for two databases. A statement is written once, with `$1` placeholders, and means the same on both.
 //!
-//! What they may use: text, 64-bit integers, booleans, bytes; `ON CONFLICT`, `RETURNING`; no clock, no sequence, no JSON.
-//! Where the databases differ a statement has two forms ([`Sql`]). Many rows in one statement are one of them: an array for each column
-//! and `unnest` on PostgreSQL, one JSON text and `json_each` on SQLite ([`Column`]).
+//! Statements may use text, 64-bit integers, booleans, bytes, `ON CONFLICT` and `RETURNING`. Clocks, sequences and JSON
+//! are not allowed. A statement has two forms if the databases differ ([`Sql`]). One such case is a statement with many
+//! rows: an array for each column and `unnest` on PostgreSQL, one JSON text and `json_each` on SQLite ([`Column`]).
 //!
-//! SQLite has one connection that writes and some that read: writers wait for that connection in the order in which they
-//! came. On PostgreSQL, whose readers see what was committed before each statement, a transaction first locks what must not
-//! change in between.
+//! SQLite has one connection that writes and some that read. Writers wait for the writing connection in the order of
+//! their arrival. On PostgreSQL each statement sees everything that was committed before it, so a transaction first
+//! locks the rows that must not change in between.
 
 use std::time::Duration;
 
@@ -22,26 +22,26 @@ use sqlx::{Arguments, ColumnIndex, Connection, Decode, Executor, FromRow, Type};
 use crate::commits::{Moment, reach};
 use crate::{Error, Result};
 
-/// How long a call waits for a connection or, on SQLite, for another writer.
+/// Timeout of a call's wait for a connection or, on SQLite, for another writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a call waits for PostgreSQL before it says that the database does not answer.
+/// Timeout of a call's wait for a PostgreSQL connection, after which the database counts as not answering.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long PostgreSQL works on a statement; migrations have no bound.
+/// PostgreSQL's timeout of a statement. Migrations have none.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s'";
 const NO_STATEMENT_TIMEOUT: &str = "SET LOCAL statement_timeout = 0";
-/// How long a call waits for an answer of PostgreSQL, which may have been cut off without a word: longer than a statement
-/// takes at most.
+/// Timeout of a call's wait for PostgreSQL's answer, because the connection may have been cut silently. Longer than the
+/// timeout of a statement.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
-/// A connection to PostgreSQL that was idle for so long is tried before it is used: the server may have gone meanwhile.
+/// A PostgreSQL connection that was idle for this long is tested before use, because the server may have closed it.
 const UNTRIED_MAX: Duration = Duration::from_secs(1);
-/// Connections a node holds, besides the one that writes to SQLite.
+/// Connections of a node, besides the one that writes to SQLite.
 const SQLITE_READERS_MAX: u32 = 4;
-/// Memory for pages of the file that the writing connection holds at most, in KiB (negative: SQLite's sign for it): the ends of a thousand
-/// accounts in an index lie in as many pages, and 2 MB, which is SQLite's own choice, holds 500.
+/// Cache of the writing connection for pages of the file, in KiB (SQLite wants it negative). A charge of a thousand
+/// accounts touches as many index pages, and SQLite's default of 2 MB holds only 500.
 const WRITER_CACHE_KIB: &str = "-65536";
 const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 
-/// A statement; in two forms where the databases differ.
+/// A statement, in two forms if the databases differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sql {
     pub sqlite: &'static str,
@@ -54,8 +54,8 @@ impl From<&'static str> for Sql {
     }
 }
 
-/// A query whose rows no other transaction may change until this one ends, locked in the order of the rows. On SQLite a
-/// transaction is the only one that writes anyway.
+/// A query that locks its rows, in their order, against changes by other transactions until this one ends. On SQLite
+/// only one transaction writes at a time anyway.
 macro_rules! locking {
     ($($query:expr),+) => {
         $crate::database::Sql {
@@ -66,14 +66,14 @@ macro_rules! locking {
 }
 pub(crate) use locking;
 
-/// A value for a placeholder. Each kind knows its type when it is null too, which PostgreSQL wants.
+/// A value for a placeholder. Null values have types too, which PostgreSQL needs.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
     Integer(Option<i64>),
     Text(Option<&'a str>),
     Bytes(Option<&'a [u8]>),
     Boolean(Option<bool>),
-    /// Arrays are PostgreSQL's alone.
+    /// Arrays, only for PostgreSQL.
     Integers(Vec<i64>),
     Texts(Vec<Option<&'a str>>),
     ByteStrings(Vec<&'a [u8]>),
@@ -110,7 +110,7 @@ value_from! {
     Vec<&'a [u8]>, ByteStrings, value => value;
 }
 
-/// A column of rows that are given to one statement.
+/// A column of many rows for one statement.
 #[derive(Clone, Debug)]
 pub(crate) enum Column<'a> {
     Texts(Vec<&'a str>),
@@ -134,7 +134,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Rows of columns of one length as JSON: an array of arrays.
+/// Rows as JSON, an array of arrays, from columns of equal length.
 fn rows_json(columns: &[Column<'_>]) -> String {
     let rows = columns.first().map_or(0, |column| match column {
         Column::Texts(texts) => texts.len(),
@@ -154,14 +154,14 @@ macro_rules! values {
 }
 pub(crate) use values;
 
-/// What a row of both databases can be read as.
+/// A type that can be read from a row of both databases.
 pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
 impl<T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for T {}
 
-/// Reads a struct from the columns that have its fields' names; `as word` marks an enum, which its column holds by its
-/// word. (The driver's own derive is a macro that is compiled with both
-/// drivers once more, for the machine that compiles: minutes.)
+/// Reads a struct from the columns with its fields' names. `as word` marks an enum that the column stores as a word.
+/// The macro replaces the driver's derive, because the derive compiles both drivers a second time for the build
+/// machine. That takes minutes.
 macro_rules! from_row {
     ($name:ident { $($field:ident $(as $word:ident)?),* }) => {
         $crate::database::from_row!(@of sqlx::sqlite::SqliteRow, $name $($field $(as $word)?),*);
@@ -183,7 +183,7 @@ macro_rules! from_row {
 }
 pub(crate) use from_row;
 
-/// Reads an enum by its word in a column.
+/// Reads an enum from its word in a column.
 pub(crate) fn word<'r, R: sqlx::Row, T: Word>(row: &'r R, column: &'static str) -> sqlx::Result<T>
 where
     &'static str: ColumnIndex<R>,
@@ -196,33 +196,33 @@ where
     })
 }
 
-/// A database; cheap to clone.
+/// A database. A clone shares the same connections.
 #[derive(Clone, Debug)]
 pub(crate) enum Database {
     Sqlite {
-        /// One connection.
+        /// A pool of one connection.
         writer: SqlitePool,
         readers: SqlitePool,
     },
     Postgres(PgPool),
 }
 
-/// What a node's connections to its database do at this moment.
+/// The state of a node's connection pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connections {
-    /// At work.
+    /// Connections in use.
     pub in_use: u32,
-    /// Open and waiting for work.
+    /// Open but idle connections.
     pub idle: u32,
-    /// At most, both together; further calls wait.
+    /// Most connections. Further calls wait.
     pub max: u32,
 }
 
-/// A transaction; rolled back when dropped. Its steps are functions in the files of their tables.
+/// A transaction, rolled back on drop. Its steps are functions in the files of their tables.
 #[derive(Debug)]
 pub struct Tx(Open, Emitted);
 
-/// Whether a transaction writes events: deliveries then begin after its commit.
+/// Whether a transaction writes events. If so, deliveries begin after its commit.
 #[derive(Debug, Default)]
 pub(crate) struct Emitted(pub bool);
 
@@ -232,7 +232,7 @@ enum Open {
     Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
 }
 
-/// Runs a statement on whichever database it is: the patterns name what runs it there.
+/// Runs a statement on the present database. The patterns bind the connection of each kind.
 macro_rules! on {
     ($what:expr, $sqlite:pat, $postgres:pat, $sql:ident, $values:ident, $arguments:ident => $body:expr) => {{
         $crate::statements::note($sql.sqlite, $sql.postgres);
@@ -249,22 +249,22 @@ macro_rules! on {
     }};
 }
 
-/// Waits for PostgreSQL, but not for ever.
+/// Waits for PostgreSQL with a timeout.
 async fn answered<T>(call: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
     let late = |_| sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database does not answer"));
     tokio::time::timeout(ANSWER_TIMEOUT, call).await.map_err(late)?
 }
 
 impl Database {
-    /// Opens a SQLite file that is there.
+    /// Opens an existing SQLite file.
     pub(crate) async fn sqlite(options: SqliteConnectOptions) -> Result<Database> {
-        // full: what was charged stays charged after a power cut
+        // synchronous FULL, so that a charge survives a power failure
         let options = options.synchronous(SqliteSynchronous::Full).busy_timeout(BUSY_TIMEOUT).foreign_keys(true);
         let pool = |connections_max| {
             SqlitePoolOptions::new()
                 .max_connections(connections_max)
                 .acquire_timeout(BUSY_TIMEOUT)
-                // a file does not hang up
+                // SQLite has no server that could close a pooled connection: do not test it.
                 .test_before_acquire(false)
         };
         let writing = options.clone().journal_mode(SqliteJournalMode::Wal).pragma("cache_size", WRITER_CACHE_KIB);
@@ -281,7 +281,7 @@ impl Database {
             .after_connect(|connection, _| {
                 Box::pin(async move { connection.execute(STATEMENT_TIMEOUT).await.map(drop) })
             })
-            // not each time: that would double the round trips of a busy node
+            // do not test before every use, because that would double the round trips of a busy node
             .test_before_acquire(false)
             .before_acquire(|connection, idle| {
                 Box::pin(async move {
@@ -296,7 +296,7 @@ impl Database {
         Ok(Database::Postgres(pool))
     }
 
-    /// How health calls it.
+    /// The database's name in health.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Database::Sqlite { .. } => "sqlite",
@@ -304,7 +304,7 @@ impl Database {
         }
     }
 
-    /// How long a call waits for its turn.
+    /// Timeout of a call's wait for its turn.
     pub(crate) fn patience(&self) -> Duration {
         match self {
             Database::Sqlite { .. } => BUSY_TIMEOUT,
@@ -327,14 +327,14 @@ impl Database {
         match self {
             Database::Sqlite { writer, readers } => {
                 readers.close().await;
-                // the last to close puts the log into the file
+                // the last connection to close writes the log back into the file
                 writer.close().await;
             }
             Database::Postgres(pool) => pool.close().await,
         }
     }
 
-    /// Runs a statement that writes; rows it changed.
+    /// Runs a statement that writes. Returns the number of changed rows.
     pub(crate) async fn execute(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<u64> {
         let sql = sql.into();
         reach(Moment::Before);
@@ -345,7 +345,7 @@ impl Database {
         Ok(changed)
     }
 
-    /// The row of a statement that only reads, as the next two.
+    /// The single row of a statement that only reads.
     pub(crate) async fn fetch_one<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<T> {
         self.fetch_optional(sql, values).await?.ok_or_else(|| sqlx::Error::RowNotFound.into())
     }
@@ -364,7 +364,8 @@ impl Database {
         })?)
     }
 
-    /// The rows of a statement that reads whole tables: it may take minutes, and neither the server's limit of time nor ours ends it.
+    /// The rows of a statement that reads whole tables. The statement may take minutes, so neither the server's nor the
+    /// client's timeout applies.
     pub(crate) async fn fetch_all_slowly<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
         let Database::Postgres(pool) = self else { return self.fetch_all(sql, values).await };
         let sql = sql.into();
@@ -372,14 +373,14 @@ impl Database {
         let mut tx = answered(pool.begin()).await?;
         tx.execute(NO_STATEMENT_TIMEOUT).await?;
         let arguments: PgArguments = arguments(values)?;
-        // the transaction ends with it, and the limit is there again
+        // the statement's timeout is in force again when the transaction ends
         Ok(sqlx::query_as_with(sql.postgres, arguments).fetch_all(&mut *tx).await?)
     }
 
     /// Begins a transaction that will write.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         let open = match self {
-            // at once the writer: a transaction that has read first cannot become it when another has written meanwhile
+            // BEGIN IMMEDIATE: a transaction that reads first could not write if another has written in between
             Database::Sqlite { writer, .. } => Open::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?),
             Database::Postgres(pool) => Open::Postgres(answered(pool.begin()).await?),
         };
@@ -388,7 +389,7 @@ impl Database {
 }
 
 impl Tx {
-    /// Whether it writes events.
+    /// Whether the transaction writes events.
     pub(crate) fn emitted(&mut self) -> &mut Emitted {
         &mut self.1
     }
@@ -427,14 +428,14 @@ impl Tx {
         })?)
     }
 
-    /// Runs a statement with these rows: `$1` to `$n` are arrays on PostgreSQL, `$1` is a JSON text on SQLite.
+    /// Runs a statement with these rows. `$1` to `$n` are arrays on PostgreSQL; `$1` is a JSON text on SQLite.
     pub(crate) async fn execute_rows(&mut self, sql: Sql, columns: &[Column<'_>]) -> Result<u64> {
         let json = if self.has_arrays() { String::new() } else { rows_json(columns) };
         let values = self.of_rows(columns, &json);
         self.execute(sql, &values).await
     }
 
-    /// The rows of such a statement.
+    /// The rows that a statement with these rows returns.
     pub(crate) async fn fetch_rows<T: Row>(&mut self, sql: Sql, columns: &[Column<'_>]) -> Result<Vec<T>> {
         let json = if self.has_arrays() { String::new() } else { rows_json(columns) };
         let values = self.of_rows(columns, &json);
@@ -462,7 +463,7 @@ impl Tx {
     }
 }
 
-/// The values of a statement's placeholders, as a database's driver takes them.
+/// The values of a statement's placeholders in the form of a database's driver.
 fn arguments<A: ArrayArguments>(values: &[Value<'_>]) -> Result<A>
 where
     for<'q> Option<i64>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,
@@ -484,7 +485,7 @@ where
     Ok(arguments)
 }
 
-/// Arguments to which an array may be added, where the database has them.
+/// Arguments that may include arrays, if the database has arrays.
 trait ArrayArguments: Arguments {
     fn add_array(&mut self, array: &Value<'_>) -> std::result::Result<(), sqlx::error::BoxDynError>;
 }

@@ -1,29 +1,29 @@
-//! Objects that no row names any more: written down in the transaction that forgets them, removed afterwards by the nodes
-//! that have them. Whatever ends in between, they are removed at the next look.
+//! Objects that no row names any more. The transaction that deletes their rows notes them, and nodes that have the
+//! objects remove them afterwards. After a crash in between, the next look removes them.
 
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
-/// An object that is to be removed.
+/// An object to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedObject {
-    /// Its name.
+    /// The object's name.
     pub object: String,
-    /// Its kind, as the writer of the row calls it.
+    /// The object's kind, as the transaction noted it.
     pub kind: String,
 }
 
 from_row!(DroppedObject { object, kind });
 
 impl Store {
-    /// Objects to be removed from a node's folder, or (with an empty name) from where all nodes have the same ones; the
-    /// oldest first.
+    /// Objects to remove from a node's folder, the oldest first. An empty `node_id` means the storage that all nodes
+    /// share.
     pub async fn dropped_objects(&self, node_id: &str, limit: i64) -> Result<Vec<DroppedObject>> {
         let sql = "SELECT object, kind FROM dropped_objects WHERE node_id = $1 ORDER BY dropped_at LIMIT $2";
         self.db.fetch_all(sql, values![node_id, limit]).await
     }
 
-    /// Forgets objects that were removed.
+    /// Deletes the notes about objects that were removed.
     pub async fn forget_dropped_objects(&self, objects: &[DroppedObject]) -> Result<()> {
         let mut tx = self.db.begin().await?;
         for DroppedObject { object, .. } in objects {
@@ -34,7 +34,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Has an object removed once this transaction is done.
+    /// Notes an object, to be removed after this transaction.
     pub async fn drop_object(&mut self, kind: &str, node_id: &str, object: &str, now: i64) -> Result<()> {
         let sql = "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (object) DO NOTHING";

@@ -9,70 +9,70 @@ use crate::database::{Tx, from_row, locking, values};
 use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
-/// A key on a material that is about to be complete.
+/// A key to create, which completes its material.
 #[derive(Clone, Debug)]
 pub struct NewEncryptionKey<'a> {
     /// `key_...`
     pub key_id: &'a str,
-    /// Owner.
+    /// The owner's account.
     pub account_id: &'a str,
     /// Environment of the API key that made it (readings X15).
     pub environment: Environment,
-    /// As the client named it (readings K8).
+    /// The scheme, as the client named it (readings K8).
     pub scheme: &'a str,
     /// `upload` or `generate`.
     pub source: &'a str,
-    /// Its material, which is completed.
+    /// The material, which becomes complete.
     pub material_id: &'a str,
-    /// SHA-256 over the material.
+    /// SHA-256 of the material.
     pub digest: &'a [u8; 32],
-    /// The upload that gathered the material, if there was one.
+    /// The upload that received the material, if there was one.
     pub upload_id: Option<&'a str>,
-    /// Keys and open uploads that the account may have, with this one (readings K19); `None`: any number.
+    /// Keys and open uploads that the account may have, including this one (readings K19). `None`: no limit.
     pub keys_max: Option<i64>,
     /// Now, in microseconds since 1970.
     pub now: i64,
 }
 
-/// How making a key went.
+/// The result of creating a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyMade {
-    /// It is on record.
+    /// The key is written.
     Made,
-    /// The account has as many keys and open uploads as it may.
+    /// The account already has as many keys and open uploads as it may.
     TooMany,
-    /// There is no such account, or it was erased.
+    /// The account does not exist or was erased.
     NoAccount,
 }
 
-/// A key as remembered. Times in microseconds since 1970.
+/// A key's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncryptionKey {
     /// `key_...`
     pub key_id: String,
     /// Environment of the API key that made it.
     pub environment: Environment,
-    /// As the client named it.
+    /// The scheme, as the client named it.
     pub scheme: String,
     /// `upload` or `generate`.
     pub source: String,
-    /// Its material.
+    /// The material's id.
     pub material_id: String,
-    /// The node in whose folder the material's objects are; empty where all nodes have the same objects.
+    /// The node in whose folder the material's objects are. Empty: all nodes share the objects.
     pub node_id: String,
-    /// JSON object: its parameters.
+    /// JSON object: the parameters.
     pub params: String,
-    /// Names the secret key.
+    /// Identifies the secret key.
     pub fingerprint: Vec<u8>,
     /// Bytes of the public key.
     pub public_key_bytes: i64,
     /// Bytes of the evaluation key.
     pub eval_key_bytes: i64,
-    /// Ciphertexts under it that the service keeps.
+    /// Number of stored ciphertexts under the key.
     pub ciphertext_count: i64,
-    /// Operations that were completed with it.
+    /// Number of completed operations with the key.
     pub operation_count: i64,
-    /// When it was made.
+    /// When the key was created.
     pub created_at: i64,
 }
 
@@ -92,14 +92,14 @@ from_row!(EncryptionKey {
     created_at
 });
 
-/// A key that was deleted.
+/// A deleted key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeletedKey {
-    /// Ciphertexts that were deleted with it.
+    /// Number of ciphertexts that were deleted with the key.
     pub ciphertexts: i64,
 }
 
-/// Selects whole [`EncryptionKey`]s; more columns, and what follows the tables, are given.
+/// Selects whole [`EncryptionKey`]s. The caller gives more columns and the rest of the statement after the tables.
 macro_rules! select_keys {
     ($columns:literal, $($rest:tt)*) => {
         concat!(
@@ -119,7 +119,7 @@ impl Store {
         self.db.fetch_optional(sql, values![key_id, account_id]).await
     }
 
-    /// Whether there is such a key, whosever it is.
+    /// Whether a key with this id exists, of any account.
     pub async fn is_encryption_key(&self, key_id: &str) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM encryption_keys WHERE key_id = $1";
         Ok(self.db.fetch_optional::<(i64,)>(sql, values![key_id]).await?.is_some())
@@ -151,7 +151,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Makes a key and completes its material, if the account may have one more; else nothing is done.
+    /// Creates a key and completes its material, if the account may have one more key. Otherwise changes nothing.
     pub async fn insert_encryption_key(&mut self, new: &NewEncryptionKey<'_>) -> Result<KeyMade> {
         if !self.lock_live_account(new.account_id).await? {
             return Ok(KeyMade::NoAccount);
@@ -171,8 +171,8 @@ impl Tx {
         Ok(KeyMade::Made)
     }
 
-    /// Deletes a key of this account, its ciphertexts, and its material unless another key names it. `None`: there is no
-    /// such key.
+    /// Deletes a key of this account with its ciphertexts, and its material unless another key names it. `None`: the
+    /// key does not exist.
     pub async fn delete_encryption_key(
         &mut self,
         account_id: &str,
@@ -200,13 +200,13 @@ impl Tx {
         Ok(Some(DeletedKey { ciphertexts: ciphertexts as i64 }))
     }
 
-    /// Locks an account. False: there is none, or it was erased.
+    /// Locks an account. False: it does not exist or was erased.
     pub(crate) async fn lock_live_account(&mut self, account_id: &str) -> Result<bool> {
         let sql = locking!("SELECT account_id FROM accounts WHERE account_id = $1 AND erased_at IS NULL");
         Ok(self.fetch_optional::<(String,)>(sql, values![account_id]).await?.is_some())
     }
 
-    /// Whether an account may have one key or upload more than it has besides this upload.
+    /// Whether an account may have one more key or upload, not counting this upload.
     pub(crate) async fn may_have_one_more_key(
         &mut self,
         account_id: &str,
@@ -221,8 +221,8 @@ impl Tx {
         Ok(had < max)
     }
 
-    /// Forgets all that an ended trial has of keys and ciphertexts (readings A12), and has the objects dropped. The account is
-    /// locked.
+    /// Deletes everything about keys and ciphertexts that an ended trial has (readings A12), and notes the objects as
+    /// dropped. The caller has locked the account.
     pub(crate) async fn erase_keys_of(&mut self, account_id: &str, now: i64) -> Result<()> {
         lock_cache(self, account_id).await?;
         let sql = "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \

@@ -1,4 +1,4 @@
-//! Gate sessions and the usage record of their gates.
+//! Gate sessions, and the usage rows of their gates.
 
 use std::collections::BTreeMap;
 
@@ -8,61 +8,61 @@ use crate::database::{Tx, from_row, locking, values};
 use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
-/// A session that was just opened.
+/// A session to write.
 #[derive(Clone, Debug)]
 pub struct NewGateSession<'a> {
     /// SHA-256 of the session id (readings X16: ids are secrets).
     pub digest: &'a [u8; 32],
-    /// Owner.
+    /// The owner's account.
     pub account_id: &'a str,
-    /// Environment of the key that opened it (readings X15).
+    /// Environment of the API key that opened it (readings X15).
     pub environment: Environment,
-    /// The node that holds its key.
+    /// The node that holds the session's key.
     pub node_id: &'a str,
-    /// The specification's name of its preset.
+    /// The specification's name of the preset.
     pub preset: &'a str,
-    /// The server holds no secret key of it.
+    /// Whether the server does not hold the secret key.
     pub is_blind: bool,
-    /// Another library made its key.
+    /// Whether another library made the key.
     pub imported: bool,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
-    /// When it ends (readings G2: fixed).
+    /// When the session expires (readings G2: fixed).
     pub expires_at: i64,
-    /// Its id, encrypted: every node of the database lists it.
+    /// The session's id, sealed, so that every node of the database can list the session.
     pub sealed_id: &'a [u8],
-    /// Open sessions that the account may have, with this one; `None`: any number.
+    /// Open sessions that the account may have, including this one. `None`: no limit.
     pub open_max: Option<i64>,
 }
 
-/// A session as remembered. Times in microseconds since 1970.
+/// A session's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateSession {
     /// SHA-256 of the session id.
     pub digest: Vec<u8>,
-    /// The session id, encrypted; none once it has ended.
+    /// The session's id, sealed. `None` after the session's end.
     pub sealed_id: Option<Vec<u8>>,
-    /// The node that holds its key.
+    /// The node that holds the session's key.
     pub node_id: Option<String>,
-    /// Until when that node is surely there; none if it stopped in order.
+    /// The end of that node's lease. `None` if the node stopped in order.
     pub lease_until: Option<i64>,
-    /// The specification's name of its preset.
+    /// The specification's name of the preset.
     pub preset: String,
-    /// The server holds no secret key of it.
+    /// Whether the server does not hold the secret key.
     pub is_blind: bool,
-    /// Another library made its key.
+    /// Whether another library made the key.
     pub imported: bool,
-    /// Whether it is open, or how it ended.
+    /// Whether the session is open, or how it ended.
     pub state: RecordedState,
-    /// When it was opened.
+    /// When the session was opened.
     pub created_at: i64,
-    /// When it ends by itself.
+    /// When the session expires.
     pub expires_at: i64,
-    /// When it ended.
+    /// When the session ended.
     pub ended_at: Option<i64>,
-    /// Gates evaluated.
+    /// Number of gates evaluated.
     pub gates_used: i64,
-    /// What they cost.
+    /// The price of all its gates.
     pub total_cost_milli_yen: i64,
 }
 
@@ -85,9 +85,9 @@ from_row!(GateSession {
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// By its owner.
+    /// The owner deleted the session.
     Deleted,
-    /// By time.
+    /// The session expired.
     Expired,
     /// The node that held its key stopped (readings G13).
     Lost,
@@ -103,16 +103,16 @@ impl From<SessionEnd> for RecordedState {
     }
 }
 
-/// The state of a session on record.
+/// The recorded state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedState {
-    /// It has not ended, unless its time is over.
+    /// The session has not ended, unless it has expired.
     Active,
-    /// As [`SessionEnd::Deleted`].
+    /// Like [`SessionEnd::Deleted`].
     Deleted,
-    /// As [`SessionEnd::Expired`].
+    /// Like [`SessionEnd::Expired`].
     Expired,
-    /// As [`SessionEnd::Lost`].
+    /// Like [`SessionEnd::Lost`].
     Lost,
 }
 
@@ -123,42 +123,42 @@ api::words!(RecordedState, "state of a session", {
     Lost = "lost",
 });
 
-/// How opening a session went.
+/// The result of opening a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionOpened {
-    /// It is on record.
+    /// The session is written.
     Opened,
-    /// The account has as many open ones as it may.
+    /// The account already has as many open sessions as it may.
     TooMany {
-        /// When the first of them ends, in microseconds since 1970; `None`: it may have none at all.
+        /// When the first of these ends, in microseconds since 1970. `None`: the account may have no sessions.
         first_ends_at: Option<i64>,
     },
-    /// There is no such account, or it was erased.
+    /// The account does not exist or was erased.
     NoAccount,
 }
 
-/// What one operation used and costs.
+/// The usage row of one operation of a session.
 #[derive(Clone, Debug)]
 pub struct GateUsage {
     /// `use_...`
     pub usage_id: String,
-    /// The transfer that paid for it, if there was something to pay.
+    /// The transfer that paid for the operation. `None`: nothing was to be paid.
     pub transfer_id: Option<String>,
-    /// Its session.
+    /// SHA-256 of the session's id.
     pub session_digest: [u8; 32],
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
-    /// Environment of the key that asked.
+    /// Environment of the API key.
     pub environment: Environment,
-    /// Gates of the operation.
+    /// Number of gates.
     pub gates: i64,
     /// JSON object: gate name to count.
     pub by_gate: String,
-    /// Bootstrap operations by the tariff.
+    /// Bootstraps by the tariff.
     pub bootstrap_ops: i64,
     /// Bootstraps really done.
     pub bootstraps_done: i64,
-    /// What it costs.
+    /// Amount charged, in thousandths of a yen.
     pub cost_milli_yen: i64,
     /// Wall time of the evaluation.
     pub compute_us: i64,
@@ -166,7 +166,7 @@ pub struct GateUsage {
     pub created_at: i64,
 }
 
-/// Selects whole [`GateSession`]s; more columns and what follows the table are given.
+/// Selects whole [`GateSession`]s. The caller gives more columns and the rest of the statement after the table.
 macro_rules! select_sessions {
     ($($rest:tt)*) => {
         concat!(
@@ -178,8 +178,8 @@ macro_rules! select_sessions {
     };
 }
 
-/// Ends those active sessions for which a condition holds. PostgreSQL locks them by their digests first, as charges of several
-/// sessions do: else each of two transactions could wait for a row that the other has locked.
+/// Ends the active sessions that fulfil a condition. On PostgreSQL their rows are first locked in the order of their
+/// digests, as charges of several sessions do, because otherwise two transactions can deadlock.
 macro_rules! end_sessions {
     ($state:literal, $ended_at:literal, $condition:literal) => {
         $crate::database::Sql {
@@ -207,8 +207,8 @@ macro_rules! end_sessions {
 }
 pub(crate) use end_sessions;
 
-/// The open sessions of account `$1` at `$2`, as node `$3` sees them: those of a node that does not answer any more are
-/// lost (readings G13).
+/// The open sessions of account `$1` at `$2`, as node `$3` sees them. Sessions of a node whose lease has expired count
+/// as lost (readings G13).
 macro_rules! open_of_account {
     () => {
         "account_id = $1 AND state = 'active' AND expires_at > $2 AND (node_id = $3 OR EXISTS \
@@ -217,9 +217,9 @@ macro_rules! open_of_account {
 }
 
 impl Tx {
-    /// Remembers an opened session if the account may have one more; else nothing is done.
+    /// Writes an opened session if the account may have one more. Otherwise changes nothing.
     pub async fn insert_gate_session(&mut self, session: &NewGateSession<'_>) -> Result<SessionOpened> {
-        // of two sessions at once the second counts the first
+        // with two concurrent requests the second counts the first's session
         let sql = locking!("SELECT account_id FROM accounts WHERE account_id = $1 AND erased_at IS NULL");
         if self.fetch_optional::<(String,)>(sql, values![session.account_id]).await?.is_none() {
             return Ok(SessionOpened::NoAccount);
@@ -250,13 +250,13 @@ impl Tx {
 }
 
 impl Store {
-    /// A session of this account, in whatever state.
+    /// A session of this account, in any state.
     pub async fn gate_session(&self, account_id: &str, digest: &[u8; 32]) -> Result<Option<GateSession>> {
         let sql = select_sessions!(" FROM gate_sessions WHERE digest = $1 AND account_id = $2");
         self.db.fetch_optional(sql, values![digest, account_id]).await
     }
 
-    /// A page of this account's open sessions, on whichever node of the database they are, as node `asking` sees them.
+    /// A page of this account's open sessions on all nodes of the database, as node `asking` sees them.
     pub async fn gate_sessions_page(
         &self,
         account_id: &str,
@@ -287,7 +287,7 @@ impl Store {
         .await
     }
 
-    /// Ends a session. False: it was not active.
+    /// Records the end of a session. False: it was not active.
     pub async fn end_gate_session(&self, digest: &[u8; 32], end: SessionEnd, at: i64) -> Result<bool> {
         let done = self
             .db
@@ -299,7 +299,7 @@ impl Store {
         Ok(done == 1)
     }
 
-    /// Ends the sessions of this node whose time is over, in one statement. Returns how many.
+    /// Ends the expired sessions of this node in one statement. Returns how many.
     pub async fn expire_gate_sessions(&self, node_id: &str, now: i64) -> Result<u64> {
         let sql = end_sessions!("'expired'", "$2", "node_id = $1 AND expires_at <= $2");
         self.db.execute(sql, values![node_id, now]).await
@@ -311,31 +311,31 @@ impl Store {
         self.db.execute(sql, values![account_id, node_id, at]).await
     }
 
-    /// Removes sessions that ended before this time and that no usage and no run of a circuit names. Returns how many.
+    /// Deletes sessions that ended before this time and that no usage row and no circuit's run names. Returns how many.
     pub async fn forget_gate_sessions(&self, ended_before: i64) -> Result<u64> {
-        // they ended long ago: no charge locks their rows
+        // no lock order needed: charges do not lock sessions that ended long ago
         let sql = "DELETE FROM gate_sessions WHERE COALESCE(ended_at, expires_at) < $1 AND expires_at < $1 \
              AND gates_used = 0 AND NOT EXISTS (SELECT 1 FROM gate_usage u WHERE u.session_digest = gate_sessions.digest) \
              AND NOT EXISTS (SELECT 1 FROM circuit_operations o WHERE o.session_digest = gate_sessions.digest)";
         self.db.execute(sql, values![ended_before]).await
     }
 
-    /// Ends every active session of this node as lost (readings G13): their keys are in no process any more. So are those
-    /// from before nodes had names. Returns how many.
+    /// Ends every active session of this node as lost, because their keys are in no process any more (readings G13).
+    /// Also ends sessions from versions in which nodes had no ids. Returns how many.
     pub async fn lose_gate_sessions(&self, node_id: &str, at: i64) -> Result<u64> {
         let sql = end_sessions!("'lost'", "$2", "(node_id = $1 OR node_id IS NULL)");
         self.db.execute(sql, values![node_id, at]).await
     }
 
-    /// The digests of this node's sessions that have not ended. One that the node holds and that is not among them was
-    /// deleted by way of another node.
+    /// The digests of this node's sessions that have not ended on record. If the node has an open session that is not
+    /// among them, that session was deleted through another node.
     pub async fn active_sessions_of(&self, node_id: &str) -> Result<Vec<Vec<u8>>> {
         let sql = "SELECT digest FROM gate_sessions WHERE node_id = $1 AND state = 'active'";
         let rows: Vec<(Vec<u8>,)> = self.db.fetch_all(sql, values![node_id]).await?;
         Ok(rows.into_iter().map(|(digest,)| digest).collect())
     }
 
-    /// Gates, tariff bootstraps and milli-yen of all usage rows of an account.
+    /// Gates, bootstraps by the tariff, and thousandths of a yen of all usage rows of an account.
     pub async fn gate_usage_totals(&self, account_id: &str) -> Result<(i64, i64, i64)> {
         self.db
             .fetch_one(
@@ -347,27 +347,27 @@ impl Store {
     }
 }
 
-/// What an account used in a time.
+/// An account's use in a span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageTotals {
     /// Environment of the keys.
     pub environment: Environment,
-    /// Requests: gates, batches, circuits.
+    /// Number of requests: gates, batches, circuits.
     pub operations: i64,
-    /// Gates.
+    /// Number of gates.
     pub gates: i64,
-    /// Bootstrap operations, by the tariff.
+    /// Bootstraps by the tariff.
     pub bootstrap_ops: i64,
-    /// What was charged.
+    /// Amount charged, in thousandths of a yen.
     pub cost_milli_yen: i64,
-    /// Time of devices.
+    /// Computing time in microseconds.
     pub compute_us: i64,
 }
 
 from_row!(UsageTotals { environment as word, operations, gates, bootstrap_ops, cost_milli_yen, compute_us });
 
 impl Store {
-    /// What an account used from one moment to before another, by environment.
+    /// An account's use from `from` until before `to`, by environment.
     pub async fn usage_between(&self, account_id: &str, from: i64, to: i64) -> Result<Vec<UsageTotals>> {
         let sql = "SELECT environment, COUNT(*) AS operations, CAST(SUM(gates) AS BIGINT) AS gates, \
              CAST(SUM(bootstrap_ops) AS BIGINT) AS bootstrap_ops, \
@@ -396,12 +396,12 @@ pub(crate) async fn charge_all(tx: &mut Tx, charges: Vec<&GateUsage>) -> Result<
     insert_usage(tx, &charges).await
 }
 
-/// Adds gates and milli-yen to the totals of sessions. How many there were.
+/// Adds gates and thousandths of a yen to the totals of sessions. Returns the number of sessions.
 async fn add_to_sessions(tx: &mut Tx, sums: &BTreeMap<&[u8], (i64, i64)>) -> Result<u64> {
     if tx.has_arrays() && sums.len() > 1 {
         let digests: Vec<&[u8]> = sums.keys().copied().collect();
         let (gates, costs): (Vec<i64>, Vec<i64>) = sums.values().copied().unzip();
-        // an update of many rows locks them in any order
+        // lock first, because an update of many rows locks them in any order
         let sql = "SELECT 1 FROM gate_sessions WHERE digest = ANY($1) ORDER BY digest FOR NO KEY UPDATE";
         tx.execute(sql, values![digests.clone()]).await?;
         let sql = "UPDATE gate_sessions s SET gates_used = gates_used + a.gates, \

@@ -1,4 +1,4 @@
-//! Invoices of the platform, their lines, and which months of accounts are billed (readings P19, P25, W6).
+//! Invoices of the platform, their lines, and the months of accounts that are billed (readings P19, P25, W6).
 
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
@@ -6,15 +6,15 @@ use crate::{Result, Store};
 /// The state of an invoice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvoiceState {
-    /// The provider has not issued it yet: customers do not see it.
+    /// The provider has not issued the invoice yet. Customers do not see it.
     Draft,
-    /// It is to be paid.
+    /// The invoice is to be paid.
     Open,
-    /// It was paid.
+    /// The invoice was paid.
     Paid,
-    /// It was withdrawn.
+    /// The invoice was withdrawn.
     Void,
-    /// It will not be paid.
+    /// The invoice will not be paid.
     Uncollectible,
 }
 
@@ -29,29 +29,29 @@ api::words!(InvoiceState, "state of an invoice", {
 /// An invoice. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invoice {
-    /// Its id; the provider's where the provider made it.
+    /// The invoice's id: the provider's, if the provider made the invoice.
     pub invoice_id: String,
-    /// Who is to pay.
+    /// The account that is to pay.
     pub account_id: String,
     /// The month of use: months since year 0.
     pub month: i64,
-    /// Its state.
+    /// The invoice's state.
     pub status: InvoiceState,
-    /// US cents.
+    /// The amount in US cents.
     pub amount_usd_cents: i64,
-    /// The first moment that it is for.
+    /// The first moment of the period that the invoice is for.
     pub period_start: i64,
-    /// The first moment after that.
+    /// The first moment after that period.
     pub period_end: i64,
-    /// When it was issued.
+    /// When the invoice was issued.
     pub issued_at: i64,
-    /// When it was paid; 0: not.
+    /// When the invoice was paid. 0: not paid.
     pub paid_at: i64,
-    /// Its page; may be empty.
+    /// The address of the invoice's page. May be empty.
     pub url: String,
-    /// Payments that failed.
+    /// Number of failed payments.
     pub failures: i64,
-    /// The provider made it.
+    /// Whether the provider made the invoice.
     pub is_provided: bool,
 }
 
@@ -73,26 +73,26 @@ from_row!(Invoice {
 /// A line of an invoice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvoiceItem {
-    /// Says what it is for: the same item is written once.
+    /// The item's id, made of the facts that it is for, so that each item is written once.
     pub item_id: String,
-    /// Who is to pay.
+    /// The account that is to pay.
     pub account_id: String,
-    /// The month that it is for.
+    /// The month that the item is for.
     pub month: i64,
-    /// In words.
+    /// The text of the line.
     pub description: String,
-    /// US cents; a credit is negative.
+    /// The amount in US cents. A credit is negative.
     pub amount_usd_cents: i64,
-    /// Its invoice; empty: none yet.
+    /// The invoice that has this line. Empty: none yet.
     pub invoice_id: String,
-    /// When it came about.
+    /// When the item was written.
     pub created_at: i64,
 }
 
 from_row!(InvoiceItem { item_id, account_id, month, description, amount_usd_cents, invoice_id, created_at });
 
 impl InvoiceItem {
-    /// The line of what an account used in a month.
+    /// The id of the line for an account's use in a month.
     pub fn usage_id(account_id: &str, month: i64) -> String {
         format!("{account_id}:usage:{month}")
     }
@@ -118,7 +118,7 @@ macro_rules! select_items {
 }
 
 impl Store {
-    /// An account's newest invoices; no drafts.
+    /// An account's newest invoices, without drafts.
     pub async fn invoices(&self, account_id: &str, limit: i64) -> Result<Vec<Invoice>> {
         let sql = select_invoices!(
             "WHERE account_id = $1 AND status <> 'draft' ORDER BY issued_at DESC, invoice_id DESC LIMIT $2"
@@ -137,20 +137,20 @@ impl Store {
         self.db.fetch_all(sql, values![invoice_id]).await
     }
 
-    /// Lines up to this month that are on no invoice yet.
+    /// Lines up to this month that are not on an invoice yet.
     pub async fn open_items(&self, account_id: &str, month: i64) -> Result<Vec<InvoiceItem>> {
         let sql =
             select_items!("WHERE account_id = $1 AND month <= $2 AND invoice_id = '' ORDER BY created_at, item_id");
         self.db.fetch_all(sql, values![account_id, month]).await
     }
 
-    /// What an account's lines of a month amount to, in US cents.
+    /// The sum of an account's lines of a month, in US cents.
     pub async fn items_total(&self, account_id: &str, month: i64) -> Result<i64> {
         let sql = "SELECT CAST(COALESCE(SUM(amount_usd_cents), 0) AS BIGINT) FROM invoice_items WHERE account_id = $1 AND month = $2";
         self.db.fetch_one::<(i64,)>(sql, values![account_id, month]).await.map(|(cents,)| cents)
     }
 
-    /// Accounts with something to pay of a month that is not billed yet, after this one; some at a time.
+    /// Accounts with something to pay for a month that is not billed yet, in order after `after`, at most `limit`.
     pub async fn unbilled_accounts(&self, month: i64, after: &str, limit: i64) -> Result<Vec<String>> {
         let sql = "SELECT account_id FROM (\
              SELECT account_id FROM ledger_balances WHERE month = $1 AND (nano_usd > 0 OR milli_yen > 0 OR \
@@ -162,7 +162,7 @@ impl Store {
         Ok(rows.into_iter().map(|(account,)| account).collect())
     }
 
-    /// Whether work that was accepted in a month is still under way.
+    /// Whether work that was accepted in a month is still running.
     pub async fn has_open_reservations(&self, account_id: &str, month: i64) -> Result<bool> {
         let sql = "SELECT 1 FROM ledger_balances WHERE account_id = $1 AND month = $2 AND \
              (fcu_reserved > 0 OR nano_usd_reserved > 0 OR milli_yen_reserved > 0) LIMIT 1";
@@ -171,7 +171,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Writes a line. One of this id stays as it is.
+    /// Writes a line. A line with the same id stays as it is.
     pub async fn add_invoice_item(&mut self, item: &InvoiceItem) -> Result<()> {
         let sql = "INSERT INTO invoice_items (item_id, account_id, month, description, amount_usd_cents, invoice_id, created_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (item_id) DO NOTHING";
@@ -187,7 +187,7 @@ impl Tx {
         self.execute(sql, of).await.map(drop)
     }
 
-    /// Puts these lines on an invoice. How many were on none.
+    /// Puts these lines on an invoice. Returns how many were on none before.
     pub async fn put_items_on(&mut self, invoice_id: &str, item_ids: &[&str]) -> Result<u64> {
         let mut changed = 0;
         for item_id in item_ids {
@@ -197,7 +197,7 @@ impl Tx {
         Ok(changed)
     }
 
-    /// Writes an invoice in the place of what is known of it.
+    /// Writes an invoice, or replaces its state.
     pub async fn put_invoice(&mut self, invoice: &Invoice) -> Result<()> {
         let sql = "INSERT INTO invoices (invoice_id, account_id, month, status, amount_usd_cents, period_start, period_end, issued_at, \
              paid_at, url, failures, is_provided) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
@@ -220,19 +220,19 @@ impl Tx {
         self.execute(sql, of).await.map(drop)
     }
 
-    /// Changes the state of an invoice that is open. False: it is not.
+    /// Changes the state of an open invoice. False: the invoice is not open.
     pub async fn end_invoice(&mut self, invoice_id: &str, status: InvoiceState, paid_at: i64) -> Result<bool> {
         let sql = "UPDATE invoices SET status = $2, paid_at = $3 WHERE invoice_id = $1 AND status = 'open'";
         Ok(self.execute(sql, values![invoice_id, status.as_str(), paid_at]).await? == 1)
     }
 
-    /// Notes that a month of an account is billed. False: it was before.
+    /// Records that a month of an account is billed. False: it was billed before.
     pub async fn close_month(&mut self, account_id: &str, month: i64, now: i64) -> Result<bool> {
         let sql = "INSERT INTO closed_months (account_id, month, closed_at) VALUES ($1, $2, $3) ON CONFLICT (account_id, month) DO NOTHING";
         Ok(self.execute(sql, values![account_id, month, now]).await? == 1)
     }
 
-    /// Notes that something is announced. False: it was before.
+    /// Records that a fact is announced. False: it was announced before.
     pub async fn announce(&mut self, fact: &str, now: i64) -> Result<bool> {
         let sql = "INSERT INTO announcements (fact, created_at) VALUES ($1, $2) ON CONFLICT (fact) DO NOTHING";
         Ok(self.execute(sql, values![fact, now]).await? == 1)

@@ -1,8 +1,8 @@
-//! Requests that carry an `Idempotency-Key` (readings I1-I6): claimed while they run, then their kept answers.
+//! Requests with an `Idempotency-Key` (readings I1-I6): claimed while they run, then their stored answers.
 //!
-//! An answer is kept in the transaction of its effect ([`crate::Unit::keep`], [`Tx::keep`]): both or neither. Of two
-//! requests with one claim the second finds the claim taken; a request that has lost its claim (its node was thought dead)
-//! has no effect, since its answer finds no row.
+//! An answer is stored in the transaction of its effect ([`crate::Unit::keep`], [`Tx::keep`]), so both are written or
+//! neither. If two requests claim the same key, the second finds it claimed. A request that lost its claim, because its
+//! node was taken for dead, has no effect, because its answer finds no row.
 
 use std::collections::HashSet;
 
@@ -10,83 +10,85 @@ use crate::database::{Sql, Tx, values};
 use crate::work::Work;
 use crate::{Error, Result, Store};
 
-/// A request that wants to run.
+/// A claim to write.
 #[derive(Clone, Debug)]
 pub struct NewClaim {
     /// SHA-256 over account, method, path and key.
     pub digest: [u8; 32],
     /// The account of the request.
     pub account_id: String,
-    /// Random: names this attempt.
+    /// Random id of this attempt.
     pub claim: [u8; 16],
-    /// The node it runs on.
+    /// The node on which the request runs.
     pub node_id: String,
-    /// Until when it runs at most, in microseconds since 1970.
+    /// The end of the claim, in microseconds since 1970.
     pub held_until: i64,
-    /// Now: older claims and answers count until then at least.
+    /// Now. Claims and answers that ended before this do not count.
     pub now: i64,
 }
 
-/// What became of a claim.
+/// The result of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claimed {
-    /// The request may run, and must end its claim.
+    /// The claim is granted. The request may run and must end the claim.
     Mine,
-    /// Another request has it, and runs.
+    /// Another request holds the claim and is running.
     Running,
     /// An earlier request has ended.
     Kept {
-        /// Its answer, as it was given.
+        /// The stored answer.
         answer: Vec<u8>,
-        /// Name of the file that holds the answer's body, if that is large.
+        /// Name of the object with the answer's body, if the body is large.
         blob: Option<String>,
     },
 }
 
-/// An answer to keep in place of its claim.
+/// An answer to store in place of its claim.
 #[derive(Clone, Debug)]
 pub struct KeptAnswer {
-    /// The claim's.
+    /// The digest of the claim.
     pub digest: [u8; 32],
-    /// The claim's.
+    /// The id of the claim's attempt.
     pub claim: [u8; 16],
-    /// The answer, encrypted: it is not looked into here.
+    /// The answer, encrypted.
     pub answer: Vec<u8>,
-    /// Name of the file that holds the answer's body, if that is large.
+    /// Name of the object with the answer's body, if the body is large.
     pub blob: Option<String>,
-    /// Until when it is kept, in microseconds since 1970.
+    /// The time until which the answer is stored, in microseconds since 1970.
     pub held_until: i64,
 }
 
-/// A claim that ends without an answer.
+/// The end of a claim without an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     digest: [u8; 32],
     claim: [u8; 16],
 }
 
-/// Times that a claim is tried again when the one in its way has just been released.
+/// Attempts at a claim when the claim in its way has just been released.
 const CLAIM_ATTEMPTS: u32 = 5;
 
 impl Store {
-    /// Claims a request unless another one holds it. A claim that is granted though its caller has left ends by its time.
+    /// Claims a request unless another request holds the claim. If the caller has left, a granted claim ends with its
+    /// lease.
     pub async fn claim(&self, claim: NewClaim) -> Result<Claimed> {
         self.writers.submit(claim).await
     }
 
-    /// Ends a claim without an answer. Kept answers and others' claims stay.
+    /// Ends a claim without an answer. Stored answers and other requests' claims stay.
     pub async fn release_claim(&self, digest: &[u8; 32], claim: &[u8; 16]) -> Result<()> {
         self.writers.submit(Release { digest: *digest, claim: *claim }).await
     }
 
-    /// Ends all claims of a node, which has just started: its requests are gone. Returns how many.
+    /// Ends all claims of a node that has just started, because the requests of its earlier process no longer run.
+    /// Returns how many.
     pub async fn release_claims_of(&self, node_id: &str) -> Result<u64> {
         self.db.execute("DELETE FROM kept_answers WHERE node_id = $1 AND answer IS NULL", values![node_id]).await
     }
 
-    /// Forgets answers, and claims of lost nodes, whose time is over. Returns how many.
+    /// Deletes expired answers, and expired claims of lost nodes. Returns how many.
     pub async fn forget_kept_answers(&self, now: i64) -> Result<u64> {
-        // in the order of the rows, as where answers are kept: none of two transactions waits for the other in a ring
+        // the same lock order as for storing answers, because otherwise two transactions can deadlock
         let sql = Sql {
             sqlite: "DELETE FROM kept_answers WHERE held_until <= $1",
             postgres: "DELETE FROM kept_answers WHERE digest IN \
@@ -95,7 +97,7 @@ impl Store {
         self.db.execute(sql, values![now]).await
     }
 
-    /// The names of all files that hold answers' bodies.
+    /// The names of all objects with answers' bodies.
     pub async fn kept_blobs(&self) -> Result<Vec<String>> {
         let rows: Vec<(String,)> =
             self.db.fetch_all("SELECT blob FROM kept_answers WHERE blob IS NOT NULL", values![]).await?;
@@ -104,16 +106,16 @@ impl Store {
 }
 
 impl Tx {
-    /// Puts an answer in the place of its claim.
+    /// Replaces a claim by its answer.
     ///
     /// # Errors
-    /// [`Error::ClaimLost`], which must undo the effect that the answer tells of.
+    /// [`Error::ClaimLost`]. The caller must then undo the effect of the request.
     pub async fn keep(&mut self, kept: Option<&KeptAnswer>) -> Result<()> {
         keep_all(self, kept.into_iter().collect()).await
     }
 }
 
-/// Puts answers in the places of their claims.
+/// Replaces claims by their answers.
 pub(crate) async fn keep_all(tx: &mut Tx, mut answers: Vec<&KeptAnswer>) -> Result<()> {
     answers.sort_by_key(|kept| kept.digest);
     let kept = match &answers[..] {
@@ -137,7 +139,7 @@ async fn keep_arrays(tx: &mut Tx, answers: &[&KeptAnswer]) -> Result<u64> {
     let digests = bytes(|kept| &kept.digest);
     let blobs: Vec<Option<&str>> = answers.iter().map(|kept| kept.blob.as_deref()).collect();
     let ends: Vec<i64> = answers.iter().map(|kept| kept.held_until).collect();
-    // an update of many rows locks them in any order
+    // lock first, because an update of many rows locks them in any order
     let sql = "SELECT 1 FROM kept_answers WHERE digest = ANY($1) ORDER BY digest FOR NO KEY UPDATE";
     tx.execute(sql, values![digests.clone()]).await?;
     let sql = "UPDATE kept_answers k SET answer = a.answer, blob = a.blob, held_until = a.held_until \
@@ -164,7 +166,7 @@ impl Work for NewClaim {
             }
             open.sort_by_key(|&at| claims[at].digest);
             let of_requests: Vec<&[usize]> = open.chunk_by(|&a, &b| claims[a].digest == claims[b].digest).collect();
-            // of several claims of one request the first may be granted
+            // if several claims are of the same request, only the first may be granted
             let firsts: Vec<&NewClaim> = of_requests.iter().map(|same| claims[same[0]]).collect();
             let granted = insert_claims(tx, &firsts).await?;
             for same in of_requests {
@@ -180,8 +182,8 @@ impl Work for NewClaim {
     }
 }
 
-/// Inserts claims of different requests, sorted by their digests, unless others are in their way. The digests of those
-/// that were granted.
+/// Inserts claims of different requests, sorted by their digests, unless other claims or answers are in their way.
+/// Returns the digests of the granted ones.
 async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8; 32]>> {
     macro_rules! insert_claims {
         ($rows:literal, $now:literal) => {
@@ -206,7 +208,7 @@ async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8;
             bytes(|claim| &claim.claim),
             texts(|claim| &claim.node_id),
             ends,
-            // all of them are claimed at the moment of the last
+            // all are claimed at the time of the latest
             claims.iter().map(|claim| claim.now).max(),
         ];
         tx.fetch_all(
@@ -230,7 +232,7 @@ async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8;
     Ok(granted.into_iter().filter_map(|(digest,)| digest.try_into().ok()).collect())
 }
 
-/// What is in the way of a claim. `None`: it has just gone.
+/// The claim or answer in the way of a claim. `None`: it is gone by now.
 async fn held(tx: &mut Tx, claim: &NewClaim) -> Result<Option<Claimed>> {
     let sql = "SELECT answer, blob FROM kept_answers WHERE digest = $1 AND held_until > $2";
     let row: Option<(Option<Vec<u8>>, Option<String>)> =

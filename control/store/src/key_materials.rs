@@ -1,49 +1,49 @@
-//! What clients upload as encryption keys: a public key, and an evaluation key in rows, each an object.
+//! Materials of encryption keys: a public key, and an evaluation key in rows, each stored as an object.
 //!
-//! A material is gathered row by row and then completed. Materials of one account with equal contents become one, which
-//! several keys name (readings K19). The kinds of objects are the caller's words ([`KEY_OBJECTS`]).
+//! A material is received row by row and then completed. Materials of one account with equal contents become one
+//! material, which several keys name (readings K19). Dropped objects have the kind [`KEY_OBJECTS`].
 
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
-/// The kind under which objects of keys are dropped.
+/// The kind under which dropped objects of keys are noted.
 pub const KEY_OBJECTS: &str = "encryption-keys";
 
-/// A material that is about to be gathered.
+/// A material to begin.
 #[derive(Clone, Debug)]
 pub struct NewKeyMaterial<'a> {
     /// `mat_...`
     pub material_id: &'a str,
-    /// Owner.
+    /// The owner's account.
     pub account_id: &'a str,
-    /// The node in whose folder its objects are; empty where all nodes have the same objects.
+    /// The node in whose folder the objects are. Empty: all nodes share the objects.
     pub node_id: &'a str,
     /// Now, in microseconds since 1970.
     pub now: i64,
 }
 
-/// A material as far as it is gathered.
+/// A material's row, complete or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyMaterial {
     /// `mat_...`
     pub material_id: String,
-    /// The node in whose folder its objects are; empty where all nodes have the same objects.
+    /// The node in whose folder the objects are. Empty: all nodes share the objects.
     pub node_id: String,
-    /// JSON object: the parameters that the containers name; none before the first container.
+    /// JSON object: the parameters in the containers. `None` before the first container.
     pub params: Option<String>,
-    /// Names the secret key; none before the first container.
+    /// Identifies the secret key. `None` before the first container.
     pub fingerprint: Option<Vec<u8>>,
-    /// The object that holds the public key, once it has come.
+    /// The name of the object with the public key. `None` before it has arrived.
     pub public_key_object: Option<String>,
     /// Bytes of the public key.
     pub public_key_bytes: i64,
     /// SHA-256 of the public key.
     pub public_key_sha256: Option<Vec<u8>>,
-    /// Rows of the evaluation key, once its head has come.
+    /// Number of rows of the evaluation key. `None` before its head has arrived.
     pub rows_announced: Option<i64>,
-    /// Bytes of the evaluation key that have come, its head among them.
+    /// Bytes of the evaluation key that have arrived, including its head.
     pub eval_key_bytes: i64,
-    /// SHA-256 over all of it, once it is complete.
+    /// SHA-256 of the whole material. `None` before it is complete.
     pub digest: Option<Vec<u8>>,
 }
 
@@ -63,13 +63,13 @@ from_row!(KeyMaterial {
 /// The public key of a material.
 #[derive(Clone, Debug)]
 pub struct NewPublicKey<'a> {
-    /// JSON object: the parameters that it names.
+    /// JSON object: the parameters in the key.
     pub params: &'a str,
-    /// Names the secret key.
+    /// Identifies the secret key.
     pub fingerprint: &'a [u8],
-    /// The object that holds it.
+    /// The name of the object with the bytes.
     pub object: &'a str,
-    /// Its bytes.
+    /// Number of bytes.
     pub bytes: i64,
     /// SHA-256 of its bytes.
     pub sha256: &'a [u8; 32],
@@ -78,34 +78,34 @@ pub struct NewPublicKey<'a> {
 /// The head of an evaluation key.
 #[derive(Clone, Debug)]
 pub struct NewKeyHead<'a> {
-    /// JSON object: the parameters that it names.
+    /// JSON object: the parameters in the head.
     pub params: &'a str,
-    /// Names the secret key.
+    /// Identifies the secret key.
     pub fingerprint: &'a [u8],
-    /// Rows that it announces.
+    /// Number of rows that the head announces.
     pub rows: i64,
-    /// Its bytes.
+    /// Number of the head's bytes.
     pub bytes: i64,
 }
 
 /// A row of an evaluation key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRowRecord {
-    /// Place in the container, from 0.
+    /// Index in the container, from 0.
     pub row_index: i64,
-    /// Kind of the part it belongs to.
+    /// Kind of the part.
     pub kind: String,
     /// Galois element of the part; 0 for other kinds.
     pub element: i64,
     /// Level of the part.
     pub level: i64,
-    /// Place in the part, from 0.
+    /// Index in the part, from 0.
     pub digit: i64,
-    /// Rows of the part.
+    /// Number of rows of the part.
     pub digits: i64,
-    /// The object that holds it.
+    /// The name of the object with the bytes.
     pub object: String,
-    /// Its bytes.
+    /// Number of bytes.
     pub bytes: i64,
     /// SHA-256 of its bytes.
     pub sha256: Vec<u8>,
@@ -113,12 +113,13 @@ pub struct KeyRowRecord {
 
 from_row!(KeyRowRecord { row_index, kind, element, level, digit, digits, object, bytes, sha256 });
 
-/// Whether something was added to a material.
+/// The result of adding a public key, a head or rows to a material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It was.
+    /// The part was added.
     Done,
-    /// The material was not as the caller took it to be: complete, gone, of other parameters, or further or less far.
+    /// Nothing was added, because the material was not in the expected state: it is complete or deleted, has other
+    /// parameters, or a different number of bytes has arrived.
     NotAsExpected,
 }
 
@@ -139,7 +140,7 @@ impl Store {
         self.db.fetch_optional(sql, values![material_id, account_id]).await
     }
 
-    /// The rows of a material, in their order, from one of them on.
+    /// The rows of a material in order, from index `from` on.
     pub async fn key_rows(&self, material_id: &str, from: i64, limit: i64) -> Result<Vec<KeyRowRecord>> {
         let sql = "SELECT row_index, kind, element, level, digit, digits, object, bytes, sha256 FROM key_rows \
              WHERE material_id = $1 AND row_index >= $2 ORDER BY row_index LIMIT $3";
@@ -175,8 +176,8 @@ impl Tx {
         self.execute(sql, values![new.material_id, new.account_id, new.node_id, new.now]).await.map(drop)
     }
 
-    /// Puts the public key of a material that is not complete; an older one is dropped. Parameters and fingerprint must be
-    /// those of the evaluation key's head, if that has come.
+    /// Sets the public key of an incomplete material. An older one is dropped. If the evaluation key's head has
+    /// arrived, parameters and fingerprint must be equal to the head's.
     pub async fn put_public_key(&mut self, material_id: &str, key: &NewPublicKey<'_>, now: i64) -> Result<Added> {
         let sql = "SELECT public_key_object, node_id FROM key_materials WHERE material_id = $1";
         let older: Option<(Option<String>, String)> = self.fetch_optional(sql, values![material_id]).await?;
@@ -193,8 +194,8 @@ impl Tx {
         Ok(Added::Done)
     }
 
-    /// Puts the head of the evaluation key of a material that has none. Parameters and fingerprint must be those of the
-    /// public key, if that has come.
+    /// Sets the head of the evaluation key, if the material has none. If the public key has arrived, parameters and
+    /// fingerprint must be equal to the public key's.
     pub async fn put_key_head(&mut self, material_id: &str, head: &NewKeyHead<'_>) -> Result<Added> {
         let sql = "UPDATE key_materials SET params = $2, fingerprint = $3, rows_announced = $4, eval_key_bytes = $5 \
              WHERE material_id = $1 AND digest IS NULL AND rows_announced IS NULL \
@@ -204,7 +205,7 @@ impl Tx {
         Ok(if done == 1 { Added::Done } else { Added::NotAsExpected })
     }
 
-    /// Adds rows that follow each other to a material of which `offset` bytes have come.
+    /// Adds consecutive rows to a material of which `offset` bytes have arrived.
     pub async fn add_key_rows(&mut self, material_id: &str, offset: i64, rows: &[KeyRowRecord]) -> Result<Added> {
         let bytes: i64 = rows.iter().map(|row| row.bytes).sum();
         let sql = "UPDATE key_materials SET eval_key_bytes = eval_key_bytes + $3 \
@@ -232,8 +233,8 @@ impl Tx {
         Ok(Added::Done)
     }
 
-    /// Completes a material. If the account has another one of these contents, that takes its place and this one is
-    /// forgotten. The one that stays; the account is locked.
+    /// Completes a material. If the account has another material with the same contents, that one is used and this one
+    /// is deleted. Returns the id of the remaining one. The caller has locked the account.
     pub(crate) async fn complete_key_material(
         &mut self,
         account_id: &str,
@@ -253,7 +254,7 @@ impl Tx {
         Ok(material_id.to_owned())
     }
 
-    /// Forgets a material that no key names, and has its objects dropped.
+    /// Deletes a material that no key names, and notes its objects as dropped.
     pub(crate) async fn forget_key_material(&mut self, material_id: &str, now: i64) -> Result<()> {
         for sql in [
             "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \

@@ -5,43 +5,43 @@ use api::Environment;
 use crate::database::{Tx, from_row, values};
 use crate::{KeyMade, NewKeyMaterial, Result, Store};
 
-/// An upload that begins.
+/// An upload to begin.
 #[derive(Clone, Debug)]
 pub struct NewKeyUpload<'a> {
     /// `up_...`
     pub upload_id: &'a str,
     /// Environment of the API key that began it.
     pub environment: Environment,
-    /// As the client named it.
+    /// The scheme, as the client named it.
     pub scheme: &'a str,
     /// JSON object: the parameters of the request.
     pub params: &'a str,
-    /// What is gathered.
+    /// The material that the upload receives.
     pub material: NewKeyMaterial<'a>,
-    /// When it ends by itself.
+    /// When the upload expires.
     pub expires_at: i64,
-    /// Keys and open uploads that the account may have, with this one (readings K19); `None`: any number.
+    /// Keys and open uploads that the account may have, including this one (readings K19). `None`: no limit.
     pub keys_max: Option<i64>,
 }
 
-/// An upload as remembered. Times in microseconds since 1970.
+/// An upload's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyUpload {
     /// `up_...`
     pub upload_id: String,
     /// Environment of the API key that began it.
     pub environment: Environment,
-    /// As the client named it.
+    /// The scheme, as the client named it.
     pub scheme: String,
     /// JSON object: the parameters of the request.
     pub params: String,
-    /// What is gathered.
+    /// The material that the upload receives.
     pub material_id: String,
-    /// The key that it became.
+    /// The key that the upload became.
     pub key_id: Option<String>,
-    /// When it began.
+    /// When the upload began.
     pub created_at: i64,
-    /// When it ends by itself.
+    /// When the upload expires.
     pub expires_at: i64,
 }
 
@@ -57,14 +57,14 @@ from_row!(KeyUpload {
 });
 
 impl Store {
-    /// An upload of this account whose time is not over.
+    /// An upload of this account that has not expired.
     pub async fn key_upload(&self, account_id: &str, upload_id: &str, now: i64) -> Result<Option<KeyUpload>> {
         let sql = "SELECT upload_id, environment, scheme, params, material_id, key_id, created_at, expires_at FROM key_uploads \
              WHERE upload_id = $1 AND account_id = $2 AND expires_at > $3";
         self.db.fetch_optional(sql, values![upload_id, account_id, now]).await
     }
 
-    /// Ends an upload of this account and forgets what it gathered. False: there is no such upload, or it became a key.
+    /// Ends an upload of this account and deletes its material. False: the upload does not exist or became a key.
     pub async fn delete_key_upload(&self, account_id: &str, upload_id: &str, now: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         tx.lock_account(account_id).await?;
@@ -78,8 +78,8 @@ impl Store {
         Ok(gone.is_some())
     }
 
-    /// Forgets uploads whose time is over, and what they gathered unless it became a key. Returns how many; some may be
-    /// left for the next call.
+    /// Deletes expired uploads, and their materials unless they became keys. Returns how many. Some may remain for the
+    /// next call.
     pub async fn forget_key_uploads(&self, now: i64) -> Result<u64> {
         let sql = "SELECT upload_id, account_id FROM key_uploads WHERE expires_at <= $1 ORDER BY expires_at LIMIT 100";
         let over: Vec<(String, String)> = self.db.fetch_all(sql, values![now]).await?;
@@ -98,7 +98,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Whether an upload is there and did not become a key; its account is locked.
+    /// Whether an upload exists and has not become a key. Locks its account.
     pub async fn is_key_upload_open(&mut self, upload_id: &str) -> Result<bool> {
         let sql = "SELECT account_id FROM key_uploads WHERE upload_id = $1";
         let Some((account_id,)) = self.fetch_optional::<(String,)>(sql, values![upload_id]).await? else {
@@ -110,7 +110,7 @@ impl Tx {
         Ok(matches!(found, Some((None,))))
     }
 
-    /// Begins an upload if the account may have one more key; else nothing is done.
+    /// Begins an upload if the account may have one more key. Otherwise changes nothing.
     pub async fn insert_key_upload(&mut self, new: &NewKeyUpload<'_>) -> Result<KeyMade> {
         let NewKeyMaterial { account_id, now, .. } = new.material;
         if !self.lock_live_account(account_id).await? {

@@ -1,11 +1,12 @@
-//! The ledger: what accounts reserved, used and owe (readings P1, P5-P9).
+//! The ledger: amounts that accounts have reserved, used and owe (readings P1, P5-P9).
 //!
-//! A transfer is reserved before the work that it pays for begins, and posted in one transaction with what the work brought
-//! ([`crate::Unit`]), or voided. Its rows are only ever added. Balances are the sums of the rows, written with them.
+//! A transfer is reserved before the work that it pays for. The transfer is posted in one transaction with the results
+//! of the work ([`crate::Unit`]), or voided. Transfers' rows are only added, never changed. Balances are the sums of
+//! the rows, and are written with them.
 //!
-//! Whoever reserves or settles locks the account first. So a cap is compared with all that came before, and requests at the same time
-//! cannot pass it. A cap in dollars is compared exactly ([`Spend`]), which no statement in 64-bit integers can do: the comparison is in
-//! Rust, under the lock.
+//! Every transaction that reserves or settles locks the account first. So a cap is compared with everything before, and
+//! concurrent requests cannot exceed it. A cap in dollars is compared exactly ([`Spend`]). SQL with 64-bit integers
+//! cannot do that, so the comparison is in Rust, under the lock.
 
 mod at_once;
 mod audit;
@@ -34,17 +35,17 @@ pub use thresholds::{BUDGET_THRESHOLDS, USAGE_THRESHOLDS, is_reached};
 pub(crate) use at_once::{Posted, PostedAtOnce, WholeTransfer};
 pub(crate) use settle::{Voiding, post_all};
 
-/// The month of transfers that belong to none: operations of a trial.
+/// The month of transfers that belong to no month: operations of a trial.
 pub const NO_MONTH: i64 = 0;
 
-/// What became of a transfer.
+/// The phase of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferPhase {
-    /// Reserved.
+    /// Reserved, and not ended yet.
     Pending,
     /// Charged: the work was completed.
     Posted,
-    /// Given back.
+    /// Given back: the work was not completed.
     Voided,
 }
 
@@ -54,8 +55,8 @@ words!(TransferPhase, "phase of a transfer", {
     Voided = "voided",
 });
 
-/// Locks the ledger of these accounts until the transaction ends, in the order of their ids. On SQLite a transaction is the only one
-/// that writes.
+/// Locks the ledger of these accounts until the transaction ends, in the order of their ids. On SQLite only one
+/// transaction writes at a time anyway.
 pub(crate) async fn lock(tx: &mut Tx, accounts: BTreeSet<&str>) -> Result<()> {
     if accounts.is_empty() {
         return Ok(());

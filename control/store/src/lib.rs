@@ -1,7 +1,8 @@
-//! What the service remembers, in SQL: one file per table, for SQLite and PostgreSQL alike (`database.rs`).
+//! The service's database, in SQL: one file for each table, for SQLite and PostgreSQL alike (`database.rs`).
 //!
-//! No clock and no randomness here: times (microseconds since 1970) and identifiers come in. Effects that belong together
-//! are one transaction: of their own ([`Store::write`]), or shared with other callers ([`Store::submit`], `writers.rs`).
+//! No clock and no randomness here: callers give the times (microseconds since 1970) and ids. Effects that belong
+//! together are one transaction: a separate one ([`Store::write`]), or one shared with other callers
+//! ([`Store::submit`], `writers.rs`).
 
 pub mod accounts;
 pub mod alerts;
@@ -100,10 +101,10 @@ pub use user_keys::{UserKeyMade, UserKeysSeen};
 pub use users::{ExternalUser, FirstUser, NewExternalUser, NewUser, User};
 pub use webhooks::Webhook;
 
-/// Why the database did not do as asked.
+/// Errors of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database URL is not one this build serves.
+    /// The database URL is not one that this build supports.
     #[error("{0}")]
     Url(String),
     /// The database's file could not be made or opened.
@@ -111,31 +112,32 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The schema could not be brought up to date.
+    /// The schema could not be migrated.
     #[error(transparent)]
     Migrate(#[from] sqlx::migrate::MigrateError),
-    /// A statement failed. The text holds the whole cause already, so there is no source to say it again.
+    /// A statement failed. The message contains the whole cause, so there is no separate source.
     #[error("{0}")]
     Database(sqlx::Error),
-    /// A request ran so long that its claim was taken for lost; what it did is undone.
+    /// A request took so long that its claim was taken for lost. Its effects are undone.
     #[error("the request's claim was lost")]
     ClaimLost,
-    /// A run of a circuit, or an operation, had ended before; nothing was done.
+    /// A circuit's run or an operation had ended before. Nothing was changed.
     #[error("the run had ended before")]
     OperationEnded,
-    /// The account has no such encryption key, or no longer; nothing was done.
-    #[error("the encryption key is gone")]
+    /// The account has no such encryption key, or it was deleted. Nothing was changed.
+    #[error("the encryption key was deleted")]
     KeyGone,
-    /// A ciphertext does not fit into the account's budget, though those went that were to go for it; nothing was done.
+    /// A ciphertext does not fit into the account's budget after the evictions. Nothing was changed.
     #[error("there is no room for the ciphertext")]
     NoRoom,
-    /// The reservation that pays for the work is not open any more: its node was taken for lost. Nothing was done.
+    /// The reservation that pays for the work is no longer open, because its node was taken for lost. Nothing was
+    /// changed.
     #[error("the reservation was voided")]
     ReservationLost,
-    /// The transaction failed that this write shared with others; none of them was done.
+    /// The transaction that this write shared with others failed. None of the writes was done.
     #[error(transparent)]
     OfGroup(Arc<Error>),
 }
@@ -149,18 +151,18 @@ impl From<sqlx::Error> for Error {
 /// Result of a store call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The database; cheap to clone.
+/// The database. A clone shares the same connections.
 #[derive(Clone, Debug)]
 pub struct Store {
     db: Database,
     writers: Writers,
-    /// Events were written by this process.
+    /// Notified when this process has written events.
     emitted: Arc<Notify>,
 }
 
 impl Store {
-    /// Opens the database of a URL and brings its schema up to date. The file of a `sqlite:` URL is made (mode 0600) if it
-    /// is not there.
+    /// Opens the database of a URL and migrates its schema. Makes the file of a `sqlite:` URL (mode 0600) if it does
+    /// not exist.
     pub async fn open(url: &str) -> Result<Store> {
         Store::make_file(url)?;
         let store = Store::connect(url).await?;
@@ -168,7 +170,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Makes the file of a `sqlite:` URL (mode 0600) if it is not there; of others there is none.
+    /// Makes the file of a `sqlite:` URL (mode 0600) if it does not exist. Does nothing for other URLs.
     pub fn make_file(url: &str) -> Result<()> {
         match Url::parse(url)? {
             Url::Sqlite(path) => make_private(&path),
@@ -176,7 +178,7 @@ impl Store {
         }
     }
 
-    /// Opens the database of a URL as it is: neither a file nor a table is made. See [`Store::schema`].
+    /// Opens the database of a URL as it is. Makes neither a file nor a table. See [`Store::schema`].
     pub async fn connect(url: &str) -> Result<Store> {
         let db = match Url::parse(url)? {
             Url::Sqlite(path) => {
@@ -193,18 +195,18 @@ impl Store {
         self.db.name()
     }
 
-    /// What the connections do at this moment.
+    /// The present state of the connection pool.
     pub fn connections(&self) -> Connections {
         self.db.connections()
     }
 
-    /// Asks the database for the smallest possible answer.
+    /// Checks that the database answers.
     pub async fn probe(&self) -> Result<()> {
         self.db.fetch_one::<(i64,)>("SELECT CAST(1 AS BIGINT)", values![]).await.map(drop)
     }
 
-    /// A unit of work that decides as it goes: all of its steps in one transaction. An error undoes them, and so does a
-    /// caller that leaves. Other calls of the store must not be awaited within: they would wait for this transaction.
+    /// Runs steps in one transaction, for work that decides as it goes. An error undoes all steps, and so does a caller
+    /// that stops waiting. Do not await other calls of the store inside: they would wait for this transaction.
     ///
     /// ```ignore
     /// store.write(async |tx| {
@@ -231,18 +233,18 @@ impl Store {
         self.emitted.notified().await;
     }
 
-    /// Closes all connections; later calls fail.
+    /// Closes all connections. Later calls fail.
     pub async fn close(&self) {
         self.db.close().await;
     }
 }
 
-/// Which database a URL names.
+/// The kind of database that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Url {
-    /// A file.
+    /// A file, at this path.
     Sqlite(PathBuf),
-    /// A server.
+    /// A PostgreSQL server.
     Postgres,
 }
 
@@ -250,9 +252,9 @@ impl Url {
     /// Reads a `sqlite:` or `postgres:` URL.
     pub fn parse(url: &str) -> Result<Url> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            // the text may hold a password: the driver's words about it are not repeated
+            // do not repeat the driver's error: it may quote the password
             sqlx::postgres::PgConnectOptions::from_str(url)
-                .map_err(|_| Error::Url("not a postgres: URL that can be read".to_owned()))?;
+                .map_err(|_| Error::Url("not a valid postgres: URL".to_owned()))?;
             return Ok(Url::Postgres);
         }
         sqlite_path(url).map(Url::Sqlite)
@@ -261,7 +263,7 @@ impl Url {
 
 fn sqlite_path(url: &str) -> Result<PathBuf> {
     if !url.starts_with("sqlite:") {
-        return Err(Error::Url("it must be a sqlite: or a postgres: URL".to_owned()));
+        return Err(Error::Url("the URL must be a sqlite: or a postgres: URL".to_owned()));
     }
     let options = SqliteConnectOptions::from_str(url).map_err(|error| Error::Url(error.to_string()))?;
     let path = options.get_filename();
@@ -271,7 +273,7 @@ fn sqlite_path(url: &str) -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// Makes an empty file that only its owner may read, unless it is there; SQLite gives its side files the same mode.
+/// Makes an empty file with mode 0600, unless it exists. SQLite gives its side files the same mode.
 fn make_private(path: &Path) -> Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).append(true);

@@ -1,18 +1,18 @@
-//! Failed attempts to show a credential, and the locks that follow (readings A20, A21).
+//! Failed attempts with credentials, and the locks that follow (readings A20, A21).
 
 use crate::database::{from_row, values};
 use crate::{Result, Store};
 
-/// What failures are counted of.
+/// The kind of subject whose failures are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockoutKind {
-    /// A text that was shown as an API key.
+    /// A text that was sent as an API key.
     Key,
     /// A caller's network.
     Address,
-    /// A user, by the e-mail that was given with a wrong password.
+    /// A user, identified by the e-mail in attempts with a wrong password.
     User,
-    /// A network that users sign up from: each sign-up counts.
+    /// A network from which users sign up. Each sign-up counts.
     SignUp,
 }
 
@@ -23,33 +23,33 @@ api::words!(LockoutKind, "kind of lockout", {
     SignUp = "sign_up",
 });
 
-/// What is known of one subject. Times in microseconds since 1970.
+/// The failures and the lock of one subject. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lockout {
-    /// Keyed digest of what was shown, of the network that it came from, or of a user's e-mail.
+    /// Keyed digest of the sent text, of the network, or of a user's e-mail.
     pub subject: [u8; 32],
-    /// What the subject is.
+    /// The kind of the subject.
     pub kind: LockoutKind,
     /// Failures that still count, oldest first.
     pub failures: Vec<i64>,
-    /// End of the lock, if it is locked.
+    /// End of the lock. `None`: not locked.
     pub locked_until: Option<i64>,
-    /// When nothing of it counts any more.
+    /// When neither failures nor lock count any more.
     pub expires_at: i64,
 }
 
-/// A locked subject as an operator sees it.
+/// A locked subject, as shown to an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locked {
     /// Keyed digest.
     pub subject: Vec<u8>,
-    /// What the subject is.
+    /// The kind of the subject.
     pub kind: LockoutKind,
     /// End of the lock.
     pub locked_until: i64,
-    /// The API key, if what was shown was one once.
+    /// The API key's id, if the sent text is or was an API key.
     pub key_id: Option<String>,
-    /// Its owner.
+    /// The key's account.
     pub account_id: Option<String>,
 }
 
@@ -80,8 +80,8 @@ impl Row {
 }
 
 impl Store {
-    /// Adds what happened to what is known, in one transaction: `add` gets the row (a new one has no failures) and the
-    /// entry of `news` with its subject, whose failures are the new ones. What is known afterwards, in the order of `news`.
+    /// Adds new failures to the known ones, in one transaction. `add` gets the row (a new row has no failures) and the
+    /// entry of `news` with the same subject. Returns the rows afterwards, in the order of `news`.
     pub async fn add_lockout_failures(
         &self,
         news: &[Lockout],
@@ -124,7 +124,7 @@ impl Store {
         Ok(known)
     }
 
-    /// What changed after this version, and the version to ask with next time.
+    /// The rows that changed after this version, and the version for the next call.
     pub async fn lockouts_since(&self, version: i64) -> Result<(Vec<Lockout>, i64)> {
         let rows: Vec<Row> = self
             .db
@@ -145,12 +145,13 @@ impl Store {
         self.db.fetch_all(sql, values![now]).await
     }
 
-    /// Forgives: of this subject, or of all. How many were locked or had failures that counted.
+    /// Clears the failures and locks of this subject, or of all. Returns how many were locked or had failures that
+    /// counted.
     pub async fn clear_lockouts(&self, subject: Option<&[u8; 32]>, now: i64) -> Result<u64> {
         let mut tx = self.db.begin().await?;
         let (version,): (i64,) = tx.fetch_one(NEXT_VERSION, values![]).await?;
         let none: &[u8] = &[];
-        // the row stays until its end: its new version is how nodes learn of this
+        // the row stays until it expires, so that other nodes see the change by its new version
         let cleared = tx
             .execute(
                 "UPDATE lockouts SET failures = $1, locked_until = NULL, version = $2 \
@@ -163,11 +164,11 @@ impl Store {
         Ok(cleared)
     }
 
-    /// Forgets what counts no more.
+    /// Deletes expired rows.
     pub async fn forget_lockouts(&self, now: i64) -> Result<u64> {
         self.db.execute("DELETE FROM lockouts WHERE expires_at <= $1", values![now]).await
     }
 }
 
-/// Raises the version and locks it: of two transactions the second waits for the first to end.
+/// Raises the version and locks it, so that of two transactions the second waits for the first.
 const NEXT_VERSION: &str = "UPDATE lockout_version SET version = version + 1 WHERE id = 1 RETURNING version";

@@ -1,29 +1,30 @@
-//! The nodes of a database: until when each is surely there.
+//! The nodes of a database and their leases.
 
 use crate::database::values;
 use crate::gate_sessions::end_sessions;
 use crate::{Result, Store};
 
 impl Store {
-    /// A node says that it is there until then, in microseconds since 1970.
+    /// Extends a node's lease until this time, in microseconds since 1970.
     pub async fn renew_lease(&self, node_id: &str, until: i64) -> Result<()> {
         let sql = "INSERT INTO nodes (node_id, lease_until) VALUES ($1, $2) \
              ON CONFLICT (node_id) DO UPDATE SET lease_until = excluded.lease_until";
         self.db.execute(sql, values![node_id, until]).await.map(drop)
     }
 
-    /// Forgets nodes whose lease ended before this; how many.
+    /// Deletes nodes whose lease ended before this time. Returns how many.
     pub async fn forget_nodes(&self, before: i64) -> Result<u64> {
         self.db.execute("DELETE FROM nodes WHERE lease_until < $1", values![before]).await
     }
 
-    /// Ends sessions that expired before this and that their node did not end: it is gone. How many.
+    /// Ends sessions that expired before this time and that their node did not end, because the node is dead. Returns
+    /// how many.
     pub async fn lose_forsaken_sessions(&self, before: i64) -> Result<u64> {
         let sql = end_sessions!("'lost'", "expires_at", "expires_at < $1");
         self.db.execute(sql, values![before]).await
     }
 
-    /// A node that stops in order takes back what it said.
+    /// Ends the lease of a node that stops in order.
     pub async fn end_lease(&self, node_id: &str) -> Result<()> {
         self.db.execute("DELETE FROM nodes WHERE node_id = $1", values![node_id]).await.map(drop)
     }

@@ -1,5 +1,5 @@
-//! The back office: what its operations cost, caps of keys, profiles of issuers, payments of which a provider told, their documents, and keys that
-//! were bought.
+//! The back office: charges of its operations, caps of keys, profiles of issuers, payments that a provider announced,
+//! their documents, and purchased keys.
 
 mod caps;
 mod charges;

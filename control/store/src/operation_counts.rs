@@ -12,7 +12,7 @@ pub struct OperationCounts {
     pub account_id: String,
     /// The month in which the work was accepted: months since year 0.
     pub month: i64,
-    /// How many by name.
+    /// Number of operations, by name.
     pub operations: Vec<(String, i64)>,
 }
 
@@ -24,7 +24,7 @@ macro_rules! on_conflict_add {
 
 /// Adds counts to their rows.
 pub(crate) async fn count_all(tx: &mut Tx, counts: impl Iterator<Item = &OperationCounts>) -> Result<()> {
-    // those of equal rows together, and rows in one order
+    // one sum for each row, and rows in the same order everywhere
     let mut sums: BTreeMap<(&str, i64, &str), i64> = BTreeMap::new();
     for OperationCounts { account_id, month, operations } in counts {
         for (operation, count) in operations {

@@ -1,81 +1,83 @@
-//! The outbox: events that are written with what they tell of, and their deliveries to webhooks (readings H7, H10-H13).
+//! The outbox: events, each written in the transaction of its cause, and their deliveries to webhooks (readings H7,
+//! H10-H13).
 //!
-//! An event is a row in the transaction of its cause, and a delivery for each webhook that gets it. Nodes take due deliveries under a
-//! lease: one that dies leaves them to the others when its lease is over, so an event may arrive twice, with the same id and bytes.
+//! The transaction writes the event, and a delivery for each webhook that subscribes to its type. Nodes take due
+//! deliveries under a lease. If a node dies, other nodes take its deliveries when the lease ends. So an event may
+//! arrive twice, with the same id and bytes.
 
 use crate::database::{Column, Sql, Tx, from_row, values};
 use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
-/// Something that happened.
+/// An event to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
-    /// `evt_...`: the id of its deliveries.
+    /// The event's id: `evt_...`. Also the id of its deliveries.
     pub event_id: String,
-    /// Whom it concerns.
-    pub account_id: String,
-    /// Its type.
-    pub event_type: String,
-    /// What is signed and sent.
-    pub body: String,
-    /// When it happened, in microseconds since 1970.
-    pub created_at: i64,
-}
-
-/// A delivery, and what is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DueDelivery {
-    /// The webhook.
-    pub webhook_id: String,
-    /// The event.
-    pub event_id: String,
-    /// Whom it concerns.
+    /// The account that the event concerns.
     pub account_id: String,
     /// The event's type.
     pub event_type: String,
-    /// Attempts so far.
+    /// The body, which is signed and sent.
+    pub body: String,
+    /// When the event happened, in microseconds since 1970.
+    pub created_at: i64,
+}
+
+/// A delivery with everything needed to send it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueDelivery {
+    /// The webhook's id.
+    pub webhook_id: String,
+    /// The event's id.
+    pub event_id: String,
+    /// The account that the event concerns.
+    pub account_id: String,
+    /// The event's type.
+    pub event_type: String,
+    /// Number of attempts so far.
     pub attempts: i64,
-    /// Where it is sent.
+    /// The webhook's URL.
     pub url: String,
     /// The shared secret, encrypted.
     pub sealed_secret: Vec<u8>,
-    /// What is sent.
+    /// The body of the event.
     pub body: String,
 }
 
 from_row!(DueDelivery { webhook_id, event_id, account_id, event_type, attempts, url, sealed_secret, body });
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The webhook.
+    /// The webhook's id.
     pub webhook_id: String,
-    /// The event.
+    /// The event's id.
     pub event_id: String,
-    /// Attempts before this one: another number on record means that another node was at it.
+    /// Number of earlier attempts. If the row has another number, another node has made an attempt.
     pub attempts_before: i64,
-    /// `pending`: there is another attempt.
+    /// The delivery's status afterwards. `Pending`: another attempt follows.
     pub status: DeliveryStatus,
     /// When the next attempt is due.
     pub due_at: i64,
-    /// The receiver's answer; 0: none.
+    /// The status of the receiver's answer. 0: no answer.
     pub status_code: i64,
-    /// How long it took; 0 without an answer.
+    /// Time to the answer. 0: no answer.
     pub response_ms: i64,
-    /// Why it failed; may be empty.
+    /// The cause of a failure. May be empty.
     pub error: String,
-    /// Now.
+    /// The end of the attempt.
     pub delivered_at: i64,
 }
 
 /// The state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryStatus {
-    /// There is another attempt.
+    /// Another attempt follows.
     Pending,
-    /// The receiver took it.
+    /// The receiver accepted the event.
     Succeeded,
-    /// There is no further attempt.
+    /// The delivery failed, and no attempt follows.
     Failed,
 }
 
@@ -85,32 +87,32 @@ api::words!(DeliveryStatus, "status of a delivery", {
     Failed = "failed",
 });
 
-/// A delivery as remembered. Times in microseconds since 1970.
+/// A delivery's row with its event. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryRecord {
-    /// The webhook.
+    /// The webhook's id.
     pub webhook_id: String,
-    /// The event.
+    /// The event's id.
     pub event_id: String,
     /// The event's type.
     pub event_type: String,
-    /// Its state.
+    /// The delivery's status.
     pub status: DeliveryStatus,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub attempts: i64,
     /// When the next attempt is due.
     pub due_at: i64,
-    /// The last answer; 0: none.
+    /// The status of the last answer. 0: no answer.
     pub status_code: i64,
-    /// How long it took; 0 without an answer.
+    /// Time to the last answer. 0: no answer.
     pub response_ms: i64,
-    /// Why the last attempt failed; may be empty.
+    /// The cause of the last failure. May be empty.
     pub error: String,
-    /// The end of the last attempt; 0 before the first.
+    /// The end of the last attempt. 0: none yet.
     pub delivered_at: i64,
     /// When the event happened.
     pub created_at: i64,
-    /// What is sent.
+    /// The body of the event.
     pub body: String,
 }
 
@@ -129,7 +131,7 @@ from_row!(DeliveryRecord {
     body
 });
 
-/// Selects whole [`DeliveryRecord`]s; more columns and what follows the tables are given.
+/// Selects whole [`DeliveryRecord`]s. The caller gives more columns and the rest of the statement after the tables.
 macro_rules! select_records {
     ($columns:literal, $($rest:tt)*) => {
         concat!(
@@ -143,13 +145,13 @@ macro_rules! select_records {
 }
 
 impl Store {
-    /// Whether a delivery is due that no node is at.
+    /// Whether a delivery is due that no node has leased.
     pub async fn has_due_deliveries(&self, now: i64) -> Result<bool> {
         let sql = "SELECT 1 FROM deliveries WHERE status = 'pending' AND due_at <= $1 AND leased_until <= $1 LIMIT 1";
         Ok(self.db.fetch_optional::<(i32,)>(sql, values![now]).await?.is_some())
     }
 
-    /// Takes deliveries that are due, the most overdue first, until the lease is over; none of webhooks that are busy.
+    /// Leases due deliveries, the most overdue first. Leaves out deliveries to the webhooks in `busy`.
     pub async fn take_deliveries(
         &self,
         busy: &[&str],
@@ -185,7 +187,7 @@ impl Store {
         .await
     }
 
-    /// Gives deliveries back that were taken and not tried.
+    /// Returns leased deliveries for which no attempt was made.
     pub async fn give_deliveries_back(&self, taken: &[DueDelivery]) -> Result<()> {
         let sql = Sql {
             sqlite: "UPDATE deliveries SET leased_until = 0 FROM json_each($1) r \
@@ -197,7 +199,8 @@ impl Store {
         self.write(async |tx| tx.execute_rows(sql, &of).await.map(drop)).await
     }
 
-    /// Writes down how attempts ended. One that another node has written down meanwhile is left out.
+    /// Records the results of attempts. Leaves out deliveries for which another node has recorded an attempt in
+    /// between.
     pub async fn record_attempts(&self, attempts: &[Attempt]) -> Result<()> {
         let sql = Sql {
             sqlite: "UPDATE deliveries SET status = r.value->>3, attempts = attempts + 1, due_at = r.value->>4, leased_until = 0, \
@@ -261,13 +264,13 @@ impl Store {
         .await
     }
 
-    /// How many deliveries have another attempt.
+    /// Number of deliveries that await another attempt.
     pub async fn pending_deliveries(&self) -> Result<i64> {
         let sql = "SELECT COUNT(*) FROM deliveries WHERE status = 'pending'";
         self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(pending,)| pending)
     }
 
-    /// Forgets events from before this time, with their deliveries.
+    /// Deletes events from before this time, with their deliveries.
     pub async fn forget_events(&self, before: i64) -> Result<u64> {
         self.write(async |tx| {
             let sql = "DELETE FROM deliveries WHERE event_id IN (SELECT event_id FROM events WHERE created_at < $1)";
@@ -279,19 +282,19 @@ impl Store {
 }
 
 impl Tx {
-    /// Writes events, with a delivery for each webhook of the account that gets events of the type. One that no webhook gets is not
-    /// written.
+    /// Writes events, each with a delivery for every webhook of the account that subscribes to its type. An event
+    /// without such a webhook is not written.
     pub async fn emit(&mut self, events: &[NewEvent]) -> Result<()> {
         emit_all(self, events.iter()).await
     }
 
-    /// Writes an event and how its first attempts ended, to webhooks that are named.
+    /// Writes an event with the results of its first attempts, for the webhooks that the attempts name.
     pub async fn record_sent(&mut self, event: &NewEvent, attempts: &[Attempt]) -> Result<()> {
         let sql = "INSERT INTO events (event_id, account_id, event_type, body, created_at) VALUES ($1, $2, $3, $4, $5)";
         let of = values![&event.event_id, &event.account_id, &event.event_type, &event.body, event.created_at];
         self.execute(sql, of).await?;
         for attempt in attempts {
-            // a webhook that was deleted meanwhile keeps no record
+            // no row for a webhook that was deleted in between
             let sql = "INSERT INTO deliveries (webhook_id, event_id, account_id, event_type, status, attempts, due_at, status_code, \
                  response_ms, error, delivered_at, created_at) SELECT webhook_id, $2, $3, $4, $5, 1, 0, $6, $7, $8, $9, $10 \
                  FROM webhooks WHERE webhook_id = $1";
@@ -313,7 +316,7 @@ impl Tx {
     }
 }
 
-/// [`Tx::emit`].
+/// Writes events: see [`Tx::emit`].
 pub(crate) async fn emit_all(tx: &mut Tx, events: impl Iterator<Item = &NewEvent>) -> Result<()> {
     let events: Vec<&NewEvent> = events.collect();
     if events.is_empty() {

@@ -1,23 +1,23 @@
 //! Pages of lists: newest first by (`created_at`, id), with the exact number of rows on all pages (readings I7).
 //!
-//! A page begins after a row, not at a number. Rows that come between two pages are newer than all that are still to be
-//! read, so nothing is skipped and nothing repeated. Rows and their number are one statement, so one moment.
+//! A page begins after a row, not at an index. Rows added between two pages are newer than all rows still to be read,
+//! so no row is skipped or repeated. One statement reads the rows and their total, so both are of the same moment.
 
 use sqlx::{ColumnIndex, Decode, FromRow, Type};
 
 use crate::Result;
 use crate::database::{Database, Row, Sql, Value};
 
-/// A page's rows and how many rows there are on all pages.
+/// A page's rows, and the number of rows on all pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRows<T> {
-    /// At most as many as were asked for.
+    /// The rows, at most as many as requested.
     pub rows: Vec<T>,
-    /// Rows on all pages.
+    /// Number of rows on all pages.
     pub total: i64,
 }
 
-/// A row of a page.
+/// A row of a page with the total.
 pub(crate) struct Counted<T> {
     row: T,
     total_count: i64,
@@ -33,8 +33,8 @@ where
     }
 }
 
-/// A page: `rows` selects its rows, each with the number of all in a column `total_count`; `count` selects that number alone,
-/// for a page after the last row. Where even the first page is empty there is nothing to count.
+/// Reads a page. `rows` selects the rows, each with the total in a column `total_count`. `count` selects only the
+/// total, for a page after the last row. If the first page is empty, the total is 0.
 pub(crate) async fn page<T: Row>(
     db: &Database,
     is_first: bool,

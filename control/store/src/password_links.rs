@@ -1,25 +1,25 @@
-//! Links by which users set a password that they have forgotten.
+//! Links with which users set a new password in place of a forgotten one.
 
 use crate::database::values;
 use crate::{Result, Store};
 
 impl Store {
-    /// Puts a link in place of any that the user has.
+    /// Writes a user's link. An earlier link is replaced.
     pub async fn put_password_link(&self, digest: &[u8; 32], user_id: &str, expires_at: i64) -> Result<()> {
         let sql = "INSERT INTO password_links (digest, user_id, expires_at) VALUES ($1, $2, $3) \
              ON CONFLICT (user_id) DO UPDATE SET digest = excluded.digest, expires_at = excluded.expires_at";
         self.db.execute(sql, values![digest, user_id, expires_at]).await.map(drop)
     }
 
-    /// Whether this is the digest of a link that may be used.
+    /// Whether a link with this digest exists and has not expired.
     pub async fn is_password_link(&self, digest: &[u8; 32], now: i64) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM password_links WHERE digest = $1 AND expires_at > $2";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![digest, now]).await?;
         Ok(row.is_some())
     }
 
-    /// Uses a link up: sets the password of its user and ends all their sign-ins. False: no such link, or its time is over,
-    /// or the user is shut out; nothing was done.
+    /// Uses a link: sets the password of its user and ends all their sign-ins. False: the link does not exist or has
+    /// expired, or the user is disabled, and nothing was changed.
     pub async fn use_password_link(&self, digest: &[u8; 32], hash: &str, at: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let sql = "DELETE FROM password_links WHERE digest = $1 AND expires_at > $2 RETURNING user_id";
@@ -35,7 +35,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Forgets links whose time is over.
+    /// Deletes expired links.
     pub async fn forget_password_links(&self, now: i64) -> Result<u64> {
         self.db.execute("DELETE FROM password_links WHERE expires_at <= $1", values![now]).await
     }

@@ -1,24 +1,24 @@
 //! Requests counted by day and month, for several nodes on one database.
 //!
-//! A node reserves units before it uses them, and the row counts them as used at once. So nodes together never let more
-//! pass than the limit. What a node does not use it gives back. A node that dies cannot: until the day ends the count is
-//! too high by what it had reserved.
+//! A node reserves units before it uses them, and the row counts them as used at once. So all nodes together never
+//! exceed the limit. A node gives unused units back. A node that dies cannot, so until the day ends the count is too
+//! high by the units that the node had reserved.
 
 use crate::database::{Tx, from_row, locking, values};
 use crate::{Result, Store};
 
-/// What a node tells of one subject, and what it asks for.
+/// A node's use for one subject, and the units that it wants to reserve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settlement {
-    /// The account that is counted.
+    /// The account.
     pub subject: String,
     /// Days since 1970, UTC.
     pub day: i64,
     /// Months since year 0, UTC.
     pub month: i64,
-    /// Units used on that day that the row does not count yet; negative: given back.
+    /// Units used on that day that the row does not count yet. Negative: units given back.
     pub day_spent: i64,
-    /// The same for the month.
+    /// Units used in that month that the row does not count yet.
     pub month_spent: i64,
     /// Units that the node wants to reserve.
     pub reservation: Option<Reservation>,
@@ -27,22 +27,22 @@ pub struct Settlement {
 /// Units that a node wants to reserve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reservation {
-    /// For the request that asks: if fewer are left, nothing is reserved.
+    /// Units for the present request. If fewer are left, nothing is reserved.
     pub need: i64,
-    /// For later requests at most. Near the limit it is far less, at the limit nothing.
+    /// Units for later requests, at most. Far fewer near the limit, and none at the limit.
     pub spare: i64,
-    /// Units a day.
+    /// The daily limit.
     pub day_limit: i64,
-    /// Units a month.
+    /// The monthly limit.
     pub month_limit: i64,
 }
 
-/// What the row says after a settlement.
+/// The row's counts after a settlement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Used today or reserved by all nodes, as far as they told.
+    /// Units used or reserved today by all nodes, as far as they are recorded.
     pub day_used: i64,
-    /// The same for this month.
+    /// Units used or reserved in this month by all nodes, as far as they are recorded.
     pub month_used: i64,
     /// Units reserved by this settlement, which both counts include.
     pub reserved: i64,
@@ -50,7 +50,7 @@ pub struct Settled {
     pub free: i64,
 }
 
-/// A node reserves at most one in so many of the units left for later requests.
+/// For later requests a node reserves at most one part in this many of the units left.
 const SPARE_SHARE: i64 = 16;
 
 /// The row of a subject.
@@ -69,7 +69,7 @@ struct Counts {
 from_row!(Counts { day, day_used, month, month_used });
 
 impl Counts {
-    /// Counts what a node tells, and reserves what it asks for as far as the limits allow.
+    /// Counts a node's use, and reserves units within the limits.
     fn settle(&mut self, told: &Settlement) -> Settled {
         if told.day > self.day {
             (self.day, self.day_used) = (told.day, 0);
@@ -77,7 +77,7 @@ impl Counts {
         if told.month > self.month {
             (self.month, self.month_used) = (told.month, 0);
         }
-        // a node whose clock is behind tells of a day that is over
+        // ignore a day that is over, which a node whose clock is slow may send
         if told.day == self.day {
             self.day_used = (self.day_used + told.day_spent).max(0);
         }
@@ -88,7 +88,7 @@ impl Counts {
         Settled { day_used: self.day_used, month_used: self.month_used, reserved, free }
     }
 
-    /// Units reserved, and units left after that.
+    /// Reserves units. Returns the units reserved and those left afterwards.
     fn reserve(&mut self, asked: Reservation) -> (i64, i64) {
         let free = (asked.day_limit - self.day_used).min(asked.month_limit - self.month_used).max(0);
         if free < asked.need {
@@ -104,7 +104,7 @@ impl Counts {
 impl Store {
     /// Settles with all these subjects in one transaction.
     pub async fn settle_requests(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
-        // always in one order: transactions that wait for each other's rows would never end
+        // the same order everywhere, because otherwise two transactions can deadlock
         let mut order: Vec<usize> = (0..settlements.len()).collect();
         order.sort_unstable_by(|&a, &b| settlements[a].subject.cmp(&settlements[b].subject));
         let mut settled = vec![Settled::default(); settlements.len()];
@@ -126,20 +126,20 @@ impl Store {
         Ok(settled)
     }
 
-    /// Forgets counts of months before this one.
+    /// Deletes counts of months before this one.
     pub async fn forget_request_counts(&self, month: i64) -> Result<u64> {
         self.db.execute("DELETE FROM request_counts WHERE month < $1", values![month]).await
     }
 }
 
-/// The counts of a subject, made if they are not there, locked until the transaction ends.
+/// The counts of a subject, locked until the transaction ends. Creates a missing row.
 async fn locked_counts(tx: &mut Tx, told: &Settlement) -> Result<Counts> {
     let sql = locking!("SELECT day, day_used, month, month_used FROM request_counts WHERE subject = $1");
     if let Some(counts) = tx.fetch_optional(sql, values![&told.subject]).await? {
         return Ok(counts);
     }
-    // another node may make the row meanwhile: then the update, which changes nothing, locks it and gives it.
-    // Only the release before this one reads the last two columns
+    // If another node creates the row in between, the update locks and returns it without a change. Only nodes of the
+    // earlier release read the last two columns.
     let sql = "INSERT INTO request_counts (subject, day, day_used, month, month_used, leased, leased_until) \
          VALUES ($1, $2, 0, $3, 0, 0, 0) ON CONFLICT (subject) DO UPDATE SET subject = excluded.subject \
          RETURNING day, day_used, month, month_used";
@@ -163,10 +163,10 @@ mod tests {
     #[test]
     fn what_is_used_reserved_and_free_adds_up_to_the_limit() {
         let mut row = row(22);
-        // 100 - 27 used = 73 free: 3 for the request, a sixteenth of the rest for later ones
+        // 100 - 27 used = 73 free: 3 for the request, and a sixteenth of the others for later ones
         let settled = row.settle(&told(5, 3, 50));
         assert_eq!(settled, Settled { day_used: 34, month_used: 34, reserved: 3 + 4, free: 66 });
-        // what was not needed is free again
+        // unused units are free again
         let settled = row.settle(&Settlement { reservation: None, ..told(-4, 0, 0) });
         assert_eq!(settled, Settled { day_used: 30, month_used: 30, ..Settled::default() });
     }
@@ -176,7 +176,7 @@ mod tests {
         let mut row = row(90);
         assert_eq!(row.settle(&told(0, 10, 50)), Settled { day_used: 100, month_used: 100, reserved: 10, free: 0 });
         assert_eq!(row.settle(&told(0, 1, 50)).reserved, 0);
-        // the ten were not used after all
+        // the ten units were not used
         assert_eq!(row.settle(&told(-10, 11, 50)), Settled { day_used: 90, month_used: 90, reserved: 0, free: 10 });
         assert_eq!(row.settle(&told(0, 1, 5)).reserved, 1);
     }

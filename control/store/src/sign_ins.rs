@@ -1,33 +1,33 @@
-//! Sign-ins: what a refresh token is exchanged under, and access tokens that ended before their time.
+//! Sign-ins with their refresh tokens, and access tokens that were ended early.
 
 use api::{Plan, Role};
 
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
-/// A sign-in that has just been earned.
+/// A sign-in to begin.
 #[derive(Clone, Debug)]
 pub struct NewSignIn<'a> {
     /// `sgn_...`
     pub sign_in_id: &'a str,
     /// The user.
     pub user_id: &'a str,
-    /// `acct_...`, for a user who has no account yet.
+    /// The id for a new account, if the user has none: `acct_...`.
     pub account_id: &'a str,
     /// The plan of a new account.
     pub plan: Plan,
-    /// Digest of its first refresh token.
+    /// Digest of the first refresh token.
     pub refresh: &'a [u8; 32],
     /// Now, in microseconds since 1970.
     pub now: i64,
-    /// When its refresh tokens end.
+    /// When the sign-in's refresh tokens expire.
     pub expires_at: i64,
 }
 
-/// How an exchange of a refresh token went.
+/// The result of exchanging a refresh token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// The new one is valid.
+    /// The token was exchanged, and the new one is valid.
     Exchanged {
         /// `sgn_...`
         sign_in_id: String,
@@ -36,7 +36,7 @@ pub enum Refreshed {
         /// When the sign-in ends.
         expires_at: i64,
     },
-    /// It was exchanged a moment ago: its answer was lost, or two programs of one user share it.
+    /// The token was exchanged a moment ago: its answer was lost, or two programs of one user share it.
     Repeated {
         /// `sgn_...`
         sign_in_id: String,
@@ -44,12 +44,12 @@ pub enum Refreshed {
         user_id: String,
         /// When the sign-in ends.
         expires_at: i64,
-        /// The one that it was exchanged for, as it was sealed.
+        /// The token for which it was exchanged, sealed.
         successor: Vec<u8>,
     },
-    /// It was exchanged before, so there is a copy of it. The sign-in is ended.
+    /// The token was exchanged before, so it must have been copied. The sign-in is ended.
     Reused,
-    /// No such token, or its sign-in has ended.
+    /// The token does not exist, or its sign-in has ended.
     Unknown,
 }
 
@@ -65,25 +65,26 @@ struct Family {
 
 from_row!(Family { sign_in_id, user_id, expires_at, revoked_at, disabled_at, used_at, successor });
 
-/// A refresh token in the place of another one.
+/// A refresh token that replaces another.
 #[derive(Clone, Debug)]
 pub struct NextRefreshToken<'a> {
-    /// Its digest.
+    /// The digest of the new token.
     pub digest: &'a [u8; 32],
-    /// The token itself, sealed: it is not looked into here.
+    /// The new token itself, sealed.
     pub sealed: &'a [u8],
-    /// For so many microseconds the old one may ask for this one again, unless this one was exchanged meanwhile.
+    /// Grace period in microseconds, in which the old token may ask for the new one again, unless the new one was
+    /// exchanged in between.
     pub grace_us: i64,
 }
 
-/// What decides whether an access token still holds.
+/// The facts that decide whether an access token is still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenStanding {
     /// The account's plan.
     pub plan: Plan,
-    /// The user's role now.
+    /// The user's present role.
     pub role: Role,
-    /// When the operator shut the user out.
+    /// When the operator disabled the user.
     pub disabled_at: Option<i64>,
     /// When the sign-in was ended.
     pub revoked_at: Option<i64>,
@@ -92,7 +93,8 @@ pub struct TokenStanding {
 from_row!(TokenStanding { plan as word, role as word, disabled_at, revoked_at });
 
 impl Tx {
-    /// Ends a token until this time, and its sign-in with all refresh tokens if it has one (readings A11).
+    /// Ends a token early, and its sign-in with all refresh tokens, if it has one (readings A11). The token would
+    /// expire at `expires_at`.
     pub async fn end_token(
         &mut self,
         digest: &[u8; 32],
@@ -111,8 +113,8 @@ impl Tx {
 }
 
 impl Store {
-    /// Writes a sign-in down, and makes the user's account if there is none yet (readings A24). Returns the account;
-    /// `None`: there is no such user, or they are shut out.
+    /// Writes a sign-in, and creates the user's account if the user has none (readings A24). Returns the account.
+    /// `None`: the user does not exist or is disabled.
     pub async fn begin_sign_in(&self, sign_in: &NewSignIn<'_>) -> Result<Option<String>> {
         let mut tx = self.db.begin().await?;
         let sql = "UPDATE users SET last_sign_in_at = $2 WHERE user_id = $1 AND disabled_at IS NULL";
@@ -139,8 +141,8 @@ impl Store {
         Ok(Some(account_id))
     }
 
-    /// Exchanges a refresh token for the next one. For a moment it gives the same one again; later a second exchange ends
-    /// the sign-in.
+    /// Exchanges a refresh token for the next one. Within the grace period a second exchange returns the same token
+    /// again; later it ends the sign-in.
     pub async fn exchange_refresh_token(
         &self,
         old: &[u8; 32],
@@ -161,7 +163,7 @@ impl Store {
         }
         let Family { sign_in_id, user_id, expires_at, used_at, successor, .. } = family;
         if first {
-            // of one generation only: what came before this one is asked for by a thief
+            // keep only one generation: a request with an older token can only come from a thief
             let sql = "UPDATE refresh_tokens SET successor = NULL WHERE sign_in_id = $1 AND digest <> $2 \
                  AND successor IS NOT NULL";
             tx.execute(sql, values![&sign_in_id, old]).await?;
@@ -170,7 +172,7 @@ impl Store {
             tx.commit().await?;
             return Ok(Refreshed::Exchanged { sign_in_id, user_id, expires_at });
         }
-        // in both directions: a clock that was set back makes no grace longer
+        // in both directions, so that a clock that was set back does not extend the grace period
         let recent = used_at.is_some_and(|at| at.abs_diff(now) < next.grace_us.unsigned_abs());
         if let Some(successor) = successor.filter(|_| recent) {
             return Ok(Refreshed::Repeated { sign_in_id, user_id, expires_at, successor });
@@ -181,14 +183,14 @@ impl Store {
         Ok(Refreshed::Reused)
     }
 
-    /// Whether a token was ended before its time.
+    /// Whether a token was ended early.
     pub async fn is_token_ended(&self, digest: &[u8; 32]) -> Result<bool> {
         let sql = "SELECT expires_at FROM ended_tokens WHERE digest = $1";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![digest]).await?;
         Ok(row.is_some())
     }
 
-    /// How things stand with a sign-in of this user and account; `None`: there is no such thing.
+    /// The state of a sign-in of this user and account. `None`: they do not exist.
     pub async fn token_standing(
         &self,
         user_id: &str,
@@ -201,8 +203,8 @@ impl Store {
         self.db.fetch_optional(sql, values![user_id, sign_in_id, account_id]).await
     }
 
-    /// Forgets sign-ins, ended tokens and setup links that have ended by themselves. `sign_ins_before` is earlier than
-    /// `now` by the life of an access token: those of a forgotten sign-in are refused.
+    /// Deletes expired sign-ins, ended tokens and setup links. `sign_ins_before` is earlier than `now` by the life of
+    /// an access token, because tokens of a deleted sign-in are refused.
     pub async fn forget_sign_ins(&self, sign_ins_before: i64, now: i64) -> Result<()> {
         self.db.execute("DELETE FROM sign_ins WHERE expires_at < $1", values![sign_ins_before]).await?;
         self.db.execute("DELETE FROM ended_tokens WHERE expires_at < $1", values![now]).await?;

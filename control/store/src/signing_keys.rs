@@ -1,21 +1,21 @@
-//! The keys that access tokens are signed with, sealed: one that signs, and those before it until their tokens have ended.
+//! The keys that sign access tokens, sealed: the present one, and retired ones until their tokens have expired.
 
 use crate::database::{from_row, locking, values};
 use crate::{Result, Store};
 
-/// A key that signs no more. Its tokens go on.
+/// A retired key, which no longer signs. Its tokens stay valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetiredSigningKey {
-    /// The key.
+    /// The key, sealed.
     pub sealed: Vec<u8>,
-    /// When the last of its tokens has ended.
+    /// When the last of its tokens has expired.
     pub ends_at: i64,
 }
 
 from_row!(RetiredSigningKey { sealed, ends_at });
 
 impl Store {
-    /// The key that signs: the one that is there, else this one.
+    /// The signing key in the database. If there is none, this one becomes it.
     pub async fn signing_key(&self, fresh: &[u8]) -> Result<Vec<u8>> {
         let sql = "INSERT INTO signing_keys (purpose, sealed) VALUES ('access_token', $1) \
              ON CONFLICT (purpose) DO NOTHING";
@@ -24,18 +24,19 @@ impl Store {
         Ok(sealed)
     }
 
-    /// Puts another key in the place of this one. Tokens of this one are refused from then on. Returns the key that is there
-    /// then: another node may have been quicker.
+    /// Replaces the signing key. Tokens of the old key are refused from then on. Returns the key that is in the
+    /// database afterwards, because another node may have been faster.
     pub async fn replace_signing_key(&self, old: &[u8], fresh: &[u8]) -> Result<Vec<u8>> {
         let sql = "UPDATE signing_keys SET sealed = $2 WHERE sealed = $1";
         self.db.execute(sql, values![old, fresh]).await?;
         self.signing_key(fresh).await
     }
 
-    /// Lets this key sign from now on; the tokens of the one before go on until it ends. False: no node has made a key yet.
+    /// Makes this the signing key. Tokens of the old key stay valid until `old_ends_at`. False: no node has made a key
+    /// yet.
     pub async fn rotate_signing_key(&self, fresh: &[u8], old_ends_at: i64, now: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
-        // of two rotations at once the second retires the first's key
+        // of two concurrent rotations the second retires the key of the first
         let sql = locking!("SELECT sealed FROM signing_keys");
         let Some((old,)) = tx.fetch_optional::<(Vec<u8>,)>(sql, values![]).await? else { return Ok(false) };
         tx.execute("DELETE FROM retired_signing_keys WHERE ends_at <= $1", values![now]).await?;
@@ -46,8 +47,8 @@ impl Store {
         Ok(true)
     }
 
-    /// The key that signs, and the retired ones whose tokens are still good. Read in this order: a key that is rotated between
-    /// the two reads is in both, never in none.
+    /// The signing key, and the retired keys whose tokens are still valid. Read in this order, so that a key rotated
+    /// between the two reads is in both results, never in neither.
     pub async fn signing_keys(&self, now: i64) -> Result<(Vec<u8>, Vec<RetiredSigningKey>)> {
         let (current,): (Vec<u8>,) = self.db.fetch_one("SELECT sealed FROM signing_keys", values![]).await?;
         let sql = "SELECT sealed, ends_at FROM retired_signing_keys WHERE ends_at > $1 ORDER BY ends_at DESC";

@@ -1,10 +1,10 @@
-//! The statements that were run, for tests that look at their plans. Debug builds only: a release keeps no list.
+//! The statements that were run, for tests of their query plans. Only in debug builds: a release keeps no list.
 
 #[cfg(debug_assertions)]
 static SEEN: std::sync::Mutex<std::collections::BTreeSet<(&str, &str)>> =
     std::sync::Mutex::new(std::collections::BTreeSet::new());
 
-/// All statements that this process has run so far, as they are on SQLite and on PostgreSQL.
+/// All statements that this process has run so far, in their forms for SQLite and for PostgreSQL.
 #[cfg(debug_assertions)]
 pub fn seen() -> Vec<(&'static str, &'static str)> {
     SEEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter().copied().collect()

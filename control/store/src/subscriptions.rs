@@ -1,4 +1,5 @@
-//! Subscriptions, and the customers of the payment provider (readings P10-P18). The plan in force is the account's.
+//! Subscriptions, and the payment provider's customers (readings P10-P18). The plan in force is stored with the
+//! account.
 
 use api::Plan;
 use api::billing::BillingCycle;
@@ -9,18 +10,18 @@ use crate::{Result, Store};
 /// The state of an account's subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubscriptionState {
-    /// There is none; perhaps a customer of the provider.
+    /// No subscription. The account may still be a customer of the provider.
     #[default]
     None,
-    /// It goes on.
+    /// The subscription is paid and goes on.
     Active,
-    /// It is not paid yet, by agreement.
+    /// Nothing is to be paid yet, by agreement.
     Trial,
-    /// It ends with its period.
+    /// The subscription ends with its period.
     Cancelled,
     /// A payment failed.
     PastDue,
-    /// It was not paid.
+    /// The payment was given up.
     Unpaid,
 }
 
@@ -38,31 +39,31 @@ api::words!(SubscriptionState, "state of a subscription", {
 pub struct Subscription {
     /// The account.
     pub account_id: String,
-    /// Counts changes; 0: it is not on record yet.
+    /// Number of changes. 0: the subscription is not recorded yet.
     pub version: i64,
     /// The plan in force.
     pub plan: Plan,
-    /// Its state.
+    /// The subscription's state.
     pub status: SubscriptionState,
-    /// How often it is paid.
+    /// The billing cycle.
     pub billing_cycle: BillingCycle,
-    /// The period that is paid.
+    /// The start of the period that is paid.
     pub period_start: i64,
-    /// Its end.
+    /// The end of that period.
     pub period_end: i64,
-    /// What comes then; empty: the same again.
+    /// The plan that follows. Empty: the same again.
     pub scheduled_plan: String,
-    /// How often that is paid; empty with `scheduled_plan`.
+    /// The billing cycle that follows. Empty if `scheduled_plan` is empty.
     pub scheduled_cycle: String,
-    /// Since when a payment is due that failed; 0: none.
+    /// The time since which a failed payment is due. 0: none is due.
     pub past_due_since: i64,
     /// The billing contact.
     pub email: String,
-    /// The provider's customer; may be empty.
+    /// The provider's customer. May be empty.
     pub customer_id: String,
-    /// The provider's subscription; may be empty.
+    /// The provider's subscription. May be empty.
     pub provider_subscription_id: String,
-    /// When it last changed.
+    /// When the subscription was last changed.
     pub updated_at: i64,
 }
 
@@ -83,16 +84,16 @@ from_row!(Subscription {
     updated_at
 });
 
-/// A wish for a plan whose price is agreed with the operator.
+/// A request for a plan with a negotiated price.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRequest {
     /// The account.
     pub account_id: String,
-    /// The plan.
+    /// The requested plan.
     pub plan: Plan,
-    /// Whom to write to.
+    /// The e-mail address for the operator's answer.
     pub email: String,
-    /// When, in microseconds since 1970.
+    /// When the request was made, in microseconds since 1970.
     pub requested_at: i64,
 }
 
@@ -110,7 +111,7 @@ macro_rules! select_subscriptions {
 }
 
 impl Subscription {
-    /// That of an account that never had one.
+    /// The subscription of an account that never had one.
     pub fn none(account_id: &str, plan: Plan) -> Subscription {
         Subscription {
             account_id: account_id.to_owned(),
@@ -132,7 +133,7 @@ impl Subscription {
 }
 
 impl Store {
-    /// An account's subscription. `None`: there is no such account.
+    /// An account's subscription. `None`: the account does not exist.
     pub async fn subscription(&self, account_id: &str) -> Result<Option<Subscription>> {
         let sql = select_subscriptions!("WHERE s.account_id = $1");
         if let Some(subscription) = self.db.fetch_optional(sql, values![account_id]).await? {
@@ -149,7 +150,8 @@ impl Store {
         self.db.fetch_optional(sql, values![customer_id]).await
     }
 
-    /// Subscriptions whose period is over, or whose payment has been due since before `past_due_before`; some at a time.
+    /// Subscriptions whose period is over, or whose payment has been due since before `past_due_before`, at most
+    /// `limit` of each.
     pub async fn due_subscriptions(&self, now: i64, past_due_before: i64, limit: i64) -> Result<Vec<Subscription>> {
         let sql = select_subscriptions!("WHERE period_end <= $1 AND status <> 'none' ORDER BY period_end LIMIT $2");
         let mut due: Vec<Subscription> = self.db.fetch_all(sql, values![now, limit]).await?;
@@ -160,7 +162,7 @@ impl Store {
         Ok(due)
     }
 
-    /// Wishes for plans, the oldest first.
+    /// All requests for plans, the oldest first.
     pub async fn plan_requests(&self) -> Result<Vec<PlanRequest>> {
         let sql = "SELECT account_id, plan, email, requested_at FROM plan_requests ORDER BY requested_at, account_id";
         self.db.fetch_all(sql, values![]).await
@@ -168,8 +170,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Writes a subscription in the place of the version that was read, and puts its account on its plan. False: it has changed
-    /// meanwhile, or the account is gone; nothing was done.
+    /// Replaces a subscription, if its version is still the one that was read, and sets its account's plan. False: the
+    /// subscription was changed in between or the account was deleted, and nothing was changed.
     pub async fn put_subscription(&mut self, subscription: &Subscription) -> Result<bool> {
         let Subscription { account_id, version, plan, status, billing_cycle, period_start, period_end, .. } =
             subscription;
@@ -207,7 +209,7 @@ impl Tx {
         Ok(self.execute(sql, values![account_id, *plan, is_suspended]).await? == 1)
     }
 
-    /// Notes a wish for a plan, in the place of the one before.
+    /// Writes a request for a plan. The account's earlier request for this plan is replaced.
     pub async fn request_plan(&mut self, request: &PlanRequest) -> Result<()> {
         let sql = "INSERT INTO plan_requests (account_id, plan, email, requested_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (account_id, plan) DO UPDATE SET email = excluded.email, requested_at = excluded.requested_at";

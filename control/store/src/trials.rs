@@ -1,4 +1,4 @@
-//! Trials: accounts of one key that end by themselves, with everything they own (readings A12-A15).
+//! Trials: accounts with one key that end after a fixed time, with everything that they own (readings A12-A15).
 
 use crate::api_keys::{NewApiKey, insert};
 use crate::database::{Tx, from_row, locking, values};
@@ -7,9 +7,9 @@ use crate::{Result, Store};
 /// A trial that is not erased yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// When it ends by itself, in microseconds since 1970.
+    /// When the trial ends, in microseconds since 1970.
     pub expires_at: i64,
-    /// Operations done or under way.
+    /// Number of operations that are done or running.
     pub operations_used: i64,
 }
 
@@ -18,42 +18,42 @@ from_row!(Trial { expires_at, operations_used });
 /// A key of a trial that is neither revoked nor expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialKey {
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
-    /// Shared with rotated successors.
+    /// The lineage, shared with rotated successors.
     pub lineage_id: String,
-    /// Tags of the key's longer beginnings, if it has any.
+    /// Tags of the key's longer prefixes, if it has any.
     pub prefix_tags: Option<Vec<u8>>,
 }
 
 from_row!(TrialKey { account_id, lineage_id, prefix_tags });
 
-/// How many trial keys a network gets. The window slides.
+/// The limit on trial keys of a network within a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialWindow<'a> {
     /// Keyed digest of the network's address.
     pub network: &'a [u8; 32],
-    /// Keys within the window at most.
+    /// Keys within the window, at most.
     pub keys_max: usize,
     /// Length of the window in microseconds.
     pub length: i64,
 }
 
-/// Whether a trial key was made.
+/// The result of making a trial key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialKeyMade {
-    /// Made and counted.
+    /// The key was made and counted.
     Made,
-    /// The network has had its keys, the first of those that count at this time; nothing was done.
+    /// The network has had all its keys of the window. Nothing was changed.
     TooMany {
-        /// In microseconds since 1970.
+        /// When the oldest of these keys was made, in microseconds since 1970.
         oldest_at: i64,
     },
 }
 
 impl Store {
-    /// Remembers a trial key and begins its trial, if its network may have one; `prefix_tags` tell keys of one display
-    /// prefix apart.
+    /// Writes a trial key and begins its trial, if its network may have one. `prefix_tags` distinguish keys with the
+    /// same display prefix.
     pub async fn insert_trial_key(
         &self,
         key: &NewApiKey<'_>,
@@ -71,17 +71,17 @@ impl Store {
         Ok(TrialKeyMade::Made)
     }
 
-    /// Forgets the windows of networks in which no trial key counts any more.
+    /// Deletes the windows of networks in which no trial key counts any more.
     pub async fn forget_trial_windows(&self, now: i64) -> Result<u64> {
         self.db.execute("DELETE FROM trial_windows WHERE expires_at <= $1", values![now]).await
     }
 
-    /// Removes accounts of trials that were erased before this time. Returns how many.
+    /// Deletes accounts of trials that were erased before this time. Returns how many.
     pub async fn forget_erased_accounts(&self, erased_before: i64) -> Result<u64> {
         self.db.execute("DELETE FROM accounts WHERE erased_at < $1", values![erased_before]).await
     }
 
-    /// The trial keys of this display prefix that work.
+    /// The valid trial keys with this display prefix.
     pub async fn trial_keys(&self, key_prefix: &str, now: i64) -> Result<Vec<TrialKey>> {
         let sql = "SELECT account_id, lineage_id, prefix_tags FROM api_keys WHERE environment = 'trial' AND key_prefix = $1 \
              AND revoked_at IS NULL AND expires_at > $2";
@@ -94,7 +94,7 @@ impl Store {
         self.db.fetch_optional(sql, values![account_id]).await
     }
 
-    /// Accounts of trials that have expired or have no key left, the oldest first.
+    /// Accounts of trials that have expired or have no valid key, the oldest first.
     pub async fn ended_trials(&self, now: i64, limit: i64) -> Result<Vec<String>> {
         let sql = "SELECT account_id FROM trials t WHERE t.expires_at <= $1 OR NOT EXISTS (SELECT 1 FROM api_keys k \
              WHERE k.account_id = t.account_id AND k.revoked_at IS NULL AND k.expires_at > $1) \
@@ -103,14 +103,13 @@ impl Store {
         Ok(rows.into_iter().map(|(account_id,)| account_id).collect())
     }
 
-    /// Erases what an ended trial owns: sessions, usage, circuits and their runs, encryption keys and ciphertexts, kept answers,
-    /// counts, keys. The account's row stays
-    /// and says when. False: a session of it was open after `quiet_since`, so that work under way may still be recorded;
-    /// nothing was erased.
+    /// Erases everything that an ended trial owns: sessions, usage, circuits and their runs, encryption keys and
+    /// ciphertexts, stored answers, counts, keys. The account's row stays, with the time of the erasure. False: a
+    /// session was open after `quiet_since`, so running work may still be recorded, and nothing was erased.
     pub async fn erase_trial(&self, account_id: &str, quiet_since: i64, now: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         tx.lock_account(account_id).await?;
-        // before its sessions, as where operations are counted
+        // lock order: the trial before its sessions, as for counting operations
         let sql = locking!("SELECT account_id FROM trials WHERE account_id = $1");
         tx.fetch_optional::<(String,)>(sql, values![account_id]).await?;
         let sql = "SELECT COUNT(*) FROM gate_sessions WHERE account_id = $1 \
@@ -144,15 +143,15 @@ impl Store {
     }
 }
 
-/// Counts a key of this moment, unless the window is full: then the oldest that counts.
+/// Counts a new key, unless the window is full. Returns the time of the oldest key if it is full.
 async fn count(tx: &mut Tx, window: TrialWindow<'_>, now: i64) -> Result<Option<i64>> {
     let none: &[u8] = &[];
-    // the update changes nothing: it makes others wait and gives the row
+    // the update changes nothing, but it locks the row and returns it
     let sql = "INSERT INTO trial_windows (network, given, expires_at) VALUES ($1, $2, 0) \
          ON CONFLICT (network) DO UPDATE SET network = excluded.network RETURNING given";
     let (given,): (Vec<u8>,) = tx.fetch_one(sql, values![window.network, none]).await?;
     let given = given.as_chunks().0.iter().map(|bytes| i64::from_be_bytes(*bytes));
-    // keys given under a clock that has been set back since do not count
+    // keys with times from before the clock was set back do not count
     let mut given: Vec<i64> = given.filter(|at| (now - at).abs() < window.length).collect();
     if given.len() >= window.keys_max {
         return Ok(given.first().copied());

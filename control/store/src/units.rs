@@ -1,8 +1,8 @@
 //! Units of work as data: effects that become durable together, all or none.
 //!
-//! A unit is plain data and no function, so that many of them run as one statement each kind of step, in the commit that
-//! they share with the units of other callers ([`Store::submit`]). What decides as it goes, and is rarer, is a
-//! transaction of its own ([`Store::write`]).
+//! A unit is plain data without functions, so that many units run as one statement for each kind of step, in a commit
+//! that they share with the units of other callers ([`Store::submit`]). Rarer work that decides as it goes has a
+//! separate transaction ([`Store::write`]).
 
 use crate::arithmetic_operations::{self, ArithmeticOperationEnd, ArithmeticUsage, NewArithmeticOperation};
 use crate::ciphertexts::{self, NewCiphertext};
@@ -16,40 +16,44 @@ use crate::outbox::{NewEvent, emit_all};
 use crate::work::Work;
 use crate::{Result, Store};
 
-/// The steps of a unit of work; each may be left out.
+/// The steps of a unit of work. Each is optional.
 #[derive(Clone, Debug, Default)]
 pub struct Unit {
-    /// Puts a run of a circuit on record, unless it is.
+    /// Records a circuit's run, unless it is recorded.
     pub operation: Option<NewCircuitOperation>,
-    /// Ends a run that is on record. One that has ended fails the unit ([`crate::Error::OperationEnded`]).
+    /// Records the end of a run. A run that has ended before fails the unit ([`crate::Error::OperationEnded`]).
     pub operation_end: Option<CircuitOperationEnd>,
-    /// Puts an operation on encrypted numbers on record, unless it is.
+    /// Records an operation on encrypted numbers, unless it is recorded.
     pub arithmetic: Option<NewArithmeticOperation>,
-    /// Ends an operation that is on record. One that has ended fails the unit ([`crate::Error::OperationEnded`]).
+    /// Records the end of an operation. An operation that has ended before fails the unit
+    /// ([`crate::Error::OperationEnded`]).
     pub arithmetic_end: Option<ArithmeticOperationEnd>,
-    /// Keeps a ciphertext in place of others. A key that is gone ([`crate::Error::KeyGone`]) and a lack of room
+    /// Stores a ciphertext and evicts others. A deleted key ([`crate::Error::KeyGone`]) and a lack of room
     /// ([`crate::Error::NoRoom`]) fail the unit.
     pub ciphertext: Option<NewCiphertext>,
-    /// Writes the usage row of an operation and counts it with its key. A usage row of that id fails the unit.
+    /// Writes the usage row of an operation and counts the operation with its key. An existing usage row with the same
+    /// id fails the unit.
     pub arithmetic_charge: Option<ArithmeticUsage>,
-    /// Adds to a session's totals and writes the usage row. A session that ended meanwhile is charged too: the work was
-    /// completed (readings P24). No such session, or a usage row of that id, fails the unit.
+    /// Adds to a session's totals and writes the usage row. A session that has ended in between is charged too, because
+    /// the work was completed (readings P24). A missing session, or an existing usage row with the same id, fails the
+    /// unit.
     pub charge: Option<GateUsage>,
-    /// Posts the transfer that pays for the work. One that is not open fails the unit ([`crate::Error::ReservationLost`]).
+    /// Posts the transfer that pays for the work. A transfer that is not open fails the unit
+    /// ([`crate::Error::ReservationLost`]).
     pub posting: Option<Posting>,
     /// Counts completed operations of a month.
     pub counts: Option<OperationCounts>,
-    /// Writes an event, with a delivery for each webhook that gets it.
+    /// Writes an event, with a delivery for each webhook that subscribes to its type.
     pub event: Option<NewEvent>,
-    /// Puts an answer in the place of its claim. A lost claim fails the unit ([`crate::Error::ClaimLost`]).
+    /// Replaces a claim by its answer. A lost claim fails the unit ([`crate::Error::ClaimLost`]).
     pub keep: Option<KeptAnswer>,
 }
 
 impl Store {
-    /// Writes a unit. It is durable when this returns; the unit goes on if the caller does not wait for it.
+    /// Writes a unit. Durable when this returns. If the caller stops waiting, the unit is written all the same.
     ///
     /// # Errors
-    /// Nothing of the unit was done.
+    /// The cause. Nothing of the unit was written.
     pub async fn submit(&self, unit: Unit) -> Result<()> {
         let emits = unit.event.is_some();
         self.writers.submit(unit).await?;
@@ -77,7 +81,7 @@ impl Work for Unit {
     }
 
     async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {
-        // in the order of locks: ledgers, runs, operations, caches and keys, sessions, counts, deliveries, kept answers
+        // lock order: ledgers, runs, operations, caches and keys, sessions, counts, deliveries, stored answers
         post_all(tx, units.iter().filter_map(|unit| unit.posting.as_ref()).collect()).await?;
         begin_all(tx, units.iter().filter_map(|unit| unit.operation.as_ref())).await?;
         end_all(tx, units.iter().filter_map(|unit| unit.operation_end.as_ref())).await?;

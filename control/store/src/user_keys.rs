@@ -1,39 +1,39 @@
-//! API keys as users of the dashboard make, list and revoke them.
+//! API keys that users of the dashboard make, list and revoke.
 
 use crate::api_keys::{ApiKey, NewApiKey, insert, revoke_in_lineage};
 use crate::database::{Tx, locking, values};
 use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
-/// How making a key went.
+/// The result of making a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserKeyMade {
-    /// It is there.
+    /// The key was made.
     Made,
-    /// The user has made as many as they may of late.
+    /// The user has made as many keys as the sliding window allows.
     TooMany {
-        /// When the oldest of those was made.
+        /// When the oldest of these keys was made.
         oldest_at: i64,
     },
 }
 
-/// Which keys of an account a user sees.
+/// The keys of an account that a user may see.
 #[derive(Clone, Copy, Debug)]
 pub struct UserKeysSeen<'a> {
     /// The account.
     pub account_id: &'a str,
-    /// Only those this user made, and their successors; `None`: all.
+    /// Only the keys that this user made, and their successors. `None`: all keys.
     pub user_id: Option<&'a str>,
-    /// Those that were revoked or expired before this are left out (readings A16).
+    /// Keys that were revoked or expired before this time are left out (readings A16).
     pub ended_after: i64,
 }
 
-/// How far ahead of another a node's clock may be. Keys from beyond were made under a clock that has been set back since, and
-/// do not count.
+/// Bound on the difference between nodes' clocks. Keys with later times were made before the clock was set back, and do
+/// not count.
 const AHEAD_US_MAX: i64 = 60 * 1_000_000;
 
 impl Tx {
-    /// Remembers a key that a user made unless they made `max` since `since` (readings A23).
+    /// Writes a key that a user made, unless the user has made `max` keys since `since` (readings A23).
     pub async fn insert_user_key(
         &mut self,
         key: &NewApiKey<'_>,
@@ -41,7 +41,7 @@ impl Tx {
         since: i64,
         max: i64,
     ) -> Result<UserKeyMade> {
-        // of two requests at once the second counts the first
+        // with two concurrent requests the second counts the first's key
         let sql = locking!("SELECT user_id FROM users WHERE user_id = $1");
         self.fetch_optional::<(String,)>(sql, values![user_id]).await?;
         let sql = "SELECT COUNT(*), MIN(created_at) FROM user_keys \
@@ -59,7 +59,7 @@ impl Tx {
 }
 
 impl Store {
-    /// A page of the keys that a user sees, after this row.
+    /// A page of the keys that a user may see, after this row.
     pub async fn user_keys_page(
         &self,
         seen: UserKeysSeen<'_>,
@@ -85,8 +85,8 @@ impl Store {
         page(&self.db, after.is_none(), (rows, of_rows), (count, of_count)).await
     }
 
-    /// Revokes a key that a user sees, with its predecessors and successors (readings A17). The lineage; `None`: there is
-    /// no such key, or it was revoked before.
+    /// Revokes a key that a user may see, with its predecessors and successors (readings A17). Returns the lineage.
+    /// `None`: the key does not exist or was revoked before.
     pub async fn revoke_user_key(&self, seen: UserKeysSeen<'_>, key_id: &str, at: i64) -> Result<Option<String>> {
         let mut tx = self.db.begin().await?;
         let sql = "SELECT lineage_id FROM api_keys WHERE key_id = $1 AND account_id = $2 AND revoked_at IS NULL \

@@ -1,4 +1,4 @@
-//! Users of the dashboard: with a password here, or known to an external issuer.
+//! Users of the dashboard, with a password or of an external issuer.
 
 use api::{Plan, Role};
 
@@ -6,45 +6,45 @@ use crate::api_keys::{LINEAGES_OF_USER, revoke_all};
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
-/// A user with a password.
+/// A user with a password, to create.
 #[derive(Clone, Debug)]
 pub struct NewUser<'a> {
     /// `usr_...`
     pub user_id: &'a str,
-    /// An account that is there; `None`: one is made at the first sign-in.
+    /// An existing account. `None`: the first sign-in creates one.
     pub account_id: Option<&'a str>,
-    /// Lower case.
+    /// The e-mail in lower case.
     pub email: &'a str,
-    /// argon2id, as a PHC string.
+    /// The argon2id hash, as a PHC string.
     pub password_hash: &'a str,
-    /// Not that of trial keys.
+    /// The role, which is not that of trial keys.
     pub role: Role,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
 }
 
-/// A user as remembered. Times in microseconds since 1970.
+/// A user's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// `usr_...`
     pub user_id: String,
-    /// None before the first sign-in.
+    /// The user's account. `None` before the first sign-in.
     pub account_id: Option<String>,
-    /// None for users of an external issuer.
+    /// The e-mail. `None` for users of an external issuer.
     pub email: Option<String>,
-    /// argon2id, as a PHC string.
+    /// The argon2id hash, as a PHC string.
     pub password_hash: Option<String>,
     /// Address of the external issuer.
     pub issuer: Option<String>,
-    /// The external issuer's name of the user.
+    /// The external issuer's id of the user.
     pub subject: Option<String>,
-    /// Not that of trial keys.
+    /// The role, which is not that of trial keys.
     pub role: Role,
-    /// When it was made.
+    /// When the user was created.
     pub created_at: i64,
-    /// When it last gave its password.
+    /// When the user last signed in with the password.
     pub last_sign_in_at: Option<i64>,
-    /// When the operator shut it out.
+    /// When the operator disabled the user.
     pub disabled_at: Option<i64>,
 }
 
@@ -61,61 +61,61 @@ from_row!(User {
     disabled_at
 });
 
-/// How making the first user went.
+/// The result of creating the first user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstUser {
-    /// It is made, and the link is used up.
+    /// The user was created, and the link is used up.
     Made,
-    /// No such link, or its time is over, or it was used.
+    /// The link does not exist, has expired or was used.
     BadLink,
-    /// There are users.
+    /// Users exist already.
     NotTheFirst,
 }
 
-/// A user of an external issuer, seen for the first time.
+/// A user of an external issuer, as a token names them.
 #[derive(Clone, Debug)]
 pub struct NewExternalUser<'a> {
-    /// `usr_...`, for when it is new.
+    /// The id for a new user: `usr_...`.
     pub user_id: &'a str,
-    /// `acct_...`, for when there is none yet.
+    /// The id for a new account: `acct_...`.
     pub account_id: &'a str,
     /// The issuer's address.
     pub issuer: &'a str,
-    /// Its name of the user.
+    /// The issuer's id of the user.
     pub subject: &'a str,
-    /// Its name of the account, if it says one.
+    /// The issuer's id of the account, if the token names one.
     pub account: Option<&'a str>,
     /// The role of a new user.
     pub role: Role,
     /// The plan of a new account.
     pub plan: Plan,
-    /// Whether the issuer's name of an account may be one of our account ids, which then is that account.
+    /// Whether the issuer's id of an account may be an account id of this service, which then means that account.
     pub trusts_account_ids: bool,
-    /// Users and accounts together that the issuer may bring into being.
+    /// Users and accounts, counted together, that the issuer may create.
     pub made_max: i64,
     /// Now, in microseconds since 1970.
     pub now: i64,
 }
 
-/// Who a user of an external issuer is here.
+/// The user and account of an external issuer's token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalUser {
     /// `usr_...`
     pub user_id: String,
-    /// The account of this token.
+    /// The account that the token means.
     pub account_id: String,
-    /// The user's own role, for tokens that say none.
+    /// The user's stored role, for tokens that name none.
     pub role: Role,
     /// The account's plan.
     pub plan: Plan,
-    /// When the operator shut it out.
+    /// When the operator disabled the user.
     pub disabled_at: Option<i64>,
 }
 
 from_row!(ExternalUser { user_id, account_id, role as word, plan as word, disabled_at });
 
 impl Tx {
-    /// Changes a password and ends every other sign-in of the user.
+    /// Changes a password and ends all other sign-ins of the user.
     pub async fn set_password(&mut self, user_id: &str, hash: &str, keep_sign_in: &str, at: i64) -> Result<()> {
         self.execute("UPDATE users SET password_hash = $2 WHERE user_id = $1", values![user_id, hash]).await?;
         let sql = "UPDATE sign_ins SET revoked_at = $3 \
@@ -126,7 +126,7 @@ impl Tx {
 }
 
 impl Store {
-    /// Remembers a user. False: the e-mail is another user's.
+    /// Creates a user. False: another user has the e-mail.
     pub async fn insert_user(&self, user: &NewUser<'_>) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let made = insert(&mut tx, user).await?;
@@ -134,7 +134,7 @@ impl Store {
         Ok(made)
     }
 
-    /// Makes the first user, by the link of this digest.
+    /// Creates the first user, with the setup link of this digest.
     pub async fn insert_first_user(&self, link: &[u8; 32], user: &NewUser<'_>) -> Result<FirstUser> {
         let mut tx = self.db.begin().await?;
         let sql = "UPDATE setup_links SET used_at = $2 WHERE digest = $1 AND used_at IS NULL AND expires_at > $2";
@@ -149,14 +149,14 @@ impl Store {
         Ok(FirstUser::Made)
     }
 
-    /// The user of this e-mail, in lower case.
+    /// The user with this e-mail, given in lower case.
     pub async fn user_of_email(&self, email: &str) -> Result<Option<User>> {
         let sql = "SELECT user_id, account_id, email, password_hash, issuer, subject, role, created_at, \
              last_sign_in_at, disabled_at FROM users WHERE email = $1";
         self.db.fetch_optional(sql, values![email]).await
     }
 
-    /// The user of this id.
+    /// The user with this id.
     pub async fn user(&self, user_id: &str) -> Result<Option<User>> {
         let sql = "SELECT user_id, account_id, email, password_hash, issuer, subject, role, created_at, \
              last_sign_in_at, disabled_at FROM users WHERE user_id = $1";
@@ -170,14 +170,14 @@ impl Store {
         self.db.fetch_all(sql, values![]).await
     }
 
-    /// Whether there is any user.
+    /// Whether any user exists.
     pub async fn has_users(&self) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM users LIMIT 1";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![]).await?;
         Ok(row.is_some())
     }
 
-    /// Shuts a user out: no sign-in, no refresh, no token of theirs. False: no such user, or it was shut out before.
+    /// Disables a user: no sign-in, no refresh, no valid token. False: the user does not exist or is disabled already.
     pub async fn disable_user(&self, user_id: &str, at: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let sql = "UPDATE users SET disabled_at = $2 WHERE user_id = $1 AND disabled_at IS NULL";
@@ -187,13 +187,14 @@ impl Store {
         Ok(done)
     }
 
-    /// Lets a user in again. False: no such user, or the user was not shut out.
+    /// Enables a disabled user. False: the user does not exist or is not disabled.
     pub async fn enable_user(&self, user_id: &str) -> Result<bool> {
         let sql = "UPDATE users SET disabled_at = NULL WHERE user_id = $1 AND disabled_at IS NOT NULL";
         Ok(self.db.execute(sql, values![user_id]).await? == 1)
     }
 
-    /// Gives a user another role and ends their sign-ins: tokens say the role that they were made with. False: no such user.
+    /// Changes a user's role and ends their sign-ins, because tokens contain the old role. False: the user does not
+    /// exist.
     pub async fn set_role(&self, user_id: &str, role: Role, at: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let done = tx.execute("UPDATE users SET role = $2 WHERE user_id = $1", values![user_id, role]).await? == 1;
@@ -202,7 +203,7 @@ impl Store {
         Ok(done)
     }
 
-    /// Ends all sign-ins of a user. How many there were.
+    /// Ends all sign-ins of a user. Returns how many.
     pub async fn end_sign_ins(&self, user_id: &str, at: i64) -> Result<u64> {
         let mut tx = self.db.begin().await?;
         let ended = end_sign_ins(&mut tx, user_id, at).await?;
@@ -210,11 +211,11 @@ impl Store {
         Ok(ended)
     }
 
-    /// Removes a user with their sign-ins, and ends the keys that they made. The lineages of those keys; the account stays
-    /// with everything else that it owns.
+    /// Deletes a user with their sign-ins, and revokes the keys that they made. Returns the lineages of these keys. The
+    /// account stays with everything else that it owns.
     pub async fn delete_user(&self, user_id: &str, at: i64) -> Result<Vec<String>> {
         let mut tx = self.db.begin().await?;
-        // no sign-in and no key is made meanwhile
+        // so that no sign-in and no key is made in between
         tx.execute("UPDATE users SET disabled_at = $2 WHERE user_id = $1", values![user_id, at]).await?;
         let revoked = revoke_all(&mut tx, LINEAGES_OF_USER, user_id, at).await?;
         tx.execute("DELETE FROM user_keys WHERE user_id = $1", values![user_id]).await?;
@@ -225,7 +226,7 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Puts a setup link in place of any unused one.
+    /// Writes a setup link. An unused earlier link is replaced.
     pub async fn put_setup_link(&self, digest: &[u8; 32], created_at: i64, expires_at: i64) -> Result<()> {
         let mut tx = self.db.begin().await?;
         tx.execute("DELETE FROM setup_links WHERE used_at IS NULL", values![]).await?;
@@ -234,7 +235,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Whether this is the digest of a setup link that may be used.
+    /// Whether a setup link with this digest exists, is unused and has not expired.
     pub async fn is_setup_link(&self, digest: &[u8; 32], now: i64) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM setup_links WHERE digest = $1 AND used_at IS NULL AND expires_at > $2";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![digest, now]).await?;
@@ -248,8 +249,8 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// The user and account behind a token of an external issuer; both are made when they are new (readings A24). `None`:
-    /// they are new, and the issuer has made as many as it may.
+    /// The user and account of an external issuer's token. New ones are created (readings A24). `None`: they are new,
+    /// and the issuer has created as many as it may.
     pub async fn external_user(&self, seen: &NewExternalUser<'_>) -> Result<Option<ExternalUser>> {
         if let Some(user) = self.known_external_user(seen).await? {
             return Ok(Some(user));
@@ -277,7 +278,7 @@ impl Store {
              VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (issuer, subject) DO NOTHING";
         tx.execute(sql, values![seen.user_id, &own, seen.issuer, seen.subject, seen.role, seen.now]).await?;
         tx.commit().await?;
-        // of two nodes that met the user at once, one wrote first
+        // if two nodes create the user at the same time, one of them writes first: read the result
         let user = self.known_external_user(seen).await?;
         user.map(Some).ok_or(crate::Error::Database(sqlx::Error::RowNotFound))
     }
@@ -307,8 +308,8 @@ async fn insert(tx: &mut Tx, user: &NewUser<'_>) -> Result<bool> {
     Ok(tx.execute(sql, values).await? == 1)
 }
 
-/// The account that an issuer calls so: one made for the name, or one of ours by its own id where the issuer is trusted with
-/// those.
+/// The account with this id at an issuer: one created for the id, or, if the issuer is trusted with account ids, the
+/// account of this service with that id.
 async fn external_account(tx: &mut Tx, seen: &NewExternalUser<'_>, name: &str) -> Result<String> {
     let sql = "SELECT account_id FROM external_accounts WHERE issuer = $1 AND name = $2";
     if let Some((account_id,)) = tx.fetch_optional::<(String,)>(sql, values![seen.issuer, name]).await? {

@@ -4,20 +4,20 @@ use crate::database::{Tx, from_row, values};
 use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
-/// A webhook.
+/// A webhook's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
     /// `wh_...`
     pub webhook_id: String,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
-    /// Where events are sent.
+    /// The URL to which events are sent.
     pub url: String,
-    /// Types of events, by comma; empty: all.
+    /// Types of events, separated by commas. Empty: all types.
     pub events: String,
     /// The shared secret, encrypted.
     pub sealed_secret: Vec<u8>,
-    /// When it was made, in microseconds since 1970.
+    /// When the webhook was created, in microseconds since 1970.
     pub created_at: i64,
 }
 
@@ -68,9 +68,9 @@ impl Store {
 }
 
 impl Tx {
-    /// Remembers a webhook. False: the account has as many as it may, and nothing was done.
+    /// Writes a webhook. False: the account has as many as it may, and nothing was changed.
     pub async fn insert_webhook(&mut self, new: &Webhook, max: i64) -> Result<bool> {
-        // of two at once the second counts the first
+        // with two concurrent requests the second counts the first's webhook
         self.lock_account(&new.account_id).await?;
         let sql = "INSERT INTO webhooks (webhook_id, account_id, url, events, sealed_secret, created_at) \
              SELECT $1, $2, $3, $4, $5, $6 WHERE (SELECT COUNT(*) FROM webhooks WHERE account_id = $2) < $7";
@@ -79,20 +79,20 @@ impl Tx {
         Ok(self.execute(sql, of).await? == 1)
     }
 
-    /// Changes where events are sent, and which. False: there is no such webhook.
+    /// Changes a webhook's URL and types of events. False: the webhook does not exist.
     pub async fn change_webhook(&mut self, changed: &Webhook) -> Result<bool> {
         let sql = "UPDATE webhooks SET url = $3, events = $4 WHERE webhook_id = $1 AND account_id = $2";
         let of = values![&changed.webhook_id, &changed.account_id, &changed.url, &changed.events];
         Ok(self.execute(sql, of).await? == 1)
     }
 
-    /// Changes the secret. False: there is no such webhook.
+    /// Changes a webhook's secret. False: the webhook does not exist.
     pub async fn change_webhook_secret(&mut self, account_id: &str, webhook_id: &str, sealed: &[u8]) -> Result<bool> {
         let sql = "UPDATE webhooks SET sealed_secret = $3 WHERE webhook_id = $1 AND account_id = $2";
         Ok(self.execute(sql, values![webhook_id, account_id, sealed]).await? == 1)
     }
 
-    /// Removes a webhook with the record of its deliveries. False: there is no such webhook.
+    /// Deletes a webhook with its deliveries. False: the webhook does not exist.
     pub async fn delete_webhook(&mut self, account_id: &str, webhook_id: &str) -> Result<bool> {
         let sql = "DELETE FROM webhooks WHERE webhook_id = $1 AND account_id = $2";
         if self.execute(sql, values![webhook_id, account_id]).await? == 0 {

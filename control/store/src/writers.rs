@@ -1,15 +1,17 @@
-//! Group commit: small works of many callers share a transaction, and so a wait for the disk.
+//! Group commit: small works of many callers share a transaction, and so one wait for the disk.
 //!
-//! A writer is a task with a queue. It takes what waits, runs it in one transaction and answers every caller after the
-//! commit. What comes meanwhile is the next group, so a lone work waits for no company. SQLite has one writer, since one
-//! connection writes; PostgreSQL has a few, and works with equal shards go to the same one, in their order.
+//! A writer is a task with a queue. The writer takes the waiting works, runs them in one transaction, and answers every
+//! caller after the commit. Works that arrive meanwhile are the next group, so a single work never waits for others.
+//! SQLite has one writer, because only one connection writes. PostgreSQL has several; works with equal shards go to the
+//! same writer and keep their order.
 //!
-//! A group runs without savepoints, many works as one statement. If one of them fails, which is rare, the transaction is
-//! undone and each work runs in a transaction of its own: the others are committed, and its caller gets its error. A
-//! commit that fails, or a database that does not answer, fails all of the group, and none has an effect.
+//! A group runs without savepoints, with many works in one statement. If one work fails, which is rare, the transaction
+//! is undone and each work runs in a separate transaction. So the other works are committed, and the caller of the
+//! failed one gets its error. If the commit fails or the database does not answer, all works of the group fail, and
+//! none has an effect.
 //!
-//! Locks are taken in one order by all writers and nodes, and within a table by the rows' keys: ledgers, trials, runs
-//! of circuits, operations, caches of ciphertexts and their keys, sessions, counts of operations, kept answers.
+//! All writers and nodes take locks in one order, and within a table by the rows' keys: ledgers, trials, runs of
+//! circuits, operations, caches of ciphertexts and their keys, sessions, counts of operations, stored answers.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,18 +30,18 @@ use crate::units::Unit;
 use crate::work::Work;
 use crate::{Error, Result};
 
-/// Works of one commit at most: tens of milliseconds of statements on SQLite.
+/// Works in one commit, at most. On SQLite these are tens of milliseconds of statements.
 const GROUP_MAX: usize = 256;
-/// Works that wait for a writer at most; further callers wait to put theirs there.
+/// Works in a writer's queue, at most. Further callers wait for space in the queue (backpressure).
 const QUEUE_MAX: usize = 1024;
-/// Writers to PostgreSQL, a connection each.
+/// Number of writers to PostgreSQL. Each uses one connection.
 const POSTGRES_WRITERS: usize = 4;
 
 /// A work of a caller that waits for its answer, or has gone.
 #[derive(Debug)]
 pub(crate) struct Waiting<W: Work> {
     work: W,
-    /// Set by the first of two: the writer that begins it, or the caller that has waited too long and withdraws it.
+    /// Set by the writer that begins the work, or by a caller that withdraws it after a timeout, whichever is first.
     taken: Arc<AtomicBool>,
     answer: oneshot::Sender<Result<W::Answer>>,
 }
@@ -115,26 +117,26 @@ impl Writers {
         let answer = match waited.await {
             Ok(answer) => answer,
             Err(_) if !taken.swap(true, Ordering::AcqRel) => return Err(sqlx::Error::PoolTimedOut.into()),
-            // it has begun: from here on the database's own bounds count
+            // the work has begun: from here on only the database's own timeouts count
             Err(_) => answered.await.ok(),
         };
         answer.unwrap_or(Err(sqlx::Error::WorkerCrashed.into()))
     }
 }
 
-/// The life of a writer.
+/// The task of a writer.
 async fn write_groups(db: Database, mut queue: mpsc::Receiver<Job>) {
     let mut jobs = Vec::with_capacity(GROUP_MAX);
     while queue.recv_many(&mut jobs, GROUP_MAX).await > 0 {
         let mut group = Group::default();
         jobs.drain(..).for_each(|job| group.add(job));
         let db = db.clone();
-        // a task of its own: if it panics, only the callers of this group are told so
+        // a separate task: if it panics, only the callers of this group get an error
         let _ = tokio::spawn(async move { group.write(&db).await }).await;
     }
 }
 
-/// What goes into one commit, by kind, in the order in which the kinds run.
+/// The works of one commit by kind, in the order in which the kinds run.
 #[derive(Default)]
 struct Group {
     reservations: Vec<Waiting<NewReservation>>,
@@ -176,7 +178,7 @@ impl Group {
             + self.releases.len()
     }
 
-    /// The accounts whose ledger it needs.
+    /// The accounts whose ledger the group needs.
     fn ledgers(&self) -> BTreeSet<&str> {
         let voidings = self.voidings.iter().map(|waiting| waiting.work.account());
         let reservations = self.reservations.iter().map(|waiting| waiting.work.account_id.as_str());
@@ -209,10 +211,10 @@ impl Group {
     }
 
     async fn run(&self, tx: &mut Tx) -> Result<GroupAnswers> {
-        // all at once, in order: the works below lock some of them each
+        // all ledgers at once, in order, because several of the works below lock some of them
         ledger::lock(tx, self.ledgers()).await?;
         Ok(GroupAnswers {
-            // reservations first: a caller that leaves has its reservation voided, perhaps in the same group
+            // reservations first: if a caller leaves, its reservation is voided, perhaps in the same group
             reservations: run(tx, &self.reservations).await?,
             voidings: run(tx, &self.voidings).await?,
             units: run(tx, &self.units).await?,
@@ -222,7 +224,7 @@ impl Group {
         })
     }
 
-    /// Writes each work in a transaction of its own, until the database fails.
+    /// Writes each work in a separate transaction, until the database fails.
     async fn write_one_by_one(self, db: &Database) {
         let mut down = None;
         write_each(db, self.reservations, &mut down).await;
@@ -254,7 +256,7 @@ impl Group {
 }
 
 impl<W: Work> Waiting<W> {
-    /// Puts it among those that are begun, unless its caller has withdrawn it.
+    /// Adds the work to those that have begun, unless its caller has withdrawn it.
     fn begin_in(self, begun: &mut Vec<Self>) {
         if !self.taken.swap(true, Ordering::AcqRel) {
             begun.push(self);
@@ -262,7 +264,7 @@ impl<W: Work> Waiting<W> {
     }
 
     fn tell(self, answer: Result<W::Answer>) {
-        // a caller that has gone needs no answer
+        // a caller that has left needs no answer
         let _ = self.answer.send(answer);
     }
 }
@@ -286,7 +288,7 @@ fn fail<W: Work>(waiting: Vec<Waiting<W>>, error: &Arc<Error>) {
     }
 }
 
-/// `down`: why the database fails, once it has failed.
+/// Writes each work in a separate transaction. `down`: the error of the database, once it has failed.
 async fn write_each<W: Work>(db: &Database, waiting: Vec<Waiting<W>>, down: &mut Option<Arc<Error>>) {
     for waiting in waiting {
         if let Some(error) = down {
@@ -310,8 +312,8 @@ async fn write_alone<W: Work>(db: &Database, work: &W) -> Result<W::Answer> {
     answer.ok_or_else(|| sqlx::Error::RowNotFound.into())
 }
 
-/// Whether the others of a group can be done in spite of this error: a constraint, a row that is not as it should be, data
-/// that the database does not take, or a deadlock.
+/// Whether the other works of a group can be done in spite of this error: a constraint, a row in an unexpected state,
+/// data that the database refuses, or a deadlock.
 fn concerns_one_work(error: &Error) -> bool {
     match error {
         Error::ClaimLost | Error::OperationEnded | Error::KeyGone | Error::NoRoom | Error::ReservationLost => true,

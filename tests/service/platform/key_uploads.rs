@@ -119,14 +119,14 @@ async fn parts_at_the_wrong_place_twice_or_out_of_order_are_refused_and_the_uplo
         [(0, HEAD + row), (HEAD, HEAD + row), (HEAD + 2 * row, whole.len()), (HEAD + row + 1, whole.len())]
     {
         let error = upload.part(&whole, from, to).await.error(409, "CONFLICT");
-        assert!(error["message"].as_str().unwrap().contains(&format!("goes on at byte {}", HEAD + row)), "{error}");
+        assert!(error["message"].as_str().unwrap().contains(&format!("continues at byte {}", HEAD + row)), "{error}");
     }
     // the first row again, said to be the second
     let range = format!("bytes {}-{}/{}", HEAD + row, HEAD + 2 * row - 1, whole.len());
     upload.ranged(whole[HEAD..HEAD + row].to_vec(), &range).await.error(400, "INVALID_PARAMS");
     // a part that ends within a row: its whole rows are kept
     let error = upload.part(&whole, HEAD + row, HEAD + 2 * row + 7).await.error(400, "INVALID_REQUEST");
-    assert!(error["message"].as_str().unwrap().contains(&format!("goes on at byte {}", HEAD + 2 * row)), "{error}");
+    assert!(error["message"].as_str().unwrap().contains(&format!("continues at byte {}", HEAD + 2 * row)), "{error}");
     assert_eq!(upload.show().await["eval_key_bytes"], HEAD + 2 * row);
     for range in ["bytes 5-4/10", "rows 0-1/2", "bytes 0-1", &format!("bytes {}-99999/*", HEAD + 2 * row)] {
         upload.ranged(vec![0; 7], range).await.error(400, "INVALID_REQUEST");

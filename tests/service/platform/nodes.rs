@@ -127,7 +127,7 @@ async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
     let mut config = Config::in_folder(stranger.path());
     (config.compute.backend, config.bucket) = (BackendChoice::Cpu, Some(bucket.config()));
     let error = App::start(config).await.err().expect("it does not start").to_string();
-    assert!(error.contains("of another database"), "{error}");
+    assert!(error.contains("to another database"), "{error}");
 
     // a bucket that is away is told of, and nothing runs again
     drop(bucket);

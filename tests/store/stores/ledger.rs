@@ -163,7 +163,7 @@ on_both! {
         let found = store.audit_ledger().await.unwrap().findings;
         let expected = AuditFinding {
             account_id: "acct_1".to_owned(),
-            what: "gates were charged another amount than their transfer's",
+            what: "the charge for gates differs from its transfer",
             of: "use_1".to_owned(),
         };
         assert_eq!(found, [expected]);

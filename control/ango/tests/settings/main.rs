@@ -64,7 +64,7 @@ fn a_wrong_file_is_refused_in_one_line_that_names_it() {
         ("[plan.free]", "did you mean \"plans\"?"),
         ("\nlisten = hunter2", "FILE: line 2: "),
         ("listen = 1.5", "FILE: listen must be a text"),
-        ("config = \"other.toml\"", "FILE: config says where this file is"),
+        ("config = \"other.toml\"", "FILE: config decides where this file is"),
         ("[plans.gold]", "FILE: plans: there is no plan \"gold\""),
         ("plans = 1", "FILE: plans: invalid type"),
         (
@@ -98,7 +98,7 @@ fn a_data_folder_may_hold_its_node_s_settings() {
     let config = read().unwrap().0;
     assert_eq!((config.sessions.ttl, config.file), (Duration::from_secs(60), Some(path.clone())));
     std::fs::write(&path, "data-dir = \"elsewhere\"").unwrap();
-    assert!(read().err().unwrap().to_string().contains("data-dir says where this file is"));
+    assert!(read().err().unwrap().to_string().contains("data-dir decides where this file is"));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a10_an_external_issuer_needs_an_audience_and_a_safe_address() {
     let issuer = ("ANGO_OIDC_ISSUER", "https://id.example.org");
     let audience = ("ANGO_OIDC_AUDIENCE", "ango");
     let error = config(&[issuer]).unwrap_err().to_string();
-    assert_eq!(error, "ANGO_OIDC_ISSUER: is of no use without ANGO_OIDC_AUDIENCE");
+    assert_eq!(error, "ANGO_OIDC_ISSUER: has no effect without ANGO_OIDC_AUDIENCE");
     let jwks_url = ("ANGO_OIDC_JWKS_URL", "http://id.example.org/keys");
     assert!(config(&[issuer, audience, jwks_url]).unwrap_err().to_string().starts_with("ANGO_OIDC_JWKS_URL: "));
     let external = config(&[issuer, audience]).unwrap().auth.external_issuer.unwrap();

@@ -1,7 +1,8 @@
-//! Token buckets (readings L6): each holds a second's worth of tokens and fills as fast. Nodes with a cache store share
-//! theirs; while it does not answer, each has its own at the same rate (readings L10).
+//! Token buckets (readings L6): each bucket holds as many tokens as it refills in a second. Nodes with a cache store
+//! share their buckets. While the cache store does not answer, each node has its own buckets with the same rate
+//! (readings L10).
 //!
-//! A bucket is one number, the moment when it is full again, so one that is full need not be remembered.
+//! A bucket is stored as one number: the moment when it will be full again. A full bucket need not be stored.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,10 +13,11 @@ use crate::cache_store::CacheStore;
 use crate::clock::Timestamp;
 
 const SECOND_US: i64 = 1_000_000;
-/// Buckets remembered at once. One is full again after a second, so this is more callers than a node serves in one.
+/// Buckets in memory, at most. A bucket is full again after a second, so this exceeds the callers that a node serves in
+/// a second.
 const BUCKETS_MAX: usize = 65_536;
 
-/// The buckets that are not full.
+/// The token buckets that are not full.
 #[derive(Default)]
 pub struct Bursts {
     cache: Option<CacheStore>,
@@ -23,12 +25,12 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// All full; shared by way of this cache store.
+    /// All buckets full. Shared through this cache store, if there is one.
     pub fn new(cache: Option<CacheStore>) -> Bursts {
         Bursts { cache, full_at: Mutex::default() }
     }
 
-    /// Takes a token; the error is the time until there is one.
+    /// Takes a token. The error is the time until the next token.
     pub async fn take(&self, subject: &str, rate_a_second: u32, now: Timestamp) -> Result<(), Duration> {
         let token_us = SECOND_US / i64::from(rate_a_second.max(1));
         if let Some(cache) = &self.cache
@@ -41,7 +43,8 @@ impl Bursts {
 
     fn take_here(&self, subject: &str, token_us: i64, now: Timestamp) -> Result<(), Duration> {
         let mut buckets = self.full_at.lock();
-        // a bucket is full within about a second; a later time was written before the clock was set back, and does not count
+        // A bucket is full again within about a second. A later time was written before the clock was set back, so
+        // ignore it.
         let known = buckets.get_mut(subject);
         let known_full_at = known.as_ref().map(|full_at| **full_at).filter(|full_at| *full_at <= now.0 + 2 * SECOND_US);
         let full_at = known_full_at.map_or(now.0, |full_at| full_at.max(now.0)) + token_us;
@@ -55,7 +58,7 @@ impl Bursts {
                 if buckets.len() >= BUCKETS_MAX {
                     buckets.retain(|_, full_at| *full_at > now.0);
                 }
-                // beyond the bound a new caller's bucket is not remembered, so it stays full
+                // with too many buckets a new caller's bucket is not stored, so it stays full
                 if buckets.len() < BUCKETS_MAX {
                     buckets.insert(subject.into(), full_at);
                 }
@@ -64,7 +67,7 @@ impl Bursts {
         Ok(())
     }
 
-    /// Forgets buckets that are full.
+    /// Removes full buckets.
     pub fn sweep(&self, now: Timestamp) {
         self.full_at.lock().retain(|_, full_at| *full_at > now.0);
     }
@@ -101,7 +104,7 @@ mod tests {
             assert_eq!((0..9).filter(|_| bursts.take_here("a", SECOND_US / 5, earlier).is_ok()).count(), 5);
             assert_eq!(bursts.take_here("a", SECOND_US / 5, earlier.plus(Duration::from_millis(200))), Ok(()));
         }
-        // a request that looked at the clock before the one that was first here empties no bucket twice
+        // a request whose clock reading is older than that of an earlier one does not empty the bucket twice
         let bursts = Bursts::default();
         (0..5).for_each(|_| bursts.take_here("a", SECOND_US / 5, now).unwrap());
         assert!(bursts.take_here("a", SECOND_US / 5, Timestamp(now.0 - SECOND_US)).is_err());

@@ -1,13 +1,13 @@
 //! Requests counted by day and month (readings L1, L7, L10).
 //!
-//! Counting happens in memory. A node reserves units in the database before it uses them ([`store::Reservation`]): for the
-//! request that asks, and up to a second of the plan's burst for later ones. So nodes together pass no limit, and a request
-//! waits for the database only when its node has no unit left for it. What plans without a limit use, and what was reserved
-//! in vain, the database hears a moment later, for all subjects in one transaction. While it does not answer, a node counts
-//! for itself.
+//! Counting happens in memory. A node reserves units in the database before it uses them ([`store::Reservation`]): the
+//! units of the request, and up to a second of the plan's burst for later requests. So all nodes together exceed no
+//! limit, and a request waits for the database only when its node has no reserved unit left. The use of plans without a
+//! limit, and units that were reserved but not used, are written a moment later, for all subjects in one transaction.
+//! While the database does not answer, each node counts alone.
 //!
-//! What a node has reserved counts as used on the other nodes. When an account is idle it is given back; a node that dies
-//! leaves it counted until the day ends.
+//! Units that a node has reserved count as used on the other nodes. A node gives them back when the account is idle. If
+//! a node dies, its reserved units count as used until the day ends.
 
 mod count;
 
@@ -25,17 +25,17 @@ use crate::caller::PlanLimits;
 use crate::clock::Timestamp;
 use count::Count;
 
-/// Subjects remembered at once; beyond it new ones pass uncounted.
+/// Subjects in memory, at most. Requests of further subjects pass uncounted.
 const SUBJECTS_MAX: usize = 100_000;
-/// Longest time that a request waits for the database; one that is only busy answers within it.
+/// Timeout of a request's wait for the database. A busy database answers within it.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// A subject without requests for so long keeps no reserve.
+/// After this time without requests, a subject's reserved units are given back.
 const IDLE: Duration = Duration::from_secs(1);
-/// A subject without requests for so long is forgotten here.
+/// After this time without requests, a subject is removed from memory.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// A network without a key and without requests for so long is forgotten.
+/// After this time without requests, a network of callers without keys is removed from memory.
 const NETWORK_FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
-/// Months that the database remembers.
+/// Months before the present one that the database keeps.
 const MONTHS_KEPT: i64 = 1;
 
 /// What is used of a quota, by all nodes as far as is known.
@@ -43,16 +43,16 @@ const MONTHS_KEPT: i64 = 1;
 pub struct UsedQuota {
     /// Today.
     pub day: u64,
-    /// This month.
+    /// Units of this month.
     pub month: u64,
 }
 
-/// A limit that a request would pass.
+/// A limit that a request would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReached {
-    /// The day's.
+    /// The daily limit.
     Day,
-    /// The month's.
+    /// The monthly limit.
     Month,
 }
 
@@ -65,7 +65,7 @@ impl LimitReached {
         }
     }
 
-    /// When it begins anew, in seconds since 1970.
+    /// When the limit resets, in seconds since 1970.
     pub fn reset_s(self, now: Timestamp) -> u64 {
         match self {
             LimitReached::Day => Period::of(now).day_reset_s(),
@@ -74,19 +74,19 @@ impl LimitReached {
     }
 }
 
-/// The counters of a node.
+/// The counters of requests on a node.
 pub struct Counters {
     store: Store,
     counts: Mutex<HashMap<Subject, Count>>,
 }
 
 impl Counters {
-    /// Nothing known yet.
+    /// Empty counters.
     pub fn new(store: Store) -> Counters {
         Counters { store, counts: Mutex::default() }
     }
 
-    /// Counts units if the limits leave room for them; the day and month that they count for.
+    /// Takes units if the limits allow it. Returns the day and month that they count for.
     pub async fn take(
         self: &Arc<Self>,
         subject: &Subject,
@@ -103,7 +103,7 @@ impl Counters {
         }
         match tokio::time::timeout(PATIENCE, self.ask(subject, units, now)).await {
             Ok(Some(taken)) => taken,
-            // fail open, at the same rate (readings L10)
+            // fail open: count alone, with the same limits (readings L10)
             Ok(None) | Err(_) => match self.counts.lock().get_mut(subject) {
                 Some(count) => count.take_alone(units).map(|()| count.period),
                 None => Ok(Period::of(now)),
@@ -111,8 +111,8 @@ impl Counters {
         }
     }
 
-    /// Counts units of a caller without a key, on this node only: such a request must not cost a write. So the limit is one for
-    /// each node, and a restart forgets the count.
+    /// Takes units for a caller without a key, on this node only, because such a request must not cost a write. So each
+    /// node has its own limit, and a restart clears the count.
     pub fn take_here(
         &self,
         subject: &Subject,
@@ -127,7 +127,7 @@ impl Counters {
         taken.unwrap_or(Ok(Period::of(now)))
     }
 
-    /// Does this with the count of a subject that makes a request; `None`: there are too many subjects to count one more.
+    /// Runs `act` on the count of a subject that makes a request. `None`: the memory for subjects is full.
     fn at_request<T>(
         &self,
         subject: &Subject,
@@ -137,7 +137,7 @@ impl Counters {
     ) -> Option<T> {
         let mut counts = self.counts.lock();
         if counts.len() >= SUBJECTS_MAX && !counts.contains_key(subject) {
-            tracing::warn!("more callers than can be counted");
+            tracing::warn!("too many callers to count: a new one passes uncounted");
             return None;
         }
         let count = counts.entry(subject.clone()).or_insert_with(|| Count::new(now));
@@ -145,7 +145,7 @@ impl Counters {
         Some(act(count))
     }
 
-    /// Reserves units until these can be taken or there are too few; `None`: the database does not answer.
+    /// Reserves units until these can be taken or the limit is reached. `None`: the database does not answer.
     async fn ask(
         self: &Arc<Self>,
         subject: &Subject,
@@ -154,7 +154,7 @@ impl Counters {
     ) -> Option<Result<Period, LimitReached>> {
         loop {
             let settling = self.counts.lock().get(subject)?.settling.clone();
-            // the settlement before may have reserved enough, or said that too little is left
+            // the settlement before this may have reserved enough, or returned that too few units are left
             let turn = settling.lock_owned().await;
             let settlement = {
                 let mut counts = self.counts.lock();
@@ -168,7 +168,7 @@ impl Counters {
                 }
                 count.reservation(subject, units)
             };
-            // a task: the node must learn what is reserved for it even if the client leaves
+            // a separate task: the node must learn its reservation even if the client leaves
             let settled = tokio::spawn(self.clone().settle(vec![settlement], vec![turn], now));
             if !settled.await.unwrap_or(false) {
                 return None;
@@ -176,7 +176,7 @@ impl Counters {
         }
     }
 
-    /// Settles with the database, one settlement of a subject at a time; whether it answered.
+    /// Settles with the database, with one settlement of a subject at a time. Returns whether the database answered.
     async fn settle(
         self: Arc<Self>,
         settlements: Vec<Settlement>,
@@ -197,7 +197,7 @@ impl Counters {
         true
     }
 
-    /// Units of a request that was refused were not used.
+    /// Gives back the units of a refused request.
     pub fn give_back(&self, subject: &Subject, units: i64, taken: Period, now: Timestamp) {
         if let Some(count) = self.counts.lock().get_mut(subject) {
             count.roll(now);
@@ -214,12 +214,12 @@ impl Counters {
         UsedQuota { day, month }
     }
 
-    /// Tells the database what it does not know, and gives back what idle subjects have reserved.
+    /// Writes the use that the database does not have yet, and gives back the reserved units of idle subjects.
     pub async fn flush(self: &Arc<Self>, now: Timestamp) {
         self.tell(now, |count| now.since(count.touched) >= IDLE).await;
     }
 
-    /// Tells everything and gives back all that is reserved.
+    /// Writes all use and gives back all reserved units.
     pub async fn close(self: &Arc<Self>, now: Timestamp) {
         self.tell(now, |_| true).await;
     }
@@ -231,7 +231,7 @@ impl Counters {
             count.roll(now);
             let idle = idle(count);
             if let Some(news) = count.news(subject, idle)
-                // another settlement is under way: later
+                // another settlement of this subject is running: leave this one to the next flush
                 && let Ok(turn) = count.settling.clone().try_lock_owned()
             {
                 settlements.push(news);
@@ -243,11 +243,11 @@ impl Counters {
         }
     }
 
-    /// Forgets subjects that have made no request for long.
+    /// Removes subjects without recent requests from memory.
     pub async fn sweep(&self, now: Timestamp) {
         {
             let mut counts = self.counts.lock();
-            // a crowd of networks must not keep accounts from being counted
+            // if many networks fill the memory, forget networks sooner, so that accounts are still counted
             let network_forgotten = if counts.len() > SUBJECTS_MAX / 2 { FORGOTTEN } else { NETWORK_FORGOTTEN };
             counts.retain(|_, count| match count.local {
                 true => now.since(count.touched) < network_forgotten,

@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderName};
 use super::{Period, UsedQuota};
 use crate::caller::{PlanLimits, UNLIMITED};
 
-/// Names of the headers: of limits, what is left of them, and when they begin anew.
+/// Names of the headers: limit, remaining and reset, for day and month.
 pub const NAMES: [HeaderName; 6] = [
     HeaderName::from_static("x-ratelimit-daily-limit"),
     HeaderName::from_static("x-ratelimit-daily-remaining"),
@@ -15,7 +15,7 @@ pub const NAMES: [HeaderName; 6] = [
     HeaderName::from_static("x-ratelimit-monthly-reset"),
 ];
 
-/// The values of the six headers that tell a caller's limits.
+/// The values of the six headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitValues {
     values: [u64; 6],
@@ -36,7 +36,7 @@ impl RateLimitValues {
         }
     }
 
-    /// Of a trial key: its operations are the limit of the day and of the month (readings L1).
+    /// The values for a trial key: its operations are the limit of the day and of the month (readings L1).
     pub fn of_trial(operations: u64, left: u64, period: Period) -> RateLimitValues {
         RateLimitValues { values: [operations, left, period.day_reset_s(), operations, left, period.month_reset_s()] }
     }

@@ -1,10 +1,10 @@
 //! Lockouts after too many wrong credentials (specification, Authentication 8; readings A20, A21).
 //!
-//! Failures are counted by the digest of the whole text that was sent and by its network: never by a part of a key, with
-//! which a stranger could lock its owner out. Wrong passwords count for the user too, known or not, whichever
-//! network they come from: there the wait grows with each failure and stays short, so that a stranger slows a user down but
-//! does not shut them out. All is decided in memory; nodes exchange failures through the database once a second, at once
-//! where a cache store carries the news.
+//! Failures are counted by the digest of the whole text that was sent, and by its network. A part of a key is never
+//! counted, because with it a stranger could lock the owner out. Wrong passwords also count for the user, existing or
+//! not, from all networks together. The user's wait grows with each failure and stays short, so that a stranger slows a
+//! user down but does not shut them out. All decisions are made in memory. Nodes exchange failures through the database
+//! once a second, or at once if a cache store carries the news.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -21,32 +21,32 @@ use crate::secrets::{Digest, Pepper, Purpose, Secrets};
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 
-/// Failures of one text within the window that lock it.
+/// A credential is locked after this many failures with it within the window.
 const KEY_FAILURES_MAX: usize = 10;
-/// Failures from one network within the window that lock it.
+/// A network is locked after this many failures from it within the window.
 const ADDRESS_FAILURES_MAX: usize = 20;
-/// The window slides.
+/// Length of the sliding window.
 const WINDOW: Duration = Duration::from_secs(5 * 60);
 /// Length of a lock.
 const LOCK: Duration = Duration::from_secs(15 * 60);
-/// Wrong passwords of one user without a wait.
+/// Wrong passwords of one user before the first wait.
 const USER_FAILURES_FREE: usize = 5;
-/// The wait after the next one; each further one doubles it.
+/// The first wait. Each further failure doubles the wait.
 const USER_WAIT_MIN: Duration = Duration::from_secs(1);
-/// Longest wait: 288 attempts a day from all addresses together.
+/// The longest wait. So all addresses together get at most 288 attempts a day.
 const USER_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
-/// Wrong passwords of one user are forgotten after a day without any, and by signing in.
+/// A user's wrong passwords are cleared after a day without one, and by signing in.
 const USER_WINDOW: Duration = Duration::from_secs(24 * 3600);
-/// Wrong passwords of one user that are remembered: with so many the wait is the longest.
+/// Wrong passwords of one user that are stored, at most. With this many the wait is the longest.
 const USER_FAILURES_KEPT: usize = 16;
-/// Sign-ups from one network within the window that lock it for further ones.
+/// A network may not sign up further users after this many sign-ups within the window.
 const SIGN_UPS_MAX: usize = 10;
-/// Subjects remembered at once.
+/// Subjects in memory, at most.
 const SUBJECTS_MAX: usize = 100_000;
-/// Subjects told to the database in one transaction.
+/// Subjects that one transaction writes, at most.
 const TOLD_MAX: usize = 1000;
 
-/// Digests of addresses and of what was shown. Neither is stored as it is.
+/// Keyed digests of addresses, credentials and e-mails, which are stored in their place.
 pub struct Digests {
     shown: Pepper,
     addresses: Pepper,
@@ -54,40 +54,40 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// Under the server's secret.
+    /// Digests with keys derived from the server's secret.
     pub fn new(secrets: &Secrets) -> Digests {
         let of = |purpose| Pepper(secrets.key(purpose));
         Digests { shown: secrets.pepper(), addresses: of(Purpose::Addresses), emails: of(Purpose::Emails) }
     }
 
-    /// Of a text that was shown: for an API key the digest that it is found by.
+    /// The digest of a credential. For an API key, the digest under which it is stored.
     pub fn shown(&self, text: &str) -> Digest {
         self.shown.digest(text)
     }
 
-    /// Of a caller's network: the address, or the /64 of an IPv6 one (readings A22).
+    /// The digest of a caller's network: the address, or the /64 of an IPv6 address (readings A22).
     pub fn address(&self, address: IpAddr) -> Digest {
         self.addresses.digest(&ClientAddress(address).network().to_string())
     }
 
-    /// A caller's network as one that users sign up from.
+    /// The digest under which sign-ups from a caller's network are counted.
     pub fn sign_ups(&self, address: IpAddr) -> Digest {
         self.addresses.digest(&format!("sign-ups {}", ClientAddress(address).network()))
     }
 
-    /// Of the e-mail of an attempt to sign in, whether a user has it or not.
+    /// The digest of the e-mail in an attempt to sign in, whether a user has it or not.
     pub fn user(&self, email: &str) -> Digest {
         self.emails.digest(&email.trim().to_lowercase())
     }
 
-    /// The network as a subject of counters.
+    /// A caller's network as the subject of a counter.
     pub fn address_subject(&self, address: IpAddr) -> Subject {
         let digest = self.address(address);
         format!("addr_{}", hex::encode(&digest[..16])).into()
     }
 }
 
-/// How long a failure counts.
+/// How long a failure of this kind counts.
 fn window(kind: LockoutKind) -> Duration {
     match kind {
         LockoutKind::User => USER_WINDOW,
@@ -95,7 +95,7 @@ fn window(kind: LockoutKind) -> Duration {
     }
 }
 
-/// The longest lock.
+/// The longest lock of this kind.
 fn lock_max(kind: LockoutKind) -> Duration {
     match kind {
         LockoutKind::User => USER_WAIT_MAX,
@@ -103,7 +103,7 @@ fn lock_max(kind: LockoutKind) -> Duration {
     }
 }
 
-/// The lock that so many failures within the window are answered with.
+/// The lock after this many failures within the window. `None`: no lock yet.
 fn lock(kind: LockoutKind, failures: usize) -> Option<Duration> {
     let max = match kind {
         LockoutKind::Key => KEY_FAILURES_MAX,
@@ -118,7 +118,7 @@ fn lock(kind: LockoutKind, failures: usize) -> Option<Duration> {
     (failures >= max).then_some(LOCK)
 }
 
-/// The lockouts as a node knows them.
+/// The lockouts, as a node knows them.
 pub struct Lockouts {
     store: Store,
     known: Mutex<LockoutTable>,
@@ -129,9 +129,9 @@ pub struct Lockouts {
 #[derive(Default)]
 struct LockoutTable {
     subjects: HashMap<Digest, LockoutEntry>,
-    /// Subjects with failures that the database does not know.
+    /// Subjects with failures that are not written to the database yet.
     untold: HashSet<Digest>,
-    /// The last change of the database that was read.
+    /// The version of the last change that was read from the database.
     version: i64,
 }
 
@@ -141,19 +141,19 @@ struct LockoutEntry {
 }
 
 impl Lockouts {
-    /// Nothing known yet.
+    /// No lockouts yet.
     pub fn new(store: Store) -> Lockouts {
         Lockouts { store, known: Mutex::default(), exchanging: AsyncMutex::default() }
     }
 
-    /// Refuses a locked network, and a locked text from wherever it comes.
+    /// Refuses a request whose network or credential is locked.
     pub fn check(&self, subjects: impl IntoIterator<Item = Option<Digest>>, now: Timestamp) -> Result<(), ApiError> {
         let mut known = self.known.lock();
         let ends = subjects.into_iter().flatten().filter_map(|subject| {
             let lockout = &mut known.subjects.get_mut(&subject)?.lockout;
             let longest = now.plus(lock_max(lockout.kind)).0;
             let until = lockout.locked_until.as_mut()?;
-            // a clock that was set back must not make the lock longer
+            // if the clock was set back, the lock must not become longer
             *until = (*until).min(longest);
             (*until > now.0).then_some(Timestamp(*until))
         });
@@ -166,7 +166,7 @@ impl Lockouts {
         }
     }
 
-    /// How many subjects of each kind are locked.
+    /// The number of locked subjects, by kind.
     pub fn locked(&self, now: Timestamp) -> HashMap<LockoutKind, u64> {
         let mut locked = HashMap::new();
         for LockoutEntry { lockout, .. } in self.known.lock().subjects.values() {
@@ -177,7 +177,7 @@ impl Lockouts {
         locked
     }
 
-    /// Counts a failed attempt with this text and from this network.
+    /// Counts a failed attempt for its credential and its network.
     pub fn failed(&self, address: Option<Digest>, shown: Option<Digest>, now: Timestamp) {
         for (subject, kind) in [(address, LockoutKind::Address), (shown, LockoutKind::Key)] {
             if let Some(subject) = subject {
@@ -191,20 +191,20 @@ impl Lockouts {
         self.known.lock().add(subject, kind, now);
     }
 
-    /// Forgets the failures of a subject, on every node. Whether there were any.
+    /// Clears the failures of a subject on every node. Returns whether any were known.
     pub async fn forgive(&self, subject: Digest, now: Timestamp) -> bool {
         let _alone = self.exchanging.lock().await;
         if !self.known.lock().forgive(&subject) {
             return false;
         }
         if let Err(error) = self.store.clear_lockouts(Some(&subject), now.0).await {
-            tracing::warn!(cause = %error, "failures were forgiven on this node only: the database failed");
+            tracing::warn!(cause = %error, "failures were cleared on this node only: the database failed");
         }
         true
     }
 
-    /// Writes new failures to the database and reads those of other nodes. While it does not answer, the node goes by what it
-    /// knows (readings L10). Whether there was anything to write.
+    /// Writes new failures to the database and reads those of other nodes. While the database does not answer, the node
+    /// uses what it knows (readings L10). Returns whether it had failures to write.
     pub async fn exchange(&self, now: Timestamp) -> bool {
         let _alone = self.exchanging.lock().await;
         let (news, version) = {
@@ -216,14 +216,14 @@ impl Lockouts {
             && let Err(error) =
                 self.store.add_lockout_failures(&news, |lockout, new| add(lockout, &new.failures, now)).await
         {
-            tracing::error!(cause = %error, "lockouts were not told to the other nodes: the database failed");
+            tracing::error!(cause = %error, "lockouts could not be written for the other nodes: the database failed");
             let mut known = self.known.lock();
             for new in news {
                 known.untell(new);
             }
             return false;
         }
-        // the subjects that were just told are among the changed ones
+        // the subjects just written are among the changed ones
         match self.store.lockouts_since(version).await {
             Ok((changed, version)) => {
                 let mut known = self.known.lock();
@@ -232,7 +232,7 @@ impl Lockouts {
                 }
                 known.version = version;
             }
-            Err(error) => tracing::error!(cause = %error, "lockouts of other nodes were not read"),
+            Err(error) => tracing::error!(cause = %error, "lockouts of other nodes could not be read"),
         }
         has_news
     }
@@ -241,7 +241,7 @@ impl Lockouts {
     pub async fn sweep(&self, now: Timestamp) {
         self.known.lock().forget(now);
         if let Err(error) = self.store.forget_lockouts(now.0).await {
-            tracing::error!(cause = %error, "old lockouts were not removed");
+            tracing::error!(cause = %error, "expired lockouts could not be removed");
         }
     }
 }
@@ -266,7 +266,7 @@ impl LockoutTable {
         self.untold.insert(subject);
     }
 
-    /// Forgets the failures of a subject; whether there were any.
+    /// Clears the failures of a subject. Returns whether any were known.
     fn forgive(&mut self, subject: &Digest) -> bool {
         self.untold.remove(subject);
         let Some(entry) = self.subjects.get_mut(subject) else { return false };
@@ -277,7 +277,7 @@ impl LockoutTable {
         had_any
     }
 
-    /// Some of the failures that the database does not know. They count as told from now on.
+    /// Takes some of the failures that are not in the database yet. From now on they count as written.
     fn news(&mut self) -> Vec<Lockout> {
         let chosen: Vec<Digest> = self.untold.iter().take(TOLD_MAX).copied().collect();
         let tell = |subject: Digest| {
@@ -296,14 +296,14 @@ impl LockoutTable {
         }
     }
 
-    /// Takes over the database's entry, with the failures here since.
+    /// Replaces the local entry by the database's, and adds the failures counted here since.
     fn learn(&mut self, mut lockout: Lockout, now: Timestamp) {
         let room = self.subjects.len() < SUBJECTS_MAX;
         match self.subjects.get_mut(&lockout.subject) {
             Some(entry) => {
                 add(&mut lockout, &entry.untold, now);
-                // the clock may have been set back since the lock was made; then callers were told an earlier end here, which
-                // stays unless there are failures that are not known here
+                // The clock may have been set back after the lock was made. Callers were then shown an earlier end,
+                // which stays unless the database has failures that are unknown here.
                 let longest = now.plus(lock_max(lockout.kind)).0;
                 let too_long = lockout.locked_until.is_some_and(|until| until > longest);
                 let nothing_new = lockout.failures == entry.lockout.failures;
@@ -323,8 +323,8 @@ impl LockoutTable {
         self.subjects.retain(|_, entry| entry.lockout.expires_at > now.0 || !entry.untold.is_empty());
     }
 
-    /// Removes expired entries, else the older half of those that are not locked. A flood of made-up keys removes its own
-    /// entries; its networks stay, since they fail again and again.
+    /// Removes expired entries, otherwise the older half of those that are not locked. A flood of made-up keys removes
+    /// its own entries. The flood's networks stay, because they fail again and again.
     fn make_room(&mut self, now: Timestamp) {
         self.forget(now);
         if self.subjects.len() < SUBJECTS_MAX {
@@ -338,16 +338,17 @@ impl LockoutTable {
     }
 }
 
-/// Adds failures to what is known, and locks when they are too many within the window.
+/// Adds failures to an entry, and locks it if the window has too many.
 fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
     let kind = lockout.kind;
     let is_locked = |lockout: &Lockout, at: i64| lockout.locked_until.is_some_and(|until| until > at);
     let mut failures = failures.to_vec();
     failures.sort_unstable();
-    // those of a clock that has been set back since would push out what comes now
+    // failures later than now, from before the clock was set back, would push out new ones
     lockout.failures.retain(|&known| known < now.plus(window(kind)).0);
     for at in failures {
-        // another node may have locked it in the meantime: what came after that does not count, but that a user's wait grows
+        // another node may have locked the subject in between: failures after the lock do not count, except for a user,
+        // whose wait grows
         if kind != LockoutKind::User && is_locked(lockout, at) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Days and months that requests are counted by: UTC (readings L3, X3).
+//! The days and months by which requests are counted, in UTC (readings L3, X3).
 
 use time::{Date, Month};
 
@@ -16,7 +16,7 @@ pub struct Period {
 }
 
 impl Period {
-    /// The one of this moment.
+    /// The day and month of this moment.
     pub fn of(now: Timestamp) -> Period {
         let day = now.0.div_euclid(DAY_S * 1_000_000);
         let date = time::OffsetDateTime::UNIX_EPOCH.date() + time::Duration::days(day);
@@ -39,7 +39,7 @@ impl Period {
     }
 }
 
-/// The first moment of a month that is counted from year 0.
+/// The first moment of a month. `month`: months since year 0.
 pub fn month_start(month: i64) -> Timestamp {
     Timestamp(first_moment_s(month) as i64 * 1_000_000)
 }
@@ -63,7 +63,7 @@ mod tests {
             (1_769_903_999, 1_769_904_000, 1_769_904_000),
             // 2024-02-29T00:00:00Z
             (1_709_164_800, 1_709_251_200, 1_709_251_200),
-            // 2025-12-05T12:00:00Z: the next month is of the next year
+            // 2025-12-05T12:00:00Z: the next month is in the next year
             (1_764_936_000, 1_764_979_200, 1_767_225_600),
         ] {
             let period = Period::of(Timestamp(now_s * 1_000_000));

@@ -10,7 +10,7 @@ use crate::secrets::ServerSecret;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
-/// Limits on a database in this folder; an account on the plan free has these.
+/// Limits on a database in this folder. Accounts of the plan free have the limits `free`.
 async fn limits(folder: &std::path::Path, free: PlanLimits) -> Limits {
     let store = Store::open(&format!("sqlite:{}", folder.join("test.db").display())).await.unwrap();
     let secret = ServerSecret(Zeroizing::new([1; 32]));
@@ -32,7 +32,7 @@ fn caller(number: u128) -> Caller {
     }
 }
 
-/// Why a request is refused; empty: it passes.
+/// The reason why a request is refused. Empty: admitted.
 async fn refusal(limits: &Limits, quota: &Quota, caller: &Caller) -> &'static str {
     limits.admit(quota, caller, NOW).await.err().map_or("", |refused| refused.reason)
 }
@@ -49,7 +49,7 @@ async fn l1_an_account_meets_its_daily_limit_and_gets_back_what_was_refused() {
     let limits = limits(folder.path(), free).await;
     let quotas = [(); 3].map(|()| Quota::default());
     for (number, quota) in quotas.iter().enumerate() {
-        // whichever key it is
+        // each request with another key
         assert_eq!(refusal(&limits, quota, &caller(number as u128)).await, "");
     }
     assert_eq!(refusal(&limits, &Quota::default(), &caller(1)).await, "daily");

@@ -6,13 +6,13 @@ use sha2::Sha256;
 use super::PaymentSecret;
 use crate::clock::Timestamp;
 
-/// How far a signature's time may be from now.
+/// Largest distance in seconds between a signature's time and now.
 const TOLERANCE_S: u64 = 300;
-/// Characters of a header that are looked at, at most.
+/// Longest header that is read, in bytes.
 const HEADER_BYTES_MAX: usize = 8 << 10;
 
-/// Whether a body was signed under one of these secrets, not long ago. `header`: `t=SECONDS,v1=HEX`, with any number of `v1`: while one
-/// secret replaces another there are two.
+/// Whether a body was signed under one of these secrets at most `TOLERANCE_S` ago. The header is `t=SECONDS,v1=HEX`
+/// with any number of `v1`: the provider sends two while one secret replaces another.
 pub fn is_signed(header: &str, body: &[u8], secrets: &[PaymentSecret], now: Timestamp) -> bool {
     if header.len() > HEADER_BYTES_MAX {
         return false;

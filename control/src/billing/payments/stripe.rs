@@ -1,4 +1,5 @@
-//! Stripe's HTTP API (readings W7, W8), as far as it is needed. Prices are found by their lookup keys, `ango_pro_monthly` and so on.
+//! A client for the part of Stripe's HTTP API that this service needs (readings W7, W8). Prices are found by lookup
+//! keys such as `ango_pro_monthly`.
 
 mod objects;
 
@@ -19,14 +20,15 @@ use crate::caller::Plan;
 use crate::ids;
 use objects::{Checkout, Customer, Invoice, List, PaymentMethod, Portal, Price, Schedule, Subscription, lookup_key};
 
-/// The version of the API that this client was written against. It goes with the shape of requests and answers, so it is no setting.
+/// The API version that this client was written against. Requests and answers have the shape of this version, so it is
+/// not a setting.
 const API_VERSION: &str = "2025-09-30.clover";
-/// Longest time for an answer, and for a connection.
+/// Timeouts: for an answer, and for a connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Waits before the second and the third try; up to as much again is added.
+/// Waits before the second and the third attempt. A random jitter of up to the same length is added.
 const WAITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_millis(1000)];
-/// Bytes of an answer at most.
+/// Bytes of an answer, at most.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A client of Stripe.
@@ -34,14 +36,14 @@ pub struct Stripe {
     http: Client,
     base: Url,
     secret_key: PaymentSecret,
-    /// Ids of prices by lookup key.
+    /// Cache of the prices' ids, by lookup key.
     prices: Mutex<HashMap<String, String>>,
 }
 
 /// The members of a request, in form encoding.
 type Form<'a> = Vec<(&'a str, String)>;
 
-/// How a request ended that is not worth repeating, or is.
+/// How a request failed: for good, or such that a retry may succeed.
 enum Failed {
     Final(PaymentError),
     Again(String),
@@ -63,7 +65,7 @@ impl Stripe {
         self.ask(Method::GET, path, query, None).await
     }
 
-    /// Every request that changes something has an idempotency key: it may be repeated (readings W8).
+    /// Sends a request that changes something. The idempotency key makes retries safe (readings W8).
     async fn post<T: DeserializeOwned>(&self, path: &str, form: Form<'_>, key: &str) -> Result<T, PaymentError> {
         self.ask(Method::POST, path, form, Some(key)).await
     }
@@ -80,7 +82,7 @@ impl Stripe {
             let why = match self.try_once(&method, path, &form, key).await {
                 Ok(value) => {
                     return serde_json::from_value(value).map_err(|error| {
-                        PaymentError::Unavailable(format!("{method} {path}: an answer that cannot be read: {error}"))
+                        PaymentError::Unavailable(format!("{method} {path}: the answer cannot be read: {error}"))
                     });
                 }
                 Err(Failed::Final(error)) => return Err(error),
@@ -122,7 +124,7 @@ impl Stripe {
         let (status, mut body) = (answer.status(), Vec::new());
         while let Some(part) = answer.chunk().await.map_err(|error| Failed::Again(error.without_url().to_string()))? {
             if body.len() + part.len() > ANSWER_BYTES_MAX {
-                return Err(Failed::Final(unavailable("an answer that is too long")));
+                return Err(Failed::Final(unavailable("the answer is too long")));
             }
             body.extend_from_slice(&part);
         }
@@ -131,7 +133,7 @@ impl Stripe {
             return if value.is_object() {
                 Ok(value)
             } else {
-                Err(Failed::Again("an answer that is no object".into()))
+                Err(Failed::Again("the answer is not an object".into()))
             };
         }
         let said = |member: &str| value["error"][member].as_str().unwrap_or_default().to_owned();
@@ -140,21 +142,23 @@ impl Stripe {
                 let why = [said("decline_code"), said("code"), said("type")].into_iter().find(|word| !word.is_empty());
                 Err(Failed::Final(PaymentError::Declined(why.unwrap_or_default())))
             }
-            // 409: another request with this key is under way
-            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => Err(Failed::Again(format!("it answered {status}"))),
-            status if status.is_server_error() => Err(Failed::Again(format!("it answered {status}"))),
+            // 409: another request with this idempotency key is under way
+            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
+                Err(Failed::Again(format!("Stripe answered {status}")))
+            }
+            status if status.is_server_error() => Err(Failed::Again(format!("Stripe answered {status}"))),
             StatusCode::NOT_FOUND => Err(Failed::Final(PaymentError::Unknown(path.to_owned()))),
             _ => {
                 let (kind, parameter) = (said("type"), said("param"));
                 Err(Failed::Final(unavailable(format!(
-                    "{path}: it answered {status}: {kind} {} {parameter}",
+                    "{path}: Stripe answered {status}: {kind} {} {parameter}",
                     said("code")
                 ))))
             }
         }
     }
 
-    /// The id of a price, which does not change.
+    /// The id of a price. The id never changes, so it is cached.
     async fn price(&self, plan: Plan, cycle: BillingCycle) -> Result<String, PaymentError> {
         let key = lookup_key(plan, cycle);
         if let Some(price) = self.prices.lock().get(&key) {
@@ -180,7 +184,7 @@ impl PaymentProvider for Stripe {
 
     fn customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, String> {
         Box::pin(async move {
-            // nothing that may change is in this request: it may be repeated with another address
+            // only the account's id, which never changes: a repetition must send the same body
             let form = vec![("metadata[account_id]", account_id.to_owned())];
             let customer: Customer = self.post("v1/customers", form, &format!("customer:{account_id}")).await?;
             Ok(customer.id)
@@ -190,7 +194,7 @@ impl PaymentProvider for Stripe {
     fn set_email<'a>(&'a self, customer_id: &'a str, email: &'a str) -> Asked<'a, ()> {
         Box::pin(async move {
             let form = vec![("email", email.to_owned())];
-            // no key of its own: the last one counts
+            // a fresh key each time: the last address counts
             self.post::<Value>(&path(&["customers", customer_id]), form, &fresh_key()).await.map(drop)
         })
     }
@@ -309,7 +313,7 @@ impl PaymentProvider for Stripe {
             let item = found.item()?;
             let interval = if cycle == BillingCycle::Annual { "year" } else { "month" };
             let schedule = match &found.schedule {
-                // made before, by a request that came to no end
+                // made by an earlier request that failed afterwards
                 Some(schedule) => schedule.clone(),
                 None => {
                     let form = vec![("from_subscription", subscription_id.to_owned())];
@@ -368,7 +372,7 @@ impl PaymentProvider for Stripe {
                 ("customer", bill.customer_id.to_owned()),
                 ("auto_advance", "true".to_owned()),
                 ("collection_method", "charge_automatically".to_owned()),
-                // nothing but the line below
+                // no other lines but the one below
                 ("pending_invoice_items_behavior", "exclude".to_owned()),
                 ("metadata[account_id]", bill.account_id.to_owned()),
                 ("metadata[month]", bill.month.to_string()),
@@ -387,13 +391,13 @@ impl PaymentProvider for Stripe {
     }
 }
 
-/// A path of these parts, each encoded: ids come from outside.
+/// A URL path of these parts. Each part is encoded because ids come from outside.
 fn path(parts: &[&str]) -> String {
     let encoded = parts.iter().map(|part| url::form_urlencoded::byte_serialize(part.as_bytes()).collect::<String>());
     format!("v1/{}", encoded.collect::<Vec<_>>().join("/"))
 }
 
-/// A key for what may happen twice.
+/// A fresh idempotency key, for a request that may be carried out twice.
 fn fresh_key() -> String {
     ids::random_hex::<16>("once:").to_string()
 }

@@ -1,4 +1,5 @@
-//! `ango client circuit`: which circuits there are, their netlists, and what a node will do for one. Without a node.
+//! `ango client circuit`: lists circuits, shows their netlists, and forecasts a node's work for a circuit. Needs no
+//! node.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
@@ -13,7 +14,7 @@ use serde_json::json;
 use crate::cli::arguments::{load_netlist, parse_preset};
 use crate::cli::progress::probability;
 
-/// List circuits, show a netlist, or tell what a node will do for a circuit. Needs no node.
+/// List circuits, show a netlist, or forecast a node's work for a circuit. Needs no node.
 #[derive(Debug, Args)]
 pub struct CircuitArgs {
     #[command(subcommand)]
@@ -30,18 +31,18 @@ enum Command {
     },
     /// Print the netlist of a circuit, in Bristol Fashion.
     Show {
-        /// A name, or a file.
+        /// A name or a file.
         #[arg(value_name = "NAME")]
         circuit: String,
     },
     Stats(StatsArgs),
 }
 
-/// Tell how many bootstraps a node will run for a circuit, in how many levels, and how likely a wrong bit is.
+/// Show how many bootstraps a node will run for a circuit, in how many levels, and how likely a wrong bit is.
 ///
-/// For every preset: gate by gate, and compiled to cells, which is what a node does by default. Inputs are `fresh` when they
-/// were encrypted for the circuit, and `results` when they come from the node. The failure is of the whole circuit, by the noise
-/// model, for keys that this client makes.
+/// For every preset: gate by gate, and compiled to cells, which is the node's default. Inputs are `fresh` if they were
+/// encrypted for the circuit, and `results` if they come from the node. The failure is that of the whole circuit, by
+/// the noise model, for keys that this client makes.
 #[derive(Debug, Args)]
 struct StatsArgs {
     /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, mult64, aes_128, or a name like
@@ -64,7 +65,7 @@ pub fn circuit(args: CircuitArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Writes to the standard output. A reader that has enough is no error.
+/// Writes to stdout. A reader that closes the pipe early is not an error.
 fn print(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -111,10 +112,10 @@ fn show(name: &str) -> anyhow::Result<()> {
     print(netlist.text())
 }
 
-/// What a node runs under a preset.
+/// A node's forecast work for one preset.
 struct Run {
     preset: Preset,
-    /// `none` or `cells`, as a request says it.
+    /// `none` or `cells`, as in a request.
     mapping: &'static str,
     inputs: Inputs,
     forecast: Forecast,
@@ -131,7 +132,7 @@ fn stats(args: &StatsArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Of every preset and kind of inputs: gate by gate, then as cells. Presets are forecast side by side.
+/// The forecasts for every preset and kind of inputs: gate by gate, then as cells. Presets are computed in parallel.
 fn runs(circuit: &Circuit, presets: &[Preset]) -> Vec<Run> {
     let of_preset = |preset: Preset| {
         let of_inputs = |inputs| {
@@ -158,7 +159,7 @@ fn as_json(name: &str, circuit: &Circuit, runs: &[Run]) -> serde_json::Value {
             "inputs": run.inputs.name(),
             "bootstraps": run.forecast.bootstraps,
             "bootstrap_levels": run.forecast.levels,
-            // null where nothing can fail
+            // null if no bootstrap can fail
             "failure_log2": Some(run.forecast.failure_log2).filter(|log2| log2.is_finite()),
         })
     };

@@ -10,14 +10,14 @@ use client::{bundle, value};
 use super::keys::SecretKeyArgs;
 use crate::cli::files::{self, FileReaders};
 
-/// Bytes of a ciphertext at most, of any preset.
+/// Bytes of a ciphertext, at most, for any preset.
 const CIPHERTEXT_BYTES_MAX: usize = 1 << 13;
 
 /// Encrypt a number, bit by bit, into one file.
 #[derive(Debug, Args)]
 pub struct EncryptArgs {
-    /// The number: decimal, or hexadecimal after 0x. A single `-` reads it from standard input, which, unlike an
-    /// argument, other users of the machine cannot see.
+    /// The number: decimal, or hexadecimal after 0x. A single `-` reads the number from standard input. Other users of
+    /// the machine can see arguments, but not standard input.
     value: String,
     /// Number of bits. Not needed for 0 and 1 (one bit) and for hexadecimal numbers (four bits a digit).
     #[arg(long, value_name = "BITS")]
@@ -32,7 +32,7 @@ pub struct EncryptArgs {
     force: bool,
 }
 
-/// Decrypt files of ciphertexts and print their numbers, one a line.
+/// Decrypt files of ciphertexts and print their numbers, one number for each line.
 #[derive(Debug, Args)]
 pub struct DecryptArgs {
     /// Files of ciphertexts, bit 0 first.
@@ -62,7 +62,7 @@ pub fn encrypt(args: EncryptArgs) -> anyhow::Result<()> {
     files::write(&args.out, &ciphertexts, FileReaders::Shared, args.force)
 }
 
-/// A number, spaces and line end around it left out.
+/// Reads a number, without spaces and line ends around it.
 fn read_number(source: impl Read) -> anyhow::Result<String> {
     let mut text = String::new();
     source.take(2 * value::WIDTH_MAX as u64).read_to_string(&mut text).context("cannot read the number")?;
@@ -87,7 +87,7 @@ pub fn decrypt(args: DecryptArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A number as the caller wants to see it.
+/// A number in the wanted notation.
 pub fn show(bits: &[bool], hex: bool) -> String {
     if hex { value::format_hexadecimal(bits) } else { value::format(bits) }
 }

@@ -1,4 +1,4 @@
-//! `ango client keygen`, and where the other commands find its secret key.
+//! `ango client keygen`, and the option with which other commands find its secret key.
 
 use std::fs::DirBuilder;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use zeroize::Zeroizing;
 use crate::cli::arguments::parse_preset;
 use crate::cli::files::{self, FileReaders};
 
-/// Bytes of a secret key's file at most; the largest preset's has under 3 KB.
+/// Bytes of a secret key's file, at most. The largest preset's has less than 3 KB.
 const SECRET_KEY_BYTES_MAX: usize = 1 << 16;
 
-/// Make a key pair: the secret key, which stays here, and the evaluation key, which a node computes with.
+/// Make a key pair: the secret key, which stays here, and the evaluation key, with which a node computes.
 #[derive(Debug, Args)]
 pub struct KeygenArgs {
     /// Parameters of the key: fast_128, standard_128, conservative_128, fast_128_k2 or standard_128_k2.
@@ -23,7 +23,7 @@ pub struct KeygenArgs {
     /// Folder that gets secret.key (mode 0600) and evaluation.key.
     #[arg(long, value_name = "DIR", default_value = "ango-keys")]
     out: PathBuf,
-    /// Replace existing keys. What was encrypted under them cannot be decrypted any more.
+    /// Replace existing keys. Data encrypted under the old keys can then not be decrypted any more.
     #[arg(long)]
     force: bool,
     /// Print one JSON object.
@@ -59,13 +59,17 @@ pub fn keygen(args: KeygenArgs) -> anyhow::Result<()> {
         });
         println!("{facts}");
     } else {
-        println!("secret key      {} ({} bytes): keep it, and keep it here", secret_path.display(), secret.len());
+        println!(
+            "secret key      {} ({} bytes): keep it private, it never leaves this machine",
+            secret_path.display(),
+            secret.len()
+        );
         println!("evaluation key  {} ({} bytes): for nodes", evaluation_path.display(), evaluation.len());
     }
     Ok(())
 }
 
-/// Where the secret key is.
+/// The option for the secret key's file.
 #[derive(Debug, Args)]
 pub struct SecretKeyArgs {
     /// File of the secret key.
@@ -79,7 +83,7 @@ impl SecretKeyArgs {
         let path = &self.secret_key;
         if !path.exists() {
             bail!(
-                "there is no {}: `ango client keygen` makes a key pair, or name yours by --secret-key",
+                "there is no {}: make a key pair with `ango client keygen`, or name yours with --secret-key",
                 path.display()
             );
         }

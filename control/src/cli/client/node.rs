@@ -1,4 +1,4 @@
-//! Which node, with which API key, in which session.
+//! Options for the node, its API key and the session.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::cli::files;
 
-/// Variable of the API key: a flag's value would be there for every user of the machine to read.
+/// Variable of the API key. Not a flag, because other users of the machine can read flags.
 const API_KEY: &str = "ANGO_API_KEY";
 const API_KEY_BYTES_MAX: usize = 4096;
 
@@ -48,12 +48,12 @@ impl NodeArgs {
     }
 }
 
-/// A session that exists.
+/// Reads a session's id.
 pub fn parse_session(text: &str) -> Result<SessionId, String> {
     text.parse().map_err(|_| "not a session id (sess_ and 26 characters)".to_owned())
 }
 
-/// Opens a session on the evaluation key of a file.
+/// Opens a session with the evaluation key in a file.
 pub async fn open(client: &http::Client, evaluation_key: &Path) -> anyhow::Result<CreatedSession> {
     let key = files::read(evaluation_key, EVALUATION_KEY_BYTES_MAX)?;
     client.open_session(key).await.with_context(|| format!("cannot open a session on {}", evaluation_key.display()))

@@ -49,7 +49,7 @@ fn parse_numbers(text: &str) -> anyhow::Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// The numbers, then zeros up to the number of slots.
+/// Fills the numbers up with zeros to the number of slots.
 fn padded(mut numbers: Vec<f64>, slots: usize) -> anyhow::Result<Vec<f64>> {
     if numbers.len() > slots {
         bail!("{} numbers are more than the {slots} that a ciphertext holds", numbers.len());
@@ -58,7 +58,7 @@ fn padded(mut numbers: Vec<f64>, slots: usize) -> anyhow::Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// The bound to encrypt numbers with: the given one, else the largest magnitude, and 1 at least.
+/// The bound for encrypting these numbers: the given one, otherwise the largest magnitude, but at least 1.
 fn bound(numbers: &[f64], given: Option<f64>) -> anyhow::Result<f64> {
     let largest = numbers.iter().fold(0.0f64, |largest, number| largest.max(number.abs()));
     match given {
@@ -68,14 +68,14 @@ fn bound(numbers: &[f64], given: Option<f64>) -> anyhow::Result<f64> {
     }
 }
 
-/// Decrypted numbers as text, with the decimals that are right. Without a count, numbers at the end that may be 0 are left out.
+/// Decrypted numbers as text, with the correct decimals. Without a count, trailing numbers that may be 0 are left out.
 fn show(values: &[f64], error_bound: f64, count: Option<usize>) -> Vec<String> {
     let is_not_zero = |value: &f64| value.abs() > error_bound;
     let whole = values.iter().rposition(is_not_zero).map_or(1, |last| last + 1);
     let decimals = (-error_bound.log10()).floor().clamp(0.0, 15.0) as usize;
     let rounded = |value: &f64| {
         let text = format!("{value:.decimals$}");
-        // no sign before nothing
+        // show 0 without a minus sign
         if text.trim_start_matches('-').chars().all(|digit| digit == '0' || digit == '.') {
             text.trim_start_matches('-').to_owned()
         } else {
@@ -85,7 +85,8 @@ fn show(values: &[f64], error_bound: f64, count: Option<usize>) -> Vec<String> {
     values[..count.unwrap_or(whole).min(values.len())].iter().map(rounded).collect()
 }
 
-/// Reads numbers from standard input where the text is a single `-`: unlike an argument, others of the machine cannot see them.
+/// Reads numbers from standard input if the text is a single `-`. Other users of the machine can see arguments, but not
+/// standard input.
 fn numbers_of(text: &str) -> anyhow::Result<Vec<f64>> {
     use std::io::Read;
 

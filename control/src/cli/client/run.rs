@@ -19,8 +19,8 @@ use crate::cli::progress::{GateProgress, bootstraps};
 
 /// Run a circuit or one gate on a node.
 ///
-/// Numbers are encrypted here and results decrypted here, with the secret key. With ciphertext files as inputs and --out
-/// for results the secret key is not needed.
+/// Numbers are encrypted here and results are decrypted here, with the secret key. The secret key is not needed if all
+/// inputs are ciphertext files and --out names a file for each result.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["circuit", "gate"]))]
 pub struct RunArgs {
@@ -30,8 +30,8 @@ pub struct RunArgs {
     /// builtin:add64, builtin:mul32_fast, builtin:sort8x16.
     #[arg(long, value_name = "FILE")]
     circuit: Option<String>,
-    /// How the node runs the circuit: cells (compiled to few bootstraps) or none (gate by gate). When omitted, as the node
-    /// does by itself.
+    /// How the node runs the circuit: cells (compiled to few bootstraps) or none (gate by gate). When omitted, the
+    /// node's default.
     #[arg(long, conflicts_with = "gate", value_parser = parse_mapping)]
     mapping: Option<CircuitMapping>,
     /// A gate: NAND, AND, OR, XOR, NOR, XNOR, NOT or MUX. Inputs in the order a, b, sel.
@@ -45,10 +45,10 @@ pub struct RunArgs {
     out: Vec<PathBuf>,
     #[command(flatten)]
     key: SecretKeyArgs,
-    /// File of the evaluation key. The run opens a session on it and closes it.
+    /// File of the evaluation key. The command opens a session with it and closes the session at the end.
     #[arg(long, value_name = "FILE", default_value = "ango-keys/evaluation.key")]
     evaluation_key: PathBuf,
-    /// Id of an open session to use instead. It stays open.
+    /// Id of an open session to use instead. The session stays open.
     #[arg(long, env = "ANGO_SESSION", hide_env_values = true, value_parser = parse_session)]
     session: Option<SessionId>,
     /// Replace output files that exist.
@@ -67,7 +67,7 @@ fn parse_gate(text: &str) -> Result<Gate, String> {
     Gate::from_name(text).ok_or_else(|| format!("not one of {names}"))
 }
 
-/// What the command runs.
+/// The work of the command.
 enum CircuitOrGate {
     Circuit(Netlist),
     Gate(Gate),
@@ -96,7 +96,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         (None, None) => bail!("name a --circuit or a --gate"),
     };
     if !args.out.is_empty() && args.out.len() != work.outputs() {
-        bail!("{} output files named, there are {} outputs", args.out.len(), work.outputs());
+        bail!("{} output files are named, but there are {} outputs", args.out.len(), work.outputs());
     }
     let plain = args.out.is_empty() || args.inputs.iter().any(|input| !input.starts_with('@'));
     let key = if plain { Some(args.key.read()?) } else { None };
@@ -117,7 +117,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
                 evaluate_work(&client, target, &work, &inputs).await
             };
             let evaluation = evaluation.await;
-            // closed in any case: the node's copy of the key is of no more use
+            // close it even after an error, because the node's copy of the key is no longer needed
             let closed = client.close(&session.session_id).await;
             let evaluation = evaluation?;
             closed.context("the session could not be closed")?;
@@ -127,17 +127,17 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     print(&args, key.as_ref(), &evaluation)
 }
 
-/// One value an input.
+/// Reads one value for each input.
 fn read_inputs(texts: &[String], widths: &[usize], key: Option<&SecretKey>) -> anyhow::Result<Vec<Vec<Vec<u8>>>> {
     if texts.len() != widths.len() {
-        bail!("{} inputs given, {} are needed, of {widths:?} bits", texts.len(), widths.len());
+        bail!("{} inputs are given, but {} are needed, of {widths:?} bits", texts.len(), widths.len());
     }
     let read = |(text, &width): (&String, &usize)| match (text.strip_prefix('@'), key) {
         (Some(path), _) => {
             let ciphertexts = read_ciphertexts(path.as_ref())?;
             let found = bundle::width(&ciphertexts);
             if found != width {
-                bail!("{path} has {found} ciphertexts, the input {width} bits");
+                bail!("{path} has {found} ciphertexts, but the input has {width} bits");
             }
             Ok(ciphertexts)
         }
@@ -181,9 +181,9 @@ async fn evaluate_work(
     }
 }
 
-/// Ctrl-C: an interrupted run still ends in order, and closes its session.
+/// Waits for Ctrl-C. An interrupted run still ends in order and closes its session.
 async fn interruption() {
-    // where signals cannot be heard nobody interrupts
+    // without signals there are no interruptions
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -195,7 +195,7 @@ fn preset(name: &str) -> anyhow::Result<Preset> {
 
 fn print(args: &RunArgs, key: Option<&SecretKey>, evaluation: &Evaluation) -> anyhow::Result<()> {
     let outputs = if args.out.is_empty() {
-        let key = key.context("results are decrypted with the secret key")?;
+        let key = key.context("the secret key is needed to decrypt results")?;
         let decrypt = |ciphertexts: &Vec<Vec<u8>>| Ok(show(&bundle::decrypt(key, ciphertexts)?, args.hex));
         let values: Vec<String> = evaluation.outputs.iter().map(decrypt).collect::<anyhow::Result<_>>()?;
         if !args.json {
@@ -223,7 +223,7 @@ fn print(args: &RunArgs, key: Option<&SecretKey>, evaluation: &Evaluation) -> an
         println!("{facts}");
     } else {
         if let Some(ran) = bootstraps(evaluation) {
-            eprintln!("{gates} gates asked, {ran}, {:.2} s", compute_ms / 1000.0);
+            eprintln!("{gates} gates requested, {ran}, {:.2} s", compute_ms / 1000.0);
         }
         if *cost > MilliYen(0) {
             eprintln!("gates: {gates}, bootstrap operations: {bootstrap_ops}, {cost} yen");

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::node::{self, NodeArgs, parse_session};
 
-/// Open, look at and close a gate session on a node.
+/// Open, show and close a gate session on a node.
 #[derive(Debug, Args)]
 pub struct SessionArgs {
     #[command(subcommand)]
@@ -16,7 +16,7 @@ pub struct SessionArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Open a session on an evaluation key and print its id.
+    /// Open a session with an evaluation key and print its id.
     Open {
         #[command(flatten)]
         node: NodeArgs,
@@ -38,7 +38,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Close a session; the node erases its key.
+    /// Close a session. The node erases the session's key.
     Close {
         #[command(flatten)]
         node: NodeArgs,

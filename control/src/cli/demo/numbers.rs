@@ -1,8 +1,9 @@
-//! `ango demo --ckks`: a model on encrypted numbers from end to end. The model is encrypted too: neither the table nor the weights
-//! are readable to the node.
+//! `ango demo --ckks`: applies a model to encrypted numbers from end to end. The model is encrypted too, so the node
+//! can read neither the table nor the weights.
 //!
-//! Logistic regression with three outcomes: a matrix of weights times the features of a row, then the sigmoid as a polynomial of
-//! degree 7. A row of the table is a vector, so that it takes one matrix product and one polynomial.
+//! The model is logistic regression with three outcomes: a matrix of weights times the features of a row, then the
+//! sigmoid as a polynomial of degree 7. Each row of the table is one vector, so it needs one matrix product and one
+//! polynomial.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,19 +21,19 @@ use super::size;
 use crate::cli::files;
 use crate::cli::progress::ByteProgress;
 
-/// An invented table of machines.
+/// An invented table of pumps.
 const TABLE: &str = include_str!("../../../assets/demo/pumps.csv");
 const FEATURES: [&str; 4] = ["temperature_c", "vibration_mm_s", "hours_k", "load_pct"];
 const OUTCOMES: [&str; 3] = ["bearing", "motor", "belt"];
-/// Mean and standard deviation of each feature, and the weights of each outcome with the intercept last: gradient descent on 400
-/// invented rows.
+/// Mean and standard deviation of each feature, and the weights of each outcome with the intercept last. Found by
+/// gradient descent on 400 invented rows.
 const MEAN: [f64; 4] = [62.0, 2.6, 4.8, 64.0];
 const DEVIATION: [f64; 4] = [9.0, 1.2, 2.7, 19.0];
 const WEIGHTS: [[f64; 5]; 3] =
     [[0.914, 1.932, 0.893, 0.702, -1.427], [1.771, 0.162, 0.784, 1.556, -1.081], [0.197, 0.900, 1.936, 0.578, -0.804]];
-/// Scores are computed in this unit: powers of numbers within 1 keep their precision.
+/// Scores are divided by this, because powers of numbers between -1 and 1 keep their precision.
 const RANGE: f64 = 8.0;
-/// The sigmoid by least squares on `[-RANGE, RANGE]`, from the constant on: within 0.032.
+/// Coefficients of the sigmoid by least squares on `[-RANGE, RANGE]`, the constant first. The error is at most 0.032.
 const SIGMOID: [f64; 8] = [
     0.5,
     0.216_875_935_192_655_6,
@@ -43,7 +44,7 @@ const SIGMOID: [f64; 8] = [
     0.0,
     -0.000_001_195_018_088_232_132,
 ];
-/// Bytes of a table at most, and rows.
+/// Bytes and rows of a table, at most.
 const TABLE_BYTES_MAX: usize = 1 << 20;
 const ROWS_MAX: usize = 1000;
 
@@ -51,12 +52,12 @@ const ROWS_MAX: usize = 1000;
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     name: String,
-    /// Standardised, and 1 for the intercept.
+    /// The standardised features, then 1 for the intercept.
     features: [f64; 5],
 }
 
 impl Row {
-    /// The model's scores, in the clear.
+    /// The model's scores, computed without encryption.
     fn scores(&self) -> [f64; 3] {
         WEIGHTS.map(|weights| weights.iter().zip(&self.features).map(|(weight, feature)| weight * feature).sum())
     }
@@ -69,7 +70,7 @@ impl PumpTable {
     /// Reads a table.
     ///
     /// # Errors
-    /// What is wrong with the file, with the line at fault.
+    /// The fault in the file, with its line.
     pub fn read(path: Option<&Path>) -> anyhow::Result<PumpTable> {
         match path {
             None => PumpTable::parse(TABLE.as_bytes()),
@@ -111,7 +112,7 @@ impl PumpTable {
             }
             let row = Row { name: record.get(0).unwrap_or_default().to_owned(), features };
             if row.scores().iter().any(|score| score.abs() > RANGE) {
-                bail!("line {line}: a score of {} is beyond {RANGE}, where the model's polynomial ends", row.name);
+                bail!("line {line}: a score of {} is beyond {RANGE}, the end of the polynomial's range", row.name);
             }
             rows.push(row);
         }
@@ -137,7 +138,7 @@ fn params() -> anyhow::Result<Params> {
     Ok(Params::new(ParamsLiteral { poly_degree: 16384, scale_bits: 40, max_depth: 5, security, bootstrap: false })?)
 }
 
-/// The client's side: everything a customer's program would do. `note` tells progress.
+/// The client's side, as a customer's program would do it. `note` prints progress.
 pub async fn demonstrate(
     client: &http::Client,
     table: &PumpTable,
@@ -193,12 +194,12 @@ struct Model<'a> {
     key_id: &'a EncryptionKeyId,
     matrix: Option<CiphertextId>,
     cost: MicroYen,
-    /// Percent of the noise budget of the last result.
+    /// Percent of the noise budget that the last result has left.
     left: f64,
 }
 
 impl Model<'_> {
-    /// Encrypts numbers, zeros behind them, and uploads them.
+    /// Encrypts numbers, filled up with zeros, and uploads them.
     async fn upload(&self, mut numbers: Vec<f64>, bound: f64) -> anyhow::Result<(CiphertextId, usize)> {
         let params = self.key.params();
         numbers.resize(params.slots(), 0.0);
@@ -208,7 +209,7 @@ impl Model<'_> {
         Ok((self.client.upload_ciphertext(self.key_id, bytes).await?, count))
     }
 
-    /// The weights of an outcome as a row of the matrix.
+    /// Uploads the weights as a matrix with one row for each outcome.
     async fn upload_weights(&mut self) -> anyhow::Result<()> {
         // the matrix is square, as large as the slots allow (readings C10)
         let dimension = 1 << (self.key.params().slots().ilog2() / 2);
@@ -221,7 +222,7 @@ impl Model<'_> {
         Ok(())
     }
 
-    /// Computes an operation whose result is within 1, and leaves the result on the node.
+    /// Computes an operation whose result has numbers between -1 and 1, and leaves the result on the node.
     async fn compute(
         &mut self,
         operation: &str,
@@ -243,12 +244,12 @@ impl Model<'_> {
         done.result_ciphertext_id.context("a completed operation has a result")
     }
 
-    /// The outcomes of a row, and the bytes of its ciphertext.
+    /// Computes the outcomes of a row. Returns also the bytes of its ciphertext.
     async fn predict(&mut self, row: &Row) -> anyhow::Result<(Prediction, usize)> {
         let matrix = self.matrix.clone().context("the weights are uploaded first")?;
         let largest = row.features.iter().fold(1.0f64, |largest, feature| largest.max(feature.abs()));
         let (features, bytes) = self.upload(row.features.to_vec(), largest).await?;
-        // the table was checked: scores are within their range, and what the polynomial makes of them within 1
+        // the table was checked: scores are within their range, so the polynomial's values are between -1 and 1
         let scores = self.compute("matmul", &[&matrix, &features], None).await?;
         let unit_powers = SIGMOID.iter().zip(0..).map(|(coefficient, power)| coefficient * RANGE.powi(power)).collect();
         let result = self.compute("poly-eval", &[&scores], Some(unit_powers)).await?;
@@ -268,11 +269,11 @@ impl Model<'_> {
     }
 }
 
-/// A row's outcomes as they were decrypted.
+/// A row's decrypted outcomes.
 struct Prediction {
     row: Row,
     outcomes: [f64; 3],
-    /// What the ciphertext's record promises.
+    /// Precision that the ciphertext's record promises.
     precision_bits: f64,
 }
 
@@ -284,7 +285,7 @@ impl Prediction {
     }
 }
 
-/// What the demonstration measured.
+/// The measurements of the demonstration.
 pub struct NumbersReport {
     backend: String,
     security_bits: u32,
@@ -292,10 +293,10 @@ pub struct NumbersReport {
     secret_key_bytes: usize,
     evaluation_key_bytes: usize,
     ciphertext_bytes: usize,
-    /// As the key's record has them.
+    /// Number of operations in the key's record.
     operations: u64,
     predictions: Vec<Prediction>,
-    /// From the first upload of a row to the last decryption.
+    /// Time from the first upload of a row to the last decryption.
     elapsed: Duration,
     cost: MicroYen,
     noise_budget_remaining: f64,
@@ -307,12 +308,12 @@ impl NumbersReport {
         self.predictions.iter().map(Prediction::error).fold(0.0, f64::max)
     }
 
-    /// What the records promise of every row.
+    /// The lowest precision that the records promise for any row.
     fn promised_bits(&self) -> f64 {
         self.predictions.iter().map(|prediction| prediction.precision_bits).fold(f64::INFINITY, f64::min)
     }
 
-    /// Prints it for people.
+    /// Prints the report for people.
     pub fn print(&self) {
         let row = |name: &str, text: String| println!("{name:<16}{text}");
         row("backend", self.backend.clone());
@@ -344,7 +345,7 @@ impl NumbersReport {
         row("precision", format!("{bits:.1} bits: worst error {error:.1e}, promised {:.1} bits", self.promised_bits()));
     }
 
-    /// The same as one JSON object.
+    /// The report as one JSON object.
     pub fn json(&self) -> serde_json::Value {
         let rows = self.predictions.iter().map(|prediction| {
             let scores = prediction.row.scores();
@@ -375,7 +376,7 @@ impl NumbersReport {
         })
     }
 
-    /// Refuses errors that are larger than promised, and a wrong bill.
+    /// Refuses a larger error than promised, and a wrong bill.
     pub fn check(&self) -> anyhow::Result<()> {
         for prediction in &self.predictions {
             let promised = (-prediction.precision_bits).exp2();
@@ -386,7 +387,7 @@ impl NumbersReport {
         }
         let computed = 2 * self.predictions.len() as u64;
         if self.operations != computed {
-            bail!("the key's record has {} operations, {computed} were done", self.operations);
+            bail!("the key's record has {} operations, but {computed} were done", self.operations);
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! Circuits (an addition that the specification's Versioning 2 allows): kept by name, run in one request, waited for or not.
+//! Circuits (an addition that the specification's Versioning 2 allows): stored by name, run in one request, in the
+//! foreground or in the background.
 //!
-//! Charged like gates: by the tariff of the circuit's gates, when all are completed. A run that fails, passes its deadline
-//! or is cancelled costs nothing; a client that goes away changes nothing (readings P24).
+//! A run is charged like gates, by the tariff of the circuit's gates, when all of them are completed. A run that fails,
+//! exceeds its deadline or is cancelled costs nothing. If the client leaves, nothing changes (readings P24).
 
 mod kept;
 mod netlist;
@@ -52,7 +53,7 @@ pub use stored::StoredNetlists;
 const NO_HANDLE: [Code; 3] = [Code::SessionNotFound, Code::CiphertextNotFound, Code::SessionExpired];
 
 impl JsonBody for CircuitRequest {
-    /// A netlist's line breaks are two characters in JSON.
+    /// In JSON each line break of a netlist takes two characters.
     const BYTES_MAX: usize = base64_ceiling(VALUES_BYTES_MAX) + CIRCUIT_TEXT_BYTES_MAX / 8 * 9;
 }
 
@@ -61,11 +62,11 @@ impl OctetsHead for CircuitRequest {
     const BYTES_MAX: usize = VALUES_BYTES_MAX + Self::HEAD_BYTES_MAX;
 }
 
-/// Keep a circuit under a name.
+/// Store a circuit under a name.
 ///
 /// The body is a netlist in Bristol Fashion: `gates wires`; `inputs width...`; `outputs width...`; then one line for each
 /// gate, `fan_in fan_out in... out... OP` with XOR, AND, INV, EQ, EQW or MAND. The node checks the whole netlist; an error
-/// names the line at fault. The circuit replaces an older one of the same name.
+/// names the line at fault. The circuit replaces an older circuit with the same name.
 #[utoipa::path(
     put,
     path = "/api/v1/tfhe/circuits/{name}",
@@ -95,7 +96,7 @@ pub async fn put(
     Ok((if created { StatusCode::CREATED } else { StatusCode::OK }, Answer(facts)))
 }
 
-/// The circuits that the account keeps, one page for each request.
+/// The stored circuits of the account, one page for each request.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/circuits",
@@ -120,7 +121,7 @@ pub async fn list(
     Ok(Answer(Circuits { circuits, next_cursor, has_more, total_count }))
 }
 
-/// The facts of a kept circuit.
+/// The facts of a stored circuit.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/circuits/{name}",
@@ -139,7 +140,7 @@ pub async fn show(
     Ok(Answer(kept::facts(record.ok_or_else(unknown_circuit)?)?))
 }
 
-/// Delete a kept circuit.
+/// Delete a stored circuit.
 #[utoipa::path(
     delete,
     path = "/api/v1/tfhe/circuits/{name}",
@@ -161,19 +162,19 @@ pub async fn delete(
 
 /// Run a circuit on encrypted numbers.
 ///
-/// `circuit` is a netlist in Bristol Fashion or the name of a kept circuit; a text with a line break is a netlist. Each
-/// input is a list of ciphertexts, bit 0 first, or the handle of an earlier result of the same session. Intermediate
-/// results do not leave the node. When `outputs` is `handles`, the results stay on the node too, until they are deleted
-/// or the session ends. In the last five minutes of a session the node keeps no new results.
+/// `circuit` is a netlist in Bristol Fashion or the name of a stored circuit; a text with a line break is a netlist.
+/// Each input is a list of ciphertexts, bit 0 first, or the handle of an earlier result of the same session.
+/// Intermediate results do not leave the node. When `outputs` is `handles`, the results stay on the node too, until
+/// they are deleted or the session ends. In the last five minutes of a session the node keeps no new results.
 ///
-/// A run is charged when all its gates are done, by the tariff of the gates, with a discount of 30 percent from 32 gates
-/// on. A run that fails, passes its deadline or is cancelled costs nothing.
+/// A run is charged when all its gates are completed, by the tariff of the gates, with a discount of 30 percent from 32
+/// gates on. A run that fails, exceeds its deadline or is cancelled costs nothing.
 ///
-/// With `Prefer: respond-async` the answer comes at once, with the status `pending`.
-/// `GET /api/v1/tfhe/circuits/operations/{op_id}` then tells the run's progress and has its results.
+/// With `Prefer: respond-async` the answer comes at once, with the status `pending`. `GET
+/// /api/v1/tfhe/circuits/operations/{op_id}` then returns the run's progress, and its results when it is completed.
 ///
-/// The request as an octet-stream is a head, then the ciphertexts. The head is the JSON with a number in the place of
-/// each list: how many of the ciphertexts are its elements. With `Accept: application/octet-stream` the answer has this
+/// The request as an octet-stream is a head, then the ciphertexts. The head is the JSON with a number in place of each
+/// list: how many of the ciphertexts belong to that list. With `Accept: application/octet-stream` the answer has this
 /// form too.
 #[utoipa::path(
     post,
@@ -333,13 +334,13 @@ pub async fn delete_handle(
     }
 }
 
-/// A run without its outputs, in the form that is wanted.
+/// Writes a run without its outputs, in the requested form.
 fn without_results(operation: &CircuitOperation, octets: bool) -> Result<Response, ApiError> {
     let written = if octets { octets::write_octets(operation, Vec::new()) } else { octets::write_json(operation) };
     Ok(written?.respond(StatusCode::OK))
 }
 
-/// A run with its outputs, in the form that is wanted.
+/// Writes a run with its outputs, in the requested form.
 async fn answer(
     compute: &Compute,
     key: OpenKey,
@@ -363,7 +364,7 @@ async fn answer(
     Ok(written.await??.respond_within(StatusCode::OK, room))
 }
 
-/// An output as a member of the answer; in an octet-stream's head its ciphertexts are only counted.
+/// An output as a member of the answer. The head of an octet-stream contains only the number of its ciphertexts.
 fn described(key: &OpenKey, output: &Output, octets: bool) -> CircuitValue {
     match output {
         Output::Handle(handle) => CircuitValue::Handle(handle.as_str().to_owned()),
@@ -372,7 +373,7 @@ fn described(key: &OpenKey, output: &Output, octets: bool) -> CircuitValue {
     }
 }
 
-/// Bytes of the ciphertexts among these outputs.
+/// Bytes of the ciphertexts of these outputs.
 fn bytes_of(key: &OpenKey, outputs: &[Output]) -> u64 {
     let bits = outputs.iter().map(|output| match output {
         Output::Handle(_) => 0,
@@ -386,29 +387,31 @@ fn value_bytes(key: &OpenKey, bits: usize) -> u64 {
     (bits * engine::words_bytes(key)) as u64
 }
 
-/// The answer to a name under which the account keeps nothing (readings X14).
+/// The error for a name under which the account stores no circuit (readings X14).
 fn unknown_circuit() -> ApiError {
     ApiError::new(Code::NotFound, "there is no circuit of this name")
 }
 
-/// Ends the runs of an earlier process on record: they are told as failed, not lost silently.
+/// Records the unfinished runs of an earlier process of this node as failed, so that they do not look as if they still
+/// ran.
 pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
     let code = Code::ServiceUnavailable.as_str();
     let failed = store
         .fail_circuit_operations(node_id, code, "the node stopped while it ran; nothing was charged", now.0)
         .await?;
     if failed > 0 {
-        tracing::info!(failed, "circuits of an earlier process have failed");
+        tracing::info!(failed, "circuits of an earlier process of this node were recorded as failed");
     }
     Ok(())
 }
 
-/// Forgets runs that are remembered no longer, and looks after the netlists of kept circuits.
+/// Removes records of runs that are older than the time for which they are kept, and sweeps the netlists of stored
+/// circuits.
 pub async fn forget_old(compute: &Compute) {
     let Timestamp(now) = compute.clock.now();
     let before = now - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
     if let Err(error) = compute.store.forget_circuit_operations(before).await {
-        tracing::error!(%error, "old runs of circuits were not forgotten");
+        tracing::error!(%error, "old records of circuits' runs could not be removed");
     }
     compute.netlists.keep_house().await;
 }

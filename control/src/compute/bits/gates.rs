@@ -51,7 +51,7 @@ const GATES: [Code; 5] = [
 ];
 /// Sessions in a list without a limit.
 const SESSIONS_LISTED_MAX: u32 = 1000;
-/// Says that the server holds, or held, a secret key (readings G8).
+/// The header for sessions whose secret key the server holds (readings G8).
 const SECURITY_WARNING: (HeaderName, &str) = (
     HeaderName::from_static("x-security-warning"),
     "the server holds this session's secret key; use POST /api/v1/tfhe/eval-session for real data",
@@ -66,14 +66,14 @@ impl JsonBody for GateRequest {
 }
 
 impl JsonBody for BatchRequest {
-    /// Twice the largest honest batch: 1024 MUX gates of 3 ciphertexts of 3.4 KB. The limit of a single ciphertext is far
-    /// higher, but no batch is made of such.
+    /// Twice the largest legitimate batch: 1024 MUX gates of 3 ciphertexts of 3.4 KB. A single ciphertext may be far
+    /// larger, but no batch consists of such ciphertexts.
     const BYTES_MAX: usize = 32 << 20;
 }
 
 impl OctetsHead for BatchHead {
     const HEAD_BYTES_MAX: usize = 64 << 10;
-    /// As many as the JSON form may have: less than it holds.
+    /// The limit of the JSON form, which is longer than the octet-stream form.
     const BYTES_MAX: usize = BatchRequest::BYTES_MAX;
 }
 
@@ -127,8 +127,8 @@ pub async fn create_managed(
     open(compute, caller, claim, key.write().await?, Some(held)).await
 }
 
-/// Opens a session and answers with it. It runs as a task: if the client leaves, there is either a session with a kept
-/// answer, or no session.
+/// Opens a session and returns the answer. Runs in a separate task: if the client leaves, either the session and its
+/// answer are stored, or neither.
 async fn open(
     compute: Arc<Compute>,
     caller: Caller,
@@ -155,7 +155,7 @@ async fn open(
 
 /// Open a blind session on an uploaded evaluation key.
 ///
-/// The preset is found from the key. A key that can decrypt is refused.
+/// The service finds the preset from the key. A key that can decrypt is refused.
 #[utoipa::path(
     post,
     path = "/api/v1/tfhe/eval-session",
@@ -175,7 +175,7 @@ pub async fn create_blind(
     let (keys, account, payer) = (compute.keys.clone(), caller.account.clone(), Payer::from(&caller));
     let reading = compute.offload.run(payer.clone(), move || keys.read(bytes, &account, &payer));
     let key = reading.await??.write().await?;
-    // the upload's own memory is free
+    // frees the upload's memory
     drop(reserved);
     open(compute, caller, claim, key, None).await
 }
@@ -219,12 +219,12 @@ fn write_gate(ran: EvaluatedGates, _octets: bool) -> Result<Response, ApiError> 
 /// Evaluate up to 1024 gates that do not depend on one another.
 ///
 /// All gates are evaluated or none. From 32 gates on the price is 30 percent lower. When `outputs` is `handles`, the
-/// results stay on the node as one value under one handle, with one bit for each gate. Later gates take its bits as
-/// operands, and circuits take it as an input.
+/// results stay on the node as one value under one handle, with one bit for each gate. Later gates can take its bits as
+/// operands, and circuits can take the value as an input.
 ///
-/// The request as an octet-stream is a head (`BatchHead`), then the operands' ciphertexts, gate after gate. Of seeded
-/// ciphertexts only the bodies are sent. With `Accept: application/octet-stream` the answer is an octet-stream too: a head
-/// (`BatchResultHead`), then one ciphertext for each gate.
+/// The request as an octet-stream is a head (`BatchHead`), then the operands' ciphertexts, gate after gate. For seeded
+/// ciphertexts only the bodies are sent. With `Accept: application/octet-stream` the answer is an octet-stream too: a
+/// head (`BatchResultHead`), then one ciphertext for each gate.
 #[utoipa::path(
     post,
     path = "/api/v1/tfhe/batch",
@@ -264,13 +264,13 @@ pub async fn evaluate_batch(
     run(compute, caller, claim, EvaluationRequest { session_id, work, outputs, reserved, answer }, deadline).await
 }
 
-/// Refuses a batch of no gates or of too many.
+/// Refuses a batch without gates or with too many.
 fn bounded(gates: usize) -> Result<(), ApiError> {
     match gates {
         0 => Err(ApiError::new(Code::InvalidRequest, "a batch needs at least one gate").at("gates", "empty")),
         1..=BATCH_GATES_MAX => Ok(()),
         _ => {
-            // how many there were is not known: reading stops at the bound
+            // the number of gates is not known, because reading stops at the limit
             let message = format!("a batch has at most {BATCH_GATES_MAX} gates");
             Err(ApiError::new(Code::BatchTooLarge, message).at("gates", "too many"))
         }
@@ -354,7 +354,7 @@ pub async fn decrypt(
     Ok(([SECURITY_WARNING], Answer(DecryptResult { bit: key.decrypt(&ciphertext) })))
 }
 
-/// A session and what it has used.
+/// A session and its totals.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/session/{session_id}",
@@ -391,14 +391,14 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// All open sessions of the account, on all nodes; with `limit`, a page at a time.
+/// All open sessions of the account, on all nodes. With `limit`, one page for each request.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/sessions",
     operation_id = "listSessions",
     tag = "Gate sessions",
     params(
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many sessions a page has; without it, all, up to 1000."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many sessions a page has; when absent, the list has all sessions, up to 1000."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
     responses((status = 200, description = "The sessions, newest first.", body = Sessions)),
@@ -409,7 +409,7 @@ pub async fn list(
     caller: Caller,
     query: PageQuery,
 ) -> Result<Answer<Sessions>, ApiError> {
-    // the specification's list is whole; a request with `limit` gets a page (readings I8)
+    // the specification's list is complete; only a request with `limit` gets a page (readings I8)
     let query = query.whole_up_to(SESSIONS_LISTED_MAX);
     let Page { items, next_cursor, has_more, total_count } = compute.sessions.list(&caller.account, &query).await?;
     Ok(Answer(Sessions { sessions: items, next_cursor, has_more, total_count }))

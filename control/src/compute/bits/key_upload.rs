@@ -1,7 +1,7 @@
-//! The body of `POST /tfhe/eval-session`: a key of up to 40 MB, in memory once (readings X6).
+//! The body of `POST /tfhe/eval-session`: a key of up to 40 MB, which is in memory only once (readings X6).
 //!
-//! As octets it is read into its final buffer. A JSON body is kept and checked like any other, except for one text of
-//! more than 64 KB: that text is decoded into the final buffer as it comes, and a marker stands in its place.
+//! Octets are read into the final buffer. A JSON body is stored and checked like any other, except for one text of more
+//! than 64 KB. That text is decoded into the final buffer as it arrives, and a marker takes its place in the body.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::web::body::{Pieces, Reserved, base64_ceiling, media_type};
 use crate::web::error::ApiError;
 use crate::web::{json, octets};
 
-/// The octet-stream form in the API's description.
+/// The schema of the key in the octet-stream form.
 pub struct KeyOctets;
 
 impl PartialSchema for KeyOctets {
@@ -30,16 +30,16 @@ impl PartialSchema for KeyOctets {
 
 impl ToSchema for KeyOctets {}
 
-/// Memory for each byte of the key: the octets, which are sealed where they are, and the key that is made of them.
+/// Memory reserved for each byte of the key: for the octets, which are sealed in place, and for the key made of them.
 const COPIES: u64 = 2;
-/// Bytes of a JSON body that are kept: a text of half of it, and as much around the key.
+/// Bytes of a JSON body that are stored, at most: half for one text, half for everything around the key.
 const KEPT_BYTES_MAX: usize = 128 << 10;
 
-/// An uploaded evaluation key, unread.
+/// An uploaded evaluation key that is not read yet.
 pub struct KeyUpload {
-    /// The key's bytes in whatever form.
+    /// The key's bytes, from either form.
     pub bytes: Zeroizing<Vec<u8>>,
-    /// To be kept until the key is on the disk.
+    /// Hold it until the key is on disk.
     pub reserved: Reserved,
 }
 
@@ -65,7 +65,7 @@ where
 async fn from_octets(request: Request, web: &Web) -> Result<KeyUpload, ApiError> {
     let mut pieces = Pieces::kept(web, request, EVALUATION_KEY_BYTES_MAX, |bytes| COPIES * bytes)?;
     let expected = pieces.bytes_max();
-    // room for all of it at once, and for its seal: growing would hold it twice
+    // reserve the full length and the seal's bytes at once, because growing would hold the key twice
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected + seal::EXTRA_BYTES));
     while let Some(piece) = pieces.next().await? {
         bytes.extend_from_slice(&piece);
@@ -84,26 +84,26 @@ async fn from_json(request: Request, web: &Web) -> Result<KeyUpload, ApiError> {
     Ok(KeyUpload { bytes: splitter.finish()?, reserved: pieces.take_reserved() })
 }
 
-/// Decodes the one long text of a JSON body while it comes.
+/// Decodes the one long text of a JSON body as it arrives.
 struct Splitter {
-    /// The body, with the marker for the long text.
+    /// The body with the marker in place of the long text.
     kept: Zeroizing<Vec<u8>>,
     kept_max: usize,
-    /// Random, so that no text of the body is equal to it.
+    /// A random text, so that no text of the body equals it.
     marker: Zeroizing<String>,
     next: NextByte,
-    /// The next byte follows a backslash.
+    /// Whether the next byte follows a backslash.
     escaped: bool,
     long: Option<LongText>,
-    /// Bytes that the long text has at most.
+    /// Expected bytes of the long text, at most.
     bytes_expected: usize,
 }
 
-/// Where the next byte stands.
+/// The kind of place at which the next byte stands.
 #[derive(Clone, Copy, PartialEq)]
 enum NextByte {
     Between,
-    /// In a text that is kept; it begins at this place.
+    /// In a text that is stored. The text begins at this index.
     Text(usize),
     LongText,
 }
@@ -143,7 +143,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// Has the text that begins here, and does not end yet, decoded.
+    /// Begins to decode the text that begins at `start` and has not ended yet.
     fn divert(&mut self, start: usize) {
         let mut long = LongText {
             decoder: Decoder::new(EVALUATION_KEY_BYTES_MAX, self.bytes_expected),
@@ -175,16 +175,16 @@ impl Splitter {
     }
 }
 
-/// The text that is decoded.
+/// The long text that is being decoded.
 struct LongText {
     decoder: Decoder,
-    /// The characters of an escape that is not whole yet, such as `\u00`.
+    /// The characters of an incomplete escape, such as `\u00`.
     escape: Vec<u8>,
     fault: Option<Base64Error>,
 }
 
 impl LongText {
-    /// Takes the next characters, at least one of them; returns how many.
+    /// Takes some of the next characters, at least one. Returns how many.
     fn push(&mut self, characters: &[u8]) -> usize {
         let plain = match self.escape.is_empty() {
             true => characters.iter().position(|c| matches!(c, b'"' | b'\\')).unwrap_or(characters.len()),
@@ -206,7 +206,7 @@ impl LongText {
         1
     }
 
-    /// Decodes on. After a fault the characters are only passed over: faults of the JSON are told first.
+    /// Decodes more characters. After a fault they are skipped, because faults of the JSON are reported first.
     fn decode(&mut self, characters: &[u8]) {
         if self.fault.is_none() {
             self.fault = self.decoder.push(characters).err();
@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// Splits a body that comes in pieces of this size and of which so much is kept.
+    /// Splits a body that arrives in pieces of this size, storing at most `kept_max` bytes.
     fn split(body: &str, kept_max: usize, piece: usize) -> Result<Vec<u8>, Code> {
         let mut splitter = Splitter::new(kept_max, 0);
         for piece in body.as_bytes().chunks(piece) {
@@ -237,7 +237,7 @@ mod tests {
         splitter.finish().map(|bytes| bytes.to_vec()).map_err(|error| error.code)
     }
 
-    /// Splits this body with a short and a long text for KEY.
+    /// Splits this body with a short and with a long text in place of KEY.
     #[track_caller]
     fn all_pieces(body: &str, key: &str, expected: Result<&[u8], Code>) {
         for repeats in [1, 101] {
@@ -262,7 +262,7 @@ mod tests {
             all_pieces(body, r"\/\/\/\/", Ok(&[255, 255, 255]));
         }
         all_pieces(r#"{"eval_key_b64":""}"#, "", Ok(&[]));
-        // another text is the long one
+        // the long text is another member
         all_pieces(r#"{"x":"KEY","eval_key_b64":""}"#, "?", Ok(&[]));
     }
 
@@ -301,7 +301,7 @@ mod tests {
         all_pieces(r#"{"eval_key_b64":"KEY","secret_key":"x"}"#, "!", Err(Code::SecretKeyRejected));
     }
 
-    /// JSON texts and things close to them.
+    /// Texts that are JSON or nearly JSON.
     fn almost_json() -> impl Strategy<Value = String> {
         let token = prop_oneof![
             Just("{"),
@@ -336,7 +336,7 @@ mod tests {
             });
             match split(&body, kept_max, piece) {
                 Err(Code::PayloadTooLarge) => prop_assert!(body.len() > kept_max / 2),
-                // of a text that is decoded as it comes only base64 is looked at
+                // a text decoded as it arrives is only checked as base64
                 Err(Code::InvalidParams) if body.len() > kept_max / 2 => prop_assert!(whole.is_err()),
                 split => prop_assert_eq!(split, whole),
             }

@@ -1,12 +1,14 @@
 //! Gate sessions of this node: the open keys, their owners and their ends (readings G1-G3, G8, G13, X14).
 //!
-//! No key can be read after its process has ended, so no session is open then; the store keeps what must outlive them: totals,
-//! and how they ended.
-//! Time is fixed at creation. An expired session is ended by the first request that meets it, or by
-//! [`Sessions::erase_expired`]. A key is closed before anything is written, and never waits for the database (readings G3).
+//! A key cannot be read after its process has ended, so its session ends with the process. The store keeps the data
+//! that must outlive sessions: totals, and how they ended.
+//! The times of a session are fixed when it is created. An expired session is ended by the next request for it, or by
+//! [`Sessions::erase_expired`]. A key is closed before anything is written, so closing never waits for the database
+//! (readings G3).
 //!
-//! Every node of a database lists and deletes every session: ids are sealed in the records. All else needs the key, so
-//! another node refuses the request. The leases tell which nodes are alive ([`crate::compute::lease`]).
+//! Every node of a database can list and delete every session, because the records contain the sealed ids. All other
+//! requests need the key, so other nodes refuse them. The leases show which nodes are alive
+//! ([`crate::compute::lease`]).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -37,43 +39,43 @@ use crate::web::pagination::{PageQuery, Position};
 
 /// Length of the idle phase, the end of a session's life (readings G2).
 const IDLE: Duration = Duration::from_secs(5 * 60);
-/// How long an ended session is answered otherwise than an unknown one (readings G1).
+/// How long an ended session gets another answer than an unknown one (readings G1).
 const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
-/// How long the record of an ended session that charged nothing stays: twice that long.
+/// How long the record of an ended session without charges stays: twice the tombstone's time.
 const FORGOTTEN: Duration = Duration::from_secs(2 * 24 * 3600);
-/// Longest time that a deletion waits for the key to be overwritten (specification: within 5 seconds).
+/// Timeout of a deletion's wait until the key is overwritten (specification: within 5 seconds).
 const ERASE_WAIT: Duration = Duration::from_secs(5);
-/// When to send a request for another node's session again: the balancer may then choose the right node.
+/// Wait before a retry for another node's session: the load balancer may then choose the right node.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
-/// SHA-256 of a session id: what is stored of it.
+/// SHA-256 of a session id, which is stored in its place.
 pub type SessionDigest = [u8; 32];
 
 /// A session whose key is open.
 pub struct OpenSession {
-    /// A secret of its account: never logged.
+    /// The session's id. A secret of its account, so never logged.
     pub id: SessionId,
-    /// What is stored of the id.
+    /// The digest of the id.
     pub digest: SessionDigest,
-    /// Owner.
+    /// The account that owns the session.
     pub account: AccountId,
-    /// Its key in the engine.
+    /// The session's key in the engine.
     pub key: OwnedKey,
-    /// Its secret key, if the server holds it (readings G8).
+    /// The session's secret key, if the server holds it (readings G8).
     pub held: Option<HeldKey>,
-    /// Its values and circuits.
+    /// The session's values and runs.
     pub bench: Arc<Workbench>,
     created_at: Timestamp,
     expires_at: Timestamp,
 }
 
 impl OpenSession {
-    /// The server holds no secret key of it.
+    /// Whether the server does not hold the secret key.
     pub fn is_blind(&self) -> bool {
         self.held.is_none()
     }
 
-    /// As the answer to its creation.
+    /// The session as the answer to its creation.
     pub fn created(&self) -> CreatedSession {
         let params = self.key.preset.params();
         CreatedSession {
@@ -88,7 +90,7 @@ impl OpenSession {
         }
     }
 
-    /// Refuses to keep results for a session that is about to end.
+    /// Refuses to keep results for a session in its idle phase.
     pub fn may_keep(&self, now: Timestamp) -> Result<(), ApiError> {
         if self.state(now) != SessionState::Idle {
             return Ok(());
@@ -97,24 +99,24 @@ impl OpenSession {
         Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"))
     }
 
-    /// Phase of its life.
+    /// The phase of the session's life.
     fn state(&self, now: Timestamp) -> SessionState {
         state(self.created_at, self.expires_at, now)
     }
 }
 
-/// Phase of a session's life.
+/// The phase of a session's life at this time.
 fn state(created_at: Timestamp, expires_at: Timestamp, now: Timestamp) -> SessionState {
     let has_idle_phase = expires_at.since(created_at) > IDLE;
     if has_idle_phase && expires_at.since(now) <= IDLE { SessionState::Idle } else { SessionState::Active }
 }
 
-/// Whose claim the security of a key is.
+/// The source of the claim that a key is secure: its preset, or its maker.
 fn security_claim(imported: bool) -> SecurityClaim {
     if imported { SecurityClaim::Maker } else { SecurityClaim::Preset }
 }
 
-/// An open session by its record.
+/// An open session as answers show it, from its record.
 fn described(record: &GateSession, session_id: SessionId, now: Timestamp) -> Session {
     let (created_at, expires_at) = (Timestamp(record.created_at), Timestamp(record.expires_at));
     Session {
@@ -131,39 +133,40 @@ fn described(record: &GateSession, session_id: SessionId, now: Timestamp) -> Ses
     }
 }
 
-/// Where a session that has not ended is.
+/// The place of a session that has not ended.
 enum SessionPlace {
     Here(Arc<OpenSession>),
-    /// On another node of the database.
+    /// On another node of this database.
     Elsewhere {
         digest: SessionDigest,
-        /// On a node whose lease has run out.
+        /// Whether that node's lease has expired.
         lost: bool,
     },
 }
 
-/// The sessions of this node.
+/// The gate sessions of this node.
 pub struct Sessions {
     store: Store,
-    /// Names this node, from one start to the next.
+    /// This node's id. Changes with each start.
     pub node_id: String,
     engine: Engine,
     clock: Clock,
     telemetry: Arc<Telemetry>,
     pub config: SessionsConfig,
     circuits: CircuitsConfig,
-    /// Seals the ids of sessions in their records, to their account.
+    /// Seals the ids of sessions in their records, each to its account.
     seal: Seal,
     /// Memory for values of all sessions.
     pub values: Resource,
     /// Bounded by the engine's memory for keys.
     open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
-    /// Some sessions have expired here and are still active in their records.
+    /// Whether some sessions have expired here whose records still show them as active.
     unrecorded: AtomicBool,
 }
 
 impl Sessions {
-    /// No sessions yet. Those of an earlier process of this node are lost: their keys are gone (readings G13).
+    /// Starts without sessions. The sessions of an earlier process of this node are recorded as lost, because their
+    /// keys no longer exist (readings G13).
     pub async fn start(
         store: Store,
         node_id: String,
@@ -176,14 +179,14 @@ impl Sessions {
     ) -> Result<Self, store::Error> {
         let lost = store.lose_gate_sessions(&node_id, clock.now().0).await?;
         if lost > 0 {
-            tracing::info!(lost, "the sessions of this node's process before are lost");
+            tracing::info!(lost, "the sessions of this node's earlier process were recorded as lost");
         }
         let values = Resource::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
         let (open, unrecorded) = Default::default();
         Ok(Self { store, node_id, engine, clock, telemetry, config, circuits, seal, values, open, unrecorded })
     }
 
-    /// A session on a key that is in the engine already; no request finds it yet.
+    /// Makes a session of a key that is in the engine. Requests do not find the session yet.
     pub async fn make(
         &self,
         caller: &Caller,
@@ -193,7 +196,7 @@ impl Sessions {
         let created_at = self.clock.now();
         let mut expires_at = created_at.plus(self.config.ttl);
         if caller.environment == Environment::Trial {
-            // a trial's sessions end with it, whichever node they are on
+            // a trial's sessions end with the trial, on every node
             let trial = self.store.trial(caller.account.as_str()).await?.ok_or_else(invalid_key)?;
             expires_at = expires_at.min(Timestamp(trial.expires_at));
         }
@@ -213,7 +216,7 @@ impl Sessions {
         }))
     }
 
-    /// Opens a session that was made, if the account has fewer than `open_max`, and keeps the answer that tells of it.
+    /// Opens a session that was made, if the account has fewer than `open_max`, and stores its answer.
     pub async fn open(
         &self,
         caller: &Caller,
@@ -245,8 +248,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// The open session of this id, if it is the account's; else why there is none. Another account's session and an
-    /// unknown one are the same, down to the database look-up (readings X14).
+    /// The account's open session with this id. The error says how it ended. Another account's session and an unknown
+    /// id are treated in the same way, including the look-up in the database (readings X14).
     pub async fn find(&self, account: &AccountId, id: &str) -> Result<Arc<OpenSession>, ApiError> {
         match self.locate(account, id).await? {
             SessionPlace::Here(session) => Ok(session),
@@ -255,7 +258,7 @@ impl Sessions {
         }
     }
 
-    /// Where the session of this id is, if it is the account's and has not ended; else how it ended.
+    /// The place of the account's session with this id. The error says how it ended.
     async fn locate(&self, account: &AccountId, id: &str) -> Result<SessionPlace, ApiError> {
         let not_found = || ended(SessionEnd::Deleted);
         let id: SessionId = id.parse().map_err(|_| not_found())?;
@@ -271,7 +274,7 @@ impl Sessions {
         let ended_recently = now.since(Timestamp(record.ended_at.unwrap_or(record.expires_at))) < TOMBSTONE;
         match record.state {
             RecordedState::Active if now < Timestamp(record.expires_at) => match record.node_id {
-                // it is just being ended
+                // the session is ending right now
                 Some(node_id) if node_id == self.node_id => Err(not_found()),
                 _ => {
                     Ok(SessionPlace::Elsewhere { digest, lost: record.lease_until.is_none_or(|until| until <= now.0) })
@@ -283,20 +286,20 @@ impl Sessions {
         }
     }
 
-    /// Why a session that was found before is not there any more.
+    /// The error for a session that was found before but has ended since.
     pub async fn gone(&self, account: &AccountId, id: &str) -> ApiError {
         let found = self.find(account, id).await;
         found.err().unwrap_or_else(|| ended(SessionEnd::Deleted))
     }
 
-    /// The open session of this digest, if it is the account's.
+    /// The account's open session with this digest.
     pub fn by_digest(&self, account: &AccountId, digest: &[u8]) -> Option<Arc<OpenSession>> {
         let digest: &SessionDigest = digest.try_into().ok()?;
         let open = self.open.read();
         open.get(digest).filter(|session| session.account == *account).cloned()
     }
 
-    /// An open session with its totals.
+    /// An open session of this node with its totals.
     pub async fn describe(&self, account: &AccountId, id: &str) -> Result<Session, ApiError> {
         let session = self.find(account, id).await?;
         let record = self.store.gate_session(account.as_str(), &session.digest).await?;
@@ -304,26 +307,26 @@ impl Sessions {
         Ok(described(&record, session.id.clone(), self.clock.now()))
     }
 
-    /// A page of an account's open sessions with their totals, on whichever node they are.
+    /// A page of an account's open sessions with their totals, on all nodes.
     pub async fn list(&self, account: &AccountId, query: &PageQuery) -> Result<Page<Session>, ApiError> {
         let now = self.clock.now();
         let (after, wanted) = (query.after_bytes(), query.rows_wanted());
         let rows = self.store.gate_sessions_page(account.as_str(), &self.node_id, now.0, after, wanted).await?;
         let position = |row: &GateSession| Position { created_at: row.created_at, id: row.digest.clone() };
         let page = query.page(rows, position);
-        // one of a node that does not seal ids yet is not shown
+        // skip sessions of nodes of an older version, which did not seal ids
         let sessions =
             page.items.iter().filter_map(|record| Some(described(record, self.id_of(account, record)?, now)));
         let sessions = sessions.collect();
         Ok(page.with(sessions))
     }
 
-    /// Deletes a session; returns when its key is overwritten, or after 5 seconds if a batch still runs on it.
+    /// Deletes a session. Returns when its key is overwritten, or after 5 seconds if a batch still runs on it.
     pub async fn delete(&self, account: &AccountId, id: &str) -> Result<(), ApiError> {
         let session = match self.locate(account, id).await? {
             SessionPlace::Here(session) => session,
             SessionPlace::Elsewhere { digest, .. } => {
-                // the session's node reads that within a second and overwrites the key
+                // the session's node reads this within a second and overwrites the key
                 self.store.end_gate_session(&digest, SessionEnd::Deleted, self.clock.now().0).await?;
                 return Ok(());
             }
@@ -336,8 +339,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends expired sessions: their keys are overwritten without waiting for a request or for the database, which may hang
-    /// (readings G3). [`Sessions::record_expired`] writes it down.
+    /// Ends expired sessions. Their keys are overwritten without waiting for a request or for the database, which may
+    /// hang (readings G3). [`Sessions::record_expired`] records the ends.
     pub fn erase_expired(&self) {
         let now = self.clock.now();
         if self.take_out(SessionEnd::Expired, |session| session.expires_at <= now) > 0 {
@@ -345,20 +348,20 @@ impl Sessions {
         }
     }
 
-    /// Writes down that sessions have expired. If the database does not answer, the next call does.
+    /// Records that sessions have expired. If the database does not answer, the next call tries again.
     pub async fn record_expired(&self) {
         if !self.unrecorded.swap(false, Ordering::Relaxed) {
             return;
         }
         if let Err(error) = self.store.expire_gate_sessions(&self.node_id, self.clock.now().0).await {
-            tracing::error!(cause = %error, "expired sessions could not be written; the next attempt follows");
+            tracing::error!(cause = %error, "expired sessions could not be recorded; the node tries again");
             self.unrecorded.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Ends the sessions of this node that were deleted by way of another one.
+    /// Ends the sessions of this node that were deleted through another node.
     pub async fn end_what_was_deleted_elsewhere(&self) -> Result<(), ApiError> {
-        // the local list is read first: a session that is opened meanwhile is in neither list
+        // read the local list first: a session opened in between is then in neither list
         let here = self.matching(|_| true);
         if here.is_empty() {
             return Ok(());
@@ -370,34 +373,34 @@ impl Sessions {
         Ok(())
     }
 
-    /// Removes records of sessions that ended long ago and charged nothing. Other records stay, since usage names them; those
-    /// of trials are erased with the trial.
+    /// Removes records of sessions that ended long ago without charges. Records with charges stay, because usage rows
+    /// name them. The records of trials are erased with the trial.
     pub async fn forget_old(&self) {
         let before = Timestamp(self.clock.now().0 - FORGOTTEN.as_micros() as i64);
         if let Err(error) = self.store.forget_gate_sessions(before.0).await {
-            tracing::error!(cause = %error, "old records of ended sessions were not removed");
+            tracing::error!(cause = %error, "old records of ended sessions could not be removed");
         }
     }
 
-    /// The id in a session's record.
+    /// Opens the sealed id in a session's record.
     fn id_of(&self, account: &AccountId, record: &GateSession) -> Option<SessionId> {
         let id = self.seal.open(account.as_str(), record.sealed_id.as_ref()?)?;
         std::str::from_utf8(&id).ok()?.parse().ok()
     }
 
-    /// Ends the sessions of an account that has ended.
+    /// Ends all sessions of an account that has ended.
     pub async fn end_all_of(&self, account: &str) {
         self.take_out(SessionEnd::Deleted, |session| session.account.as_str() == account);
         if let Err(error) = self.store.end_gate_sessions_of(account, &self.node_id, self.clock.now().0).await {
-            tracing::error!(cause = %error, "an ended account's sessions are still active on record");
+            tracing::error!(cause = %error, "the ends of an ended account's sessions could not be recorded");
         }
     }
 
-    /// Ends every session: the node stops (readings G13).
+    /// Ends every session as lost, because the node stops (readings G13).
     pub async fn lose_all(&self) {
         self.take_out(SessionEnd::Lost, |_| true);
         if let Err(error) = self.store.lose_gate_sessions(&self.node_id, self.clock.now().0).await {
-            tracing::error!(cause = %error, "lost sessions are still active on record");
+            tracing::error!(cause = %error, "the ends of lost sessions could not be recorded");
         }
     }
 
@@ -406,7 +409,7 @@ impl Sessions {
         open.values().filter(|session| wanted(session)).cloned().collect()
     }
 
-    /// Takes sessions out and closes their keys, all of them before anything else is done; how many.
+    /// Removes the wanted sessions from the list and closes all their keys first. Returns their number.
     fn take_out(&self, end: SessionEnd, wanted: impl Fn(&OpenSession) -> bool) -> usize {
         let taken: Vec<_> = {
             let mut open = self.open.write();
@@ -419,7 +422,7 @@ impl Sessions {
         taken.len()
     }
 
-    /// Takes a session out, closes its key and records why. `None`: another caller was faster.
+    /// Removes a session from the list, closes its key and records the end. `None`: another caller was faster.
     async fn end(&self, session: &OpenSession, end: SessionEnd) -> Result<Option<oneshot::Receiver<()>>, ApiError> {
         let mine = self.open.write().remove(&session.digest).is_some();
         session.bench.close(end);
@@ -428,7 +431,7 @@ impl Sessions {
         Ok(erased)
     }
 
-    /// Closes a key and keeps the time until it is overwritten.
+    /// Closes a key and measures the time until it is overwritten.
     fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
         let (closed_at, telemetry) = (Instant::now(), self.telemetry.clone());
         let erased = self.engine.close(key);
@@ -443,7 +446,7 @@ impl Sessions {
     }
 }
 
-/// The refusal of a session beyond the plan's number (readings L9).
+/// The error for a session above the plan's number (readings L9).
 fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
     let plan = plan.as_str();
     let message = match first_ends_at.map(Timestamp::rfc3339) {
@@ -456,14 +459,14 @@ fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
     ApiError::new(Code::QuotaExceeded, message)
 }
 
-/// The answer to a request for a session of another node.
+/// The error for a request whose session is on another node.
 fn elsewhere() -> ApiError {
     let message = "the session is on another node of this service: send its requests to that node, through a balancer that \
          keeps a session on its node";
     ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
 }
 
-/// The answer to a request for a session that ended like this (readings G1, G13).
+/// The error for a session that ended in this way (readings G1, G13).
 pub fn ended(end: SessionEnd) -> ApiError {
     match end {
         SessionEnd::Deleted => ApiError::new(Code::SessionNotFound, "there is no such session"),
@@ -524,7 +527,7 @@ mod tests {
         let key = tokio::task::spawn_blocking(move || opening.open(stored, share));
         let key = key.await.unwrap().unwrap();
         assert_eq!(engine.usage().sessions, 1);
-        // there is no such account, so the record cannot be written
+        // the account does not exist, so the record cannot be written
         let session = sessions.make(&caller, key, Some(held)).await.unwrap();
         let refused = sessions.open(&caller, session, UNLIMITED, None).await.err().unwrap();
         assert_eq!(refused.code, Code::InvalidApiKey);

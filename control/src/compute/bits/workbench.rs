@@ -1,7 +1,7 @@
-//! What a session has in memory besides its key: values under handles, and the circuits that run for it.
+//! A session's memory besides its key: values under handles, and the session's runs of circuits.
 //!
-//! Everything here ends with the session: nothing new is taken in, ciphertexts are overwritten as soon as their last
-//! reader has ended.
+//! Everything here ends with the session. Nothing new is accepted, and ciphertexts are overwritten as soon as their
+//! last reader has ended.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,10 @@ use crate::compute::engine::{EngineOperation, Form, LweList};
 use crate::resource::{self, Grant, Payer, Resource};
 use crate::web::error::ApiError;
 
-/// Bytes of ciphertexts in one request at most: 16,384 of the largest preset.
+/// Bytes of ciphertexts in one request, at most: 16,384 ciphertexts of the largest preset.
 pub const VALUES_BYTES_MAX: usize = 56 << 20;
 
-/// A session's memory for values, within its owner's share of the node's. Clones share one count.
+/// A session's memory for values, within its account's share of the node's memory. Clones share one count.
 #[derive(Clone, Debug)]
 pub struct ValueMemory {
     used: Arc<AtomicU64>,
@@ -28,7 +28,7 @@ pub struct ValueMemory {
     payer: Payer,
 }
 
-/// Bytes set aside; given back when dropped.
+/// Reserved bytes, given back on drop.
 #[derive(Debug)]
 pub struct Room {
     used: Arc<AtomicU64>,
@@ -39,9 +39,9 @@ pub struct Room {
 /// The memory that is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// The session's, until it deletes something; or the request is larger than the session's limit.
+    /// The session's memory, until the client deletes values; or the request is larger than the session's limit.
     Session,
-    /// The node's, for the moment.
+    /// The node's memory, for the moment.
     Node,
 }
 
@@ -51,13 +51,13 @@ impl ValueMemory {
         ValueMemory { used: Arc::default(), max: bytes_max, node, payer }
     }
 
-    /// Bytes set aside now.
+    /// Bytes that are reserved now.
     #[cfg(test)]
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Sets bytes aside, or says where there is no room for them.
+    /// Reserves bytes. The error says which memory is exhausted.
     pub fn reserve(&self, bytes: u64) -> Result<Room, NoRoom> {
         let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| NoRoom::Session)?;
@@ -75,12 +75,12 @@ impl ValueMemory {
 }
 
 impl Room {
-    /// The account that it is charged to.
+    /// The account whose share is used.
     pub fn payer(&self) -> &Payer {
         &self.payer
     }
 
-    /// A part of this room as a room of its own.
+    /// Splits a part off this room.
     pub fn part(&mut self, bytes: u64) -> Room {
         Room { used: self.used.clone(), payer: self.payer.clone(), grant: self.grant.split(bytes) }
     }
@@ -92,23 +92,23 @@ impl Drop for Room {
     }
 }
 
-/// An encrypted number, bit 0 first. Overwritten when it is dropped.
+/// An encrypted number, bit 0 first. Overwritten on drop.
 pub struct EncryptedValue {
-    /// Its ciphertexts.
+    /// The ciphertexts of the bits.
     pub bits: LweList,
-    /// The form in which its ciphertexts are written.
+    /// The form in which the ciphertexts are written.
     pub form: Form,
     _room: Room,
 }
 
 impl EncryptedValue {
-    /// A value that takes this room.
+    /// A value that holds this room.
     pub fn new(bits: LweList, form: Form, room: Room) -> EncryptedValue {
         EncryptedValue { bits, form, _room: room }
     }
 }
 
-/// Gates take its bits from where they are.
+/// Gates read the value's bits in place.
 impl AsRef<LweList> for EncryptedValue {
     fn as_ref(&self) -> &LweList {
         &self.bits
@@ -124,37 +124,37 @@ impl Drop for EncryptedValue {
 /// A result of a circuit.
 #[derive(Clone)]
 pub enum Output {
-    /// Kept under a handle.
+    /// Stored under a handle.
     Handle(HandleId),
-    /// Waits to be fetched.
+    /// Waits until the client fetches it.
     Value(Arc<EncryptedValue>),
 }
 
-/// A circuit's run while the node has it in memory.
+/// A circuit's run, while the node has it in memory.
 pub struct Run {
-    /// Names it.
+    /// The run's id.
     pub op_id: OperationId,
-    /// In the engine, from its submission on.
+    /// The run's id in the engine. Set when it is submitted.
     pub engine: OnceLock<EngineOperation>,
     results: Mutex<Option<Vec<Output>>>,
     ended: watch::Sender<bool>,
-    /// For its own record and results.
+    /// The memory of the run's record and results.
     _room: Room,
 }
 
 impl Run {
-    /// A run that takes this room.
+    /// A run that holds this room.
     pub fn new(op_id: OperationId, room: Room) -> Run {
         let (results, ended) = (Mutex::new(None), watch::Sender::new(false));
         Run { op_id, engine: OnceLock::new(), results, ended, _room: room }
     }
 
-    /// What came of it, if it was completed and its results are here.
+    /// The run's results, if it was completed and they are still here.
     pub fn results(&self) -> Option<Vec<Output>> {
         self.results.lock().clone()
     }
 
-    /// Waits until it has ended and that is on record.
+    /// Waits until the run has ended and its end is recorded.
     pub async fn ended(&self) {
         // cannot fail: self holds the sender
         let _ = self.ended.subscribe().wait_for(|&ended| ended).await;
@@ -165,12 +165,12 @@ impl Run {
     }
 }
 
-/// Why a run is not taken in.
+/// Why a run is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotTaken {
     /// The session has ended.
     Closed,
-    /// As many as there may be are running.
+    /// The session already runs as many as it may.
     TooMany,
 }
 
@@ -190,12 +190,12 @@ struct Shelf {
 }
 
 impl Workbench {
-    /// Empty.
+    /// A workbench without values and runs.
     pub fn new(memory: ValueMemory, running_max: usize) -> Workbench {
         Workbench { memory, running_max, shelf: Mutex::default() }
     }
 
-    /// Takes in a run that is about to begin.
+    /// Accepts a run that is about to begin.
     pub fn begin(&self, run: Arc<Run>) -> Result<(), NotTaken> {
         let mut shelf = self.shelf.lock();
         if shelf.closed.is_some() {
@@ -208,7 +208,7 @@ impl Workbench {
         Ok(())
     }
 
-    /// Puts a run's results where they will be looked for. After the session's end they are dropped.
+    /// Stores a run's results for the client to fetch. After the session's end they are dropped.
     pub fn complete(&self, run: &Run, results: Vec<Output>) {
         let shelf = self.shelf.lock();
         if shelf.closed.is_none() {
@@ -216,7 +216,7 @@ impl Workbench {
         }
     }
 
-    /// A run has ended; it is kept when its results may still be fetched.
+    /// Ends a run. `keep`: its results can still be fetched, so the run stays in memory.
     pub fn end(&self, run: &Run, keep: bool) {
         if !keep {
             self.shelf.lock().runs.remove(&run.op_id);
@@ -224,7 +224,7 @@ impl Workbench {
         run.ended.send_replace(true);
     }
 
-    /// A run that is here.
+    /// The run with this id, if it is in memory.
     pub fn run(&self, op_id: &OperationId) -> Option<Arc<Run>> {
         self.shelf.lock().runs.get(op_id).cloned()
     }
@@ -234,7 +234,7 @@ impl Workbench {
         self.shelf.lock().runs.remove(op_id);
     }
 
-    /// Keeps a value under a handle. False: the session has ended, and the value is dropped.
+    /// Stores a value under a handle. False: the session has ended, and the value is dropped.
     pub fn keep(&self, handle: HandleId, value: Arc<EncryptedValue>) -> bool {
         let mut shelf = self.shelf.lock();
         let open = shelf.closed.is_none();
@@ -249,17 +249,17 @@ impl Workbench {
         self.shelf.lock().values.get(handle).cloned()
     }
 
-    /// Drops the value under a handle. False: there is none.
+    /// Drops the value under a handle. False: no value has this handle.
     pub fn forget(&self, handle: &HandleId) -> bool {
         self.shelf.lock().values.remove(handle).is_some()
     }
 
-    /// How the session ended, if it has.
+    /// How the session ended. `None`: it is open.
     pub fn closed(&self) -> Option<SessionEnd> {
         self.shelf.lock().closed
     }
 
-    /// The session ends: drops everything, takes nothing more.
+    /// Ends the session: drops all values, and accepts no more.
     pub fn close(&self, end: SessionEnd) {
         let closed = Some(self.closed().unwrap_or(end));
         let emptied = std::mem::replace(&mut *self.shelf.lock(), Shelf { closed, ..Shelf::default() });
@@ -269,7 +269,8 @@ impl Workbench {
     }
 }
 
-/// The answer to a handle that names nothing in its session: another session's and an unknown one are the same.
+/// The error for a handle that names nothing in its session. Another session's handle gets the same error as an unknown
+/// one.
 pub fn unknown_handle(place: Option<&str>) -> ApiError {
     let error = ApiError::new(Code::CiphertextNotFound, "there is no such handle in this session");
     match place {
@@ -278,7 +279,7 @@ pub fn unknown_handle(place: Option<&str>) -> ApiError {
     }
 }
 
-/// The answer when there is no memory for inputs and results.
+/// The error if there is no memory for inputs and results.
 pub fn no_room(full: NoRoom) -> ApiError {
     match full {
         NoRoom::Session => ApiError::new(
@@ -338,7 +339,7 @@ mod tests {
         let held: Vec<_> = trials.iter().filter_map(|memory| memory.reserve(10).ok()).collect();
         assert_eq!((held.len(), node.used()), (10, 100));
         assert_eq!(trials[149].reserve(10).unwrap_err(), NoRoom::Node);
-        // what no trial can ever have is not a matter of the moment
+        // a request above every trial's share is refused for good, not for the moment
         assert_eq!(trials[149].reserve(101).unwrap_err(), NoRoom::Session);
         assert!(ValueMemory::of_session(node.clone(), payer(200), 256).reserve(256).is_ok());
     }

@@ -1,4 +1,4 @@
-//! Arithmetic on encrypted numbers: parameters as the service tells of them, and containers from outside as types.
+//! Arithmetic on encrypted numbers: parameters as answers show them, and containers from requests as types.
 
 mod containers;
 mod running;
@@ -26,7 +26,7 @@ const SECURE_DEGREE_MIN: usize = 4096;
 /// A rotation by one slot.
 const ROTATION: PartKind = PartKind::Galois(5);
 
-/// Parameters that meet a level at this depth and scale, smallest degree first. CPU work.
+/// Parameters for a security level, depth and scale, smallest degree first. CPU work.
 pub fn suggested(level: SecurityLevel, max_depth: u32, scale_bits: u32) -> Vec<ArithmeticFacts> {
     let security = kernels_level(level);
     let degrees =
@@ -36,7 +36,7 @@ pub fn suggested(level: SecurityLevel, max_depth: u32, scale_bits: u32) -> Vec<A
     literals.filter_map(|literal| Params::new(literal).ok()).map(|params| facts(&params)).collect()
 }
 
-/// What parameters are and cost.
+/// The properties and costs of parameters.
 fn facts(params: &Params) -> ArithmeticFacts {
     let literal = params.literal();
     let top = params.level_max();
@@ -60,7 +60,7 @@ fn facts(params: &Params) -> ArithmeticFacts {
     }
 }
 
-/// The parameters that a key was made for, or why there are none. CPU work.
+/// The parameters for which a key was made. The error says why they do not exist. CPU work.
 pub fn params_of(
     (poly_degree, scale_bits, max_depth): (u64, u64, u64),
     level: SecurityLevel,
@@ -82,7 +82,7 @@ pub fn params_of(
     })
 }
 
-/// The parameters of a key on record.
+/// The parameters in a key's record.
 pub fn params_on_record(params: &KeyParams) -> Result<Params, ApiError> {
     let level =
         SecurityLevel::from_name(&params.security_level).ok_or_else(|| ApiError::internal("a level on record"))?;
@@ -90,7 +90,7 @@ pub fn params_on_record(params: &KeyParams) -> Result<Params, ApiError> {
         .map_err(|error| ApiError::internal(error.message))
 }
 
-/// Parameters as answers and records have them.
+/// Parameters as answers and records hold them.
 pub fn key_params(params: &Params, scheme: &str) -> KeyParams {
     let literal = params.literal();
     KeyParams {
@@ -106,14 +106,14 @@ pub fn key_params(params: &Params, scheme: &str) -> KeyParams {
     }
 }
 
-/// Bytes of a ciphertext of two polynomials at the full level (readings K12).
+/// Bytes of a ciphertext of two polynomials at the highest level (readings K12).
 pub fn ciphertext_bytes_max(params: &Params) -> u64 {
     container::ciphertext_bytes(params, params.level_max(), Form::Whole) as u64
 }
 
-/// Bytes of the largest evaluation key that makes sense with these parameters: relinearization, conjugation and rotations by
-/// powers of two in both directions, and for bootstrapping as many again and the rotations of its matrices, all at the full level
-/// (readings K4).
+/// Bytes of the largest useful evaluation key for these parameters, all at the highest level: relinearization,
+/// conjugation, and rotations by powers of two in both directions; for bootstrapping as many parts again, and the
+/// rotations of its matrices (readings K4).
 pub fn evaluation_key_bytes_max(params: &Params) -> u64 {
     const BOOTSTRAP_PARTS: u64 = 128;
     let part = container::part_bytes(params, ROTATION, params.raised_level()) as u64;
@@ -122,27 +122,27 @@ pub fn evaluation_key_bytes_max(params: &Params) -> u64 {
     parts * part + KEY_HEAD_BYTES as u64
 }
 
-/// Bits of the product of all primes, as a number that has so many.
+/// Bits of the product of all primes, rounded up.
 pub fn total_q_bits(params: &Params) -> u64 {
     params.log_modulus().ceil() as u64
 }
 
-/// Bits behind the binary point that a fresh ciphertext of a public key has in its worst slot (facts on parameters, 2.5).
+/// Fractional bits of precision in the worst slot of a ciphertext freshly encrypted with a public key (facts on
+/// parameters, 2.5).
 fn precision_bits(params: &Params) -> f64 {
-    /// What encryption by the public key takes at N = 1, and what the worst of all slots has less than most.
+    /// bits lost by encryption with the public key at N = 1, and bits by which the worst slot is worse than most
     const FRESH: f64 = 1.4;
     const WORST_SLOT: f64 = 3.1;
     f64::from(params.scale_bits_effective()) - (params.n() as f64).log2() - FRESH - WORST_SLOT
 }
 
-/// What to know about parameters (readings K3).
+/// Warnings about parameters (readings K3).
 pub fn warnings(params: &Params) -> Vec<String> {
     let (asked, effective) = (params.literal().scale_bits, params.scale_bits_effective());
     let mut warnings = Vec::new();
     if effective != asked {
-        warnings.push(format!(
-            "scale_bits {asked} is less than this service computes with: the scale has {effective} bits"
-        ));
+        warnings
+            .push(format!("scale_bits {asked} is below what this service supports, so the scale has {effective} bits"));
     }
     let precision = precision_bits(params);
     if precision < 10.0 {
@@ -152,7 +152,7 @@ pub fn warnings(params: &Params) -> Vec<String> {
         ));
     }
     if params.n() < SECURE_DEGREE_MIN {
-        warnings.push(format!("poly_degree {} is for testing: it has no security", params.n()));
+        warnings.push(format!("poly_degree {} is only for testing, because it gives no security", params.n()));
     }
     warnings
 }

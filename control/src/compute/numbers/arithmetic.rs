@@ -1,7 +1,8 @@
 //! Operations on encrypted numbers (specification, Compute on approximate-number ciphertexts; readings section 9).
 //!
-//! An operation is checked and planned before it is computed: what would not decrypt is refused, and costs nothing. A completed
-//! operation, its result, its charge and its kept answer are one unit of the store.
+//! An operation is checked and planned before it is computed. If the result would not decrypt, the operation is refused
+//! and costs nothing. The record of a completed operation, its result, its charge and its stored answer are written as
+//! one unit of the store.
 
 pub mod open_keys;
 mod prepare;
@@ -59,7 +60,7 @@ const ERRORS: [Code; 16] = [
 ];
 
 impl JsonBody for ComputeRequest {
-    /// 16,384 numbers of up to 25 characters, and coefficients.
+    /// Room for 16,384 numbers of up to 25 characters, and coefficients.
     const BYTES_MAX: usize = 1 << 20;
 }
 
@@ -72,16 +73,18 @@ impl JsonBody for ComputeRequest {
 /// slots, and the result comes to the first d slots. With 8 slots d is 2: the matrix `[[1, 2], [3, 4]]` is
 /// `1, 2, 3, 4, 0, 0, 0, 0`, the vector `[5, 6]` is `5, 6, 0, 0, 0, 0, 0, 0`, and the result begins with `17, 39`.
 ///
-/// A product takes a level; `rescale`, or `scale_stable` at once, gives it the scale of the next level. `poly-eval` takes
-/// ceil(log2(degree + 1)) levels, `matmul` two. Polynomials are most precise where the numbers are within 1: powers of larger ones
-/// enlarge the error too. An operation whose result would not decrypt is refused with
-/// `NOISE_BUDGET_EXHAUSTED` and costs nothing.
+/// A product uses up a level; `rescale`, or `scale_stable` at once, gives the product the scale of the next level.
+/// `poly-eval` uses ceil(log2(degree + 1)) levels, `matmul` two. Polynomials are most precise if the numbers are
+/// between -1 and 1, because powers of larger numbers enlarge the error too. An operation whose result would not
+/// decrypt is refused with `NOISE_BUDGET_EXHAUSTED` and costs nothing.
 ///
-/// The result is kept under its id, and the answer has it too unless `return_ciphertext` is false. When the account's ciphertexts
-/// have more bytes than the plan allows, the ones unused for longest go; the answer names them.
+/// The result is stored under its id. The answer contains it too, unless `return_ciphertext` is false. If the account's
+/// ciphertexts then exceed the bytes that the plan allows, the service deletes those unused for longest; the answer
+/// names them.
 ///
-/// With `Prefer: respond-async` the answer comes at once, with the status `pending`. `GET /api/v1/compute/{op_id}` then tells the
-/// result's id. With `Accept: application/octet-stream` the answer is a head (the JSON) with the result behind it.
+/// With `Prefer: respond-async` the answer comes at once, with the status `pending`. `GET /api/v1/compute/{op_id}` then
+/// returns the result's id. With `Accept: application/octet-stream` the answer is a head (the JSON) followed by the
+/// result.
 #[utoipa::path(
     post,
     path = "/api/v1/compute/{op}",
@@ -96,8 +99,8 @@ impl JsonBody for ComputeRequest {
         content((ComputeOperation = "application/json"), (inline(HeadAndContainer) = "application/octet-stream")),
         headers(
             ("X-Noise-Budget-Remaining" = f64, description = "`noise_budget_remaining`."),
-            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent is left, else `false`."),
-            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: what to do."),
+            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent of the noise budget is left, otherwise `false`."),
+            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: how to recover the noise budget."),
             ("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."),
         ))),
     extensions(("x-errors" = json!(ERRORS)))
@@ -117,15 +120,15 @@ pub async fn run_named(
         && Operation::from_name(other) != Some(operation)
     {
         // readings C5
-        let message = format!("the body asks for {other}, the path for {}", operation.name());
+        let message = format!("the body names {other}, but the path names {}", operation.name());
         return Err(ApiError::new(Code::InvalidRequest, message).at("operation", "not that of the path"));
     }
     begin((compute, web), caller, claim, deadline, &headers, (operation, request)).await
 }
 
-/// Run an operation that the body names.
+/// Run an operation whose name is in the body.
 ///
-/// As `POST /api/v1/compute/{op}`, with the member `operation` in the place of the path's name.
+/// Like `POST /api/v1/compute/{op}`, but the member `operation` names the operation.
 #[utoipa::path(
     post,
     path = "/api/v1/compute",
@@ -137,8 +140,8 @@ pub async fn run_named(
         content((ComputeOperation = "application/json"), (inline(HeadAndContainer) = "application/octet-stream")),
         headers(
             ("X-Noise-Budget-Remaining" = f64, description = "`noise_budget_remaining`."),
-            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent is left, else `false`."),
-            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: what to do."),
+            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent of the noise budget is left, otherwise `false`."),
+            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: how to recover the noise budget."),
             ("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."),
         ))),
     extensions(("x-errors" = json!(ERRORS)))
@@ -210,8 +213,8 @@ pub async fn status(
 
 /// Cancel an operation.
 ///
-/// The answer comes when the operation has ended. If it was completed before it could be cancelled, `cancelled` is false, and it
-/// is charged.
+/// The answer comes when the operation has ended. If the operation was completed before it could be cancelled,
+/// `cancelled` is false and the operation is charged.
 #[utoipa::path(
     delete,
     path = "/api/v1/compute/{op}",
@@ -229,20 +232,20 @@ pub async fn cancel(
     Ok(Answer(recorded::cancel(&compute, &caller, path.get("op")).await?))
 }
 
-/// Ends the operations of an earlier process of this node: it will not end them any more.
+/// Records the unfinished operations of an earlier process of this node as failed, because they will not end any more.
 pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
     let (code, message) = (Code::ServiceUnavailable.as_str(), "the node stopped while it ran; nothing was charged");
     let failed = store.fail_arithmetic_operations(node_id, code, message, now.0).await?;
     if failed > 0 {
-        tracing::info!(failed, "operations of an earlier process have failed");
+        tracing::info!(failed, "operations of an earlier process of this node were recorded as failed");
     }
     Ok(())
 }
 
-/// Forgets operations that are remembered no longer.
+/// Removes records of operations that are older than the time for which they are kept.
 pub async fn forget_old(compute: &Compute) {
     let before = compute.clock.now().0 - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
     if let Err(error) = compute.store.forget_arithmetic_operations(before).await {
-        tracing::error!(%error, "old operations were not forgotten");
+        tracing::error!(%error, "old records of operations could not be removed");
     }
 }

@@ -1,4 +1,4 @@
-//! Ciphertexts that the service keeps for arithmetic (readings K11-K14, C17, section 14).
+//! Ciphertexts that the service stores for arithmetic (readings K11-K14, C17, section 14).
 
 use std::sync::Arc;
 
@@ -33,16 +33,16 @@ use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
-/// Times that room is made for a ciphertext while others of the account come and go.
+/// Attempts to make room for a ciphertext, because other ciphertexts of the account may take the room in between.
 pub const ROOM_ATTEMPTS: usize = 8;
-/// Memory for each byte of a ciphertext: its bytes, what is checked of them, their seal.
+/// Memory reserved for each byte of a ciphertext: for its bytes, for their check, for the sealed copy.
 const COPIES: u64 = 3;
 
 impl JsonBody for UploadCiphertext {
     const BYTES_MAX: usize = base64_ceiling(CIPHERTEXT_BYTES_MAX);
 }
 
-/// The octet-stream form in the API's description.
+/// The schema of a ciphertext in the octet-stream form.
 pub struct CiphertextOctets;
 
 impl PartialSchema for CiphertextOctets {
@@ -53,7 +53,8 @@ impl PartialSchema for CiphertextOctets {
 
 impl ToSchema for CiphertextOctets {}
 
-/// A ciphertext that comes in one of two forms; octets are not read yet: how many they may be depends on their key.
+/// An uploaded ciphertext in one of two forms. Octets are not read yet, because their maximum number depends on the
+/// key.
 pub enum CiphertextUpload {
     Json(Json<UploadCiphertext>),
     Octets { key_id: String, request: Request, web: Arc<Web> },
@@ -81,9 +82,9 @@ where
     }
 }
 
-/// The key that a query names, which it must.
+/// The key that the query names.
 fn key_id_of(query: Result<Query<Vec<(String, String)>>, QueryRejection>) -> Result<String, ApiError> {
-    let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query is not readable"))?;
+    let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query string cannot be read"))?;
     let mut ids = query.into_iter().filter(|(name, _)| name == "key_id").map(|(_, value)| value);
     match (ids.next(), ids.next()) {
         (Some(key_id), None) => Ok(key_id),
@@ -96,9 +97,9 @@ fn key_id_of(query: Result<Query<Vec<(String, String)>>, QueryRejection>) -> Res
 
 /// Upload a ciphertext.
 ///
-/// In JSON it has at most 2 MB. As octets (`?key_id=`) it may be as large as a ciphertext of the key can be. When the account's
-/// ciphertexts would have more bytes than the plan allows, those that were unused for longest go for it; the answer names
-/// them.
+/// In JSON a ciphertext has at most 2 MB. As octets (`?key_id=`) it may be as large as ciphertexts of the key can be.
+/// If the account's ciphertexts would exceed the bytes that the plan allows, the service deletes those unused for
+/// longest; the answer names them.
 #[utoipa::path(
     post,
     path = "/api/v1/ciphertexts",
@@ -144,13 +145,13 @@ pub async fn upload(
         Ok::<_, ApiError>((facts, params.slots() as i64, bytes))
     });
     let (facts, slot_count, bytes) = reading.await??;
-    // a task: if the client leaves, there is either a ciphertext with a kept answer, or none
+    // a separate task: if the client leaves, either the ciphertext and its answer are stored, or neither
     let kept =
         tokio::spawn(async move { keep(&compute, &caller, &claim, &key, (facts, slot_count, bytes), reserved).await });
     kept.await?
 }
 
-/// Keeps a ciphertext that was read, and makes room for it (readings K14).
+/// Stores a ciphertext that was read, and evicts others to make room for it (readings K14).
 async fn keep(
     compute: &Compute,
     caller: &Caller,
@@ -207,13 +208,13 @@ async fn keep_with_room(compute: &Compute, claim: &Claim, new: NewCiphertext) ->
         });
         match written.await {
             Ok(()) => return Ok(answer),
-            // another one of the account took the room
+            // another ciphertext of the account took the room: try again
             Err(store::Error::NoRoom) => {}
             Err(store::Error::KeyGone) => return Err(unknown_key()),
             Err(error) => return Err(error.into()),
         }
     }
-    Err(ApiError::unavailable("ciphertexts", "too many ciphertexts of the account come at once"))
+    Err(ApiError::unavailable("ciphertexts", "the account stores too many ciphertexts at the same time"))
 }
 
 /// The ciphertexts under a key, one page for each request.
@@ -270,7 +271,7 @@ pub async fn show(
         return Ok(Answer(told(&record)?).into_response());
     }
     let payer = Payer::from(&caller);
-    // it does not go for another one while it is read
+    // pinned, so that the ciphertext is not evicted while it is read
     let _pinned = compute.vault.pin(vec![id.to_owned()]);
     let now = compute.clock.now();
     let record = compute.store.use_ciphertext(account, id, now.0).await?.ok_or_else(unknown_ciphertext)?;
@@ -305,12 +306,12 @@ pub async fn delete(
     Ok(Answer(DeletedCiphertext { ciphertext_id, status: "deleted".to_owned() }))
 }
 
-/// The answer to a ciphertext that has no room though all others went (readings K14).
+/// The error for a ciphertext that would not fit even if all others were evicted (readings K14).
 pub fn no_room() -> ApiError {
-    ApiError::new(Code::QuotaExceeded, "the ciphertext does not fit into what the plan keeps of ciphertexts")
+    ApiError::new(Code::QuotaExceeded, "the ciphertext is larger than the space that the plan has for ciphertexts")
 }
 
-/// The answer to an id of no ciphertext of the account, or of one that was evicted (readings K14, X14).
+/// The error for an id that names no ciphertext of the account, or an evicted one (readings K14, X14).
 pub fn unknown_ciphertext() -> ApiError {
     ApiError::new(Code::CiphertextNotFound, "there is no such ciphertext in this account, or it was evicted")
 }
@@ -327,7 +328,7 @@ fn decoded(text: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     })
 }
 
-/// A ciphertext as it is told.
+/// A ciphertext's record as answers show it.
 fn told(record: &CiphertextRecord) -> Result<Ciphertext, ApiError> {
     Ok(Ciphertext {
         ciphertext_id: record.ciphertext_id.parse().map_err(ApiError::internal)?,
@@ -343,7 +344,7 @@ fn told(record: &CiphertextRecord) -> Result<Ciphertext, ApiError> {
     })
 }
 
-/// A ciphertext that is about to be kept, and those that go for it.
+/// A new ciphertext as answers show it, with the ids of the evicted ones.
 fn told_new(new: &NewCiphertext) -> Result<Ciphertext, ApiError> {
     let evicted = new.evicted.iter().map(|id| id.parse()).collect::<Result<_, _>>().map_err(ApiError::internal)?;
     Ok(Ciphertext {

@@ -52,7 +52,7 @@ impl JsonBody for UploadKey {
     const BYTES_MAX: usize = base64_ceiling(PUBLIC_KEY_BYTES_MAX + EVALUATION_KEY_BYTES_MAX);
 }
 
-/// A JSON body with `params`, in which a wrong shape is a wrong parameter (readings E1).
+/// A JSON body with `params`. A wrong shape within `params` is a wrong parameter (readings E1).
 pub struct WithParams<T>(Json<T>);
 
 impl<S: Send + Sync, T: JsonBody + DeserializeOwned> FromRequest<S> for WithParams<T>
@@ -73,8 +73,8 @@ where
 
 /// Upload a public key and an evaluation key.
 ///
-/// The secret key stays with you: a request that contains one is refused. An evaluation key of more than 10 MB is uploaded in
-/// parts (`POST /api/v1/keys/uploads`).
+/// The secret key stays with you: a request that contains a secret key is refused. An evaluation key of more than 10 MB
+/// is uploaded in parts (`POST /api/v1/keys/uploads`).
 #[utoipa::path(
     post,
     path = "/api/v1/keys/upload",
@@ -97,7 +97,7 @@ pub async fn upload(
     let environment = caller.environment;
     let reading = compute.offload.run(owner.payer.clone(), move || {
         let UploadKey { public_key, eval_key, scheme, params } = request;
-        // before the parameters: a secret key is told of whatever else is wrong
+        // before the parameters, so that a secret key is reported whatever else is wrong
         let public_key = decoded("public_key", &public_key, PUBLIC_KEY_BYTES_MAX)?;
         let eval_key = decoded("eval_key", &eval_key, EVALUATION_KEY_BYTES_MAX)?;
         let public = numbers::read_public_key(&public_key);
@@ -115,7 +115,7 @@ pub async fn upload(
         Ok::<_, ApiError>((wanted, public_key, eval_key, head))
     });
     let (wanted, public_key, eval_key, head) = reading.await??;
-    // a task: if the client leaves, there is either a key with a kept answer, or nothing
+    // a separate task: if the client leaves, either the key and its answer are stored, or neither
     let kept = tokio::spawn(async move {
         let material_id = ids::random_hex::<16>("mat_");
         let mut put = Vec::new();
@@ -131,7 +131,7 @@ pub async fn upload(
     kept.await?
 }
 
-/// Keeps a key that has come as a whole. `put`: names of the objects that were put into the vault so far.
+/// Stores a key that arrived whole. `put` collects the names of the objects that were put into the vault.
 async fn keep_whole(
     compute: &Compute,
     caller: &Caller,
@@ -171,7 +171,7 @@ struct WholeKey<'a> {
     records: Vec<KeyRowRecord>,
 }
 
-/// Makes a whole key, and keeps the answer that tells of it. `source`: `upload` or `generate`.
+/// Writes a whole key and its stored answer. `source`: `upload` or `generate`.
 async fn book(
     compute: &Compute,
     caller: &Caller,
@@ -212,18 +212,18 @@ async fn book(
             tx.add_key_rows(material_id, of_head.bytes, records).await?,
         ];
         if added != [Added::Done; 3] {
-            return Err(ApiError::internal("a new material was not as new"));
+            return Err(ApiError::internal("a new material could not be written in its order"));
         }
         check_made(tx.insert_encryption_key(&new).await?, caller, keys_max)?;
         tx.emit(&[created_event(caller, &new, wanted, now)]).await?;
         Ok(tx.keep(kept).await?)
     });
     made.await?;
-    // of equal uploads the second's objects are dropped (readings K19)
+    // if two uploads are equal, the objects of the second are dropped (readings K19)
     Ok(compute.vault.erase_dropped().await?)
 }
 
-/// The key that is about to be made.
+/// The row of a new key.
 fn new_key<'a>(
     key_id: &'a api::EncryptionKeyId,
     caller: &'a Caller,
@@ -247,7 +247,7 @@ fn new_key<'a>(
     }
 }
 
-/// What tells webhooks of a key (readings H19, H20).
+/// The event that announces a key to webhooks (readings H19, H20).
 fn created_event(caller: &Caller, new: &NewEncryptionKey<'_>, wanted: &WantedKey, now: Timestamp) -> NewEvent {
     let data = json!({
         "key_id": new.key_id,
@@ -259,7 +259,7 @@ fn created_event(caller: &Caller, new: &NewEncryptionKey<'_>, wanted: &WantedKey
     event(&caller.account, EventType::KeyCreated, &data, now)
 }
 
-/// The answer to a key that was not made (readings K19).
+/// The error if a key was not made (readings K19).
 fn check_made(made: KeyMade, caller: &Caller, keys_max: u64) -> Result<(), ApiError> {
     match made {
         KeyMade::Made => Ok(()),
@@ -274,7 +274,7 @@ fn check_made(made: KeyMade, caller: &Caller, keys_max: u64) -> Result<(), ApiEr
     }
 }
 
-/// The answer that tells of a new key.
+/// The answer about a new key.
 fn uploaded(
     key_id: &api::EncryptionKeyId,
     wanted: &WantedKey,
@@ -300,7 +300,7 @@ fn uploaded(
     Ok(answer)
 }
 
-/// The bytes of a member in base64 (readings K4: limits count decoded bytes).
+/// Decodes a base64 member. The limit counts decoded bytes (readings K4).
 fn decoded(member: &'static str, text: &str, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     base64_text::decode(text, bytes_max).map(Zeroizing::new).map_err(|fault| match fault {
         Base64Error::NotBase64 => {
@@ -343,7 +343,7 @@ pub async fn list(
     Ok(Answer(EncryptionKeys { items, next_cursor, has_more, total_count }))
 }
 
-/// The record of a key. It never holds the key itself.
+/// The record of a key. The record never contains the key itself.
 #[utoipa::path(
     get,
     path = "/api/v1/keys/{key_id}",
@@ -380,7 +380,7 @@ pub async fn delete(
 ) -> Result<Answer<DeletedEncryptionKey>, ApiError> {
     let key_id: api::EncryptionKeyId = path.get("key_id").parse().map_err(|_| unknown_key())?;
     let (account, now) = (caller.account.clone(), compute.clock.now());
-    // a task: a client that leaves does not stop the erasure
+    // a separate task: the erasure goes on if the client leaves
     let deleted = tokio::spawn(async move {
         let deleting = compute.store.write(async |tx| {
             let Some(deleted) = tx.delete_encryption_key(account.as_str(), key_id.as_str(), now.0).await? else {
@@ -402,24 +402,24 @@ pub async fn delete(
     deleted.await?
 }
 
-/// A key of the caller's account.
+/// Finds a key of the caller's account.
 pub async fn find(compute: &Compute, caller: &Caller, key_id: &str) -> Result<EncryptionKey, ApiError> {
     compute.store.encryption_key(caller.account.as_str(), key_id).await?.ok_or_else(unknown_key)
 }
 
-/// The parameters and the fingerprint of a key on record. CPU work.
+/// The parameters and the fingerprint in a key's record. CPU work.
 pub fn params_and_fingerprint(key: &EncryptionKey) -> Result<(Params, [u8; 8]), ApiError> {
     let params = numbers::params_on_record(&read_recorded_params(&key.params, &key.scheme)?)?;
     let fingerprint = key.fingerprint.as_slice().try_into().map_err(ApiError::internal)?;
     Ok((params, fingerprint))
 }
 
-/// The answer to an id of no key of the account (readings X14).
+/// The error for an id that names no key of the account (readings X14).
 pub fn unknown_key() -> ApiError {
     ApiError::new(Code::KeyNotFound, "there is no such encryption key in this account")
 }
 
-/// A key as it is told.
+/// A key's record as answers show it.
 fn record(key: &EncryptionKey) -> Result<EncryptionKeyRecord, ApiError> {
     let params = read_recorded_params(&key.params, &key.scheme)?;
     Ok(EncryptionKeyRecord {

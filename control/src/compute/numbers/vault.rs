@@ -1,10 +1,11 @@
 //! Encryption keys and ciphertexts of accounts at rest: sealed objects that records name (readings K4, K14, K15).
 //!
-//! An object is written before the record that names it. What no record names any more is written down with the change of the
-//! records (`store::dropped_objects`), and removed right after it, or by the next look.
+//! An object is written before the record that names it. When a change of records leaves an object without a record,
+//! the same transaction notes the object (`store::dropped_objects`). The object is removed right afterwards, or by the
+//! next look.
 //!
-//! A node without a bucket has its objects in its own folder. On PostgreSQL other nodes then see the records and not the
-//! objects: such a record names its node.
+//! A node without a bucket stores objects in its own folder. On PostgreSQL other nodes then see the records but not the
+//! objects, so such a record names its node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,35 +25,35 @@ use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::offload::Offload;
 
-/// Settings of what is kept for arithmetic on encrypted numbers.
+/// Settings for the storage of arithmetic on encrypted numbers.
 #[derive(Clone, Debug, clap::Args)]
 pub struct VaultConfig {
-    /// Space in MB for encryption keys of all accounts together, in the data folder or in the bucket, encrypted. Beyond it new keys
-    /// are answered 503. What one account may keep is in the plans.
+    /// Space in MB for the encryption keys of all accounts together, in the data folder or in the bucket, encrypted.
+    /// Beyond this, new keys are answered 503. The plans limit the space of one account.
     #[arg(env = "ANGO_ENCRYPTION_KEY_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
     pub stored_key_bytes_max: u64,
-    /// Space in MB for ciphertexts of all accounts together, in the data folder or in the bucket, encrypted. Beyond it new
-    /// ciphertexts are answered 503. Health tells how much of it is used.
+    /// Space in MB for the ciphertexts of all accounts together, in the data folder or in the bucket, encrypted. Beyond
+    /// this, new ciphertexts are answered 503. Health shows how much of the space is used.
     #[arg(env = "ANGO_CIPHERTEXT_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
     pub ciphertext_bytes_max: u64,
     // readings K14, section 16
-    /// How long in seconds a ciphertext is kept after its last use.
+    /// Time in seconds for which a ciphertext is kept after its last use.
     #[arg(env = "ANGO_CIPHERTEXT_TTL_S", default_value = "86400", value_parser = seconds(60..=365 * 24 * 3600))]
     pub ciphertext_ttl: Duration,
 }
 
-/// With a bucket an account's ciphertexts may have so many times what its plan's cache has: what is beyond the cache is not lost
-/// until its time is over (readings K14).
+/// With a bucket an account's ciphertexts may have this many times the plan's cache. Ciphertexts beyond the cache stay
+/// in the bucket until they expire (readings K14).
 const BUCKET_FACTOR: u64 = 10;
-/// Objects that are removed in one look, and at the same time.
+/// Objects that one look removes, and objects removed at the same time.
 const REMOVED_MAX: i64 = 1000;
 const REMOVED_AT_ONCE: usize = 8;
-/// When to ask again for room.
+/// Wait before a client should retry when there is no room.
 const RETRY: Duration = Duration::from_secs(60);
-/// When to send a request for another node's objects again: the balancer may then choose the right node.
+/// Wait before a retry for another node's objects: the load balancer may then choose the right node.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
-/// Objects of keys, or of ciphertexts.
+/// The two shelves of the vault: keys and ciphertexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shelf {
     /// Public keys, and rows of evaluation keys.
@@ -62,7 +63,7 @@ pub enum Shelf {
 }
 
 impl Shelf {
-    /// The kind under which its objects are dropped.
+    /// The kind under which dropped objects of this shelf are noted.
     fn kind(self) -> &'static str {
         match self {
             Shelf::Keys => KEY_OBJECTS,
@@ -71,24 +72,24 @@ impl Shelf {
     }
 }
 
-/// Keys and ciphertexts of accounts, as a node reaches them.
+/// Keys and ciphertexts of accounts, as a node reads and writes them.
 pub struct Vault {
     store: Store,
     offload: Offload,
     keys: Blobs,
     ciphertexts: Blobs,
-    /// What records say of where their objects are: this node, or nothing where all nodes have the same ones.
+    /// The value of `node_id` in records: this node's id, or empty if all nodes share the objects.
     place: String,
-    /// Its settings.
+    /// The vault's settings.
     pub config: VaultConfig,
-    /// Bytes of all keys, and of all ciphertexts, when they were last counted, and what came since.
+    /// Bytes of all keys, and of all ciphertexts: the last count, and the objects put since.
     key_bytes: AtomicU64,
     ciphertext_bytes: AtomicU64,
     pinned: Arc<Mutex<HashMap<String, usize>>>,
     erasing: tokio::sync::Mutex<()>,
 }
 
-/// Ciphertexts that must not go while this is there.
+/// Ciphertexts that must not be evicted until this is dropped.
 pub struct Pinned {
     ids: Vec<String>,
     pinned: Arc<Mutex<HashMap<String, usize>>>,
@@ -109,7 +110,7 @@ impl Drop for Pinned {
 }
 
 impl Vault {
-    /// The objects of a database. `is_shared`: all of its nodes have the same ones.
+    /// Opens the vault of a database. `is_shared`: all nodes of the database share the objects.
     pub async fn open(
         store: Store,
         offload: Offload,
@@ -135,12 +136,12 @@ impl Vault {
         Ok(vault)
     }
 
-    /// What a record says of where the objects are that are put here.
+    /// The value of `node_id` in records of objects that are put here.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Bytes that an account's ciphertexts may have, of which its plan keeps so many in its cache.
+    /// Bytes that an account's ciphertexts may have, if its plan has this cache.
     pub fn ciphertext_bytes_of(&self, cache_bytes: Option<u64>) -> Option<u64> {
         let factor = if self.ciphertexts.are_shared() { BUCKET_FACTOR } else { 1 };
         cache_bytes.map(|bytes| bytes.saturating_mul(factor))
@@ -156,7 +157,7 @@ impl Vault {
         self.ciphertext_bytes.load(Ordering::Relaxed)
     }
 
-    /// Refuses what has no room on the shelf at the moment.
+    /// Refuses an object for which the shelf has no room now.
     pub fn check_room(&self, shelf: Shelf, bytes: u64) -> Result<(), ApiError> {
         let (used, max, what) = match shelf {
             Shelf::Keys => (self.key_bytes(), self.config.stored_key_bytes_max, "encryption keys"),
@@ -169,7 +170,7 @@ impl Vault {
         Err(ApiError::unavailable("storage", message).retry_after(RETRY))
     }
 
-    /// Refuses to go on with what another node has in its folder.
+    /// Refuses an object in another node's folder.
     pub fn check_place(&self, place: &str) -> Result<(), ApiError> {
         if place == self.place {
             return Ok(());
@@ -179,7 +180,7 @@ impl Vault {
         Err(ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT))
     }
 
-    /// Seals and writes an object. It stays if a record then names it.
+    /// Seals and writes an object. The object stays only if a record that names it is written afterwards.
     pub async fn put(
         &self,
         shelf: Shelf,
@@ -193,14 +194,14 @@ impl Vault {
         let (sealing, account) = (blobs.clone(), account.clone());
         let sealed = self.offload.run(payer.clone(), move || sealing.seal(&account, label.as_bytes(), content)).await?;
         let name = blobs.put(sealed).await.map_err(|error| {
-            tracing::error!(error, kind = shelf.kind(), "an object was not written");
+            tracing::error!(error, kind = shelf.kind(), "an object could not be written");
             ApiError::unavailable("objects", "the service cannot store this at the moment")
         })?;
         self.bytes_of(shelf).fetch_add(bytes, Ordering::Relaxed);
         Ok(name)
     }
 
-    /// Reads an object. `None`: it is gone, and so should be its record by now.
+    /// Reads an object. `None`: the object was removed, and its record should be gone too.
     pub async fn read(
         &self,
         shelf: Shelf,
@@ -212,7 +213,7 @@ impl Vault {
         self.check_place(place)?;
         let blobs = self.blobs(shelf);
         let not_read = |missing: Missing| {
-            tracing::error!(?missing, kind = shelf.kind(), "an object was not read");
+            tracing::error!(?missing, kind = shelf.kind(), "an object could not be read");
             ApiError::unavailable("objects", "the service cannot read this at the moment")
         };
         let sealed = match blobs.get(name).await {
@@ -224,16 +225,16 @@ impl Vault {
         opened.await?.map(Some).map_err(not_read)
     }
 
-    /// Removes objects that were put and that no record came to name.
+    /// Removes objects that were put but that no record names.
     pub async fn take_back(&self, shelf: Shelf, names: impl IntoIterator<Item = String>) {
         let names = stream::iter(names);
         names.for_each_concurrent(REMOVED_AT_ONCE, async |name| self.blobs(shelf).remove(&name).await).await;
         if let Err(error) = self.count().await {
-            tracing::warn!(%error, "keys and ciphertexts are counted later");
+            tracing::warn!(%error, "the bytes of keys and ciphertexts could not be counted");
         }
     }
 
-    /// Keeps ciphertexts from going for others as long as the answer is there.
+    /// Keeps these ciphertexts from being evicted until the returned value is dropped.
     pub fn pin(&self, ids: Vec<String>) -> Pinned {
         let mut pinned = self.pinned.lock();
         ids.iter().for_each(|id| *pinned.entry(id.clone()).or_default() += 1);
@@ -245,9 +246,9 @@ impl Vault {
         self.pinned.lock().keys().cloned().collect()
     }
 
-    /// Removes the objects that records have let go (readings K15: within 5 seconds).
+    /// Removes the objects that changes of records have dropped (readings K15: within 5 seconds).
     pub async fn erase_dropped(&self) -> Result<(), store::Error> {
-        // of two that look at once the second finds nothing left
+        // if two calls run at the same time, the second finds nothing to remove
         let _alone = self.erasing.lock().await;
         loop {
             let dropped = self.store.dropped_objects(&self.place, REMOVED_MAX).await?;
@@ -264,7 +265,7 @@ impl Vault {
         }
     }
 
-    /// Ends what is over: uploads, ciphertexts that were not used for long. Every second.
+    /// Ends expired uploads, and deletes ciphertexts that were not used for long. A job calls this every second.
     pub async fn look_after(&self, now: Timestamp) {
         let ttl = i64::try_from(self.config.ciphertext_ttl.as_micros()).unwrap_or(i64::MAX);
         let looked = async {
@@ -273,11 +274,11 @@ impl Vault {
             self.erase_dropped().await
         };
         if let Err(error) = looked.await {
-            tracing::warn!(%error, "old keys and ciphertexts were not looked after");
+            tracing::warn!(%error, "expired uploads and ciphertexts could not be ended");
         }
     }
 
-    /// Removes objects that no record names, as a process leaves them that was killed. Every hour.
+    /// Removes objects that no record names, such as those of a killed process. A job calls this every hour.
     pub async fn keep_house(&self) {
         let swept = async {
             self.count().await?;
@@ -287,11 +288,11 @@ impl Vault {
             self.ciphertexts.sweep(&named).await.map_err(ApiError::internal)
         };
         if let Err(error) = swept.await {
-            tracing::error!(message = error.message, "objects of keys and ciphertexts were not swept");
+            tracing::error!(message = error.message, "the objects of keys and ciphertexts could not be swept");
         }
     }
 
-    /// Counts the bytes of all keys and ciphertexts anew.
+    /// Counts the bytes of all keys and ciphertexts again.
     async fn count(&self) -> Result<(), store::Error> {
         self.key_bytes.store(self.store.key_bytes().await?.unsigned_abs(), Ordering::Relaxed);
         self.ciphertext_bytes.store(self.store.ciphertext_bytes().await?.unsigned_abs(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Kept answers at rest: encrypted (readings I5), large bodies as objects (I6).
+//! Stored answers at rest: encrypted (readings I5), with large bodies as objects (I6).
 
 use std::time::Duration;
 
@@ -20,24 +20,24 @@ use crate::web::Web;
 use crate::web::body::reserve;
 use crate::web::error::ApiError;
 
-/// Bodies from this size on are objects.
+/// Bodies of at least this size are stored as objects.
 const OBJECT_BYTES_MIN: usize = 64 << 10;
-/// Memory that keeping a large body needs for each of its bytes: the answer and what is written.
+/// Memory reserved for each byte of a large body: for the answer and for its encrypted copy.
 const COPIES: u64 = 2;
-/// When to send the request again: the balancer may then choose the node that keeps the answer.
+/// Wait before a retry: the load balancer may then choose the node that holds the answer.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
-/// How this node keeps answers.
+/// Stores and reads answers on this node.
 pub struct Answers {
-    /// Names this node's claims, from one start to the next.
+    /// The owner of this node's claims. Changes with each start.
     pub(crate) node_id: String,
-    /// Where claims and kept answers are on record.
+    /// The database with claims and stored answers.
     pub(crate) store: Store,
     seals: AccountSeals,
     blobs: Blobs,
 }
 
-/// The parts of a kept answer besides its body.
+/// A stored answer without its body.
 #[derive(Serialize, Deserialize)]
 struct Head {
     status: u16,
@@ -45,27 +45,28 @@ struct Head {
     asked: RequestIdentity,
 }
 
-/// What makes a request the same one as the first.
+/// The properties by which a repeated request is recognized as the same.
 #[derive(Serialize, Deserialize)]
 pub(super) struct RequestIdentity {
-    /// SHA-256 of its body; none if its body was not looked at.
+    /// SHA-256 of the body. `None`: the body was not read.
     pub(super) fingerprint: Option<[u8; 32]>,
-    /// The caller's role: a lower one must not read what a higher one was answered, such as its new key.
+    /// The caller's role. A lower role must not read an answer to a higher one, such as a new key.
     pub(super) role: Role,
-    /// The API key's lineage or the user that asked, if the answer holds a secret: no other one may read it again.
+    /// The API key's lineage or the user, if the answer holds a secret. Other credentials must not read the answer
+    /// again.
     #[serde(default)]
     pub(super) credential: Option<String>,
 }
 
-/// An answer that was kept.
+/// A stored answer, opened.
 pub struct Replay {
     pub response: Response,
     asked: RequestIdentity,
 }
 
 impl Replay {
-    /// Whether the request that was answered had a body of this hash and came from a caller of this role; with this
-    /// credential, where the answer holds a secret.
+    /// Whether the first request had a body with this hash and a caller with this role. If the answer holds a secret,
+    /// the credential must be the same too.
     pub fn fits(&self, fingerprint: [u8; 32], caller: &Caller) -> bool {
         let RequestIdentity { fingerprint: first, role, credential } = &self.asked;
         *role == caller.role
@@ -75,12 +76,12 @@ impl Replay {
 }
 
 impl Answers {
-    /// Answers under their accounts' seals, claims of this node.
+    /// Answers sealed under their accounts' keys, with claims of this node.
     pub fn new(store: Store, seals: AccountSeals, blobs: Blobs, node_id: String) -> Answers {
         Answers { node_id, store, seals, blobs }
     }
 
-    /// Removes answers that have expired, and objects that no answer names any more.
+    /// Removes expired answers, and objects that no answer names any more.
     pub async fn forget_old(&self, now: Timestamp) {
         let forgotten = async {
             self.store.forget_kept_answers(now.0).await?;
@@ -92,8 +93,8 @@ impl Answers {
         }
     }
 
-    /// An answer as it is stored, and the name of the object that its body is in, if it is large. The object is durable
-    /// before this returns; it is swept if no record ever names it.
+    /// Seals an answer for storage. Also returns the name of the object with its body, if it is large. The object is
+    /// durable before this returns; it is swept if no record ever names it.
     pub(super) async fn seal(
         &self,
         web: &Web,
@@ -119,13 +120,13 @@ impl Answers {
         let (blobs, account, label, body) = (self.blobs.clone(), caller.account.clone(), *digest, body.clone());
         let sealed = web.offload.finish(payer, move || blobs.seal(&account, &label, body.into())).await?;
         let blob = self.blobs.put(sealed).await.map_err(|error| {
-            tracing::error!(error, "an answer was not kept");
+            tracing::error!(error, "an answer could not be stored");
             ApiError::unavailable("objects", "the answer could not be stored, so nothing was done")
         })?;
         Ok((seal.seal(digest, &[&length, &head[..]].concat()), Some(blob)))
     }
 
-    /// The answer that was stored.
+    /// Opens a stored answer.
     pub(super) async fn open(
         &self,
         web: &Web,
@@ -134,7 +135,7 @@ impl Answers {
         answer: &[u8],
         blob: Option<String>,
     ) -> Result<Replay, ApiError> {
-        let broken = || ApiError::internal("a kept answer is damaged or under another secret");
+        let broken = || ApiError::internal("a stored answer is damaged or was sealed under another secret");
         let opened = self.seals.of(&caller.account).open(digest, answer).ok_or_else(broken)?;
         let (length, rest) = opened.split_first_chunk().ok_or_else(broken)?;
         let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(broken)?;
@@ -158,18 +159,18 @@ impl Answers {
         Ok(Replay { response, asked: head.asked })
     }
 
-    /// The answer to a request whose kept answer was not read.
+    /// The error if the body of a stored answer could not be read.
     fn not_read(&self, missing: Missing) -> ApiError {
         match missing {
             Missing::NotHere if !self.blobs.are_shared() => {
-                tracing::warn!("a kept answer is not in this node's folder");
+                tracing::warn!("a stored answer is missing in this node's folder");
                 let message = "the answer to this Idempotency-Key is kept on another node: send the request again, \
                      through a balancer that keeps a session on its node";
                 ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
             }
-            Missing::NotHere => ApiError::internal("a kept answer is not in the bucket"),
+            Missing::NotHere => ApiError::internal("a stored answer is missing in the bucket"),
             Missing::Failed(error) => {
-                tracing::error!(error, "a kept answer was not read");
+                tracing::error!(error, "a stored answer could not be read");
                 ApiError::unavailable("objects", "the answer to this Idempotency-Key cannot be read at the moment")
                     .retry_after(OTHER_NODE_WAIT)
             }

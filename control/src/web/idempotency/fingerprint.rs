@@ -1,4 +1,5 @@
-//! The SHA-256 of a request's raw body (readings I2), taken as the body passes: it may be 40 MB and is not kept twice.
+//! The SHA-256 of a request's raw body (readings I2), computed as the body is read, because a body of 40 MB must not be
+//! stored twice.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 use crate::web::body::Pieces;
 use crate::web::error::ApiError;
 
-/// Bytes of a body that are hashed at most: more than any route takes.
+/// Bytes of a body that are hashed, at most. More than any route accepts.
 const BYTES_MAX: usize = 128 << 20;
 
-/// A body's hash while it passes. Clones are of the same body.
+/// The hash of a body that is being read. Clones share the same hash.
 #[derive(Clone, Default)]
 pub struct Fingerprint {
     passing: Arc<Mutex<Passing>>,
@@ -29,13 +30,13 @@ struct Passing {
 }
 
 impl Fingerprint {
-    /// The same body, hashed as it is read.
+    /// Wraps the body so that it is hashed as it is read.
     pub fn watch(&self, body: Body) -> Watched {
         self.passing.lock().ended = body.is_end_stream();
         Watched { body, fingerprint: self.clone() }
     }
 
-    /// The hash; `None` when the body was not read to its end, so that the handler did nothing.
+    /// The hash. `None`: the body was not read to its end, so the handler had no effect.
     pub fn whole(&self) -> Option<[u8; 32]> {
         let passing = self.passing.lock();
         passing.ended.then(|| passing.hasher.clone().finalize().into())
@@ -78,7 +79,7 @@ impl HttpBody for Watched {
     }
 }
 
-/// The hash of a body that nothing else is done with.
+/// Reads a body only to hash it.
 pub async fn fingerprint_of(body: Body) -> Result<[u8; 32], ApiError> {
     let mut pieces = Pieces::new(body, BYTES_MAX)?;
     let mut hasher = Sha256::new();

@@ -1,4 +1,5 @@
-//! Transfers of work that was done before it is charged: reserved and posted in one transaction, so that nothing is ever open.
+//! Transfers for work that is charged after it was done: reserved and posted in one transaction, so that no reservation
+//! stays open.
 
 use std::collections::BTreeSet;
 
@@ -21,31 +22,31 @@ pub(crate) struct WholeTransfer<'a> {
     pub amounts: Amounts,
 }
 
-/// Whether a transfer can be posted.
+/// The result of posting a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
-    /// It can.
+    /// The transfer is posted.
     Made,
-    /// What the account spends would pass its cap; nothing was done.
+    /// The account's spending would exceed its cap. Nothing was posted.
     CapReached {
-        /// Billionths of a dollar.
+        /// The cap in billionths of a dollar.
         cap_nano_usd: i64,
     },
 }
 
-/// Transfers of one transaction. Their accounts are locked.
+/// The transfers of one transaction. The caller has locked their accounts.
 pub(crate) struct PostedAtOnce {
     standing: Standing,
     made: Vec<TransferRow>,
 }
 
 impl PostedAtOnce {
-    /// With what these accounts have spent in these months.
+    /// Reads the spending of these accounts in these months.
     pub async fn read(tx: &mut Tx, books: &BTreeSet<Book<'_>>) -> Result<PostedAtOnce> {
         Ok(PostedAtOnce { standing: Standing::read(tx, books).await?, made: Vec::new() })
     }
 
-    /// Adds a transfer, if its account's cap admits it. A transfer that costs nothing is not written.
+    /// Adds a transfer if its account's cap permits it. A transfer without costs is not written.
     pub fn post(&mut self, transfer: &WholeTransfer<'_>) -> Posted {
         if transfer.amounts.is_zero() {
             return Posted::Made;
@@ -59,7 +60,7 @@ impl PostedAtOnce {
             }
         }
         if !self.standing.reserve((account_id, month), usd_milli_jpy, amounts) {
-            // numbers that no account reaches
+            // an overflow, which no account reaches
             return Posted::CapReached { cap_nano_usd: i64::MAX };
         }
         self.made.push(TransferRow {
@@ -77,7 +78,7 @@ impl PostedAtOnce {
         Posted::Made
     }
 
-    /// Writes them, and what they change of balances.
+    /// Writes the transfers, and their changes of balances.
     pub async fn write(self, tx: &mut Tx) -> Result<()> {
         if self.made.is_empty() {
             return Ok(());

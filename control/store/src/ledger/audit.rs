@@ -1,33 +1,33 @@
-//! Whether the ledger adds up: balances are the sums of transfers, and usage rows say what was posted for them.
+//! Audits the ledger: balances must be the sums of transfers, and usage rows must agree with their transfers.
 
 use crate::database::values;
 use crate::{Result, Store};
 
-/// What an audit looked at, and what does not add up.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditReport {
-    /// Transfers, by their pending rows.
+    /// Number of transfers, counted by their pending rows.
     pub transfers: i64,
-    /// Balances.
+    /// Number of balances.
     pub balances: i64,
-    /// Reservations that are neither posted nor voided.
+    /// Number of reservations that are neither posted nor voided.
     pub open: i64,
-    /// What does not add up, at most 100 of each kind.
+    /// The faults found, at most 100 of each kind.
     pub findings: Vec<AuditFinding>,
 }
 
-/// Something that does not add up.
+/// A fault in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditFinding {
     /// The account.
     pub account_id: String,
-    /// What is wrong.
+    /// The kind of the fault.
     pub what: &'static str,
-    /// The transfer, or the month and the rate.
+    /// The transfer at fault, or the month and the rate of the balance.
     pub of: String,
 }
 
-/// Each query gives account and object of what is wrong.
+/// Kinds of faults, each with a query that selects account and object of the faults.
 const CHECKS: [(&str, &str); 10] = [
     (
         "a transfer was posted and voided",
@@ -43,7 +43,7 @@ const CHECKS: [(&str, &str); 10] = [
          OR p.milli_yen <> e.milli_yen) LIMIT 100",
     ),
     (
-        "a transfer without an end is not open, or one with an end is",
+        "a transfer without an end is not open, or a transfer with an end is open",
         "SELECT p.account_id, p.transfer_id FROM transfers p LEFT JOIN open_reservations o ON o.transfer_id = p.transfer_id \
          LEFT JOIN transfers e ON e.transfer_id = p.transfer_id AND e.phase <> 'pending' \
          WHERE p.phase = 'pending' AND (o.transfer_id IS NULL) = (e.transfer_id IS NULL) LIMIT 100",
@@ -67,27 +67,27 @@ const CHECKS: [(&str, &str); 10] = [
          FROM transfers x WHERE x.account_id = t.account_id) LIMIT 100",
     ),
     (
-        "gates were charged another amount than their transfer's",
+        "the charge for gates differs from its transfer",
         "SELECT u.account_id, u.usage_id FROM gate_usage u LEFT JOIN transfers x \
          ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE u.transfer_id IS NOT NULL AND \
          (x.transfer_id IS NULL OR x.account_id <> u.account_id OR (x.trial_operations = 0 AND x.milli_yen <> u.cost_milli_yen)) \
          LIMIT 100",
     ),
     (
-        "an operation used another number of compute units than its transfer's",
+        "the compute units of an operation differ from its transfer",
         "SELECT u.account_id, u.usage_id FROM arithmetic_usage u LEFT JOIN transfers x \
          ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE u.transfer_id IS NOT NULL AND \
          (x.transfer_id IS NULL OR x.account_id <> u.account_id OR (x.trial_operations = 0 AND x.fcu <> u.fcu)) LIMIT 100",
     ),
     (
-        "a call of the back office was charged another amount than its transfer's",
+        "the charge for a call of the back office differs from its transfer",
         "SELECT u.account_id, u.usage_id FROM office_usage u LEFT JOIN transfers x \
          ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE (u.transfer_id IS NULL AND u.milli_yen <> 0) OR \
          (u.transfer_id IS NOT NULL AND (x.transfer_id IS NULL OR x.account_id <> u.account_id OR x.milli_yen <> u.milli_yen)) \
          LIMIT 100",
     ),
     (
-        "what a key has spent in the back office is not the sum of its calls",
+        "a key's spending in the back office is not the sum of its calls",
         "SELECT account_id, lineage_id FROM (SELECT account_id, lineage_id, operation, calls, units, milli_yen FROM office_totals \
          UNION ALL SELECT account_id, lineage_id, operation, -1, -units, -milli_yen FROM office_usage) t \
          GROUP BY account_id, lineage_id, operation HAVING SUM(calls) <> 0 OR SUM(units) <> 0 OR SUM(milli_yen) <> 0 LIMIT 100",
@@ -100,14 +100,14 @@ const CHECKS: [(&str, &str); 10] = [
 ];
 
 impl Store {
-    /// How many transfers there are: counts them all.
+    /// The number of transfers. Counts all rows.
     pub async fn transfers(&self) -> Result<i64> {
         let sql = "SELECT COUNT(*) FROM transfers WHERE phase = 'pending'";
         let rows: Vec<(i64,)> = self.db.fetch_all_slowly(sql, values![]).await?;
         Ok(rows.first().map_or(0, |(transfers,)| *transfers))
     }
 
-    /// Adds all transfers up: seconds for each million of them. Nodes may go on meanwhile.
+    /// Audits the whole ledger. Takes seconds for each million transfers. Nodes may run at the same time.
     pub async fn audit_ledger(&self) -> Result<AuditReport> {
         let sql = "SELECT (SELECT COUNT(*) FROM transfers WHERE phase = 'pending'), (SELECT COUNT(*) FROM ledger_balances), \
              (SELECT COUNT(*) FROM open_reservations)";
@@ -122,14 +122,14 @@ impl Store {
         Ok(report)
     }
 
-    /// Lines of invoices that are not what their month's balances come to.
+    /// Lines of invoices that differ from their month's balances.
     async fn misbilled(&self) -> Result<Vec<AuditFinding>> {
         let sql = "SELECT account_id, month, amount_usd_cents FROM invoice_items WHERE item_id LIKE '%:usage:%'";
         let lines: Vec<(String, i64, i64)> = self.db.fetch_all(sql, values![]).await?;
         let mut found = Vec::new();
         for (account_id, month, cents) in lines {
             if self.used_in_month(&account_id, month).await?.spend.cents() != cents {
-                let what = "a line of an invoice is not what was used in its month";
+                let what = "a line of an invoice differs from the use in its month";
                 found.push(AuditFinding { account_id, what, of: month.to_string() });
             }
         }

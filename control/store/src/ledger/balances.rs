@@ -6,7 +6,7 @@ use super::{Amounts, Spend};
 use crate::database::{Column, Sql, Tx, from_row, values};
 use crate::{Result, Store};
 
-/// Sums of an account in a month at a rate.
+/// The sums of an account in a month at a rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// The account.
@@ -17,15 +17,15 @@ pub struct Balance {
     pub usd_milli_jpy: i64,
     /// Compute units of posted transfers.
     pub fcu: i64,
-    /// The same of open reservations.
+    /// Compute units of open reservations.
     pub fcu_reserved: i64,
-    /// What compute units beyond the allowance cost.
+    /// Price of compute units beyond the allowance, in billionths of a dollar.
     pub nano_usd: i64,
-    /// The same of open reservations.
+    /// Price of the open reservations' compute units beyond the allowance.
     pub nano_usd_reserved: i64,
-    /// What gates cost.
+    /// Price of gates, in thousandths of a yen.
     pub milli_yen: i64,
-    /// The same of open reservations.
+    /// Price of the open reservations' gates.
     pub milli_yen_reserved: i64,
 }
 
@@ -46,30 +46,30 @@ from_row!(Balance {
 pub struct MonthlyCap {
     /// The account.
     pub account_id: String,
-    /// Billionths of a dollar.
+    /// The cap in billionths of a dollar.
     pub cap_nano_usd: i64,
-    /// Operations are blocked at it.
+    /// Whether the cap blocks operations.
     pub hard_cap: bool,
-    /// False: operations are blocked at it too (readings P7).
+    /// If false, the cap blocks operations too (readings P7).
     pub allow_soft_overage: bool,
-    /// Where alerts go; may be empty.
+    /// The e-mail address for alerts. May be empty.
     pub alert_email: String,
-    /// When it was set, in microseconds since 1970.
+    /// When the budget was set, in microseconds since 1970.
     pub updated_at: i64,
 }
 
 from_row!(MonthlyCap { account_id, cap_nano_usd, hard_cap, allow_soft_overage, alert_email, updated_at });
 
-/// What an account used in a month.
+/// An account's use in a month.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsedInMonth {
     /// Compute units of completed operations.
     pub fcu: i64,
-    /// What those beyond the allowance cost: billionths of a dollar.
+    /// Price of the compute units beyond the allowance, in billionths of a dollar.
     pub overage_nano_usd: i64,
-    /// All that is charged.
+    /// Everything that is charged.
     pub spend: Spend,
-    /// Completed operations by name.
+    /// Number of completed operations, by name.
     pub operations: BTreeMap<String, i64>,
 }
 
@@ -95,7 +95,7 @@ macro_rules! on_conflict_add {
 }
 
 impl Store {
-    /// What an account used in a month.
+    /// An account's use in a month.
     pub async fn used_in_month(&self, account_id: &str, month: i64) -> Result<UsedInMonth> {
         let sql = concat!("SELECT ", balance_columns!(), " FROM ledger_balances WHERE account_id = $1 AND month = $2");
         let balances: Vec<Balance> = self.db.fetch_all(sql, values![account_id, month]).await?;
@@ -139,7 +139,7 @@ impl Tx {
 /// An account and a month.
 pub(super) type Book<'a> = (&'a str, i64);
 
-/// What balances are at this moment of a transaction that has their accounts locked, and the caps on them.
+/// The balances and caps of accounts at a moment of a transaction that has locked them.
 #[derive(Default)]
 pub(super) struct Standing {
     balances: BTreeMap<(String, i64), Vec<Balance>>,
@@ -177,7 +177,7 @@ impl Standing {
         Ok(standing)
     }
 
-    /// Sums of this account in this month.
+    /// The balances of this account in this month.
     pub fn of(&self, (account, month): Book<'_>) -> &[Balance] {
         self.balances.get(&(account.to_owned(), month)).map_or(&[], Vec::as_slice)
     }
@@ -189,7 +189,7 @@ impl Standing {
             .fold(0, |sum, balance| sum.saturating_add(balance.fcu).saturating_add(balance.fcu_reserved))
     }
 
-    /// What is spent or reserved.
+    /// The amount that is spent or reserved.
     pub fn spend(&self, book: Book<'_>) -> Spend {
         let mut spend = Spend::default();
         for balance in self.of(book) {
@@ -199,18 +199,18 @@ impl Standing {
         spend
     }
 
-    /// Where operations of this account are blocked.
+    /// The cap that blocks operations of this account. `None`: none blocks.
     pub fn cap(&self, account: &str) -> Option<i64> {
         let blocks = |budget: &&MonthlyCap| budget.hard_cap || !budget.allow_soft_overage;
         self.budgets.get(account).filter(blocks).map(|budget| budget.cap_nano_usd)
     }
 
-    /// An account's cap, whether or not it blocks.
+    /// An account's cap, blocking or not.
     pub fn budget(&self, account: &str) -> Option<i64> {
         self.budgets.get(account).map(|budget| budget.cap_nano_usd)
     }
 
-    /// Counts a reservation. False: a number would be too large, and nothing was counted.
+    /// Counts a reservation. False: a number would overflow, and nothing was counted.
     pub fn reserve(&mut self, (account, month): Book<'_>, rate: i64, amounts: Amounts) -> bool {
         let balances = self.balances.entry((account.to_owned(), month)).or_default();
         let at = balances.iter().position(|balance| balance.usd_milli_jpy == rate).unwrap_or_else(|| {
@@ -219,7 +219,7 @@ impl Standing {
             balances.len() - 1
         });
         let balance = &mut balances[at];
-        // what is posted later must fit too
+        // the sum after a later posting must fit too
         let sum = |posted: i64, reserved: i64, more: i64| -> Option<i64> {
             let reserved = reserved.checked_add(more)?;
             posted.checked_add(reserved).map(|_| reserved)
@@ -259,7 +259,7 @@ impl Changes {
         change.reserved = change.reserved.plus(amounts).expect("balances that fit");
     }
 
-    /// Takes a reservation back, and posts it or not.
+    /// Removes a reservation, and adds it to the posted amounts if `posted`.
     pub fn settle(&mut self, account: &str, month: i64, rate: i64, amounts: Amounts, posted: bool) {
         let change = self.of(account, month, rate);
         change.reserved = change.reserved.minus(amounts).expect("balances that fit");
@@ -268,19 +268,19 @@ impl Changes {
         }
     }
 
-    /// What was posted of an account in a month at a rate.
+    /// The amounts posted for an account in a month at a rate.
     pub fn posted(&self, account: &str, month: i64, rate: i64) -> Amounts {
         self.0.get(&(account.to_owned(), month, rate)).map_or_else(Amounts::default, |change| change.posted)
     }
 
-    /// The accounts and months that change.
+    /// The accounts and months with changes.
     pub fn books(&self) -> BTreeSet<Book<'_>> {
         self.0.keys().map(|(account, month, _)| (account.as_str(), *month)).collect()
     }
 
-    /// Adds reservations to balances, which are made if they are not there.
+    /// Adds reservations to balances. Missing balances are created.
     pub async fn add(&self, tx: &mut Tx) -> Result<()> {
-        // `WHERE true`: else SQLite would read ON CONFLICT as the condition of a join
+        // `WHERE true`, because otherwise SQLite reads ON CONFLICT as the condition of a join
         let sql = Sql {
             sqlite: concat!(
                 "INSERT INTO ledger_balances (",
@@ -307,7 +307,7 @@ impl Changes {
         tx.execute_rows(sql, &columns).await.map(drop)
     }
 
-    /// Changes balances that are there.
+    /// Changes existing balances.
     pub async fn apply(&self, tx: &mut Tx) -> Result<()> {
         let sql = Sql {
             sqlite: "UPDATE ledger_balances SET fcu = fcu + (r.value->>3), fcu_reserved = fcu_reserved + (r.value->>4), \
@@ -330,7 +330,7 @@ impl Changes {
             Column::integers(&rows, |(_, change)| change.posted.milli_yen),
             Column::integers(&rows, |(_, change)| change.reserved.milli_yen),
         ]);
-        // a reservation without a balance: the ledger was changed by hand
+        // fewer rows than changes: a balance is missing, so the ledger was changed by hand
         let changed = tx.execute_rows(sql, &columns).await?;
         if changed == rows.len() as u64 { Ok(()) } else { Err(sqlx::Error::RowNotFound.into()) }
     }

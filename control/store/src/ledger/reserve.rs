@@ -1,4 +1,4 @@
-//! Reservations: what work will cost, taken before it begins (readings A14, P6, P8).
+//! Reservations: the price of work, reserved before it begins (readings A14, P6, P8).
 
 use std::collections::BTreeSet;
 
@@ -9,80 +9,80 @@ use crate::database::{Tx, values};
 use crate::work::Work;
 use crate::{Result, Store};
 
-/// A reservation that is wanted.
+/// A reservation to make.
 #[derive(Clone, Debug)]
 pub struct NewReservation {
     /// The transfer's id: that of the operation or usage row that it pays for.
     pub transfer_id: String,
-    /// Who pays.
+    /// The account that pays.
     pub account_id: String,
-    /// The node that works on it.
+    /// The node that does the work.
     pub node_id: String,
     /// The month in which the work was accepted (readings P10): months since year 0.
     pub month: i64,
-    /// The rate of the moment: thousandths of a yen for a dollar.
+    /// The present rate: thousandths of a yen for a dollar.
     pub usd_milli_jpy: i64,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
-    /// What it is for.
+    /// The amount to reserve.
     pub wanted: Wanted,
 }
 
-/// What a reservation is for.
+/// The amount to reserve, in one of three units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Operations of a trial.
     TrialOperations {
-        /// How many.
+        /// Number of operations.
         count: i64,
-        /// How many the trial may have altogether.
+        /// Number of operations that the trial may have altogether.
         max: i64,
     },
     /// Compute units.
     Fcu {
-        /// How many.
+        /// Number of compute units.
         fcu: i64,
-        /// How many the account has in this month without paying for each; `None`: any number.
+        /// Compute units that the plan includes in a month. `None`: any number.
         allowance: Option<i64>,
-        /// What those beyond it are.
+        /// How compute units beyond the allowance are treated.
         beyond: BeyondAllowance,
     },
-    /// Gates that are paid for in yen: thousandths of a yen.
+    /// Gates that are charged, in thousandths of a yen.
     MilliYen(i64),
 }
 
-/// What compute units beyond the allowance are (readings P5, P6).
+/// How compute units beyond the allowance are treated (readings P5, P6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeyondAllowance {
     /// Refused.
     Refused,
     /// Counted only.
     Free,
-    /// Paid for: billionths of a dollar each.
+    /// Charged at this many billionths of a dollar each.
     Charged(i64),
 }
 
-/// How a reservation went.
+/// The result of a reservation. Except for `Made`, nothing was reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reserved {
     /// These amounts are reserved.
     Made(Amounts),
-    /// The trial has too few operations left, or has ended; nothing was reserved. So it is with the others.
+    /// The trial has too few operations left, or has ended.
     TrialExhausted,
-    /// It would pass the allowance.
+    /// The compute units would exceed the allowance.
     QuotaExceeded {
         /// Compute units that are used or reserved.
         fcu: i64,
     },
-    /// What the account spends would pass its cap.
+    /// The account's spending would exceed its cap.
     CapReached {
-        /// Billionths of a dollar.
+        /// The cap in billionths of a dollar.
         cap_nano_usd: i64,
     },
 }
 
 impl Store {
-    /// Reserves what work will cost. Durable when this returns.
+    /// Reserves the price of work. Durable when this returns.
     pub async fn reserve(&self, reservation: NewReservation) -> Result<Reserved> {
         self.writers.submit(reservation).await
     }
@@ -94,7 +94,7 @@ impl NewReservation {
         (&self.account_id, month)
     }
 
-    /// What would be reserved, or why nothing is. Trials are decided in their own rows.
+    /// The amounts to reserve, or the reason why not. The limit of a trial is checked in its own row.
     fn amounts(&self, standing: &Standing) -> Reserved {
         let mut amounts = Amounts::default();
         match self.wanted {
@@ -111,7 +111,7 @@ impl NewReservation {
                 }
             }
         }
-        // what costs nothing is not held up by a cap
+        // a cap does not block work without a price
         if (amounts.nano_usd > 0 || amounts.milli_yen > 0)
             && let Some(cap_nano_usd) = standing.cap(&self.account_id)
         {
@@ -166,7 +166,7 @@ impl Work for NewReservation {
                     _ if standing.reserve(work.book(), work.usd_milli_jpy, amounts) => {
                         changes.reserve(&work.account_id, work.month, work.usd_milli_jpy, amounts);
                     }
-                    // numbers that no account reaches
+                    // an overflow, which no account reaches
                     _ => answer = Reserved::CapReached { cap_nano_usd: i64::MAX },
                 }
             }
@@ -186,7 +186,8 @@ impl Work for NewReservation {
     }
 }
 
-/// Counts operations of a trial. False: that would be more than `max`, or there is no such trial; nothing was counted.
+/// Counts operations of a trial. False: the count would exceed `max` or the trial does not exist, and nothing was
+/// counted.
 async fn take_trial_operations(tx: &mut Tx, account_id: &str, count: i64, max: i64) -> Result<bool> {
     let sql =
         "UPDATE trials SET operations_used = operations_used + $2 WHERE account_id = $1 AND operations_used <= $3";

@@ -9,11 +9,11 @@ use crate::database::{Column, Sql, Tx, from_row};
 pub struct Amounts {
     /// Operations of a trial.
     pub trial_operations: i64,
-    /// Compute units, those within the allowance too.
+    /// Compute units, including those within the allowance.
     pub fcu: i64,
-    /// What compute units beyond the allowance cost: billionths of a dollar.
+    /// Price of compute units beyond the allowance, in billionths of a dollar.
     pub nano_usd: i64,
-    /// What gates cost: thousandths of a yen.
+    /// Price of gates, in thousandths of a yen.
     pub milli_yen: i64,
 }
 
@@ -27,12 +27,12 @@ impl Amounts {
         })
     }
 
-    /// The sum, unless a number is too large.
+    /// The sum. `None`: a number would overflow.
     pub fn plus(self, other: Amounts) -> Option<Amounts> {
         self.each(other, i64::checked_add)
     }
 
-    /// The difference, unless a number is too small.
+    /// The difference. `None`: a number would overflow.
     pub fn minus(self, other: Amounts) -> Option<Amounts> {
         self.each(other, i64::checked_sub)
     }
@@ -85,7 +85,7 @@ macro_rules! transfer_columns {
     };
 }
 
-/// The same of rows of JSON.
+/// The columns as cells of a JSON row.
 macro_rules! transfer_cells {
     () => {
         "r.value->>0, r.value->>1, r.value->>2, r.value->>3, r.value->>4, r.value->>5, r.value->>6, r.value->>7, r.value->>8, \
@@ -93,7 +93,7 @@ macro_rules! transfer_cells {
     };
 }
 
-/// The same of arrays.
+/// The columns as arrays.
 macro_rules! transfer_arrays {
     () => {
         "$1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], \
@@ -101,7 +101,7 @@ macro_rules! transfer_arrays {
     };
 }
 
-/// Adds rows of this phase.
+/// Writes rows of transfers in this phase.
 pub(super) async fn append(tx: &mut Tx, phase: TransferPhase, rows: &[TransferRow]) -> Result<()> {
     let sql = Sql {
         sqlite: concat!(
@@ -124,7 +124,7 @@ pub(super) async fn append(tx: &mut Tx, phase: TransferPhase, rows: &[TransferRo
     tx.execute_rows(sql, &columns).await.map(drop)
 }
 
-/// Adds open reservations.
+/// Writes open reservations.
 pub(super) async fn open(tx: &mut Tx, rows: &[TransferRow]) -> Result<()> {
     let sql = Sql {
         sqlite: concat!(
@@ -145,7 +145,7 @@ pub(super) async fn open(tx: &mut Tx, rows: &[TransferRow]) -> Result<()> {
     tx.execute_rows(sql, &columns(rows)).await.map(drop)
 }
 
-/// Takes those of these ids that are open.
+/// Deletes the open reservations among these ids, and returns them.
 pub(super) async fn close(tx: &mut Tx, transfer_ids: Vec<&str>) -> Result<Vec<TransferRow>> {
     let sql = Sql {
         sqlite: concat!(

@@ -1,4 +1,4 @@
-//! The end of reservations: posted with what the work brought, or voided (readings P24).
+//! The end of reservations: posted with the results of the work, or voided (readings P24).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,20 @@ use crate::database::{Tx, values};
 use crate::work::Work;
 use crate::{Error, Result, Store};
 
-/// The end of a reservation whose work was completed: a step of a unit.
+/// Posts a reservation whose work was completed: a step of a unit.
 #[derive(Clone, Debug)]
 pub struct Posting {
-    /// The transfer.
+    /// The transfer's id.
     pub transfer_id: String,
-    /// Who pays.
+    /// The account that pays.
     pub account_id: String,
-    /// Compute units that the account's plan has in a month; `None`: nobody is told how many of them are used.
+    /// Compute units that the plan includes in a month. `None`: no alerts about their use.
     pub allowance: Option<i64>,
     /// Now, in microseconds since 1970.
     pub at: i64,
 }
 
-/// The end of a reservation whose work was not completed.
+/// Voids a reservation whose work was not completed.
 #[derive(Clone, Debug)]
 pub(crate) struct Voiding {
     transfer_id: String,
@@ -34,28 +34,28 @@ pub(crate) struct Voiding {
 /// A reservation that its node will not settle any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostReservation {
-    /// The transfer.
+    /// The transfer's id.
     pub transfer_id: String,
-    /// Who would have paid.
+    /// The account that would have paid.
     pub account_id: String,
 }
 
 impl Store {
-    /// Gives back what was reserved. One that was settled before stays as it is.
+    /// Voids a reservation. A reservation that was settled before stays as it is.
     pub async fn void_reservation(&self, transfer_id: &str, account_id: &str, at: i64) -> Result<()> {
         let (transfer_id, account_id) = (transfer_id.to_owned(), account_id.to_owned());
         self.writers.submit(Voiding { transfer_id, account_id, at }).await
     }
 
-    /// Reservations of an earlier process of this node, some at a time.
+    /// Reservations of an earlier process of this node, at most `limit`.
     pub async fn reservations_of_node(&self, node_id: &str, limit: i64) -> Result<Vec<LostReservation>> {
         let sql =
             "SELECT transfer_id, account_id FROM open_reservations WHERE node_id = $1 ORDER BY transfer_id LIMIT $2";
         Ok(lost(self.db.fetch_all(sql, values![node_id, limit]).await?))
     }
 
-    /// Reservations of other nodes than this, which have not said that they are there since `silent_since`, some at a time. Work that began later is not
-    /// among them: a node that has just started may not have said so yet.
+    /// Reservations of other nodes whose lease ended before `silent_since`, at most `limit`. Reservations made later
+    /// are left out, because a node that has just started may not have a lease yet.
     pub async fn forsaken_reservations(
         &self,
         node_id: &str,
@@ -73,7 +73,7 @@ fn lost(rows: Vec<(String, String)>) -> Vec<LostReservation> {
 }
 
 impl Voiding {
-    /// Who would have paid.
+    /// The account that would have paid.
     pub fn account(&self) -> &str {
         &self.account_id
     }
@@ -94,7 +94,7 @@ impl Work for Voiding {
     }
 }
 
-/// Posts transfers. One that is not open fails the group ([`Error::ReservationLost`]).
+/// Posts transfers. A transfer that is not open fails the whole group ([`Error::ReservationLost`]).
 pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()> {
     if postings.is_empty() {
         return Ok(());
@@ -109,7 +109,7 @@ pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()>
     }
 }
 
-/// Settles the open ones among these transfers, and returns how many they were. `ends`: the moment at which each ends.
+/// Settles the open ones among these transfers, and returns their number. `ends`: the time at which each ends.
 async fn settle(
     tx: &mut Tx,
     phase: TransferPhase,
@@ -126,7 +126,7 @@ async fn settle(
             changes.settle(&row.account_id, row.month, row.usd_milli_jpy, amounts, posted);
         }
         if amounts.trial_operations > 0 && !posted {
-            // the trial may have been erased meanwhile
+            // the trial may have been erased in between
             let sql = "UPDATE trials SET operations_used = operations_used - $2 WHERE account_id = $1";
             tx.execute(sql, values![&row.account_id, amounts.trial_operations]).await?;
         }

@@ -1,4 +1,4 @@
-//! What an account spends, compared exactly with a cap (readings P8, P9).
+//! An account's spending, compared exactly with a cap (readings P8, P9).
 
 use num_bigint::BigUint;
 
@@ -7,17 +7,17 @@ const NANO: i128 = 1_000_000_000;
 /// Billionths of a dollar in a cent.
 const NANO_OF_CENT: i64 = 10_000_000;
 
-/// A sum of money in dollars and yen, each amount in yen with the rate of its time. It is kept unrounded: 15 gates of 0.1 yen at 150 yen
-/// a dollar are 0.01 dollars, though none of them is a whole number of billionths.
+/// A sum of money in dollars and yen, each yen amount with the rate of its time. The sum is not rounded: 15 gates of
+/// 0.1 yen at 150 yen for a dollar are 0.01 dollars, although the price of one gate is no whole number of billionths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spend {
     nano_usd: i128,
-    /// Thousandths of a yen, and the rate in thousandths of a yen for a dollar, which is not 0.
+    /// Thousandths of a yen, each with its rate in thousandths of a yen for a dollar. No rate is 0.
     yen: Vec<(i128, i128)>,
 }
 
 impl Spend {
-    /// Adds amounts: none is negative. Yen without a rate do not come about.
+    /// Adds amounts that are not negative. Yen always come with a rate.
     pub fn add(&mut self, nano_usd: i64, milli_yen: i64, usd_milli_jpy: i64) {
         self.nano_usd += i128::from(nano_usd);
         if milli_yen > 0 && usd_milli_jpy > 0 {
@@ -29,11 +29,11 @@ impl Spend {
         }
     }
 
-    /// Whether it is at most this many billionths of a dollar.
+    /// Whether the sum is at most this many billionths of a dollar.
     pub fn is_at_most(&self, cap_nano_usd: i64) -> bool {
         let whole: i128 = self.yen.iter().map(|(milli_yen, rate)| milli_yen * NANO / rate).sum();
         let left = i128::from(cap_nano_usd) - self.nano_usd - whole;
-        // each fraction is below 1
+        // every fraction is below 1
         let fractions: Vec<(u128, u128)> = self
             .yen
             .iter()
@@ -55,12 +55,12 @@ impl Spend {
         }
     }
 
-    /// US cents, to the nearest: for billing. Half a cent goes up.
+    /// US cents, rounded to the nearest, half a cent up. For billing.
     pub fn cents(&self) -> i64 {
         (self.nano_usd() + NANO_OF_CENT / 2).div_euclid(NANO_OF_CENT)
     }
 
-    /// Billionths of a dollar, to the nearest: for showing.
+    /// Billionths of a dollar, rounded to the nearest. For display.
     pub fn nano_usd(&self) -> i64 {
         let whole: i128 = self.yen.iter().map(|(milli_yen, rate)| milli_yen * NANO / rate).sum();
         let fraction = |&(milli_yen, rate): &(i128, i128)| (milli_yen * NANO % rate) as f64 / rate as f64;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn p8_fractions_at_several_rates_are_compared_exactly() {
-        // 1/3 + 1/7 + 11/21 of a billionth is a whole one: rates of 3, 7 and 21 dollars to the milli-yen
+        // 1/3 + 1/7 + 11/21 of a billionth are exactly one billionth: rates of 3, 7 and 21 dollars for a milli-yen
         let (third, seventh, rest) = ((1, 3_000_000_000), (1, 7_000_000_000), (11, 21_000_000_000));
         let whole = spend(5, &[third, seventh, rest]);
         assert!(whole.is_at_most(6) && !whole.is_at_most(5));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn p8_thirty_rates_of_a_month_are_compared_exactly() {
-        // each 1/(1000 n) dollars
+        // each is 1/(1000 n) dollars
         let yen: Vec<(i64, i64)> = (1..=30).map(|n| (1, 1000 * n)).collect();
         let sum = spend(0, &yen);
         // 10^6 times the 30th harmonic number, 3.994987130920...

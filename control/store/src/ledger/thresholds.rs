@@ -1,5 +1,5 @@
-//! Thresholds of the plan's compute units and of the monthly cap: noted with the posting that reaches them, so that each is told and
-//! told once (readings P21-P23).
+//! Thresholds of the plan's compute units and of the monthly cap. The posting that reaches a threshold writes an alert,
+//! so that each threshold is announced exactly once (readings P21-P23).
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,21 @@ use crate::Result;
 use crate::alerts::{Alert, AlertKind};
 use crate::database::Tx;
 
-/// Percent of the plan's compute units at which accounts are told.
+/// Percent of the plan's compute units at which alerts are written.
 pub const USAGE_THRESHOLDS: [i64; 3] = [50, 80, 100];
-/// Percent of the monthly cap at which accounts are told.
+/// Percent of the monthly cap at which alerts are written.
 pub const BUDGET_THRESHOLDS: [i64; 2] = [80, 100];
 
-/// Compute units of plans, by account.
+/// Compute units that the plans include, by account.
 pub(super) type Allowances<'a> = BTreeMap<&'a str, i64>;
 
-/// Whether what is used has reached this many percent of a limit.
+/// Whether the use has reached this many percent of a limit.
 pub fn is_reached(used: i64, limit: i64, percent: i64) -> bool {
     i128::from(used) * 100 >= i128::from(limit) * i128::from(percent)
 }
 
-/// Notes what these postings reached. Their balances have changed already, and their accounts are locked.
+/// Writes alerts for the thresholds that these postings reached. Their balances have changed already, and the caller
+/// has locked their accounts.
 pub(super) async fn note_reached(tx: &mut Tx, changes: &Changes, allowances: &Allowances<'_>, now: i64) -> Result<()> {
     let books = changes.books();
     let standing = Standing::read(tx, &books).await?;

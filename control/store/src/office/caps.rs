@@ -1,4 +1,4 @@
-//! Monthly caps of keys, and the thresholds of them that were reached (readings B17, B19, B20).
+//! Monthly caps of keys, and alerts about their thresholds (readings B17, B19, B20).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,15 @@ use crate::database::{Column, Sql, Tx, from_row, values};
 use crate::ledger::is_reached;
 use crate::{Result, Store};
 
-/// Percent of a key's cap that its holder is told of.
+/// Percent of a key's cap at which alerts are written.
 pub const CAP_THRESHOLDS: [i64; 2] = [80, 100];
 
-/// A threshold that was reached.
+/// An alert: a threshold of a cap that a key reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapAlert {
-    /// Percent.
+    /// The threshold in percent.
     pub threshold: i64,
-    /// When, in microseconds since 1970.
+    /// When the threshold was reached, in microseconds since 1970.
     pub reached_at: i64,
 }
 
@@ -23,7 +23,7 @@ from_row!(CapAlert { threshold, reached_at });
 /// Caps in yen by lineage.
 pub(super) type Caps = BTreeMap<String, i64>;
 
-/// Thousandths of a yen by lineage and month.
+/// Spending in thousandths of a yen, by lineage and month.
 pub(super) type Spent<'a> = BTreeMap<(&'a str, i64), i64>;
 
 impl Store {
@@ -43,7 +43,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Sets a key's cap in place of the one before; 0: none.
+    /// Sets a key's cap. The new cap replaces the old one; 0 removes it.
     pub async fn set_office_cap(&mut self, lineage_id: &str, cap_yen: i64, now: i64) -> Result<()> {
         if cap_yen == 0 {
             let sql = "DELETE FROM office_caps WHERE lineage_id = $1";
@@ -54,7 +54,8 @@ impl Tx {
         self.execute(sql, values![lineage_id, cap_yen, now]).await.map(drop)
     }
 
-    /// Notes which thresholds of a cap are reached by what a key has spent already, in thousandths of a yen.
+    /// Writes alerts for the thresholds of a cap that a key's spending has reached already. The spending is in
+    /// thousandths of a yen.
     pub async fn note_reached_cap(
         &mut self,
         lineage_id: &str,
@@ -78,7 +79,7 @@ pub(super) async fn caps_of(tx: &mut Tx, lineages: &BTreeSet<&str>) -> Result<Ca
     Ok(rows.into_iter().collect())
 }
 
-/// Notes thresholds that lie between what was spent before and what is spent now.
+/// Writes alerts for thresholds that lie between the spending before and the spending now.
 pub(super) async fn note_reached_caps(
     tx: &mut Tx,
     caps: &Caps,

@@ -1,5 +1,5 @@
-//! Charges of the back office (readings B16-B18). Its work takes milliseconds and has no effect of its own. So it is done first, then charged in the
-//! transaction that keeps its result: nothing is reserved.
+//! Charges of the back office (readings B16-B18). Its operations take milliseconds and change nothing. So an operation
+//! is done first and then charged in the transaction that stores its result, without a reservation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,66 +13,66 @@ use crate::operation_counts::{OperationCounts, count_all};
 use crate::work::Work;
 use crate::{Result, Store};
 
-/// A completed call that is to be charged.
+/// A completed call to charge.
 #[derive(Clone, Debug)]
 pub struct OfficeCharge {
-    /// The id of its usage row, and of its transfer where there is something to pay.
+    /// The id of the usage row, and of the transfer if something is to be paid.
     pub usage_id: String,
-    /// Who pays.
+    /// The account that pays.
     pub account_id: String,
-    /// The key's lineage, whose cap holds.
+    /// The key's lineage, to which the cap belongs.
     pub lineage_id: String,
-    /// The node that did it.
+    /// The node that did the operation.
     pub node_id: String,
     /// Environment of the key.
     pub environment: Environment,
-    /// The month in which it was accepted: months since year 0.
+    /// The month in which the call was accepted: months since year 0.
     pub month: i64,
-    /// The rate of the moment: thousandths of a yen for a dollar.
+    /// The present rate: thousandths of a yen for a dollar.
     pub usd_milli_jpy: i64,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
-    /// What was done.
+    /// The operation's name.
     pub operation: &'static str,
-    /// Documents, payees or numbers.
+    /// Number of documents, payees or registration numbers.
     pub units: i64,
-    /// What it costs, in thousandths of a yen; 0: nothing.
+    /// The price in thousandths of a yen. 0: free.
     pub milli_yen: i64,
-    /// Calls that the account has in a month; `None`: any number.
+    /// Calls that the plan includes in a month. `None`: any number.
     pub calls_max: Option<i64>,
-    /// The answer to be kept.
+    /// The answer to store.
     pub keep: Option<KeptAnswer>,
 }
 
-/// Whether a call was charged. Where it was not, nothing was done.
+/// The result of a charge. Except for `Made`, nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfficeCharged {
-    /// It was.
+    /// The call was charged.
     Made,
-    /// The account has had its calls of the month.
+    /// The account has used all calls of the month.
     QuotaExceeded,
-    /// The key would pass its cap.
+    /// The key's spending would exceed its cap.
     CapReached {
-        /// The cap.
+        /// The cap in yen.
         cap_yen: i64,
     },
-    /// The account would pass its own cap on all that it spends.
+    /// The account's whole spending would exceed its own cap.
     BudgetReached {
-        /// Billionths of a dollar.
+        /// The cap in billionths of a dollar.
         cap_nano_usd: i64,
     },
 }
 
-/// What a key did of an operation in a month.
+/// A key's use of an operation in a month.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfficeTotal {
-    /// The operation.
+    /// The operation's name.
     pub operation: String,
-    /// Calls.
+    /// Number of calls.
     pub calls: i64,
-    /// Documents, payees or numbers.
+    /// Number of documents, payees or registration numbers.
     pub units: i64,
-    /// What they cost, in thousandths of a yen.
+    /// Price of the units, in thousandths of a yen.
     pub milli_yen: i64,
 }
 
@@ -82,17 +82,17 @@ const TOTALS_OF_KEY: &str = "SELECT operation, calls, units, milli_yen FROM offi
      WHERE account_id = $1 AND month = $2 AND lineage_id = $3 ORDER BY operation";
 
 impl Store {
-    /// Charges a completed call, and keeps its answer. Durable when this returns.
+    /// Charges a completed call and stores its answer. Durable when this returns.
     pub async fn charge_office(&self, charge: OfficeCharge) -> Result<OfficeCharged> {
         self.writers.submit(charge).await
     }
 
-    /// What a key did in a month, by operation.
+    /// A key's use in a month, by operation.
     pub async fn office_totals(&self, account_id: &str, lineage_id: &str, month: i64) -> Result<Vec<OfficeTotal>> {
         self.db.fetch_all(TOTALS_OF_KEY, values![account_id, month, lineage_id]).await
     }
 
-    /// Calls of an account in a month that count for its quota.
+    /// An account's calls in a month that count for its quota.
     pub async fn office_calls(&self, account_id: &str, month: i64) -> Result<i64> {
         let sql =
             "SELECT CAST(COALESCE(SUM(calls), 0) AS BIGINT) FROM office_totals WHERE account_id = $1 AND month = $2";
@@ -101,7 +101,8 @@ impl Store {
 }
 
 impl Tx {
-    /// What a key did in a month, by operation. Nothing is charged to its account until this transaction ends.
+    /// A key's use in a month, by operation. Locks the ledger, so that the account is not charged until this
+    /// transaction ends.
     pub async fn lock_office_totals(
         &mut self,
         account_id: &str,
@@ -112,10 +113,10 @@ impl Tx {
         self.fetch_all(TOTALS_OF_KEY, values![account_id, month, lineage_id]).await
     }
 
-    /// Charges a call with the rest of a transaction.
+    /// Charges a call as part of a transaction.
     ///
     /// # Errors
-    /// When the database does not answer. A charge that is refused is none.
+    /// When the database does not answer. A refused charge is not an error.
     pub async fn charge_office(&mut self, charge: &OfficeCharge) -> Result<OfficeCharged> {
         let charged = charge_all(self, &[charge]).await?;
         charged.first().copied().ok_or_else(|| sqlx::Error::RowNotFound.into())
@@ -137,7 +138,7 @@ impl Work for OfficeCharge {
 /// An account and a month.
 type Book<'a> = (&'a str, i64);
 
-/// Calls and yen of a month, as they grow with the charges of a group.
+/// Calls and spending of months, updated with each charge of a group.
 #[derive(Default)]
 struct Used<'a> {
     calls: BTreeMap<Book<'a>, i64>,
@@ -213,7 +214,7 @@ impl OfficeCharge {
         OperationCounts { account_id: self.account_id.clone(), month: self.month, operations }
     }
 
-    /// Its transfer, where there is something to pay.
+    /// The id of the transfer. Empty: nothing is to be paid.
     fn transfer_id(&self) -> &str {
         if self.milli_yen > 0 { &self.usage_id } else { "" }
     }
@@ -271,7 +272,7 @@ macro_rules! on_conflict_add {
 type TotalKey<'a> = (&'a str, i64, &'a str, &'a str);
 
 async fn add_totals(tx: &mut Tx, made: &[&OfficeCharge]) -> Result<()> {
-    // those of equal rows together, and rows in one order
+    // one sum for each row, and rows in the same order everywhere
     let mut sums: BTreeMap<TotalKey<'_>, [i64; 3]> = BTreeMap::new();
     for charge in made {
         let key = (charge.account_id.as_str(), charge.month, charge.lineage_id.as_str(), charge.operation);
@@ -279,7 +280,7 @@ async fn add_totals(tx: &mut Tx, made: &[&OfficeCharge]) -> Result<()> {
         *sum = [sum[0] + 1, sum[1] + charge.units, sum[2] + charge.milli_yen];
     }
     let sql = Sql {
-        // `WHERE true`: else SQLite would read ON CONFLICT as the condition of a join
+        // `WHERE true`, because otherwise SQLite reads ON CONFLICT as the condition of a join
         sqlite: concat!(
             "INSERT INTO office_totals (account_id, month, lineage_id, operation, calls, units, milli_yen) \
              SELECT r.value->>0, r.value->>1, r.value->>2, r.value->>3, r.value->>4, r.value->>5, r.value->>6 \

@@ -1,4 +1,4 @@
-//! Documents that are kept: of payments, and corrections of them (readings B40). Nothing of them changes but whether they were sent.
+//! Stored documents of payments, and their corrections (readings B40). Only a document's delivery status ever changes.
 
 use api::words;
 
@@ -6,18 +6,18 @@ use crate::database::{Sql, Tx, from_row, values};
 use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
-/// Whether a document was sent.
+/// The delivery status of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryState {
-    /// It is only kept.
+    /// The document is only stored.
     Stored,
-    /// It should be sent, but the buyer's address is not known or the service sends no e-mails (readings B11).
+    /// The document should be sent, but the buyer's address is not known or the service sends no e-mail (readings B11).
     NotSent,
-    /// It is on its way.
+    /// The e-mail waits in the outbox.
     Pending,
-    /// It was handed in.
+    /// The e-mail was sent.
     Sent,
-    /// It was given up.
+    /// The e-mail was given up.
     Failed,
 }
 
@@ -29,38 +29,38 @@ words!(DeliveryState, "state of a delivery", {
     Failed = "failed",
 });
 
-/// A document that is kept.
+/// A stored document without its PDF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDocument {
-    /// Its id.
+    /// The document's id.
     pub document_id: String,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
     /// The key's lineage.
     pub lineage_id: String,
-    /// Its number.
+    /// The document's number.
     pub number: String,
-    /// What it is.
+    /// The kind of document.
     pub kind: String,
-    /// To whom it is given; may be empty.
+    /// The recipient's name. May be empty.
     pub recipient: String,
-    /// The same as it is searched for.
+    /// The recipient's name in the form for searches.
     pub recipient_key: String,
-    /// Its total with tax.
+    /// The total with tax.
     pub total_yen: i64,
-    /// Its date: YYYY-MM-DD.
+    /// The document's date: YYYY-MM-DD.
     pub issue_date: String,
-    /// The day of the sale: YYYY-MM-DD.
+    /// The transaction date: YYYY-MM-DD.
     pub transaction_date: String,
-    /// The payment; empty where there is none.
+    /// The payment's id. Empty: none.
     pub payment_id: String,
-    /// The document that it corrects; empty where there is none.
+    /// The id of the document that this one corrects. Empty: none.
     pub original_id: String,
     /// SHA-256 of the PDF, in hexadecimal.
     pub pdf_sha256: String,
-    /// Whether it was sent.
+    /// The delivery status.
     pub delivery_status: DeliveryState,
-    /// When it was made, in microseconds since 1970.
+    /// When the document was made, in microseconds since 1970.
     pub created_at: i64,
 }
 
@@ -82,23 +82,23 @@ from_row!(StoredDocument {
     created_at
 });
 
-/// What is searched for: all of it together.
+/// The filter of a search. A document must match all members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentFilter {
-    /// The first day of sales: YYYY-MM-DD.
+    /// The earliest transaction date: YYYY-MM-DD.
     pub from: String,
-    /// The last one.
+    /// The latest transaction date.
     pub to: String,
     /// The lowest total in yen.
     pub min: i64,
-    /// The highest.
+    /// The highest total in yen.
     pub max: i64,
-    /// Part of the recipient's name, as it is searched for.
+    /// Part of the recipient's name, in the form for searches.
     pub recipient_key: String,
 }
 
 impl Default for DocumentFilter {
-    /// All documents.
+    /// The filter that all documents match.
     fn default() -> DocumentFilter {
         let (from, to) = ("0000-00-00".to_owned(), "9999-99-99".to_owned());
         DocumentFilter { from, to, min: i64::MIN, max: i64::MAX, recipient_key: String::new() }
@@ -115,7 +115,7 @@ macro_rules! select_documents {
     };
 }
 
-/// The conditions of a filter; the function that finds a text in another one is given.
+/// The conditions of a filter. `$position` is the SQL function that finds a text in another.
 macro_rules! found {
     ($position:literal) => {
         concat!(
@@ -139,7 +139,7 @@ macro_rules! select_page {
 }
 
 impl Store {
-    /// A page of the documents of a key that a filter admits.
+    /// A page of a key's documents that match a filter.
     pub async fn stored_documents_page(
         &self,
         lineage_id: &str,
@@ -180,7 +180,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Keeps a document with its encrypted PDF. One of that id fails the transaction.
+    /// Stores a document with its encrypted PDF. A document with the same id fails the transaction.
     pub async fn insert_document(&mut self, new: &StoredDocument, sealed_pdf: &[u8]) -> Result<()> {
         let sql = "INSERT INTO stored_documents (document_id, account_id, lineage_id, number, kind, recipient, recipient_key, \
              total_yen, issue_date, transaction_date, payment_id, original_id, pdf_sha256, delivery_status, created_at) \

@@ -1,18 +1,18 @@
-//! Payments of which providers told, one row each whatever tells of them (readings B15, B16).
+//! Payments that providers announced, one row for each payment however many events announce it (readings B15, B16).
 
 use api::words;
 
 use crate::database::{Tx, from_row, locking, values};
 use crate::{Result, Store};
 
-/// What became of a payment.
+/// The state of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaymentState {
     /// Its document is being made, or could not be made yet.
     Waiting,
-    /// The key may not spend more; the document is made when it may (readings B16).
+    /// The key's cap is reached. The document is made when the key may spend again (readings B16).
     Held,
-    /// Its document is kept.
+    /// Its document is stored.
     Issued,
 }
 
@@ -22,45 +22,45 @@ words!(PaymentState, "state of a payment", {
     Issued = "issued",
 });
 
-/// A payment of which a provider tells.
+/// A payment that a provider announces.
 #[derive(Clone, Debug)]
 pub struct NewPayment {
-    /// The id of the document that is made of it, unless the payment is known.
+    /// The id for the document of the payment, if the payment is new.
     pub document_id: String,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
     /// The key's lineage.
     pub lineage_id: String,
-    /// Ids of the event and of all objects that tell of the payment.
+    /// Ids of the event and of all objects that stand for the payment.
     pub names: Vec<String>,
     /// The event's object, encrypted.
     pub sealed_event: Vec<u8>,
-    /// The provider's customer; may be empty.
+    /// The provider's customer. May be empty.
     pub customer: String,
-    /// What was paid.
+    /// The paid amount in yen.
     pub total_yen: i64,
-    /// When, in microseconds since 1970.
+    /// When the payment was made, in microseconds since 1970.
     pub paid_at: i64,
-    /// An invoice is among its objects.
+    /// Whether its objects include an invoice.
     pub is_invoice: bool,
-    /// A payment intent is.
+    /// Whether its objects include a payment intent.
     pub is_intent: bool,
-    /// When it is worked on if this node does not, in microseconds since 1970.
+    /// When another node may take the payment over, in microseconds since 1970.
     pub due_at: i64,
-    /// Now.
+    /// Now, in microseconds since 1970.
     pub received_at: i64,
 }
 
 /// Whether a payment is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claimed {
-    /// It is: the caller makes its document.
+    /// The payment is new, so the caller makes its document.
     New,
-    /// It is known.
+    /// The payment is known.
     Known {
         /// The document's id.
         document_id: String,
-        /// What became of it.
+        /// The state of the payment.
         state: PaymentState,
     },
 }
@@ -70,7 +70,7 @@ pub enum Claimed {
 pub struct IngestedPayment {
     /// The document's id.
     pub document_id: String,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
     /// The key's lineage.
     pub lineage_id: String,
@@ -80,11 +80,11 @@ pub struct IngestedPayment {
 
 from_row!(IngestedPayment { document_id, account_id, lineage_id, sealed_event });
 
-/// An invoice and the intent that paid it come within this time of each other, in microseconds.
+/// An invoice and the payment intent that paid it arrive within this time of each other, in microseconds.
 const JOINED_WITHIN: i64 = 600_000_000;
 
 impl Store {
-    /// Payments whose documents are due; some at a time.
+    /// Payments whose documents are due, at most `limit`.
     pub async fn due_payments(&self, now: i64, limit: i64) -> Result<Vec<IngestedPayment>> {
         let sql = "SELECT document_id, account_id, lineage_id, sealed_event FROM ingested_payments \
              WHERE state IN ('waiting', 'held') AND due_at <= $1 ORDER BY due_at, document_id LIMIT $2";
@@ -97,7 +97,7 @@ impl Store {
         Ok(self.db.fetch_optional::<(i64,)>(sql, values![now]).await?.is_some())
     }
 
-    /// Notes that the document of a payment was not made, why, and when it is tried again.
+    /// Records that the document of a payment could not be made, why, and when it is tried again.
     pub async fn put_payment_off(
         &self,
         document_id: &str,
@@ -112,9 +112,9 @@ impl Store {
 }
 
 impl Tx {
-    /// Takes a payment, unless one of its names is known.
+    /// Writes a payment, unless one of its names is known.
     pub async fn claim_payment(&mut self, new: &NewPayment) -> Result<Claimed> {
-        // events of one key one after the other: each sees the names that those before it brought
+        // one event of a key after the other, so that each sees the names that earlier events brought
         let sql = locking!("SELECT lineage_id FROM issuer_profiles WHERE lineage_id = $1");
         self.fetch_optional::<(String,)>(sql, values![&new.lineage_id]).await?;
         let mut known = None;
@@ -161,8 +161,9 @@ impl Tx {
         Ok(Claimed::New)
     }
 
-    /// Newer payment intents do not name the invoice that they pay. An invoice and an intent of the same customer, yen and ten minutes, of which
-    /// each lacks the other, are one payment.
+    /// Finds the counterpart of an invoice or a payment intent. Newer intents do not name the invoice that they pay. An
+    /// invoice and an intent of the same customer and amount within ten minutes are one payment, if neither has a
+    /// counterpart yet.
     async fn counterpart(&mut self, new: &NewPayment) -> Result<Option<String>> {
         if new.customer.is_empty() || new.is_invoice == new.is_intent {
             return Ok(None);
@@ -175,14 +176,15 @@ impl Tx {
         Ok(row.map(|(document_id,)| document_id))
     }
 
-    /// Notes that the document of a payment is kept, with the rest of the transaction. False: it was before.
+    /// Records that the document of a payment is stored, as part of the transaction that stores it. False: it was
+    /// stored before.
     pub async fn finish_payment(&mut self, document_id: &str) -> Result<bool> {
         let sql = "UPDATE ingested_payments SET state = 'issued', sealed_event = NULL, error = '' \
              WHERE document_id = $1 AND state IN ('waiting', 'held')";
         Ok(self.execute(sql, values![document_id]).await? == 1)
     }
 
-    /// Has the held payments of a key tried again now: its cap was changed.
+    /// Makes the held payments of a key due now, because its cap was changed.
     pub async fn hasten_payments(&mut self, lineage_id: &str, now: i64) -> Result<()> {
         let sql = "UPDATE ingested_payments SET due_at = $2 WHERE lineage_id = $1 AND state = 'held' AND due_at > $2";
         self.execute(sql, values![lineage_id, now]).await.map(drop)

@@ -1,28 +1,29 @@
-//! Profiles of issuers, by key, and the tokens of the addresses to which their payment providers send events (readings B9, B10, B13).
+//! Profiles of issuers by key, and the tokens in the addresses to which payment providers send events (readings B9,
+//! B10, B13).
 
 use api::Environment;
 
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
-/// A profile.
+/// An issuer's profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerProfile {
     /// The key's lineage.
     pub lineage_id: String,
-    /// Owner.
+    /// The owner's account.
     pub account_id: String,
     /// Environment of the key that set it.
     pub environment: Environment,
-    /// What the documents have, encrypted.
+    /// The contents for documents, encrypted.
     pub sealed_profile: Vec<u8>,
     /// Digest of the token.
     pub token_digest: Vec<u8>,
     /// The token, encrypted.
     pub sealed_token: Vec<u8>,
-    /// When it was first set, in microseconds since 1970.
+    /// When the profile was first set, in microseconds since 1970.
     pub created_at: i64,
-    /// When it was last set.
+    /// When the profile was last set.
     pub updated_at: i64,
 }
 
@@ -53,7 +54,7 @@ impl Store {
         self.db.fetch_optional(select_profile!("WHERE lineage_id = $1"), values![lineage_id]).await
     }
 
-    /// The profile whose token has this digest, if a key of its lineage works.
+    /// The profile whose token has this digest, if its lineage has a valid key.
     pub async fn issuer_profile_of_token(&self, digest: &[u8; 32], now: i64) -> Result<Option<IssuerProfile>> {
         let sql = select_profile!(
             "WHERE token_digest = $1 AND EXISTS (SELECT 1 FROM api_keys k WHERE k.lineage_id = issuer_profiles.lineage_id \
@@ -64,7 +65,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Sets a profile in place of the one before. `with_token`: the token too, which it has anyway when it is new.
+    /// Sets a profile. The new one replaces the old one. `with_token`: replaces the token too; a new profile always
+    /// gets its token.
     pub async fn put_issuer_profile(&mut self, profile: &IssuerProfile, with_token: bool) -> Result<()> {
         let sql = "INSERT INTO issuer_profiles (lineage_id, account_id, environment, sealed_profile, token_digest, sealed_token, \
              created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (lineage_id) DO UPDATE SET \
@@ -84,7 +86,7 @@ impl Tx {
         self.execute(sql, of).await.map(drop)
     }
 
-    /// The profile of a key. Its account is locked until this transaction ends, so no other transaction changes the profile.
+    /// The profile of a key. Locks the account, so that no other transaction changes the profile until this one ends.
     pub async fn lock_issuer_profile(&mut self, account_id: &str, lineage_id: &str) -> Result<Option<IssuerProfile>> {
         self.lock_account(account_id).await?;
         self.fetch_optional(select_profile!("WHERE lineage_id = $1"), values![lineage_id]).await

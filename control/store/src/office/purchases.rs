@@ -1,38 +1,38 @@
-//! Keys that were bought at the payment provider (readings B6-B8, B46).
+//! Keys that customers bought through the payment provider (readings B6-B8, B46).
 
 use crate::api_keys::{NewApiKey, insert, revoke_in_lineage};
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
-/// A purchase.
+/// A purchase of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purchase {
     /// The provider's id of the checkout.
     pub session_id: String,
-    /// Owner of the key.
+    /// The account of the key.
     pub account_id: String,
     /// The key's lineage.
     pub lineage_id: String,
-    /// The plan.
+    /// The plan's name.
     pub plan: String,
-    /// The key, encrypted; none: its time to be shown is over.
+    /// The key, encrypted. `None`: it is no longer shown.
     pub sealed_key: Option<Vec<u8>>,
-    /// When it was put on record, in microseconds since 1970.
+    /// When the purchase was recorded, in microseconds since 1970.
     pub created_at: i64,
 }
 
 from_row!(Purchase { session_id, account_id, lineage_id, plan, sealed_key, created_at });
 
-/// A purchase that is to be put on record.
+/// A purchase to record.
 #[derive(Clone, Debug)]
 pub struct NewPurchase<'a> {
     /// The provider's id of the checkout.
     pub session_id: &'a str,
-    /// The provider's customer; may be empty.
+    /// The provider's customer. May be empty.
     pub customer_id: &'a str,
-    /// The provider's subscription; may be empty.
+    /// The provider's subscription. May be empty.
     pub subscription_id: &'a str,
-    /// A plan that was asked for and is not known; may be empty.
+    /// The requested plan, if it is unknown. Empty otherwise.
     pub unknown_plan: &'a str,
     /// The key, encrypted.
     pub sealed_key: &'a [u8],
@@ -45,7 +45,7 @@ impl Store {
         self.db.fetch_optional(sql, values![session_id]).await
     }
 
-    /// The account of a customer of the provider that bought before.
+    /// The account of a provider's customer who bought a key before.
     pub async fn account_of_buyer(&self, customer_id: &str) -> Result<Option<String>> {
         let sql =
             "SELECT account_id FROM purchases WHERE customer_id = $1 AND customer_id <> '' ORDER BY created_at LIMIT 1";
@@ -53,7 +53,7 @@ impl Store {
         Ok(row.map(|(account_id,)| account_id))
     }
 
-    /// Forgets keys that were shown long enough. How many.
+    /// Erases keys that were bought before this time. Returns how many.
     pub async fn hide_purchased_keys(&self, bought_before: i64) -> Result<u64> {
         let sql = "UPDATE purchases SET sealed_key = NULL WHERE sealed_key IS NOT NULL AND created_at < $1";
         self.db.execute(sql, values![bought_before]).await
@@ -61,8 +61,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Puts a purchase on record with its key. The key of a subscription that is over is revoked from the start (readings B8). False: it is on record,
-    /// and nothing was done.
+    /// Records a purchase with its key. If the subscription has ended, the key is revoked from the start (readings B8).
+    /// False: the purchase was recorded before, and nothing was changed.
     pub async fn insert_purchase(&mut self, new: &NewPurchase<'_>, key: &NewApiKey<'_>) -> Result<bool> {
         let sql = "INSERT INTO purchases (session_id, customer_id, subscription_id, account_id, lineage_id, plan, unknown_plan, sealed_key, \
              created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (session_id) DO NOTHING";
@@ -89,7 +89,7 @@ impl Tx {
         Ok(true)
     }
 
-    /// Revokes the keys of a subscription that is over, and remembers that it is. Their lineages.
+    /// Revokes the keys of a subscription, and records that it has ended. Returns their lineages.
     pub async fn end_purchases(&mut self, subscription_id: &str, now: i64) -> Result<Vec<String>> {
         let sql = "INSERT INTO ended_purchases (subscription_id, ended_at) VALUES ($1, $2) ON CONFLICT (subscription_id) DO NOTHING";
         self.execute(sql, values![subscription_id, now]).await?;

@@ -1,4 +1,4 @@
-//! The requests of one subject as a node knows them: no lock, no call, no clock here.
+//! The requests of one subject, as a node knows them. Pure: takes no lock, makes no call, reads no clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::access::limits::period::Period;
 use crate::caller::{PlanLimits, UNLIMITED};
 use crate::clock::Timestamp;
 
-/// How long the number of units left in the database is believed.
+/// How long the last answer of the database about the units that are left is used.
 const BELIEVED: Duration = Duration::from_millis(100);
 
 /// The requests of one subject.
@@ -19,20 +19,20 @@ pub(super) struct Count {
     pub(super) period: Period,
     /// The database's counts of the day and the month as last read: units used or reserved by any node.
     shared: [i64; 2],
-    /// Units used here, less those given back, that the database does not count yet.
+    /// Units used here, less those given back, that are not in the database's count yet.
     untold: [i64; 2],
-    /// Units that the database counts, reserved by this node and not used yet.
+    /// Units reserved by this node and not used yet. The database counts them as used.
     reserve: i64,
     limits: [i64; 2],
     /// Units to reserve in advance: a second of a key's burst.
     spare: i64,
-    /// Units left in the database, and when it said so.
+    /// Units left in the database, and when it answered so.
     free: Option<(i64, Timestamp)>,
-    /// Held during a settlement: there is one at a time.
+    /// Held during a settlement, because a subject has one settlement at a time.
     pub(super) settling: Arc<AsyncMutex<()>>,
-    /// The last request.
+    /// The time of the last request.
     pub(super) touched: Timestamp,
-    /// A caller without a key: the database does not count it.
+    /// Whether the caller has no key. The database does not count such a caller.
     pub(super) local: bool,
 }
 
@@ -52,7 +52,7 @@ impl Count {
         }
     }
 
-    /// A request comes: its day may be a new one, and its plan another one than before.
+    /// Notes a request: the day may be a new one, and the plan's limits may have changed.
     pub(super) fn touch(&mut self, limits: PlanLimits, now: Timestamp) {
         self.roll(now);
         self.limits = [limits.requests_a_day, limits.requests_a_month].map(|limit| limit.min(UNLIMITED) as i64);
@@ -60,13 +60,13 @@ impl Count {
         self.touched = now;
     }
 
-    /// Begins a new day or month.
+    /// Begins a new day or month, if one has begun.
     pub(super) fn roll(&mut self, now: Timestamp) {
         let period = Period::of(now);
         if period.day <= self.period.day {
             return;
         }
-        // what was reserved and not used was of the old day; of the month it is given back
+        // reserved units of the old day expire; for the month they are given back
         self.release(0);
         (self.shared[0], self.untold[0], self.free) = (0, 0, None);
         if period.month > self.period.month {
@@ -79,12 +79,12 @@ impl Count {
         self.limits.iter().all(|&limit| limit >= UNLIMITED as i64)
     }
 
-    /// Units used this day and this month, by all nodes as far as is known.
+    /// Units used this day and this month by all nodes, as far as this node knows.
     pub(super) fn used(&self) -> [i64; 2] {
         [0, 1].map(|at| self.shared[at] + self.untold[at] - self.reserve)
     }
 
-    /// Takes units without the database, if they are reserved or there is no limit.
+    /// Takes units without asking the database, if they are reserved or the plan has no limit.
     pub(super) fn take(&mut self, units: i64) -> bool {
         let takes = self.is_unlimited() || self.reserve >= units;
         if takes {
@@ -93,7 +93,7 @@ impl Count {
         takes
     }
 
-    /// Takes units as if this node were alone.
+    /// Takes units without the database, as if this node were the only one.
     pub(super) fn take_alone(&mut self, units: i64) -> Result<(), LimitReached> {
         let used = self.used();
         if (0..2).any(|at| used[at] + units > self.limits[at]) {
@@ -109,7 +109,7 @@ impl Count {
         self.untold = self.untold.map(|untold| untold + units - reserved);
     }
 
-    /// Takes back units of a request that was refused; they serve the next one.
+    /// Takes back the units of a refused request, for the next one.
     pub(super) fn give_back(&mut self, units: i64, taken: Period) {
         if taken.day == self.period.day {
             self.reserve += units;
@@ -118,24 +118,24 @@ impl Count {
         }
     }
 
-    /// Whether the database said a moment ago that there are fewer units left.
+    /// Whether the database answered a moment ago that fewer units are left.
     pub(super) fn is_exhausted(&self, units: i64, now: Timestamp) -> bool {
         self.free.is_some_and(|(free, at)| free + self.reserve < units && now.is_near(at, BELIEVED))
     }
 
-    /// Which limit so many units would pass.
+    /// The limit that this many units would exceed.
     pub(super) fn reached(&self, units: i64) -> LimitReached {
         if self.used()[1] + units > self.limits[1] { LimitReached::Month } else { LimitReached::Day }
     }
 
-    /// Gives back what is reserved beyond this.
+    /// Gives back reserved units, all but this many.
     fn release(&mut self, kept: i64) {
         let released = (self.reserve - kept).max(0);
         self.reserve -= released;
         self.untold = self.untold.map(|untold| untold - released);
     }
 
-    /// What the database does not know, with a reservation for a request of so many units.
+    /// The use that the database does not have yet, with a reservation for a request of this many units.
     pub(super) fn reservation(&self, subject: &str, units: i64) -> Settlement {
         let [day_limit, month_limit] = self.limits;
         let need = units - self.reserve;
@@ -145,7 +145,7 @@ impl Count {
         }
     }
 
-    /// What the database does not know; an idle subject keeps no reserve.
+    /// The use that the database does not have yet. An idle subject gives back its reserved units.
     pub(super) fn news(&mut self, subject: &str, idle: bool) -> Option<Settlement> {
         self.release(if idle { 0 } else { self.spare });
         (!self.local && self.untold != [0; 2]).then(|| self.settlement(subject))
@@ -157,7 +157,7 @@ impl Count {
         Settlement { subject: subject.to_owned(), day, month, day_spent, month_spent, reservation: None }
     }
 
-    /// The database has settled.
+    /// Applies the database's answer to a settlement.
     pub(super) fn settled(&mut self, told: &Settlement, settled: Settled, now: Timestamp) {
         let (of_today, of_month) = (told.day == self.period.day, told.month == self.period.month);
         if of_month {
@@ -174,7 +174,7 @@ impl Count {
         }
     }
 
-    /// Whether the database knows all and nothing is reserved or on its way.
+    /// Whether the database has all use, and no units are reserved or being settled.
     pub(super) fn is_settled(&self) -> bool {
         self.untold == [0; 2] && self.reserve == 0 && Arc::strong_count(&self.settling) == 1
     }
@@ -199,7 +199,7 @@ mod tests {
         count
     }
 
-    /// The database's answer to a reservation: so much is used or reserved after it.
+    /// The database's answer to a reservation: this many units are used or reserved after it.
     fn settled(used: i64, reserved: i64) -> Settled {
         Settled { day_used: used, month_used: used, reserved, free: 100 - used }
     }
@@ -211,14 +211,14 @@ mod tests {
         let told = count.reservation("acct_1", 1);
         count.settled(&told, settled(46, 6), Timestamp(0));
         assert_eq!(count.used(), [40; 2]);
-        // what was reserved is known
+        // reserved units count as used in the database
         assert!(count.take(4));
         assert_eq!((count.used(), count.news("acct_1", false)), ([44; 2], None));
-        // the database does not answer: what is taken beyond the reserve is told when it does
+        // the database does not answer: use beyond the reserved units is written later
         assert!(!count.take(5) && count.take_alone(5).is_ok());
         let told = count.news("acct_1", false).unwrap();
         assert_eq!((count.used(), told.day_spent, told.month_spent), ([49; 2], 3, 3));
-        // it was not told yet; meanwhile another unit is used
+        // not written yet, and another unit is used meanwhile
         assert!(count.take_alone(1).is_ok());
         let told = count.news("acct_1", false).unwrap();
         assert_eq!(told.day_spent, 4);
@@ -257,7 +257,7 @@ mod tests {
         assert!(count.take_alone(9).is_ok());
         count.roll(DAY);
         assert_eq!(count.used(), [0, 9]);
-        // what was reserved for yesterday is of no use today
+        // units reserved for yesterday cannot be used today
         let late = count.reservation("acct_1", 1);
         let yesterday = Settlement { day: 0, ..late };
         count.settled(&yesterday, Settled { day_used: 10, month_used: 12, reserved: 3, free: 0 }, DAY);

@@ -1,4 +1,4 @@
-//! Stripe's objects, as far as they are read. Members and words that are not known are passed over (readings W7).
+//! The members of Stripe's objects that this service reads. Unknown members and words are ignored (readings W7).
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::billing::plans::SUBSCRIBED;
 use crate::caller::Plan;
 use crate::clock::Timestamp;
 
-/// How prices of this service are found.
+/// The lookup key of a price of this service.
 pub fn lookup_key(plan: Plan, cycle: BillingCycle) -> String {
     format!("ango_{}_{}", plan.as_str(), cycle.as_str())
 }
@@ -31,7 +31,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// What it is the price of.
+    /// The plan and billing cycle that the price is for.
     fn plan(&self) -> Option<(Plan, BillingCycle)> {
         let key = self.lookup_key.as_deref()?;
         let all = SUBSCRIBED.into_iter().flat_map(|plan| BillingCycle::ALL.map(|cycle| (plan, cycle)));
@@ -86,7 +86,7 @@ pub struct Checkout {
     client_reference_id: Option<String>,
     #[serde(default)]
     subscription: Option<String>,
-    /// An id, or the object where it was asked for.
+    /// The id, or the whole object if the request expanded it.
     #[serde(default)]
     setup_intent: Value,
     #[serde(default)]
@@ -123,7 +123,7 @@ pub struct Subscription {
     metadata: Option<HashMap<String, String>>,
 }
 
-/// Since 2025 the period is the item's (readings W7).
+/// A line of a subscription. Since 2025 the period stands here (readings W7).
 #[derive(Deserialize)]
 pub struct Item {
     pub id: String,
@@ -139,7 +139,8 @@ impl Subscription {
 
     pub fn cycle(&self) -> Result<BillingCycle, PaymentError> {
         let plan = self.item()?.price.plan();
-        plan.map(|(_, cycle)| cycle).ok_or_else(|| unavailable(format!("{} has a price of another kind", self.id)))
+        plan.map(|(_, cycle)| cycle)
+            .ok_or_else(|| unavailable(format!("{} has a price that is not one of this service", self.id)))
     }
 
     pub fn provided(&self) -> Result<ProvidedSubscription, PaymentError> {
@@ -225,7 +226,8 @@ impl Invoice {
             Some("uncollectible") => InvoiceState::Uncollectible,
             Some(other) => return Err(unavailable(format!("the invoice {} is {other}", self.id))),
         };
-        // what a line is for says more than the invoice, whose period is that before the line's; a credit comes before its charge
+        // The invoice's own period is the one before its lines'. Take the period of the line that ends last: a credit
+        // may stand before the charge it belongs to.
         let lines = self.lines.as_ref().map(|lines| lines.data.as_slice()).unwrap_or_default();
         let last = lines.iter().max_by_key(|line| line.period.end);
         let (start, end) =
@@ -249,7 +251,7 @@ impl Invoice {
     }
 }
 
-/// What this service noted with an object.
+/// The value that this service noted under `name` in an object's metadata.
 fn named(metadata: &Option<HashMap<String, String>>, name: &str) -> Option<String> {
     metadata.as_ref()?.get(name).cloned()
 }

@@ -13,13 +13,13 @@ use crate::cli::files::{self, FileReaders};
 /// Encrypt numbers into one file.
 #[derive(Debug, Args)]
 pub struct EncryptArgs {
-    /// The numbers, separated by commas; zeros follow up to the number of slots. A single `-` reads them from standard input, which,
-    /// unlike an argument, other users of the machine cannot see.
+    /// The numbers, separated by commas; zeros follow up to the number of slots. A single `-` reads the numbers from
+    /// standard input. Other users of the machine can see arguments, but not standard input.
     #[arg(allow_hyphen_values = true)]
     numbers: String,
     #[command(flatten)]
     keys: KeysArgs,
-    /// What no number exceeds in magnitude. When omitted, the largest magnitude, and 1 at least: the node sees it.
+    /// Bound on the magnitude of the numbers, which the node sees. When omitted, the largest magnitude, but at least 1.
     #[arg(long, value_name = "NUMBER")]
     bound: Option<f64>,
     /// File that gets the ciphertext.
@@ -30,7 +30,7 @@ pub struct EncryptArgs {
     force: bool,
 }
 
-/// Decrypt files of ciphertexts and print their numbers, a file a line.
+/// Decrypt files of ciphertexts and print their numbers, one file for each line.
 #[derive(Debug, Args)]
 pub struct DecryptArgs {
     /// Files of ciphertexts.

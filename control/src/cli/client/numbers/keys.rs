@@ -17,12 +17,13 @@ use crate::cli::client::node::NodeArgs;
 use crate::cli::files::{self, FileReaders};
 use crate::cli::progress::ByteProgress;
 
-/// Bytes of a secret key's file at most: a byte for each of 32,768 coefficients, and a header.
+/// Bytes of a secret key's file, at most: a byte for each of 32,768 coefficients, and a header.
 const SECRET_KEY_BYTES_MAX: usize = 1 << 16;
-/// Bytes of a public key's file at most.
+/// Bytes of a public key's file, at most.
 const PUBLIC_KEY_BYTES_MAX: usize = 8 << 20;
 
-/// Make the keys of numbers: the secret key, which stays here, the public key, and the evaluation key, which a node computes with.
+/// Make the keys for numbers: the secret key, which stays here, the public key, and the evaluation key, with which a
+/// node computes.
 #[derive(Debug, Args)]
 pub struct KeygenArgs {
     /// Degree of the ring: 4096, 8192, 16384 or 32768; 64 and 256 for testing. A ciphertext holds half as many numbers.
@@ -31,19 +32,19 @@ pub struct KeygenArgs {
     /// Bits of the scale, 10 to 50.
     #[arg(long, value_name = "BITS", default_value_t = 40)]
     scale_bits: u32,
-    /// Multiplications in a row, 1 to 14.
+    /// Depth: number of multiplications one after another, 1 to 14.
     #[arg(long, value_name = "LEVELS", default_value_t = 3)]
     max_depth: u32,
-    /// testing, 128-bit, 192-bit or 256-bit.
+    /// Security level: testing, 128-bit, 192-bit or 256-bit.
     #[arg(long, value_name = "LEVEL", default_value = "128-bit", value_parser = parse_level)]
     security_level: SecurityLevel,
-    /// Leave room for bootstrapping, and make its keys: with degrees 64 and 256.
+    /// Leave room for bootstrapping, and make its keys. Only for degrees 64 and 256.
     #[arg(long)]
     bootstrap: bool,
     /// Folder that gets secret.key (mode 0600), public.key and evaluation.key.
     #[arg(long, value_name = "DIR", default_value = "ango-numbers")]
     out: PathBuf,
-    /// Replace existing keys. What was encrypted under them cannot be decrypted any more.
+    /// Replace existing keys. Data encrypted under the old keys can then not be decrypted any more.
     #[arg(long)]
     force: bool,
     /// Print one JSON object.
@@ -108,7 +109,7 @@ pub fn keygen(args: KeygenArgs) -> anyhow::Result<()> {
         });
         println!("{facts}");
     } else {
-        println!("secret key      {}: keep it, and keep it here", paths.secret().display());
+        println!("secret key      {}: keep it private, it never leaves this machine", paths.secret().display());
         println!("public key      {} ({} bytes)", paths.public().display(), public.len());
         println!("evaluation key  {} ({evaluation_bytes} bytes): for nodes", paths.evaluation().display());
         println!("security        {} bits; {} numbers in a ciphertext", params.security_bits(), params.slots());
@@ -116,7 +117,7 @@ pub fn keygen(args: KeygenArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the keys of numbers are.
+/// The option for the folder of the keys.
 #[derive(Debug, Args)]
 pub struct KeysArgs {
     /// Folder of the keys.
@@ -130,7 +131,7 @@ impl KeysArgs {
         let path = self.files().secret();
         if !path.exists() {
             bail!(
-                "there is no {}: `ango client numbers keygen` makes keys, or name their folder by --keys",
+                "there is no {}: make keys with `ango client numbers keygen`, or name their folder with --keys",
                 path.display()
             );
         }
@@ -177,7 +178,7 @@ impl KeyFiles {
     }
 }
 
-/// The head and the rows of an evaluation key that is read from somewhere: one piece in memory at a time.
+/// The head and the rows of an evaluation key, read one at a time, so that only one is in memory.
 fn pieces_of(params: Params, mut from: impl Read) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     let mut is_head = true;
     std::iter::from_fn(move || {
@@ -193,7 +194,10 @@ fn pieces_of(params: Params, mut from: impl Read) -> impl Iterator<Item = io::Re
             if !whole {
                 let level = piece[1];
                 if usize::from(level) > params.raised_level() {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a row of a level that the key has not"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "a row has a level above the key's highest",
+                    ));
                 }
                 piece.resize(container::row_bytes(&params, level), 0);
                 from.read_exact(&mut piece[ROW_HEADER_BYTES..])?;
@@ -204,7 +208,7 @@ fn pieces_of(params: Params, mut from: impl Read) -> impl Iterator<Item = io::Re
     })
 }
 
-/// Upload, look at and delete an encryption key on a node.
+/// Upload, show and delete an encryption key on a node.
 #[derive(Debug, Args)]
 pub struct KeyArgs {
     #[command(subcommand)]
@@ -242,7 +246,7 @@ enum KeyCommand {
     },
 }
 
-/// A key on a node.
+/// The argument for a key on a node.
 #[derive(Debug, Args)]
 pub struct KeyIdArgs {
     /// The key's id.
@@ -250,7 +254,7 @@ pub struct KeyIdArgs {
     key_id: EncryptionKeyId,
 }
 
-/// An id of an encryption key.
+/// Reads an encryption key's id.
 pub fn parse_key_id(text: &str) -> Result<EncryptionKeyId, String> {
     text.parse().map_err(|_| "not the id of an encryption key (key_ and 26 characters)".to_owned())
 }
@@ -287,9 +291,9 @@ pub async fn key(args: KeyArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The bytes of a file with a ciphertext. The caller checks them.
+/// Reads a file with a ciphertext. The caller checks the bytes.
 pub fn read_ciphertext(path: &Path) -> anyhow::Result<Vec<u8>> {
-    /// Bytes of a ciphertext at most: two polynomials of 32,768 residues modulo 881 bits.
+    /// Bytes of a ciphertext, at most: two polynomials of 32,768 residues with moduli of 881 bits together.
     const CIPHERTEXT_BYTES_MAX: usize = 8 << 20;
     files::read(path, CIPHERTEXT_BYTES_MAX)
 }

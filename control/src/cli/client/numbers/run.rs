@@ -16,8 +16,8 @@ use crate::cli::files::{self, FileReaders};
 
 /// Run one operation on a node.
 ///
-/// Numbers are encrypted here and the result is decrypted here, with the secret key. With ciphertext files as inputs and --out for
-/// the result the secret key is not needed.
+/// Numbers are encrypted here and the result is decrypted here, with the secret key. The secret key is not needed if
+/// all inputs are ciphertext files and --out names a file for the result.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args([
     "add", "multiply", "negate", "rescale", "rotate", "add_plain", "multiply_plain", "polynomial", "matmul", "bootstrap",
@@ -31,13 +31,13 @@ pub struct RunArgs {
     /// The product of two inputs.
     #[arg(long)]
     multiply: bool,
-    /// The negative.
+    /// The negative of the input.
     #[arg(long)]
     negate: bool,
-    /// One level down.
+    /// Rescale the input: its level falls by one.
     #[arg(long)]
     rescale: bool,
-    /// The numbers moved to the left by so many slots; negative: to the right.
+    /// The numbers rotated to the left by this many slots. A negative number rotates to the right.
     #[arg(long, value_name = "STEPS", allow_hyphen_values = true)]
     rotate: Option<i64>,
     /// The sum with these numbers, which the node sees.
@@ -46,22 +46,22 @@ pub struct RunArgs {
     /// The product with these numbers, which the node sees.
     #[arg(long, value_name = "NUMBERS", allow_hyphen_values = true)]
     multiply_plain: Option<String>,
-    /// A polynomial of each number: its coefficients, the constant first.
+    /// A polynomial of each number, given by its coefficients, the constant first.
     #[arg(long, value_name = "COEFFICIENTS", allow_hyphen_values = true)]
     polynomial: Option<String>,
     /// A square matrix, row after row, times a vector.
     #[arg(long)]
     matmul: bool,
-    /// All levels anew.
+    /// Bootstrap the input: it gets all levels back.
     #[arg(long)]
     bootstrap: bool,
-    /// Leave a product at the scale of both factors together, to be rescaled later.
+    /// Leave a product at the product of both scales, to be rescaled later.
     #[arg(long)]
     unscaled: bool,
     /// An input: numbers separated by commas, or @FILE of a ciphertext. Repeat it for each input.
     #[arg(long = "input", value_name = "NUMBERS|@FILE", required = true, allow_hyphen_values = true)]
     inputs: Vec<String>,
-    /// A promise: no number of the result is larger in magnitude.
+    /// Promised bound: no number of the result has a larger magnitude.
     #[arg(long, value_name = "NUMBER")]
     result_bound: Option<f64>,
     /// Write the result's ciphertext to this file instead of decrypting it.
@@ -69,7 +69,7 @@ pub struct RunArgs {
     out: Option<PathBuf>,
     #[command(flatten)]
     keys: KeysArgs,
-    /// Id of a key on the node to use. When omitted, the run uploads the keys and deletes them.
+    /// Id of a key on the node to use. When omitted, the command uploads the keys and deletes them at the end.
     #[arg(long, env = "ANGO_KEY", value_parser = parse_key_id)]
     key: Option<EncryptionKeyId>,
     /// How many numbers to print. When omitted, up to the last one that is not 0.
@@ -100,7 +100,7 @@ impl RunArgs {
     }
 }
 
-/// An input that is ready to be sent.
+/// An input that is ready to send.
 enum Input {
     Numbers(Vec<f64>),
     Ciphertext(Vec<u8>),
@@ -128,7 +128,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         None => {
             let uploaded = args.keys.upload(&client).await?;
             let done = compute(&args, &client, &uploaded.key_id, ciphertexts).await;
-            // deleted in any case: the node's copy of the key is of no more use
+            // delete it even after an error, because the node's copy of the key is no longer needed
             let deleted = client.delete_encryption_key(&uploaded.key_id).await;
             let done = done?;
             deleted.context("the key could not be deleted from the node")?;
@@ -144,7 +144,7 @@ fn encrypted(key: &SecretKey, numbers: Vec<f64>) -> anyhow::Result<Vec<u8>> {
     Ok(container::write_seeded_ciphertext(&ciphertext, key.params(), key.fingerprint()))
 }
 
-/// Uploads the inputs, computes, and deletes what it left on the node.
+/// Uploads the inputs, computes, and deletes the ciphertexts from the node.
 async fn compute(
     args: &RunArgs,
     client: &http::Client,
@@ -177,7 +177,7 @@ async fn compute(
     let done = client.compute(&request).await;
     let result = done.as_ref().ok().and_then(|done| done.result_ciphertext_id.clone());
     for id in ids.into_iter().chain(result) {
-        // one that was evicted meanwhile is gone already
+        // an evicted ciphertext is gone already
         let _ = client.delete_ciphertext(&id).await;
     }
     Ok(done?)
@@ -206,7 +206,7 @@ fn print(args: &RunArgs, secret: Option<&SecretKey>, done: &ComputeOperation) ->
                 println!("{}", show(&decrypted.values, decrypted.error_bound, args.count).join(","));
             }
         }
-        (None, None) => bail!("the result is decrypted with the secret key"),
+        (None, None) => bail!("the secret key is needed to decrypt the result"),
     }
     if args.json {
         println!("{facts}");

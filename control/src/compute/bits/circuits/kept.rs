@@ -1,4 +1,4 @@
-//! Circuits that an account keeps: checked, measured, stored.
+//! Stored circuits of an account: checked, measured, written.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::web::Web;
 use crate::web::body::{Pieces, Reserved, media_type};
 use crate::web::error::ApiError;
 
-/// Memory that reading a netlist needs for each of its bytes: the text, what is read, what is planned.
+/// Memory reserved for each byte of a netlist: for the text, the circuit read from it, and its plan.
 const COPIES: u64 = 6;
 
-/// A netlist as it is uploaded.
+/// An uploaded netlist.
 pub struct CircuitText {
     text: String,
-    /// Kept until the netlist is stored.
+    /// Held until the netlist is stored.
     _reserved: Reserved,
 }
 
@@ -48,7 +48,7 @@ where
     }
 }
 
-/// Checks a netlist and keeps it; whether its name is new, and its facts.
+/// Checks a netlist and stores it. Returns whether its name is new, and its facts.
 pub async fn put(
     compute: &Compute,
     caller: &Caller,
@@ -97,13 +97,14 @@ pub async fn put(
                 compute.netlists.forget(Some(object)).await;
             }
             let (count, megabytes) = (config.kept_max, config.kept_bytes_max >> 20);
-            let message = format!("an account keeps at most {count} circuits of {megabytes} MB together: delete some");
+            let message =
+                format!("an account may store at most {count} circuits of {megabytes} MB together: delete some");
             Err(ApiError::new(Code::QuotaExceeded, message))
         }
     }
 }
 
-/// A kept circuit as it is told.
+/// A stored circuit as answers show it.
 pub fn facts(record: CircuitRecord) -> Result<CircuitFacts, ApiError> {
     let widths = |text: &str| serde_json::from_str(text).map_err(ApiError::internal);
     Ok(CircuitFacts {

@@ -1,4 +1,4 @@
-//! Netlists, read within bounds.
+//! Reads netlists within bounds.
 
 use api::Code;
 use api::circuits::CIRCUIT_VALUES_MAX;
@@ -23,7 +23,7 @@ impl NetlistBounds {
     }
 }
 
-/// Reads a netlist within its bounds; `member` of the request holds it. CPU work.
+/// Reads a netlist within these bounds. `member`: the member of the request that holds it. CPU work.
 pub fn read_netlist(text: &str, bounds: &NetlistBounds, member: &str) -> Result<Netlist, ApiError> {
     let refused = |message: String| ApiError::new(Code::InvalidParams, message.clone()).at(member, message);
     let netlist = Netlist::read(text, bounds.gates_max);

@@ -1,4 +1,4 @@
-//! From a request to a circuit that can be submitted: the netlist found and checked, the inputs read, memory set aside.
+//! Makes a request ready for submission: finds and checks the netlist, reads the inputs, reserves memory.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ use crate::web::octets::Words;
 
 /// A request to run a circuit, as it was received.
 pub struct RunRequest {
-    /// The request, or the head of one.
+    /// The JSON request, or the head of an octet-stream.
     pub request: CircuitRequest,
-    /// The ciphertexts behind a head.
+    /// The ciphertexts after the head of an octet-stream.
     pub words: Option<Words>,
-    /// The memory that is set aside for both.
+    /// The memory reserved for both.
     pub reserved: Reserved,
-    /// What the request may use.
+    /// Counts the request's gates against the limits.
     pub quota: Quota,
 }
 
-/// A circuit that can be submitted.
+/// A circuit that is ready for submission.
 pub struct Prepared {
     /// The circuit.
     pub circuit: PlannedCircuit,
@@ -52,11 +52,11 @@ pub struct Prepared {
     pub record_room: Room,
 }
 
-/// Bytes of a run's record: ids, counts, and a handle an output.
+/// Bytes of a run's record: ids and counts, and a handle for each output.
 const RECORD_BYTES: u64 = 1024;
 const RECORD_OUTPUT_BYTES: u64 = 64;
 
-/// Checks everything there is to check about a request, cheapest first.
+/// Checks a request completely, the cheapest checks first.
 pub async fn prepare(
     compute: &Compute,
     caller: &Caller,
@@ -76,7 +76,7 @@ pub async fn prepare(
         engine::check_fingerprint(&session.key, &fingerprint)?;
     }
     if seeds.is_some() && words.is_none() {
-        let message = "seeds stand in the head of an octet-stream; in JSON a container brings its own";
+        let message = "seeds belong in the head of an octet-stream; in JSON a container has its own seeds";
         return Err(ApiError::new(Code::InvalidRequest, message).at("seeds", "not of this form"));
     }
     let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
@@ -96,17 +96,17 @@ pub async fn prepare(
     prepared.await?
 }
 
-/// What plans are made of, but for the inputs.
+/// Everything that a plan depends on except the inputs.
 struct Planner<'a> {
     netlist: &'a Netlist,
-    /// What it was read from.
+    /// The text of the netlist.
     text: &'a str,
     mapping: CircuitMapping,
     remembered: &'a PlanCache,
 }
 
 impl Planner<'_> {
-    /// The plan for these inputs; `are_fresh`: a client has encrypted all of them, none is a result.
+    /// Makes the plan for these inputs. `are_fresh`: a client has encrypted all of them, and none is a result of gates.
     fn plan(&self, key: &OpenKey, inputs: &LweList, are_fresh: bool) -> PlannedCircuit {
         let mapping = match self.mapping {
             CircuitMapping::None => Mapping::Gates,
@@ -117,19 +117,19 @@ impl Planner<'_> {
     }
 }
 
-/// What follows the head of an octet-stream.
+/// The body after the head of an octet-stream.
 struct BehindHead {
     words: Words,
     seeds: Option<Seeds>,
 }
 
-/// Where an input's bits come from.
+/// The source of an input's bits.
 enum Source {
     Texts(Vec<String>),
-    /// One container of all its bits.
+    /// One container with all bits of the input.
     Seeded(SeededLweList),
     Kept(Arc<EncryptedValue>),
-    /// This many of the ciphertexts behind the head.
+    /// Number of the input's ciphertexts, which follow the head in the octet stream.
     Words(usize),
 }
 
@@ -144,7 +144,7 @@ impl Source {
     }
 }
 
-/// Finds what the inputs name.
+/// Looks up the values that the inputs name.
 fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result<Vec<Source>, ApiError> {
     let source = |(index, input)| {
         let place = format!("inputs[{index}]");
@@ -159,15 +159,18 @@ fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result
             CircuitValue::Ciphertexts(texts) if !octets => Ok(Source::Texts(texts)),
             CircuitValue::Bits(bits) if octets => Ok(Source::Words(usize::try_from(bits).unwrap_or(usize::MAX))),
             CircuitValue::Ciphertexts(_) => {
-                Err(wrong(format!("{place}: in an octet-stream it is a number of ciphertexts, or a handle")))
+                Err(wrong(format!("{place}: in an octet-stream an input is a number of ciphertexts, or a handle")))
             }
-            CircuitValue::Bits(_) => Err(wrong(format!("{place}: in JSON it is a list of ciphertexts, or a handle"))),
+            CircuitValue::Bits(_) => {
+                Err(wrong(format!("{place}: in JSON an input is a list of ciphertexts, or a handle")))
+            }
         }
     };
     inputs.into_iter().enumerate().map(source).collect()
 }
 
-/// The netlist itself, or that of a name: kept, or one that every node has. A text with a line break is a netlist: no name has one.
+/// The text of a netlist: given itself, or found by name among the account's circuits and those that every node has. A
+/// text with a line break is a netlist, because no name has one.
 async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Result<String, ApiError> {
     if circuit.contains('\n') {
         return match circuit.len() {
@@ -189,7 +192,7 @@ async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Re
     compute.netlists.read(caller, &circuit).await?.ok_or_else(unknown_circuit)
 }
 
-/// Sets memory aside and reads the inputs. CPU work.
+/// Reserves memory and reads the inputs. CPU work.
 fn read(
     key: &OpenKey,
     memory: &ValueMemory,
@@ -206,7 +209,7 @@ fn read(
     };
     let netlist = planner.netlist;
     let sources = sources.into_iter().enumerate().map(seeded).collect::<Result<Vec<_>, _>>()?;
-    // whatever has no seed may be a result
+    // an input without seeds may be a result of gates
     let are_fresh = sources.iter().all(|source| match source {
         Source::Seeded(_) => true,
         Source::Words(_) => seeds.is_some(),
@@ -255,14 +258,14 @@ fn read(
 fn check_widths(sources: &[Source], widths: &[usize]) -> Result<(), ApiError> {
     let (given, wanted) = (sources.len(), widths.len());
     if given != wanted {
-        let message = format!("{given} inputs given, the circuit takes {wanted}");
+        let message = format!("{given} inputs given, but the circuit takes {wanted}");
         return Err(ApiError::new(Code::InvalidParams, message).at("inputs", format!("{wanted} wanted")));
     }
     for (index, (source, &wanted)) in sources.iter().zip(widths).enumerate() {
         let given = source.bits();
         if given != wanted {
             let place = format!("inputs[{index}]");
-            let message = format!("{place} has {given} bits, the circuit takes {wanted} there");
+            let message = format!("{place} has {given} bits, but the circuit takes {wanted} there");
             return Err(ApiError::new(Code::InvalidParams, message).at(place, format!("{wanted} bits wanted")));
         }
     }

@@ -1,4 +1,4 @@
-//! A run of a circuit as requests after its first one see it: from its record, and from memory while it is there.
+//! A circuit's run as later requests see it: its record, and the run in memory while this node has it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::web::error::ApiError;
 /// How long the record of an ended run is kept (readings C3).
 pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
-/// A run of the account.
+/// A run of the account, read from its record.
 pub struct RecordedRun {
     op_id: OperationId,
     record: CircuitOperationRecord,
-    /// Its session, if that is open.
+    /// The run's session, if it is open here.
     pub session: Option<Arc<OpenSession>>,
     run: Option<Arc<Run>>,
 }
 
 impl RecordedRun {
-    /// The run on record under this id. A run of another account is as unknown as one that never was (readings X14).
+    /// Finds the run with this id. Another account's run gets the same error as an unknown id (readings X14).
     pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<RecordedRun, ApiError> {
         let unknown = || ApiError::new(Code::OperationNotFound, "there is no such operation");
         let op_id: OperationId = op_id.parse().map_err(|_| unknown())?;
@@ -42,7 +42,7 @@ impl RecordedRun {
         Ok(RecordedRun { op_id, record, session, run })
     }
 
-    /// What an answer says of it, without its outputs.
+    /// The run as answers show it, without its outputs.
     pub fn operation(&self, compute: &Compute) -> Result<CircuitOperation, ApiError> {
         let record = &self.record;
         let engine = self.run.as_ref().and_then(|run| run.engine.get());
@@ -72,13 +72,13 @@ impl RecordedRun {
         })
     }
 
-    /// Its results, if this node has them.
+    /// The run's results, if this node has them.
     pub fn results(&self) -> Option<Vec<Output>> {
         self.run.as_ref().and_then(|run| run.results())
     }
 }
 
-/// Cancels a run and waits for its end. If it has ended already, drops its results (readings C4, P24).
+/// Cancels a run and waits for its end. If the run has ended already, drops its results (readings C4, P24).
 pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
     let found = RecordedRun::find(compute, caller, op_id).await?;
     if found.record.status.has_ended() {
@@ -88,7 +88,7 @@ pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<C
         return Ok(CancelledOperation { op_id: found.op_id, cancelled: false });
     }
     let RecordedRun { run, session, op_id: id, .. } = found;
-    // the session's end must not wait for this request
+    // do not hold the session while waiting: its end must not wait for this request
     drop(session);
     if let Some(run) = run {
         if let Some(&engine) = run.engine.get() {

@@ -1,6 +1,6 @@
 //! A circuit's run from its submission to its charge.
 //!
-//! The holder of a [`Submitted`] must bring it to its end: its session counts it as running.
+//! The holder of a [`Submitted`] must finish or abandon it, because its session counts the run as running until then.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,15 +27,15 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::prefer::PREFERENCE_APPLIED;
 
-/// How the client wants its answer.
+/// The form in which the client wants its answer.
 pub struct Reply {
-    /// Keeps the answer with what it tells of.
+    /// Stores the answer in one unit with the run's end.
     pub claim: Claim,
-    /// As an octet-stream.
+    /// Whether the answer is an octet-stream.
     pub octets: bool,
 }
 
-/// Runs a circuit for a client that waits. If it goes away, the run goes on and is charged (readings P24).
+/// Runs a circuit for a client that waits. If the client leaves, the run goes on and is charged (readings P24).
 pub async fn run(
     compute: &Arc<Compute>,
     caller: Caller,
@@ -52,7 +52,7 @@ pub async fn run(
     finished.await??.ok_or_else(|| ApiError::internal("a run ended without its answer"))
 }
 
-/// Begins a circuit for a client that does not wait, and puts it on record; its results are kept until they are asked for.
+/// Begins a circuit in the background and records it. Its results are kept until the client fetches them.
 pub async fn begin(
     compute: &Arc<Compute>,
     caller: Caller,
@@ -61,7 +61,7 @@ pub async fn begin(
     reply: Reply,
 ) -> Result<Response, ApiError> {
     let submitted = submit(compute, caller, given, None, deadline).await?;
-    // a task: it brings the run to its end though the client goes away now
+    // a separate task: it finishes the run even if the client leaves now
     let recorded = tokio::spawn(async move {
         match submitted.job.put_on_record(reply).await {
             Ok(answer) => {
@@ -77,7 +77,7 @@ pub async fn begin(
     recorded.await?
 }
 
-/// Checks a request and submits its circuit. Nothing waits between the submission and the return.
+/// Checks a request and submits its circuit. No await stands between the submission and the return.
 async fn submit(
     compute: &Arc<Compute>,
     caller: Caller,
@@ -91,7 +91,7 @@ async fn submit(
     let prepared = prepare(compute, &caller, &session, given).await?;
     let (key, bench) = (*session.key, session.bench.clone());
     let charge_to = ChargeTo { digest: session.digest, paid_by: PaidBy::from(&caller) };
-    // the session itself is not held while gates run: its end must not wait for them
+    // do not hold the session while gates run: its end must not wait for them
     drop(session);
 
     let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
@@ -100,7 +100,7 @@ async fn submit(
     let by_gate = charge::by_gate(&counts)?;
     let gates = charge::total(&counts);
     compute.limits.count_gates(&quota, gates, created_at).await?;
-    // all of it before the first gate: no cap cuts a run off in the middle
+    // reserve the whole price before the first gate, so that no cap stops a run halfway
     let price = tariff::price_of(counts.iter().copied());
     let reservation = compute.ledger.reserve_gates(&charge_to.paid_by, gates, &price, created_at).await?;
     let run = Arc::new(Run::new(ids::operation(created_at), record_room));
@@ -146,7 +146,7 @@ async fn submit(
     Ok(Submitted { job, operation, end, inputs_room, outputs_room })
 }
 
-/// A circuit in the engine.
+/// A circuit that was submitted to the engine.
 struct Submitted {
     job: RunContext,
     operation: EngineOperation,
@@ -156,8 +156,8 @@ struct Submitted {
 }
 
 impl Submitted {
-    /// Waits for the end, charges what there is to charge and puts the results where they belong. The answer for
-    /// the client, if it waits.
+    /// Waits for the run's end, charges completed gates, and stores the results or records the failure. Returns the
+    /// answer if the client waits.
     async fn finish(self) -> Result<Option<Response>, ApiError> {
         let Submitted { job, end, inputs_room, outputs_room, .. } = self;
         let end = end.await;
@@ -175,24 +175,24 @@ impl Submitted {
         finished
     }
 
-    /// Ends a run that could not be put on record; nothing is charged.
+    /// Cancels a run that could not be recorded. Nothing is charged.
     fn abandon(self) {
         self.job.compute.engine.cancel(self.operation);
         self.job.bench.end(&self.job.run, false);
     }
 }
 
-/// Why a session that was there is not any more. Its record may not say so yet.
+/// The error for a session that ended while the run was going on. The session's record may not show its end yet.
 fn gone(bench: &Workbench) -> ApiError {
     sessions::ended(bench.closed().unwrap_or(SessionEnd::Deleted))
 }
 
-/// What a run needs from its start to its end.
+/// The state of a run from its start to its end.
 struct RunContext {
-    /// What pays for it. Dropped before `_running`: what is given back is waited for too.
+    /// The reservation of its price. Dropped before `_running`, so that the node also waits until it is given back.
     reservation: Reservation,
     price: Price,
-    /// Counts it among what must end before the node stops.
+    /// Keeps a stopping node waiting for this run.
     _running: Guard,
     compute: Arc<Compute>,
     charge_to: ChargeTo,
@@ -200,7 +200,7 @@ struct RunContext {
     bench: Arc<Workbench>,
     run: Arc<Run>,
     created_at: Timestamp,
-    /// Gates of the circuit by kind, and the same as it is stored.
+    /// The number of the circuit's gates by kind, and the same as JSON for the database.
     counts: Vec<(Gate, u64)>,
     by_gate: String,
     levels: u64,
@@ -208,7 +208,7 @@ struct RunContext {
     output_widths: Vec<usize>,
     form: Form,
     outputs: CircuitOutputs,
-    /// Of a client that waits for the results.
+    /// Set if the client waits for the results.
     reply: Option<Reply>,
     started: Instant,
 }
@@ -222,7 +222,7 @@ impl RunContext {
         bootstraps: u64,
     ) -> Result<Option<Response>, ApiError> {
         let total = charge::total(&self.counts);
-        // before the record says so: a client that reads `completed` finds the results
+        // shelve before the record is written: a client that reads `completed` must find the results
         let Some(outputs) = self.shelve(&results, &mut room) else {
             return Err(self.failed(gone(&self.bench)).await);
         };
@@ -240,8 +240,8 @@ impl RunContext {
         answer
     }
 
-    /// The answer for the client that waits, and what is to be kept of it. `room` is for the outputs that neither a handle nor
-    /// the run keeps.
+    /// Makes the answer for a client that waits, and the copy to store. `room` is the memory of outputs that neither a
+    /// handle nor the run keeps.
     async fn answer(
         &self,
         operation: CircuitOperation,
@@ -254,7 +254,7 @@ impl RunContext {
         Ok((Some(answer), kept))
     }
 
-    /// Puts a run on record that no client waits for, and the answer that says so.
+    /// Records a run in the background, and stores its first answer.
     async fn put_on_record(&self, Reply { claim, octets }: Reply) -> Result<Response, ApiError> {
         let operation = self.operation(OperationStatus::Pending, 0, None);
         let answer = super::without_results(&operation, octets)?;
@@ -263,15 +263,15 @@ impl RunContext {
         Ok(answer)
     }
 
-    /// Puts on record that the run was cancelled, and how far it had come; nothing is charged (readings P24). The answer for
-    /// the client, if it waits.
+    /// Records that the run was cancelled and how many gates it had completed. Nothing is charged (readings P24).
+    /// Returns the error for a client that waits.
     async fn cancelled(&self, done: Vec<(Gate, u64)>) -> ApiError {
         self.reservation.give_back().await;
         self.end_uncharged(OperationStatus::Cancelled, charge::total(&done), None).await;
         ApiError::new(Code::Conflict, "the run was cancelled; nothing was charged")
     }
 
-    /// Puts a failure on record, if the run is; the same failure.
+    /// Records a failure, and gives the reservation back. Returns the same error.
     async fn failed(&self, error: ApiError) -> ApiError {
         self.reservation.give_back().await;
         if self.reply.is_none() {
@@ -284,11 +284,11 @@ impl RunContext {
     async fn end_uncharged(&self, status: OperationStatus, gates_done: u64, error: Option<(String, String)>) {
         let free = tariff::price_of(std::iter::empty());
         let end = CircuitOperationEnd { error, ..self.end(status, gates_done, &free, self.started.elapsed()) };
-        // a run that a client waited for has no row yet
+        // a run in the foreground has no row yet, so the unit inserts it
         let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), ..Unit::default() };
         match self.compute.store.submit(unit).await {
             Ok(()) | Err(store::Error::OperationEnded) => {}
-            Err(cause) => tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a run's end is not on record"),
+            Err(cause) => tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a run's end could not be recorded"),
         }
     }
 
@@ -306,7 +306,7 @@ impl RunContext {
         }
     }
 
-    /// The completed end, its charge and its answer, all or nothing.
+    /// Writes the run's end, its charge and its answer, all or none.
     async fn book(&self, charge: &Charge<'_>, keep: Option<KeptAnswer>) -> Result<(), ApiError> {
         let (done, now) = (charge::total(charge.counts), self.compute.clock.now());
         let end = self.end(OperationStatus::Completed, done, charge.price, charge.compute);
@@ -320,7 +320,7 @@ impl RunContext {
         }
     }
 
-    /// Puts the results where they will be looked for. `None`: the session has ended.
+    /// Stores the results in the session: under handles, or with the run. `None`: the session has ended.
     fn shelve(&self, results: &LweList, room: &mut Room) -> Option<Vec<Output>> {
         let mut outputs = Vec::with_capacity(self.output_widths.len());
         let mut at = 0;
@@ -347,7 +347,7 @@ impl RunContext {
         Some(outputs)
     }
 
-    /// Undoes [`RunContext::shelve`]; the run itself is dropped at its end.
+    /// Drops the handles that [`RunContext::shelve`] made. The run itself is dropped at its end.
     fn take_back(&self, outputs: &[Output]) {
         for output in outputs {
             if let Output::Handle(handle) = output {

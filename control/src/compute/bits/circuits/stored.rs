@@ -1,6 +1,7 @@
-//! Netlists of kept circuits at rest: as objects where all nodes of the database have the same ones, else in the rows.
+//! Netlists of stored circuits at rest: as objects if all nodes of the database share their objects, otherwise in the
+//! rows.
 //!
-//! An object is written before the row that names it and removed after it, so whatever ends between the two leaves an object
+//! An object is written before the row that names it and removed after that row. So a crash in between leaves an object
 //! without a row, which the sweep removes.
 
 use store::{CircuitInRow, NetlistPlace, Store};
@@ -10,7 +11,7 @@ use crate::caller::Caller;
 use crate::web::error::ApiError;
 use crate::web::offload::Offload;
 
-/// The netlists of a database, as a node reaches them.
+/// The netlists of a database, as this node reads and writes them.
 pub struct StoredNetlists {
     store: Store,
     offload: Offload,
@@ -18,24 +19,24 @@ pub struct StoredNetlists {
 }
 
 impl StoredNetlists {
-    /// `blobs`: `None` where other nodes of the database would not find what this one puts there.
+    /// `blobs`: `None` if the other nodes of the database would not find objects that this node writes.
     pub fn new(store: Store, offload: Offload, blobs: Option<Blobs>) -> StoredNetlists {
         StoredNetlists { store, offload, blobs }
     }
 
-    /// Puts a netlist where it stays if a row is then written that names it.
+    /// Stores a netlist. An object stays only if a row that names it is written afterwards.
     pub async fn put(&self, caller: &Caller, name: &str, text: String) -> Result<NetlistPlace, ApiError> {
         let Some(blobs) = &self.blobs else { return Ok(NetlistPlace::Text(text)) };
         let (sealing, account, label) = (blobs.clone(), caller.account.clone(), name.to_owned());
         let sealed =
             self.offload.run(caller.into(), move || sealing.seal(&account, label.as_bytes(), text.into_bytes()));
         blobs.put(sealed.await?).await.map(NetlistPlace::Object).map_err(|error| {
-            tracing::error!(error, "a netlist was not kept");
-            ApiError::unavailable("objects", "the circuit cannot be kept at the moment")
+            tracing::error!(error, "a netlist could not be stored");
+            ApiError::unavailable("objects", "the circuit cannot be stored at the moment")
         })
     }
 
-    /// The netlist of a kept circuit. `None`: the account has no circuit of this name.
+    /// Reads the netlist of a stored circuit. `None`: the account has no circuit with this name.
     pub async fn read(&self, caller: &Caller, name: &str) -> Result<Option<String>, ApiError> {
         let mut gone = None;
         loop {
@@ -45,7 +46,7 @@ impl StoredNetlists {
                 Some(NetlistPlace::Object(object)) => object,
             };
             let Some(blobs) = self.blobs.as_ref().filter(|_| gone.as_ref() != Some(&object)) else {
-                return Err(ApiError::internal("the netlist of a kept circuit is not where its row says"));
+                return Err(ApiError::internal("the object that the row of a stored circuit names is missing"));
             };
             match blobs.get(&object).await {
                 Ok(sealed) => {
@@ -56,7 +57,7 @@ impl StoredNetlists {
                     });
                     return opened.await?.map(Some);
                 }
-                // the circuit may have been replaced or deleted since its row was read
+                // the circuit may have been replaced or deleted after its row was read: read the row again
                 Err(Missing::NotHere) => gone = Some(object),
                 Err(missing) => return Err(not_read(missing)),
             }
@@ -70,7 +71,7 @@ impl StoredNetlists {
         }
     }
 
-    /// Makes objects of netlists that are in their rows, and removes objects that no row names.
+    /// Moves netlists from rows to objects, and removes objects that no row names.
     pub async fn keep_house(&self) {
         let Some(blobs) = &self.blobs else { return };
         let kept = async {
@@ -79,7 +80,7 @@ impl StoredNetlists {
             blobs.sweep(&named).await.map_err(ApiError::internal)
         };
         if let Err(error) = kept.await {
-            tracing::error!(message = error.message, "netlists of kept circuits were not swept");
+            tracing::error!(message = error.message, "the netlists of stored circuits could not be swept");
         }
     }
 
@@ -105,6 +106,6 @@ impl StoredNetlists {
 }
 
 fn not_read(missing: Missing) -> ApiError {
-    tracing::error!(?missing, "the netlist of a kept circuit was not read");
-    ApiError::unavailable("objects", "the kept circuit cannot be read at the moment")
+    tracing::error!(?missing, "the netlist of a stored circuit could not be read");
+    ApiError::unavailable("objects", "the stored circuit cannot be read at the moment")
 }

@@ -1,4 +1,4 @@
-//! From a request's gates to charged results: check, run, charge (readings G9, G10, G14, P24).
+//! Evaluates a request's gates: checks, runs and charges them (readings G9, G10, G14, P24).
 
 use std::sync::Arc;
 
@@ -24,26 +24,26 @@ use crate::web::idempotency::Claim;
 
 use super::operands::{OctetOperands, Operands};
 
-/// The gates of a request: all names are known, all operands are there.
+/// The gates of a request. All names are known and all operands are present.
 pub struct RequestedGates {
     gates: Vec<Gate>,
     operands: Operands,
 }
 
 impl RequestedGates {
-    /// Gates in JSON. `place` is the path of gate `i`, with a dot at the end.
+    /// Reads gates from JSON. `place(i)` is the path of gate `i`, with a dot at the end.
     pub fn from_text(gates: Vec<BatchGate>, place: fn(usize) -> String) -> Result<RequestedGates, ApiError> {
         Ok(RequestedGates { gates: gate_names(&gates, place)?, operands: Operands::Text(gates, place) })
     }
 
-    /// Gates' names in the head of an octet-stream, and what it says of their operands.
+    /// Reads gates from the names in the head of an octet-stream, with their operands.
     pub fn from_octets(names: &[String], octets: OctetOperands) -> Result<RequestedGates, ApiError> {
         let gate = |(i, name): (usize, &String)| gate(name, || format!("gates[{i}]"));
         let gates = names.iter().enumerate().map(gate).collect::<Result<_, _>>()?;
         Ok(RequestedGates { gates, operands: Operands::Octets(octets) })
     }
 
-    /// How many gates.
+    /// Number of gates.
     pub fn gates(&self) -> u64 {
         self.gates.len() as u64
     }
@@ -53,40 +53,40 @@ impl RequestedGates {
 pub struct EvaluatedGates {
     /// The gates.
     pub gates: Vec<Gate>,
-    /// The key they were run with.
+    /// The key of the session.
     pub key: OpenKey,
-    /// Their results.
+    /// The results.
     pub outcome: Outcome,
-    /// What they cost.
+    /// The price of the gates.
     pub price: tariff::Price,
-    /// Names the results if they stay here; the outcome has none then.
+    /// The handle of the results, if they stay on the node. `outcome` has no results then.
     pub handle: Option<HandleId>,
 }
 
 /// A request to evaluate gates.
 pub struct EvaluationRequest {
-    /// The session it names.
+    /// The session's id.
     pub session_id: String,
-    /// Its gates.
+    /// The gates.
     pub work: RequestedGates,
-    /// Where its results go.
+    /// Whether the results are returned or stay under a handle.
     pub outputs: CircuitOutputs,
-    /// Memory of the request's data.
+    /// Memory reserved for the request's data.
     pub reserved: Reserved,
-    /// The form of its answer.
+    /// The form of the answer.
     pub answer: AnswerForm,
 }
 
-/// How gates that were run become an answer.
+/// How evaluated gates become an answer.
 pub struct AnswerForm {
-    /// As an octet-stream, where there is that form.
+    /// Whether the answer is an octet-stream, if the route has that form.
     pub octets: bool,
-    /// Writes it. CPU work for large batches in JSON.
+    /// Writes the answer. CPU work for large batches in JSON.
     pub write: fn(EvaluatedGates, octets: bool) -> Result<Response, ApiError>,
 }
 
-/// Checks, runs, charges; the answer is written before the charge and kept with it. The run and the charge go on if the
-/// client disconnects: completed work is charged (readings P24).
+/// Checks, runs and charges a request. The answer is written before the charge and stored with it. If the client
+/// disconnects, the run and the charge go on, because completed work is charged (readings P24).
 pub async fn run(
     compute: Arc<Compute>,
     caller: Caller,
@@ -97,7 +97,7 @@ pub async fn run(
     let session = compute.sessions.find(&caller.account, &session_id).await?;
     let key = *session.key;
     let payer = Payer::from(&caller);
-    // the session itself is not held while gates run: its end must not wait for them
+    // do not hold the session while gates run: its end must not wait for them
     let charge_to = ChargeTo { digest: session.digest, paid_by: PaidBy::from(&caller) };
     let shelf = match outputs {
         CircuitOutputs::Ciphertexts => None,
@@ -157,8 +157,8 @@ pub async fn run(
     running.await?
 }
 
-/// Results under a handle, which is removed on drop unless [`KeptResults::stay`] was called: results of gates that were not
-/// charged do not stay.
+/// Results under a handle. Dropping this removes the handle unless [`KeptResults::stay`] was called, so that results of
+/// gates that were not charged do not stay.
 struct KeptResults {
     bench: Arc<Workbench>,
     handle: HandleId,
@@ -166,7 +166,7 @@ struct KeptResults {
 }
 
 impl KeptResults {
-    /// Puts results on a shelf if there is one; the session may have ended meanwhile.
+    /// Stores the results under a handle, if the request wants that. An error if the session has ended in between.
     fn of(
         mut outcome: Outcome,
         shelf: Option<(Arc<Workbench>, Room)>,
@@ -193,10 +193,10 @@ impl Drop for KeptResults {
     }
 }
 
-/// Gates from which reading and writing ciphertexts leaves the async threads.
+/// From this number of gates on, ciphertexts are read and written outside the async threads.
 const OFF_THREAD_GATES_MIN: usize = 16;
 
-/// Runs CPU work for so many gates' texts; much of it leaves the async threads.
+/// Runs CPU work on the texts of this many gates, outside the async threads if there are many.
 async fn off_thread<T: Send + 'static>(
     compute: &Compute,
     payer: &Payer,
@@ -209,7 +209,7 @@ async fn off_thread<T: Send + 'static>(
     }
 }
 
-/// The gate of this name; `place` is the member that holds it.
+/// The gate with this name. `place`: the member that holds the name.
 fn gate(name: &str, place: impl Fn() -> String) -> Result<Gate, ApiError> {
     Gate::from_name(name).ok_or_else(|| {
         let names = Gate::ALL.map(Gate::name).join(", ");
@@ -217,7 +217,7 @@ fn gate(name: &str, place: impl Fn() -> String) -> Result<Gate, ApiError> {
     })
 }
 
-/// All gates and their operands' presence, before anything is decoded (readings G9, G10).
+/// Reads the gates' names and checks that their operands are present, before anything is decoded (readings G9, G10).
 fn gate_names(texts: &[BatchGate], place: fn(usize) -> String) -> Result<Vec<Gate>, ApiError> {
     let mut gates = Vec::with_capacity(texts.len());
     for (i, text) in texts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Where gates' operands stand: in the gates' own members, behind the head of an octet-stream, under handles of the session.
+//! Operands of gates: in the gates' members, after the head of an octet-stream, or under handles of the session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,39 +14,39 @@ use crate::compute::engine::{
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
 
-/// Operands of one batch at most: three a gate.
+/// Operands of one batch, at most: three for each gate.
 const OPERANDS_MAX: usize = 3 * BATCH_GATES_MAX;
 
-/// Operands as a request has them.
+/// Operands as the request gives them.
 pub enum Operands {
-    /// In the gates' own members; the function says where gate `i` stands, with a dot at the end.
+    /// In the gates' members. The function returns the path of gate `i`, with a dot at the end.
     Text(Vec<BatchGate>, fn(usize) -> String),
     /// In an octet-stream.
     Octets(OctetOperands),
 }
 
-/// Operands of an octet-stream: what its head says of them, and the ciphertexts behind it.
+/// Operands of an octet-stream: the members of its head, and the ciphertexts after the head.
 pub struct OctetOperands {
-    /// The words of ciphertexts, or the bodies of seeded ones.
+    /// The words of the ciphertexts; for seeded ciphertexts, of the bodies.
     pub words: Words,
-    /// Fingerprint of their key, 16 hexadecimal digits.
+    /// Fingerprint of the operands' key, 16 hexadecimal digits.
     pub fingerprint: Option<String>,
-    /// The seeds of their masks.
+    /// The seeds of the masks.
     pub seeds: Option<Seeds>,
-    /// The values that the operands are bits of; without, the ciphertexts behind the head are the operands.
+    /// The values whose bits are operands. Absent: the ciphertexts after the head are the operands.
     pub inputs: Option<Vec<CircuitValue>>,
-    /// The index of each operand among the bits of `inputs`; without, each bit is an operand once, in order.
+    /// The index of each operand among the bits of `inputs`. Absent: each bit is an operand once, in order.
     pub operands: Option<Vec<u64>>,
 }
 
-/// Operands, and the values of the session that they name.
+/// Operands, with the session's values that they name.
 pub struct ResolvedOperands {
     operands: Operands,
     values: HashMap<HandleId, Arc<EncryptedValue>>,
 }
 
 impl Operands {
-    /// Gates whose operands have to be decoded, or their masks made.
+    /// Number of gates whose operands must be decoded or whose masks must be made.
     pub fn cpu_work(&self, gates: usize) -> usize {
         match self {
             Operands::Octets(OctetOperands { seeds: None, inputs: None, .. }) => 0,
@@ -54,7 +54,7 @@ impl Operands {
         }
     }
 
-    /// Finds what they name in a session.
+    /// Looks up the values of the session that the operands name.
     pub fn find(self, gates: &[Gate], bench: &Workbench) -> Result<ResolvedOperands, ApiError> {
         let mut values = HashMap::new();
         let mut find = |text: &str, place: &dyn Fn() -> String| {
@@ -118,13 +118,13 @@ impl ResolvedOperands {
     }
 }
 
-/// A gate's operands in the engine's order; those it does not take are ignored (readings G9).
+/// A gate's operands in the engine's order. Members that the gate does not take are ignored (readings G9).
 fn members(gate: Gate, text: &BatchGate) -> impl Iterator<Item = (&'static str, &str)> {
     let all = [("a", Some(text.a.as_str())), ("b", text.b.as_deref()), ("sel", text.sel.as_deref())];
     all.into_iter().take(gate.arity()).filter_map(|(member, text)| Some((member, text?)))
 }
 
-/// The handle and the bit that a text names: `hdl_..` of one bit, or `hdl_..[bit]`. No ciphertext's base64 begins so.
+/// The handle and the bit in a text: `hdl_..` of a value of one bit, or `hdl_..[bit]`. Base64 never begins like this.
 fn kept_bit(text: &str) -> Option<(&str, Option<&str>)> {
     text.starts_with("hdl_").then(|| match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
         Some((handle, bit)) => (handle, Some(bit)),
@@ -146,21 +146,23 @@ fn gate_text<'a>(
         let bits = value.bits.len();
         let at = bit.map_or((bits == 1).then_some(0), |bit| bit.parse().ok()).filter(|&at: &usize| at < bits);
         let at = at.ok_or_else(|| {
-            let message = format!("{}: the value under the handle has {bits} bits; name one as {handle}[0]", field());
-            ApiError::new(Code::InvalidParams, message).at(field(), "no bit of the value")
+            let message =
+                format!("{}: the value under the handle has {bits} bits; choose one, such as {handle}[0]", field());
+            ApiError::new(Code::InvalidParams, message).at(field(), "not a bit of the value")
         })?;
         Ok((member, OperandText::Kept(value.bits.row(at), value.form)))
     };
     Ok(GateText { gate, operands: members(gate, text).map(operand).collect::<Result<_, ApiError>>()? })
 }
 
-/// The values that an octet-stream's operands are bits of, one after another.
+/// The values whose bits are the operands of an octet-stream, one after another.
 struct Pool {
-    /// The ciphertexts behind the head, then the values that are kept here.
+    /// The ciphertexts after the head, then the values stored on the node.
     blocks: Vec<OperandBlock>,
-    /// Of each input that has ciphertexts: how many are before it, and where its first stands.
+    /// For each input that has ciphertexts: the number of ciphertexts before it, and the place of its first one.
     inputs: Vec<(u64, Place)>,
-    /// Ciphertexts of all inputs. An input may name a value again, so these may be more than the ciphertexts in memory.
+    /// Number of ciphertexts of all inputs. An input may name a value again, so this can exceed the ciphertexts in
+    /// memory.
     total: u64,
 }
 
@@ -176,9 +178,9 @@ impl Pool {
             Input::Words(count) => sum.saturating_add(*count),
             Input::Kept(_) => sum,
         });
-        // before masks are made or memory is taken for them
+        // check before masks are made or memory is reserved for them
         if ciphertexts > OPERANDS_MAX {
-            let message = format!("{ciphertexts} ciphertexts; at most {OPERANDS_MAX} behind the head of a batch");
+            let message = format!("{ciphertexts} ciphertexts; at most {OPERANDS_MAX} after the head of a batch");
             return Err(ApiError::new(Code::InvalidParams, message).at("inputs", "too many"));
         }
         let mut pool =
@@ -204,17 +206,17 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Where the operands stand, `count` of them.
+    /// The places of `count` operands.
     fn pick(&self, operands: Option<Vec<u64>>, count: usize) -> Result<Vec<Place>, ApiError> {
         let given = operands.as_ref().map_or(self.total, |operands| operands.len() as u64);
         if given != count as u64 {
-            let message = format!("{given} operands, the gates take {count}");
+            let message = format!("{given} operands, but the gates take {count}");
             return Err(ApiError::new(Code::InvalidParams, message).at("operands", format!("{count} wanted")));
         }
         let place = |(i, operand): (usize, u64)| {
             self.place(operand).ok_or_else(|| {
                 let field = format!("operands[{i}]");
-                let message = format!("{field} is {operand}, there are {} ciphertexts", self.total);
+                let message = format!("{field} is {operand}, but there are {} ciphertexts", self.total);
                 ApiError::new(Code::InvalidParams, message).at(field, "no such ciphertext")
             })
         };
@@ -222,7 +224,7 @@ impl Pool {
         operands.into_iter().enumerate().map(place).collect()
     }
 
-    /// Where a ciphertext stands, counted over all inputs.
+    /// The place of the ciphertext with this index over all inputs.
     fn place(&self, at: u64) -> Option<Place> {
         if at >= self.total {
             return None;
@@ -233,10 +235,10 @@ impl Pool {
     }
 }
 
-/// An input as a batch names it.
+/// An input of a batch.
 enum Input {
     Kept(Arc<EncryptedValue>),
-    /// This many of the ciphertexts behind the head.
+    /// Number of the input's ciphertexts, which follow the head in the octet stream.
     Words(usize),
 }
 
@@ -253,7 +255,7 @@ impl Input {
                 value.map(|value| Input::Kept(value.clone())).ok_or_else(|| unknown_handle(Some(&place)))
             }
             CircuitValue::Ciphertexts(_) => {
-                let message = format!("{place}: in an octet-stream it is a number of ciphertexts, or a handle");
+                let message = format!("{place}: in an octet-stream an input is a number of ciphertexts, or a handle");
                 Err(ApiError::new(Code::InvalidRequest, message).at(place, "not of this form"))
             }
         }

@@ -1,4 +1,4 @@
-//! Ciphertexts from outside and to the outside: texts and words become those of a key, or an error.
+//! Reads ciphertexts from requests for a key, and writes them into answers.
 
 use api::Code;
 use api::gates::CIPHERTEXT_BYTES_MAX;
@@ -12,8 +12,8 @@ use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
 use crate::web::octets::Words;
 
-/// Reads a request's gates for a key: all of them or none (readings G10). `place` says where gate `i` stands in the
-/// request, with a dot at the end. CPU work for large batches.
+/// Reads a request's gates for a key, all or none (readings G10). `place(i)` is the path of gate `i` in the request,
+/// with a dot at the end. CPU work for large batches.
 pub fn read_program(
     key: &OpenKey,
     gates: &[GateText<'_>],
@@ -42,23 +42,25 @@ pub fn read_program(
     Ok(folded(GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms))
 }
 
-/// Gates on operands that were read, gate after gate; results are written in our own form.
+/// A program of gates on operands that were read, gate after gate. Results are written in Ango's own form.
 pub fn program(gates: &[Gate], operands: LweList) -> Program {
     folded(GateList::new(gates.to_vec(), operands), vec![Form::Ango; gates.len()])
 }
 
-/// Gates on operands from these blocks, at least one: a place an operand, gate after gate, as many as the gates take, each a
-/// ciphertext of a block: assertion otherwise. Results are written in our own form.
+/// A program of gates on operands in these blocks. `places`: for each operand, gate after gate, the place of its
+/// ciphertext in a block. Results are written in Ango's own form. Panics if there are no blocks, if a place is outside
+/// the blocks, or if there are more or fewer places than operands.
 pub fn program_of_places(gates: &[Gate], blocks: Vec<OperandBlock>, places: Vec<Place>) -> Program {
     folded(GateList::of_places(gates.to_vec(), blocks, places), vec![Form::Ango; gates.len()])
 }
 
-/// Folding looks at all operands: it is for the thread that has just read them, in whose cache they are.
+/// Folds the gates. Folding reads all operands, so the thread that has just read them does it while they are in its
+/// cache.
 fn folded(list: GateList, forms: Vec<Form>) -> Program {
     Program { list: list.folded(), forms }
 }
 
-/// Refuses ciphertexts that say to be of another key than this one: 16 hexadecimal digits (readings G11).
+/// Refuses ciphertexts whose fingerprint names another key. The fingerprint is 16 hexadecimal digits (readings G11).
 pub fn check_fingerprint(key: &OpenKey, digits: &str) -> Result<(), ApiError> {
     let named = (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(u64::to_be_bytes);
     let Some(named) = named else {
@@ -79,25 +81,25 @@ pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
     outcome.results.iter().zip(&outcome.forms).map(|(words, form)| write(key, words, *form)).collect()
 }
 
-/// One ciphertext of a key.
+/// Reads one ciphertext of a key.
 pub fn read_single(key: &OpenKey, text: &str, member: &str) -> Result<Lwe, ApiError> {
     read_ciphertext(key, text, || member.to_owned()).map(|(lwe, _)| lwe)
 }
 
-/// One ciphertext of a key, as base64 in our own form.
+/// Writes one ciphertext of a key as base64, in Ango's own form.
 pub fn write_single(key: &OpenKey, lwe: &Lwe) -> String {
     write(key, lwe.words(), Form::Ango)
 }
 
-/// Room for ciphertexts of a key.
+/// An empty list with capacity for `count` ciphertexts of a key.
 pub fn empty_list(key: &OpenKey, count: usize) -> LweList {
     LweList::with_capacity(key.preset.params().lwe_dimension, count)
 }
 
-/// A value that is one container of seeded ciphertexts, all its bits in one; `None` for what is another form, or a faulty
-/// text, which [`read_value`] says.
+/// Reads a value that is one container of seeded ciphertexts. `None`: the value has another form, or a faulty text,
+/// which [`read_value`] then reports.
 pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result<Option<SeededLweList>, ApiError> {
-    /// Characters of the bytes that tell.
+    /// base64 characters of the bytes that identify the container
     const BEGINNING: usize = 12;
     let [text] = texts else { return Ok(None) };
     let beginning = text.get(..BEGINNING).and_then(|text| base64_text::decode(text, BEGINNING).ok());
@@ -109,8 +111,8 @@ pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result
     seeded.map(Some).map_err(|error| invalid_ciphertext(format!("{place}[0]"), &error.to_string()))
 }
 
-/// Appends a value's ciphertexts; the form of the first, which is `None` for a value without bits. `place` says where the
-/// value stands in the request. CPU work for wide ones.
+/// Appends a value's ciphertexts to `list`. Returns the form of the first; `None`: the value has no bits. `place`: the
+/// value's path in the request. CPU work for wide values.
 pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweList) -> Result<Option<Form>, ApiError> {
     let mut first = None;
     for (bit, text) in texts.iter().enumerate() {
@@ -121,21 +123,21 @@ pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweLi
     Ok(first)
 }
 
-/// A value's ciphertexts as base64. CPU work for wide ones.
+/// Writes a value's ciphertexts as base64. CPU work for wide values.
 pub fn write_value(key: &OpenKey, bits: &LweList, form: Form) -> Vec<String> {
     bits.iter().map(|words| write(key, words, form)).collect()
 }
 
-/// Bytes of a ciphertext as bare words.
+/// Bytes of a ciphertext as raw words.
 pub fn words_bytes(key: &OpenKey) -> usize {
     4 * (key.preset.params().lwe_dimension + 1)
 }
 
-/// As many ciphertexts as there must be, as bare words one after another; with seeds, as bare bodies. Every word is a
-/// ciphertext's: only the length can be wrong. CPU work where masks are to be made.
+/// Reads this many ciphertexts from raw words one after another; with seeds, from raw bodies. Any words are valid
+/// ciphertexts, so only the length can be wrong. CPU work if masks are made from seeds.
 pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertexts: usize) -> Result<LweList, ApiError> {
     if let Some(seeds) = seeds.map(Seeds::ciphertexts).filter(|&seeded| seeded != ciphertexts) {
-        let message = format!("the seeds are of {seeds} ciphertexts, {ciphertexts} belong behind the head");
+        let message = format!("the seeds are for {seeds} ciphertexts, but {ciphertexts} belong after the head");
         return Err(ApiError::new(Code::InvalidCiphertext, message).at("seeds", format!("{ciphertexts} wanted")));
     }
     let (each, found) = (if seeds.is_some() { 4 } else { words_bytes(key) }, words.bytes());
@@ -149,11 +151,12 @@ pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertext
     if let Err(container::Error::SecretKey) = container::read_ciphertext(&words.to_bytes(), key.preset, None) {
         return Err(secret_key_rejected());
     }
-    let message = format!("{ciphertexts} ciphertexts of {each} bytes belong behind the head, found {found} bytes");
+    let message =
+        format!("{ciphertexts} ciphertexts of {each} bytes belong after the head, but {found} bytes were found");
     Err(ApiError::new(Code::InvalidCiphertext, message))
 }
 
-/// Seeded ciphertexts with their masks: the whole request's in one block.
+/// Makes the masks of seeded ciphertexts. All of a request's ciphertexts become one block.
 fn expanded(dimension: usize, seeds: &[([u8; 32], usize)], bodies: Vec<u32>) -> LweList {
     if let &[(seed, _)] = seeds {
         return SeededLweList::new(seed, bodies).expand(dimension);

@@ -1,5 +1,5 @@
-//! From a netlist to a plan: mapped to cells, or gate by gate. Plans of circuits whose inputs are all different are remembered,
-//! since they depend on the netlist and the key's parameters alone.
+//! Makes the plan of a netlist: mapped to cells, or gate by gate. Plans of circuits whose inputs are all different are
+//! cached, because they depend only on the netlist and the key's parameters.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,52 +14,52 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Gate, LweList, Netlist, OpenKey};
 
-/// Rows of all plans that are remembered together: some 200 bytes each.
+/// Rows of all cached plans together, at most. A row has some 200 bytes.
 const REMEMBERED_ROWS_MAX: usize = 1 << 18;
-/// Plans that are remembered at most.
+/// Cached plans, at most.
 const REMEMBERED_MAX: usize = 64;
-/// Rows of a plan that is worth remembering at least: smaller ones are made sooner than found.
+/// Rows of a plan that is cached, at least. A smaller plan is made faster than it is found.
 const REMEMBERED_ROWS_MIN: usize = 16;
 
-/// How a circuit is computed.
+/// How a circuit is mapped to bootstraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// As cells.
+    /// The netlist is mapped to cells.
     Cells,
-    /// Gate by gate.
+    /// Each gate is computed by itself.
     Gates,
 }
 
-/// A circuit that can be run on the inputs it was planned for.
+/// A circuit with a plan for its inputs.
 pub struct PlannedCircuit {
     pub(super) plan: Arc<Plan>,
-    /// Gates of each kind as the netlist has them: what is charged. The plan may have fewer.
+    /// Gates of each kind in the netlist, which are charged. The plan may have fewer.
     pub gate_counts: Vec<(Gate, u64)>,
-    /// Levels as the netlist has them.
+    /// Number of levels in the netlist.
     pub levels: u64,
-    /// What the plan came to.
+    /// Figures of the plan.
     pub facts: PlanFacts,
 }
 
-/// What a plan came to: kept with the record of its run.
+/// Figures of a plan, which the record of its run keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanFacts {
-    /// Bootstraps that are run.
+    /// Number of bootstraps.
     pub bootstraps: u64,
-    /// Their levels.
+    /// Number of levels of bootstraps.
     pub bootstrap_levels: u64,
-    /// log2 of the probability that any of them gives a wrong bit. `None` where the noise of the key is not known.
+    /// log2 of the probability that any bootstrap gives a wrong bit. `None`: the noise of the key is not known.
     pub failure_log2: Option<f64>,
 }
 
-/// A plan and what it came to.
+/// A plan and its figures.
 #[derive(Clone)]
 struct Planned {
     plan: Arc<Plan>,
     facts: PlanFacts,
 }
 
-/// What a remembered plan depends on.
+/// Everything that a cached plan depends on.
 #[derive(PartialEq)]
 struct PlanKey {
     netlist: [u8; 32],
@@ -67,7 +67,7 @@ struct PlanKey {
     noise: InputNoise,
 }
 
-/// Plans that are remembered, those used last at the end.
+/// The cached plans. Plans used last are at the end.
 #[derive(Default)]
 pub struct PlanCache {
     plans: Mutex<VecDeque<(PlanKey, Planned)>>,
@@ -100,7 +100,7 @@ impl PlanCache {
 }
 
 impl Netlist {
-    /// Makes it ready for the device on these inputs. `text` is what it was read from. CPU work: up to a second or two for a
+    /// Makes the plan of this netlist for these inputs. `text`: the netlist's text. CPU work: up to two seconds for a
     /// million gates.
     pub fn plan(
         &self,
@@ -160,7 +160,7 @@ fn planned(circuit: &Circuit, names: &[Bit], key: &OpenKey, noise: InputNoise) -
     Planned { plan: Arc::new(Plan::mapped(&network, names.len(), &key.params)), facts }
 }
 
-/// An estimate of a failure, if the key's noise is known and there is a bootstrap.
+/// An estimate of the failure probability. `None`: the key's noise is not known, or the plan has no bootstrap.
 fn known(key: &OpenKey, failure_log2: f64) -> Option<f64> {
     Some(failure_log2).filter(|log2| !key.imported && log2.is_finite())
 }

@@ -1,4 +1,5 @@
-//! Ciphertexts behind a head whose masks are made from seeds (docs/wire-format.md 7 and 10): `seeds` of a head, checked.
+//! Ciphertexts after a head whose masks are made from seeds (docs/wire-format.md 7 and 10): reads and checks the member
+//! `seeds`.
 
 use std::collections::HashSet;
 
@@ -7,13 +8,13 @@ use api::seeds::{SEEDS_MAX, Seed};
 
 use crate::web::error::ApiError;
 
-/// Seeds, and how many of the ciphertexts behind the head are each one's, in their order.
+/// Seeds in order, each with the number of the ciphertexts after the head that use it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seeds(pub Vec<([u8; 32], usize)>);
 
 impl Seeds {
-    /// Those of a head. Each must serve once: a node cannot tell whether it served in another request, but within one the
-    /// same masks twice are a client's fault, and one that shows which bits are equal.
+    /// Reads the seeds of a head. Each seed may occur once: equal masks in one request are a client's mistake and show
+    /// which bits are equal. A repetition across requests cannot be detected here.
     pub fn of(seeds: &[Seed]) -> Result<Seeds, ApiError> {
         if seeds.len() > SEEDS_MAX {
             let message = format!("{} seeds; at most {SEEDS_MAX} in a request", seeds.len());
@@ -30,7 +31,7 @@ impl Seeds {
                 return refused(Code::InvalidRequest, "seed", "not 64 hexadecimal digits");
             }
             if !met.insert(seed) {
-                return refused(Code::InvalidCiphertext, "seed", "the same seed twice: a seed serves once");
+                return refused(Code::InvalidCiphertext, "seed", "the same seed twice: use each seed once");
             }
             match usize::try_from(given.ciphertexts) {
                 Ok(count @ 1..) => Ok((seed, count)),
@@ -40,7 +41,7 @@ impl Seeds {
         seeds.iter().enumerate().map(read).collect::<Result<_, _>>().map(Seeds)
     }
 
-    /// Ciphertexts altogether.
+    /// Number of ciphertexts of all seeds.
     pub fn ciphertexts(&self) -> usize {
         self.0.iter().fold(0, |sum, &(_, count)| sum.saturating_add(count))
     }

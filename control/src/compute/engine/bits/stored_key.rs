@@ -1,8 +1,8 @@
-//! Evaluation keys of open sessions at rest: an object each in this node's data folder, never in a bucket.
+//! Evaluation keys of open sessions at rest: one object for each key in this node's data folder, never in a bucket.
 //!
-//! Each object is sealed under a random secret of its own, which is in this process's memory only. So a file that is left on
-//! the disk when its session is closed, or when the process ends, can no longer be decrypted (readings G3). The node removes
-//! such files when it starts.
+//! Each object is sealed under a random secret that exists only in this process's memory. So a file that remains on
+//! disk after its session is closed, or after the process ends, can no longer be decrypted (readings G3). The node
+//! removes such files when it starts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use crate::secrets::Key;
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
 
-/// When a caller may ask again for room for a key.
+/// Wait before a client should retry when there is no room for a key.
 const RETRY: Duration = Duration::from_secs(30);
-/// What a key is called within its account: its secret is its own already.
+/// The label of a key within its account. The label is the same for all keys, because each key has its own secret.
 const LABEL: &[u8] = b"evaluation key";
 
-/// Where keys rest. Clones share it.
+/// The storage of evaluation keys. Clones share the same storage.
 #[derive(Clone)]
 pub struct KeyStore {
     blobs: Blobs,
@@ -42,10 +42,10 @@ pub struct KeyStore {
     memory: Resource,
 }
 
-/// A key that was read and sealed, and is not on the disk yet.
+/// A key that was read and sealed, but is not on disk yet.
 pub struct SealedKey {
     key: Arc<EvaluationKey>,
-    /// Memory for `key`. None: there was not enough.
+    /// Memory for `key`. `None`: the budget has no room, so only the file is kept.
     memory: Option<Grant>,
     object: SealedObject,
     account: AccountId,
@@ -53,15 +53,15 @@ pub struct SealedKey {
     space: Grant,
 }
 
-/// A key on the disk. It is removed when this is dropped.
+/// A key on disk. The file is removed on drop.
 pub struct StoredKey {
     pub(super) preset: Preset,
     pub(super) imported: bool,
     pub(super) fingerprint: Option<[u8; 8]>,
     params: KeyParams,
-    /// The key itself until a device fetches it for the first time, which is soon after its upload in most sessions.
+    /// The key in memory until a device loads it for the first time, which in most sessions is soon after the upload.
     unfetched: Mutex<Option<(Arc<EvaluationKey>, Grant)>>,
-    /// With the secret of this key alone.
+    /// Blobs with the secret of this key alone.
     blobs: Blobs,
     account: AccountId,
     name: String,
@@ -69,7 +69,8 @@ pub struct StoredKey {
 }
 
 impl KeyStore {
-    /// Keys in a folder within this one, which is emptied: they were an earlier process's.
+    /// Opens the storage in a folder within this one. The folder is emptied, because its files belong to an earlier
+    /// process.
     ///
     /// # Errors
     /// When the folder cannot be made or emptied.
@@ -83,20 +84,20 @@ impl KeyStore {
         Ok(KeyStore { blobs, space, memory })
     }
 
-    /// Bytes of the keys that are there.
+    /// Bytes of the stored keys.
     pub fn used(&self) -> u64 {
         self.space.used()
     }
 
-    /// Bytes of the keys that may be there.
+    /// Bytes that stored keys may have together.
     pub fn total(&self) -> u64 {
         self.space.total()
     }
 
-    /// Reads an uploaded key and seals it in its own memory. CPU work of tens of milliseconds.
+    /// Reads an uploaded key and seals the bytes in place. CPU work of tens of milliseconds.
     ///
     /// # Errors
-    /// What is wrong with the key; 503 when there is no room for it now.
+    /// The fault of the key; 503 if there is no room for it now.
     pub fn read(&self, bytes: Zeroizing<Vec<u8>>, account: &AccountId, payer: &Payer) -> Result<SealedKey, ApiError> {
         let key = container::read_evaluation_key(&bytes).map_err(|error| match error {
             container::Error::SecretKey => secret_key_rejected(),
@@ -106,7 +107,7 @@ impl KeyStore {
         self.seal(key, bytes, account, payer)
     }
 
-    /// The same of a key that was made here.
+    /// Seals a key that the server made. Errors as for [`KeyStore::read`].
     pub fn take(&self, key: EvaluationKey, account: &AccountId, payer: &Payer) -> Result<SealedKey, ApiError> {
         let bytes = Zeroizing::new(container::write_evaluation_key(&key));
         self.seal(key, bytes, account, payer)
@@ -133,16 +134,16 @@ impl KeyStore {
 }
 
 impl SealedKey {
-    /// Writes the key to the disk. If the caller does not wait for the end, the key is removed again.
+    /// Writes the key to disk. If the caller stops waiting, the key is removed again.
     ///
     /// # Errors
-    /// 503 when it cannot be written.
+    /// 503 if the key cannot be written.
     pub async fn write(self) -> Result<StoredKey, ApiError> {
         let SealedKey { key, memory, object, account, blobs, space } = self;
-        // a task of its own: one that was given up halfway would leave a file that nothing removes
+        // a separate task: a write that was abandoned halfway would leave a file that nothing removes
         let written = tokio::spawn(async move {
             let name = blobs.put(object).await.map_err(|error| {
-                tracing::error!(error, "an evaluation key was not written to the data folder");
+                tracing::error!(error, "an evaluation key could not be written to the data folder");
                 ApiError::unavailable("keys", "the node cannot store the key at the moment").retry_after(RETRY)
             })?;
             Ok(StoredKey {
@@ -162,7 +163,7 @@ impl SealedKey {
 }
 
 impl StoredKey {
-    /// Its parameters.
+    /// The key's parameters.
     pub(super) fn gate_params(&self) -> Params {
         let KeyParams::Gates(params) = &self.params else { unreachable!("only keys for gates rest here") };
         *params
@@ -175,7 +176,7 @@ impl KeySource for StoredKey {
     }
 
     fn host_bytes(&self) -> u64 {
-        // the store has bounds of its own
+        // 0, because the storage bounds its own memory
         0
     }
 
@@ -184,7 +185,7 @@ impl KeySource for StoredKey {
             return Ok(KeyPart::Gates(key));
         }
         let read = |missing| match missing {
-            Missing::NotHere => "its file is gone from the data folder".to_owned(),
+            Missing::NotHere => "the key's file is missing in the data folder".to_owned(),
             Missing::Failed(error) => error,
         };
         let object = block_on(self.blobs.get(&self.name)).map_err(read)?;
@@ -198,7 +199,8 @@ impl Drop for StoredKey {
     fn drop(&mut self) {
         let (blobs, name) = (self.blobs.clone(), std::mem::take(&mut self.name));
         let remove = async move { blobs.remove(&name).await };
-        // the engine drops keys on a thread of its own and then says that they are erased
+        // without a runtime, remove the file here: the engine drops keys on its own thread and then reports them as
+        // erased
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(remove)),
             Err(_) => block_on(remove),
@@ -206,7 +208,8 @@ impl Drop for StoredKey {
     }
 }
 
-/// Removes all files of a folder, half-written ones too. Folders stay: a mounted disk may have one of its own.
+/// Removes all files of a folder, half-written ones too. Folders stay, because a mounted disk may contain a folder of
+/// its own.
 fn empty(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

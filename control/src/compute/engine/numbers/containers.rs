@@ -1,4 +1,5 @@
-//! Containers of keys and ciphertexts: what the service must know of them, or an error with the specification's code.
+//! Reads containers of keys and ciphertexts: the facts that the service needs, or an error with a code of the
+//! specification.
 
 use std::sync::Arc;
 
@@ -13,50 +14,50 @@ use crate::web::json::secret_key_rejected;
 
 pub use engine::ckks::container::{KEY_HEAD_BYTES, ROW_HEADER_BYTES};
 
-/// Bytes of a row at most: 32,768 residues modulo 881 bits, and its header.
+/// Bytes of a row, at most: 32,768 residues with moduli of 881 bits together, and a header.
 pub const ROW_BYTES_MAX: usize = 4 << 20;
 
-/// What a public key says of itself.
+/// The facts in a public key's container.
 pub struct PublicKeyFacts {
-    /// Its parameters.
+    /// The key's parameters.
     pub params: Params,
-    /// Names the secret key.
+    /// Identifies the secret key.
     pub fingerprint: [u8; 8],
 }
 
-/// What stands before the rows of an evaluation key. Cheap to clone.
+/// The head of an evaluation key, which stands before its rows. A clone shares the same head.
 #[derive(Clone)]
 pub struct EvaluationKeyHead {
     head: Arc<KeyHead>,
 }
 
-/// What a row of an evaluation key says of itself.
+/// The facts in the header of an evaluation key's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowFacts {
-    /// Word for the kind of its part.
+    /// The name of the part's kind.
     pub kind: &'static str,
-    /// Galois element of its part; 0 for other kinds.
+    /// Galois element of the part; 0 for other kinds.
     pub element: u32,
-    /// Level of its part.
+    /// Level of the part.
     pub level: u8,
-    /// Place in its part.
+    /// Index of the row in its part.
     pub digit: u8,
-    /// Rows of its part.
+    /// Number of rows of the part.
     pub digits: u8,
-    /// Bytes of the row, its header among them.
+    /// Bytes of the row, including its header.
     pub bytes: usize,
 }
 
-/// What a ciphertext says of itself.
+/// The facts in a ciphertext's container.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CiphertextFacts {
     /// Level.
     pub level: usize,
     /// Exact scale.
     pub scale: f64,
-    /// Bound on the absolute values in its slots.
+    /// Bound on the absolute values in the slots.
     pub value_bound: f64,
-    /// Variance of its noise.
+    /// Variance of the noise.
     pub variance: f64,
 }
 
@@ -67,13 +68,14 @@ pub fn read_public_key(bytes: &[u8]) -> Result<PublicKeyFacts, ApiError> {
 }
 
 impl EvaluationKeyHead {
-    /// Reads what stands before the rows: [`KEY_HEAD_BYTES`]. CPU work.
+    /// Reads the [`KEY_HEAD_BYTES`] before the rows. CPU work.
     pub fn read(bytes: &[u8]) -> Result<EvaluationKeyHead, ApiError> {
         let head = container::read_key_head(bytes).map_err(|error| refused("eval_key", &error))?;
         Ok(EvaluationKeyHead { head: Arc::new(head) })
     }
 
-    /// The head of a key that began to come before: what its record says. How many bytes it announced has been looked at.
+    /// The head of a key whose upload began earlier, made from its record. The announced size was checked when
+    /// the upload began.
     pub fn on_record(params: Params, fingerprint: [u8; 8], rows: u32) -> EvaluationKeyHead {
         EvaluationKeyHead { head: Arc::new(KeyHead { params, fingerprint, rows, bytes: 0 }) }
     }
@@ -83,12 +85,12 @@ impl EvaluationKeyHead {
         &self.head.params
     }
 
-    /// Names the secret key.
+    /// Identifies the secret key.
     pub fn fingerprint(&self) -> [u8; 8] {
         self.head.fingerprint
     }
 
-    /// Rows that it announces.
+    /// Number of rows that the head announces.
     pub fn rows(&self) -> u32 {
         self.head.rows
     }
@@ -111,7 +113,7 @@ impl EvaluationKeyHead {
         container::read_row(&self.head, bytes).map(drop).map_err(|error| refused("eval_key", &error))
     }
 
-    /// Bytes of the whole key that it announces.
+    /// Bytes of the whole key, as the head announces.
     pub fn bytes(&self) -> u64 {
         (KEY_HEAD_BYTES as u64).saturating_add(self.head.bytes)
     }
@@ -122,7 +124,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     let read = container::read_ciphertext(bytes, params, fingerprint);
     let read = read.map_err(|error| match error {
         Error::SecretKey => secret_key_rejected(),
-        // well-formed, and with the name of another secret key
+        // a well-formed container whose frame names another secret key
         _ if bytes.len() > 16
             && bytes[8..16] != fingerprint
             && container::read_ciphertext(bytes, params, named(bytes)).is_ok() =>
@@ -141,7 +143,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     })
 }
 
-/// The name of the secret key in a container's frame.
+/// The fingerprint of the secret key in a container's frame.
 fn named(bytes: &[u8]) -> [u8; 8] {
     bytes[8..16].try_into().expect("eight bytes")
 }

@@ -1,4 +1,4 @@
-//! Operations on numbers in the engine: keys that are open for work, requests as plans, results as containers.
+//! Operations on numbers in the engine: opens keys, plans requests, writes results as containers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,38 +18,39 @@ use crate::web::error::ApiError;
 
 pub use engine::ckks::operation::Operation;
 
-/// Bits of precision that a bootstrap promises; below them its result counts as degraded (specification, Compute, rule 3).
+/// Bits of precision that a bootstrap promises. With fewer bits its result counts as degraded (specification, Compute,
+/// rule 3).
 const BOOTSTRAP_PRECISION_MIN: f64 = 12.0;
 
-/// Reads a row's container by its number within the key. Called on a thread of the engine, which waits.
+/// Reads a row's container by its index in the key. Called on a thread of the engine, which blocks.
 pub type ReadRow = Box<dyn Fn(i64) -> Result<Zeroizing<Vec<u8>>, String> + Send + Sync>;
 
-/// A row of a stored key, as its record has it.
+/// A row of a stored key, from its record.
 pub struct StoredRow {
-    /// Word for the kind of its part.
+    /// The name of the part's kind.
     pub kind: String,
-    /// Galois element of its part.
+    /// Galois element of the part.
     pub element: u32,
-    /// Level of its part.
+    /// Level of the part.
     pub level: usize,
-    /// Its number within the key.
+    /// Index of the row in the key.
     pub row_index: i64,
 }
 
-/// A stored key: which parts it has, and how their rows are read.
+/// A stored key: its parts, and a function that reads their rows.
 pub struct StoredNumbersKey {
     head: KeyHead,
     key: Arc<NumbersKey>,
-    /// The row numbers of each part, by digits.
+    /// The row indices of each part, by digit.
     rows: Vec<Vec<i64>>,
     read: ReadRow,
 }
 
 impl StoredNumbersKey {
-    /// A key of rows in order. Rows of one part follow one another.
+    /// A key with these rows, in order. The rows of one part follow one another.
     ///
     /// # Errors
-    /// When a record names no kind of part.
+    /// When a record names an unknown kind of part.
     pub fn of_rows(
         params: &Params,
         fingerprint: [u8; 8],
@@ -85,7 +86,7 @@ impl KeySource for StoredNumbersKey {
     }
 
     fn host_bytes(&self) -> u64 {
-        // the vault has bounds of its own
+        // 0, because the vault bounds its own memory
         0
     }
 
@@ -101,10 +102,10 @@ impl KeySource for StoredNumbersKey {
     }
 }
 
-/// What stands before the rows of a stored key.
+/// Writes the head of a stored key, which stands before its rows.
 ///
 /// # Errors
-/// When a record names no kind of part.
+/// When a record names an unknown kind of part.
 pub fn key_head(params: &Params, fingerprint: [u8; 8], stored: &[StoredRow]) -> Result<Vec<u8>, ApiError> {
     let mut parts: Vec<(PartKind, usize)> = Vec::new();
     for row in stored {
@@ -116,7 +117,7 @@ pub fn key_head(params: &Params, fingerprint: [u8; 8], stored: &[StoredRow]) -> 
     Ok(container::write_key_head(params, fingerprint, &parts))
 }
 
-/// A key for numbers in the engine. It is closed when this is dropped.
+/// A key for numbers in the engine. Closed on drop.
 pub struct OpenNumbersKey {
     engine: Engine,
     session: engine::SessionId,
@@ -131,61 +132,61 @@ impl Drop for OpenNumbersKey {
     }
 }
 
-/// What a request asks for beside its ciphertexts.
+/// A request without its ciphertexts.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Which operation.
+    /// The operation.
     pub operation: Operation,
     /// Numbers that are not encrypted.
     pub plain: Option<Vec<f64>>,
-    /// Of a polynomial, from the constant on.
+    /// Coefficients of a polynomial, from the constant on.
     pub coefficients: Option<Vec<f64>>,
-    /// Of a rotation.
+    /// Steps of a rotation.
     pub steps: Option<i64>,
     /// Whether a product is rescaled at once.
     pub scale_stable: bool,
-    /// What the client promises of the result's magnitude.
+    /// Bound on the absolute values of the result, as the client promises.
     pub result_bound: Option<f64>,
 }
 
-/// A request that was checked, ready for the engine.
+/// A request that was checked and planned for the engine.
 pub struct PlannedOperation {
     task: Task,
-    /// What is known of the result.
+    /// The facts of the result that are known in advance.
     pub result: ResultFacts,
 }
 
-/// What is known of a result before it is computed.
+/// The facts of a result that are known before it is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultFacts {
-    /// Its level: multiplications that it still allows.
+    /// Its level: the number of multiplications that it still allows.
     pub level: usize,
     /// Its exact scale.
     pub scale: f64,
-    /// Bound on the absolute values in its slots.
+    /// Bound on the absolute values in the slots.
     pub value_bound: f64,
-    /// Variance of its noise.
+    /// Variance of the noise.
     pub variance: f64,
     /// `noise_budget_remaining`: percent, to one decimal (readings C11).
     pub budget_percent: f64,
-    /// Bits behind the binary point that are right in every slot, to one decimal.
+    /// Fractional bits that are correct in every slot, to one decimal.
     pub precision_bits: f64,
-    /// Of a bootstrap: whether its precision is below what is promised.
+    /// Whether the precision of a bootstrap is below the promised one.
     pub degraded: bool,
 }
 
 /// How an operation on numbers ended.
 pub enum NumbersEnd {
-    /// With its result's words.
+    /// The operation is completed.
     Completed {
         /// `[2][primes of the level][N]`.
         words: Vec<u32>,
         /// Wall time of the computation.
         compute: Duration,
     },
-    /// By [`Engine::cancel`].
+    /// The operation was cancelled by [`Engine::cancel`].
     Cancelled,
-    /// Without a result.
+    /// The operation failed without a result.
     Failed(RunError),
 }
 
@@ -195,7 +196,7 @@ impl OpenNumbersKey {
         &self.key.params
     }
 
-    /// Bytes of the words of a ciphertext at the full level.
+    /// Bytes of the words of a ciphertext at the highest level.
     pub fn ciphertext_words_bytes(&self) -> u64 {
         let params = self.params();
         (8 * params.level(params.level_max()).primes.len() * params.n()) as u64
@@ -206,14 +207,15 @@ impl OpenNumbersKey {
         container::ciphertext_bytes(self.params(), facts.level, container::Form::Whole) as u64
     }
 
-    /// Checks a request on the containers of its ciphertexts and makes its plan (readings C5 to C14). CPU work of milliseconds.
+    /// Checks a request against the containers of its ciphertexts and makes its plan (readings C5 to C14). CPU work of
+    /// milliseconds.
     ///
     /// # Errors
-    /// What is wrong with the request. Nothing was computed.
+    /// The fault of the request. Nothing was computed.
     pub fn plan(&self, asked: &Asked, containers: &[Arc<Zeroizing<Vec<u8>>>]) -> Result<PlannedOperation, ApiError> {
         let mut ciphertexts: Vec<(Operand, Arc<Vec<u32>>)> = Vec::with_capacity(containers.len());
         for (at, bytes) in containers.iter().enumerate() {
-            // an operation may take a ciphertext twice
+            // an operation may name the same ciphertext twice
             if let Some(same) = containers[..at].iter().position(|before| Arc::ptr_eq(before, bytes)) {
                 ciphertexts.push(ciphertexts[same].clone());
                 continue;
@@ -238,11 +240,11 @@ impl OpenNumbersKey {
         let noise = Noise { value_bound, ..output.noise };
         let result = facts(self.params(), asked.operation, (output.level, output.scale, noise));
         let task = Task::numbers(plan, words, &self.key);
-        let task = task.map_err(|kind| ApiError::internal(format!("a plan needs {kind:?}, which was checked")))?;
+        let task = task.map_err(|kind| ApiError::internal(format!("a checked plan lacks {kind:?}")))?;
         Ok(PlannedOperation { task, result })
     }
 
-    /// A result's container. CPU work of milliseconds.
+    /// Writes a result's container. CPU work of milliseconds.
     pub fn write(&self, facts: &ResultFacts, words: Vec<u32>) -> Vec<u8> {
         let noise = Noise { value_bound: facts.value_bound, variance: facts.variance };
         let ciphertext = Ciphertext { level: facts.level, scale: facts.scale, noise, words };
@@ -262,7 +264,7 @@ impl Engine {
         Ok(OpenNumbersKey { engine: self.clone(), session, key, fingerprint, plaintexts })
     }
 
-    /// Begins an operation. Its end comes through the receiver; an operation that is not completed at the deadline fails.
+    /// Begins an operation. The receiver gets its end; an operation that is not completed at the deadline fails.
     pub fn start_numbers(
         &self,
         key: &OpenNumbersKey,
@@ -276,7 +278,7 @@ impl Engine {
                 Err(engine::Failed { error: engine::Error::Cancelled, .. }) => NumbersEnd::Cancelled,
                 Err(failed) => NumbersEnd::Failed(failed.error.into()),
             };
-            // the receiver may be gone
+            // the receiver may have been dropped
             drop(tell.send(end));
         };
         let operation = self.inner.submit(key.session, planned.task, Some(deadline), Box::new(told))?;
@@ -293,13 +295,13 @@ fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f
         value_bound: noise.value_bound,
         variance: noise.variance,
         budget_percent: tenths(percent),
-        // numbers of JSON are finite: without any noise all bits of a double are right
+        // JSON has only finite numbers: without any noise, all bits of a double are correct
         precision_bits: tenths(precision_bits.clamp(-1074.0, 1074.0)),
         degraded: operation == Operation::Bootstrap && precision_bits < BOOTSTRAP_PRECISION_MIN,
     }
 }
 
-/// The answer to a request that is refused.
+/// The API error for a refused request.
 fn told(refusal: Refusal) -> ApiError {
     let message = refusal.to_string();
     let code = match refusal {
@@ -312,7 +314,7 @@ fn told(refusal: Refusal) -> ApiError {
     ApiError::new(code, message)
 }
 
-/// The part that a record's words name.
+/// The kind of part that a record names.
 fn part_kind(word: &str, element: u32) -> Result<PartKind, ApiError> {
     match word {
         "relinearization" => Ok(PartKind::Relinearization),

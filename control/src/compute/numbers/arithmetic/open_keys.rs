@@ -1,8 +1,9 @@
-//! Encryption keys that are open in the engine: opened by the first operation, closed when they are deleted or were not used for
-//! some minutes.
+//! Encryption keys that are open in the engine. The first operation opens a key. A key is closed when it is deleted, or
+//! was not used for some minutes.
 //!
-//! What an open key has on devices is the engine's to bound. A deleted key takes no new work at once, because every request looks
-//! its record up; the node that hears of the deletion later closes the key within two seconds (readings K15).
+//! The engine bounds the memory of open keys on devices. A deleted key accepts no new work at once, because every
+//! request looks its record up. A node that learns of the deletion later closes the key within two seconds (readings
+//! K15).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,12 +22,12 @@ use crate::compute::numbers::keys::material::{Owner, all_rows, read_row, stored_
 use crate::compute::numbers::keys::params_and_fingerprint;
 use crate::web::error::ApiError;
 
-/// A key that was not used for so long is closed.
+/// A key that was unused for this long is closed.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// Memory of the machine for each key that may be open: its tables have up to 16 MB. For one key more, the key that was unused for
-/// longest is closed.
+/// Memory of the machine for each key that may be open; a key's tables have up to 16 MB. If one more key is opened, the
+/// key unused for longest is closed.
 const MEMORY_OF_KEY: u64 = 128 << 20;
-/// Keys that may be open on a small machine.
+/// Number of keys that may be open on a small machine.
 const OPEN_MIN: u64 = 64;
 
 /// The open keys of a node.
@@ -42,12 +43,12 @@ struct Opened {
 }
 
 impl OpenKeys {
-    /// None yet.
+    /// No open keys yet.
     pub fn new() -> OpenKeys {
         OpenKeys { open: Mutex::default(), open_max: (memory_bytes() / MEMORY_OF_KEY).max(OPEN_MIN) as usize }
     }
 
-    /// The key of a record, open. It stays open while the answer is held.
+    /// The open key of a record. The key stays open while the returned value is held.
     pub async fn find(
         &self,
         compute: &Compute,
@@ -69,14 +70,14 @@ impl OpenKeys {
         cell.get_or_try_init(|| open(compute, caller, record)).await.cloned()
     }
 
-    /// Closes a key when its last operation has ended.
+    /// Closes a key when its last running operation has ended.
     pub fn close(&self, key_id: &str) {
         let closed = self.open.lock().remove(key_id);
-        // outside of the lock: dropping it may close it in the engine
+        // outside the lock, because the drop may close the key in the engine
         drop(closed);
     }
 
-    /// Closes the keys that are deleted or idle. Called every second or two.
+    /// Closes keys that are deleted or idle. A job calls this every second or two.
     pub async fn look_after(&self, compute: &Compute) {
         let ids: Vec<(String, bool)> = {
             let open = self.open.lock();
@@ -86,13 +87,13 @@ impl OpenKeys {
             match compute.store.is_encryption_key(&key_id).await {
                 Ok(true) if !idle => {}
                 Ok(_) => self.close(&key_id),
-                Err(error) => tracing::warn!(%error, "deleted keys are not known at the moment"),
+                Err(error) => tracing::warn!(%error, "deleted keys could not be read"),
             }
         }
     }
 }
 
-/// Opens a key: its rows stay in the vault until a device needs them.
+/// Opens a key. Its rows stay in the vault until a device needs them.
 async fn open(compute: &Compute, caller: &Caller, record: &EncryptionKey) -> Result<Arc<OpenNumbersKey>, ApiError> {
     compute.vault.check_place(&record.node_id)?;
     let rows = all_rows(compute, &record.material_id).await?;
@@ -101,11 +102,11 @@ async fn open(compute: &Compute, caller: &Caller, record: &EncryptionKey) -> Res
     let (material_id, place) = (record.material_id.clone(), record.node_id.clone());
     let objects: HashMap<i64, String> = rows.into_iter().map(|row| (row.row_index, row.object)).collect();
     let read = move |row_index: i64| {
-        let object = objects.get(&row_index).ok_or("a row is not on record")?;
+        let object = objects.get(&row_index).ok_or("a row has no record")?;
         let reading = read_row(&vault, &owner, &material_id, row_index, (&place, object));
-        // a thread of the engine waits, not one of the runtime
+        // blocks a thread of the engine, not of the runtime
         let read = runtime.block_on(reading).map_err(|error| error.message)?;
-        read.ok_or_else(|| "a row is gone".to_owned())
+        read.ok_or_else(|| "a row was deleted".to_owned())
     };
     let (record, engine) = (record.clone(), compute.engine.clone());
     let share = Share::of(&caller.account, caller.plan);

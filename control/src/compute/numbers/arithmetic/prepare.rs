@@ -1,4 +1,4 @@
-//! A request as a plan on ciphertexts that are there, before anything is computed or counted.
+//! Checks a request and plans it on stored ciphertexts, before anything is computed or counted.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::web::Web;
 use crate::web::body::{Reserved, reserve};
 use crate::web::error::ApiError;
 
-/// A request that can be computed.
+/// A request that was checked and planned.
 pub struct Prepared {
     pub operation: Operation,
     pub record: EncryptionKey,
     pub key: Arc<OpenNumbersKey>,
     pub planned: PlannedOperation,
-    /// Its ciphertexts do not go while it runs (readings K14).
+    /// Keeps its ciphertexts from being evicted while it runs (readings K14).
     pub pinned: Pinned,
     /// Memory for its operands, its result and its answer.
     pub reserved: Reserved,
 }
 
-/// Checks a request, reads its ciphertexts and plans it.
+/// Checks a request, reads its ciphertexts and makes its plan.
 pub async fn prepare(
     compute: &Compute,
     web: &Web,
@@ -59,7 +59,7 @@ pub async fn prepare(
     }
     let key = compute.open_keys.find(compute, caller, &record).await?;
     let payer = Payer::from(caller);
-    // each operand's bytes and words; the result's words, bytes and base64
+    // room for each operand's bytes and words, and for the result's words, bytes and base64
     let words = key.ciphertext_words_bytes();
     let reserved = reserve(&web.bodies, &payer, (2 * wanted as u64 + 4) * words).await?;
     let mut containers: Vec<Arc<Zeroizing<Vec<u8>>>> = Vec::with_capacity(wanted);
@@ -94,7 +94,7 @@ async fn operand(
     let record = compute.store.use_ciphertext(caller.account.as_str(), id, now.0).await?;
     let record = record.ok_or_else(unknown_ciphertext)?;
     if record.key_id != key.key_id {
-        let message = format!("the ciphertext {id} is under another key than {}", key.key_id);
+        let message = format!("the ciphertext {id} was made under another key than {}", key.key_id);
         return Err(ApiError::new(Code::MismatchedKey, message).at("ciphertext_ids", "under another key"));
     }
     Ok(record)

@@ -1,4 +1,4 @@
-//! An operation as requests after its first one see it: from its record, and from the engine while it runs.
+//! An operation as later requests see it: its record, and while it runs its state in the engine.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::web::error::ApiError;
 /// How long the record of an ended operation is kept (readings C3).
 pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
-/// An operation of the account.
+/// An operation of the account, read from its record.
 pub struct RecordedOperation {
     op_id: OperationId,
     record: ArithmeticOperationRecord,
 }
 
-/// The operation on record under this id. An operation of another account is as unknown as one that never was (readings X14).
+/// Finds the operation with this id. Another account's operation gets the same error as an unknown id (readings X14).
 pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<RecordedOperation, ApiError> {
     let unknown = || ApiError::new(Code::OperationNotFound, "there is no such operation");
     let op_id: OperationId = op_id.parse().map_err(|_| unknown())?;
@@ -34,7 +34,7 @@ pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<Rec
 }
 
 impl RecordedOperation {
-    /// What is told of it.
+    /// The operation's status, as answers show it.
     pub fn status(&self, compute: &Compute) -> Result<ComputeStatus, ApiError> {
         let record = &self.record;
         let running = || compute.operations.find(&self.op_id);
@@ -76,7 +76,7 @@ pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<C
                  on its node";
             return Err(ApiError::unavailable("other_node", message).retry_after(Duration::from_secs(1)));
         }
-        // it ends just now
+        // the operation is ending right now
         None => {}
     }
     let record = find(compute, caller, op_id.as_str()).await?.record;

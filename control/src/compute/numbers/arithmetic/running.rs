@@ -39,27 +39,27 @@ use crate::web::idempotency::Claim;
 use crate::web::octets;
 use crate::web::prefer::PREFERENCE_APPLIED;
 
-/// Operations of one account that no client waits for, at the same time.
+/// Operations of one account in the background at the same time, at most.
 const BACKGROUND_MAX: usize = 64;
-/// Under so many percent the noise budget is warned of (specification, Compute).
+/// Below this percentage of the noise budget an answer contains a warning (specification, Compute).
 const WARNING_PERCENT: f64 = 50.0;
 const BUDGET_REMAINING: HeaderName = HeaderName::from_static("x-noise-budget-remaining");
 const BUDGET_WARNING: HeaderName = HeaderName::from_static("x-noise-budget-warning");
 const BUDGET_RECOVERY: HeaderName = HeaderName::from_static("x-noise-budget-recovery");
 
-/// How the client wants its answer.
+/// The form in which the client wants its answer.
 pub struct Reply {
-    /// Keeps the answer with what it tells of.
+    /// Stores the answer in one unit with the operation's result.
     pub claim: Claim,
-    /// As an octet-stream.
+    /// Whether the answer is an octet-stream.
     pub octets: bool,
-    /// With the result's bytes.
+    /// Whether the answer contains the result's bytes.
     pub with_result: bool,
-    /// After the operation's end.
+    /// Whether the client waits for the operation's end.
     pub waits: bool,
 }
 
-/// The operations that this node computes.
+/// The operations that this node is computing.
 #[derive(Default)]
 pub struct RunningOperations {
     running: Mutex<HashMap<OperationId, Arc<RunningOperation>>>,
@@ -67,7 +67,7 @@ pub struct RunningOperations {
 
 /// An operation in the engine.
 pub struct RunningOperation {
-    /// Its name in the engine.
+    /// The operation's id in the engine.
     pub engine: EngineOperation,
     account: AccountId,
     in_background: bool,
@@ -75,7 +75,7 @@ pub struct RunningOperation {
 }
 
 impl RunningOperation {
-    /// Waits until it has ended and that is on record.
+    /// Waits until the operation has ended and its end is recorded.
     pub async fn ended(&self) {
         // cannot fail: self holds the sender
         let _ = self.ended.subscribe().wait_for(|&ended| ended).await;
@@ -83,12 +83,12 @@ impl RunningOperation {
 }
 
 impl RunningOperations {
-    /// An operation that has not ended.
+    /// The running operation with this id, if there is one.
     pub fn find(&self, op_id: &OperationId) -> Option<Arc<RunningOperation>> {
         self.running.lock().get(op_id).cloned()
     }
 
-    /// Refuses an operation that no client waits for if the account has as many as it may.
+    /// Refuses an operation in the background if the account already runs `BACKGROUND_MAX` of them.
     fn check_background(&self, account: &AccountId) -> Result<(), ApiError> {
         let of_account = |running: &&Arc<RunningOperation>| running.in_background && running.account == *account;
         if self.running.lock().values().filter(of_account).count() < BACKGROUND_MAX {
@@ -109,7 +109,7 @@ impl RunningOperations {
     }
 }
 
-/// Computes a request. If a client that waits goes away, the operation goes on and is charged (readings P24).
+/// Computes a request. If a client that waits leaves, the operation goes on and is charged (readings P24).
 pub async fn run(
     compute: Arc<Compute>,
     caller: Caller,
@@ -126,7 +126,7 @@ pub async fn run(
         });
         return finished.await??.ok_or_else(|| ApiError::internal("an operation ended without its answer"));
     }
-    // a task: it brings the operation to its end though the client goes away now
+    // a separate task: it finishes the operation even if the client leaves now
     let recorded = tokio::spawn(async move {
         match operation.put_on_record().await {
             Ok(answer) => {
@@ -142,7 +142,7 @@ pub async fn run(
     recorded.await?
 }
 
-/// Counts an operation and hands it to the engine. Nothing waits between the engine's taking it and the return.
+/// Counts an operation and submits it to the engine. No await stands between the submission and the return.
 async fn submit(
     compute: Arc<Compute>,
     caller: Caller,
@@ -187,7 +187,7 @@ async fn submit(
     Ok(Submitted { operation, end, reserved })
 }
 
-/// Refuses a result that there will be no room for.
+/// Refuses an operation whose result would have no room.
 async fn check_room(compute: &Compute, caller: &Caller, bytes: u64) -> Result<(), ApiError> {
     compute.vault.check_room(Shelf::Ciphertexts, bytes)?;
     let (bytes, bytes_max) = (bytes as i64, ciphertext_bytes_max(compute, caller));
@@ -196,24 +196,24 @@ async fn check_room(compute: &Compute, caller: &Caller, bytes: u64) -> Result<()
     plan.map(drop).ok_or_else(no_room)
 }
 
-/// Bytes that the account's ciphertexts may have together; `None`: any number.
+/// Bytes that the account's ciphertexts may have together. `None`: no limit.
 fn ciphertext_bytes_max(compute: &Compute, caller: &Caller) -> Option<i64> {
     let cache = compute.limits.of(caller.plan).ciphertext_cache_bytes();
     compute.vault.ciphertext_bytes_of(cache).map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 
-/// An operation in the engine.
+/// An operation that was submitted to the engine.
 struct Submitted {
     operation: OperationContext,
     end: oneshot::Receiver<NumbersEnd>,
     reserved: Reserved,
 }
 
-/// What an operation needs from its start to its end.
+/// The state of an operation from its start to its end.
 struct OperationContext {
-    /// What pays for it. Dropped before `_running`: what is given back is waited for too.
+    /// The reservation of its price. Dropped before `_running`, so that the node also waits until it is given back.
     reservation: Reservation,
-    /// Counts it among what must end before the node stops.
+    /// Keeps a stopping node waiting for this operation.
     _running: Guard,
     compute: Arc<Compute>,
     caller: Caller,
@@ -230,7 +230,7 @@ struct OperationContext {
     _pinned: Pinned,
 }
 
-/// A result that was put into the vault.
+/// A result that was stored in the vault.
 struct PutResult {
     id: CiphertextId,
     object: String,
@@ -239,7 +239,8 @@ struct PutResult {
 }
 
 impl OperationContext {
-    /// Waits for the end, and brings what came of it where it belongs. The answer for the client, if it waits.
+    /// Waits for the operation's end, and stores its result or records its failure. Returns the answer if the client
+    /// waits.
     async fn finish(
         self,
         end: oneshot::Receiver<NumbersEnd>,
@@ -265,13 +266,13 @@ impl OperationContext {
         finished.map(|answer| self.reply.waits.then_some(answer))
     }
 
-    /// Ends an operation that could not be put on record; nothing is charged.
+    /// Cancels an operation that could not be recorded. Nothing is charged.
     fn abandon(self) {
         self.compute.engine.cancel(self.engine);
         self.compute.operations.end(&self.op_id);
     }
 
-    /// Puts an operation on record that no client waits for, and the answer that says so.
+    /// Records an operation that runs in the background, and stores its first answer.
     async fn put_on_record(&self) -> Result<Response, ApiError> {
         let answer = self.answer("pending", None, &[])?;
         let (answer, keep) = self.reply.claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
@@ -279,7 +280,7 @@ impl OperationContext {
         Ok(answer)
     }
 
-    /// Keeps the result and charges the operation, all or nothing.
+    /// Stores the result and charges the operation, both or neither.
     async fn complete(&self, words: Vec<u32>, compute: Duration) -> Result<Response, ApiError> {
         let (key, facts, payer) = (self.key.clone(), self.facts, Payer::from(&self.caller));
         let bytes = self.compute.offload.finish(payer.clone(), move || key.write(&facts, words)).await?;
@@ -297,12 +298,12 @@ impl OperationContext {
             Err(_) => vault.take_back(Shelf::Ciphertexts, [result.object]).await,
         }
         if let Err(error) = vault.erase_dropped().await {
-            tracing::warn!(%error, "ciphertexts that were removed are erased later");
+            tracing::warn!(%error, "evicted ciphertexts could not be erased and will be erased later");
         }
         booked
     }
 
-    /// Makes room for a result, and writes it with its charge (readings K14, P24).
+    /// Evicts ciphertexts to make room for a result, and writes the result with its charge (readings K14, P24).
     async fn book(&self, result: &PutResult) -> Result<Response, ApiError> {
         let (compute, account) = (&self.compute, self.caller.account.as_str());
         let (bytes, bytes_max) = (result.bytes.len() as i64, ciphertext_bytes_max(compute, &self.caller));
@@ -329,17 +330,17 @@ impl OperationContext {
             };
             match compute.store.submit(unit).await {
                 Ok(()) => return Ok(answer),
-                // another ciphertext of the account took the room
+                // another ciphertext of the account took the room: try again
                 Err(store::Error::NoRoom) => {}
-                // readings K15: the result of work that was running is discarded
+                // readings K15: the key was deleted, so the result is discarded
                 Err(store::Error::KeyGone) => return Err(unknown_key()),
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(ApiError::unavailable("ciphertexts", "too many ciphertexts of the account come at once"))
+        Err(ApiError::unavailable("ciphertexts", "the account stores too many ciphertexts at the same time"))
     }
 
-    /// What tells webhooks of the result.
+    /// The event that announces the result to webhooks.
     fn completed_event(&self, result: &PutResult, now: Timestamp) -> NewEvent {
         let data = json!({
             "job_id": self.op_id.as_str(),
@@ -352,7 +353,7 @@ impl OperationContext {
         event(&self.caller.account, EventType::ComputeComplete, &data, now)
     }
 
-    /// Puts on record that an operation ended without a result; nothing is charged (readings P24).
+    /// Records that an operation ended without a result. Nothing is charged (readings P24).
     async fn end_uncharged(&self, error: &ApiError) {
         let status = if error.code == Code::Conflict { OperationStatus::Cancelled } else { OperationStatus::Failed };
         let cause =
@@ -363,11 +364,13 @@ impl OperationContext {
         };
         match self.compute.store.submit(Unit { arithmetic_end: Some(end), ..Unit::default() }).await {
             Ok(()) | Err(store::Error::OperationEnded) => {}
-            Err(cause) => tracing::error!(%cause, op_id = self.op_id.as_str(), "an operation's end is not on record"),
+            Err(cause) => {
+                tracing::error!(%cause, op_id = self.op_id.as_str(), "an operation's end could not be recorded")
+            }
         }
     }
 
-    /// The answer, with the noise budget in its headers.
+    /// Writes the answer, with the noise budget in its headers.
     fn answer(&self, status: &str, result: Option<&PutResult>, evicted: &[String]) -> Result<Response, ApiError> {
         let is_bootstrap = self.operation == Operation::Bootstrap;
         let evicted = evicted.iter().map(|id| id.parse()).collect::<Result<_, _>>().map_err(ApiError::internal)?;
@@ -468,7 +471,7 @@ impl OperationContext {
     }
 }
 
-/// The headers of the noise budget (specification, Compute; readings C11).
+/// Adds the headers of the noise budget (specification, Compute; readings C11).
 fn tell_noise_budget(headers: &mut HeaderMap, percent: f64) -> Result<(), ApiError> {
     let warning = percent < WARNING_PERCENT;
     let remaining = HeaderValue::from_str(&percent.to_string()).map_err(ApiError::internal)?;

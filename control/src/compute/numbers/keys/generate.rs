@@ -1,4 +1,5 @@
-//! Keys that the service generates (readings K8, K9, K18). Deprecated: the secret key is on the server for a moment.
+//! Keys that the service generates (readings K8, K9, K18). Deprecated, because the secret key is on the server for a
+//! moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,11 +36,11 @@ use crate::web::octets::{self, OCTET_STREAM};
 use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
 
-/// Bytes of an evaluation key that an answer has at most (readings K18).
+/// Bytes of an evaluation key that an answer contains, at most (readings K18).
 const INLINE_BYTES_MAX: u64 = 64 << 20;
 /// How long a large generated evaluation key can be downloaded (readings K18).
 const DOWNLOADABLE: Duration = Duration::from_secs(3600);
-/// RFC 9745: since 2026-11-23, the day of its first release.
+/// The header of RFC 9745: deprecated since 2026-11-23, the day of the endpoint's first release.
 const DEPRECATION: (HeaderName, HeaderValue) =
     (HeaderName::from_static("deprecation"), HeaderValue::from_static("@1795392000"));
 
@@ -47,7 +48,7 @@ impl JsonBody for GenerateKey {
     const BYTES_MAX: usize = 64 << 10;
 }
 
-/// An evaluation key in the API's description.
+/// The schema of an evaluation key.
 pub struct EvaluationKeyOctets;
 
 impl PartialSchema for EvaluationKeyOctets {
@@ -60,9 +61,10 @@ impl ToSchema for EvaluationKeyOctets {}
 
 /// Generate a key on the server.
 ///
-/// Deprecated: make keys at the client, and upload the public key and the evaluation key. The service overwrites the secret key
-/// before it answers, so nobody can decrypt what is encrypted under the key, unless the operator of a service for local tests lets
-/// it return the secret key. The evaluation key is for products, and for rotations by any number of slots.
+/// Deprecated: make keys at the client, and upload the public key and the evaluation key. The service overwrites the
+/// secret key before it answers, so no party can decrypt data encrypted under the key. The exception is a service for
+/// local tests whose operator lets it return the secret key. The evaluation key is for products, and for rotations by
+/// any number of slots.
 #[utoipa::path(
     post,
     path = "/api/v1/keys/generate",
@@ -105,9 +107,9 @@ pub async fn generate(
         return Err(ApiError::new(Code::QuotaExceeded, message));
     }
     compute.vault.check_room(Shelf::Keys, bytes)?;
-    // the bytes and their base64, or one part and its rows
+    // room for the bytes and their base64, or for one part and its rows
     let reserved = reserve(&web.bodies, &owner.payer, 3 * bytes.min(INLINE_BYTES_MAX)).await?;
-    // a task: if the client leaves, there is either a key with a kept answer, or nothing
+    // a separate task: if the client leaves, either the key and its answer are stored, or neither
     let made = tokio::spawn(async move {
         let mut put = Vec::new();
         let made = make(&compute, &web, &caller, &claim, &wanted, (held, head), &mut put).await;
@@ -120,7 +122,8 @@ pub async fn generate(
     made.await?
 }
 
-/// Makes the keys of a secret key and keeps them. `put`: names of the objects that were put into the vault so far.
+/// Makes the public keys of a secret key and stores them. `put` collects the names of the objects that were put into
+/// the vault.
 async fn make(
     compute: &Compute,
     web: &Web,
@@ -154,7 +157,7 @@ async fn make(
         }
     }
     let secret_key = compute.allow_sk_in_response.then(|| base64_text::encode(&held.to_bytes()));
-    // readings K9: overwritten before the answer, since no one else holds it
+    // readings K9: the only copy is overwritten before the answer
     drop(held);
     let now = compute.clock.now();
     let key_id = ids::encryption_key(now);
@@ -195,7 +198,7 @@ async fn make(
 
 /// Download the evaluation key of a generated key.
 ///
-/// For an hour after the key was generated.
+/// Possible for an hour after the key was generated.
 #[utoipa::path(
     get,
     path = "/api/v1/keys/{key_id}/eval-key",
@@ -229,7 +232,7 @@ pub async fn download(
     let headers =
         [(header::CONTENT_TYPE, OCTET_STREAM.to_owned()), (header::CONTENT_LENGTH, key.eval_key_bytes.to_string())];
     let owner = Owner::from(&caller);
-    // one row at a time: the next one is read when the client has taken the one before
+    // stream one row at a time: the next row is read when the client has taken the last one
     let rows = stream::iter(rows).then(move |row| {
         let (compute, owner, key) = (compute.clone(), owner.clone(), key.clone());
         async move {

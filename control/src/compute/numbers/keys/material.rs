@@ -1,4 +1,4 @@
-//! What a key is made of, on its way into the vault: a public key, a head, rows.
+//! The material of a key on its way into the vault: a public key, a head, rows.
 
 use api::encryption_keys::KeyParams;
 use api::{AccountId, Code};
@@ -13,15 +13,15 @@ use crate::compute::numbers::vault::{Shelf, Vault};
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 
-/// Rows that are read from the database together.
+/// Rows that one query reads, at most.
 const ROWS_READ: i64 = 1000;
 
-/// On whose behalf a material is put into the vault.
+/// The owner and the payer of a material that is put into the vault.
 #[derive(Clone)]
 pub struct Owner {
-    /// Owns the key.
+    /// The account that owns the key.
     pub account: AccountId,
-    /// Pays for memory and cores.
+    /// The account whose shares of memory and cores are used.
     pub payer: Payer,
 }
 
@@ -35,28 +35,28 @@ impl From<&Caller> for Owner {
 pub struct PutPublicKey {
     /// The object that holds it.
     pub object: String,
-    /// Its bytes.
+    /// Number of its bytes.
     pub bytes: i64,
     /// SHA-256 of its bytes.
     pub sha256: [u8; 32],
 }
 
-/// What a public key's object is called within its account.
+/// The label of a public key's object within its account.
 fn public_key_label(material_id: &str) -> String {
     format!("{material_id} public key")
 }
 
-/// What a row's object is called within its account.
+/// The label of a row's object within its account.
 fn row_label(material_id: &str, row_index: i64) -> String {
     format!("{material_id} row {row_index}")
 }
 
-/// Parameters as a material's record has them.
+/// Parameters as a material's record stores them.
 pub fn recorded_params(params: &numbers::Params) -> Result<String, ApiError> {
     serde_json::to_string(&numbers::key_params(params, "")).map_err(ApiError::internal)
 }
 
-/// Undoes [`recorded_params`], with the scheme of a key.
+/// Reads parameters that [`recorded_params`] wrote, and adds the key's scheme.
 pub fn read_recorded_params(text: &str, scheme: &str) -> Result<KeyParams, ApiError> {
     let params: KeyParams = serde_json::from_str(text).map_err(ApiError::internal)?;
     Ok(KeyParams { scheme: scheme.to_owned(), ..params })
@@ -75,7 +75,7 @@ pub async fn put_public_key(
     Ok(PutPublicKey { object, bytes: count, sha256 })
 }
 
-/// Checks a row and puts it into the vault; its record.
+/// Checks a row and puts it into the vault. Returns its record.
 pub async fn put_row(
     compute: &Compute,
     owner: &Owner,
@@ -105,7 +105,7 @@ pub async fn put_row(
     })
 }
 
-/// Reads a row's container back. `None`: it is gone.
+/// Reads a row's container back. `None`: the row was deleted.
 pub async fn read_row(
     vault: &Vault,
     owner: &Owner,
@@ -129,7 +129,7 @@ pub async fn all_rows(compute: &Compute, material_id: &str) -> Result<Vec<KeyRow
     }
 }
 
-/// A row as the engine knows it.
+/// A row's record in the engine's form.
 pub fn stored_row(row: &KeyRowRecord) -> StoredRow {
     StoredRow {
         kind: row.kind.clone(),
@@ -139,7 +139,7 @@ pub fn stored_row(row: &KeyRowRecord) -> StoredRow {
     }
 }
 
-/// Refuses two keys that are not of one secret key and of the same parameters.
+/// Refuses a public key and an evaluation key that differ in secret key or parameters.
 pub fn check_pair(public_key: &PublicKeyFacts, head: &EvaluationKeyHead) -> Result<(), ApiError> {
     if public_key.params == *head.params() && public_key.fingerprint == head.fingerprint() {
         return Ok(());
@@ -147,28 +147,28 @@ pub fn check_pair(public_key: &PublicKeyFacts, head: &EvaluationKeyHead) -> Resu
     Err(other_pair())
 }
 
-/// The answer to two keys that do not belong together.
+/// The error for two keys that do not belong together.
 pub fn other_pair() -> ApiError {
-    let message = "the public key and the evaluation key are of different secret keys or parameters";
+    let message = "the public key and the evaluation key belong to different secret keys or parameters";
     ApiError::new(Code::InvalidParams, message).at("eval_key", "does not belong to the public key")
 }
 
-/// SHA-256 over a material: of its public key, its parameters and the digests of its rows.
+/// SHA-256 of a material: over its public key, its parameters and the digests of its rows.
 pub struct MaterialDigest(Sha256);
 
 impl MaterialDigest {
-    /// Before any row.
+    /// The digest before any row.
     pub fn new(public_key: &[u8], params: &str, fingerprint: &[u8]) -> MaterialDigest {
         let digest = Sha256::new().chain_update(public_key).chain_update(Sha256::digest(params));
         MaterialDigest(digest.chain_update(Sha256::digest(fingerprint)))
     }
 
-    /// The next row.
+    /// Adds the next row.
     pub fn add(&mut self, row: &KeyRowRecord) {
         self.0.update(Sha256::digest(&row.sha256));
     }
 
-    /// After the last row.
+    /// The digest after the last row.
     pub fn finish(self) -> [u8; 32] {
         self.0.finalize().into()
     }

@@ -1,6 +1,6 @@
-//! An evaluation key that comes in pieces of any size: cut into its head and its rows, each checked as soon as it is whole.
+//! Cuts an evaluation key that arrives in pieces of any size into its head and its rows.
 //!
-//! Pure: what is cut out is given back to the caller, which stores it. Not more than a row is held.
+//! Pure: returns each head or row when it is complete, and the caller checks and stores it. Holds at most one row.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::web::error::ApiError;
 /// Cuts a key, or the rest of one, into rows.
 pub struct RowCutter {
     stage: Stage,
-    /// Overwritten: what comes may be a secret key (readings K5).
+    /// The bytes of the incomplete row. Overwritten on drop, because they may be a secret key (readings K5).
     held: Zeroizing<Vec<u8>>,
     order: RowOrder,
 }
@@ -25,20 +25,20 @@ enum Stage {
     Row(EvaluationKeyHead, RowFacts),
 }
 
-/// What was cut out.
+/// A complete head or row.
 pub enum Cut {
-    /// The head, to be read: [`RowCutter::go_on`] continues with what it says.
+    /// The head. The caller reads it and continues with [`RowCutter::go_on`].
     Head(Zeroizing<Vec<u8>>),
-    /// A row, to be checked and kept.
+    /// A row, which the caller checks and stores.
     Row(EvaluationKeyHead, RowFacts, Zeroizing<Vec<u8>>),
 }
 
-/// The order of rows: those of one part follow each other by digit, and no part comes twice.
+/// Checks the order of rows: the rows of one part follow one another by digit, and no part occurs twice.
 #[derive(Clone, Debug, Default)]
 pub struct RowOrder {
-    /// Rows that have come.
+    /// Number of rows so far.
     pub rows: u64,
-    /// Kinds and elements of the parts.
+    /// Kinds and elements of the parts so far.
     parts: HashSet<(String, i64)>,
     /// Level, digit and digits of the last row.
     last: Option<(i64, i64, i64)>,
@@ -47,7 +47,7 @@ pub struct RowOrder {
 }
 
 impl RowOrder {
-    /// After these rows.
+    /// The order after these rows.
     pub fn after(rows: &[KeyRowRecord]) -> RowOrder {
         let mut order = RowOrder { rows: rows.len() as u64, ..RowOrder::default() };
         order.parts = rows.iter().map(|row| (row.kind.clone(), row.element)).collect();
@@ -63,7 +63,7 @@ impl RowOrder {
         self.last.is_none_or(|(_, digit, digits)| digit + 1 == digits)
     }
 
-    /// Takes the next row.
+    /// Checks the next row.
     fn take(&mut self, row: &RowFacts, announced: u32) -> Result<(), ApiError> {
         let refuse = |why: &str| {
             let message = format!("row {} of the evaluation key: {why}", self.rows);
@@ -93,32 +93,33 @@ impl RowOrder {
 }
 
 impl RowCutter {
-    /// For a key from its beginning on.
+    /// A cutter for a key from its beginning.
     pub fn from_start() -> RowCutter {
         RowCutter { stage: Stage::Head, held: Zeroizing::default(), order: RowOrder::default() }
     }
 
-    /// For a key whose head has come, and these rows.
+    /// A cutter for a key whose head and first rows have arrived.
     pub fn go_on(head: EvaluationKeyHead, order: RowOrder) -> RowCutter {
         RowCutter { stage: Stage::RowHeader(head), held: Zeroizing::default(), order }
     }
 
-    /// Bytes that are held: 0 at the end of the head and of each row.
+    /// Number of bytes held: 0 after the head and after each row.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// The rows that were cut out, and those before.
+    /// The order of all rows so far.
     pub fn order(&self) -> &RowOrder {
         &self.order
     }
 
-    /// What is held, when nothing more comes.
+    /// The bytes held, when no more will arrive.
     pub fn take_held(&mut self) -> Zeroizing<Vec<u8>> {
         std::mem::take(&mut self.held)
     }
 
-    /// Takes bytes from the front of `piece`; what was cut out, once something is whole. To be called until `piece` is empty.
+    /// Takes bytes from the front of `piece`. Returns a head or row when one is complete. Call it until `piece` is
+    /// empty.
     pub fn push(&mut self, piece: &mut &[u8]) -> Result<Option<Cut>, ApiError> {
         while !piece.is_empty() {
             let wanted = match &self.stage {
@@ -127,7 +128,7 @@ impl RowCutter {
                 Stage::Row(_, facts) => facts.bytes,
             };
             if self.held.is_empty() {
-                // all at once: growing would leave copies
+                // reserve the whole length at once, because growing would leave copies
                 let room = if matches!(self.stage, Stage::Head) { KEY_HEAD_BYTES } else { ROW_HEADER_BYTES };
                 self.held = Zeroizing::new(Vec::with_capacity(room));
             }
@@ -142,7 +143,7 @@ impl RowCutter {
                 Stage::RowHeader(head) => {
                     let facts = head.row(&self.held)?;
                     if facts.bytes > ROW_BYTES_MAX {
-                        return Err(ApiError::internal("a row that is larger than rows can be"));
+                        return Err(ApiError::internal("a row is larger than the largest possible row"));
                     }
                     self.order.take(&facts, head.rows())?;
                     let mut whole = Zeroizing::new(Vec::with_capacity(facts.bytes));

@@ -1,5 +1,5 @@
-//! Uploads of encryption keys in parts (readings section 14): the evaluation key comes row by row, in as many requests as it
-//! takes. What is whole is kept, so an upload that breaks off goes on after its last row.
+//! Uploads of encryption keys in parts (readings section 14). The evaluation key arrives row by row, in any number of
+//! requests. Complete rows are stored, so an upload that breaks off continues after its last row.
 
 use std::sync::Arc;
 
@@ -33,17 +33,17 @@ use crate::web::path::PathParts;
 
 /// Life of an upload (readings section 14).
 const LIFE: std::time::Duration = std::time::Duration::from_secs(3600);
-/// Rows are put on record when they have so many bytes together, or are so many.
+/// Rows are recorded when they have this many bytes together, or are this many.
 const BATCH_BYTES: i64 = 1 << 20;
 const BATCH_ROWS: usize = 32;
-/// Memory for each byte of a part, up to a row: the row, what is checked of it, its seal.
+/// Memory reserved for each byte of a part, up to a row: for the row, for its check, for the sealed copy.
 const COPIES: u64 = 3;
 
 impl JsonBody for CreateKeyUpload {
     const BYTES_MAX: usize = 64 << 10;
 }
 
-/// The octet-stream form in the API's description.
+/// The schema of a key's part.
 pub struct KeyPart;
 
 impl utoipa::PartialSchema for KeyPart {
@@ -56,8 +56,8 @@ impl utoipa::ToSchema for KeyPart {}
 
 /// Begin an upload of a key in parts.
 ///
-/// Then send the public key (`PUT .../public-key`) and the evaluation key (`PUT .../eval-key`, in one or more parts), and finish
-/// (`POST .../complete`). An upload ends after an hour.
+/// Afterwards send the public key (`PUT .../public-key`) and the evaluation key (`PUT .../eval-key`, in one or more
+/// parts), and finish (`POST .../complete`). An upload ends after an hour.
 #[utoipa::path(
     post,
     path = "/api/v1/keys/uploads",
@@ -119,7 +119,7 @@ pub async fn create(
     Ok(answer)
 }
 
-/// How far an upload is.
+/// The progress of an upload.
 #[utoipa::path(
     get,
     path = "/api/v1/keys/uploads/{upload_id}",
@@ -141,7 +141,7 @@ pub async fn show(
     Ok(Answer(status(&compute, &caller, &upload, material.as_ref(), rows).await?))
 }
 
-/// Give up an upload, and remove what has come of it.
+/// Give up an upload, and remove everything that has arrived.
 #[utoipa::path(
     delete,
     path = "/api/v1/keys/uploads/{upload_id}",
@@ -167,7 +167,7 @@ pub async fn delete(
 
 /// Send the public key of an upload, as a whole.
 ///
-/// It replaces one that was sent before.
+/// A public key sent before is replaced.
 #[utoipa::path(
     put,
     path = "/api/v1/keys/uploads/{upload_id}/public-key",
@@ -194,7 +194,7 @@ pub async fn put_public(
         .as_ref()
         .is_some_and(|range| range.start != 0 || range.total.is_some_and(|total| total != range.end + 1))
     {
-        let message = "a public key comes as a whole, without a Content-Range";
+        let message = "send the public key as a whole, without Content-Range";
         return Err(ApiError::new(Code::InvalidRequest, message).at("Content-Range", "not the whole key"));
     }
     let mut pieces = part.pieces(ROW_BYTES_MAX)?;
@@ -222,7 +222,7 @@ pub async fn put_public(
         other => {
             compute.vault.take_back(Shelf::Keys, [put.object.clone()]).await;
             other?;
-            // completed or gone meanwhile, or an evaluation key has come that is not this one's
+            // the upload was completed or deleted in between, or its evaluation key belongs to another public key
             find_open(&compute, &caller, &upload.upload_id).await?;
             return Err(other_pair());
         }
@@ -233,8 +233,9 @@ pub async fn put_public(
 
 /// Send a part of the evaluation key of an upload.
 ///
-/// Without `Content-Range` the body is the whole key. With it, the part must begin where the last one ended (`eval_key_bytes` of
-/// the upload), and end on a row. Rows that have come whole are kept, whatever becomes of the rest of the part.
+/// Without `Content-Range` the body is the whole key. With it, the part must begin at the byte after the last one
+/// received (`eval_key_bytes` of the upload), and end at the end of a row. Complete rows are stored even if the rest of
+/// the part fails.
 #[utoipa::path(
     put,
     path = "/api/v1/keys/uploads/{upload_id}/eval-key",
@@ -265,7 +266,7 @@ pub async fn put_eval(
     let come = material.eval_key_bytes.unsigned_abs();
     let start = part.range.as_ref().map_or(0, |range| range.start);
     if start != come {
-        let message = format!("the evaluation key goes on at byte {come}: this part begins at byte {start}");
+        let message = format!("the evaluation key continues at byte {come}, but this part begins at byte {start}");
         return Err(ApiError::new(Code::Conflict, message).at("Content-Range", format!("must begin at {come}")));
     }
     let announced = part.range.as_ref().and_then(|range| Some(range.total?.max(range.end + 1)));
@@ -275,14 +276,14 @@ pub async fn put_eval(
     let mut gathering = Gathering::begin(&compute, Owner::from(&caller), &upload, material, most).await?;
     let mut pieces = part.pieces(usize::try_from(most - come.min(most)).unwrap_or(usize::MAX))?;
     let taken = gathering.take(&mut pieces).await;
-    // whatever went wrong, what is whole is kept
+    // complete rows are stored even after an error
     gathering.flush().await?;
     taken?;
     gathering.end()?;
     show(State(compute), caller, path).await
 }
 
-/// Finish an upload: it becomes a key.
+/// Finish an upload: the upload becomes a key.
 #[utoipa::path(
     post,
     path = "/api/v1/keys/uploads/{upload_id}/complete",
@@ -303,14 +304,14 @@ pub async fn complete(
     let material = material_of(&compute, &caller, &upload).await?;
     let missing = |what: &str| Err(ApiError::new(Code::Conflict, format!("the upload is not complete: {what}")));
     let (Some(params), Some(fingerprint)) = (&material.params, &material.fingerprint) else {
-        return missing("neither key has come");
+        return missing("neither key has arrived");
     };
-    let Some(public_key) = &material.public_key_sha256 else { return missing("the public key has not come") };
-    let Some(announced) = material.rows_announced else { return missing("the evaluation key has not come") };
+    let Some(public_key) = &material.public_key_sha256 else { return missing("the public key has not arrived") };
+    let Some(announced) = material.rows_announced else { return missing("the evaluation key has not arrived") };
     let rows = all_rows(&compute, &upload.material_id).await?;
     let order = RowOrder::after(&rows);
     if rows.len() as i64 != announced || !order.is_complete() {
-        return missing(&format!("{} of {announced} rows of the evaluation key have come", rows.len()));
+        return missing(&format!("{} of {announced} rows of the evaluation key have arrived", rows.len()));
     }
     let mut digest = MaterialDigest::new(public_key, params, fingerprint);
     rows.iter().for_each(|row| digest.add(row));
@@ -325,7 +326,7 @@ pub async fn complete(
     let of = (&digest, Some(upload.upload_id.as_str()));
     let new = new_key(&key_id, &caller, &wanted, &upload.material_id, of, keys_max, now);
     let made = compute.store.write(async |tx| {
-        // of two that complete at once the second finds nothing open
+        // if two requests complete an upload at the same time, the second finds it no longer open
         if !tx.is_key_upload_open(&upload.upload_id).await? {
             return Err(completed());
         }
@@ -334,12 +335,12 @@ pub async fn complete(
         Ok(tx.keep(kept.as_ref()).await?)
     });
     made.await?;
-    // of equal uploads the second's objects are dropped (readings K19)
+    // if two uploads are equal, the objects of the second are dropped (readings K19)
     compute.vault.erase_dropped().await?;
     Ok(answer)
 }
 
-/// An evaluation key that comes into the vault.
+/// An evaluation key that is being received into the vault.
 struct Gathering<'c> {
     compute: &'c Compute,
     owner: Owner,
@@ -348,7 +349,7 @@ struct Gathering<'c> {
     cutter: RowCutter,
     /// Bytes that the key may have.
     most: u64,
-    /// Bytes on record, and rows that are in the vault and not on record.
+    /// Bytes that are recorded, and rows that are in the vault but not recorded yet.
     offset: i64,
     rows: Vec<KeyRowRecord>,
 }
@@ -382,7 +383,7 @@ impl<'c> Gathering<'c> {
         Ok(Gathering { compute, owner, upload, material, cutter, most, offset, rows: Vec::new() })
     }
 
-    /// Takes all that comes.
+    /// Receives the whole body.
     async fn take(&mut self, pieces: &mut Pieces) -> Result<(), ApiError> {
         while let Some(piece) = pieces.next().await? {
             let mut piece = &piece[..];
@@ -404,14 +405,14 @@ impl<'c> Gathering<'c> {
         Ok(())
     }
 
-    /// Reads the head and puts it on record.
+    /// Reads the head and records it.
     async fn take_head(&mut self, bytes: zeroize::Zeroizing<Vec<u8>>) -> Result<(), ApiError> {
         let (wanted, plan_most) = (wanted_of(self.upload)?, self.most);
         let reading = self.compute.offload.run(self.owner.payer.clone(), move || {
             let head = EvaluationKeyHead::read(&bytes)?;
             wanted.admit(head.params())?;
             let most = plan_most.min(numbers::evaluation_key_bytes_max(head.params()));
-            // by the announcement alone, before any row is waited for
+            // check the announced size before any row arrives
             if head.bytes() > most {
                 return Err(too_large(most));
             }
@@ -436,7 +437,7 @@ impl<'c> Gathering<'c> {
         Ok(())
     }
 
-    /// Puts rows on record.
+    /// Records rows.
     async fn flush(&mut self) -> Result<(), ApiError> {
         let rows = std::mem::take(&mut self.rows);
         if rows.is_empty() {
@@ -458,18 +459,19 @@ impl<'c> Gathering<'c> {
         if self.cutter.held() == 0 {
             return Ok(());
         }
-        // a secret key is often shorter than a head
+        // check for a secret key here too, because it is often shorter than a head
         let held = self.cutter.take_held();
         if self.offset == 0 {
             EvaluationKeyHead::read(&held)?;
         }
         let offset = self.offset;
-        let message = format!("the part does not end on a row: the evaluation key goes on at byte {offset}");
-        Err(ApiError::new(Code::InvalidRequest, message).at("Content-Range", "does not end on a row"))
+        let message =
+            format!("the part does not end at the end of a row: the evaluation key continues at byte {offset}");
+        Err(ApiError::new(Code::InvalidRequest, message).at("Content-Range", "does not end at the end of a row"))
     }
 }
 
-/// The body of a part, not read yet.
+/// The body of a part, which is not read yet.
 pub struct Part {
     web: Arc<Web>,
     request: Request,
@@ -496,20 +498,20 @@ impl Part {
         if let (Some(range), Some(length)) = (&self.range, self.request.headers().get(header::CONTENT_LENGTH)) {
             let length = length.to_str().ok().and_then(|length| length.parse::<u64>().ok());
             if length.is_some_and(|length| length != range.end - range.start + 1) {
-                return Err(bad_range("says another length than Content-Length"));
+                return Err(bad_range("has another length than Content-Length"));
             }
         }
         Pieces::kept(&self.web, self.request, ceiling, |bytes| COPIES * bytes.min(ROW_BYTES_MAX as u64))
     }
 }
 
-/// Which bytes of a whole a part is.
+/// The range of bytes that a part has in the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ContentRange {
     start: u64,
     /// The last byte.
     end: u64,
-    /// Bytes of the whole, if they are told.
+    /// Bytes of the whole, if the header gives them.
     total: Option<u64>,
 }
 
@@ -535,13 +537,13 @@ fn bad_range(why: &str) -> ApiError {
     ApiError::new(Code::InvalidRequest, format!("Content-Range {why}")).at("Content-Range", why)
 }
 
-/// An upload of the caller's account.
+/// Finds an upload of the caller's account.
 async fn find(compute: &Compute, caller: &Caller, upload_id: &str) -> Result<KeyUpload, ApiError> {
     let now = compute.clock.now();
     compute.store.key_upload(caller.account.as_str(), upload_id, now.0).await?.ok_or_else(unknown_upload)
 }
 
-/// The same, and it is not complete.
+/// Finds an upload of the caller's account that is not complete.
 async fn find_open(compute: &Compute, caller: &Caller, upload_id: &str) -> Result<KeyUpload, ApiError> {
     let upload = find(compute, caller, upload_id).await?;
     if upload.key_id.is_some() { Err(completed()) } else { Ok(upload) }
@@ -552,18 +554,18 @@ async fn material_of(compute: &Compute, caller: &Caller, upload: &KeyUpload) -> 
     material.ok_or_else(unknown_upload)
 }
 
-/// The rows of a material: some hundreds.
+/// All rows of a material, which are some hundreds.
 async fn all_rows(compute: &Compute, material_id: &str) -> Result<Vec<KeyRowRecord>, ApiError> {
     Ok(compute.store.key_rows(material_id, 0, i64::MAX).await?)
 }
 
-/// What the upload's first request said.
+/// The key that the upload's first request described.
 fn wanted_of(upload: &KeyUpload) -> Result<WantedKey, ApiError> {
     let params: EncryptionParams = serde_json::from_str(&upload.params).map_err(ApiError::internal)?;
     Ok(WantedKey { scheme: upload.scheme.clone(), params, environment: upload.environment })
 }
 
-/// An upload as it is told.
+/// An upload as answers show it.
 async fn status(
     compute: &Compute,
     caller: &Caller,
@@ -587,20 +589,20 @@ async fn status(
 }
 
 fn unknown_upload() -> ApiError {
-    ApiError::new(Code::NotFound, "there is no such upload in this account, or its hour is over")
+    ApiError::new(Code::NotFound, "there is no such upload in this account, or it has expired")
 }
 
 fn completed() -> ApiError {
     ApiError::new(Code::Conflict, "the upload is completed: it became a key")
 }
 
-/// Another request has added to the upload, or ended it, meanwhile.
+/// The error if another request has added to the upload, or ended it, in between.
 fn overtaken() -> ApiError {
-    ApiError::new(Code::Conflict, "another request has changed the upload meanwhile: ask how far it is")
+    ApiError::new(Code::Conflict, "another request has changed the upload in between: read its progress again")
 }
 
 fn too_large(most: u64) -> ApiError {
-    let message = format!("an evaluation key of these parameters and this plan may have at most {most} bytes");
+    let message = format!("an evaluation key with these parameters may have at most {most} bytes on this plan");
     ApiError::new(Code::PayloadTooLarge, message).at("eval_key", "too large")
 }
 

@@ -1,4 +1,5 @@
-//! What a request says of a key, and whether a key is that: parameters and security (readings K1, K2, K5, K7, K8, K16).
+//! The key that a request describes, and the check of a key against it: parameters and security (readings K1, K2, K5,
+//! K7, K8, K16).
 
 use api::encryption_keys::{EncryptionParams, MAX_DEPTH_DEFAULT, SCALE_BITS_DEFAULT};
 use api::params::SecurityLevel;
@@ -8,9 +9,9 @@ use axum::http::HeaderName;
 use crate::compute::engine::numbers::{self, Params};
 use crate::web::error::ApiError;
 
-/// Says that a key has less than 128 bits of security (readings K2, K16).
+/// The header for keys with less than 128 bits of security (readings K2, K16).
 pub const SECURITY_WARNING: HeaderName = HeaderName::from_static("x-security-warning");
-/// Bits that production needs (specification, Encryption keys).
+/// Bits of security that production needs (specification, Encryption keys).
 const SECURE_BITS: u64 = 128;
 const SCHEME_DEFAULT: &str = "rns-ckks";
 
@@ -19,14 +20,14 @@ const SCHEME_DEFAULT: &str = "rns-ckks";
 pub struct WantedKey {
     /// `rns-ckks` or `ckks`.
     pub scheme: String,
-    /// As they were sent.
+    /// The parameters as sent.
     pub params: EncryptionParams,
-    /// Of the API key that asks.
+    /// The environment of the API key.
     pub environment: Environment,
 }
 
 impl WantedKey {
-    /// Checks what a request says before any key is looked at. CPU work.
+    /// Checks a request before any key is read. CPU work.
     pub fn check(
         scheme: Option<String>,
         params: EncryptionParams,
@@ -41,7 +42,7 @@ impl WantedKey {
         Ok(wanted)
     }
 
-    /// The parameters of a key that is made as the request says: secure ones where a level is asked for.
+    /// The parameters for a key that the service generates. If the request names a security level, they meet it.
     pub fn made(&self) -> Result<Params, ApiError> {
         let (level, environment) = (self.level()?, self.environment);
         if environment == Environment::Live && level == Some(SecurityLevel::Testing) {
@@ -56,11 +57,11 @@ impl WantedKey {
         numbers::params_of(self.shape(), asked, self.params.bootstrap.unwrap_or(false))
     }
 
-    /// Refuses a key that is not as the request says (readings K7), or not secure enough.
+    /// Refuses a key that differs from the request (readings K7) or is not secure enough.
     pub fn admit(&self, params: &Params) -> Result<(), ApiError> {
         let found = numbers::key_params(params, &self.scheme);
         let differs = |member: &str, found: &str| {
-            let message = format!("the key was made with {member} {found}: params says otherwise");
+            let message = format!("the key was made with {member} {found}, which differs from params");
             Err(ApiError::new(Code::InvalidParams, message)
                 .at(format!("params.{member}"), format!("the key has {found}")))
         };
@@ -87,7 +88,7 @@ impl WantedKey {
         }
     }
 
-    /// Degree, scale, depth, with the specification's defaults (readings K3).
+    /// Degree, scale and depth, with the specification's defaults (readings K3).
     fn shape(&self) -> (u64, u64, u64) {
         let EncryptionParams { poly_degree, scale_bits, max_depth, .. } = self.params;
         (poly_degree, scale_bits.unwrap_or(SCALE_BITS_DEFAULT), max_depth.unwrap_or(MAX_DEPTH_DEFAULT))
@@ -104,7 +105,7 @@ impl WantedKey {
     }
 }
 
-/// What the header [`SECURITY_WARNING`] says of so many bits of security; none where nothing is to be said.
+/// The text of the header [`SECURITY_WARNING`] for this many bits of security. `None`: no warning.
 pub fn security_warning(bits: u64) -> Option<String> {
     (bits < SECURE_BITS).then(|| format!("this key has {bits} bits of security: for testing only"))
 }
@@ -176,7 +177,7 @@ mod tests {
         for shape in [(256, 40, 3), (64, 30, 3), (64, 40, 4)] {
             assert_eq!(wanted.admit(&made(shape)).unwrap_err().code, Code::InvalidParams);
         }
-        // K3: what a request leaves out is the default
+        // K3: absent parameters have their defaults
         let least = EncryptionParams { scale_bits: None, max_depth: None, ..params(64, None) };
         let wanted = WantedKey::check(None, least, Environment::Test).unwrap();
         assert!(wanted.admit(&made((64, 15, 5))).is_ok() && wanted.admit(&made((64, 40, 3))).is_err());
