@@ -256,7 +256,7 @@ fn a_folder_that_is_not_a_node_s_is_refused_and_not_made() {
 #[tokio::test]
 async fn d15_a_node_leaves_an_older_schema_of_a_shared_database_to_the_operator() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
+    let Some(url) = Kind::Postgres.empty_url(folder.path()) else { return };
     let store = Store::connect(&url).await.unwrap();
     store.migrate_up_to(1).await.unwrap();
     let node = |at_start: bool| {

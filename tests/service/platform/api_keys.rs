@@ -15,7 +15,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_store::Kind;
 
-use crate::client::{SESSION, open_session};
+use tests_service::gates::{SESSION, open_session};
 
 const ROTATE: &str = "/api/v1/keys/apikey/rotate";
 const UNKNOWN_SESSION: &str = "/api/v1/tfhe/session/sess_00000000000000000000000000";
@@ -221,7 +221,7 @@ async fn g13_a_node_that_starts_ends_no_other_node_s_sessions() {
         let Some(url) = kind.new_url(folder.path()) else { continue };
         let first = node_on(&url).await;
         let key = first.key(Role::Developer).await;
-        let session = crate::client::open_session(&first, &key, client::Preset::Fast128).await;
+        let session = tests_service::gates::open_session(&first, &key, client::Preset::Fast128).await;
         let second = node_on(&url).await;
         let path = format!("/api/v1/tfhe/session/{session}");
         first.send(Request::get(&path).key(&key)).await.ok(200);

@@ -7,7 +7,7 @@ use serde_json::json;
 use tests_service::TestServer;
 use tests_service::http::Request;
 
-use crate::client::{EVAL_SESSION, GATE, SESSION, SESSIONS};
+use tests_service::gates::{EVAL_SESSION, GATE, SESSION, SESSIONS};
 
 const UNKNOWN_SESSION: &str = "/api/v1/tfhe/session/sess_00000000000000000000000000";
 

@@ -11,8 +11,8 @@ use store::{BeyondAllowance, NewReservation, Reserved, Wanted};
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 
-use crate::client::{Account, BATCH, CIRCUITS, GATE, and_netlist, open_session};
 use crate::numbers::{Numbers, testing};
+use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, and_netlist, open_session};
 
 const BUDGET: &str = "/api/v1/billing/budget";
 const USAGE: &str = "/api/v1/billing/usage";

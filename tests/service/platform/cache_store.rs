@@ -12,8 +12,8 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::redis::Redis;
 
-use crate::client::SESSIONS;
 use crate::limits::{key_on, left, limits, race};
+use tests_service::gates::SESSIONS;
 
 const TEMP_KEY: &str = "/api/v1/onboarding/temp-key";
 const USER_KEYS: &str = "/api/v1/user/api-keys";

@@ -10,8 +10,8 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::numbers::{NumbersKey, closed_again};
 
-use crate::client::{OCTETS, base64};
 use crate::encryption_keys::{KEYS, objects, small, upload, uploaded};
+use tests_service::gates::{OCTETS, base64};
 
 const CIPHERTEXTS: &str = "/api/v1/ciphertexts";
 /// Longest time that a node takes to look after its records.

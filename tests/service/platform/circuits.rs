@@ -10,7 +10,9 @@ use tests_service::http::Request;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::client::{Account, BATCH, CIRCUITS, OCTETS, OPERATIONS, and_netlist, octets, open_session, split_octets};
+use tests_service::gates::{
+    Account, BATCH, CIRCUITS, OCTETS, OPERATIONS, and_netlist, octets, open_session, split_octets,
+};
 
 /// A 64-bit number, bit 0 first.
 fn bits(number: u64) -> Vec<bool> {

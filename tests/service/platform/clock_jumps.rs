@@ -13,7 +13,7 @@ use tests_service::http::Request;
 use tests_service::issuer::{self, AUDIENCE, TestIssuer};
 use tests_service::users::PASSWORD;
 
-use crate::client::{Account, GATE, SESSION, SESSIONS};
+use tests_service::gates::{Account, GATE, SESSION, SESSIONS};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -9,9 +9,9 @@ use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::s3::S3;
 
-use crate::client::{OCTETS, bytes};
 use crate::encryption_keys::objects;
 use crate::numbers::{COMPUTE, Numbers, assert_near, testing};
+use tests_service::gates::{OCTETS, bytes};
 
 /// Longest time that a test waits for the end of an operation.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use serde_json::json;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 
-use crate::client::{GATE, SESSIONS};
+use tests_service::gates::{GATE, SESSIONS};
 
 const CONSOLE: &str = "https://console.example.org";
 

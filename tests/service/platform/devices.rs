@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tests_service::TestServer;
 use tests_service::http::Request;
 
-use crate::client::{Account, BATCH, CIRCUITS, GATE};
 use crate::numbers::{Numbers, assert_near};
+use tests_service::gates::{Account, BATCH, CIRCUITS, GATE};
 
 /// A card that computes as the processor does, until it falls off the bus.
 struct Card {

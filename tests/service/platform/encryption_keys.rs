@@ -10,7 +10,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::numbers::{NumbersKey, closed_again};
 
-use crate::client::base64;
+use tests_service::gates::base64;
 
 pub const UPLOAD: &str = "/api/v1/keys/upload";
 pub const KEYS: &str = "/api/v1/keys";

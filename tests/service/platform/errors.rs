@@ -13,7 +13,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::keys;
 
-use crate::client::{
+use tests_service::gates::{
     Account, BATCH, CIRCUITS, EVAL_SESSION, GATE, OPERATIONS, SESSION, SESSIONS, base64, open_session,
 };
 
@@ -161,7 +161,7 @@ async fn e10_s_an_internal_error_tells_its_number_and_nothing_else() {
 
 /// The text of the suite's other files.
 fn suite() -> String {
-    let folders = ["platform", "office"].map(|suite| Path::new(env!("CARGO_MANIFEST_DIR")).join(suite));
+    let folders = ["platform", "bodies", "office"].map(|suite| Path::new(env!("CARGO_MANIFEST_DIR")).join(suite));
     let files =
         folders.into_iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
     let others = files.filter(|path| path.file_name().is_some_and(|name| name != "errors.rs"));
@@ -186,7 +186,7 @@ async fn e6_unknown_paths_of_the_back_office_are_told_in_its_form() {
 async fn x14_objects_of_others_are_like_missing_ones_to_the_word() {
     let server = TestServer::start().await;
     let account = Account::open(&server, Preset::Fast128).await;
-    let circuit = account.circuit(&crate::client::and_netlist(1), json!([account.value(&[true; 2])]));
+    let circuit = account.circuit(&tests_service::gates::and_netlist(1), json!([account.value(&[true; 2])]));
     let op_id = account.begin(&circuit).await;
     account.ended(&op_id).await;
     let stranger = server.key(Role::AccountAdmin).await;

@@ -11,7 +11,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::issuer::{self, AUDIENCE, TestIssuer};
 
-use crate::client::SESSIONS;
+use tests_service::gates::SESSIONS;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);

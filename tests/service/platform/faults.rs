@@ -11,7 +11,7 @@ use tests_service::http::Request;
 use tests_service::wire::Wire;
 use tests_store::Kind;
 
-use crate::client::{Account, GATE, SESSION, SESSIONS};
+use tests_service::gates::{Account, GATE, SESSION, SESSIONS};
 
 #[tokio::test]
 async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 
-use crate::client::{Account, BATCH, CIRCUITS, GATE, OCTETS, SESSION, and_netlist, octets, open_session, split_octets};
+use tests_service::gates::{
+    Account, BATCH, CIRCUITS, GATE, OCTETS, SESSION, and_netlist, octets, open_session, split_octets,
+};
 
 /// Keeps AND(1, b) for each of these bits; the answer.
 async fn kept(account: &Account<'_>, bits: &[bool]) -> Value {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 
-use crate::client::{OCTETS, bytes};
 use crate::numbers::{COMPUTE, assert_near};
+use tests_service::gates::{OCTETS, bytes};
 
 const GENERATE: &str = "/api/v1/keys/generate";
 

@@ -5,7 +5,7 @@ use tests_service::TestServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::client::GATE;
+use tests_service::gates::GATE;
 
 /// What a request would do that hides behind another one.
 const HIDDEN: &str = "GET /health HTTP/1.1\r\nHost: test\r\n\r\n";

@@ -13,7 +13,7 @@ use tests_service::users::PASSWORD;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::client::{Account, BATCH, CIRCUITS, EVAL_SESSION, GATE, OCTETS, SESSION, and_netlist, octets};
+use tests_service::gates::{Account, BATCH, CIRCUITS, EVAL_SESSION, GATE, OCTETS, SESSION, and_netlist, octets};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use tests_service::TestServer;
 use tests_service::http::Request;
 
-use crate::client::EVAL_SESSION;
+use tests_service::gates::EVAL_SESSION;
 
 /// A `CompressedServerKey` of `fast_128` dimensions whose words are all zero: base and levels of bootstrap and key switch
 /// (docs/wire-format.md 9).

@@ -12,7 +12,7 @@ use store::{CircuitsMax, NetlistPlace, NewCircuit};
 use tests_service::TestServer;
 use tests_service::http::Request;
 
-use crate::client::{Account, CIRCUITS, and_netlist};
+use tests_service::gates::{Account, CIRCUITS, and_netlist};
 
 /// Longest time that a node takes to look after its records.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -131,7 +131,7 @@ async fn a_trial_key_runs_smaller_circuits() {
     let server = TestServer::with(|config| config.circuits.gates_max_trial = 3).await;
     let mut account = Account::open(&server, Preset::Fast128).await;
     account.key = server.key(Role::Trial).await;
-    account.session = crate::client::open_session(&server, &account.key, Preset::Fast128).await;
+    account.session = tests_service::gates::open_session(&server, &account.key, Preset::Fast128).await;
     let request = account.circuit(&and_netlist(4), json!([account.value(&[true; 8])]));
     let error = account.post(CIRCUITS, &request).await.error(400, "INVALID_PARAMS");
     assert!(error["message"].as_str().unwrap().contains("4 gates, more than 3"), "{error}");
@@ -142,7 +142,7 @@ async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
     let server = TestServer::start().await;
     let mut account = Account::open(&server, Preset::Fast128).await;
     account.key = server.key(Role::Trial).await;
-    account.session = crate::client::open_session(&server, &account.key, Preset::Fast128).await;
+    account.session = tests_service::gates::open_session(&server, &account.key, Preset::Fast128).await;
     // the first gate is none: whoever reads it says so
     let netlist = format!("1000000 1000002\n1 2\n1 1\nno gate\n{}", "2 1 0 1 2 AND\n".repeat(1_000_000));
     let request = account.circuit(&netlist, json!([account.value(&[true; 2])]));
@@ -229,7 +229,7 @@ async fn netlists_of_an_older_version_become_objects_and_run_before_and_after() 
         assert!(started.elapsed() < PATIENCE, "the netlist stays in its row");
         tokio::task::yield_now().await;
     }
-    let session = crate::client::open_session(&server, &key, Preset::Fast128).await;
+    let session = tests_service::gates::open_session(&server, &key, Preset::Fast128).await;
     run(&Account { server: &server, key, session, secret }).await;
     assert_eq!(objects(&server.running().config().data_dir).len(), 1);
 }

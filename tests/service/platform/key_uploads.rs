@@ -10,8 +10,8 @@ use tests_service::numbers::NumbersKey;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::client::OCTETS;
 use crate::encryption_keys::{KEYS, objects, params, small};
+use tests_service::gates::OCTETS;
 
 const UPLOADS: &str = "/api/v1/keys/uploads";
 /// Bytes of an evaluation key before its first row.

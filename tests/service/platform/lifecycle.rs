@@ -10,7 +10,7 @@ use tests_service::http::{Request, Response};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::client::{Account, BATCH};
+use tests_service::gates::{Account, BATCH};
 
 #[tokio::test]
 async fn one_node_a_folder() {

@@ -14,7 +14,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::keys;
 
-use crate::client::{Account, BATCH, CIRCUITS, GATE, SESSIONS, and_netlist, open_session};
+use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSIONS, and_netlist, open_session};
 
 const PRICING: &str = "/api/v1/tfhe/pricing";
 const HEADERS: [&str; 6] = [

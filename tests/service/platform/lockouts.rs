@@ -10,7 +10,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::users::PASSWORD;
 
-use crate::client::SESSIONS;
+use tests_service::gates::SESSIONS;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -15,7 +15,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::s3::S3;
 
-use crate::client::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist, open_session};
+use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist, open_session};
 
 /// Longer than other nodes wait for one that says nothing any more.
 const LEASE_OVER: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 
-use crate::client::{OCTETS, base64};
+use tests_service::gates::{OCTETS, base64};
 
 pub const COMPUTE: &str = "/api/v1/compute";
 

@@ -11,7 +11,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::keys;
 
-use crate::client::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist, open_session};
+use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist, open_session};
 
 const TEMP_KEY: &str = "/api/v1/onboarding/temp-key";
 const UNKNOWN_SESSION: &str = "/api/v1/tfhe/session/sess_00000000000000000000000000";

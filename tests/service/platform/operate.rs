@@ -7,7 +7,7 @@ use control::cache_store::CacheStoreConfig;
 use tests_service::TestServer;
 use tests_service::http::Request;
 
-use crate::client::{Account, GATE};
+use tests_service::gates::{Account, GATE};
 
 const PAGE: &str = include_str!("../../../docs/operate.md");
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 
-use crate::client::{CIRCUITS, SESSION, SESSIONS, and_netlist};
+use tests_service::gates::{CIRCUITS, SESSION, SESSIONS, and_netlist};
 
 /// A server where an account keeps five circuits, `c0` to `c4`, and has two sessions.
 async fn with_lists() -> (TestServer, String) {

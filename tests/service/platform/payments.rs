@@ -10,8 +10,8 @@ use tests_service::http::Request;
 use tests_service::payments::{Fault, NEXT_WEBHOOK_SECRET, PaymentStandIn, WEBHOOK_SECRET, signature};
 use tests_service::receiver::Receiver;
 
-use crate::client::GATE;
 use crate::subscriptions::{CHECKOUT, PORTAL, PROVIDER_WEBHOOK, SUBSCRIBE, Subscriber, after, move_to};
+use tests_service::gates::GATE;
 
 /// A provider, and a node that it collects for.
 async fn pair() -> (PaymentStandIn, TestServer) {

@@ -12,7 +12,7 @@ use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::issuer;
 
-use crate::client::SESSIONS;
+use tests_service::gates::SESSIONS;
 
 /// The parts of a token: header and claims.
 fn read(token: &str) -> (Value, Value) {

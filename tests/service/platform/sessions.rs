@@ -8,7 +8,7 @@ use serde_json::json;
 use tests_service::TestServer;
 use tests_service::http::Request;
 
-use crate::client::{Account, BATCH, GATE, SESSION, SESSIONS, open_session};
+use tests_service::gates::{Account, BATCH, GATE, SESSION, SESSIONS, open_session};
 
 const TTL: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::users::{PASSWORD, User};
 
-use crate::client::SESSIONS;
+use tests_service::gates::SESSIONS;
 
 /// For so long an exchanged refresh token gives the same one again.
 const GRACE: Duration = Duration::from_secs(20);

@@ -11,7 +11,7 @@ use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::keys;
 
-use crate::client::{Account, EVAL_SESSION, GATE, OCTETS};
+use tests_service::gates::{Account, EVAL_SESSION, GATE, OCTETS};
 
 /// The files of a node's keys.
 fn files(server: &TestServer) -> Vec<PathBuf> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 
-use crate::client::{Account, BATCH, open_session};
+use tests_service::gates::{Account, BATCH, open_session};
 
 pub const SUBSCRIBE: &str = "/api/v1/billing/subscribe";
 pub const SUBSCRIPTION: &str = "/api/v1/billing/subscription";

@@ -9,7 +9,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::users::{PASSWORD, User};
 
-use crate::client::SESSIONS;
+use tests_service::gates::SESSIONS;
 
 const KEYS: &str = "/api/v1/user/api-keys";
 

@@ -1,6 +1,7 @@
 //! What suites over the service share.
 
 pub mod canary;
+pub mod gates;
 pub mod http;
 pub mod issuer;
 pub mod keys;

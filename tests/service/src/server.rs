@@ -1,6 +1,7 @@
 //! A node in this process, on free ports and a temporary folder, with a clock that tests move.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use api::AccountId;
@@ -180,6 +181,8 @@ fn lift_limits(config: &mut Config) {
 /// A database of this kind; the same for every node on this folder.
 fn choose_database(kind: Kind, config: &mut Config, folder: &TempDir) {
     if kind == Kind::Sqlite {
+        let path = config.database_url.strip_prefix("sqlite:").expect("the node's own file");
+        tests_store::copy_template(Path::new(path));
         return;
     }
     let remembered = folder.path().join("database-url");

@@ -16,7 +16,7 @@ const FIRST: i64 = 1;
 /// An empty database of this kind. `None`: there is none here.
 async fn empty(kind: Kind) -> Option<(TempDir, String, Store)> {
     let folder = tempfile::tempdir().unwrap();
-    let url = kind.new_url(folder.path())?;
+    let url = kind.empty_url(folder.path())?;
     Store::make_file(&url).unwrap();
     let store = Store::connect(&url).await.unwrap();
     Some((folder, url, store))

@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use sqlx::Connection;
+use sqlx::sqlite::SqliteConnection;
 use store::Store;
 use tempfile::TempDir;
 
@@ -28,19 +30,24 @@ impl Kind {
         }
     }
 
-    /// The URL of a new, empty database: in this folder, or on the server. `None`, and a printed line: there is no
-    /// PostgreSQL on this machine, and `TEST_DATABASE` does not ask for it.
+    /// The URL of a new database with all tables: a file in this folder, or a database of the server. The tables are copied from a template, so
+    /// the migrations run once in a process. `None`, and a printed line: this machine has no PostgreSQL, and `TEST_DATABASE` does not ask for it.
     pub fn new_url(self, folder: &Path) -> Option<String> {
         match self {
-            Kind::Sqlite => Some(format!("sqlite:{}", folder.join("test.db").display())),
-            Kind::Postgres => match Server::get() {
-                Some(server) => Some(server.new_database()),
-                None if Kind::chosen() == Kind::Postgres => panic!("there is no PostgreSQL on this machine"),
-                None => {
-                    println!("not tried: there is no PostgreSQL on this machine");
-                    None
-                }
-            },
+            Kind::Sqlite => {
+                let path = folder.join("test.db");
+                copy_template(&path);
+                Some(sqlite_url(&path))
+            }
+            Kind::Postgres => Server::get_or_say().map(|server| server.new_database("migrated")),
+        }
+    }
+
+    /// The URL of a new database without tables; as [`Kind::new_url`].
+    pub fn empty_url(self, folder: &Path) -> Option<String> {
+        match self {
+            Kind::Sqlite => Some(sqlite_url(&folder.join("test.db"))),
+            Kind::Postgres => Server::get_or_say().map(|server| server.new_database("template1")),
         }
     }
 
@@ -50,7 +57,7 @@ impl Kind {
             Kind::Sqlite => folder.to_owned(),
             Kind::Postgres => {
                 let server = Server::get().expect("a server with databases");
-                server.psql("CHECKPOINT");
+                server.psql("postgres", "CHECKPOINT");
                 server.sockets.clone()
             }
         }
@@ -63,6 +70,50 @@ pub async fn new_store(kind: Kind) -> Option<(TempDir, Store)> {
     let url = kind.new_url(folder.path())?;
     let store = Store::open(&url).await.expect("a new database");
     Some((folder, store))
+}
+
+fn sqlite_url(path: &Path) -> String {
+    format!("sqlite:{}", path.display())
+}
+
+/// Makes a SQLite file with all tables and an identity of its own, if there is no file at this path.
+pub fn copy_template(path: &Path) {
+    static TEMPLATE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    if path.exists() {
+        return;
+    }
+    let (_, template) = TEMPLATE.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (migrated, template) = (folder.path().join("migrated.db"), folder.path().join("template.db"));
+        let into = format!("VACUUM INTO '{}'", template.display());
+        wait_for(async {
+            drop(Store::open(&sqlite_url(&migrated)).await.expect("a migrated file"));
+            run_on_sqlite(&migrated, into).await;
+        });
+        (folder, template)
+    });
+    std::fs::copy(template, path).expect("the folder takes files");
+    // as the store makes its files
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("the file's mode");
+    let path = path.to_owned();
+    wait_for(async move {
+        run_on_sqlite(&path, "UPDATE database_identity SET database_id = lower(hex(randomblob(16)))".to_owned()).await;
+    });
+}
+
+async fn run_on_sqlite(path: &Path, sql: String) {
+    let mut file = SqliteConnection::connect(&sqlite_url(path)).await.expect("the file opens");
+    // the machine may lose power: the test is lost with it
+    for sql in ["PRAGMA synchronous = OFF".to_owned(), sql] {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut file).await.expect("the statement runs");
+    }
+    file.close().await.expect("the file closes");
+}
+
+/// Waits on a thread of its own, because callers may be tasks of a runtime.
+fn wait_for(work: impl Future<Output = ()> + Send) {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    std::thread::scope(|scope| scope.spawn(|| runtime().block_on(work)).join().expect("the work ends"));
 }
 
 /// A server of this process: it goes when our end of its input closes, which it does however we end.
@@ -82,6 +133,16 @@ impl Server {
         SERVER.get_or_init(Server::start).as_ref()
     }
 
+    /// The server; else prints a line, or panics where `TEST_DATABASE` asks for PostgreSQL.
+    fn get_or_say() -> Option<&'static Server> {
+        let server = Server::get();
+        if server.is_none() {
+            assert_ne!(Kind::chosen(), Kind::Postgres, "this machine has no PostgreSQL");
+            println!("not tried: this machine has no PostgreSQL");
+        }
+        server
+    }
+
     fn start() -> Option<Server> {
         let mut script =
             Command::new(SCRIPT).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the script runs");
@@ -93,19 +154,39 @@ impl Server {
             return None;
         }
         let input = script.stdin.take().expect("it was piped");
-        Some(Server { sockets: folder.trim().into(), databases: AtomicU32::new(0), _script: script, _input: input })
+        let sockets = folder.trim().into();
+        let server = Server { sockets, databases: AtomicU32::new(0), _script: script, _input: input };
+        server.make_template();
+        Some(server)
     }
 
-    fn new_database(&self) -> String {
+    fn make_template(&self) {
+        self.psql("postgres", "CREATE DATABASE migrated");
+        let url = self.url("migrated");
+        wait_for(async move { drop(Store::open(&url).await.expect("a migrated database")) });
+        // a template must have no connections
+        self.psql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'migrated'");
+    }
+
+    /// A copy of this database, with an identity of its own if it has one.
+    fn new_database(&self, template: &str) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.psql(&format!("CREATE DATABASE {name}"));
-        format!("postgres://test@localhost/{name}?host={}", self.sockets.display())
+        self.psql("postgres", &format!("CREATE DATABASE {name} TEMPLATE {template}"));
+        if template == "migrated" {
+            let identity = "UPDATE database_identity SET database_id = replace(gen_random_uuid()::text, '-', '')";
+            self.psql(&name, identity);
+        }
+        self.url(&name)
     }
 
-    fn psql(&self, statement: &str) {
+    fn url(&self, database: &str) -> String {
+        format!("postgres://test@localhost/{database}?host={}", self.sockets.display())
+    }
+
+    fn psql(&self, database: &str, statement: &str) {
         let sockets = self.sockets.display().to_string();
-        let done =
-            Command::new("psql").args(["-q", "-h", &sockets, "-U", "test", "-d", "postgres", "-c", statement]).status();
-        assert!(done.expect("psql runs").success(), "{statement}");
+        let mut psql = Command::new("psql");
+        psql.args(["-q", "-h", &sockets, "-U", "test", "-d", database, "-c", statement]).stdout(Stdio::null());
+        assert!(psql.status().expect("psql runs").success(), "{statement}");
     }
 }

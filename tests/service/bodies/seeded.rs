@@ -6,7 +6,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::keys;
 
-use crate::client::{Account, BATCH, CIRCUITS, GATE, OCTETS, and_netlist, base64, split_octets};
+use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, OCTETS, and_netlist, base64, split_octets};
 
 /// A container of these bits.
 fn seeded(account: &Account<'_>, bits: &[bool]) -> Vec<u8> {

@@ -7,7 +7,7 @@ use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::keys;
 
-use crate::client::{Account, BATCH, EVAL_SESSION, GATE, base64, bytes, open_session};
+use tests_service::gates::{Account, BATCH, EVAL_SESSION, GATE, base64, bytes, open_session};
 
 /// All combinations of operands of a gate.
 fn combinations(gate: Gate) -> impl Iterator<Item = Vec<bool>> {

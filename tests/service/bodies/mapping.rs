@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests_service::TestServer;
 use tests_service::http::Request;
 
-use crate::client::{Account, CIRCUITS, OPERATIONS, base64};
+use tests_service::gates::{Account, CIRCUITS, OPERATIONS, base64};
 
 const BOOTSTRAPS: &str = "ango_bootstraps_total";
 

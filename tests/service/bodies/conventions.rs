@@ -8,7 +8,7 @@ use serde_json::json;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 
-use crate::client::{BATCH, EVAL_SESSION, GATE, SESSION, SESSIONS, open_session};
+use tests_service::gates::{BATCH, EVAL_SESSION, GATE, SESSION, SESSIONS, open_session};
 
 #[tokio::test]
 async fn x9_an_unknown_path_is_404_and_a_trailing_slash_another_path() {

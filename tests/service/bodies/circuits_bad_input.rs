@@ -7,7 +7,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::keys;
 
-use crate::client::{Account, BATCH, CIRCUITS, OCTETS, OPERATIONS, and_netlist, base64, octets};
+use tests_service::gates::{Account, BATCH, CIRCUITS, OCTETS, OPERATIONS, and_netlist, base64, octets};
 
 /// Checks that refused requests left nothing in the node's memory and on the bill.
 async fn nothing_left(account: &Account<'_>) {

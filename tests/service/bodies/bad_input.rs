@@ -7,7 +7,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::keys;
 
-use crate::client::{Account, BATCH, EVAL_SESSION, GATE, base64};
+use tests_service::gates::{Account, BATCH, EVAL_SESSION, GATE, base64};
 
 /// Uploads bytes as an evaluation key in both forms.
 async fn upload(server: &TestServer, key: &str, bytes: &[u8]) -> [Response; 2] {

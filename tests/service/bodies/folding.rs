@@ -6,7 +6,7 @@ use kernels::tfhe::Lwe;
 use serde_json::{Value, json};
 use tests_service::TestServer;
 
-use crate::client::{Account, BATCH, CIRCUITS, base64, bytes};
+use tests_service::gates::{Account, BATCH, CIRCUITS, base64, bytes};
 
 const BOOTSTRAPS: &str = "ango_bootstraps_total";
 

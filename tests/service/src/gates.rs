@@ -1,4 +1,4 @@
-//! What the tests of gate sessions share: a key, a server, and short words for requests.
+//! Gate sessions for tests: an account with a key of its client, and the requests of that account.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,16 +6,24 @@ use client::{Preset, container};
 use control::caller::Role;
 use kernels::tfhe::Lwe;
 use serde_json::{Value, json};
-use tests_service::TestServer;
-use tests_service::http::{Request, Response};
-use tests_service::keys::{self, ClientKey};
 
+use crate::TestServer;
+use crate::http::{Request, Response};
+use crate::keys::{self, ClientKey};
+
+/// Opens a session under an uploaded key.
 pub const EVAL_SESSION: &str = "/api/v1/tfhe/eval-session";
+/// Opens a session whose key the server makes; the path of one session begins with this too.
 pub const SESSION: &str = "/api/v1/tfhe/session";
+/// Lists sessions.
 pub const SESSIONS: &str = "/api/v1/tfhe/sessions";
+/// Evaluates one gate.
 pub const GATE: &str = "/api/v1/tfhe/gate";
+/// Evaluates up to 1024 gates.
 pub const BATCH: &str = "/api/v1/tfhe/batch";
+/// Runs and keeps circuits.
 pub const CIRCUITS: &str = "/api/v1/tfhe/circuits";
+/// Runs of circuits.
 pub const OPERATIONS: &str = "/api/v1/tfhe/circuits/operations";
 /// The media type of bare words behind a head.
 pub const OCTETS: &str = "application/octet-stream";
@@ -59,9 +67,13 @@ pub fn bytes(member: &Value) -> Vec<u8> {
 
 /// An account with an open blind session.
 pub struct Account<'s> {
+    /// The node.
     pub server: &'s TestServer,
+    /// The API key.
     pub key: String,
+    /// The session's id.
     pub session: String,
+    /// The client's secret key.
     pub secret: &'static ClientKey,
 }
 
@@ -73,10 +85,12 @@ impl<'s> Account<'s> {
         Self { server, key, session, secret: keys::of(preset) }
     }
 
+    /// Sends a request with the API key.
     pub async fn send(&self, request: Request) -> Response {
         self.server.send(request.key(&self.key)).await
     }
 
+    /// Posts a JSON body with the API key.
     pub async fn post(&self, path: &str, body: &Value) -> Response {
         self.send(Request::post(path, body)).await
     }
@@ -86,14 +100,17 @@ impl<'s> Account<'s> {
         format!("{SESSION}/{}{rest}", self.session)
     }
 
+    /// The session as the node shows it.
     pub async fn show(&self) -> Value {
         self.send(Request::get(self.path(""))).await.ok(200)
     }
 
+    /// A fresh ciphertext of a bit, in base64.
     pub fn encrypt(&self, bit: bool) -> String {
         base64(&self.secret.encrypt(bit))
     }
 
+    /// The bit of a ciphertext in an answer.
     #[track_caller]
     pub fn decrypt(&self, member: &Value) -> bool {
         self.secret.decrypt(&bytes(member))
