@@ -57,7 +57,7 @@ pub use usage::Usage;
 pub use work::OPERATION_ROWS_MAX;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -99,6 +99,16 @@ struct Handle {
     loop_thread: ThreadId,
 }
 
+/// The known answers of self-tests, which a process computes once.
+fn known_answers() -> Result<Arc<KnownAnswers>, Error> {
+    static COMPUTED: OnceLock<Arc<KnownAnswers>> = OnceLock::new();
+    if let Some(answers) = COMPUTED.get() {
+        return Ok(answers.clone());
+    }
+    let answers = Arc::new(KnownAnswers::compute().map_err(|error| Error::Device(error.to_string()))?);
+    Ok(COMPUTED.get_or_init(|| answers).clone())
+}
+
 /// The part of a device that the engine keeps; the device's thread has the rest.
 struct Opened {
     info: DeviceInfo,
@@ -113,7 +123,7 @@ impl Engine {
     pub fn start(config: Config, choice: Choice) -> Result<Engine, Error> {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
         let all_gpus = !devices.iter().any(|device| matches!(device, detect::AnyDevice::Cpu(_)));
-        let answers = Arc::new(KnownAnswers::compute().map_err(|error| Error::Device(error.to_string()))?);
+        let answers = known_answers()?;
         let make_device = || MakeDevice { answers: answers.clone(), every: Duration::from_secs(config.self_test_s) };
         let mut devices: Vec<Device> = devices.into_iter().map(|device| device.with(make_device())).collect();
         if all_gpus {

@@ -223,21 +223,15 @@ fn take_idempotency_key(operation: &mut Operation) {
     operation.parameters.get_or_insert_default().push(parameter.build().into());
 }
 
-/// Adds the headers of all answers of an area, and of the answers that may be given again.
+/// Adds the headers that all successes of an area have, and those of answers that may be sent again.
 fn tell_headers(operation: &mut Operation, area: Area) {
-    let header = |why: &str| HeaderBuilder::new().schema(Some(String::schema())).description(Some(why)).build();
     let is_key = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(own) if own.name == IDEMPOTENCY_KEY);
     let is_replayed = operation.parameters.iter().flatten().any(is_key);
     for (status, answer) in &mut operation.responses.responses {
         let Some(answer) = own(answer) else { continue };
-        if area == Area::Office {
-            let stage = header("`beta`: results are reference values and must be checked by official means.");
-            answer.headers.insert("X-Service-Stage".to_owned(), stage.into());
-        }
-        if is_replayed && status.starts_with('2') {
-            let replayed =
-                header("`true` if the answer is that of an earlier request with the same `Idempotency-Key`.");
-            answer.headers.insert("Idempotent-Replayed".to_owned(), replayed.into());
+        let names = [(area == Area::Office, errors::SERVICE_STAGE), (is_replayed, errors::IDEMPOTENT_REPLAYED)];
+        for (_, name) in names.into_iter().filter(|(has, _)| *has && status.starts_with('2')) {
+            answer.headers.insert(name.to_owned(), errors::header(name));
         }
     }
 }

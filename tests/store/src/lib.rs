@@ -86,7 +86,7 @@ pub fn copy_template(path: &Path) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (migrated, template) = (folder.path().join("migrated.db"), folder.path().join("template.db"));
         let into = format!("VACUUM INTO '{}'", template.display());
-        wait_for(async {
+        wait_for(async || {
             drop(Store::open(&sqlite_url(&migrated)).await.expect("a migrated file"));
             run_on_sqlite(&migrated, into).await;
         });
@@ -95,9 +95,8 @@ pub fn copy_template(path: &Path) {
     std::fs::copy(template, path).expect("the folder takes files");
     // as the store makes its files
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("the file's mode");
-    let path = path.to_owned();
-    wait_for(async move {
-        run_on_sqlite(&path, "UPDATE database_identity SET database_id = lower(hex(randomblob(16)))".to_owned()).await;
+    wait_for(async || {
+        run_on_sqlite(path, "UPDATE database_identity SET database_id = lower(hex(randomblob(16)))".to_owned()).await;
     });
 }
 
@@ -111,9 +110,9 @@ async fn run_on_sqlite(path: &Path, sql: String) {
 }
 
 /// Waits on a thread of its own, because callers may be tasks of a runtime.
-fn wait_for(work: impl Future<Output = ()> + Send) {
+fn wait_for(work: impl AsyncFnOnce() + Send) {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    std::thread::scope(|scope| scope.spawn(|| runtime().block_on(work)).join().expect("the work ends"));
+    std::thread::scope(|scope| scope.spawn(|| runtime().block_on(work())).join().expect("the work ends"));
 }
 
 /// A server of this process: it goes when our end of its input closes, which it does however we end.
@@ -163,7 +162,7 @@ impl Server {
     fn make_template(&self) {
         self.psql("postgres", "CREATE DATABASE migrated");
         let url = self.url("migrated");
-        wait_for(async move { drop(Store::open(&url).await.expect("a migrated database")) });
+        wait_for(async || drop(Store::open(&url).await.expect("a migrated database")));
         // a template must have no connections
         self.psql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'migrated'");
     }

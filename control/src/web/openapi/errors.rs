@@ -37,12 +37,22 @@ const COMMON: [(&str, Type, &str); 7] = [
 ];
 const RETRY_AFTER: &str = "Retry-After";
 const WWW_AUTHENTICATE: &str = "WWW-Authenticate";
+/// Of every answer of the back office.
+pub const SERVICE_STAGE: &str = "X-Service-Stage";
+/// Of successes of operations that take an `Idempotency-Key`.
+pub const IDEMPOTENT_REPLAYED: &str = "Idempotent-Replayed";
 
 /// The headers, by name.
 pub fn headers() -> BTreeMap<String, RefOr<Header>> {
     let of_some = [
         (RETRY_AFTER, Type::Integer, "Seconds to wait before trying again."),
         (WWW_AUTHENTICATE, Type::String, "`Bearer`"),
+        (SERVICE_STAGE, Type::String, "`beta`: check the results, which are reference values, by official means."),
+        (
+            IDEMPOTENT_REPLAYED,
+            Type::String,
+            "`true` if the answer is that of an earlier request with the same `Idempotency-Key`.",
+        ),
     ];
     let header = |(name, kind, meaning): (&str, Type, &str)| {
         let schema = Object::with_type(kind);
@@ -56,7 +66,8 @@ pub fn common_headers() -> impl Iterator<Item = (String, RefOr<Header>)> {
     COMMON.into_iter().map(|(name, ..)| (name.to_owned(), header(name)))
 }
 
-fn header(name: &str) -> RefOr<Header> {
+/// A reference to a header.
+pub fn header(name: &str) -> RefOr<Header> {
     RefOr::Ref(Ref::new(format!("#/components/headers/{name}")))
 }
 
@@ -104,6 +115,9 @@ fn response(status: u16, codes: &[Code], area: Area, examples: &mut BTreeMap<Str
     let mut response =
         ResponseBuilder::new().description(names.join(", ")).content("application/json", content.build()).build();
     response.headers.extend(common_headers());
+    if area == Area::Office {
+        response.headers.insert(SERVICE_STAGE.to_owned(), header(SERVICE_STAGE));
+    }
     if matches!(status, 429 | 503) || codes.contains(&Code::IdempotencyInProgress) {
         response.headers.insert(RETRY_AFTER.to_owned(), header(RETRY_AFTER));
     }
