@@ -1,4 +1,5 @@
-//! Databases for tests: SQLite files, and databases of a PostgreSQL server that is started for the process and goes with it.
+//! Databases for tests: SQLite files, and databases of a PostgreSQL server that the process starts and that ends with
+//! the process.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,14 +13,14 @@ use tempfile::TempDir;
 /// The databases that the service runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A file.
+    /// An SQLite file.
     Sqlite,
-    /// A server.
+    /// A PostgreSQL server.
     Postgres,
 }
 
 impl Kind {
-    /// The one that `TEST_DATABASE` names; SQLite by default.
+    /// The kind in `TEST_DATABASE`; SQLite by default.
     pub fn chosen() -> Kind {
         match std::env::var("TEST_DATABASE").as_deref() {
             Err(_) | Ok("sqlite") => Kind::Sqlite,
@@ -28,23 +29,23 @@ impl Kind {
         }
     }
 
-    /// The URL of a new, empty database: in this folder, or on the server. `None`, and a printed line: there is no
-    /// PostgreSQL on this machine, and `TEST_DATABASE` does not ask for it.
+    /// The URL of a new, empty database: in this folder, or on the server. On a machine without PostgreSQL: `None` and
+    /// a printed line, or a panic if `TEST_DATABASE` requires PostgreSQL.
     pub fn new_url(self, folder: &Path) -> Option<String> {
         match self {
             Kind::Sqlite => Some(format!("sqlite:{}", folder.join("test.db").display())),
             Kind::Postgres => match Server::get() {
                 Some(server) => Some(server.new_database()),
-                None if Kind::chosen() == Kind::Postgres => panic!("there is no PostgreSQL on this machine"),
+                None if Kind::chosen() == Kind::Postgres => panic!("PostgreSQL is not installed on this machine"),
                 None => {
-                    println!("not tried: there is no PostgreSQL on this machine");
+                    println!("not tried: PostgreSQL is not installed");
                     None
                 }
             },
         }
     }
 
-    /// Where all that the databases hold lies on disk, written out: `folder` itself, or the server's.
+    /// The folder on disk that holds all databases, after they are written out: `folder`, or the server's.
     pub fn on_disk(self, folder: &Path) -> PathBuf {
         match self {
             Kind::Sqlite => folder.to_owned(),
@@ -57,7 +58,7 @@ impl Kind {
     }
 }
 
-/// A store on a new database, and the folder that goes with it.
+/// A store on a new database, and the database's folder.
 pub async fn new_store(kind: Kind) -> Option<(TempDir, Store)> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = kind.new_url(folder.path())?;
@@ -65,7 +66,8 @@ pub async fn new_store(kind: Kind) -> Option<(TempDir, Store)> {
     Some((folder, store))
 }
 
-/// A server of this process: it goes when our end of its input closes, which it does however we end.
+/// A server of this process. The server ends when this process's end of its input closes, so it also ends if the
+/// process is killed.
 struct Server {
     sockets: PathBuf,
     databases: AtomicU32,
@@ -73,7 +75,7 @@ struct Server {
     _input: ChildStdin,
 }
 
-/// Starts it; ends with 3 where there is none to start.
+/// Starts the server, or ends with status 3 on a machine without PostgreSQL.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/throwaway-postgres");
 
 impl Server {
@@ -86,13 +88,17 @@ impl Server {
         let mut script =
             Command::new(SCRIPT).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the script runs");
         let mut folder = String::new();
-        let output = script.stdout.take().expect("it was piped");
+        let output = script.stdout.take().expect("the output was piped");
         BufReader::new(output).read_line(&mut folder).expect("the script's words");
         if folder.is_empty() {
-            assert_eq!(script.wait().expect("it ends").code(), Some(3), "PostgreSQL is there and does not start");
+            assert_eq!(
+                script.wait().expect("the script ends").code(),
+                Some(3),
+                "PostgreSQL is installed and does not start"
+            );
             return None;
         }
-        let input = script.stdin.take().expect("it was piped");
+        let input = script.stdin.take().expect("the input was piped");
         Some(Server { sockets: folder.trim().into(), databases: AtomicU32::new(0), _script: script, _input: input })
     }
 
