@@ -165,7 +165,7 @@ fn the_reader_agrees_with_the_assembler() -> Result<(), Failed> {
 }
 
 fn what_spills_is_caught() -> Result<(), Failed> {
-    let entry = entries().next().ok_or("the cubin has no entry")?;
+    let entry = entries().next().ok_or("kernels::stems is empty")?;
     let text = SPILLS.replace("spills", entry.name);
     let wrong = within_budget(&source("spills", &text), (9, 0), &Table::default()).expect_err("it spills");
     let message = wrong.message().unwrap_or_default();

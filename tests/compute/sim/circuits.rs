@@ -31,7 +31,7 @@ fn random_circuits_come_to_what_they_do_in_the_clear_and_leave_nothing_behind() 
             sum.check(&outcome);
             assert_eq!(bits(soon(&gates)), [false; 3]);
         }
-        let keys = script.counts().keys_loaded as u64; //  keys of the sessions that had something to do
+        let keys = script.counts().keys_loaded as u64; // keys of the sessions that had something to do
         eventually("the memory of arenas", || script.counts().bytes == keys * KEY_BYTES);
         sessions.iter().for_each(|&session| soon(&close(&engine, session)));
         assert_eq!(script.counts().bytes, 0);
