@@ -13,7 +13,7 @@ import re
 import requests
 
 NUMBERS = itertools.count(1)
-# what the tester shows where it means to be refused
+# the tester's mark for wrong credentials
 INVALID = "SCHEMATHESIS-INVALID-VALUE"
 
 send = requests.Session.send

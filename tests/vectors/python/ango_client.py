@@ -13,13 +13,13 @@ TURN = 2**32
 EIGHTH = 2**29
 
 MAGIC = b"ANGO"
-# of section 12: the second is of evaluation keys alone
+# the versions of section 12: the second applies to evaluation keys only
 VERSION, VERSION_CENTRED = 1, 2
 SECRET_KEY, EVALUATION_KEY, CIPHERTEXT, SEEDED_CIPHERTEXTS = 1, 2, 3, 4
 HEADER = struct.Struct("<4sHBB8sQ8s")
 
 DOMAIN_BOOTSTRAP, DOMAIN_KEY_SWITCH, DOMAIN_CIPHERTEXT = 1, 2, 3
-# rows of the bootstrapping key that are worked on at a time
+# rows of the bootstrapping key that are computed at a time
 ROWS_AT_A_TIME = 128
 
 

@@ -69,7 +69,7 @@ class Evaluator:
             constant, *factors = LINEAR["XNOR"]
             terms = zip(factors, (operands[0], operands[2]))
         else:
-            # true at one point alone, or false at one
+            # true at exactly one point, or false at exactly one
             odd = sum(table.values()) == 1
             lone = next(point for point, result in table.items() if result == odd)
             constant = -1 if odd else 1
@@ -90,7 +90,7 @@ class Evaluator:
             accumulator = (accumulator + product) % Q
         mask = accumulator[: p.k]
         extracted = np.concatenate([mask[:, :1], -mask[:, :0:-1] % Q], axis=1).reshape(-1)
-        # 2 x 2^32 + q stays below 2^63, just
+        # 2 x 2^32 + q is just below 2^63
         return nearest(np.append(extracted, accumulator[p.k, 0]) * TURN, Q) % TURN
 
     def mod_switch(self, words):
@@ -113,7 +113,7 @@ class Evaluator:
     def key_switch(self, sample):
         """Step 4: [kN + 1] torus words to [n + 1]."""
         p = self.preset
-        # [t, kN] to the order of the rows
+        # from [t, kN] to the order of the rows
         digits = balanced_digits(nearest(sample[:-1] * p.d**p.t, TURN), p.d, p.t).T.reshape(-1)
         result = -(digits[:, None] * self.key_switch_rows % TURN).sum(axis=0)
         result[p.n] += sample[-1]

@@ -14,7 +14,7 @@ DOMAIN_KEY = 4
 DOMAIN_PUBLIC_KEY = 5
 DOMAIN_CIPHERTEXT = 6
 
-# A quotient whose fraction is this near to a half may be rounded either way: the product computes fractions in 28 bits.
+# The rounding of a quotient this near to a half is not defined, because the product computes fractions in 28 bits.
 TIE = 2.0**-24
 
 

@@ -178,7 +178,7 @@ class SetAnswers:
         a0, a1, b0, b1 = (self.drawn(f"{label} {name}", level) for name in ("a0", "a1", "b0", "b1"))
         key = self.keys[part]
         if edged:
-            # a1 b1 is a1, whose digits have edges
+            # a1 times b1 is a1, whose digits have edge values
             a1 = self.told(self.edges(label, self.digits(level, key)), level)
             b1 = self.told([1] + [0] * (self.n - 1), level)
         a, b = (a0[1], a1[1]), (b0[1], b1[1])
@@ -203,7 +203,7 @@ class SetAnswers:
         scheme = self.scheme
         a0, a1 = self.drawn(f"{label} a0", level), self.drawn(f"{label} a1", level)
         if factor == 1:
-            # what is rounded away has edges: x times the gained primes is, modulo the lost ones
+            # the part that is rounded away has edge values: modulo the lost primes, it is x times the gained primes
             lost, gained = scheme.step(level, to)
             kept = scheme.modulus(level) // lost
             inverse = pow(gained, -1, lost) * kept * pow(kept, -1, lost)
@@ -243,7 +243,7 @@ class SetAnswers:
         slots = [(Decimal(x), Decimal(y)) for x, y in zip(real, imaginary)]
         coefficients = [int(x.to_integral_value()) for x in ckks_encode.encode(slots, scale, self.n)]
         decoded = ckks_encode.decode(coefficients, scale)
-        # each coefficient is rounded by half a unit at most
+        # each coefficient is rounded by at most half a unit
         for slot, back in zip(slots, decoded):
             assert all(abs(x - y) * scale <= Decimal(self.n) / 2 for x, y in zip(slot, back))
         return {
