@@ -1,4 +1,4 @@
-"""Writes the known answers beside this folder. Nothing is random: the same bytes at every run."""
+"""Writes the known answers beside this folder. The output has no randomness: every run gives the same bytes."""
 
 import base64
 import hashlib
@@ -99,7 +99,7 @@ def mask_answers(preset):
 
 
 def key_answers(preset, version):
-    """A secret key; the hash of an evaluation key whose noise is a formula; ciphertexts; what gates make of them."""
+    """A secret key; the hash of an evaluation key whose noise is a formula; ciphertexts; and the results of gates on them."""
     secret = fixed_secret_key(preset)
     key = EvaluationKey.generate(
         secret,
