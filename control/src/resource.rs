@@ -52,7 +52,7 @@ impl Payer {
     }
 }
 
-/// A resource, its bound and what payers hold of it. Clones count together.
+/// A resource with a bound, shared out to payers. Clones count together.
 #[derive(Clone, Debug)]
 pub struct Resource {
     inner: Arc<Inner>,
@@ -128,7 +128,7 @@ pub struct Grant {
 }
 
 impl Resource {
-    /// Bytes. `largest`: one largest upload, which trials may have whatever a tenth is.
+    /// A resource of bytes. `largest`: the largest upload, which trials may have even if it is more than a tenth.
     pub fn memory(bytes: u64, largest: u64) -> Resource {
         let trials_max = (bytes / TRIALS_PART).max(largest).min(bytes);
         Resource::new(Kind::Memory, bytes, trials_max, bytes / 2)
@@ -191,12 +191,12 @@ impl Resource {
             books.enter(WaitingRequest { ticket, payer: payer.clone(), amount, tell });
             (ticket, granted)
         };
-        // takes the request off the list if the caller drops this future
+        // removes the request from the list if the caller drops this future
         let _leaving = Leaving { resource: self, ticket };
         granted.await.map_err(|_| NotGranted::NotNow)
     }
 
-    /// As [`Resource::take`], but waits no longer than `patience`.
+    /// Like [`Resource::take`], but waits at most `patience`.
     pub async fn take_within(&self, payer: &Payer, amount: u64, patience: Duration) -> Result<Grant, NotGranted> {
         tokio::time::timeout(patience, self.take(payer, amount)).await.unwrap_or(Err(NotGranted::NotNow))
     }
@@ -299,7 +299,7 @@ impl Drop for Leaving<'_> {
             let left = books.leave(index);
             books.forget_if_idle(&left.payer);
         }
-        // others may have what they could not have while this one waited
+        // other requests may fit now
         self.resource.serve();
     }
 }
@@ -363,7 +363,7 @@ mod tests {
     fn all_trials_together_hold_a_tenth_of_the_memory_and_at_least_one_largest_upload() {
         let resource = Resource::memory(1000, 40);
         let held: Vec<_> = (0..10).map(|number| resource.try_take(&trial(number), 10).unwrap()).collect();
-        // 150 trials are no more than one
+        // 150 trials get no more than one trial
         for number in 10..150 {
             assert_eq!(resource.try_take(&trial(number), 10).unwrap_err(), NotGranted::NotNow);
         }
@@ -373,7 +373,7 @@ mod tests {
         drop(held);
         assert_eq!(resource.used(), 0);
         assert!(resource.inner.books.lock().accounts.is_empty());
-        // a tenth would be less than an upload
+        // if a tenth is less than the largest upload, trials get one upload
         let small = Resource::memory(100, 40);
         assert!(small.try_take(&trial(1), 40).is_ok());
         assert_eq!(small.try_take(&trial(1), 41).unwrap_err(), NotGranted::TooMuch);
@@ -388,7 +388,7 @@ mod tests {
         assert!(resource.try_take(&account(2), 100).is_ok());
         assert!(resource.try_take(&trial(3), 100).is_ok());
         drop((held, other));
-        // one request of all of it is not refused for ever
+        // a request for the whole resource is granted while no other account holds anything
         assert!(resource.try_take(&account(1), 1000).is_ok());
     }
 
@@ -402,7 +402,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         let small = resource.take_within(&account(3), 400, Duration::from_secs(5)).await.unwrap();
-        // a request that times out leaves the queue and holds nothing
+        // a request that times out leaves the list and holds nothing
         assert_eq!(
             resource.take_within(&account(4), 600, Duration::from_secs(5)).await.unwrap_err(),
             NotGranted::NotNow
@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(resource.used(), 0);
     }
 
-    /// Lets what waits for one of these take turns of a millisecond for a second; turns had by trials and by others.
+    /// Lets these payers compete for a second, with turns of a millisecond. Returns the turns of trials and of others.
     async fn contend(resource: &Resource, payers: &[Payer]) -> (usize, usize) {
         let turns = payers.iter().map(|payer| {
             let (resource, payer) = (resource.clone(), payer.clone());
@@ -422,7 +422,7 @@ mod tests {
                 let mut turns = 0;
                 while Instant::now() < until {
                     let turn = resource.take(&payer, 1).await.unwrap();
-                    // requests that are left when the test ends do not compete any more
+                    // requests still waiting at the end of the test do not count
                     turns += usize::from(Instant::now() < until);
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     drop(turn);

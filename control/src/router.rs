@@ -43,18 +43,18 @@ pub struct Areas {
     pub(crate) docs: Arc<Docs>,
 }
 
-/// What a caller must show to reach routes.
+/// The credentials that a caller needs to reach routes.
 #[derive(Clone, Copy)]
 enum Door {
-    /// A key or token of this area, with a role that reaches this level.
+    /// Admits a key or token of this area whose role reaches this level.
     Key(Area, Level),
-    /// A key of the back office or none.
+    /// Admits a key of the back office, or none.
     KeyOrNone,
-    /// The administrator's secret.
+    /// Admits the administrator's secret.
     Administrator,
-    /// No key; the caller's network counts.
+    /// Admits callers without a key, counted by their network.
     Anonymous,
-    /// The same, for bursts and lockouts only.
+    /// Like [`Door::Anonymous`], but only for token buckets and lockouts.
     SigningIn,
 }
 
@@ -197,7 +197,8 @@ fn pages() -> Router<Areas> {
         .route("/redoc/redoc.standalone.js", get(docs::redoc_script))
 }
 
-/// Routes with the layers of a door, which lie around handlers only: a wrong method gets 405 before a key is looked for.
+/// Routes with the layers of a door. The layers lie around handlers only, so that a wrong method gets 405 before a key
+/// is looked up.
 fn guarded(areas: &Areas, door: Door, (schemas, paths, methods): Routes) -> Routes {
     let Areas { web, access, office, .. } = areas.clone();
     let limits = access.limits.clone();
@@ -218,7 +219,7 @@ fn guarded(areas: &Areas, door: Door, (schemas, paths, methods): Routes) -> Rout
     (schemas, paths, methods)
 }
 
-/// Routes whose description says what a door asks for.
+/// Routes whose API description names the credentials of a door.
 fn described(door: Door, (schemas, mut paths, methods): Routes) -> Routes {
     match door {
         Door::Key(area, level) => openapi::tell_access(&mut paths, area, level),
@@ -229,7 +230,7 @@ fn described(door: Door, (schemas, mut paths, methods): Routes) -> Routes {
     (schemas, paths, methods)
 }
 
-/// The whole service of one listener.
+/// The whole service of a listener.
 pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
     let (api, _) = api(|door, routes| guarded(&areas, door, routes)).split_for_parts();
     let Areas { web, access, .. } = areas.clone();
@@ -240,7 +241,7 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
         .layer(from_fn_with_state(web.clone(), edge::answer))
         .layer(from_fn_with_state(access.limits.clone(), limits::counted))
         .layer(from_fn_with_state(web, edge::arrive))
-        // a page of another origin shall read refusals too
+        // outside the others, so that pages of other origins can read refusals too
         .layer(option_layer(cors::layer(cors_origins)))
         .with_state(areas)
 }
@@ -250,7 +251,7 @@ pub fn description() -> OpenApi {
     api(described).into_openapi()
 }
 
-/// The machine-readable description as it is committed (specification, Versioning 4).
+/// The OpenAPI description as it is committed (specification, Versioning 4).
 pub fn openapi_json() -> String {
     openapi::pretty(&openapi::document(description()))
 }

@@ -1,8 +1,8 @@
-//! Any text as a base64 member, in one piece and in several: the same bytes or the same fault, and what is accepted is
-//! what the library accepts.
+//! Any text as a base64 member, in one piece and in several: both give the same bytes or the same fault, and exactly
+//! the texts that the library accepts are accepted.
 #![no_main]
 
-// the service's own file: its crate is far too large to be built with coverage for this
+// this includes the service's file, because its crate is too large to build with coverage
 #[path = "../../control/src/web/base64_text.rs"]
 #[allow(dead_code)]
 mod base64_text;
@@ -32,6 +32,6 @@ fuzz_target!(|bytes: &[u8]| {
         }
         (Err(Base64Error::TooLarge), Ok(expected)) => assert!(expected.len() > BYTES_MAX),
         (Err(_), Err(_)) => {}
-        (found, expected) => panic!("{found:?}, and by the library {expected:?}"),
+        (found, expected) => panic!("{found:?}, but the library gives {expected:?}"),
     }
 });

@@ -1,8 +1,10 @@
-//! Any bytes as a ciphertext of any preset, whole or seeded: what is accepted has the preset's dimension and survives the
-//! way back.
+//! Any bytes as a ciphertext of any preset, whole or seeded: an accepted ciphertext has the preset's dimension and is
+//! written back unchanged.
 #![no_main]
 
-use kernels::container::{Form, is_seeded, read_ciphertext, read_seeded, unframe_seeded, write_ciphertext, write_seeded};
+use kernels::container::{
+    Form, is_seeded, read_ciphertext, read_seeded, unframe_seeded, write_ciphertext, write_seeded,
+};
 use kernels::tfhe::Preset;
 use libfuzzer_sys::fuzz_target;
 
@@ -24,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
             let fingerprint = fingerprint.filter(|&name| form == Form::Ango && name != [0; 8]);
             let written = write_ciphertext(&lwe, preset, fingerprint, form);
             if form == Form::Ango && !is_seeded(bytes) {
-                assert_eq!(written, bytes, "a container that is read is written back the same");
+                assert_eq!(written, bytes, "an accepted container is written back unchanged");
             }
             assert_eq!(read_ciphertext(&written, preset, fingerprint), Ok((lwe, form)));
         }

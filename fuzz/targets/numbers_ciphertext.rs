@@ -1,5 +1,5 @@
-//! Any bytes as a ciphertext of numbers, whole or seeded: what is accepted has residues below their primes and survives the way
-//! back.
+//! Any bytes as a ciphertext of numbers, whole or seeded: an accepted ciphertext has residues below their primes and is
+//! written back unchanged.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use kernels::ckks::container::{read_ciphertext, read_literal, write_ciphertext};
 use kernels::ckks::{Params, ParamsLiteral, SecurityLevel};
 use libfuzzer_sys::fuzz_target;
 
-/// Byte of the form.
+/// Position of the byte with the form.
 const FORM: usize = 41;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(ciphertext.scale >= 1.0 && noise.variance >= 0.0 && noise.value_bound >= 0.0);
         assert!((0.0..=100.0).contains(&noise.budget(params(), ciphertext.level, ciphertext.scale).percent));
         let written = write_ciphertext(&ciphertext, params(), fingerprint);
-        assert!(bytes[FORM] == 1 || written == bytes, "a container that is read is written back the same");
+        assert!(bytes[FORM] == 1 || written == bytes, "an accepted container is written back unchanged");
         assert!(read_ciphertext(&written, params(), fingerprint) == Ok(ciphertext));
     }
 });

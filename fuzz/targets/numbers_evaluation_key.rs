@@ -1,5 +1,5 @@
-//! Any bytes as an evaluation key of arithmetic, its head and its rows: what is accepted is written back the same, and its rows are
-//! those of the parameters.
+//! Any bytes as an evaluation key for numbers, its head and its rows: an accepted key is written back unchanged, and
+//! its rows match the parameters.
 #![no_main]
 
 use kernels::ckks::container::{
@@ -9,12 +9,12 @@ use kernels::container::{CHECKSUM_BYTES, HEADER_BYTES};
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
 
-/// Bytes of the parameters.
+/// Number of bytes of the parameters.
 const PARAMS_BYTES: usize = 8;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut bytes = bytes.to_vec();
-    // other parameters take long to find
+    // finding the primes of other parameters takes long
     let small =
         |bytes: &[u8]| read_literal(bytes).is_ok_and(|literal| literal.poly_degree == 64 && literal.scale_bits == 25);
     if bytes.len() < KEY_HEAD_BYTES || !small(&bytes) {
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
         row[ROW_HEADER_BYTES - CHECKSUM_BYTES..ROW_HEADER_BYTES].copy_from_slice(&digest);
         if let Ok(read) = read_row(&head, row) {
             assert_eq!(read.body.len(), header.body_words(&head.params));
-            assert_eq!(write_row(&head.params, &read), row, "a row that is read is written back the same");
+            assert_eq!(write_row(&head.params, &read), row, "an accepted row is written back unchanged");
             assert_eq!(read.expand(&head.params).len(), 2 * read.body.len());
         }
         rest = after;

@@ -1,4 +1,4 @@
-//! Any bytes as a public key of arithmetic; what is accepted is written back the same and encrypts.
+//! Any bytes as a public key for numbers: an accepted key is written back unchanged and encrypts.
 #![no_main]
 
 use client::ckks::Encryptor;
@@ -8,12 +8,12 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let sealed = fuzz::sealed(bytes);
     for bytes in [Some(bytes), sealed.as_deref()].into_iter().flatten() {
-        // other parameters take long to find
+        // finding the primes of other parameters takes long
         if read_literal(bytes).is_ok_and(|literal| literal.poly_degree != 64 || literal.scale_bits != 25) {
             continue;
         }
         let Ok(key) = read_public_key(bytes) else { continue };
-        assert_eq!(write_public_key(&key), bytes, "a container that is read is written back the same");
+        assert_eq!(write_public_key(&key), bytes, "an accepted container is written back unchanged");
         assert!(Encryptor::new(key).encrypt(&[1.0; 32], 1.0).is_ok());
     }
 });

@@ -1,4 +1,5 @@
-//! Any bytes as a body of the back office: what is read becomes an answer, or every fault has a place and words.
+//! Any bytes as a body of the back office: an accepted body gets an answer, and every fault of a refused one has a
+//! place and a message.
 #![no_main]
 
 use docs_module::request::{self, Fault, Given};
@@ -6,8 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 use time::macros::date;
 
-const GIVEN: Given<'static> =
-    Given { today: date!(2025 - 11 - 30), number: "20251130-AAAAAAAA", original_number: "" };
+const GIVEN: Given<'static> = Given { today: date!(2025 - 11 - 30), number: "20251130-AAAAAAAA", original_number: "" };
 
 fn checked<T>(read: Result<T, Vec<Fault>>) -> Option<T> {
     match read {
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     if let Some(text) = checked(request::reconciled(bytes)) {
-        // records are repeated as they are written, with numbers that no `Value` holds
+        // records are repeated as written, even with numbers that no `Value` can hold
         assert!(serde_json::from_str::<Box<RawValue>>(&text).is_ok());
     }
     if let Some(order) = checked(request::verification(bytes)) {

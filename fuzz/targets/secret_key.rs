@@ -1,4 +1,4 @@
-//! Any bytes as a secret key; what is accepted is written back the same and works.
+//! Any bytes as a secret key: an accepted key is written back unchanged and works.
 #![no_main]
 
 use client::SecretKey;
@@ -8,7 +8,7 @@ fuzz_target!(|bytes: &[u8]| {
     let sealed = fuzz::sealed(bytes);
     for bytes in [Some(bytes), sealed.as_deref()].into_iter().flatten() {
         let Ok(key) = SecretKey::from_bytes(bytes) else { continue };
-        assert_eq!(*key.to_bytes(), bytes, "a container that is read is written back the same");
+        assert_eq!(*key.to_bytes(), bytes, "an accepted container is written back unchanged");
         assert!(key.decrypt(&key.encrypt(true)));
     }
 });

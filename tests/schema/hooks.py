@@ -1,10 +1,10 @@
-"""For the schema-driven tester: every request comes from an address of its own, shows wrong credentials of its own, and has an
-Idempotency-Key of its own.
+"""Changes the requests of the schema-driven tester: each gets another client address, other wrong credentials and another
+Idempotency-Key.
 
-The tester shows wrong credentials on purpose, as a brute-force attack would; from one address it would be locked out after
-twenty, with one key after ten. The node under test trusts it as a proxy. This is done where all its requests are sent, since
-its probes of the authorisation pass no hook. And it sends one Idempotency-Key with many bodies, which is refused as it should be: a valid
-key is made unlike the others, an invalid one stays as it is.
+The tester sends wrong credentials on purpose, like a brute-force attack. From one address it would be locked out after
+twenty attempts, and with one key after ten. The node under test trusts the tester as a proxy. The change is made where all
+requests are sent, because the tester's probes of the authorisation call no hook. The tester also sends one Idempotency-Key
+with many bodies, which the node must refuse. So each valid key is made unique, and an invalid key stays as it is.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import re
 import requests
 
 NUMBERS = itertools.count(1)
-# what the tester shows where it means to be refused
+# the tester's mark for wrong credentials
 INVALID = "SCHEMATHESIS-INVALID-VALUE"
 
 send = requests.Session.send

@@ -1,4 +1,4 @@
-//! How many commits works share, and what a commit that fails does to them.
+//! The number of commits that works share, and the effect of a commit that fails.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use tests_store::Kind;
 use tokio::task::JoinSet;
 
 thread_local! {
-    /// Commits on this thread, which is the test's own: its runtime has no other.
+    /// Commits on this thread. The thread belongs to the test, because its runtime has no other.
     static COMMITS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -25,7 +25,7 @@ fn commits_so_far() -> u32 {
     COMMITS.get()
 }
 
-/// A new database with an open session of `acct_1`. `None`: there is no such database here.
+/// A new database with an open session of `acct_1`. `None` if this machine lacks the database.
 async fn with_session(kind: Kind) -> Option<(TempDir, String, Store)> {
     let folder = tempfile::tempdir().unwrap();
     let url = kind.new_url(folder.path())?;
@@ -81,7 +81,8 @@ fn charge(usage_id: &str) -> Unit {
     Unit { charge: Some(usage), ..Unit::default() }
 }
 
-/// Submits charges at once: one group, since they are of one account. How they went, in no order.
+/// Submits charges at the same time. They form one group, because they belong to one account. Returns their results in
+/// no order.
 async fn submit_at_once(store: &Store, usage_ids: &[&str]) -> Vec<store::Result<()>> {
     let mut callers = JoinSet::new();
     for usage_id in usage_ids {
@@ -98,7 +99,7 @@ async fn a_group_is_one_commit_and_a_lone_unit_too(kind: Kind) {
     assert_eq!(commits_so_far() - before, 1);
     assert!(submit_at_once(&store, &["use_1", "use_2", "use_3", "use_4"]).await.iter().all(Result::is_ok));
     assert_eq!(commits_so_far() - before, 2);
-    // one that fails is left out; the others have a commit each
+    // the failing charge is left out, and the others commit one by one
     let failed = submit_at_once(&store, &["use_5", "use_1", "use_6"]).await.into_iter().filter(Result::is_err);
     assert_eq!((failed.count(), commits_so_far() - before), (1, 4));
     assert_eq!(store.gate_usage_totals("acct_1").await.unwrap().0, 7);
@@ -114,7 +115,7 @@ async fn a_group_is_one_commit_and_a_lone_unit_too_postgres() {
     a_group_is_one_commit_and_a_lone_unit_too(Kind::Postgres).await;
 }
 
-/// Lets every transaction fail when it commits that has written a usage row of the id `use_trap`.
+/// Makes every transaction fail at its commit if it has written a usage row with the id `use_trap`.
 async fn set_trap(url: &str) {
     if url.starts_with("sqlite:") {
         let pool = SqlitePool::connect(url).await.unwrap();
@@ -146,7 +147,7 @@ async fn a_commit_that_fails_fails_all_of_its_group_and_none_has_an_effect(kind:
     assert!(results.iter().all(|result| matches!(result, Err(Error::OfGroup(_)))), "{results:?}");
     assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
     assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().gates_used, 0);
-    // and the writer goes on
+    // and the writer still works
     assert!(submit_at_once(&store, &["use_1", "use_2"]).await.iter().all(Result::is_ok));
     assert_eq!(store.gate_usage_totals("acct_1").await.unwrap().0, 2);
 }
@@ -171,12 +172,12 @@ async fn a_database_that_is_closed_fails_a_unit_at_once() {
 #[tokio::test]
 async fn readers_of_the_embedded_database_do_not_wait_for_its_writer() {
     let (_folder, _, store) = with_session(Kind::Sqlite).await.unwrap();
-    // an unfinished unit keeps the one connection that writes; readers do not wait for it
+    // an unfinished unit holds the only writing connection; readers do not wait for it
     let written = store.write(async |tx| {
         tx.end_token(&[1; 32], 50, None, 20).await?;
-        assert!(!store.is_token_ended(&[1; 32]).await?, "it is not committed");
+        assert!(!store.is_token_ended(&[1; 32]).await?, "the end is not committed");
         Err::<(), Error>(Error::ClaimLost)
     });
     assert!(matches!(written.await, Err(Error::ClaimLost)));
-    assert!(!store.is_token_ended(&[1; 32]).await.unwrap(), "it was undone");
+    assert!(!store.is_token_ended(&[1; 32]).await.unwrap(), "the end was undone");
 }

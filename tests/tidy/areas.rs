@@ -1,22 +1,23 @@
-//! The files of each crate among one another: no circle but a parent with its direct children, and no name that runs up.
+//! The dependencies among the files of each crate: no circle except between a parent and its direct children, and no
+//! upward dependency.
 
 mod rungs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The order of a crate's files. The name of a file is its path from the crate's root: `compute::engine`, and `lib`.
+/// The order of a crate's files. A file's name is its path from the crate's root, such as `compute::engine` or `lib`.
 struct Crate {
     /// The folder of its sources, from the project's root.
     folder: &'static str,
-    /// From the ground up: a file names files of its own rung and of those below. A name stands for the files in its folder
-    /// too, but for those with a place of their own. `lib` is above all.
+    /// The rungs from the ground up. A file may name files of its own rung and of lower rungs. A name also covers the
+    /// files in its folder, except those with a place in the table. `lib` is above all.
     rungs: &'static [&'static [&'static str]],
-    /// Files that hold what all of their folder takes, such as the state of an area. Files deeper than direct children may
-    /// name them too.
+    /// Files that all files of their folder may name, such as the state of an area. Other files may be named by direct
+    /// children only.
     shared: &'static [&'static str],
 }
 
-/// Which files each file names; a parent its children.
+/// For each file, the files that it names. A parent names its children.
 type Names = BTreeMap<String, BTreeSet<String>>;
 
 fn parent(file: &str) -> &str {
@@ -36,13 +37,14 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether code ends in a module that a file has in itself, whose `super` is the file.
+/// Whether code ends in an inline module, whose `super` is the file itself.
 fn is_in_module(code: &str) -> bool {
     let item = code.rsplit("\n}").next().unwrap_or(code);
     item.lines().any(|line| !line.starts_with(' ') && line.contains("mod ") && line.ends_with('{'))
 }
 
-/// Expands a path, braces too, into `found`: each item's path and the name that it has here. Gives what follows the path.
+/// Expands a path, braces too, into `found`: each item's path, and the item's name in this file. Returns the text
+/// behind the path.
 fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<(String, String)>) -> &'t str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -73,7 +75,7 @@ fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<(String, String)>) ->
     rest
 }
 
-/// The code of a file without comments and tests, and the names of its modules that are for tests.
+/// The code of a file without comments and tests, and the names of its test modules.
 fn code_of(text: &str) -> (String, Vec<&str>) {
     let (mut code, mut tests) = (String::new(), Vec::new());
     for part in text.split("\n#[cfg(") {
@@ -86,7 +88,7 @@ fn code_of(text: &str) -> (String, Vec<&str>) {
                 tests.push(name);
                 code.push_str(rest);
             }
-            // a module in the file itself is its last item
+            // an inline module is the last item of its file
             Some(None) => break,
         }
         code.push('\n');
@@ -98,13 +100,13 @@ fn code_of(text: &str) -> (String, Vec<&str>) {
 /// A path in the code of a file.
 struct Mention {
     path: String,
-    /// The item's name in the file that mentions it.
+    /// The item's name in the mentioning file.
     name: String,
-    /// In a `use`: the item has the name in all of the file.
+    /// Whether the path is in a `use`, so that the whole file has the name.
     is_use: bool,
 }
 
-/// The paths in a file's code that begin at the crate's root, at the file, at its parent or at one of its children.
+/// The paths in a file's code that begin at the crate's root, at the file, at its parent or at a child.
 fn mentions(file: &str, code: &str, children: &[&str]) -> Vec<Mention> {
     let mut roots: Vec<(&str, &str)> =
         children.iter().map(|child| (child.rsplit("::").next().unwrap_or(child), *child)).collect();
@@ -127,8 +129,8 @@ fn mentions(file: &str, code: &str, children: &[&str]) -> Vec<Mention> {
     mentions
 }
 
-/// Which files name which. Sources by path below the crate's folder. A name that a file has from another one, such as a
-/// re-export, is followed to the file where its item stands.
+/// For each file, the files that it names. Sources are given by their path below the crate's folder. A re-exported name
+/// is followed to the file that has its item.
 fn names(sources: &BTreeMap<String, String>) -> Names {
     let mut codes: BTreeMap<String, _> =
         sources.iter().map(|(path, text)| (path.trim_end_matches(".rs").replace('/', "::"), code_of(text))).collect();
@@ -151,7 +153,7 @@ fn names(sources: &BTreeMap<String, String>) -> Names {
     };
     let standing = |mention: &Mention| {
         let mut path = mention.path.clone();
-        // no chain is longer; the bound ends the loop should a file seem to have a name from itself
+        // no chain is longer; the bound ends the loop if a file seems to import a name from itself
         for _ in 0..files.len() {
             let file = holder_of(&path);
             let item = if file == "lib" { &path } else { path[file.len()..].trim_start_matches("::") };
@@ -170,7 +172,7 @@ fn names(sources: &BTreeMap<String, String>) -> Names {
 }
 
 impl Crate {
-    /// Which files of circles name which others of the same circle.
+    /// The names within circles: which file names which other file of its circle.
     fn circles(&self, names: &Names) -> Vec<String> {
         let mut names = names.clone();
         for (file, named) in &mut names {
@@ -186,17 +188,17 @@ impl Crate {
         pairs(&of_circles)
     }
 
-    /// Where a file stands: by the longest name in the table.
+    /// The rung of a file, by the longest matching name in the table.
     fn rung(&self, file: &str) -> Option<usize> {
         let places =
             self.rungs.iter().enumerate().flat_map(|(rung, names)| names.iter().map(move |name| (rung, *name)));
         places.filter(|(_, name)| is_within(file, name)).max_by_key(|(_, name)| name.len()).map(|(rung, _)| rung)
     }
 
-    /// Names of files above the one that names them, files without a place in the table, and places without a file.
+    /// Names of files on higher rungs, files without a place in the table, and places without a file.
     fn upwards(&self, names: &Names) -> Vec<String> {
         let missing = self.rungs.iter().copied().flatten().filter(|name| !names.contains_key(**name));
-        let mut faults: Vec<String> = missing.map(|name| format!("there is no {name}")).collect();
+        let mut faults: Vec<String> = missing.map(|name| format!("the crate has no {name}")).collect();
         let mut upward = names.clone();
         upward.remove("lib");
         for (file, named) in &mut upward {
@@ -205,7 +207,7 @@ impl Crate {
                 named.clear();
                 continue;
             };
-            // a parent has the module declarations of its children, whatever rung they are on
+            // a parent declares its children as modules, whatever their rung
             named.retain(|other| {
                 let is_root = other == "lib" && self.shared.contains(&"lib");
                 !is_root && !is_within(other, file) && self.rung(other).is_none_or(|other| other > place)
@@ -232,7 +234,7 @@ fn pairs(names: &Names) -> Vec<String> {
     names.iter().flat_map(|(file, named)| named.iter().map(move |other| format!("{file} names {other}"))).collect()
 }
 
-/// All that a file names, and what is named there, and so on.
+/// All files that a file reaches by names.
 fn reached<'n>(names: &'n Names, file: &'n str) -> BTreeSet<&'n str> {
     let (mut reached, mut left) = (BTreeSet::new(), vec![file]);
     while let Some(file) = left.pop() {
@@ -314,6 +316,6 @@ fn a_circle_and_a_name_from_above_are_found() {
         ("web.rs", ""),
         ("odd.rs", ""),
     ]);
-    let faults = ["there is no app", "odd is on no rung", "clock names lib", "clock names web"];
+    let faults = ["the crate has no app", "odd is on no rung", "clock names lib", "clock names web"];
     assert_eq!(order.upwards(&upward), faults);
 }

@@ -1,4 +1,5 @@
-//! What no compiler checks: who may know whom (ARCHITECTURE.md), licences, and the shape of the tree.
+//! Rules that no compiler checks: the dependencies between crates (ARCHITECTURE.md), licences, and the shape of the
+//! tree.
 
 mod areas;
 
@@ -11,12 +12,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the suite lies in the project")
 }
 
-/// The workspace's own packages, without their graph.
+/// The workspace's packages, without their dependencies.
 fn workspace() -> cargo_metadata::Metadata {
     MetadataCommand::new().current_dir(root()).no_deps().exec().expect("cargo metadata")
 }
 
-/// Every package that is built on this kind of machine.
+/// Every package that a build for this machine uses.
 fn graph() -> cargo_metadata::Metadata {
     let rustc = std::process::Command::new("rustc").arg("-vV").output().expect("rustc");
     let rustc = String::from_utf8(rustc.stdout).expect("text");
@@ -28,7 +29,7 @@ fn graph() -> cargo_metadata::Metadata {
         .expect("cargo metadata")
 }
 
-/// Every file of the given endings below `folder`, with its text; paths relative to the project.
+/// Every file with one of these endings below `folder`, with its text. Paths are relative to the project.
 fn sources(folder: &str, endings: &[&str]) -> BTreeMap<String, String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).expect("a readable folder").map(|entry| entry.expect("an entry").path())
@@ -55,7 +56,7 @@ fn sources(folder: &str, endings: &[&str]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Whether code (not a comment) of this text uses the crate: `name::` or `use name`.
+/// Whether code of this text, not a comment, uses the crate: `name::` or `use name`.
 fn names_crate(text: &str, name: &str) -> bool {
     text.lines().map(str::trim_start).filter(|line| !line.starts_with("//")).any(|line| {
         line.match_indices(name).any(|(at, _)| {
@@ -122,7 +123,7 @@ fn each_door_is_one_file() {
     let control = sources("control/src", &[".rs"]);
     let doors: [(&str, &[&str]); 4] = [
         ("engine", &["control/src/compute/"]),
-        // secret keys: demo sessions and the command line's client, nothing else of the service
+        // only demo sessions and the command line's client use secret keys
         ("client", &["control/src/compute/held_keys.rs", "control/src/cli/"]),
         ("sqlx", &[]),
         ("redis", &["control/src/cache_store"]),
@@ -134,10 +135,10 @@ fn each_door_is_one_file() {
         }
     }
     for (path, text) in sources("kernels/src", &[".rs"]) {
-        // the last compiles WGSL without checks at run time, once the suites have run it with them
+        // the last place compiles WGSL without run-time checks, after the suites have run it with them
         let places = ["kernels/src/cpu", "kernels/src/tfhe/cpu", "kernels/src/cuda", "kernels/src/wgpu/queue.rs"];
         let may = places.iter().any(|place| path.starts_with(place));
-        assert!(may || !text.contains("unsafe {"), "{path} is unsafe: only the doors to vectors and cards may be");
+        assert!(may || !text.contains("unsafe {"), "{path} is unsafe: only the interfaces to vectors and cards may be");
     }
 }
 
@@ -152,7 +153,7 @@ fn the_wings_of_compute_do_not_name_each_other() {
     }
 }
 
-/// What of `kernels` knows no scheme: modules and folders.
+/// Modules and folders of `kernels` that know no scheme.
 const BELOW_SCHEMES: [&str; 13] = [
     "bytes.rs",
     "modular.rs",
@@ -173,15 +174,15 @@ const BELOW_SCHEMES: [&str; 13] = [
 const GATES: [&str; 2] = ["tfhe", "tfhe_rs"];
 const NUMBERS: [&str; 1] = ["ckks"];
 
-/// Code of `kernels`, but for files of tests, whose path begins so names none of these modules.
+/// Checks that the code of `kernels` in this folder names none of these modules. Test files are skipped.
 fn name_none(folder: &str, modules: &[&str]) {
     let sources = sources("kernels/src", &[".rs"]).into_iter();
     let sources = sources.filter(|(path, _)| !path.ends_with("/tests.rs") && !path.contains("/tests/"));
     let files: Vec<_> = sources.filter(|(path, _)| path.starts_with(&format!("kernels/src/{folder}"))).collect();
-    assert!(!files.is_empty(), "kernels/src/{folder} is not there");
+    assert!(!files.is_empty(), "kernels/src/{folder} is missing");
     for (path, text) in files {
         for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            // with a hyphen the name of another library is one word
+            // a name with a hyphen is the name of another library
             let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'));
             assert!(!words.any(|word| modules.contains(&word)), "{path} names a scheme: {line}");
         }
@@ -201,7 +202,8 @@ fn no_scheme_of_kernels_names_the_other() {
     name_none("ckks", &GATES);
 }
 
-/// What of `engine` knows a scheme: tasks, the generic device behind its thread, defaults, the crate's face.
+/// The parts of `engine` that know a scheme: tasks, the generic device on its thread, defaults, and the crate's public
+/// items.
 const SCHEMES_OF_ENGINE: [&str; 4] = ["task", "device.rs", "config.rs", "lib.rs"];
 
 #[test]
@@ -252,7 +254,7 @@ fn every_setting_is_in_the_sample() {
         for word in text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')) {
             let setting = (word.starts_with("ANGO_") || word.starts_with("SERVICE_")) && !word.ends_with('_');
             let client_side = path.starts_with("control/src/cli/");
-            // error codes share the prefix; places to fail at are for tests; the quickstart names a client's variables
+            // error codes share the prefix; fail points are for tests; the quickstart names a client's variables
             let no_setting = ["SERVICE_UNAVAILABLE", "ANGO_FAIL_POINT", "ANGO_URL", "ANGO_API_KEY"].contains(&word);
             if setting && !client_side && !no_setting {
                 seen += 1;
@@ -281,7 +283,7 @@ fn licences_are_permissive() {
         "CDLA-Permissive-2.0",
         "Apache-2.0 WITH LLVM-exception",
     ];
-    // for tests and benches only (facts: its patent terms are its vendor's): no part of the product depends on it
+    // for tests and benches only, because its patent terms are its vendor's: no part of the product may depend on it
     const TEST_ONLY: [&str; 1] = ["BSD-3-Clause-Clear"];
     for package in graph().packages {
         let Some(licence) = &package.license else {

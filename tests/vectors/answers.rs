@@ -1,4 +1,4 @@
-//! The answers' files.
+//! The files of known answers.
 
 use kernels::tfhe::{ModSwitch, Preset};
 use serde::{Deserialize, Deserializer, de};
@@ -17,27 +17,27 @@ pub struct MaskAnswers {
 pub struct MaskAnswer {
     pub domain: u32,
     pub row: u64,
-    /// First words of the row's stream.
+    /// The first words of the row's stream.
     pub stream: [u32; 4],
-    /// First words of its mask.
+    /// The first words of its mask.
     pub mask: [u32; 4],
     pub mask_sha256: String,
 }
 
-/// A key of a preset and a version, and what it does.
+/// A key of a preset and a version, and results of operations with it.
 #[derive(Deserialize)]
 pub struct KeyAnswers {
     #[serde(deserialize_with = "preset")]
     pub preset: Preset,
-    /// Of the evaluation key's container: how gates switch the modulus.
+    /// The version of the evaluation key's container, which says how gates switch the modulus.
     pub version: u16,
     /// A container in base64.
     pub secret_key: String,
-    /// Of the evaluation key's masks.
+    /// The seed of the evaluation key's masks.
     #[serde(deserialize_with = "seed")]
     pub seed: [u8; 32],
     pub evaluation_key: Hashed,
-    /// Fresh ones of false, true, false and true, the negation of number 1, and a trivial one of true.
+    /// Fresh ciphertexts of false, true, false and true, the negation of number 1, and a trivial ciphertext of true.
     pub ciphertexts: Vec<CiphertextAnswer>,
     pub seeded: SeededAnswer,
     pub gates: Vec<GateAnswer>,
@@ -52,7 +52,7 @@ pub struct Hashed {
 #[derive(Deserialize)]
 pub struct CiphertextAnswer {
     pub bit: bool,
-    /// Signed, in units of 2^-32.
+    /// The phase, signed, in units of 2^-32.
     pub phase: i32,
     /// A container in base64.
     pub ciphertext: String,
@@ -61,16 +61,16 @@ pub struct CiphertextAnswer {
 #[derive(Deserialize)]
 pub struct SeededAnswer {
     pub bits: Vec<bool>,
-    /// Signed, in units of 2^-32.
+    /// The phases, signed, in units of 2^-32.
     pub phases: Vec<i32>,
-    /// In base64.
+    /// The container in base64.
     pub container: String,
 }
 
 #[derive(Deserialize)]
 pub struct GateAnswer {
     pub op: String,
-    /// Places among the ciphertexts, in the order a, b, sel.
+    /// Indices of the ciphertexts, in the order a, b, sel.
     pub operands: Vec<usize>,
     pub result: ResultAnswer,
 }
@@ -79,12 +79,12 @@ pub struct GateAnswer {
 pub struct ResultAnswer {
     pub bit: bool,
     pub phase: i32,
-    /// Of its container.
+    /// The hash of the result's container.
     pub sha256: String,
 }
 
 impl MaskAnswers {
-    /// A file's entry for every preset.
+    /// The entries of the file, one for every preset.
     pub fn all() -> Vec<MaskAnswers> {
         let answers: Vec<MaskAnswers> = serde_json::from_str(include_str!("masks.json")).expect("the answers' file");
         assert!(answers.iter().map(|answers| answers.preset).eq(Preset::ALL));
@@ -93,7 +93,7 @@ impl MaskAnswers {
 }
 
 impl KeyAnswers {
-    /// A file's entry for every version of every preset.
+    /// The entries of the file, one for every version of every preset.
     pub fn all() -> Vec<KeyAnswers> {
         let answers: Vec<KeyAnswers> = serde_json::from_str(include_str!("gate_keys.json")).expect("the answers' file");
         let versions = |preset: Preset| if Preset::OF_VERSION_1.contains(&preset) { 1..=2 } else { 2..=2 };
@@ -103,7 +103,7 @@ impl KeyAnswers {
         answers
     }
 
-    /// The modulus switch of its gates.
+    /// The modulus switch of the key's gates.
     pub fn mod_switch(&self) -> ModSwitch {
         if self.version == 1 { ModSwitch::Nearest } else { ModSwitch::Centred }
     }

@@ -1,5 +1,5 @@
-//! Known answers of arithmetic, made by `tests/vectors/python/make_ckks_vectors.py` from the definitions alone: masks,
-//! transforms, key switches, products and rescaling, word by word; encoding within one unit.
+//! Known answers of operations on numbers, which `tests/vectors/python/make_ckks_vectors.py` makes from the definitions
+//! alone: masks, transforms, key switches, products and rescaling, word by word, and encoding within one unit.
 
 use kernels::ckks::cpu::{Evaluator, LoadedPart};
 use kernels::ckks::encode::{Complex, Encoder};
@@ -11,59 +11,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::unbase64;
 
-/// What the independent program is told of a parameter set.
+/// A parameter set as input of the independent program.
 #[derive(Serialize, Deserialize, PartialEq)]
 struct Given {
     poly_degree: usize,
     scale_bits: u32,
     max_depth: u32,
-    /// Those of ciphertexts, then the special ones.
+    /// The primes of ciphertexts, then the special primes.
     primes: Vec<u32>,
     special: usize,
-    /// From level 0.
+    /// The levels, from level 0 on.
     levels: Vec<GivenLevel>,
-    /// Ways over more than one level.
+    /// Ways down over more than one level.
     lowered: Vec<GivenWay>,
-    /// Of evaluation keys.
+    /// The parts of evaluation keys.
     parts: Vec<GivenPart>,
 }
 
 #[derive(Serialize, Deserialize, PartialEq)]
 struct GivenLevel {
-    /// Indices.
+    /// Indices of the primes.
     primes: Vec<usize>,
-    /// In decimal, exact when it is read back.
+    /// The scale in decimal, exact when read back.
     scale: String,
 }
 
-/// Which primes a ciphertext is divided by on its way down; the others that leave are dropped.
+/// The primes by which a ciphertext is divided on its way down. The other primes that leave are dropped.
 #[derive(Serialize, Deserialize, PartialEq)]
 struct GivenWay {
     level: usize,
     to: usize,
-    /// Indices.
+    /// Indices of the primes.
     divided: Vec<usize>,
 }
 
 #[derive(Serialize, Deserialize, PartialEq)]
 struct GivenPart {
-    /// 0: relinearization.
+    /// The automorphism's element, or 0 for relinearization.
     element: u32,
     level: usize,
-    /// Whether the digits are others than the parameters ask for.
+    /// Whether the digits differ from those of the parameters.
     own_digits: bool,
     digits: Vec<Vec<usize>>,
-    /// Indices.
+    /// Indices of the primes.
     primes: Vec<usize>,
 }
 
-/// The answers of a parameter set. Words are rows one after another, little-endian, in base64.
+/// The answers of a parameter set. Words are consecutive rows, little-endian, in base64.
 #[derive(Deserialize)]
 struct Answers {
     masks: Vec<MaskAnswer>,
-    /// Of each prime.
+    /// The transforms of each prime.
     transforms: Vec<TransformAnswer>,
-    /// Of the evaluation keys that the set names.
+    /// The parts of the set's evaluation keys.
     parts: Vec<PartAnswer>,
     operations: Vec<OperationAnswer>,
     encodings: Vec<EncodingAnswer>,
@@ -88,10 +88,10 @@ struct PartAnswer {
     rows: Vec<RowAnswer>,
 }
 
-/// A row of an evaluation key: a digit's.
+/// The row of an evaluation key for a digit.
 #[derive(Deserialize)]
 struct RowAnswer {
-    /// Of the masks.
+    /// The seed of the masks.
     seed: String,
     body: String,
 }
@@ -108,7 +108,7 @@ struct OperationAnswer {
 #[derive(Deserialize, Debug)]
 #[serde(tag = "op", rename_all = "snake_case")]
 enum Operation {
-    /// `part` is a place among the parts.
+    /// `part` is an index of the parts.
     Multiply {
         b: [Operand; 2],
         part: usize,
@@ -131,7 +131,7 @@ enum Operation {
     },
 }
 
-/// Complex slots at the scale of a level, numbers in decimal that are exact when they are read.
+/// Complex slots at the scale of a level, and numbers in decimal that are exact when read.
 #[derive(Deserialize)]
 struct EncodingAnswer {
     level: usize,
@@ -149,7 +149,7 @@ enum Operand {
     Words(String),
 }
 
-/// A parameter set, its evaluation keys, and what the independent program made of them.
+/// A parameter set, its evaluation keys, and the results of the independent program.
 struct Set {
     params: Params,
     given: Given,
@@ -180,7 +180,7 @@ impl Set {
         loaded
     }
 
-    /// In reading order.
+    /// The polynomials of an operand, in reading order.
     fn operand(&self, evaluator: &Evaluator, level: usize, polynomials: &[Operand]) -> Rows {
         let primes = &self.params.level(level).primes;
         let rows = polynomials.iter().flat_map(|polynomial| match polynomial {
@@ -199,7 +199,7 @@ impl Set {
         mask
     }
 
-    /// What the kernels make of an operation, as the independent program writes it.
+    /// The kernels' result of an operation, in the form of the independent program.
     fn evaluate(&self, evaluator: &Evaluator, parts: &[LoadedPart], answer: &OperationAnswer) -> Vec<u32> {
         let level = answer.level;
         let to = match answer.operation {
@@ -240,7 +240,7 @@ fn the_parameters_are_those_that_the_independent_program_was_given() {
     let given = all_given();
     let made: Vec<Given> = given.iter().map(|given| given_of(&params_of(given), given)).collect();
     let lines: Vec<String> = made.iter().map(|set| serde_json::to_string(set).expect("JSON")).collect();
-    // what ckks_params.json is to hold, before the program runs again
+    // the text that ckks_params.json must hold before the program runs again
     assert!(made == given, "[\n{}\n]", lines.join(",\n"));
 }
 
@@ -337,7 +337,7 @@ fn all_given() -> Vec<Given> {
     serde_json::from_str(include_str!("ckks_params.json")).expect("the parameters' file")
 }
 
-/// What these parameters are, with the same evaluation keys.
+/// The description of these parameters, with the given evaluation keys.
 fn given_of(params: &Params, given: &Given) -> Given {
     let level = |level: &Level| GivenLevel { primes: level.primes.clone(), scale: format!("{}", level.scale) };
     let part = |&GivenPart { element, level, own_digits, ref digits, .. }: &GivenPart| GivenPart {

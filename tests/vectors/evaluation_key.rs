@@ -1,4 +1,5 @@
-//! The evaluation key of a known answer, with noise by formula: what neither client can be asked for, since both draw theirs.
+//! The evaluation key of a known answer, with noise by a formula. Neither client can make such a key, because both draw
+//! their noise.
 
 use client::SecretKey;
 use kernels::tfhe::{EvaluationKey, MODULUS};
@@ -10,7 +11,7 @@ use crate::unbase64;
 /// Bits of the formula's noise in `make_vectors.py`, for bootstrapping and key-switching bodies.
 const NOISE_BITS: [u32; 2] = [6, 19];
 
-/// The key of a known answer: noise of body word w is the top bits of `w * 2654435761`, centred on 0.
+/// The key of a known answer. The noise of body word w is the top bits of `w * 2654435761`, centred on 0.
 pub fn of_answers(answers: &KeyAnswers) -> EvaluationKey {
     let secret = SecretKey::from_bytes(&unbase64(&answers.secret_key)).expect("a secret key");
     let mut key = without_noise(&secret, answers.seed);

@@ -1,4 +1,4 @@
-//! The binary `ango`: see `ango --help`.
+//! The program `ango`. See `ango --help`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! The operator's commands as programs: a table for people, JSON for scripts, an error in one line. On both databases.
+//! The operator's commands as programs: a table for people, JSON for scripts, and an error in one line. On both
+//! databases.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -18,25 +19,25 @@ use tests_store::Kind;
 struct Place {
     folder: PathBuf,
     database: String,
-    /// The folder goes with it, unless a node has it.
+    /// The temporary folder, unless a node owns it.
     _kept: Option<TempDir>,
 }
 
 impl Place {
-    /// `None`: there is no such database here.
+    /// A new place. `None` if this machine lacks the database.
     fn new(kind: Kind) -> Option<Place> {
         let folder = tempfile::tempdir().unwrap();
         let database = kind.new_url(folder.path())?;
         Some(Place { folder: folder.path().to_owned(), database, _kept: Some(folder) })
     }
 
-    /// Of a node that runs.
+    /// The place of a running node.
     fn of(server: &TestServer) -> Place {
         let config = server.running().config();
         Place { folder: config.data_dir.clone(), database: config.database_url.clone(), _kept: None }
     }
 
-    /// Runs `ango admin` with words on its standard input; whether it went well, and both its outputs.
+    /// Runs `ango admin` with this standard input. Returns whether it succeeded, and both its outputs.
     fn run(&self, line: &str, input: &str) -> (bool, String, String) {
         self.program(&format!("admin {line}"), input)
     }
@@ -55,14 +56,14 @@ impl Place {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // a command that reads nothing may have ended
+        // a command that reads no input may have ended
         let _ = process.stdin.take().unwrap().write_all(input.as_bytes());
         let output = process.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.success(), text(output.stdout), text(output.stderr))
     }
 
-    /// What a command prints for people.
+    /// The command's output for people.
     #[track_caller]
     fn table(&self, line: &str) -> String {
         let (fine, output, errors) = self.run(line, "");
@@ -70,7 +71,7 @@ impl Place {
         output
     }
 
-    /// What it prints for scripts.
+    /// The command's output for scripts.
     #[track_caller]
     fn json(&self, line: &str) -> Value {
         let output = self.table(&format!("{line} --json"));
@@ -88,7 +89,7 @@ fn text(value: &Value) -> &str {
     value.as_str().expect("a text")
 }
 
-/// As an API key stands in a line.
+/// Whether a text has the form of an API key.
 fn is_key(text: &str) -> bool {
     text.starts_with("svc_live_") && text.len() == 41
 }
@@ -96,7 +97,7 @@ fn is_key(text: &str) -> bool {
 async fn every_command_works_as_a_program(kind: Kind) {
     let Some(place) = Place::new(kind) else { return };
 
-    // nothing is made by an operator's command; the schema has a command of its own (D15)
+    // an operator's command creates nothing: another command makes the schema (D15)
     place.refused("create-key", if kind == Kind::Sqlite { "cannot open" } else { "ango migrate" });
     for said in ["the schema was created", "up to date"] {
         let (fine, output, errors) = place.program("migrate", "");
@@ -172,7 +173,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     for (digest, key_id) in [(&[1; 32], "ak_bobs"), (&[2; 32], "ak_second")] {
         store.write(async |tx| tx.insert_user_key(&made(digest, key_id), &bob, 0, 9).await).await.unwrap();
     }
-    // its successor has no row of its own among the user's keys
+    // its successor has no separate row among the user's keys
     let next = NewApiKey { key_id: "ak_next", ..made(&[3; 32], "ak_bobs") };
     assert!(store.write(async |tx| tx.rotate_api_key("ak_bobs", 900, &next, None).await).await.unwrap());
     let of_bob = |place: &Place| place.json("list-keys --user bob@example.org").as_array().unwrap().clone();
@@ -224,7 +225,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     assert!(place.table("clear-lockout --all").contains("2 lockouts cleared"));
 }
 
-/// Runs `ango admin` with the settings of a lone node on this folder.
+/// Runs `ango admin` with the settings of a single node on this folder.
 fn alone(folder: &std::path::Path, line: &str) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_ango"))
         .args(line.split_whitespace())
@@ -247,7 +248,7 @@ fn a_folder_that_is_not_a_node_s_is_refused_and_not_made() {
     assert!(fine, "{said}");
     let (fine, said) = alone(folder.path(), "admin create-key");
     assert!(fine && said.contains("svc_live_"), "{said}");
-    // the secret has gone: no new one is made under the key that is there
+    // the secret is missing, and no new secret is made while keys exist
     std::fs::remove_file(folder.path().join("ango-data/pepper")).unwrap();
     let (fine, said) = alone(folder.path(), "admin create-key");
     assert!(!fine && said.contains("pepper is missing"), "{said}");
@@ -264,7 +265,7 @@ async fn d15_a_node_leaves_an_older_schema_of_a_shared_database_to_the_operator(
         (config.database_url, config.migrate_at_start) = (url.clone(), at_start);
         control::app::App::start(config)
     };
-    let error = node(false).await.err().expect("it does not start").to_string();
+    let error = node(false).await.err().expect("the node does not start").to_string();
     assert!(error.contains("ango migrate") && error.contains("0002"), "{error}");
     assert!(matches!(store.schema().await.unwrap(), store::Schema::Older(_)));
     node(true).await.unwrap().shutdown().await;
@@ -286,7 +287,7 @@ async fn server() -> TestServer {
     TestServer::with(|config| config.secret = Some(ServerSecret([7; 32].into()))).await
 }
 
-// the node goes on while a program runs: a lock of its database would never be released
+// the node runs while a program runs, because otherwise a lock of its database would never be released
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_it() {
     let server = server().await;
@@ -299,7 +300,9 @@ async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_i
     list(successor).await.ok(200);
 
     let keys = place.json("list-keys");
-    let of = |id: &str| keys.as_array().unwrap().iter().find(|key| key["key_id"] == id).expect("it is listed").clone();
+    let of = |id: &str| {
+        keys.as_array().unwrap().iter().find(|key| key["key_id"] == id).expect("the list has the key").clone()
+    };
     let (old, new) = (of(key_id), of(text(&rotated["key_id"])));
     assert_eq!(old["lineage_id"], new["lineage_id"]);
     assert!(text(&new["lineage_id"]).starts_with("lin_"));
@@ -315,7 +318,7 @@ async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_i
     place.refused(&format!("revoke-key {}", text(&rotated["key_id"])), "revoked already");
 }
 
-// the node goes on while a program runs: a lock of its database would never be released
+// the node runs while a program runs, because otherwise a lock of its database would never be released
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_keys_names_the_user_who_made_a_key() {
     let server = server().await;

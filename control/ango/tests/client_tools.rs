@@ -1,4 +1,4 @@
-//! The built program's client side: `ango client` against a node of this process, and `ango demo`.
+//! The client's commands of the built program: `ango client` with a node in this process, and `ango demo`.
 #![cfg(feature = "client-tools")]
 
 use std::fs;
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 /// out = (a + b) modulo 4, of two 2-bit numbers.
 const ADDER2: &str = "4 8\n2 2 2\n1 2\n\n2 1 0 2 6 XOR\n2 1 0 2 4 AND\n2 1 1 3 5 XOR\n2 1 5 4 7 XOR\n";
 
-/// A folder to work in, and variables that name a node.
+/// A folder for the commands, and the variables that name a node.
 struct Shell {
     folder: TempDir,
     variables: Vec<(&'static str, String)>,
@@ -42,7 +42,7 @@ impl Shell {
             .unwrap()
     }
 
-    /// What the program prints when it succeeds, without the line's end.
+    /// The output of a successful command, without its line break.
     #[track_caller]
     fn run(&self, line: &str) -> String {
         let output = self.output(line);
@@ -55,7 +55,7 @@ impl Shell {
         serde_json::from_str(&self.run(line)).unwrap()
     }
 
-    /// What the program says when it fails, in one line.
+    /// The error of a failing command, in one line.
     #[track_caller]
     fn refusal(&self, line: &str) -> String {
         let output = self.output(line);
@@ -66,7 +66,7 @@ impl Shell {
     }
 }
 
-/// A node, and a shell whose variables name it.
+/// A node, and a shell whose variables name the node.
 struct Node {
     running: Option<Running>,
     runtime: Runtime,
@@ -134,7 +134,7 @@ fn numbers_survive_files_of_ciphertexts() {
     assert!(!shell.path("d.ct").exists());
     assert!(shell.refusal("client encrypt 1 --out a.ct").contains("--force"));
 
-    // another key's ciphertext is refused rather than decrypted to nonsense
+    // another key's ciphertext is refused, because it would decrypt to nonsense
     shell.run("client keygen --out other");
     assert!(shell.refusal("client decrypt --secret-key other/secret.key a.ct").contains("another key"));
     assert!(shell.refusal("client decrypt ango-keys/secret.key").contains("secret key"));
@@ -213,7 +213,7 @@ fn circuits_are_listed_shown_and_forecast_without_a_node() {
     let text = shell.run("client circuit list");
     assert!(text.contains("builtin:lt<w>") && text.contains("8 to 64") && text.contains("_signed _fast"), "{text}");
 
-    // what is shown is a netlist, and means the same as the name
+    // the shown netlist equals the named circuit
     let netlist = shell.run("client circuit show builtin:add8");
     fs::write(shell.path("add8.txt"), netlist + "\n").unwrap();
     let of = |circuit: &str| shell.json(&format!("client circuit stats {circuit} --preset fast_128_k2 --json"));
@@ -288,9 +288,9 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
         assert!(found.len() == expected.len(), "{text}");
         assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-2), "{text}");
     };
-    // in one step, with keys that are uploaded and deleted
+    // in one step, with keys that the command uploads and deletes
     near(&shell.run("client numbers run --multiply --input 1.5,-2.5 --input 4,2"), &[6.0, -5.0]);
-    // in steps, with a key that stays on the node
+    // step by step, with a key stored on the node
     let key = shell.run("client numbers key upload");
     assert!(key.starts_with("key_"), "{key}");
     shell.run(&format!("client numbers run --key {key} --multiply --input @a.ct --input @b.ct --out product.ct"));
@@ -308,7 +308,7 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
     near(&shell.run(&format!("client numbers run --key {key} --add-plain 10 --input @a.ct --count 2")), &[11.5, -2.5]);
     let shown = shell.run(&format!("client numbers key show {key}"));
     assert!(shown.contains("operations   4") && shown.contains("ciphertexts  0"), "{shown}");
-    // what the node refuses is told in a line
+    // a refusal of the node is printed in one line
     let refused = shell.refusal(&format!("client numbers run --key {key} --bootstrap --input @a.ct"));
     assert!(refused.contains("INVALID_PARAMS"), "{refused}");
     shell.run(&format!("client numbers key delete {key}"));

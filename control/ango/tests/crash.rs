@@ -1,8 +1,8 @@
-//! A node that dies before or after each of its writes, and what the next one on its folder finds (readings I3, I4): on
-//! both databases.
+//! Crashes before and after each write of a node, and the state that the next node on its folder finds (readings I3,
+//! I4), on both databases.
 //!
-//! Each request of the service that writes is sent to a node with an order to die at its first write, then to one that dies
-//! at its second, until one gets through; that one is killed after its answer. So nothing here knows which writes there are.
+//! Each writing request goes to a node that dies at its first write, then to a node that dies at its second, and so on
+//! until a node answers. That node is killed after its answer. So the suite needs no list of the writes.
 #![cfg(all(unix, feature = "held-keys", debug_assertions))]
 
 use std::io::{BufRead, BufReader, Read};
@@ -31,12 +31,12 @@ const TRIAL_KEY: &str = "/api/v1/onboarding/temp-key";
 const ROTATE: &str = "/api/v1/keys/apikey/rotate";
 const USER_KEYS: &str = "/api/v1/user/api-keys";
 const NEW_PASSWORD: &str = "another horse battery staple";
-/// Two gates, one after the other.
+/// Two gates in a chain.
 const NETLIST: &str = "2 4\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n2 1 2 1 3 XOR\n";
-/// More writes than any request makes.
+/// A bound above the number of writes of any request.
 const WRITES_MAX: u32 = 20;
 
-/// A number that was not given out before.
+/// A new number on each call.
 fn serial() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -52,7 +52,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None`: there is no such database here.
+    /// A new place. `None` if this machine lacks the database.
     async fn new(kind: Kind) -> Option<Place> {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::in_folder(folder.path());
@@ -60,7 +60,7 @@ impl Place {
         let (role, plan) = (Role::AccountAdmin, Some(Plan::Enterprise));
         admin::prepare(&config).await.unwrap();
         let made = admin::create_key(&config, role, Environment::Live, None, plan).await.unwrap();
-        // who has no limit is not counted in the database before the request itself
+        // without limits, a request is not counted in the database before it runs
         let unlimited = "requests-a-day = \"unlimited\"\nrequests-a-month = \"unlimited\"\nburst-a-second = 1000\n";
         let limits = format!("[plans.anonymous]\n{unlimited}[plans.free]\n{unlimited}");
         std::fs::write(folder.path().join("ango.toml"), limits).unwrap();
@@ -75,7 +75,7 @@ impl Place {
     fn start(&self) -> Node {
         let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--backend", "cpu"])
-            // the issuer of session tokens, whatever the port is
+            // the issuer of session tokens is the same on every port
             .args(["--public-url", "http://node", "--trusted-proxies", "127.0.0.0/8", "--data-dir"])
             .arg(self.folder.path())
             .env_clear()
@@ -87,12 +87,12 @@ impl Place {
             .unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap());
         let line = output.by_ref().lines().map(Result::unwrap).find(|line| line.starts_with("  API "));
-        let line = line.expect("the node says where it is");
+        let line = line.expect("the node prints its address");
         Node { process, address: line.rsplit("http://").next().unwrap().trim().parse().unwrap(), _output: output }
     }
 
-    /// Sends requests that are made by `prepare`, each to a node that dies at a later write than the one before, until one
-    /// gets through; of each, `check` gets what the next node finds.
+    /// Sends requests made by `prepare`, each to a node that dies one write later than the previous node, until a node
+    /// answers. After each request, `check` gets the next node on the folder.
     async fn at_every_write<T>(
         &self,
         prepare: impl AsyncFn(&Node) -> (T, Request),
@@ -114,10 +114,10 @@ impl Place {
                 tests_service::ledger::assert_adds_up(&self.store, &self.account).await;
                 check(&node, given, &request, answer).await;
                 if !died {
-                    assert!(write > 1, "no write was seen: {request:?}");
+                    assert!(write > 1, "the request wrote nothing: {request:?}");
                     break;
                 }
-                assert!(write < WRITES_MAX, "the node dies each time: {request:?}");
+                assert!(write < WRITES_MAX, "every node died: {request:?}");
             }
         }
     }
@@ -126,7 +126,7 @@ impl Place {
         request.key(&self.key)
     }
 
-    /// Gates charged to the account.
+    /// Number of gates charged to the account.
     async fn charged(&self) -> i64 {
         self.store.gate_usage_totals(&self.account).await.unwrap().0
     }
@@ -135,7 +135,7 @@ impl Place {
         session_of(node, &self.key).await
     }
 
-    /// A new user, who has not signed in yet.
+    /// A new user who has not signed in yet. Returns the e-mail.
     async fn user(&self) -> String {
         let email = format!("user-{}@example.org", serial());
         let operator = Operator::open(&self.config).await.unwrap();
@@ -151,23 +151,23 @@ impl Place {
     }
 }
 
-/// A node in a process of its own; killed when dropped.
+/// A node in another process, killed when dropped.
 struct Node {
     process: Child,
     address: SocketAddr,
-    /// Open as long as the node writes.
+    /// Must stay open while the node writes.
     _output: BufReader<ChildStdout>,
 }
 
 impl Node {
-    /// Sends a request, each from another address: none of them tries too often. `None`: the node died.
+    /// Sends a request, each from another address, to have few attempts from each. `None` if the node died.
     async fn send(&self, request: &Request) -> Option<Response> {
         let [_, high, middle, low] = serial().to_be_bytes();
         let from = format!("10.{high}.{middle}.{low}");
         request.clone().header("X-Forwarded-For", &from).try_send(self.address).await
     }
 
-    /// The status of an answer of a node that lives.
+    /// The status of the answer of a node that must live.
     async fn status(&self, request: Request) -> u16 {
         self.send(&request).await.expect("the node lives").status
     }
@@ -176,7 +176,7 @@ impl Node {
         self.status(Request::get(CIRCUITS).key(key)).await != 401
     }
 
-    /// Whether the node dies of what goes on after an answer: the end of a circuit that nobody waits for.
+    /// Whether the node dies in the work after an answer: the end of a circuit in the background.
     async fn dies_on_its_own(&self, key: &str, answer: &Response) -> bool {
         let Some(op_id) = answer.header("preference-applied").map(|_| text(&answer.json()["op_id"])) else {
             return false;
@@ -190,9 +190,9 @@ impl Node {
         true
     }
 
-    /// Ends it as `kill -9` does.
+    /// Kills the process like `kill -9`.
     fn kill(&mut self) {
-        // it may have ended by itself
+        // the process may have ended already
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -208,7 +208,7 @@ fn text(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
 }
 
-/// A new session and two encrypted bits of it.
+/// A new session and two of its encrypted bits.
 async fn session_of(node: &Node, key: &str) -> (String, [Value; 2]) {
     let opened = node.send(&Request::post(SESSION, &json!({"preset": "fast_128"})).key(key)).await;
     let session = text(&opened.unwrap().ok(201)["session_id"]);
@@ -234,7 +234,7 @@ fn once(request: Request) -> Request {
     request.header("Idempotency-Key", &format!("key-{}", serial()))
 }
 
-/// Sends a request with an `Idempotency-Key` again: it succeeds, with the first answer if there was one.
+/// Sends a request with an `Idempotency-Key` again. The request must succeed, with the first answer if one came.
 async fn again(node: &Node, request: &Request, first: Option<Response>) -> Response {
     let second = node.send(request).await.expect("the node lives");
     assert!(second.status < 300, "{request:?}: {}", second.text());
@@ -278,7 +278,7 @@ async fn sessions_are_opened_once_and_deleted_for_good(place: &Place) {
         .await;
 }
 
-/// Work is charged as a whole or not at all, and once; its answer is there if it was charged.
+/// Work is charged once as a whole, or not at all. Charged work has its answer.
 async fn work_is_charged_once(place: &Place, path: &str, gates: i64, body: impl Fn(&str, [Value; 2]) -> Value) {
     place
         .at_every_write(
@@ -306,7 +306,7 @@ async fn work_is_charged_once(place: &Place, path: &str, gates: i64, body: impl 
         .await;
 }
 
-/// Requests at once share commits: of each of them all is there or nothing, with the others of its commit.
+/// Requests at the same time share commits. Each of them has its whole effect or none, with the others of its commit.
 async fn work_of_many_callers_is_charged_once_each(place: &Place) {
     const CALLERS: usize = 8;
     let mut node = place.start();
@@ -404,7 +404,7 @@ async fn circuits_are_kept_whole_and_deleted_for_good(place: &Place) {
             },
         )
         .await;
-    // whichever it is, the netlist that runs is the one that the facts tell of
+    // whichever netlist is stored, the facts describe it
     let newer = NETLIST.replace("XOR", "AND");
     place
         .at_every_write(
@@ -560,7 +560,7 @@ async fn who_was_signed_in_stays_so_and_who_was_not_can_sign_in(place: &Place) {
             },
             async |node, email, request, answer| match answer {
                 Some(answer) => stands(node, tokens_of(&answer.ok(200))).await,
-                // exchanged and never shown: soon it gives the same next one again, later it ends the sign-in
+                // lost answer: the old token gives the same new one in its grace time, and later ends the sign-in
                 None => {
                     assert!(matches!(node.status(request.clone()).await, 200 | 401));
                     assert_eq!(node.status(log_in(&email, PASSWORD)).await, 200);
@@ -599,7 +599,7 @@ async fn a_password_is_the_old_or_the_new_one(place: &Place) {
                 let changed = works(NEW_PASSWORD).await;
                 assert_eq!(works(PASSWORD).await, !changed);
                 assert!(changed || answer.is_none());
-                // one effect: the second would find another password than the one it names
+                // only one effect is possible, because a second change would find another password
                 let answer = again(node, request, answer).await;
                 assert_eq!(answer.header("idempotent-replayed").is_some(), changed);
                 assert!(works(NEW_PASSWORD).await);
@@ -629,7 +629,7 @@ async fn a_reset_link_is_used_up_with_its_effect(place: &Place) {
         .await;
 }
 
-/// The first administrator: of a new place each time.
+/// The first administrator, each time in a new place.
 async fn a_setup_link_makes_an_administrator_or_can_be_used_again(kind: Kind) {
     for moment in ["before", "after"] {
         for write in 1..WRITES_MAX {
@@ -652,7 +652,7 @@ async fn a_setup_link_makes_an_administrator_or_can_be_used_again(kind: Kind) {
                 }
             }
             if answer.is_some() {
-                assert!(write > 1, "no write was seen");
+                assert!(write > 1, "the request wrote nothing");
                 break;
             }
         }

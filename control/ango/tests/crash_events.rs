@@ -1,4 +1,4 @@
-//! A node that dies between what happens and what is told of it: no event is lost, none is made twice, and one that is sent twice has the same id
+//! Crashes between an effect and its events: no event is lost, none is made twice, and a repeated event has the same id
 //! and the same bytes (readings H12, H13, W3, W6).
 #![cfg(all(unix, debug_assertions))]
 
@@ -21,10 +21,10 @@ use tests_service::payments::{PaymentStandIn, WEBHOOK_SECRET};
 use tests_service::receiver::Receiver;
 use tests_store::Kind;
 
-/// Lives of the node, each of which ends at some write.
+/// Number of nodes, each of which dies at some write.
 const RUNS: u64 = 200;
 
-/// A generator of numbers (SplitMix64, Steele and others 2014): the same for the same seed.
+/// A generator of pseudo-random numbers (SplitMix64, Steele and others 2014), the same for the same seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -37,11 +37,11 @@ impl Numbers {
     }
 }
 
-/// A node in a process of its own; killed when dropped.
+/// A node in another process, killed when dropped.
 struct Node {
     process: Child,
     address: SocketAddr,
-    /// Open as long as the node writes.
+    /// Must stay open while the node writes.
     _output: BufReader<ChildStdout>,
 }
 
@@ -71,23 +71,23 @@ impl Node {
             .unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap());
         let line = output.by_ref().lines().map(Result::unwrap).find(|line| line.starts_with("  API "));
-        let line = line.expect("the node says where it is");
+        let line = line.expect("the node prints its address");
         Node { process, address: line.rsplit("http://").next().unwrap().trim().parse().unwrap(), _output: output }
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // as `kill -9` does; it may have ended by itself
+        // like `kill -9`; the process may have ended already
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// What must have been told in the end.
+/// The events that must have been delivered in the end.
 #[derive(Default)]
 struct Expected {
-    /// Invoices whose payment the node has said it was told of.
+    /// Invoices whose event of payment the node has accepted.
     paid: BTreeSet<String>,
 }
 
@@ -118,7 +118,7 @@ async fn events_survive(kind: Kind) {
         let moment = ["before", "after"][numbers.below(2) as usize];
         let order = format!("{moment} {} {seed}", 1 + numbers.below(8));
         std::fs::write(folder.path().join("orders"), order).unwrap();
-        // a key is rotated, and a payment is told
+        // one request rotates a key, the other delivers a payment's event
         let rotate = Request::new("POST", "/api/v1/keys/apikey/rotate").key(&fresh.key);
         let told = provider.delivery(&event, WEBHOOK_SECRET);
         let (_, told): (Option<Response>, Option<Response>) =
@@ -126,7 +126,7 @@ async fn events_survive(kind: Kind) {
         if told.is_some_and(|answer| answer.status == 200) {
             expected.paid.insert(invoice);
         }
-        // sometimes it lives on for a moment, and dies of what it does by itself
+        // sometimes the node lives on for a moment, and dies in its background work
         tokio::time::sleep(Duration::from_millis(numbers.below(60))).await;
         let _ = std::fs::remove_file(folder.path().join("orders"));
     }
@@ -153,16 +153,16 @@ async fn events_survive(kind: Kind) {
         told.sort();
         told
     };
-    // each rotation is told once, and nothing that was not done
+    // each rotation has one event, and no event lacks its rotation
     assert_eq!(told("key_rotated", "old_key_prefix"), rotated.iter().cloned().collect::<Vec<_>>());
-    // each invoice that the node has on record is told once; it has all that it has said it was told of
+    // each recorded invoice has one event, and every accepted payment is recorded
     let recorded: BTreeSet<String> =
         store.invoices(account.as_str(), 1000).await.unwrap().into_iter().map(|invoice| invoice.invoice_id).collect();
     assert!(expected.paid.is_subset(&recorded));
     for kind in ["invoice_created", "invoice_paid"] {
         assert_eq!(told(kind, "invoice_id"), recorded.iter().cloned().collect::<Vec<_>>(), "{kind}");
     }
-    // some died before their effect and some after it: else nothing was tried
+    // some nodes died before their effect and some after it, otherwise the test shows nothing
     assert!((1..RUNS as usize).contains(&rotated.len()), "{}", rotated.len());
     assert!(!expected.paid.is_empty());
 }
@@ -176,7 +176,7 @@ async fn customer_of(provider: &PaymentStandIn, store: &Store, account: &Account
     customer
 }
 
-/// An invoice that the customer has paid, and the event that tells it.
+/// An invoice that the customer has paid, and the event of the payment.
 fn paid_invoice(provider: &PaymentStandIn, customer: &str) -> (String, Value) {
     let mut account = provider.account();
     let invoice = account.paid_invoice(customer);
@@ -184,7 +184,7 @@ fn paid_invoice(provider: &PaymentStandIn, customer: &str) -> (String, Value) {
     (invoice, event)
 }
 
-/// A last node, ahead of all leases, does what is left.
+/// A last node, with a clock after all leases, does the remaining work.
 async fn settle(folder: tempfile::TempDir, config: &Config, provider: &PaymentStandIn, store: &Store) {
     let url = config.database_url.clone();
     let server = TestServer::in_folder(folder, |config| {
@@ -200,7 +200,7 @@ async fn settle(folder: tempfile::TempDir, config: &Config, provider: &PaymentSt
         if left == (0, 0) {
             return;
         }
-        assert!(begun.elapsed() < Duration::from_secs(120), "events and deliveries are left: {left:?}");
+        assert!(begun.elapsed() < Duration::from_secs(120), "events and deliveries remain: {left:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

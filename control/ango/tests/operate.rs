@@ -1,4 +1,4 @@
-//! What an operator relies on before there is trouble: a backup that can be used, and settings that are tried.
+//! An operator's precautions: a usable backup, and a check of the settings.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,7 +14,7 @@ use tests_service::http::{Request, Response};
 use tests_service::s3::S3;
 use tests_store::Kind;
 
-/// Runs the program; its exit code and both its outputs.
+/// Runs the program. Returns its exit code and both its outputs.
 fn ango(line: &str, folder: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_ango"))
         .args(line.split_whitespace())
@@ -43,7 +43,7 @@ async fn send(node: &Running, request: Request) -> Response {
     request.send(node.api_addr).await
 }
 
-/// NAND(1, 1), and the kept circuit `and` of the same, in a session whose key the node holds.
+/// Checks NAND(1, 1), and the stored circuit `and` on the same bits, in a session whose key the node holds.
 async fn computes(node: &Running, key: &str) {
     let session =
         send(node, Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(key)).await.ok(201);
@@ -61,7 +61,7 @@ async fn computes(node: &Running, key: &str) {
     assert_eq!(send(node, Request::post(at("decrypt"), &read).key(key)).await.ok(200)["bit"], true);
 }
 
-/// The answer to a request that is the same as one before.
+/// The answer to a repetition of an earlier request.
 async fn kept(node: &Running, key: &str) -> Value {
     let request =
         Request::new("POST", "/api/v1/keys/apikey/rotate").key(key).header("Idempotency-Key", "once-and-again");
@@ -78,7 +78,7 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
     let answer = kept(&node, &made.key).await;
     let netlist = Request::put_text("/api/v1/tfhe/circuits/and", "1 3\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n");
     send(&node, netlist.key(&made.key)).await.ok(201);
-    // an answer that is large enough for a file of its own
+    // an answer so large that it is in a separate file
     let answers = at.join("ango-data/answers");
     let large = "ab".repeat(32);
     std::fs::write(answers.join(&large), "an answer").unwrap();
@@ -113,7 +113,7 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
     done("admin restore copy --data-dir new", at);
     let node = App::start(Config::in_folder(at.join("new"))).await.unwrap();
     computes(&node, &made.key).await;
-    // sealed under the old secret, found under the old node's name
+    // sealed under the old secret, and found under the old node's name
     assert_eq!(kept(&node, &made.key).await, answer);
     node.shutdown().await;
 }
@@ -127,7 +127,7 @@ async fn a_backup_that_is_not_whole_makes_no_data_folder() {
     done("admin backup copy", at);
     let restore = |why| {
         refused("admin restore copy --data-dir new", at, why);
-        assert_eq!(std::fs::read_dir(at).unwrap().count(), 2, "nothing is left behind");
+        assert_eq!(std::fs::read_dir(at).unwrap().count(), 2, "the refused command leaves no files");
     };
     let damaged = |name: &str, bytes: &[u8], why| {
         let path = at.join("copy").join(name);
@@ -180,7 +180,7 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
     assert_eq!(row(&said, "ANGO_SESSION_TTL_S "), ["ANGO_SESSION_TTL_S", "flag", "60"]);
     assert_eq!(row(&said, "ANGO_LISTEN "), ["ANGO_LISTEN", "default", "127.0.0.1:8080"]);
     assert!(said.contains("ok   database"), "{said}");
-    assert_eq!(std::fs::read_dir(at).unwrap().count(), 0, "nothing is made");
+    assert_eq!(std::fs::read_dir(at).unwrap().count(), 0, "the command makes no files");
 
     let (code, said) = ango("config check", at, &[("ANGO_SESSION_TTL_S", "1h")]);
     assert!(code == Some(1) && said.contains("ANGO_SESSION_TTL_S"), "{said}");
@@ -234,7 +234,7 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
         let (code, said) = ango("config check", at, &[&there[..3], &[("ANGO_S3_SECRET_ACCESS_KEY", "wrong")]].concat());
         assert!(code == Some(3) && said.contains("FAIL bucket: "), "{said}");
 
-        // a node on another database has taken the prefix
+        // a node on another database uses the prefix
         let other = tempfile::tempdir().unwrap();
         let mut config = Config::in_folder(other.path());
         config.bucket = Some(s3.config());
@@ -252,7 +252,7 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
     assert!(code == Some(3) && said.contains("ango migrate"), "{said}");
 }
 
-/// X16, and "who does this" has an answer.
+/// X16: the log says who did what.
 #[test]
 fn the_log_names_account_and_key_and_what_happened_to_credentials_and_no_secret() {
     let folder = tempfile::tempdir().unwrap();
@@ -273,7 +273,7 @@ fn the_log_names_account_and_key_and_what_happened_to_credentials_and_no_secret(
     let mut said = BufReader::new(node.stdout.take().unwrap()).lines().map(Result::unwrap);
     let address = said.find_map(|line| Some(line.strip_prefix("  API      http://")?.to_owned())).unwrap();
     let line = said.find(|line| line.contains("the link is in the file")).unwrap();
-    // no terminal: the link is where its owner alone finds it
+    // without a terminal, the link is in a file that only its owner can read
     assert!(!line.contains("st_") && line.contains("setup-link"), "{line}");
     let link = std::fs::read_to_string(at.join("ango-data/setup-link")).unwrap();
     let token = link.trim().split_once("/setup#").unwrap().1.to_owned();
@@ -305,7 +305,7 @@ fn the_log_names_account_and_key_and_what_happened_to_credentials_and_no_secret(
     assert_eq!((&rotated["account_id"], &rotated["key_id"]), (&made["account_id"], &made["key_id"]));
     let of_user = answered("/api/v1/user/api-keys");
     assert_eq!((&of_user["user_id"], &of_user["key_id"]), (&user["user"]["user_id"], &Value::Null));
-    // who was not let in is not named
+    // the log does not name a caller whose key was refused
     assert_eq!(answered("/api/v1/tfhe/circuits")["account_id"], Value::Null);
     for event in
         ["key rotated", "credential refused", "signed in", "sign-in refused", "key made", "key revoked", "signed out"]

@@ -1,4 +1,4 @@
-//! How the built program ends.
+//! The ends of the built program: signals and exit codes.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use control::caller::{Environment, Role};
 use control::config::Config;
 use tempfile::TempDir;
 
-/// A node in a process of its own; ended when dropped.
+/// A node in another process, ended when dropped.
 struct Node {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -35,19 +35,19 @@ impl Node {
         node
     }
 
-    /// The next line of its output that starts so.
+    /// The next line of its output with this beginning.
     fn line(&mut self, start: &str) -> String {
         let mut lines = self.output.by_ref().lines().map(Result::unwrap);
-        lines.find(|line| line.starts_with(start)).expect("the node says so")
+        lines.find(|line| line.starts_with(start)).expect("the node prints the line")
     }
 
-    /// Ctrl-C.
+    /// Sends the signal of Ctrl-C.
     fn interrupt(&self) {
         let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
-    /// Its exit code and what it wrote on the error stream.
+    /// The exit code, and the text on the error stream.
     fn end(mut self) -> (Option<i32>, String) {
         let mut errors = String::new();
         self.process.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
@@ -57,7 +57,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // it may have ended by itself
+        // the process may have ended already
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -94,7 +94,7 @@ fn a_second_signal_ends_a_node_that_waits_for_an_upload() {
          Content-Type: application/octet-stream\r\nContent-Length: 41943040\r\n\r\n"
     );
     upload.get_mut().write_all(head.as_bytes()).unwrap();
-    // the node asks for the body: the request has begun, and the body never comes
+    // the node asks for the body, so the request has begun, and the body never comes
     let mut answer = String::new();
     upload.read_line(&mut answer).unwrap();
     assert_eq!(answer.trim_end(), "HTTP/1.1 100 Continue");

@@ -26,7 +26,7 @@ use crate::web::peer::ClientAddress;
 
 /// Errors of signing in.
 const SIGN_IN: [Code; 3] = [Code::InvalidRequest, Code::InvalidCredentials, Code::FeatureDisabled];
-/// Bytes of these requests at most.
+/// Bytes of these requests, at most.
 const BODY_BYTES_MAX: usize = 8 << 10;
 
 impl JsonBody for SignInRequest {

@@ -108,7 +108,7 @@ fn limit_data(alert: &Alert) -> serde_json::Value {
     })
 }
 
-/// To whom the account's budget names.
+/// The e-mail to the address in the account's budget, if the node sends e-mail.
 fn budget_email(billing: &Billing, alert: &Alert, budget: Option<MonthlyCap>, now: Timestamp) -> Option<Email> {
     billing.mailer.as_ref()?;
     let MonthlyCap { alert_email, hard_cap, allow_soft_overage, .. } =

@@ -39,7 +39,7 @@ impl FromStr for UsdRate {
 /// The price of an operation on encrypted numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationPrice {
-    /// Compute units.
+    /// Compute units of the operation.
     pub units: u64,
     /// The list price of these compute units.
     pub cost: NanoUsd,

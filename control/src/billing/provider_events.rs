@@ -40,7 +40,7 @@ const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
     tag = "Billing",
     request_body(content = api::billing::ProviderEvent, description = "An event, as the provider signed it."),
     params(("Stripe-Signature" = String, Header, description = "`t=SECONDS,v1=HEX`")),
-    responses((status = 200, description = "The event is kept; one that is known is too.", body = ReceivedEvent)),
+    responses((status = 200, description = "The event is stored. A repeated event has the same answer.", body = ReceivedEvent)),
     extensions(("x-errors" = json!([Code::InvalidRequest, Code::InvalidSignature, Code::PayloadTooLarge])))
 )]
 pub async fn receive(

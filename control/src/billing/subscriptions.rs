@@ -99,7 +99,7 @@ pub async fn subscribe(
     path = "/api/v1/billing/subscription",
     operation_id = "cancelSubscription",
     tag = "Billing",
-    responses((status = 200, description = "It ends with its period.", body = CancelledSubscription)),
+    responses((status = 200, description = "The subscription ends with its period.", body = CancelledSubscription)),
     extensions(("x-errors" = json!([Code::Conflict, Code::ProviderUnavailable])))
 )]
 pub async fn cancel(

@@ -1,4 +1,4 @@
-//! The service's door to the engine: with its folder the only code that names it.
+//! The service's interface to the engine. Only this file and its folder name the engine's types.
 //!
 //! Bytes from outside become typed values here, or an error with a code of the specification.
 
@@ -74,7 +74,7 @@ impl Share {
     }
 }
 
-/// What a search for devices found.
+/// The result of a search for devices.
 pub struct Detected {
     /// The devices that would compute, at least one.
     pub devices: Vec<engine::DeviceInfo>,
@@ -186,7 +186,7 @@ impl Engine {
         self.inner.usage()
     }
 
-    /// Ends a circuit or an operation on numbers, unless it ends by itself first.
+    /// Cancels a circuit or an operation on numbers, unless it has ended.
     pub fn cancel(&self, operation: EngineOperation) {
         self.inner.cancel(operation);
     }

@@ -34,7 +34,7 @@ const SCALE_BITS_DEFAULT: u32 = 40;
         ("scale_bits" = Option<i64>, Query, minimum = 10, maximum = 50,
             description = "Bits of a fresh ciphertext's scale; 40 when absent."),
     ),
-    responses((status = 200, description = "What meets the level; empty lists if nothing does.", body = SuggestedParams)),
+    responses((status = 200, description = "The presets and parameters that meet the level; empty lists if none do.", body = SuggestedParams)),
     extensions(("x-errors" = json!([Code::InvalidRequest, Code::InvalidParams])))
 )]
 pub async fn suggest(

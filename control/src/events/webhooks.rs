@@ -246,7 +246,7 @@ pub async fn delete(
     operation_id = "sendTestEvent",
     tag = "Webhooks",
     request_body = SendTestEvent,
-    responses((status = 200, description = "What became of it.", body = SentTestEvent)),
+    responses((status = 200, description = "The result for each webhook.", body = SentTestEvent)),
     extensions(("x-errors" = json!([Code::InvalidRequest, BODY])))
 )]
 pub async fn test(
@@ -363,7 +363,7 @@ pub async fn list_deliveries(
         ("webhook_id" = String, Path, description = "A webhook of the account."),
         ("delivery_id" = String, Path, description = "A delivery to it."),
     ),
-    responses((status = 200, description = "What became of it.", body = ReplayedDelivery)),
+    responses((status = 200, description = "The result of the attempt.", body = ReplayedDelivery)),
     extensions(("x-errors" = json!([Code::WebhookNotFound, Code::DeliveryNotFound])))
 )]
 pub async fn replay(

@@ -21,13 +21,13 @@ const X_DOCUMENT_TOTAL: HeaderName = HeaderName::from_static("x-document-total")
 /// A warning to the issuer of the document; one header for each.
 const X_DOCUMENT_WARNING: HeaderName = HeaderName::from_static("x-document-warning");
 
-/// A document in one of the formats, as the API's page describes it.
+/// The API description of an answer with a document in one of the formats.
 pub struct DocumentAnswer;
 
 impl IntoResponses for DocumentAnswer {
     fn responses() -> BTreeMap<String, RefOr<response::Response>> {
         let text = || ContentBuilder::new().schema(Some(String::schema())).build();
-        let warning = "What the issuer should know, in English and ASCII; one header for each doubt.";
+        let warning = "A doubt about the document, for its issuer, in English and ASCII; one header for each doubt.";
         let answer = described_document().content("text/html", text()).content("application/xml", text()).header(
             "X-Document-Warning",
             HeaderBuilder::new().schema(Some(String::schema())).description(Some(warning)).build(),
@@ -36,7 +36,7 @@ impl IntoResponses for DocumentAnswer {
     }
 }
 
-/// A document that is kept, as the API's page describes it.
+/// The API description of an answer with a stored document.
 pub struct KeptDocumentAnswer;
 
 impl IntoResponses for KeptDocumentAnswer {
@@ -45,7 +45,7 @@ impl IntoResponses for KeptDocumentAnswer {
     }
 }
 
-/// A PDF and the headers of [`file`] and [`describe`].
+/// The API description of a PDF with the headers of [`file`] and [`describe`].
 fn described_document() -> ResponseBuilder {
     let number = "The number of the document: UTF-8, in which each byte but ASCII letters, digits, `-`, `.` and `_` is percent-encoded, as `%E8%AB%8B-1`.";
     let name = "`attachment` with a name for the file, in both forms of RFC 6266: `filename` in ASCII, `filename*` in UTF-8. Not for `html`.";
@@ -64,7 +64,7 @@ fn described_document() -> ResponseBuilder {
         )
 }
 
-/// A file that a client may keep under a name.
+/// An answer that clients offer to save as a file of this name.
 pub fn file(content_type: &'static str, name: &str, bytes: Vec<u8>) -> Response {
     let mut response = Body::from(bytes).into_response();
     let headers = response.headers_mut();

@@ -13,15 +13,15 @@ use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 
-/// Errors of a call that is charged.
+/// Errors of a charged call.
 pub const CHARGED: [Code; 3] = [Code::QuotaExceeded, Code::BudgetHardCapHit, Code::AccountSuspended];
-/// Thousandths of a yen.
+/// Thousandths of a yen in a yen.
 const MILLI_YEN: i64 = 1000;
 
 /// The operations that are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfficeOperation {
-    /// A document, whether asked for or made of a payment.
+    /// A document, made on request or of a payment.
     Document,
     /// Withholding records; the units are payees.
     Withholding,
@@ -96,7 +96,7 @@ impl Office {
         self.refusal(self.store.charge_office(charge).await?).map_or(Ok(answer), Err)
     }
 
-    /// The charge for so many units.
+    /// The charge for this many units.
     pub(super) fn charge(
         &self,
         payer: &PayingKey,

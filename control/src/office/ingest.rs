@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
     tag = "Back office",
     params(("token" = String, Path, description = "The last part of the ingest address.")),
     request_body = PaymentEvent,
-    responses((status = 200, description = "What became of it.", body = IngestResult)),
+    responses((status = 200, description = "Whether a document was made, is held, or the event was ignored.", body = IngestResult)),
     extensions(("x-errors" = json!([Code::NotFound, Code::InvalidSignature, BODY])))
 )]
 pub async fn receive(

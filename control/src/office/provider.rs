@@ -37,7 +37,7 @@ const SESSION_ID_BYTES_MAX: usize = 255;
     tag = "Back office",
     request_body(content = api::billing::ProviderEvent, description = "An event, as the provider signed it."),
     params(("Stripe-Signature" = String, Header, description = "`t=SECONDS,v1=HEX`")),
-    responses((status = 200, description = "The event is kept; one that is known is too.", body = ReceivedEvent)),
+    responses((status = 200, description = "The event is stored. A repeated event has the same answer.", body = ReceivedEvent)),
     extensions(("x-errors" = json!([Code::InvalidRequest, Code::InvalidSignature, Code::PayloadTooLarge])))
 )]
 pub async fn webhook(

@@ -52,7 +52,7 @@ struct Looked {
     operation_id = "verifyRegistrations",
     tag = "Back office",
     request_body = api::office::RegistrationVerifyIn,
-    responses((status = 200, description = "What was found.", body = api::office::RegistrationResults)),
+    responses((status = 200, description = "The status of each number.", body = api::office::RegistrationResults)),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn verify(
@@ -78,7 +78,7 @@ pub async fn verify(
     operation_id = "monitorRegistrations",
     tag = "Back office",
     request_body = api::office::RegistrationMonitorIn,
-    responses((status = 200, description = "What was found.", body = api::office::MonitorResult)),
+    responses((status = 200, description = "The alerts, and the numbers without one.", body = api::office::MonitorResult)),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn monitor(

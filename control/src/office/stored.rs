@@ -71,7 +71,7 @@ pub async fn list(
     path = "/v1/invoices/stored/{invoice_id}",
     operation_id = "getStoredInvoice",
     tag = "Back office",
-    params(("invoice_id" = String, Path, description = "As the list shows it.")),
+    params(("invoice_id" = String, Path, description = "The document's id in the list.")),
     responses(KeptDocumentAnswer),
     extensions(("x-errors" = json!([Code::NotFound])))
 )]

@@ -20,7 +20,7 @@ pub fn encode(bytes: &[u8]) -> String {
 
 /// Decodes a whole text of at most `bytes_max` bytes.
 pub fn decode(text: &str, bytes_max: usize) -> Result<Vec<u8>, Base64Error> {
-    // not more room than the text can fill; the limit is checked as the bytes come
+    // never reserve more than the text can decode to; `push` checks the limit
     let mut decoder = Decoder::new(bytes_max, text.len() / 4 * 3 + 3);
     decoder.push(text.as_bytes())?;
     decoder.finish()
@@ -67,7 +67,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The bytes, once all characters have come.
+    /// The decoded bytes, after the last piece.
     pub fn finish(mut self) -> Result<Vec<u8>, Base64Error> {
         self.flush()?;
         if self.padding > 2 || (self.padding > 0 && !(self.digits + self.padding).is_multiple_of(4)) {

@@ -1,4 +1,4 @@
-//! Request bodies: never more than a route's ceiling, never more in memory than the node has for bodies (readings X6).
+//! Request bodies: bounded by the route's ceiling, and in memory by the node's memory for bodies (readings X6).
 //!
 //! Memory is reserved in steps as bytes arrive, so a body that is announced but not sent reserves none. A body must
 //! keep a minimum pace, and a body of unknown length must be short.
@@ -27,7 +27,7 @@ use crate::resource::{Grant, NotGranted, Payer, Resource};
 use crate::web::error::ApiError;
 use crate::web::json;
 
-/// Bodies up to this size take nothing from that memory: connections bound them.
+/// Bodies up to this size reserve no memory. The number of connections bounds their sum.
 const FREE_BYTES: u64 = 64 << 10;
 /// Memory is reserved in steps of this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
@@ -54,7 +54,7 @@ pub const fn base64_ceiling(decoded_bytes: usize) -> usize {
 /// Memory reserved for one request, given back on drop. `None`: the request is too small to need a reservation.
 pub type Reserved = Option<Grant>;
 
-/// Sets memory aside for a request whose size is known. Waits a little for it, then refuses with 503.
+/// Reserves memory for a request of known size. Waits up to `MEMORY_WAIT`, then refuses with 503.
 pub async fn reserve(memory: &Resource, payer: &Payer, bytes: u64) -> Result<Reserved, ApiError> {
     if bytes <= FREE_BYTES {
         return Ok(None);
@@ -74,7 +74,7 @@ fn too_much(most: u64) -> ApiError {
     ApiError::new(Code::PayloadTooLarge, message)
 }
 
-/// The memory of a body, and what bodies have altogether.
+/// The memory reserved for a body, and the resource from which more is taken.
 struct BodyMemory {
     all: Resource,
     payer: Payer,
@@ -92,7 +92,7 @@ impl BodyMemory {
             return Ok(());
         }
         let step = (needed - taken).max(STEP_BYTES.min(most - taken));
-        // a step is never too small to count
+        // always above the size that needs no reservation
         let step = reserve(&self.all, &self.payer, step.max(FREE_BYTES + 1)).await?;
         match (&mut self.taken, step) {
             (Some(taken), Some(step)) => taken.join(step),
@@ -382,7 +382,7 @@ mod tests {
         let first = reserve(&memory, &payer(1), 80 << 20).await.unwrap();
         let refused = reserve(&memory, &payer(2), 80 << 20).await.unwrap_err();
         assert_eq!((refused.code, refused.retry_after_s), (Code::ServiceUnavailable, Some(2)));
-        // a small body needs none of it, and one larger than all of it is never possible
+        // a small body reserves nothing, and one larger than the whole memory is always refused
         assert!(reserve(&memory, &payer(2), FREE_BYTES).await.unwrap().is_none());
         assert_eq!(reserve(&memory, &payer(2), 1 << 40).await.unwrap_err().code, Code::PayloadTooLarge);
         let waiting = tokio::spawn({
@@ -397,7 +397,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn two_near_idle_uploads_take_no_memory_and_stop_no_other() {
         let memory = Resource::memory(100 << 20, 40 << 20);
-        // each announces nearly all of the memory, and sends a byte every five seconds
+        // each client announces nearly all of the memory, and sends a byte every five seconds
         let idle: Vec<_> = (1..=2)
             .map(|number| {
                 let pieces = slow(90 << 20, 1, Duration::from_secs(5));
@@ -430,7 +430,7 @@ mod tests {
         }
         drop(pieces);
         assert_eq!(memory.used(), 0);
-        // what could never be had is refused before it is read
+        // a body that could never be reserved is refused before it is read
         let refused = slow(60 << 20, 1, Duration::ZERO).paid(&memory, payer(1), |bytes| 2 * bytes).err().unwrap();
         assert_eq!(refused.code, Code::PayloadTooLarge);
     }

@@ -1,5 +1,5 @@
-//! CPU work of requests (keys, ciphertexts, large JSON): off the async threads, and on no more threads than there are cores,
-//! so that many uploads take turns. Turns are shared out ([`Resource::turns`]).
+//! Runs the CPU work of requests (keys, ciphertexts, large JSON) outside the async threads, on at most as many threads
+//! as the machine has cores. Accounts take turns ([`Resource::turns`]).
 
 use std::thread;
 use std::time::Duration;

@@ -194,7 +194,7 @@ fn schema_name(content: &Content) -> Option<&str> {
     }
 }
 
-/// A page as it is committed.
+/// The description as text, as it is committed.
 pub fn pretty(document: &OpenApi) -> String {
     let mut text = serde_json::to_string_pretty(document).expect("the page is JSON");
     text.push('\n');
@@ -236,7 +236,7 @@ fn tell_headers(operation: &mut Operation, area: Area) {
     }
 }
 
-/// Errors of every operation; the first is that of another method at the same path.
+/// Errors that every operation has. The first is for another method at the same path.
 const ALWAYS: [Code; 3] = [Code::MethodNotAllowed, Code::ServiceUnavailable, Code::InternalError];
 
 /// Writes the roles that may use the operations of a level in an area, as the router sets them.
@@ -289,7 +289,7 @@ fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, boo
     item.get.iter_mut().map(|operation| (operation, false)).chain(changing.map(|operation| (operation, true)))
 }
 
-/// Adds what follows from the callers that an operation admits: its credentials, its headers and its errors.
+/// Adds everything that follows from the callers that an operation admits: its credentials, headers and errors.
 fn complete(operation: &mut Operation, area: Area, components: &mut Components) {
     let id = operation.operation_id.clone().expect("every operation has an id");
     let (access, own) = (AdmittedCallers::of(operation), errors::take(operation));

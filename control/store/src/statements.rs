@@ -10,7 +10,7 @@ pub fn seen() -> Vec<(&'static str, &'static str)> {
     SEEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter().copied().collect()
 }
 
-/// Notes a statement that is run, in both forms.
+/// Notes that a statement is run, in both forms.
 pub(crate) fn note(sqlite: &'static str, postgres: &'static str) {
     #[cfg(debug_assertions)]
     SEEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert((sqlite, postgres));

@@ -3,14 +3,14 @@
 use crate::Result;
 use crate::database::Tx;
 
-/// What a writer does for one caller.
+/// A kind of work that a writer does for a caller.
 pub(crate) trait Work: Send + Sync + Sized + 'static {
-    /// What the caller is told after the commit.
+    /// The answer that the caller gets after the commit.
     type Answer: Send + 'static;
 
-    /// Works with equal shards are done in the order in which they came.
+    /// The key that chooses the writer. Works with equal shards run in the order of their arrival.
     fn shard(&self) -> &[u8];
 
-    /// Runs all of them, or fails as soon as one cannot be done: then the transaction is undone.
+    /// Runs all works, or fails at the first one that cannot be done. The transaction is then undone.
     fn run(tx: &mut Tx, works: &[&Self]) -> impl Future<Output = Result<Vec<Self::Answer>>> + Send;
 }

@@ -37,7 +37,7 @@ const QUEUE_MAX: usize = 1024;
 /// Number of writers to PostgreSQL. Each uses one connection.
 const POSTGRES_WRITERS: usize = 4;
 
-/// A work of a caller that waits for its answer, or has gone.
+/// A work in a queue. Its caller waits for the answer, or has left.
 #[derive(Debug)]
 pub(crate) struct Waiting<W: Work> {
     work: W,
@@ -57,7 +57,7 @@ pub(crate) enum Job {
     Release(Waiting<Release>),
 }
 
-/// Makes the entry of each kind of work. A kind itself names no other kind and no queue.
+/// Makes the queue's entry of each kind of work, so that the kinds know neither each other nor the queue.
 macro_rules! entries {
     ($($entry:ident of $kind:ty,)*) => {$(
         impl From<Waiting<$kind>> for Job {
@@ -77,7 +77,8 @@ entries! {
     Release of Release,
 }
 
-/// The queues of the writers; cheap to clone. The writers end when the last clone is gone and their queues are empty.
+/// The queues of the writers. A clone shares them. The writers end when the last clone is dropped and their queues are
+/// empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Writers {
     queues: Arc<[mpsc::Sender<Job>]>,
@@ -99,7 +100,7 @@ impl Writers {
         Writers { queues: (0..count).map(start).collect(), patience: db.patience() }
     }
 
-    /// Does a work with others; returns after the commit. A work that is queued is done though its caller leaves.
+    /// Submits a work and returns after the commit. A work in the queue is done even if its caller leaves.
     pub(crate) async fn submit<W: Work>(&self, work: W) -> Result<W::Answer>
     where
         Job: From<Waiting<W>>,

@@ -1,17 +1,17 @@
-//! A backend of any kind as one type, so that cases and devices meet in a list.
+//! A backend of any kind as one type, so that one list can hold all of them.
 
 use std::any::Any;
 
 use kernels::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Stems};
 use kernels::{Backend, DeviceInfo, Result};
 
-/// A key, an arena or work under way, of the backend that made it.
+/// A key, an arena or a pending batch of the backend that made it.
 pub type Opaque = Box<dyn Any + Send>;
 
 /// Any backend.
 pub type AnyBackend = dyn Stems<Key = Opaque, Arena = Opaque, Pending = Opaque>;
 
-/// A backend whose types are not known.
+/// Hides the types of a backend.
 pub fn any<B>(backend: B) -> Box<AnyBackend>
 where
     B: Stems<Key: 'static, Arena: 'static, Pending: 'static>,
@@ -19,20 +19,20 @@ where
     Box::new(Erased(backend))
 }
 
-/// A backend without its types.
+/// A backend with hidden types.
 struct Erased<B>(B);
 
-/// What it was before it was made opaque.
+/// The value under its own type.
 fn known<T: 'static>(opaque: &Opaque) -> &T {
-    opaque.downcast_ref().expect("made by this kind of backend")
+    opaque.downcast_ref().expect("a value of this kind of backend")
 }
 
 fn known_mut<T: 'static>(opaque: &mut Opaque) -> &mut T {
-    opaque.downcast_mut().expect("made by this kind of backend")
+    opaque.downcast_mut().expect("a value of this kind of backend")
 }
 
 fn taken<T: 'static>(opaque: Opaque) -> T {
-    *opaque.downcast().expect("made by this kind of backend")
+    *opaque.downcast().expect("a value of this kind of backend")
 }
 
 impl<B> Backend for Erased<B>

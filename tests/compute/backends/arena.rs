@@ -1,4 +1,4 @@
-//! Ciphertexts that stay on the device: slots written, read and taken again, results that are operands of the next batch.
+//! Ciphertexts that stay on the device: slots are written, read and reused, and results are operands of the next batch.
 
 use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{EvaluationKey, Gate, GateRow, Gates, Lwe, SlotGate};
@@ -14,10 +14,10 @@ use crate::fixtures::{Bodies, Shape, generator, key};
 
 const SHAPE: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
 
-/// A gate, the slots of its operands, the slot of its result.
+/// Gates, each with the slots of its operands and the slot of its result.
 type Batch<'a> = &'a [(Gate, &'a [u32], u32)];
 
-/// An arena on a device and what should be in it.
+/// An arena on a device, and the words that its slots should hold.
 struct Bench {
     backend: Box<AnyBackend>,
     key: EvaluationKey,
@@ -35,7 +35,7 @@ impl Bench {
         Bench { backend, key, loaded, arena, expected: vec![zero; slots] }
     }
 
-    /// With an arena that has grown to each of these numbers of slots.
+    /// A bench whose arena has grown to each of these numbers of slots.
     fn grown(backend: Box<AnyBackend>, sizes: &[usize]) -> Bench {
         let mut bench = Bench::new(backend, sizes[0]);
         sizes[1..].iter().for_each(|&slots| bench.grow(slots));
@@ -47,7 +47,7 @@ impl Bench {
         self.expected.resize(slots, Lwe::new(vec![0; self.key.params.lwe_dimension + 1]));
     }
 
-    /// Random ciphertexts in slots from `first` on.
+    /// Writes random ciphertexts to the slots from `first` on.
     fn write(&mut self, first: u32, count: usize, seed: u64) {
         let words = self.key.params.lwe_dimension + 1;
         let mut rng = generator(seed);
@@ -58,12 +58,13 @@ impl Bench {
         }
     }
 
-    /// Starts a batch, by the definition too: a backend evaluates gates as they are, folding is its caller's.
+    /// Starts a batch. Returns the words of the definition too. A backend evaluates gates as given, because folding is
+    /// the caller's task.
     fn start(&mut self, gates: Batch, reads: &[u32]) -> (Opaque, Vec<u32>) {
         let slot_gates: Vec<SlotGate> = gates
             .iter()
             .map(|&(gate, operands, result)| {
-                // slots of operands that the gate does not have are not looked at
+                // slots of operands that the gate does not have are ignored
                 let mut slots = [u32::MAX; 3];
                 slots[..operands.len()].copy_from_slice(operands);
                 SlotGate { gate, operands: slots, result }
@@ -85,7 +86,7 @@ impl Bench {
         (pending, read)
     }
 
-    /// A batch, waited for.
+    /// Evaluates a batch and compares its words.
     fn check(&mut self, gates: Batch, reads: &[u32]) {
         let (pending, expected) = self.start(gates, reads);
         assert_eq!(self.backend.finish(pending).expect("a batch"), expected);
@@ -95,8 +96,8 @@ impl Bench {
 pub fn cases() -> impl Iterator<Item = Case> {
     let batches_in_parts = Case {
         on: |device: &Device| device.name == "cuda-host",
-        ..Case::small("arena/a batch in parts where the card has few groups", |_: &Device| {
-            let host = HostCuda::open().expect("trials run where the backend is");
+        ..Case::small("arena/a batch in parts on a card with few groups", |_: &Device| {
+            let host = HostCuda::open().expect("trials run only on machines with the backend");
             let backend = GpuBackend::new(host.with_card(|card| card.groups_max[0] = 3));
             mixed(Bench::new(any(backend), 16));
             let backend =
@@ -106,17 +107,17 @@ pub fn cases() -> impl Iterator<Item = Case> {
     };
     let too_large = Case {
         on: |device: &Device| device.name == "cuda-host",
-        ..Case::small("arena/what is larger than a buffer is out of memory", |_: &Device| {
-            let host = HostCuda::open().expect("trials run where the backend is");
+        ..Case::small("arena/more slots than a buffer can hold are out of memory", |_: &Device| {
+            let host = HostCuda::open().expect("trials run only on machines with the backend");
             let backend = GpuBackend::new(host.with_card(|card| card.buffer_bytes_max = 1 << 14));
             let key = key(SHAPE.params(), Bodies::Random, 11);
             assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
             let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);
             let mut arena = backend.arena(key.params.lwe_dimension + 1, slots).expect("it fits");
             assert!(matches!(backend.grow(&mut arena, 2 * slots + 1), Err(Error::OutOfMemory(_))), "the chunk");
-            backend.write(&mut arena, slots as u32 - 1, &[1; 6]).expect("it is as it was");
-            backend.grow(&mut arena, 2 * slots).expect("two buffers, each as large as one may be");
-            backend.write(&mut arena, slots as u32 - 2, &[2; 24]).expect("rows of both");
+            backend.write(&mut arena, slots as u32 - 1, &[1; 6]).expect("the arena is unchanged");
+            backend.grow(&mut arena, 2 * slots).expect("two buffers of the largest size");
+            backend.write(&mut arena, slots as u32 - 2, &[2; 24]).expect("rows of both buffers");
             let ends = [slots as u32 - 2, slots as u32 - 1, slots as u32, slots as u32 + 1, slots as u32 + 2];
             let words = backend.finish(backend.read(&arena, &ends).expect("a read")).expect("words");
             assert_eq!(words, [[2; 24].as_slice(), &[0; 6]].concat());
@@ -127,9 +128,9 @@ pub fn cases() -> impl Iterator<Item = Case> {
         Case::small("arena/results are operands of the next batch", chained),
         Case::small("arena/slots keep their words when an arena grows", grown),
         Case::small("arena/gates whose ciphertexts are in several chunks", chunked),
-        Case::small("arena/an arena that cannot grow is as it was", too_much),
+        Case::small("arena/an arena that cannot grow is unchanged", too_much),
         Case::small("arena/rows are read without a batch", read),
-        Case::small("arena/no gates and no reads", nothing),
+        Case::small("arena/a batch without gates and reads", nothing),
         Case::small("arena/a slot beyond the arena", beyond),
         batches_in_parts,
         too_large,
@@ -137,7 +138,8 @@ pub fn cases() -> impl Iterator<Item = Case> {
     .into_iter()
 }
 
-/// Bootstraps, halves of a MUX and negations beside each other, results where operands were, reads in any order.
+/// One batch with bootstraps, halves of a MUX and negations, with results in the slots of operands, and with reads in
+/// any order.
 fn mixed(mut bench: Bench) {
     bench.write(0, 8, 1);
     bench.check(
@@ -154,7 +156,7 @@ fn mixed(mut bench: Bench) {
     );
 }
 
-/// Batches that are started one after another, as many as the device takes before the first is waited for.
+/// Starts batches one after another, as many as the device takes before it must wait for the first.
 fn chained(device: &Device) {
     let mut bench = Bench::new(device.open(2), 6);
     bench.write(0, 3, 2);
@@ -162,14 +164,14 @@ fn chained(device: &Device) {
     let batches: [(Batch, &[u32]); 4] = [
         (&[(Gate::Or, &[0, 1], 3), (Gate::Not, &[2], 4)], &[]),
         (&[(Gate::Mux, &[3, 4, 0], 5), (Gate::Xnor, &[3, 4], 0)], &[5, 3]),
-        // 3 and 4 have had their readers
+        // the gates that read slots 3 and 4 come before this one
         (&[(Gate::Nor, &[5, 0], 3)], &[3]),
         (&[(Gate::Not, &[3], 4), (Gate::And, &[3, 5], 1)], &[0, 1, 2, 3, 4, 5]),
     ];
     let mut pending = std::collections::VecDeque::new();
     for (gates, reads) in batches {
         if pending.len() == in_flight_max {
-            let (oldest, expected) = pending.pop_front().expect("there are some");
+            let (oldest, expected) = pending.pop_front().expect("a batch is pending");
             assert_eq!(bench.backend.finish(oldest).expect("a batch"), expected);
         }
         pending.push_back(bench.start(gates, reads));
@@ -188,10 +190,11 @@ fn grown(device: &Device) {
     bench.check(&[(Gate::Not, &[1], 4)], &[0, 1, 2, 3, 4]);
 }
 
-/// Where operands and results of [`mixed`] are in chunks of their own: those of a gate, and two halves of a MUX.
+/// Sizes that put the operands and results of [`mixed`] into different chunks, those of one gate and those of the two
+/// halves of a MUX.
 const CHUNKS: [usize; 9] = [1, 2, 3, 5, 6, 7, 9, 10, 16];
 
-/// The words of an arena in one piece, those of the definition. Batches before, between and after growths.
+/// An arena in chunks gives the words of an arena in one piece. Batches run before, between and after growths.
 fn chunked(device: &Device) {
     mixed(Bench::grown(device.open(2), &CHUNKS));
     let mut bench = Bench::new(device.open(1), 3);
@@ -200,12 +203,12 @@ fn chunked(device: &Device) {
     let slots: [u32; 4] = [2, 5, 11, 13];
     for (before, slot) in slots.into_iter().zip(&slots[1..]) {
         bench.grow(*slot as usize + 1);
-        // from the new chunk to the one before, and the other way
+        // from the new chunk to the previous one, and back
         bench.write(*slot, 1, u64::from(*slot));
         bench.check(&[(Gate::Mux, &[0, *slot, before], 1), (Gate::Not, &[before], *slot - 1)], &[]);
         bench.check(&[(Gate::Nand, &[*slot, 1], before), (Gate::Not, &[1], 0)], &[*slot, 0, before, 1, *slot]);
     }
-    // over the ends of chunks
+    // across the ends of chunks
     bench.write(1, 12, 7);
     bench.check(&[], &(0..14).rev().collect::<Vec<u32>>());
 }
@@ -221,7 +224,7 @@ fn too_much(device: &Device) {
     bench.check(&[(Gate::And, &[0, 2], 4)], &[4, 3, 1]);
 }
 
-/// Rows that are read without a batch, of one chunk and of several: in any order, again, none.
+/// Reads rows without a batch, from one chunk and from several: in any order, repeatedly, and none at all.
 fn read(device: &Device) {
     for sizes in [&[4][..], &[1, 3, 4]] {
         let mut bench = Bench::grown(device.open(1), sizes);

@@ -1,4 +1,4 @@
-//! Kernels that are broken on purpose are noticed: each barrier taken away, and each kind of slip.
+//! Broken kernels are noticed: each barrier is removed in turn, and each kind of mistake is made once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,15 +13,16 @@ use crate::Case;
 use crate::device::Device;
 use crate::fixtures::{Bodies, Shape, key, torus_rows};
 
-/// Every loop and branch of the plain kernels is taken: an odd number of stages, more than one chunk of a key switch.
+/// A shape that takes every loop and branch of the plain kernels: an odd number of stages, and more than one chunk of a
+/// key switch.
 const SHAPE: Shape = Shape(3, 1, 128, 8, 2, 3, 7);
 const ROWS: usize = 9;
 
 const BARRIER: &str = "__syncthreads();";
-/// Barriers of each source, its helpers' among them.
+/// The number of barriers of each source, including its helpers.
 const BARRIERS: [(&str, usize); 3] = [("mod_switch", 1), ("blind_rotate", 6), ("lwe_key_switch", 3)];
 
-/// A source, its n-th occurrence of a text, what stands there instead.
+/// A mistake: in the source of a stem, `to` replaces the n-th occurrence of `from`.
 struct Slip {
     name: &'static str,
     stem: &'static str,
@@ -60,7 +61,7 @@ const SLIPS: [Slip; 9] = [
         to: "(i + a) % (2 * N)",
     },
     Slip {
-        name: "a sample on top of what was there",
+        name: "a sample that is added to the old words",
         stem: "sample_extract",
         from: "+ at] = word;",
         nth: 0,
@@ -78,7 +79,8 @@ const SLIPS: [Slip; 9] = [
     },
 ];
 
-/// The same for fast paths, on a card of capability 9.0 whose eight rows go by `warp` and whose one by `cluster`.
+/// A shape for the fast paths, on a card of capability 9.0 that computes eight rows with `warp` and one row with
+/// `cluster`.
 const FAST_SHAPE: Shape = Shape(3, 1, 512, 8, 2, 3, 7);
 const FAST_SLIPS: [Slip; 7] = [
     Slip {
@@ -110,14 +112,14 @@ const FAST_SLIPS: [Slip; 7] = [
         to: "\n#pragma unroll\n    for (unsigned i = 0; i < W; i++) v[i]",
     },
     Slip {
-        name: "partners that are not waited for",
+        name: "no wait for the partners",
         stem: "blind_rotate.cluster",
         from: "if (CLUSTERS) cluster_sync();",
         nth: 0,
         to: "if (CLUSTERS) __syncthreads();",
     },
     Slip {
-        name: "values shown where partners still read",
+        name: "values written where partners still read",
         stem: "blind_rotate.cluster",
         from: "shown_in_cluster[step % 2]",
         nth: 0,
@@ -132,7 +134,7 @@ const FAST_SLIPS: [Slip; 7] = [
     },
 ];
 
-/// A key, inputs and what plain Rust makes of them.
+/// A key, inputs, and the results of plain Rust.
 pub struct Expected {
     key: EvaluationKey,
     inputs: Vec<u32>,
@@ -141,7 +143,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What the plain kernels are broken by.
+    /// A case that the broken plain kernels fail.
     pub fn plain() -> Expected {
         Expected::new(SHAPE, ROWS)
     }
@@ -163,7 +165,7 @@ impl Expected {
         Ok((backend.bootstrap(&loaded, &self.inputs)?, backend.key_switch(&loaded, &self.samples)?))
     }
 
-    /// Whether those are right.
+    /// Whether these samples and outputs are right.
     pub fn is(&self, (samples, outputs): &(Vec<u32>, Vec<u32>)) -> bool {
         *samples == self.samples && *outputs == self.outputs
     }
@@ -204,7 +206,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
     barriers.chain(slips).chain(fast)
 }
 
-/// A card whose sources have the slip does not give the words of the definition.
+/// Checks that a card with this slip gives other words than the definition, or an error.
 fn notice(expected: &Expected, slip: &Slip, host: HostCuda) {
     let Slip { stem, from, nth, to, .. } = *slip;
     let host = host.with_sources(move |source| {
@@ -218,12 +220,12 @@ fn notice(expected: &Expected, slip: &Slip, host: HostCuda) {
 }
 
 fn case(name: String, check: impl Fn(HostCuda) + Send + Sync + 'static) -> Case {
-    let check = move |_: &Device| check(HostCuda::open().expect("trials run where the backend is"));
+    let check = move |_: &Device| check(HostCuda::open().expect("trials run only on machines with the backend"));
     Case { on: |device| device.name == "cuda-host", ..Case::small(format!("broken/{name}"), check) }
 }
 
-/// `text` with `to` in place of its `nth` `from`.
+/// Replaces the n-th occurrence of `from` in `text` with `to`.
 pub fn replaced(text: &str, from: &str, nth: usize, to: &str) -> String {
-    let (at, _) = text.match_indices(from).nth(nth).unwrap_or_else(|| panic!("no longer there: {from}"));
+    let (at, _) = text.match_indices(from).nth(nth).unwrap_or_else(|| panic!("the source no longer has: {from}"));
     format!("{}{to}{}", &text[..at], &text[at + from.len()..])
 }

@@ -1,4 +1,5 @@
-//! The same of kernels in WGSL, on the software driver: slips, the portable product's among them, and barriers taken away.
+//! Broken kernels in WGSL are noticed on the software driver: mistakes, also in the portable product, and removed
+//! barriers.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,7 @@ use crate::broken::{Expected, replaced};
 use crate::device::Device;
 use crate::wgpu::open_software_narrow;
 
-/// A stem, the n-th occurrence of a text in its source, what stands there instead.
+/// A mistake: in the source of a stem, `to` replaces the n-th occurrence of `from`.
 struct Slip {
     name: &'static str,
     stem: &'static str,
@@ -25,8 +26,9 @@ const fn barrier(name: &'static str, stem: &'static str, nth: usize) -> Slip {
     Slip { name, stem, from: "workgroupBarrier();", nth, to: "" }
 }
 
-/// The driver runs a group's threads by eights, each to its next barrier, in one order. The barriers that are not here make
-/// no difference to that order; the emulated card has every one of them (`broken`).
+/// The driver runs the threads of a group in eights, each to its next barrier, always in the same order. Removing a
+/// barrier that is not in this list does not change that order. The emulated card notices every removed barrier
+/// (`broken`).
 const SLIPS: [Slip; 11] = [
     barrier("no barrier before a pass", "blind_rotate", 0),
     barrier("no barrier after the last stage", "blind_rotate", 2),
@@ -53,7 +55,7 @@ const SLIPS: [Slip; 11] = [
     },
 ];
 
-/// A card that compiles a slip instead of what it is given.
+/// A card that compiles the broken source instead of the given one.
 struct Slipping {
     gpu: Wgpu,
     slip: &'static Slip,
@@ -100,7 +102,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         let expected = expected.clone();
         let check = move |_: &Device| {
             let expected: &Expected = expected.get_or_init(Expected::plain);
-            let gpu = open_software_narrow().expect("trials run where the backend is");
+            let gpu = open_software_narrow().expect("trials run only on machines with the backend");
             match expected.found(Slipping { gpu, slip }) {
                 Ok(found) => assert!(!expected.is(&found), "not noticed: the words are those of the definition"),
                 Err(Error::Device(_)) => {}

@@ -1,4 +1,4 @@
-//! Cells against the definition, on arenas in chunks, beside gates, under one key and under two.
+//! Cells compared with the definition: on arenas in chunks, beside gates, under one key and under two.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,8 @@ use crate::Case;
 use crate::any_backend::{AnyBackend, Opaque};
 use crate::fixtures::{Bodies, Shape, generator, key};
 
-/// Wires of one slot to many, rings of one mask polynomial and of two, the fast kernels' own shapes with a short key.
+/// Wires of one slot and of several, rings of one mask polynomial and of two, and the fast kernels' shapes with a short
+/// key.
 const SHAPES: [Shape; 6] = [
     Shape(80, 1, 64, 8, 2, 3, 7),
     Shape(12, 1, 64, 8, 2, 3, 7),
@@ -20,22 +21,23 @@ const SHAPES: [Shape; 6] = [
     Shape(30, 1, 1024, 8, 2, 3, 7),
     Shape(30, 2, 512, 8, 2, 3, 7),
 ];
-/// Inputs are in the first slots, then come wires, then what is written.
+/// Number of inputs. Inputs are in the first slots, then follow the wires, then the results.
 const INPUTS: usize = 3;
 const WIRES: usize = 4;
 
 /// Terms of a sum: a factor, and the number of the wire or input.
 type Terms = &'static [(i32, usize)];
-/// Constant, wires, inputs; of which part of a turn the amplitude is, and how many wires it gives. `None`: a switch.
+/// A cell: constant, wires, inputs, and for a bootstrap the amplitude as one over a part of a turn, and the number of
+/// wires that it gives. `None` means a key switch.
 type Row = (i32, Terms, Terms, Option<(i128, usize)>);
 
-/// What is evaluated over an arena, and the slots that are expected afterwards.
+/// A batch over an arena, and the slots expected after it.
 struct Run {
     key: EvaluationKey,
     slots: Vec<Vec<u32>>,
     cells: SlotCells,
     gates: Vec<SlotGate>,
-    /// Slots that are read, with the words that each begins with.
+    /// Slots to read, each with the words that it must begin with.
     expected: Vec<(u32, Vec<u32>)>,
 }
 
@@ -46,7 +48,7 @@ impl Run {
         let (words, wire_slots, mut rng) = (p.lwe_dimension + 1, slots_of_wire(p), generator(seed + 1));
         let slots: Vec<Vec<u32>> =
             (0..INPUTS + WIRES * wire_slots).map(|_| (0..words).map(|_| rng.next_u32()).collect()).collect();
-        // slots of a wire need not stand in order
+        // the slots of a wire need not be consecutive
         let wire = |at: usize| -> Vec<u32> {
             (0..wire_slots).rev().map(|part| (INPUTS + at * wire_slots + part) as u32).collect()
         };
@@ -110,7 +112,7 @@ impl Run {
     fn arena(&self, backend: &AnyBackend) -> Opaque {
         let words = self.key.params.lwe_dimension + 1;
         let all = self.slots.len() + self.expected.len();
-        // in two chunks, where there are chunks
+        // split over two chunks, on devices with chunks
         let mut arena = backend.arena(words, INPUTS + 1).expect("a small arena fits");
         backend.grow(&mut arena, all).expect("a small arena fits");
         backend.write(&mut arena, 0, &self.slots.concat()).expect("a write");
@@ -125,7 +127,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
     )
 }
 
-/// So many batches in one call, each under a key of its own.
+/// A case with this number of batches in one call, each under its own key.
 fn case(name: String, shape: Shape, batches: usize) -> Case {
     let runs = OnceLock::new();
     Case {

@@ -1,4 +1,4 @@
-//! The backends that the suite knows, present or not.
+//! The backends that the suite knows, also those that this machine lacks.
 
 use std::path::PathBuf;
 
@@ -15,11 +15,11 @@ use crate::wgpu;
 
 /// Opens a backend with a number of threads.
 type Open = Box<dyn Fn(usize) -> Result<Box<AnyBackend>> + Send + Sync>;
-/// Launches a stem alone.
+/// Launches one stem alone.
 type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 
-/// An emulated card of a compute capability with the shared memory that such cards have, so that fast paths are taken: by
-/// few rows those of the cluster, by more those of the warp.
+/// An emulated card of a compute capability, with the shared memory of such cards, so that batches take the fast paths:
+/// few rows take the cluster's path, more rows the warp's path.
 pub fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda> {
     Ok(HostCuda::open()?.with_card(|card| {
         card.compute_capability = Some(capability);
@@ -31,25 +31,26 @@ pub fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda
 /// A backend by its name in `DeviceInfo::backend`.
 pub struct Device {
     pub name: &'static str,
-    /// Why it is not on this machine, if it is not.
+    /// The reason why this machine lacks the backend, if it does.
     pub missing: Option<Error>,
-    /// Numbers of threads that make a difference.
+    /// The numbers of threads for which the backend behaves differently.
     pub threads: &'static [usize],
-    /// Whether it takes only what is small: it computes on the host, slowly.
+    /// Whether the backend takes small cases only, because it computes slowly on the host.
     pub small_only: bool,
-    /// Whether it stands for a kind of card beside another device that takes all other cases.
+    /// Whether the device runs only the cases of fast paths, because another device of this kind of card runs all other
+    /// cases.
     pub fast_paths_only: bool,
     /// The instruction set of a CPU.
     pub isa: Option<Isa>,
     open: Open,
-    /// Checks a stem alone; CPUs have no launches.
+    /// Checks one stem alone. CPUs have no launches, so they have no such check.
     stem: Option<CheckStem>,
 }
 
 /// The first of NVIDIA's cards.
 fn first_cuda() -> Result<Cuda> {
     let cache = std::env::var_os("KERNEL_CACHE").map(PathBuf::from);
-    Cuda::enumerate(cache.as_deref()).into_iter().next().expect("a card or why there is none")
+    Cuda::enumerate(cache.as_deref()).into_iter().next().expect("a card, or the reason why it is missing")
 }
 
 impl Device {
@@ -72,7 +73,7 @@ impl Device {
 
     fn cpu(name: &'static str) -> Device {
         let isa = Isa::available().into_iter().find(|isa| name.strip_prefix("cpu-") == Some(isa.name()));
-        let missing = || Error::Unavailable("not an instruction set of this processor".into());
+        let missing = || Error::Unavailable("this processor lacks the instruction set".into());
         Device {
             name,
             missing: isa.is_none().then(missing),
@@ -88,7 +89,7 @@ impl Device {
         }
     }
 
-    /// A card that `open` opens, anew for every case.
+    /// A card, which `open` opens anew for every case.
     pub fn gpu<G: Gpu>(
         name: &'static str,
         small_only: bool,
@@ -103,7 +104,7 @@ impl Device {
             fast_paths_only: false,
             isa: None,
             open: Box::new(move |_| Ok(any(GpuBackend::new(opened()?)))),
-            stem: Some(Box::new(move |case| case.check(open().expect("trials run where the backend is")))),
+            stem: Some(Box::new(move |case| case.check(open().expect("trials run only on machines with the backend")))),
         }
     }
 
@@ -111,18 +112,18 @@ impl Device {
         Device { fast_paths_only: true, ..self }
     }
 
-    /// The backend with this many threads, where that makes a difference.
+    /// Opens the backend with this many threads, if it uses threads.
     pub fn open(&self, threads: usize) -> Box<AnyBackend> {
-        (self.open)(threads).expect("trials run where the backend is")
+        (self.open)(threads).expect("trials run only on machines with the backend")
     }
 
-    /// Whether it is a card, whose stems can be launched alone.
+    /// Whether the device is a card, whose stems can be launched one by one.
     pub fn is_gpu(&self) -> bool {
         self.stem.is_some()
     }
 
-    /// Launches a stem alone.
+    /// Launches one stem alone.
     pub fn check_stem(&self, case: &StemCase) {
-        self.stem.as_ref().expect("asked of cards only")(case);
+        self.stem.as_ref().expect("only cards are asked")(case);
     }
 }

@@ -1,4 +1,4 @@
-//! The emulated card itself: right kernels run, and each kind of wrong one is reported with the entry's name.
+//! The emulated card itself: correct kernels run, and every kind of wrong kernel is reported with the entry's name.
 
 use kernels::gpu::{Bind, Gpu, Launch, Source, View};
 use kernels::{Error, Result};
@@ -7,7 +7,7 @@ use tests_compute::host_cuda::HostCuda;
 use crate::Case;
 use crate::device::Device;
 
-/// A kernel and what it should come to.
+/// A kernel and its expected result.
 struct Kernel {
     name: &'static str,
     /// Body of `kernel(const unsigned* in, unsigned* out, unsigned count)`.
@@ -21,7 +21,7 @@ struct Kernel {
 enum Expect {
     /// Word i of `out`.
     Word(fn(u32) -> u32),
-    /// Part of the message.
+    /// A part of the expected message.
     Failure(&'static str),
 }
 use Expect::{Failure, Word};
@@ -216,21 +216,21 @@ const KERNELS: [Kernel; 16] = [
     },
 ];
 
-/// Words of `in` and `out`; a cluster's case needs more.
+/// Words of `in` and `out`. The cluster's case needs more.
 const WORDS: u32 = 256;
 
-/// For the emulated card alone.
+/// Cases for the emulated card only.
 pub fn cases() -> impl Iterator<Item = Case> {
     let kernels = KERNELS.iter().map(|kernel| case(kernel.name, move |host| check(host, kernel)));
     let others = [
-        case("a failure is not the end", failure_is_not_the_end),
-        case("buffers that are reached by distances", reached),
+        case("the card works on after a failure", failure_is_not_the_end),
+        case("buffers reached by distances", reached),
     ];
     kernels.chain(others)
 }
 
 fn case(name: &str, check: impl Fn(&HostCuda) + Send + Sync + 'static) -> Case {
-    let check = move |_: &Device| check(&HostCuda::open().expect("trials run where the backend is"));
+    let check = move |_: &Device| check(&HostCuda::open().expect("trials run only on machines with the backend"));
     Case { on: |device| device.name == "cuda-host", ..Case::small(format!("emulator/{name}"), check) }
 }
 
@@ -275,7 +275,7 @@ fn run(host: &HostCuda, kernel: &Kernel, threads_of_a_row: u32) -> Result<Vec<u3
     host.finish(host.read(&to, std::slice::from_ref(&all))?)
 }
 
-/// A launch that failed leaves buffers as they were, and the next one runs.
+/// A failed launch leaves buffers unchanged, and the next launch runs.
 fn failure_is_not_the_end(host: &HostCuda) {
     let text = "extern \"C\" __global__ void half(unsigned* out, unsigned at) {
                     out[threadIdx.x] += 1;
@@ -303,7 +303,8 @@ fn failure_is_not_the_end(host: &HostCuda) {
     assert_eq!(words, vec![2; 64]);
 }
 
-/// A kernel reaches, by a distance, another buffer that its launch names, within its bounds; it reaches no other buffer.
+/// By a distance, a kernel can reach another buffer that its launch names, within the buffer's bounds, and no other
+/// buffer.
 fn reached(host: &HostCuda) {
     let text = [
         include_str!("../../../shaders/distance.cu"),
@@ -316,7 +317,7 @@ fn reached(host: &HostCuda) {
     let [table, first, second, third, out] = [2, 8, 40, 40, 32].map(|words| host.alloc(words).expect("room"));
     host.write(&second, 0, &(100..140).collect::<Vec<u32>>()).expect("a copy");
     let far = |from, to, others: &[&<HostCuda as Gpu>::Buf], at: u32| -> Result<Vec<u32>> {
-        let [from_at, to_at] = [from, to].map(|buf| host.address(buf).expect("it has one") as i64);
+        let [from_at, to_at] = [from, to].map(|buf| host.address(buf).expect("the buffer has an address") as i64);
         let words = (to_at - from_at) / 4;
         host.write(&table, 0, &[words as u32, (words >> 32) as u32])?;
         let views: Vec<View<'_, _>> = [&[from], others].concat().into_iter().map(View::all).collect();
@@ -328,11 +329,11 @@ fn reached(host: &HostCuda) {
         host.finish(host.read(&out, std::slice::from_ref(&all))?)
     };
     let words = |from: u32| (from..from + 32).collect::<Vec<u32>>();
-    // after it, before it, more than once
-    assert_eq!(far(&first, &second, &[&second], 8).expect("it is named"), words(108));
-    assert_eq!(far(&third, &second, &[&first, &second, &second], 0).expect("it is named"), words(100));
+    // behind the first buffer, before it, and named twice
+    assert_eq!(far(&first, &second, &[&second], 8).expect("the launch names the buffer"), words(108));
+    assert_eq!(far(&third, &second, &[&first, &second, &second], 0).expect("the launch names the buffer"), words(100));
     let failed = |found: Result<Vec<u32>>, expected: &str| {
-        let message = found.expect_err("it leads elsewhere").to_string();
+        let message = found.expect_err("the distance leads to another buffer").to_string();
         assert!(message.contains("unit/far") && message.contains(expected), "{message}");
     };
     failed(far(&first, &second, &[&second], 9), "use-after-poison");

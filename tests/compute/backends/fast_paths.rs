@@ -1,5 +1,6 @@
-//! Blind rotation as CUDA cards do it that keep transforms in registers: batches on both sides of every change of kernel,
-//! against the definition. The cards are emulated, with few multiprocessors, so that few rows are enough.
+//! Blind rotation on CUDA cards with the kernels that keep transforms in registers, compared with the definition:
+//! batches on both sides of every change of kernel. The cards are emulated with few multiprocessors, so that few rows
+//! suffice.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -11,31 +12,31 @@ use crate::Case;
 use crate::device::emulated;
 use crate::fixtures::{Bodies, Shape, key, torus_rows};
 
-/// Rings of both sizes; one, two and three levels; two to four polynomials; a key of one step, which has no next one to call
-/// in, and of more steps than are in shared memory.
+/// Rings of both sizes; one, two and three levels; two to four polynomials; a key of one step, which has no next step
+/// to prefetch, and keys with more steps than fit into shared memory.
 const SHAPES: [Shape; 7] = [
     Shape(3, 1, 1024, 8, 2, 3, 7),
     Shape(1, 2, 1024, 12, 1, 3, 7),
     Shape(3, 3, 512, 9, 2, 5, 6),
     Shape(2, 1, 512, 7, 3, 3, 7),
-    // eight rows of an RGSW ciphertext are a cluster's most; these are nine, and fifteen
+    // a cluster takes at most eight rows of an RGSW ciphertext; these shapes have nine and fifteen
     Shape(2, 2, 512, 5, 3, 3, 7),
     Shape(1, 4, 512, 4, 3, 3, 7),
-    // the presets' with two mask polynomials
+    // the presets' shape with two mask polynomials
     Shape(3, 2, 512, 8, 2, 3, 7),
 ];
-/// Batches for every way on some card: a cluster, groups of two to eight rows, full ones and such that repeat a row, and
-/// several waves of them.
+/// Batches for every path on some card: a cluster, groups of two to eight rows, full groups, groups that repeat a row,
+/// and several waves of groups.
 const ROWS: [usize; 6] = [1, 2, 3, 5, 8, 9];
-/// Groups of four on a card that takes 16 rows in groups of two.
+/// Enough rows for groups of four on a card that takes 16 rows in groups of two.
 const ROWS_MAX: usize = 17;
 
-/// What a card compiles of `blind_rotate.warp` for the presets' ring.
+/// The constants that a card compiles `blind_rotate.warp` with for the presets' ring.
 struct Compiled {
     capability: (u32, u32),
-    /// Rows of a group, by kernel.
+    /// Rows of a group, for each kernel.
     gates: &'static [u32],
-    /// Steps whose key is in shared memory.
+    /// Number of steps whose key is in shared memory.
     tiles: u32,
 }
 
@@ -58,12 +59,13 @@ pub fn cases() -> impl Iterator<Item = Case> {
     bootstraps().chain([shapes, refused])
 }
 
-/// A card that others share refuses launches whose groups all wait for each other: rows go another way, and at once.
+/// A card that other processes share refuses launches whose groups all wait for each other. The backend then takes
+/// another path for the rows, at once.
 fn refused() {
     let key = key(SHAPES[3].params(), Bodies::Random, 11);
     let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);
     let expected = naive::bootstrap(&key, &inputs);
-    let host = emulated((8, 0), 8).expect("trials run where the backend is").with_groups_together(0);
+    let host = emulated((8, 0), 8).expect("trials run only on machines with the backend").with_groups_together(0);
     let backend = GpuBackend::new(host);
     let loaded = backend.load_key(&key).expect("a small key fits");
     for _ in 0..2 {
@@ -71,7 +73,7 @@ fn refused() {
     }
 }
 
-/// The shapes are those of A100, RTX and H100 cards; that they compute the right words is checked on each of them.
+/// The shapes are those of A100, RTX and H100 cards. Other cases check that each shape gives the right words.
 fn compiled(Compiled { capability, gates, tiles }: Compiled) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let told = seen.clone();
@@ -81,14 +83,14 @@ fn compiled(Compiled { capability, gates, tiles }: Compiled) {
                 let (_, after) = source.text.split_once(&format!("constexpr unsigned {name} = ")).expect("a constant");
                 after.split_once("u;").expect("its value").0.parse().expect("a number")
             };
-            told.lock().expect("no other thread").push((constant("GATES"), constant("TILES")));
+            told.lock().expect("no other thread panicked").push((constant("GATES"), constant("TILES")));
         }
         source.text.clone()
     });
     let key = key(SHAPES[0].params(), Bodies::Random, 11);
     GpuBackend::new(host).load_key(&key).expect("a small key fits");
     let expected: Vec<(u32, u32)> = gates.iter().map(|&gates| (gates, tiles)).collect();
-    assert_eq!(*seen.lock().expect("no other thread"), expected, "{capability:?}");
+    assert_eq!(*seen.lock().expect("no other thread panicked"), expected, "{capability:?}");
 }
 
 fn bootstraps() -> impl Iterator<Item = Case> {

@@ -1,4 +1,4 @@
-//! Keys and inputs of any shape: random words, no secret behind them. Equality does not need one.
+//! Keys and inputs of any shape, made of random words without a secret. Tests of equality need no secret.
 
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::masks::TfheRsSeed;
@@ -35,7 +35,7 @@ impl Shape {
     }
 }
 
-/// Words of bodies: any, or the largest there are, where lazy ranges are the fullest.
+/// Words of bodies: random ones, or the largest possible, which fill lazy ranges the most.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bodies {
     Random,
@@ -54,7 +54,7 @@ pub fn key(params: Params, bodies: Bodies, seed: u64) -> EvaluationKey {
             .collect()
     };
     EvaluationKey {
-        // any: the kernels look at `params` alone
+        // any preset, because the kernels read `params` only
         preset: Preset::Fast128,
         params,
         fingerprint: None,
@@ -64,7 +64,7 @@ pub fn key(params: Params, bodies: Bodies, seed: u64) -> EvaluationKey {
     }
 }
 
-/// The same with masks and words as a tfhe-rs client's key has them, and its modulus switch.
+/// A key like [`key`], with the masks, words and modulus switch of a key from a tfhe-rs client.
 pub fn imported_key(params: Params, seed: u64) -> EvaluationKey {
     let mut key = key(params.with_mod_switch(ModSwitch::Nearest), Bodies::Random, seed);
     let mut rng = generator(!seed);
@@ -74,7 +74,7 @@ pub fn imported_key(params: Params, seed: u64) -> EvaluationKey {
     key
 }
 
-/// `[rows][words]` torus words: extremes first, where exponents are 0, N and 2N wrapped round, then random ones.
+/// `[rows][words]` torus words: first extremes, whose exponents are 0, N and a wrapped 2N, then random ones.
 pub fn torus_rows(rows: usize, words: usize, seed: u64) -> Vec<u32> {
     let mut rng = generator(seed);
     let mut out = Vec::with_capacity(rows * words);

@@ -1,5 +1,5 @@
-//! A card whose scratch memory is never what a kernel may count on: before each launch, all of it that no later launch of the
-//! sequence is to read, and all that was not yet written, holds other words.
+//! A card that overwrites scratch memory: before each launch, other words replace all unwritten memory and all memory
+//! that no later launch of the sequence may read.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -11,14 +11,14 @@ use kernels::tfhe::gpu::GpuBackend;
 
 use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, mixed};
 
-/// Gates of all kinds give the same words.
+/// Checks that gates of all kinds still give the same words.
 pub fn check<G: Gpu>(gpu: G) {
     let fast = gpu.card().compute_capability.is_some_and(|capability| capability >= (8, 0));
     let sessions = if fast { mixed(FAST, FAST_OTHER) } else { mixed(PLAIN, OTHER) };
     check_sessions(&GpuBackend::new(Junk { gpu, next: AtomicU32::new(0) }), &sessions);
 }
 
-/// The card.
+/// A card that overwrites scratch memory.
 struct Junk<G> {
     gpu: G,
     next: AtomicU32,
@@ -27,7 +27,7 @@ struct Junk<G> {
 /// A buffer of the card.
 struct Buf<B> {
     inner: B,
-    /// Of scratch memory: the ranges that were written since the last sequence.
+    /// For scratch memory: the ranges written since the last sequence began.
     written: Option<Mutex<Vec<Range<usize>>>>,
 }
 
@@ -38,7 +38,7 @@ impl<B: Buffer> Buffer for Buf<B> {
 }
 
 impl<G: Gpu> Junk<G> {
-    /// Other words in all of a scratch buffer but what is marked.
+    /// Overwrites a scratch buffer with other words, except the words marked in `kept`.
     fn fill(&self, buf: &Buf<G::Buf>, kept: &[bool]) -> Result<()> {
         let word = self.next.fetch_add(0x9e37_79b9, Ordering::Relaxed);
         for run in kept.chunk_by(|a, b| a == b).scan(0, |end, run| {
@@ -114,7 +114,7 @@ impl<G: Gpu> Gpu for Junk<G> {
                 scratch.push(view.buf);
             }
         }
-        // what holds something by now
+        // the words of each buffer that hold a value by now
         let mut holds: Vec<Vec<bool>> = Vec::new();
         for buf in &scratch {
             let mut words = vec![false; buf.words()];

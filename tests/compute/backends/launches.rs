@@ -1,11 +1,12 @@
-//! What a launch may name, on every card: ranges of buffers, groups in three dimensions, a range under two arguments.
+//! The arguments that a launch may have, on every card: ranges of buffers, groups in three dimensions, and one range
+//! under two arguments.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kernels::gpu::{Bind, Gpu, Language, Launch, Source, View};
 
-/// `numbered`: each word of `numbered_out` is that of `numbered_in` and the number of its group, `x + 10 y + 100 z`. `tripled`:
-/// the same of three times another word, both arguments written.
+/// `numbered`: each word of `numbered_out` is the sum of the word of `numbered_in` and the number of its group, `x + 10
+/// y + 100 z`. `tripled`: the same for three times another word, and both arguments are written.
 const CUDA: &str = r#"
 extern "C" __global__ void numbered(const unsigned* in, unsigned* out) {
     unsigned group = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -47,11 +48,11 @@ const WORDS: usize = 64 * 3 * 2 * 4;
 struct Card<'a, G: Gpu> {
     gpu: &'a G,
     module: G::Module,
-    /// A multiple of it is where a range may begin, and whole groups.
+    /// Ranges begin at multiples of this, and this many words make whole groups.
     step: usize,
 }
 
-/// All of it.
+/// Checks all of it on a card.
 pub fn check<G: Gpu>(gpu: &G) {
     let text = if gpu.card().language == Language::Cuda { CUDA } else { WGSL };
     let module = gpu.compile(&Source { stem: "launches", text: text.to_owned() }).expect("it compiles");
@@ -63,7 +64,7 @@ pub fn check<G: Gpu>(gpu: &G) {
 }
 
 impl<G: Gpu> Card<'_, G> {
-    /// A buffer of these words, a step of others before and after them.
+    /// A buffer with these words, and a step of other words before and after them.
     fn buffer(&self, words: &[u32]) -> G::Buf {
         let buf = self.gpu.alloc(2 * self.step + words.len()).expect("room");
         self.gpu.write(&buf, 0, &vec![7; 2 * self.step + words.len()]).expect("a copy");
@@ -71,7 +72,7 @@ impl<G: Gpu> Card<'_, G> {
         buf
     }
 
-    /// The words of such a buffer; those around them are as they were.
+    /// The words of such a buffer, after checking that the words around them are unchanged.
     fn words(&self, buf: &G::Buf) -> Vec<u32> {
         let all = View::all(buf).range();
         let found = self.gpu.finish(self.gpu.read(buf, &[all]).expect("a read")).expect("the launches before it");
@@ -81,7 +82,7 @@ impl<G: Gpu> Card<'_, G> {
         words.to_vec()
     }
 
-    /// The part of such a buffer between the others.
+    /// The range of such a buffer that holds its words.
     fn within<'a>(&self, buf: &'a G::Buf) -> View<'a, G::Buf> {
         let all = View::all(buf);
         all.part(self.step..all.words - self.step)
@@ -106,7 +107,7 @@ impl<G: Gpu> Card<'_, G> {
         assert_eq!(self.words(&from), words);
     }
 
-    /// Two ranges of one buffer, both written.
+    /// Two written ranges of one buffer.
     fn written_twice(&self) {
         let buf = self.buffer(&(0..4 * self.step as u32).collect::<Vec<u32>>());
         let [from, to] = [0..self.step, 3 * self.step..4 * self.step].map(|range| self.within(&buf).part(range));
@@ -118,7 +119,7 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.is_refused("tripled", vec![Bind::write(from), Bind::write(from)], &[5]));
     }
 
-    /// Two ranges of one buffer, of which one is only read: WGSL has no such launch.
+    /// Two ranges of one buffer, one of them read only. WGSL does not allow such a launch.
     fn read_and_written(&self) {
         let words: Vec<u32> = (0..2 * WORDS as u32).collect();
         let buf = self.buffer(&words);
@@ -130,7 +131,7 @@ impl<G: Gpu> Card<'_, G> {
         assert_eq!(self.words(&buf), [&words[..WORDS], &numbered(&words[..WORDS])].concat());
     }
 
-    /// One range, read as one argument and written as the other: declared, and then in CUDA alone.
+    /// One range under two arguments, read and written. The launch declares it, and only CUDA allows it.
     fn in_place(&self) {
         let words: Vec<u32> = (0..WORDS as u32).rev().collect();
         let buf = self.buffer(&words);
@@ -145,7 +146,7 @@ impl<G: Gpu> Card<'_, G> {
     }
 }
 
-/// What `numbered` makes of words.
+/// The words that `numbered` writes.
 fn numbered(words: &[u32]) -> Vec<u32> {
     let [x, y, _] = GROUPS.map(|groups| groups as usize);
     let number = |group: usize| group % x + 10 * (group / x % y) + 100 * (group / x / y);

@@ -1,4 +1,4 @@
-//! The key switch against the definition: odd and even bases, columns that end on both sides of a tile.
+//! The key switch compared with the definition: odd and even bases, and columns that end on both sides of a tile.
 
 use std::sync::OnceLock;
 
@@ -12,18 +12,18 @@ const SHAPES: [Shape; 12] = [
     Shape(12, 1, 64, 8, 2, 8, 4),
     Shape(12, 2, 64, 8, 2, 5, 6),
     Shape(12, 3, 64, 8, 2, 4, 6),
-    // one column less than a tile of either width, a whole tile, one more
+    // one column less than a tile of each width, a whole tile, and one more
     Shape(62, 1, 64, 8, 1, 7, 3),
     Shape(63, 1, 64, 8, 1, 7, 3),
     Shape(64, 1, 64, 8, 1, 7, 3),
     Shape(127, 1, 64, 8, 1, 6, 5),
     Shape(128, 1, 64, 8, 1, 3, 5),
-    // the widest bases and the deepest levels; two of them cover a word exactly
+    // the widest bases and the deepest levels; in two of these shapes the digits cover a word exactly
     Shape(12, 1, 64, 8, 2, 65536, 2),
     Shape(12, 1, 64, 8, 2, 2, 24),
     Shape(12, 1, 64, 8, 2, 4, 16),
 ];
-/// A whole tile of rows and a part of one; so few that they go alone.
+/// A whole tile of rows and a part of one, and a batch so small that each row goes alone.
 const ROWS: [usize; 2] = [11, 3];
 
 pub fn cases() -> impl Iterator<Item = Case> {

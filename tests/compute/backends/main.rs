@@ -1,8 +1,10 @@
-//! Every stem on every backend, word for word against its definition (`tests_compute::naive`) and against the other backends.
+//! Every stem on every backend, compared word for word with its definition (`tests_compute::naive`) and with the other
+//! backends.
 //!
-//! One trial a stem, case and backend. A backend that this machine lacks is reported as ignored, never as passed; name it
-//! in `REQUIRE_BACKENDS` (`cpu-avx512,cuda-host`) to make that a failure. `KERNEL_CACHE` names the folder of compiled
-//! kernels for real CUDA cards, which need no compiler for what is there; `PRECOMPILE` fills one instead of running trials.
+//! Each trial is one stem, case and backend. A backend that this machine lacks is reported as ignored, never as passed.
+//! If `REQUIRE_BACKENDS` names the backend (`cpu-avx512,cuda-host`), its absence is a failure. `KERNEL_CACHE` names the
+//! folder of compiled kernels for real CUDA cards, which need no compiler for kernels in the folder. With `PRECOMPILE`,
+//! the suite fills such a folder instead of running trials.
 
 mod agreement;
 mod any_backend;
@@ -35,7 +37,8 @@ use kernels::stems::STEMS;
 use device::Device;
 use stems::StemCase;
 
-/// One thing to check on the devices that `on` lets through. What is slow to expect it keeps from the first one.
+/// A check for the devices that `on` accepts. A case computes its expected words once, for the first device, and stores
+/// them if they take long.
 struct Case {
     /// `stem/case`.
     name: String,
@@ -44,17 +47,17 @@ struct Case {
 }
 
 impl Case {
-    /// For every device.
+    /// A case for every device.
     fn small(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
         Case { name: name.into(), on: |device| !device.fast_paths_only, check: Box::new(check) }
     }
 
-    /// For devices that are not emulated.
+    /// A case for devices that are not emulated.
     fn large(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
         Case { on: |device| !device.small_only, ..Case::small(name, check) }
     }
 
-    /// For cards, real ones and those that stand for a kind.
+    /// A case for real cards, and for devices that stand for a kind of card.
     fn fast_path(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
         let on = |device: &Device| device.fast_paths_only || (device.is_gpu() && !device.small_only);
         Case { on, ..Case::small(name, check) }
@@ -64,7 +67,7 @@ impl Case {
 fn stems() -> impl Iterator<Item = Case> {
     let junk = Case {
         on: Device::is_gpu,
-        ..Case::small("scratch/no kernel reads what was not written", |device: &Device| {
+        ..Case::small("scratch/no kernel reads unwritten memory", |device: &Device| {
             device.check_stem(&StemCase::junk());
         })
     };
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
     let required: Vec<&str> = required.split(',').filter(|name| !name.is_empty()).collect();
     let devices: Vec<Arc<Device>> = Device::all().into_iter().map(Arc::new).collect();
     for name in &required {
-        // the compiler is another suite's
+        // another suite needs the compiler
         let known = *name == "nvrtc" || devices.iter().any(|device| device.name == *name);
         assert!(known, "REQUIRE_BACKENDS: unknown backend {name}");
     }
@@ -120,7 +123,7 @@ fn trial(case: Arc<Case>, device: Arc<Device>, required: bool) -> Trial {
     let name = format!("{}/{}", case.name, device.name);
     let check = move || {
         if let Some(reason) = &device.missing {
-            return Err(Failed::from(format!("this machine does not have the backend: {reason}")));
+            return Err(Failed::from(format!("this machine lacks the backend: {reason}")));
         }
         (case.check)(&device);
         Ok(())

@@ -1,4 +1,4 @@
-//! The CPU's transform, seen from outside: products of transformed polynomials are the schoolbook ones.
+//! The CPU's transform, tested from outside: products computed with transforms equal the schoolbook products.
 
 use kernels::cpu::ntt::{NttTables, forward_all, inverse_all};
 use kernels::tfhe::{MODULUS, RING_MODULUS, ring};
@@ -25,7 +25,8 @@ pub fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// By way of the transform: forward both, multiply pointwise, back, and take the transform's factor N out.
+/// A product by the transform: both factors forward, pointwise multiplication, back, and division by the transform's
+/// factor N.
 fn product(tables: &NttTables, mut a: Vec<u32>, mut b: Vec<u32>) -> Vec<u32> {
     forward_all(tables, &mut a);
     forward_all(tables, &mut b);

@@ -1,5 +1,5 @@
-//! Compiled kernels for a machine that has a card and no compiler: everything that the cases launch, and a proof of a
-//! device, for every architecture in use. `scripts/gpu-check` carries them.
+//! Compiles kernels for a machine with a card and without a compiler: all kernels that the cases launch, and the
+//! self-test of a device, for every architecture in use. `scripts/gpu-check` carries the result there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::path::Path;
@@ -27,10 +27,10 @@ pub fn precompile(folder: &Path, cases: &[Arc<Case>]) -> ExitCode {
         }
     };
     let Some(cache) = Cache::open(folder) else {
-        eprintln!("{}: not a folder of one's own", folder.display());
+        eprintln!("{}: other users can write to this folder", folder.display());
         return ExitCode::FAILURE;
     };
-    // every case fails on a card that computes nothing
+    // on a card that computes nothing every case fails
     set_hook(Box::new(|_| {}));
     for capability in CAPABILITIES.into_iter().filter(|&capability| compiler.knows(capability)) {
         let paper = Paper::new(capability);

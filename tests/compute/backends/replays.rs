@@ -1,4 +1,4 @@
-//! Batches that come again: a card may replay their launches, and the words are those of launches one by one.
+//! Repeated batches: a card may replay their launches, and the words equal those of single launches.
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Gpu, Language};
@@ -14,10 +14,10 @@ use crate::wgpu::open_software;
 
 const SHAPE: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
 const SLOTS: usize = 8;
-/// Lone gates of one kind, and levels of two: other slots each time.
+/// Number of turns. Each turn has single gates of one kind and levels of two gates, with other slots.
 const TURNS: u32 = 5;
 
-/// What a turn evaluates, and reads.
+/// The batches of a turn, each with its reads.
 fn turn(turn: u32) -> [(Vec<SlotGate>, Vec<u32>); 2] {
     let gate = |gate, operands: [u32; 3], result| SlotGate { gate, operands: operands.map(|slot| slot % 4), result };
     let kind = [Gate::And, Gate::Xor, Gate::Nor][turn as usize % 3];
@@ -26,7 +26,7 @@ fn turn(turn: u32) -> [(Vec<SlotGate>, Vec<u32>); 2] {
     [(lone, vec![4 + turn % 4]), (level, vec![turn % 4, 5])]
 }
 
-/// The words that all turns read, each a batch of its own.
+/// The words that all turns read. Each turn has its own batches.
 fn evaluated<B: Gates + ?Sized>(backend: &B, key: &B::Key, arena: &mut B::Arena) -> Result<Vec<Vec<u32>>> {
     let batches = (0..TURNS).flat_map(turn);
     batches.map(|(gates, reads)| backend.finish(backend.evaluate(key, arena, &gates, &reads)?)).collect()
@@ -45,7 +45,7 @@ fn expected(key: &EvaluationKey) -> Vec<Vec<u32>> {
     evaluated(&cpu, &loaded, &mut arena(&cpu, key)).expect("a CPU does not fail")
 }
 
-/// Every backend.
+/// On every backend.
 fn words(device: &Device) {
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let backend = device.open(1);
@@ -54,7 +54,8 @@ fn words(device: &Device) {
     assert!(found == expected(&key), "words differ from those of a CPU");
 }
 
-/// What is recorded is what came again; it is forgotten with an arena, with a key, with scratch memory that was too small.
+/// A card records only repeated launches. It drops a recording with its arena, with its key, and with scratch memory
+/// that was too small.
 fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let expected = expected(&key);
@@ -69,50 +70,50 @@ fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     assert!(evaluated(&backend, &loaded, &mut second).expect("batches") == expected);
     assert_eq!(recorded(&backend), 4);
     drop(first);
-    assert_eq!(recorded(&backend), 2, "an arena is gone");
+    assert_eq!(recorded(&backend), 2, "after an arena was dropped");
     backend.grow(&mut second, SLOTS + 1).expect("room");
-    // CUDA: what is recorded of the arena's first chunk is replayed no more, and forgotten with the chunk
+    // CUDA: recordings of the arena's first chunk are not replayed any more, and are dropped with the chunk
     let stayed = match backend.gpu().card().language {
         Language::Cuda => 2,
         Language::Wgsl => 0,
     };
-    assert_eq!(recorded(&backend), stayed, "an arena has grown");
+    assert_eq!(recorded(&backend), stayed, "after an arena has grown");
     evaluated(&backend, &loaded, &mut second).expect("batches");
     assert_eq!(recorded(&backend), stayed + 2);
     let many: Vec<SlotGate> = (0..9).map(|_| SlotGate { gate: Gate::Or, operands: [0, 1, 2], result: 3 }).collect();
     let pending = backend.evaluate(&loaded, &mut second, &many, &[]).expect("a batch");
     backend.finish(pending).expect("a batch");
-    assert_eq!(recorded(&backend), 0, "scratch memory is in another place");
+    assert_eq!(recorded(&backend), 0, "after scratch memory has moved");
     evaluated(&backend, &loaded, &mut second).expect("batches");
     drop(loaded);
-    assert_eq!(recorded(&backend), 0, "a key is gone");
+    assert_eq!(recorded(&backend), 0, "after a key was dropped");
 }
 
-/// On the emulated card also how often.
+/// The emulated card also counts the replays.
 fn counted(_: &Device) {
-    let host = HostCuda::open().expect("trials run where the backend is");
+    let host = HostCuda::open().expect("trials run only on machines with the backend");
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let backend = GpuBackend::new(host);
     let loaded = backend.load_key(&key).expect("a key fits");
     let mut arena = arena(&backend, &key);
     evaluated(&backend, &loaded, &mut arena).expect("batches");
-    // the first level needs more scratch memory, so the first lone gate is forgotten
+    // the first level needs more scratch memory, so the recording of the first single gate is dropped
     assert_eq!(backend.gpu().recorded(), (2, u64::from(TURNS - 2 + TURNS - 1)));
 }
 
 pub fn cases() -> impl Iterator<Item = Case> {
     [
-        Case::small("replays/words are those of a CPU", words),
+        Case::small("replays/words equal those of a CPU", words),
         Case {
             on: |device| device.name == "cuda-host",
-            ..Case::small("replays/what goes is forgotten", |_| {
-                kept(HostCuda::open().expect("trials run where the backend is"), |host| host.recorded().0);
+            ..Case::small("replays/recordings are dropped with their parts", |_| {
+                kept(HostCuda::open().expect("trials run only on machines with the backend"), |host| host.recorded().0);
             })
         },
         Case {
             on: |device| device.name == "wgpu-software",
-            ..Case::small("replays/what goes is forgotten", |_| {
-                kept(open_software().expect("trials run where the backend is"), |card| card.recorded());
+            ..Case::small("replays/recordings are dropped with their parts", |_| {
+                kept(open_software().expect("trials run only on machines with the backend"), |card| card.recorded());
             })
         },
         Case { on: |device| device.name == "cuda-host", ..Case::small("replays/how often", counted) },

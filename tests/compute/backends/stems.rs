@@ -1,4 +1,4 @@
-//! Each stem launched alone on a card, against its definition: where something is wrong, this says in which kernel.
+//! Each stem launched alone on a card and compared with its definition, so that a failure names the wrong kernel.
 
 use kernels::cpu::mul_add::mul_add;
 use kernels::gpu::mul_add::MulAdd;
@@ -31,15 +31,16 @@ enum Stem {
     ModSwitch,
     SampleExtract,
     MulAdd,
-    /// Not a stem: all of them, one after another, over scratch memory that holds other words wherever nothing was written.
+    /// Not a stem: all stems, one after another, while other words overwrite all unwritten scratch memory.
     Junk,
     /// Not a stem: ranges, dimensions and aliases of launches.
     Launches,
-    /// Not a stem: the barrier of groups without clusters, which `blind_rotate.cluster` stands on.
+    /// Not a stem: the barrier of groups without clusters, which `blind_rotate.cluster` uses.
     GroupsSync,
 }
 
-/// Groups write a number of the round, in two places by turns, and read those of all groups after the barrier.
+/// Each group writes a number of the round, alternating between two places, and reads the numbers of all groups after
+/// the barrier.
 const GROUPS_SYNC: &str = r#"
 struct alignas(16) Shown {
     unsigned word[4];
@@ -58,13 +59,14 @@ extern "C" __global__ void groups_sync_check(Shown* shown, unsigned* arrived, un
     }
 }
 "#;
-/// Rounds of a launch: so few that no driver ends it, and how many launches there are on a card and where one is emulated.
+/// Rounds of a launch, few enough for every driver's time limit; then the number of launches on a card, and the rounds
+/// on an emulated card.
 const ROUNDS: u32 = 10_000;
 const LAUNCHES: usize = 100;
 const ROUNDS_EMULATED: u32 = 20;
 
 impl StemCase {
-    /// `stem/shape`, and what to check.
+    /// `stem/shape`, and the check.
     pub fn all() -> impl Iterator<Item = (String, StemCase)> {
         let rings = [64, 128, 256, 512, 1024, 2048].map(|n| Shape(12, 1, n, 8, 2, 3, 7));
         let transforms = rings.map(|shape| (format!("N{}", shape.2), Stem::Ntt, shape));
@@ -75,7 +77,7 @@ impl StemCase {
         let extractions = [(1, 1024), (3, 128)]
             .map(|(k, n)| (format!("k{k}-N{n}"), Stem::SampleExtract, Shape(12, k, n, 8, 2, 3, 7)));
         let products = [rings[0], rings[4]].map(|shape| (format!("N{}", shape.2), Stem::MulAdd, shape));
-        let launches = [("what a launch may name".to_owned(), Stem::Launches, rings[0])];
+        let launches = [("the arguments of a launch".to_owned(), Stem::Launches, rings[0])];
         let barrier = [("a million times".to_owned(), Stem::GroupsSync, rings[0])];
         let cases = transforms
             .into_iter()
@@ -100,12 +102,12 @@ impl StemCase {
         })
     }
 
-    /// Gates of all kinds over scratch memory that is never as a kernel left it.
+    /// Gates of all kinds, while other words overwrite scratch memory between launches.
     pub fn junk() -> StemCase {
         StemCase { stem: Stem::Junk, shape: together::PLAIN }
     }
 
-    /// Launches it.
+    /// Launches the stem and compares.
     pub fn check<G: Gpu>(&self, gpu: G) {
         match self.stem {
             Stem::Junk => return junk::check(gpu),
@@ -123,21 +125,21 @@ impl StemCase {
             Stem::ModSwitch => card.mod_switch(),
             Stem::SampleExtract => card.sample_extract(),
             Stem::MulAdd => card.mul_add(),
-            Stem::Junk | Stem::Launches | Stem::GroupsSync => unreachable!("it needs no stems"),
+            Stem::Junk | Stem::Launches | Stem::GroupsSync => unreachable!("these cases need no stems"),
         }
     }
 }
 
 fn groups_sync<G: Gpu>(gpu: &G) {
     let card = gpu.card();
-    // older cards lack what it is made of
+    // older cards lack the instructions of the barrier
     if card.language != Language::Cuda || card.compute_capability.is_some_and(|capability| capability < (8, 0)) {
         return;
     }
     let text = [include_str!("../../../shaders/blind_rotate.async.cu"), GROUPS_SYNC].concat();
     let module = gpu.compile(&Source { stem: "groups_sync", text }).expect("it compiles");
     let emulated = card.backend == "cuda-host";
-    // one cluster where there are some, else a group on every multiprocessor
+    // four groups on cards with clusters and on emulated cards, otherwise one group on every multiprocessor
     let alike = emulated || card.compute_capability >= Some((9, 0));
     let groups = if alike { 4 } else { card.multiprocessors };
     let (launches, rounds) = if emulated { (1, ROUNDS_EMULATED) } else { (LAUNCHES, ROUNDS) };
@@ -161,7 +163,7 @@ fn groups_sync<G: Gpu>(gpu: &G) {
     let all = 0..(groups * threads) as usize;
     let found =
         gpu.finish(gpu.read(&wrong, std::slice::from_ref(&all)).expect("a read")).expect("the launches before it");
-    assert_eq!(found.iter().sum::<u32>(), 0, "words that were not there after a barrier");
+    assert_eq!(found.iter().sum::<u32>(), 0, "words that were missing after a barrier");
 }
 
 struct Card<'a, G: Gpu> {
@@ -180,14 +182,14 @@ impl<G: Gpu> Card<'_, G> {
     fn download(&self, buf: &G::Buf, words: usize) -> Vec<u32> {
         let all = 0..words;
         let pending = self.gpu.read(buf, std::slice::from_ref(&all)).expect("a read");
-        self.gpu.finish(pending).expect("the launches before it")
+        self.gpu.finish(pending).expect("the earlier launches succeed")
     }
 
     fn launch(&self, launch: Option<LaunchOf<'_, G>>) {
-        self.gpu.launch(&launch.expect("there is work")).expect("a launch");
+        self.gpu.launch(&launch.expect("the launch has work")).expect("a launch");
     }
 
-    /// The gates' modulus, and a small and a large one that are not.
+    /// The gates' modulus, and another small and large one.
     fn ntt(&self) {
         let n = self.params.polynomial_size;
         self.ntt_in(&ring(n), &self.stems.ntt);
@@ -198,7 +200,7 @@ impl<G: Gpu> Card<'_, G> {
         }
     }
 
-    /// More rows than the card has multiprocessors, with the largest residues among them.
+    /// More rows than the card has multiprocessors, some of them with the largest residues.
     fn ntt_in(&self, ring: &Ring, ntt: &Ntt<G>) {
         let (n, m) = (ring.polynomial_size(), ring.modulus);
         let mut rng = generator(n as u64);
@@ -224,7 +226,7 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&key, 5 * n) == scaled, "key, {m:?}");
     }
 
-    /// Sums into another buffer, negations within the arena.
+    /// Sums into another buffer, and negations within the arena.
     fn linear(&self) {
         let words = self.params.lwe_dimension + 1;
         let mut rng = generator(words as u64);
@@ -236,7 +238,7 @@ impl<G: Gpu> Card<'_, G> {
         let sums = [[EIGHTH, 0, 1, 1, u32::MAX], [minus_eighth, 3, 2, 2, 2], [5, 1, 1, 1, 1]];
         let far = |slot: u32| slot * words as u32;
         let table = sums.map(|[constant, x, f, y, g]| [constant, f, far(x), 0, g, far(y), 0]);
-        // a table may begin anywhere
+        // a table may begin at any word
         let table_buf = self.upload(&[&[9, 9], table.as_flattened()].concat());
         let table_view = Table { all: View::all(&table_buf), first: 2 };
         self.launch(self.stems.linear.add(&[View::all(&arena)], table_view, View::all(&out), 3));
@@ -261,7 +263,7 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&arena, 4 * words) == expected, "negations");
     }
 
-    /// Words around every kind of boundary, by both definitions, and no row beyond the count.
+    /// Words around every kind of boundary, by both definitions. No row beyond the count is written.
     fn mod_switch(&self) {
         let (n, words) = (self.params.polynomial_size, self.params.lwe_dimension + 1);
         let mut rng = generator(n as u64);
@@ -272,7 +274,7 @@ impl<G: Gpu> Card<'_, G> {
             .into_iter()
             .cycle()
             .take(2 * words)
-            // rows of one word: errors that all have one sign, and are the largest there are
+            // rows of one word: all rounding errors have one sign and the largest size
             .chain([part / 2, part / 2 - 1].into_iter().flat_map(|word| vec![word; words]))
             .chain((0..2 * words).map(|_| rng.next_u32()))
             .collect();
@@ -290,7 +292,7 @@ impl<G: Gpu> Card<'_, G> {
         }
     }
 
-    /// Single rows in any order, and sums of two.
+    /// Single rows in any order, and sums of two rows.
     fn sample_extract(&self) {
         let (k, n) = (self.params.glwe_dimension, self.params.polynomial_size);
         let (row_words, sample_words) = ((k + 1) * n, k * n + 1);
@@ -312,14 +314,14 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&out, 3 * sample_words) == [sample(2), sum, sample(1)].concat(), "samples");
     }
 
-    /// Three limbs of a batch, in the middle of a buffer, by way of the definition and of the CPU's text.
+    /// Three limbs of a batch in the middle of a buffer, compared with the definition and with the CPU's code.
     fn mul_add(&self) {
         let (n, batch) = (self.params.polynomial_size, 5);
         let primes = PRIMES.map(Modulus::new);
         let MulAddCase { sums, x, y, expected } = MulAddCase::new(n, batch);
         let mut by_cpu = sums.clone();
         mul_add(&primes, n, &mut by_cpu, &x, &y);
-        assert!(by_cpu == expected, "the CPU's words are not those of the definition");
+        assert!(by_cpu == expected, "the CPU's words differ from the definition's");
 
         let apart = (self.gpu.card().alignment_words as usize).next_multiple_of(n);
         let around = vec![7; apart];
@@ -328,7 +330,7 @@ impl<G: Gpu> Card<'_, G> {
         let stem = MulAdd::new(self.gpu, &Compiler::default(), n).expect("it compiles");
         let within = View::all(&buf).part(apart..apart + sums.len());
         let views = [within, View::all(&x), View::all(&y), View::all(&of_limbs)];
-        assert!(stem.run(views, PRIMES.len(), 0).is_none(), "nothing to do");
+        assert!(stem.run(views, PRIMES.len(), 0).is_none(), "a launch without rows");
         self.launch(stem.run(views, PRIMES.len(), batch));
         assert!(self.download(&buf, sums.len() + 2 * apart) == [&around[..], &expected, &around].concat());
     }
@@ -337,11 +339,11 @@ impl<G: Gpu> Card<'_, G> {
 /// Small, middle and largest primes.
 const PRIMES: [u32; 3] = [12289, 786_433, 1_073_479_681];
 
-/// Words of a batch of three limbs, the largest among them, and what the definition makes of them.
+/// Words of a batch of three limbs, the largest among them, and the results of the definition.
 struct MulAddCase {
     sums: Vec<u32>,
     x: Vec<u32>,
-    /// Of each limb, times 2^32.
+    /// The factor of each limb, times 2^32.
     y: Vec<u32>,
     expected: Vec<u32>,
 }

@@ -1,4 +1,4 @@
-//! Blind rotation with the modulus switch before it and the extraction after it, and whole gates, against the
+//! Blind rotation with the modulus switch before it and the extraction after it, and whole gates, compared with the
 //! definition.
 
 use std::sync::OnceLock;
@@ -10,8 +10,8 @@ use tests_compute::naive;
 use crate::Case;
 use crate::fixtures::{Bodies, Shape, generator, imported_key, key, torus_rows};
 
-/// Shapes with a spread of everything: rings smaller than a square of the widest vectors, one to four mask polynomials,
-/// few and many digits, up to the most that a shape may have; then the presets' own shapes with a short key.
+/// Shapes of every kind: rings smaller than a square of the widest vectors, one to four mask polynomials, few and many
+/// digits, up to the bounds of a shape; then the presets' shapes with a short key.
 const SHAPES: [Shape; 16] = [
     Shape(12, 1, 64, 8, 2, 3, 7),
     Shape(12, 1, 128, 6, 3, 4, 6),
@@ -30,14 +30,14 @@ const SHAPES: [Shape; 16] = [
     Shape(3, 2, 512, 8, 2, 3, 7),
     Shape(2, 2, 512, 8, 2, 8, 4),
 ];
-/// The smallest ring that goes by the double-precision transform of a CPU, with digits of three levels.
+/// The smallest ring for which a CPU uses the double-precision transform, with digits of three levels.
 const OF_256: Shape = Shape(4, 2, 256, 6, 3, 4, 6);
-/// An odd number: a last row without a partner in the groups that go in lock step.
+/// An odd number of rows, so that the last row has no partner in groups that go in lock step.
 const ROWS: usize = 5;
 
 pub fn cases() -> impl Iterator<Item = Case> {
     let random = SHAPES.into_iter().map(|shape| (shape.name(), key(shape.params(), Bodies::Random, 1)));
-    // the last six are large enough for the double-precision transform
+    // the last six use the double-precision transform
     let largest = [SHAPES[0], SHAPES[6], SHAPES[7], OF_256, SHAPES[11], SHAPES[12], SHAPES[13], SHAPES[14], SHAPES[15]]
         .into_iter()
         .map(|shape| (format!("{}-largest", shape.name()), key(shape.params(), Bodies::Largest, 2)));
@@ -62,7 +62,7 @@ fn blind_rotate(name: String, key: EvaluationKey) -> Case {
     })
 }
 
-/// Every gate once, in one batch, so that MUX halves and gates without a bootstrap stand between the others.
+/// Every gate once, in one batch, so that MUX halves and gates without a bootstrap are among the others.
 fn gates(shape: Shape) -> Case {
     let key = key(shape.params(), Bodies::Random, 5);
     let mut rng = generator(6);
@@ -78,7 +78,7 @@ fn gates(shape: Shape) -> Case {
     whole_gates(format!("gates/{}", shape.name()), key, rows)
 }
 
-/// Every way in which a gate folds: operands that are equal, opposite or constant.
+/// Every way in which a gate folds: with equal, opposite and constant operands.
 fn folded_gates(shape: Shape) -> Case {
     let key = key(shape.params(), Bodies::Random, 7);
     let mut rng = generator(8);
@@ -111,7 +111,7 @@ fn folded_gates(shape: Shape) -> Case {
     whole_gates(format!("gates/{}-folded", shape.name()), key, rows.collect())
 }
 
-/// Gates in one batch.
+/// A batch of gates.
 fn whole_gates(name: String, key: EvaluationKey, rows: Vec<GateRow>) -> Case {
     let expected = OnceLock::new();
     Case::small(name, move |device| {

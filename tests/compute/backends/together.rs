@@ -1,5 +1,5 @@
-//! Batches of several keys in one call: each gives the words that it gives alone on a CPU, however many there are beside it,
-//! of whatever size and parameters.
+//! Batches of several keys in one call: each gives the words that it gives alone on a CPU, for any number, size and
+//! parameters of the other batches.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,18 +20,18 @@ use crate::device::{Device, emulated};
 use crate::fixtures::{Bodies, Shape, generator, key};
 
 pub const PLAIN: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
-/// The same gates by words of another length.
+/// A shape like [`PLAIN`] with another number of words.
 pub const OTHER: Shape = Shape(4, 2, 64, 9, 2, 5, 6);
-/// What the kernels with transforms in registers take, with a small key switch.
+/// A shape that the kernels with transforms in registers take, with a small key switch.
 pub const FAST: Shape = Shape(2, 1, 512, 8, 2, 16, 3);
 pub const FAST_OTHER: Shape = Shape(3, 1, 512, 7, 3, 16, 3);
 
-/// Sessions of one gate each that a card takes side by side.
+/// Number of sessions of one gate each that a card takes side by side.
 const SESSIONS: usize = 64;
-/// Ciphertexts that are in each arena at first.
+/// Number of ciphertexts in each arena at first.
 const OPERANDS: u32 = 4;
 
-/// A batch, what is in its arena, and what it reads when it is evaluated alone.
+/// A batch, the contents of its arena, and the words that it reads when evaluated alone.
 pub struct Session {
     key: Arc<EvaluationKey>,
     operands: Vec<u32>,
@@ -43,7 +43,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Gates of operands by turns; results after the operands, in order.
+    /// Gates whose operands alternate. The results follow the operands in order.
     fn new(key: &Arc<EvaluationKey>, gates: &[Gate], reads: &[u32], seed: u64) -> Session {
         let mut rng = generator(seed);
         let words = OPERANDS as usize * (key.params.lwe_dimension + 1);
@@ -64,7 +64,7 @@ impl Session {
         session
     }
 
-    /// The same, in an arena that has grown to these sizes first, as far as they are smaller than its own.
+    /// The session with an arena that has grown to these sizes first. Sizes above its own are skipped.
     fn in_chunks(mut self, sizes: &[usize]) -> Session {
         let slots = self.slots();
         self.sizes = sizes.iter().copied().filter(|&size| size < slots).chain([slots]).collect();
@@ -76,8 +76,8 @@ impl Session {
     }
 }
 
-/// What sessions read after one call with all of them. Sessions of one key share it; `twice` is a call before, whose words are
-/// overwritten.
+/// The words that the sessions read after one call with all of them. Sessions of one key share it. With `twice`, an
+/// earlier call writes words that the second call overwrites.
 fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool) -> Result<Vec<u32>> {
     let mut keys: Vec<(&Arc<EvaluationKey>, B::Key)> = Vec::new();
     for session in sessions {
@@ -85,7 +85,7 @@ fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool)
             keys.push((&session.key, backend.load_key(&session.key)?));
         }
     }
-    // arenas lie in another order than batches
+    // the order of the arenas differs from the order of the batches
     let arena = |session: &&Session| -> Result<B::Arena> {
         let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.sizes[0])?;
         session.sizes[1..].iter().try_for_each(|&slots| backend.grow(&mut arena, slots))?;
@@ -97,11 +97,11 @@ fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool)
         .iter()
         .zip(arenas.iter_mut().rev())
         .map(|(session, arena)| {
-            let (_, key) = keys.iter().find(|(key, _)| Arc::ptr_eq(key, &session.key)).expect("it was loaded");
+            let (_, key) = keys.iter().find(|(key, _)| Arc::ptr_eq(key, &session.key)).expect("the key was loaded");
             KeyedGates { key, arena, gates: &session.gates, cells: &NO_CELLS, reads: &session.reads }
         })
         .collect();
-    // a call is under way while the next one starts
+    // the first call is under way when the second starts
     let before = if twice { Some(backend.evaluate_together(&mut batches)?) } else { None };
     let pending = backend.evaluate_together(&mut batches)?;
     let first = before.map(|pending| backend.finish(pending)).transpose()?;
@@ -116,17 +116,17 @@ pub fn check<B: Gates + ?Sized>(backend: &B, sessions: &[Session]) {
     let mut rest = &found[..];
     for (i, session) in sessions.iter().enumerate() {
         let (own, others) = rest.split_at(session.expected.len());
-        assert!(own == session.expected, "session {i} of {}: other words than alone", sessions.len());
+        assert!(own == session.expected, "session {i} of {}: words differ from those alone", sessions.len());
         rest = others;
     }
-    assert!(rest.is_empty(), "more words than all reads have");
+    assert!(rest.is_empty(), "more words than the reads have");
 }
 
 fn keys(shape: Shape, count: u64) -> Vec<Arc<EvaluationKey>> {
     (0..count).map(|i| Arc::new(key(shape.params(), Bodies::Random, 40 + i))).collect()
 }
 
-/// One gate under a key of its own each.
+/// Sessions of one gate, each under its own key.
 fn single(shape: Shape) -> Vec<Session> {
     const GATES: [Gate; 6] = [Gate::And, Gate::Nand, Gate::Or, Gate::Nor, Gate::Xor, Gate::Xnor];
     let keys = keys(shape, SESSIONS as u64);
@@ -134,7 +134,7 @@ fn single(shape: Shape) -> Vec<Session> {
     keys.iter().enumerate().map(session).collect()
 }
 
-/// Sessions of all sizes and kinds, of two parameter sets by turns.
+/// Sessions of all sizes and kinds, alternating between two parameter sets.
 pub fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
     use Gate::{And, Mux, Nand, Not, Or, Xnor, Xor};
     let (keys, others) = (keys(shape, 4), keys(other, 2));
@@ -142,32 +142,33 @@ pub fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
         Session::new(&keys[0], &[And], &[4], 0),
         Session::new(&others[0], &[Xor, Mux], &[5, 4], 1),
         Session::new(&keys[1], &[Mux, Not, Or], &[6, 0, 4, 4], 2),
-        // nothing to read, nothing to do, neither
+        // nothing to read, nothing to do, and neither
         Session::new(&keys[2], &[Nand], &[], 3),
         Session::new(&keys[2], &[], &[3, 1], 4),
         Session::new(&keys[3], &[], &[], 5),
-        // one that needs no key
+        // a session whose gates need no key
         Session::new(&keys[3], &[Not, Not], &[4, 5], 6),
         Session::new(&others[1], &[Xnor], &[4, 1], 7),
-        // more than a group, under a key that is there already
+        // more rows than a group, under a key that another session uses too
         Session::new(&keys[1], &[Xor; 9], &[4, 5, 6, 7, 8, 9, 10, 11, 12], 8),
         Session::new(&keys[3], &[And, Mux, Xnor], &[4, 5, 6], 9),
     ]
 }
 
-/// The same in arenas of one chunk to six, each cut elsewhere.
+/// The sessions of [`mixed`] in arenas of one chunk to six, each cut at other sizes.
 fn mixed_in_chunks(shape: Shape, other: Shape) -> Vec<Session> {
     let sizes = [&[][..], &[1, 2, 3, 4, 5], &[3], &[2, 5, 9], &[4]];
     mixed(shape, other).into_iter().zip(sizes.iter().cycle()).map(|(session, sizes)| session.in_chunks(sizes)).collect()
 }
 
-/// Batches in parts: fewer groups than there are bootstraps, so that a part has gates of several batches.
+/// Batches in parts: the card has fewer groups than the batches have bootstraps, so that a part has gates of several
+/// batches.
 fn in_parts(sessions: &[Session]) {
-    let host = HostCuda::open().expect("trials run where the backend is");
+    let host = HostCuda::open().expect("trials run only on machines with the backend");
     check(&GpuBackend::new(host.with_card(|card| card.groups_max[0] = 3)), sessions);
 }
 
-/// Calls that read nothing, nothing at all, or of one batch alone.
+/// Calls that read nothing, that do nothing, or that have one batch.
 fn few(backend: &AnyBackend) {
     let keys = keys(PLAIN, 2);
     let nothing = [Session::new(&keys[0], &[Gate::And], &[], 0), Session::new(&keys[1], &[Gate::Not], &[], 1)];
@@ -179,7 +180,7 @@ fn few(backend: &AnyBackend) {
     check(backend, &[]);
 }
 
-/// An emulated card that counts what it is asked for.
+/// An emulated card that counts its launches, uploads and waits.
 struct Counted {
     host: HostCuda,
     launches: AtomicUsize,
@@ -188,7 +189,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Launches, uploads and waits since they were asked for last.
+    /// Launches, uploads and waits since the last question.
     fn taken(&self) -> [usize; 3] {
         [&self.launches, &self.uploads, &self.waits].map(|count| count.swap(0, Ordering::Relaxed))
     }
@@ -228,9 +229,9 @@ impl Gpu for Counted {
     }
 }
 
-/// Sessions of one gate are the launches, uploads and waits of one, and a launch that copies their results to one place, on
-/// emulated cards with as many multiprocessors as the real ones. Prints a row of a table: sessions one after another, then
-/// side by side.
+/// Many sessions of one gate take the launches, uploads and waits of one session, and one launch more, which copies
+/// their results to one place. The emulated cards have as many multiprocessors as the real ones. Prints a row of a
+/// table: sessions one after another, then side by side.
 fn counted(device: &Device) {
     let (host, shape) = match device.name {
         "cuda-host-sm80" => (emulated((8, 0), 108), FAST),
@@ -238,7 +239,7 @@ fn counted(device: &Device) {
         "cuda-host-sm90" => (emulated((9, 0), 132), FAST),
         _ => (HostCuda::open(), PLAIN),
     };
-    let host = host.expect("trials run where the backend is");
+    let host = host.expect("trials run only on machines with the backend");
     let [launches, uploads, waits] = [(); 3].map(|()| AtomicUsize::new(0));
     let backend = GpuBackend::new(Counted { host, launches, uploads, waits });
     let sessions = single(shape);
@@ -269,19 +270,19 @@ fn counted(device: &Device) {
             backend.finish(pending).expect("words")
         };
         let found: Vec<u32> = calls.flat_map(finished).collect();
-        assert!(found == expected, "other words than alone on a CPU");
+        assert!(found == expected, "words differ from those alone on a CPU");
         backend.gpu().taken()
     };
     let after = run(&mut batches.chunks_mut(1));
     let beside = run(&mut std::iter::once(&mut batches[..]));
     let [launches, uploads, waits] = after.map(|count| count / SESSIONS);
-    assert_eq!((uploads, waits), (1, 1), "of a session alone");
-    assert_eq!(beside, [launches + 1, 1, 1], "of all side by side");
+    assert_eq!((uploads, waits), (1, 1), "for one session");
+    assert_eq!(beside, [launches + 1, 1, 1], "for all side by side");
     let row: Vec<String> = after.iter().chain(&beside).map(usize::to_string).collect();
     println!("| {} | {} |", device.name, row.join(" | "));
 }
 
-/// A stem that keeps to the start of the first buffer: the n-th distance that it asks for is none.
+/// A mistake: the n-th distance in the stem's source is 0, so that the stem stays at the start of the first buffer.
 const SLIPS: [(&str, usize, Shape); 9] = [
     ("linear", 0, PLAIN),
     ("linear", 1, PLAIN),
@@ -294,9 +295,9 @@ const SLIPS: [(&str, usize, Shape); 9] = [
     ("blind_rotate.cluster", 0, FAST),
 ];
 
-/// The suite notices it: words of another key or ciphertext.
+/// The suite notices words of another key or ciphertext.
 fn slip(stem: &'static str, nth: usize, shape: Shape) {
-    // where the words of a distance are asked for, past its definition
+    // replaces the n-th use of a distance behind its definition
     let zero = move |source: &Source| {
         if source.stem != stem {
             return source.text.clone();
@@ -307,7 +308,7 @@ fn slip(stem: &'static str, nth: usize, shape: Shape) {
         512 => emulated((9, 0), if stem == "blind_rotate.cluster" { 8 } else { 1 }),
         _ => HostCuda::open(),
     };
-    let backend = GpuBackend::new(host.expect("trials run where the backend is").with_sources(zero));
+    let backend = GpuBackend::new(host.expect("trials run only on machines with the backend").with_sources(zero));
     let keys = keys(shape, 2);
     let gates = [Gate::And, Gate::Not];
     let sessions = [0, 1].map(|i: usize| Session::new(&keys[i], &gates, &[4, 5], i as u64));
@@ -330,7 +331,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         Case::small("together/few", |device| few(&*device.open(2))),
         Case {
             on: |device| device.name == "cuda-host",
-            ..Case::small("together/in parts where the card has few groups", |_| {
+            ..Case::small("together/in parts on a card with few groups", |_| {
                 in_parts(&mixed(PLAIN, OTHER));
                 in_parts(&mixed_in_chunks(PLAIN, OTHER));
             })

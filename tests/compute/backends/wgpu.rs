@@ -1,5 +1,5 @@
-//! A card by wgpu, by itself: words arrive in order, memory is counted, and what is wrong is an error after which the card
-//! works on.
+//! A card through wgpu, without kernels of the backend: words arrive in order, memory is counted, and mistakes are
+//! errors after which the card works on.
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Bind, Gpu, Launch, Source, View};
@@ -37,7 +37,7 @@ pub fn open_software() -> Result<Wgpu> {
     first(Wgpu::enumerate(true), "wgpu-software")
 }
 
-/// The same without 64-bit integers.
+/// The software driver without 64-bit integers.
 pub fn open_software_narrow() -> Result<Wgpu> {
     first(Wgpu::enumerate_portable(true), "wgpu-software")
 }
@@ -59,18 +59,18 @@ fn first(cards: Vec<Result<Wgpu>>, backend: &str) -> Result<Wgpu> {
     Err(Error::Unavailable(format!("no {backend}: {}", reasons.join("; "))))
 }
 
-/// What is checked of a card.
+/// A check of a card.
 type Check = fn(Wgpu);
 
-/// For cards by wgpu, each opened anew.
+/// The cases for cards through wgpu. Each case opens the card anew.
 pub fn cases() -> impl Iterator<Item = Case> {
     let checks: [(&str, Check); 14] = [
-        ("a buffer is zero at first and holds what is written to it", memory),
+        ("a buffer is zero at first and holds written words", memory),
         ("launches and writes are seen in their order", order),
         ("each launch sees its own arguments", arguments),
         ("ranges are read one after another", ranges),
         ("nothing stays allocated when everything is dropped", counted),
-        ("more memory than there is is refused, then the card works on", full),
+        ("more memory than the card has is refused, then the card works on", full),
         ("a wrong source is named, then the card works on", wrong_source),
         ("a wrong launch is an error, then the card works on", wrong_launch),
         ("words beyond a buffer are an error", beyond),
@@ -87,7 +87,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
                 "wgpu-software" => open_software(),
                 _ => open_software_narrow(),
             };
-            check(card.expect("trials run where the backend is"));
+            check(card.expect("trials run only on machines with the backend"));
         };
         Case { on: |device| device.name.starts_with("wgpu"), ..Case::small(format!("card/{name}"), opened) }
     })
@@ -97,7 +97,7 @@ fn source(text: &str) -> Source {
     Source { stem: "check", text: text.to_owned() }
 }
 
-/// The last of the buffers is written.
+/// Launches a kernel that writes the last of the buffers.
 fn launch(card: &Wgpu, text: &str, entry: &'static str, bind: &[&<Wgpu as Gpu>::Buf], args: &[u32]) -> Result<()> {
     let (written, read) = bind.split_last().expect("a buffer");
     let read = read.iter().map(|buf| Bind::read(View::all(*buf)));
@@ -112,7 +112,7 @@ fn all(card: &Wgpu, buf: &<Wgpu as Gpu>::Buf, words: usize) -> Vec<u32> {
     card.finish(read).expect("words")
 }
 
-/// The card still computes.
+/// Checks that the card still computes.
 fn works(card: &Wgpu) {
     let buf = card.alloc(128).expect("a small buffer");
     launch(card, ADD, "add", &[&buf], &[7]).expect("a launch");
@@ -137,7 +137,7 @@ fn memory(card: Wgpu) {
 fn order(card: Wgpu) {
     let (a, b) = (card.alloc(128).expect("fits"), card.alloc(128).expect("fits"));
     let mut expected = [0u32; 128];
-    // more launches than are handed over at once, with writes and copies between them
+    // more launches than one submission holds, with writes and copies between them
     for round in 0..23 {
         if round % 5 == 3 {
             card.write(&a, round, &[100 + round as u32]).expect("a write");
@@ -175,7 +175,7 @@ fn ranges(card: Wgpu) {
     let words: Vec<u32> = (0..1000).collect();
     let buf = card.alloc(1000).expect("fits");
     card.write(&buf, 0, &words).expect("a write");
-    // two reads under way, the second finished first; neither sees what is written after it
+    // two reads are under way, and the second finishes first; neither reads the later writes
     let first = card.read(&buf, &[900..1000, 0..5, 5..5, 4..6]).expect("a read");
     let second = card.read(&buf, std::slice::from_ref(&(1..2))).expect("a read");
     card.write(&buf, 0, &[77; 1000]).expect("a write");
@@ -245,7 +245,7 @@ fn wrong_launch(card: Wgpu) {
     for groups in [[most[0] + 1, 1, 1], [1, most[1] + 1, 1], [1, 1, most[2] + 1]] {
         failed(card.launch(&add(groups)));
     }
-    // said to be read, but written: found when the commands are handed over, and told to the next call
+    // an argument is declared as read, but written: the submission finds this error, and the next call reports it
     let module = card.compile(&source(AFFINE)).expect("compiles");
     let bind = [&a, &a].map(|buf| Bind::read(View::all(buf))).into();
     let twice = Launch { module: &module, entry: "affine", bind, args: vec![1, 2], ..add([2, 1, 1]) };
@@ -262,7 +262,7 @@ fn beyond(card: Wgpu) {
     works(&card);
 }
 
-/// Each thread computes on buffers of its own, while others do.
+/// Each thread computes on its own buffers while other threads compute too.
 fn shared(card: Wgpu) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -280,7 +280,7 @@ fn shared(card: Wgpu) {
     assert_eq!(card.allocated().buffers, 0);
 }
 
-/// Long loops: a software driver leaves a kernel's after 65535 turns and says nothing.
+/// Long loops: a software driver silently leaves a kernel's loop after 65535 iterations.
 fn preset(card: Wgpu, preset: Preset) {
     let key = key(preset.params(), Bodies::Random, 15);
     let input = torus_rows(1, key.params.lwe_dimension + 1, 16);
@@ -297,7 +297,7 @@ fn preset(card: Wgpu, preset: Preset) {
 /// A ring, small enough for a driver that computes on the host.
 const SHAPE: Shape = Shape(4, 1, 64, 8, 2, 3, 7);
 
-/// Two batches, the second over the results of the first and given up before it is done.
+/// Two batches. The second uses the results of the first, and is dropped before it is done.
 fn chained_gates(backend: &GpuBackend<Wgpu>, slots: usize) -> Result<Vec<u32>> {
     let key = key(SHAPE.params(), Bodies::Random, 12);
     let loaded = backend.load_key(&key)?;
@@ -315,7 +315,7 @@ fn chained_gates(backend: &GpuBackend<Wgpu>, slots: usize) -> Result<Vec<u32>> {
 fn gates_leave_nothing(card: Wgpu) {
     let backend = GpuBackend::new(card);
     let words = chained_gates(&backend, 6).expect("gates");
-    // what the backend keeps for its next batch
+    // memory that the backend holds for its next batch
     let kept = backend.gpu().allocated();
     for _ in 0..3 {
         assert_eq!(chained_gates(&backend, 6).expect("gates"), words);
@@ -329,11 +329,11 @@ fn gates_without_room(card: Wgpu) {
     let backend = GpuBackend::new(card.with_memory_bytes(4 << 20));
     let words = chained_gates(&backend, 6).expect("gates");
     let kept = backend.gpu().allocated();
-    // beyond the card's memory, beyond one buffer, beyond any number of words
+    // more than the card's memory, more than one buffer, and more than the count of words can say
     for slots in [1 << 20, 1 << 29, usize::MAX / 64] {
         refused(backend.arena(params.lwe_dimension + 1, slots).map(drop));
     }
-    // the key fits, the arena does not, or only until it grows
+    // the key fits; the arena does not fit, or only until it grows
     refused(chained_gates(&backend, 1 << 20).map(drop));
     refused(chained_gates(&backend, 150_000).map(drop));
     let large = key(Shape(64, 1, 1024, 8, 2, 3, 7).params(), Bodies::Random, 14);

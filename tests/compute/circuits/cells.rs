@@ -1,4 +1,5 @@
-//! Truth tables of cells, one bootstrap each, over wires of both amplitudes and over inputs, and of sums of their results.
+//! Truth tables of cells with one bootstrap, over wires of both amplitudes and over inputs, and of sums of their
+//! results.
 
 use std::collections::HashMap;
 
@@ -13,10 +14,10 @@ use crate::party::{Party, QUIET, generator};
 
 use Amplitude::{Eighth, Quarter};
 
-/// What a cell's results must be of its operands' bits.
+/// The result that a cell must have for the bits of its operands.
 type Function = Box<dyn Fn(&[bool]) -> bool>;
 
-/// A cell: `constant` eighths, operands by their factors and amplitudes, a function a result.
+/// A cell: `constant` eighths, operands with factors and amplitudes, and a function for each result.
 struct Cell {
     name: String,
     constant: i32,
@@ -43,12 +44,12 @@ fn parity(bits: &[bool]) -> bool {
     ones(bits) % 2 == 1
 }
 
-/// Bits as operands of these signs see them.
+/// The bits after the signs are applied.
 fn signed(bits: &[bool], signs: [i32; 3]) -> Vec<bool> {
     bits.iter().zip(signs).map(|(&bit, sign)| bit == (sign > 0)).collect()
 }
 
-/// The cells of two operands or three, in every choice of signs.
+/// The cells of two operands or three, with every choice of signs.
 fn of_three() -> Vec<Cell> {
     let mut cells = vec![Cell::new("xor3", 0, [(-2, Eighth); 3], vec![Box::new(parity)])];
     cells.push(Cell::new("xor2 of an eighth and a quarter", 2, [(2, Eighth), (1, Quarter)], vec![Box::new(parity)]));
@@ -63,7 +64,7 @@ fn of_three() -> Vec<Cell> {
         cells.push(Cell::new(format!("not all equal {signs:?}"), 2, three, vec![by_signs(not_all_equal)]));
         let both = vec![by_signs(majority), by_signs(not_all_equal)];
         cells.push(Cell::new(format!("maj and not all equal {signs:?}"), 0, three, both));
-        // the last operand is the one that an AND or OR is added to
+        // the last operand is the one to which an AND or OR is added
         let xor_and: fn(&[bool]) -> bool = |bits| bits[2] ^ (bits[0] & bits[1]);
         let xor_or: fn(&[bool]) -> bool = |bits| bits[2] ^ (bits[0] | bits[1]);
         for (constant, of, name) in [(1, xor_and, "c ^ (a and b)"), (3, xor_or, "c ^ (a or b)")] {
@@ -83,7 +84,7 @@ fn of_three() -> Vec<Cell> {
     cells
 }
 
-/// Parities of so many quarters.
+/// Parities of two to `widest` operands at a quarter.
 fn parities(widest: usize) -> impl Iterator<Item = Cell> {
     (2..=widest).map(|width| {
         let constant = 2 * width as i32 - 2;
@@ -91,20 +92,20 @@ fn parities(widest: usize) -> impl Iterator<Item = Cell> {
     })
 }
 
-/// What is added: wires by factors and slots; inputs likewise.
+/// The terms of a sum: wires with factors and slots, and inputs with factors and slots.
 #[derive(Clone, Default)]
 struct Terms {
     wires: Vec<(i32, Vec<u32>)>,
     inputs: Vec<(i32, u32)>,
 }
 
-/// A rotation of two results: how many bits it read, which, its wires, the cell's name.
+/// A rotation with two results: the number of bits that it reads, the bits, its wires, and the cell's name.
 type Pair = (usize, Vec<bool>, [Vec<u32>; 2], String);
 
-/// Results that are waited for: slot of the result, its eighths, what it must be, and of what.
+/// Expected results: slot, eighths, bit, and a description.
 type Expected = Vec<(u32, i32, bool, String)>;
 
-/// An arena, and the cells that are evaluated next.
+/// An arena, and the cells of its next batch.
 struct Sheet<'a> {
     party: &'a Party,
     arena: <kernels::cpu::Cpu as Backend>::Arena,
@@ -119,7 +120,7 @@ impl Sheet<'_> {
         (self.next - slots as u32..self.next).collect()
     }
 
-    /// Adds a bootstrap; its wires.
+    /// Adds a bootstrap and returns its wires.
     fn bootstrap(&mut self, amplitude: Amplitude, constant: i32, terms: &Terms, results: usize) -> Vec<Vec<u32>> {
         let wires: Vec<Vec<u32>> = (0..results).map(|_| self.take(self.wire_slots)).collect();
         let kind = CellKind::Bootstrap(amplitude);
@@ -128,14 +129,14 @@ impl Sheet<'_> {
         wires
     }
 
-    /// Adds a switch of a sum of wires; its slot.
+    /// Adds a key switch of a sum of wires and returns its slot.
     fn switch(&mut self, constant: i32, terms: &[(i32, &[u32])]) -> u32 {
         let slot = self.take(1)[0];
         self.cells.push(CellKind::Switch, constant, terms.iter().copied(), [], &[slot]);
         slot
     }
 
-    /// Evaluates the cells that were added; these slots' words.
+    /// Evaluates the added cells and returns the words of these slots.
     fn evaluate(&mut self, reads: &[u32]) -> Vec<u32> {
         let Party { device, key, .. } = self.party;
         device.grow(&mut self.arena, self.next as usize).expect("there is room");
@@ -146,7 +147,7 @@ impl Sheet<'_> {
     }
 }
 
-/// The operands there are: bits at an eighth and at a quarter, each of several times, and inputs.
+/// The operands for cells: bits at an eighth and at a quarter, several of each, and inputs.
 struct Pool {
     wires: HashMap<(Amplitude, usize, bool), Vec<u32>>,
     inputs: HashMap<(usize, bool), u32>,
@@ -173,7 +174,7 @@ impl Pool {
         pool
     }
 
-    /// Operands of a cell, of these bits; those at an eighth are inputs from `inputs_from` on.
+    /// Operands of a cell for these bits. Operands at an eighth from `inputs_from` on are inputs.
     fn terms(&self, cell: &Cell, bits: &[bool], inputs_from: usize) -> Terms {
         let mut terms = Terms::default();
         for (at, (&(factor, amplitude), &bit)) in cell.operands.iter().zip(bits).enumerate() {
@@ -187,7 +188,7 @@ impl Pool {
     }
 }
 
-/// The truth table of every cell, and parities of up to so many quarters on some bits.
+/// Checks the truth table of every cell, and parities of up to `widest` operands on some bits.
 fn check(party: &Party, widest: usize) {
     let mut rng = generator(2);
     let wire_slots = slots_of_wire(&party.params);
@@ -207,7 +208,7 @@ fn check(party: &Party, widest: usize) {
         for bits in rows {
             for inputs_from in if width < 4 { vec![0, 1, width] } else { vec![width] } {
                 let terms = pool.terms(cell, &bits, inputs_from);
-                // of either amplitude in turns
+                // alternating between the amplitudes
                 let amplitude = if sheet.cells.len().is_multiple_of(2) { Eighth } else { Quarter };
                 let wires = sheet.bootstrap(amplitude, cell.constant, &terms, cell.results.len());
                 if wires.len() == 2 && amplitude == Eighth {
@@ -235,8 +236,8 @@ fn check(party: &Party, widest: usize) {
     compare(&mut sheet, expected);
 }
 
-/// Sums that read both samples of one rotation: of a pair's XOR by itself, of its AND with another wire, of a parity with it, and of
-/// three bits' XOR from their majority and "not all equal".
+/// Sums that read both samples of one rotation: the XOR of a pair alone, its AND with another wire, its parity with
+/// another wire, and the XOR of three bits from their majority and "not all equal".
 fn sums_of_pairs(
     sheet: &mut Sheet<'_>,
     pool: &Pool,
@@ -248,7 +249,7 @@ fn sums_of_pairs(
         let name = format!("both samples of {name} of {bits:?}");
         if width == 3 {
             let terms = Terms { wires: vec![(2, first), (2, second)], ..Terms::default() };
-            // signs of operands change the parity where their number is odd
+            // an odd number of negative signs negates the parity
             let signs = name.matches("-1").count();
             let wires = sheet.bootstrap(Eighth, 2, &terms, 1);
             results.push((wires[0].clone(), parity(&bits) ^ (signs % 2 == 1), name));
@@ -274,7 +275,7 @@ fn sums_of_pairs(
     results
 }
 
-/// Evaluates switches and decrypts their results.
+/// Evaluates key switches, decrypts their results and compares.
 fn compare(sheet: &mut Sheet<'_>, expected: Expected) {
     let reads: Vec<u32> = expected.iter().map(|&(slot, ..)| slot).collect();
     let words = sheet.evaluate(&reads);
@@ -313,7 +314,7 @@ fn cells_of_standard_128_k2_have_their_truth_tables() {
     check_preset(Preset::Standard128K2);
 }
 
-/// Also of cells that the preset does not offer: they fail more often than its gates, but seldom.
+/// Also checks cells that the preset does not offer. Such cells fail more often than its gates, but rarely.
 fn check_preset(preset: Preset) {
     let party = Party::of(preset);
     check(&party, Offers::of(&party.params).widest_parity as usize);

@@ -1,7 +1,7 @@
-//! Mapped circuits on encrypted bits decrypt to what their netlists give on plain bits: cells one by one, random netlists
-//! under small keys, and the public netlists under the presets' keys.
+//! The results of mapped circuits on encrypted bits decrypt to the results of their netlists on plain bits. Tests run
+//! cells one by one, random netlists under small keys, and the public netlists under the presets' keys.
 //!
-//! Ciphertexts of small keys have little noise, so that every phase is close to what it should be.
+//! Ciphertexts of small keys have little noise, so every phase is close to its exact value.
 
 mod cells;
 mod netlists;

@@ -9,8 +9,8 @@ use kernels::tfhe::{Circuit, Plan, Preset};
 
 use crate::party::{Party, generator};
 
-/// Full adder, half adder, and ANDs of sums that share operands: a sum and one of its terms, two sums of the same terms, and of
-/// both samples of one rotation.
+/// Full adder, half adder, and ANDs of sums that share operands: of a sum and one of its terms, of two sums with the
+/// same terms, and of both samples of one rotation.
 const CORRELATED: &str = "17 21
 1 4
 1 9
@@ -77,7 +77,7 @@ fn mapped_aes_128_runs_under_fast_128_k2() {
     check(&party, &circuit, &mapped(&party, &circuit, InputNoise::Fresh), &random_inputs(&circuit));
 }
 
-/// `cargo test -p tests-compute --test circuits every_preset -- --ignored`.
+/// Run with `cargo test -p tests-compute --test circuits every_preset -- --ignored`.
 #[test]
 #[ignore = "takes minutes"]
 fn mapped_netlists_run_under_every_preset_on_inputs_of_either_noise() {

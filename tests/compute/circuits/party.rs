@@ -1,4 +1,4 @@
-//! A client's key of a preset or of any shape, and a processor that holds its evaluation key.
+//! A client's key of a preset or of any shape, and a CPU backend that holds its evaluation key.
 
 use client::SecretKey;
 use kernels::cpu::Cpu;
@@ -9,10 +9,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tests_compute::small_key::SmallKey;
 
-/// How far a phase may be from what it should be: half of the margin of a decryption.
+/// The largest allowed distance of a phase from its exact value: half of the margin of a decryption.
 const TOLERANCE: i32 = 1 << 28;
 
-/// A shape whose rotations have so little noise that every cell is allowed.
+/// A shape whose rotations have so little noise that the mapper may use every cell.
 pub const QUIET: ParamsLiteral = ParamsLiteral {
     lwe_dimension: 12,
     glwe_dimension: 2,
@@ -64,14 +64,14 @@ impl Party {
         }
     }
 
-    /// Fresh ciphertexts of bits.
+    /// Encrypts bits.
     pub fn encrypt_all(&self, bits: &[bool], rng: &mut ChaCha8Rng) -> LweList {
         let mut list = LweList::with_capacity(self.params.lwe_dimension, bits.len());
         bits.iter().for_each(|&bit| list.push(self.encrypt(bit, rng).words()));
         list
     }
 
-    /// The sign of a ciphertext that should be at plus or minus so many eighths of a turn.
+    /// The sign of a ciphertext whose phase should be plus or minus `eighths` eighths of a turn.
     pub fn sign(&self, words: &[u32], eighths: i32) -> bool {
         let phase = match &self.client {
             Client::OfPreset(secret) => secret.phase(&Lwe::new(words.to_vec())),
@@ -84,13 +84,13 @@ impl Party {
         bit
     }
 
-    /// Runs a plan; the results and their bits.
+    /// Runs a plan and returns the results and their bits.
     pub fn run(&self, plan: &Plan, inputs: &LweList) -> (LweList, Vec<bool>) {
         let mut levels = 0;
         let results =
             run_plan(&self.device, &self.key, plan, inputs, &mut |done| levels += usize::from(done == levels + 1))
                 .expect("a processor does not fail");
-        assert_eq!(levels, plan.levels().len(), "every level is told of");
+        assert_eq!(levels, plan.levels().len(), "every level is reported");
         let bits = results.iter().map(|words| self.sign(words, 1)).collect();
         (results, bits)
     }

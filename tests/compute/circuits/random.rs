@@ -9,7 +9,7 @@ use rand_chacha::rand_core::Rng;
 
 use crate::party::{Party, QUIET, generator};
 
-/// Netlists of each test.
+/// Number of netlists in each test.
 const NETLISTS: usize = 2500;
 
 #[test]
@@ -32,7 +32,7 @@ fn random_netlists_run_over_wires_of_two_slots_and_one_mask_polynomial() {
     check(ParamsLiteral { lwe_dimension: 40, glwe_dimension: 1, ..QUIET }, 4);
 }
 
-/// Of fresh inputs, and of inputs that are results of netlists before.
+/// Runs netlists on fresh inputs, and on inputs that are results of earlier netlists.
 fn check(literal: ParamsLiteral, seed: u64) {
     let (party, mut rng) = (Party::small(literal), generator(seed));
     let mut before: Vec<(Lwe, bool)> = vec![(party.encrypt(true, &mut rng), true)];
@@ -59,7 +59,7 @@ fn below(rng: &mut ChaCha8Rng, bound: usize) -> usize {
     rng.next_u32() as usize % bound
 }
 
-/// Inputs and their bits: now and then one is another's copy, its negation, or a constant.
+/// Inputs and their bits. Some inputs are a copy of another one, its negation, or a constant.
 fn inputs(
     party: &Party,
     count: usize,
@@ -92,8 +92,8 @@ fn inputs(
     (list, all.into_iter().map(|(_, bit)| bit).collect())
 }
 
-/// A netlist of up to 12 inputs and 120 gates: chains where operands are near, wide levels where they are far, with a share of
-/// XORs of its own.
+/// A netlist of up to 12 inputs and 120 gates: chains with near operands, wide levels with far operands, and a random
+/// share of XORs.
 fn netlist(rng: &mut ChaCha8Rng) -> String {
     let (inputs, gates) = (2 + below(rng, 11), 1 + below(rng, 120));
     let (near, xors, outputs) = (3 + below(rng, 60), 2 + below(rng, 8), 1 + below(rng, gates.min(24)));

@@ -1,4 +1,4 @@
-//! What the engine does with operations on numbers, whatever they compute.
+//! The engine's behaviour with operations on numbers, whatever they compute.
 
 use engine::ckks::operation::Operation;
 use engine::{Error, NumbersKey, Task};
@@ -26,7 +26,7 @@ fn sessions_of_several_keys_compute_side_by_side() {
             party.begin(plan, &of).1
         })
         .collect();
-    // the same words each time: a plan is a function of its inputs and its key
+    // the words are the same each time, because a plan is a function of its inputs and its key
     let words: Vec<Vec<u32>> = begun.into_iter().map(|end| end.recv().unwrap().unwrap().results.words).collect();
     for (at, found) in words.iter().enumerate() {
         assert!(*found == words[at % parties.len()], "operation {at}");
@@ -42,7 +42,7 @@ fn an_operation_that_is_cancelled_ends_without_a_result_and_the_next_one_runs() 
     let coefficients = [0.1; 65];
     let more = More { coefficients: Some(&coefficients), ..STABLE };
     let plan = party.plan(Operation::PolyEval, &[&x.ciphertext], more).unwrap();
-    assert!(plan.level_ends().len() > 7, "it runs in levels");
+    assert!(plan.level_ends().len() > 7, "the plan has levels");
     let first = party.begin(plan.clone(), &[&x.ciphertext]);
     let second = party.begin(plan, &[&x.ciphertext]);
     party.engine.cancel(second.0);

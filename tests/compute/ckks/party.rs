@@ -1,4 +1,4 @@
-//! A client with a key, and an engine that computes for it.
+//! A client with a key, and an engine that computes for the client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
@@ -13,7 +13,7 @@ use engine::{
 };
 use kernels::cpu::Cpu;
 
-/// A key's parts in memory.
+/// The parts of an evaluation key in memory.
 struct HeldParts {
     key: Arc<NumbersKey>,
     rows: HashMap<u32, Arc<Vec<SwitchingKeyRow>>>,
@@ -36,12 +36,12 @@ impl KeySource for HeldParts {
     }
 }
 
-/// An engine on this machine's processor.
+/// An engine on this machine's CPU.
 pub fn engine() -> Engine {
     Engine::with_backend(Config::default(), Cpu::open()).expect("an engine")
 }
 
-/// A client's side and its session.
+/// A client and its session.
 pub struct Party {
     pub secret: SecretKey,
     pub plaintexts: Plaintexts,
@@ -50,14 +50,14 @@ pub struct Party {
     pub session: SessionId,
 }
 
-/// A ciphertext and what it must decrypt to.
+/// A ciphertext and the numbers that it must decrypt to.
 #[derive(Clone)]
 pub struct Encrypted {
     pub ciphertext: Ciphertext,
     pub expected: Vec<f64>,
 }
 
-/// What an operation takes beside ciphertexts.
+/// The arguments of an operation besides its ciphertexts.
 #[derive(Clone, Copy, Default)]
 pub struct More<'a> {
     pub plain: Option<&'a [f64]>,
@@ -67,7 +67,7 @@ pub struct More<'a> {
 }
 
 impl Party {
-    /// With these parts of an evaluation key.
+    /// A client with these parts of an evaluation key.
     pub fn new(engine: Engine, params: &Params, parts: &[(PartKind, usize)]) -> Party {
         let secret = SecretKey::generate(params);
         let key = Arc::new(NumbersKey { params: params.clone(), parts: parts.to_vec() });
@@ -79,7 +79,7 @@ impl Party {
         };
         let rows = (1..).zip(parts.iter().map(rows_of)).collect();
         let held = HeldParts { key: key.clone(), rows };
-        let session = engine.open(held, AccountId(1), 1).expect("room for a key");
+        let session = engine.open(held, AccountId(1), 1).expect("the engine has room for a key");
         Party { secret, plaintexts: Plaintexts::new(params), key, engine, session }
     }
 
@@ -87,7 +87,7 @@ impl Party {
         &self.key.params
     }
 
-    /// Encrypts numbers within 1.
+    /// Encrypts numbers between -1 and 1.
     pub fn encrypt(&self, values: &[f64]) -> Encrypted {
         let seeded = self.secret.encrypt(values, 1.0).expect("numbers within 1");
         Encrypted { ciphertext: seeded.expand(self.params()), expected: values.to_vec() }
@@ -105,16 +105,19 @@ impl Party {
         operation::plan(&self.plaintexts, self.params(), &request)
     }
 
-    /// Begins a plan on the engine.
+    /// Starts a plan on the engine.
     pub fn begin(&self, plan: Plan, of: &[&Ciphertext]) -> (OperationId, mpsc::Receiver<Result<Done, Failed>>) {
         let inputs = of.iter().map(|ciphertext| Arc::new(ciphertext.words.clone())).collect();
-        let task = Task::numbers(plan, inputs, &self.key).expect("the parts that a plan names");
+        let task = Task::numbers(plan, inputs, &self.key).expect("the key has the parts that the plan names");
         let (tell, hears) = mpsc::channel();
         let told = move |outcome| drop(tell.send(outcome));
-        (self.engine.submit(self.session, task, None, Box::new(told)).expect("room for an operation"), hears)
+        (
+            self.engine.submit(self.session, task, None, Box::new(told)).expect("the engine has room for an operation"),
+            hears,
+        )
     }
 
-    /// Runs an operation; its result with the noise that the plan predicts.
+    /// Runs an operation and returns its result with the noise that the plan predicts.
     pub fn run(&self, operation: Operation, of: &[&Ciphertext], more: More<'_>) -> Result<Ciphertext, Refusal> {
         let plan = self.plan(operation, of, more)?;
         let output = plan.outputs().next().expect("a result").clone();
@@ -124,7 +127,7 @@ impl Party {
         Ok(Ciphertext { level: output.level, scale: output.scale, noise: output.noise, words })
     }
 
-    /// Runs an operation that must not be refused, and checks its result; `expected` is of plain arithmetic.
+    /// Runs an operation that must succeed, and checks its result. `expected` is computed with plain arithmetic.
     #[track_caller]
     pub fn check(&self, operation: Operation, of: &[&Encrypted], more: More<'_>, expected: Vec<f64>) -> Encrypted {
         let ciphertexts: Vec<&Ciphertext> = of.iter().map(|encrypted| &encrypted.ciphertext).collect();
@@ -134,7 +137,8 @@ impl Party {
         result
     }
 
-    /// The error of every slot is below what was predicted, and the prediction no more careful than by some bits.
+    /// Checks that the error of every slot is below the prediction, and that the prediction is too careful by a few
+    /// bits at most.
     #[track_caller]
     pub fn check_precision(&self, encrypted: &Encrypted, what: &str) {
         let Decrypted { values, error_bound, .. } = self.secret.decrypt(&encrypted.ciphertext);
@@ -147,11 +151,11 @@ impl Party {
     }
 }
 
-/// Bits by which a prediction may be too careful: it counts 22 deviations, takes errors of operands for dependent, and numbers for as
-/// large as their bound.
+/// Bits by which a prediction may be too careful. The prediction takes 22 standard deviations, treats errors of
+/// operands as dependent, and takes numbers to be as large as their bound.
 const CAREFUL_BITS: f64 = 16.0;
 
-/// Numbers within 1 that look random.
+/// Numbers between -1 and 1 that look random.
 pub fn numbers(count: usize, seed: u64) -> Vec<f64> {
     let mut state = seed;
     let mut next = || {

@@ -1,6 +1,6 @@
-//! Keys from a seed, so that a measurement can be repeated, and what of them the noise depends on.
+//! Keys from a seed, so that a measurement can be repeated, with the properties that the noise depends on.
 //!
-//! The client draws its own randomness; that its noise has the documented size is a test of `tests/vectors`.
+//! The client draws its own randomness. `tests/vectors` checks that its noise has the documented size.
 
 use client::SecretKey;
 use kernels::container::{self, Tag};
@@ -16,13 +16,13 @@ use tests_compute::evaluation_key::{add_noise, draw, secrets, without_noise};
 pub struct Key {
     pub secret: SecretKey,
     pub evaluation: EvaluationKey,
-    /// Its parameters with the root mean squares of the errors that were drawn.
+    /// The key's parameters with the root mean squares of the errors that were drawn.
     pub drawn: ParamsLiteral,
-    /// Its share of ones and mean square.
+    /// The secret's share of ones and mean square.
     pub of_secret: Secret,
 }
 
-/// A key of our own format.
+/// A key in Ango's format.
 pub fn ours(preset: Preset, seed: u64) -> Key {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let p = preset.params();
@@ -35,7 +35,8 @@ pub fn ours(preset: Preset, seed: u64) -> Key {
     Key { of_secret: measured(&secret), secret, evaluation, drawn }
 }
 
-/// A key as tfhe-rs makes it for `fast_128`: all secrets binary, all words on the 32-bit torus, powers of two as bases.
+/// A key like those of tfhe-rs for `fast_128`: binary secrets, all words on the 32-bit torus, and powers of two as
+/// bases.
 pub fn imported(seed: u64) -> Key {
     let preset = Preset::Fast128;
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
@@ -47,7 +48,7 @@ pub fn imported(seed: u64) -> Key {
         mod_switch: ModSwitch::Nearest,
         ..*preset.params()
     };
-    let p = Params::try_from(literal).expect("a shape that tfhe-rs has");
+    let p = Params::try_from(literal).expect("a shape of tfhe-rs");
     let mut stream = || TfheRsSeed { key: rng.next_u64().into(), first_byte: 0 };
     let (bootstrap, key_switch) = (stream(), stream());
     let mut evaluation = EvaluationKey {
@@ -115,7 +116,8 @@ fn measured(secret: &SecretKey) -> Secret {
     Secret { ones: mean(&s), ring_square: mean(&z) }
 }
 
-/// `A_0 S_0 + .. + A_(k-1) S_(k-1)` modulo `X^N + 1` and `2^32`, `S` binary: in halves of a word, whose sums are below q / 2.
+/// `A_0 S_0 + .. + A_(k-1) S_(k-1)` modulo `X^N + 1` and `2^32` for binary `S`, computed in halves of a word, whose
+/// sums are below q / 2.
 fn torus_product(mask: &[u32], key: &[i64], n: usize) -> Vec<u32> {
     let ring = ring(n);
     let half = |shift: u32| {

@@ -1,13 +1,15 @@
-//! Measured noise against the model of `kernels::tfhe::noise`, stage by stage, at every preset and for an imported key.
+//! Measured noise compared with the model of `kernels::tfhe::noise`, stage by stage, for every preset and for an
+//! imported key.
 //!
-//! A stage passes when the variance of its errors is the modelled one within [`TOLERANCE`]. Every coefficient of a rotation
-//! is a sample, so that five percent too much are seen: each stage's own errors, made that much larger, must be refused.
-//! The model is given what is known of a key (its weights, the errors that were drawn for it), and what is constant under a
-//! key is looked at apart: an even key-switch base has digits of mean -1/2.
+//! A stage passes if the variance of its errors equals the model's within [`TOLERANCE`]. Every coefficient of a
+//! rotation is a sample, so the samples suffice to see five percent too much. The test proves this: it makes each
+//! stage's errors that much larger and expects a refusal. The model gets the known properties of a key: its weights,
+//! and the errors that were drawn for it. Errors that are constant under a key are checked separately, because the
+//! digits of an even key-switch base have the mean -1/2.
 //!
-//! Keys and inputs come from seeds, which are printed with what was measured and with the failure probabilities that the
-//! same model estimates. `ANGO_NOISE_DUMP=folder` writes the errors, `NAME.STAGE.txt`, one signed integer a line in units
-//! of 2^-32 of a turn.
+//! Keys and inputs come from seeds. The test prints the seeds with the measurements, and with the failure probabilities
+//! that the same model gives. With `ANGO_NOISE_DUMP=folder` the test also writes the errors to `NAME.STAGE.txt`, one
+//! signed integer a line in units of 2^-32 of a turn.
 
 mod correlated;
 mod keys;
@@ -23,11 +25,11 @@ use libtest_mimic::{Arguments, Failed, Trial, run};
 use samples::{OfKey, Stage, fresh, samples};
 use sums::SUMS;
 
-/// By how much measured over modelled variance may differ from 1.
+/// The largest allowed distance from 1 of measured over modelled variance.
 const TOLERANCE: f64 = 0.03;
-/// What must be noticed.
+/// The factor on the variance that the test must notice.
 const TOO_MUCH: f64 = 1.05;
-/// Of the keys of a preset; each is also the seed of the inputs under its key.
+/// The seeds of a preset's keys. Each is also the seed of the inputs under its key.
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 
 fn main() -> ExitCode {
@@ -80,12 +82,12 @@ fn check(name: &str, stages: &[Stage], failures: &str) -> Result<(), Failed> {
             wrong.push(format!("{stage} has errors of mean 2^{:.1}", mean.abs().log2()));
         }
     }
-    // one write, so that presets running side by side do not mix their lines
+    // one write, so that presets that run side by side do not mix their lines
     println!("{report}{failures}");
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join(", ").into()) }
 }
 
-/// The statistic: squares of errors about their key's mean, over the key's model, averaged.
+/// The statistic: squared errors about their key's mean, divided by the key's model, averaged.
 struct Measured {
     samples: usize,
     ratio: f64,
@@ -94,7 +96,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Of errors that are taken times `factor`.
+    /// The statistic of errors multiplied by `factor`.
     fn of(of_keys: &[OfKey], factor: f64) -> Measured {
         let (mut samples, mut sum, mut models) = (0, 0.0, 0.0);
         for of_key in of_keys {
@@ -113,7 +115,7 @@ impl Measured {
 }
 
 impl OfKey {
-    /// In turns.
+    /// The mean in turns.
     fn mean(&self) -> f64 {
         self.errors.iter().map(|&error| turns(error)).sum::<f64>() / self.errors.len() as f64
     }

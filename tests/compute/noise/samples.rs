@@ -1,4 +1,4 @@
-//! Errors of each stage: what a phase is beyond what it should be, in units of 2^-32 of a turn.
+//! Errors of each stage: the difference of a phase from its exact value, in units of 2^-32 of a turn.
 
 use std::ops::Add;
 
@@ -14,19 +14,19 @@ use tests_compute::naive::mod_switch;
 use crate::keys::Key;
 use crate::sums::{COUNT, Sum};
 
-/// Coefficients of all rotations of a key: each is a sample.
+/// Number of coefficients of all rotations of a key. Each coefficient is a sample.
 const COEFFICIENTS: usize = 16 << 10;
-/// Of these every so many-th goes on to the key switch, which takes most of the time.
+/// One in this many samples goes on to the key switch, which takes most of the time.
 const EVERY: usize = 2;
-/// Fresh ciphertexts and switched moduli of a key.
+/// Number of fresh ciphertexts and of modulus switches of a key.
 const CIPHERTEXTS: usize = 16 << 10;
 
 /// Errors of a stage under one key.
 pub struct OfKey {
     pub errors: Vec<i32>,
-    /// Variance that the model has for this key, squared turns, without the constant.
+    /// The model's variance for this key in squared turns, without the constant.
     pub model: f64,
-    /// Variance of the constant that all errors share, over keys.
+    /// The variance, over keys, of the constant that all errors of a key share.
     pub constant: f64,
 }
 
@@ -47,9 +47,10 @@ pub fn fresh(preset: Preset) -> Stage {
     Stage { name: "fresh", of_keys: vec![OfKey { errors: encrypted.collect(), model, constant: 0.0 }] }
 }
 
-/// `ms` modulus switch, `ms1` that of keys of container version 1, `br` blind rotation, all its coefficients, `ks` key switch
-/// alone, `out` rotation and key switch together, `mux` two rotations and a key switch; then each of the
-/// sums as bootstraps read them, and `pair`, how the two samples of one rotation differ: as independent ones.
+/// The stages: `ms` modulus switch, `ms1` modulus switch of keys of container version 1, `br` blind rotation with all
+/// its coefficients, `ks` key switch alone, `out` rotation and key switch together, `mux` two rotations and a key
+/// switch; then each of the sums that bootstraps read, and `pair`, the difference of the two samples of one rotation,
+/// which the model treats as independent.
 pub fn samples(keys: impl Iterator<Item = (u64, Key)>, sums: &'static [Sum]) -> Vec<Stage> {
     let pair = (!sums.is_empty()).then_some("pair");
     let names = ["ms", "ms1", "br", "ks", "out", "mux"].into_iter().chain(sums.iter().map(|sum| sum.name)).chain(pair);
@@ -67,7 +68,7 @@ pub fn samples(keys: impl Iterator<Item = (u64, Key)>, sums: &'static [Sum]) -> 
             (mux, noise::mux_output(p, secret) - constant, constant),
         ];
         let of_sums = sums.iter().zip(of_sums).map(|(sum, errors)| (errors, sum.model(p, secret) - constant, constant));
-        // independent samples differ with twice the variance of one
+        // the difference of independent samples has twice the variance of one
         let of_pair = (pair, 2.0 * noise::blind_rotate(p, secret), 0.0);
         let of_key = of_key.into_iter().chain(of_sums).chain([of_pair]);
         for (stage, (errors, model, constant)) in stages.iter_mut().zip(of_key) {
@@ -101,7 +102,7 @@ struct Rotated {
     pair: Vec<i32>,
 }
 
-/// Rotates by random words: the noise does not depend on the phase.
+/// Rotates by random words, because the noise does not depend on the phase.
 fn rotated(key: &Key, seed: u64, sums: &[Sum]) -> Rotated {
     let device = Cpu::open();
     let p = &key.drawn;
@@ -148,24 +149,24 @@ fn rotated(key: &Key, seed: u64, sums: &[Sum]) -> Rotated {
     found
 }
 
-/// `b~ - <a~, s>` modulo 2N: by how much a polynomial is rotated back.
+/// `b~ - <a~, s>` modulo 2N, by which the rotation turns a polynomial back.
 fn exponent(p: &ParamsLiteral, secret: &SecretKey, input: &[u32]) -> usize {
-    // torus words that are multiples of 1 / 2N keep exponents apart
+    // torus words that are multiples of 1 / 2N give exact exponents
     let turn = 32 - (2 * p.polynomial_size).trailing_zeros();
     (secret.phase(&Lwe::new(exponents(p, input))) >> turn) as usize
 }
 
-/// A rotated polynomial, each of whose coefficients can be extracted.
+/// A rotated polynomial, from which each coefficient can be extracted.
 pub struct Rotation {
     pub n: usize,
     exponent: usize,
-    /// Of each mask polynomial `A[N - 1], .., A[0], -A[N - 1], .., -A[0]` on the torus.
+    /// For each mask polynomial, `A[N - 1], .., A[0], -A[N - 1], .., -A[0]` on the torus.
     masks: Vec<Vec<u32>>,
     body: Vec<u32>,
 }
 
 impl Rotation {
-    /// Of an accumulator `[k + 1][N]` that was rotated by `X^-exponent`.
+    /// The rotation of an accumulator `[k + 1][N]` by `X^-exponent`.
     fn new(n: usize, exponent: usize, accumulator: &[u32]) -> Rotation {
         let (masks, body) = accumulator.split_at(accumulator.len() - n);
         let mask = |polynomial: &[u32]| {
@@ -176,17 +177,17 @@ impl Rotation {
         Rotation { n, exponent, masks: masks.chunks_exact(n).map(mask).collect(), body }
     }
 
-    /// The sample of coefficient `at`, as docs/wire-format.md 8 extracts coefficient 0.
+    /// The sample of coefficient `at`, extracted as docs/wire-format.md 8 extracts coefficient 0.
     pub fn sample(&self, at: usize) -> Sample {
         let mut words = Vec::with_capacity(self.masks.len() * self.n + 1);
         self.masks.iter().for_each(|mask| words.extend_from_slice(&mask[self.n - 1 - at..][..self.n]));
         words.push(self.body[at]);
-        // coefficient i + exponent of the constant polynomial, negated for a wrap
+        // coefficient `i + exponent` of the constant polynomial, negated after a wrap
         let expected = if (at + self.exponent) % (2 * self.n) < self.n { EIGHTH } else { EIGHTH.wrapping_neg() };
         Sample { words, expected }
     }
 
-    /// Adds that sample times a factor.
+    /// Adds the sample of coefficient `at` times a factor.
     pub fn add(&self, at: usize, factor: i32, sum: &mut Sample) {
         let Sample { words, expected } = self.sample(at);
         let factor = factor as u32;
@@ -203,12 +204,12 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Zero, as long as the samples of a rotation.
+    /// The zero sample, with as many words as the samples of this rotation.
     pub fn nothing(rotation: &Rotation) -> Sample {
         Sample { words: vec![0; rotation.masks.len() * rotation.n + 1], expected: 0 }
     }
 
-    /// How far a phase is from what it should be.
+    /// The distance of a phase from its exact value.
     fn error(&self, phase: u32) -> i32 {
         phase.wrapping_sub(self.expected) as i32
     }

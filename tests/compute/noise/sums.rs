@@ -1,4 +1,4 @@
-//! Sums of rotations' samples as bootstraps of cells read them: added, key-switched once, switched to 2N.
+//! Sums of rotations' samples in the form that bootstraps of cells read: added, key-switched once, and switched to 2N.
 
 use kernels::tfhe::noise::{InputNoise, Load, Secret, SumNoise, blind_rotate, lwe_key_switch, mod_switch};
 use kernels::tfhe::{ParamsLiteral, Preset};
@@ -8,18 +8,18 @@ use rand_chacha::rand_core::Rng;
 
 use crate::samples::{Rotation, Sample};
 
-/// Sums of each kind and key: twenty thousand of four keys tell a variance to one percent.
+/// Sums of each kind for each key. Twenty thousand sums of four keys give a variance to one percent.
 pub const COUNT: usize = 5 << 10;
 
-/// A sum of samples of different rotations, each times the same factor.
+/// A sum of samples of different rotations, all with the same factor.
 pub struct Sum {
     pub name: &'static str,
     samples: usize,
     factor: i8,
 }
 
-/// XOR of three bits, majority of three bits, parity of eight bits at a quarter. Amplitude and phase do not change the noise, so all
-/// rotations are of an eighth.
+/// XOR of three bits, majority of three bits, and parity of eight bits at a quarter. The noise depends neither on
+/// amplitude nor on phase, so all rotations have an eighth.
 pub const SUMS: [Sum; 3] = [
     Sum { name: "xor3", samples: 3, factor: -2 },
     Sum { name: "maj", samples: 3, factor: 1 },
@@ -27,7 +27,7 @@ pub const SUMS: [Sum; 3] = [
 ];
 
 impl Sum {
-    /// Of neighbours among the rotations, any coefficient of each.
+    /// A sum of neighbours among the rotations, with a random coefficient of each.
     pub fn of(&self, rotations: &[Rotation], rng: &mut ChaCha20Rng) -> Sample {
         let mut below = |bound: usize| rng.next_u32() as usize % bound;
         let first = below(rotations.len());
@@ -45,13 +45,14 @@ impl Sum {
         load
     }
 
-    /// The model of [`SumNoise`] for a key whose secret is known.
+    /// The model [`SumNoise`] for a key with a known secret.
     pub fn model(&self, p: &ParamsLiteral, secret: Secret) -> f64 {
         f64::from(self.load().samples) * blind_rotate(p, secret) + lwe_key_switch(p, secret) + mod_switch(p, secret)
     }
 }
 
-/// What is measured is what budgets are made of: the model of a key, for secrets as they are to be expected, is [`SumNoise`].
+/// Checks that the measured model is the one behind budgets: for expected secrets, the model of a key equals
+/// [`SumNoise`].
 pub fn check_model() -> Result<(), Failed> {
     for preset in Preset::ALL {
         let p = preset.params();

@@ -1,14 +1,14 @@
-//! What every entry takes of a card, against what `kernels::stems` allows.
+//! The resources that every entry takes of a card, compared with the bounds in `kernels::stems`.
 
 use kernels::stems::entries;
 
 use crate::cubin::Use;
 
-/// The entry whose speed hangs on one instruction that adds and takes the smaller: on cards of this capability at least nine
-/// of ten reductions are one, where it would take two.
+/// The entry whose speed depends on one instruction that adds and takes the minimum. On cards of this capability and
+/// above, at least nine of ten reductions must be that instruction instead of two.
 const REDUCES_AT_ONCE: (&str, (u32, u32)) = ("blind_rotate_warp", (9, 0));
 
-/// What is wrong with an entry for cards of a capability, if anything.
+/// The faults of an entry on cards of a capability, if any.
 pub fn verdict(entry: &str, capability: (u32, u32), used: Use) -> Result<(), String> {
     let Some(known) = entries().find(|known| known.name == entry) else {
         return Err(format!("{entry} has no line in kernels::stems"));

@@ -1,37 +1,37 @@
-//! What the assembler says in a cubin about each entry: registers, stack, shared memory, the figures of `ptxas -v`; and its
-//! instructions, by kind.
+//! The assembler's figures for each entry of a cubin: registers, stack and shared memory, as `ptxas -v` prints them,
+//! and the instructions by kind.
 //!
-//! A cubin is an ELF file. Registers and frames are attributes of section `.nv.info`: a byte of format, a byte of kind, a
-//! length, then here a symbol and a value. Shared memory is the size of `.nv.shared.ENTRY`.
+//! A cubin is an ELF file. Registers and frames are attributes of the section `.nv.info`: a byte for the format, a byte
+//! for the kind, a length, and here a symbol and a value. Shared memory is the size of `.nv.shared.ENTRY`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 const REGISTERS: u8 = 0x2f;
 const FRAME_BYTES: u8 = 0x11;
-/// The format of attributes that have a length and so many bytes; others have their value in the place of the length.
+/// The format of attributes with a length and that many bytes. Other formats have the value instead of the length.
 const SIZED: u8 = 4;
-/// Shared memory that the system keeps of each group since compute capability 9.0, and the section counts in.
+/// Shared memory that the system reserves in each group since compute capability 9.0. The section's size includes it.
 const SHARED_BYTES_RESERVED: u32 = 1024;
 
-/// What one entry takes of a card.
+/// The resources that one entry takes of a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// 32-bit registers of a thread.
+    /// Number of 32-bit registers of a thread.
     pub registers: u32,
-    /// Memory of a thread for what found no register, and for arrays indexed at run time.
+    /// Memory of a thread for spilled registers and for arrays indexed at run time, in bytes.
     pub stack_bytes: u32,
-    /// Shared memory of a group whose size is in the source.
+    /// Statically declared shared memory of a group, in bytes.
     pub shared_bytes: u32,
-    /// Bytes of its instructions, 16 each.
+    /// Size of the instructions in bytes, 16 for each.
     pub text_bytes: u32,
-    /// How many of them are of the kinds that decide its speed.
+    /// Number of instructions of the kinds that decide the speed.
     pub count: Count,
 }
 
-/// Instructions of an entry's text, each counted once however often it runs.
+/// Instructions of an entry's text. Each is counted once, however often it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// IMAD; additions, shifts and moves that the assembler gives to the multiplier among them.
+    /// IMAD, including additions, shifts and moves for which the assembler uses the multiplier.
     pub multiply: u32,
     /// IMAD.HI.
     pub multiply_high: u32,
@@ -39,7 +39,7 @@ pub struct Count {
     pub multiply_wide: u32,
     /// IADD3 and VIADD.
     pub add: u32,
-    /// VIADDMNMX: a sum and the smaller of it and another word.
+    /// VIADDMNMX, which adds two words and takes the minimum of the sum and a third word.
     pub add_min: u32,
     /// IMNMX and VIMNMX.
     pub min: u32,
@@ -52,8 +52,8 @@ pub struct Count {
 }
 
 impl Count {
-    /// The low nine bits of an instruction of 128 are its kind, on all architectures from Volta on (as `nvdisasm -hex` shows
-    /// them beside its words).
+    /// Counts by the low nine bits of each 128-bit instruction, which are its kind on all architectures since Volta
+    /// (`nvdisasm -hex` shows them beside the words).
     fn of(text: &[u8]) -> Count {
         let mut count = Count::default();
         for instruction in text.chunks_exact(16) {
@@ -75,18 +75,18 @@ impl Count {
     }
 }
 
-/// What a cubin holds.
+/// The contents of a cubin.
 pub struct Cubin {
-    /// Every entry and what it takes.
+    /// Every entry with its resources.
     pub entries: BTreeMap<String, Use>,
-    /// Functions that the compiler has put beside them, to be called: long divisions for instance.
+    /// Functions that the compiler added for calls, long divisions for instance.
     pub subroutines: BTreeSet<String>,
 }
 
 /// Reads a cubin.
 ///
 /// # Panics
-/// When it is not a cubin as this reader knows them.
+/// If the bytes are not a cubin of the known form.
 pub fn read(cubin: &[u8]) -> Cubin {
     let elf = Elf(cubin);
     assert!(cubin.starts_with(b"\x7fELF\x02\x01"), "a 64-bit little-endian ELF file");
@@ -114,7 +114,7 @@ pub fn read(cubin: &[u8]) -> Cubin {
         }
         at += size;
     }
-    // an entry has a section of its own, a subroutine lies within one
+    // an entry has its own section, and a subroutine lies within a section
     let (entries, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         entries.into_iter().partition(|(name, _)| section(&format!(".text.{name}")).is_some());
     let mut cubin = Cubin { entries, subroutines: others.into_keys().collect() };
@@ -122,7 +122,7 @@ pub fn read(cubin: &[u8]) -> Cubin {
     for (name, used) in &mut cubin.entries {
         let shared = section(&format!(".nv.shared.{name}")).map_or(0, |shared| shared.size as u32);
         used.shared_bytes = shared.saturating_sub(reserved);
-        let text = section(&format!(".text.{name}")).expect("an entry has a section of its own");
+        let text = section(&format!(".text.{name}")).expect("an entry has its own section");
         used.text_bytes = text.size as u32;
         used.count = Count::of(&elf.0[text.offset..text.offset + text.size]);
     }

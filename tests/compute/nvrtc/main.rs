@@ -1,9 +1,10 @@
 //! Every CUDA kernel of every preset, compiled for four generations of cards, within its budget of registers, memory and
 //! instructions.
 //!
-//! Needs no card, but NVIDIA's run-time compiler where the dynamic linker finds it (`.ci/run` installs the Python wheel and
-//! names its folder in `LD_LIBRARY_PATH`). Without it the trials are ignored, never passed; `REQUIRE_BACKENDS=nvrtc` makes
-//! that a failure. What the kernels compute is shown by `backends`, on the host.
+//! The suite needs no card, but NVIDIA's run-time compiler on the path of the dynamic linker (`.ci/run` installs the
+//! Python wheel and names its folder in `LD_LIBRARY_PATH`). Without the compiler the trials are ignored, never passed;
+//! with `REQUIRE_BACKENDS=nvrtc` they fail. The suite `backends` checks on the host that the kernels compute the right
+//! words.
 
 mod budget;
 mod cubin;
@@ -22,10 +23,10 @@ use libtest_mimic::{Arguments, Failed, Trial, run};
 
 use cubin::{Count, Cubin, Use};
 
-/// The oldest that is supported (Turing), Ampere, Hopper, Blackwell as workstations have it.
+/// Turing, the oldest supported generation, then Ampere, Hopper, and Blackwell in workstations.
 const CAPABILITIES: [(u32, u32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
 
-/// What was compiled: entry and architecture to what it takes at most.
+/// The largest resources of each compiled entry and architecture.
 type Table = Arc<Mutex<BTreeMap<(String, String), Use>>>;
 
 fn main() -> ExitCode {
@@ -41,15 +42,15 @@ fn main() -> ExitCode {
     for capability in CAPABILITIES {
         let mut seen = BTreeSet::new();
         let of_ring = Paper::new(capability);
-        compile_of_rings(&of_ring).expect("paper takes everything");
+        compile_of_rings(&of_ring).expect("a card without memory accepts everything");
         let of_presets = Preset::ALL.map(|preset| {
             let paper = Paper::new(capability);
-            GpuBackend::new(paper.clone()).prepare(&preset.params()).expect("paper takes everything");
+            GpuBackend::new(paper.clone()).prepare(&preset.params()).expect("a card without memory accepts everything");
             (preset.name(), paper)
         });
         for (name, paper) in of_presets.into_iter().chain([("ring", of_ring)]) {
             for source in paper.sources() {
-                // presets share what does not depend on where they differ
+                // presets share the sources that do not depend on their differences
                 if !seen.insert(source.text.clone()) {
                     continue;
                 }
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
     let conclusion = run(&arguments, trials);
     print_table(&table);
     let compiled: BTreeSet<String> =
-        table.lock().expect("no trial is left").keys().map(|(name, _)| name.clone()).collect();
+        table.lock().expect("no trial panicked").keys().map(|(name, _)| name.clone()).collect();
     let missing: Vec<&str> =
         entries().map(|entry| entry.name).filter(|name| all && !compiled.contains(*name)).collect();
     if !missing.is_empty() {
@@ -88,7 +89,7 @@ fn within_budget(source: &Source, capability: (u32, u32), table: &Table) -> Resu
         wrong.extend(budget::verdict(&entry, capability, used).err());
         let mut table = table.lock().expect("a trial does not panic here");
         let most = table.entry((entry, architecture(capability))).or_default();
-        // instructions are of one text, the longest: those of different texts do not belong together
+        // take the counts of the longest text only, because counts of different texts do not belong together
         if used.text_bytes > most.text_bytes {
             (most.text_bytes, most.count) = (used.text_bytes, used.count);
         }
@@ -100,7 +101,7 @@ fn within_budget(source: &Source, capability: (u32, u32), table: &Table) -> Resu
 }
 
 fn print_table(table: &Table) {
-    let table = table.lock().expect("no trial is left");
+    let table = table.lock().expect("no trial panicked");
     if table.is_empty() {
         return;
     }
@@ -123,7 +124,7 @@ fn source(stem: &'static str, text: &str) -> Source {
     Source { stem, text: text.into() }
 }
 
-/// A thousand threads have 64 registers each, and this one wants 128 words at a time.
+/// `spills` needs 128 words at a time, but each of its thousand threads has only 64 registers.
 const SPILLS: &str = r#"
 extern "C" __global__ void __launch_bounds__(1024) spills(unsigned* a) {
     __shared__ unsigned s[1024];
@@ -149,12 +150,12 @@ fn the_reader_agrees_with_the_assembler() -> Result<(), Failed> {
     for capability in CAPABILITIES {
         let Cubin { entries, .. } = compile(&source("spills", SPILLS), capability)?;
         let (spills, modest) = (entries["spills"], entries["modest"]);
-        // by its bounds no more than 64, by its work no less
+        // the bounds allow at most 64 registers, and the work needs at least as many
         assert_eq!((spills.registers, spills.shared_bytes), (64, 4096), "{capability:?}");
         assert!(spills.stack_bytes >= 64 * 4, "{capability:?}: {spills:?}");
         assert!((4..=16).contains(&modest.registers), "{capability:?}: {modest:?}");
         assert_eq!((modest.stack_bytes, modest.shared_bytes), (0, 0), "{capability:?}");
-        // it loads one word and multiplies it once for the high word; the other has 100 rounds of products
+        // `modest` loads one word and multiplies once for the high word; `spills` has 100 rounds of products
         assert_eq!((modest.count.load_global, modest.count.multiply_high), (1, 1), "{capability:?}: {modest:?}");
         assert_eq!(modest.count.load_shared, 0, "{capability:?}: {modest:?}");
         assert!(spills.count.multiply >= 128 && spills.count.load_global >= 128, "{capability:?}: {spills:?}");
@@ -164,7 +165,7 @@ fn the_reader_agrees_with_the_assembler() -> Result<(), Failed> {
 }
 
 fn what_spills_is_caught() -> Result<(), Failed> {
-    let entry = entries().next().ok_or("there is no stem")?;
+    let entry = entries().next().ok_or("kernels::stems is empty")?;
     let text = SPILLS.replace("spills", entry.name);
     let wrong = within_budget(&source("spills", &text), (9, 0), &Table::default()).expect_err("it spills");
     let message = wrong.message().unwrap_or_default();
@@ -176,7 +177,7 @@ fn what_spills_is_caught() -> Result<(), Failed> {
 fn a_broken_kernel_is_named() -> Result<(), Failed> {
     let error =
         Compiler::of_this_machine()?.compile(&source("broken", "extern \"C\" __global__ void f() { g(); }"), (9, 0));
-    let error = error.expect_err("it calls nothing").to_string();
+    let error = error.expect_err("the source calls an unknown function").to_string();
     assert!(error.contains("broken for sm_90 by nvrtc") && error.contains("identifier \"g\" is undefined"), "{error}");
     Ok(())
 }

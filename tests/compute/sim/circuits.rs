@@ -8,7 +8,7 @@ use crate::client::{Sum, bits, close, eventually, open, soon, start, start_with,
 use crate::dice::{Dice, for_each_seed};
 use crate::toy::{self, Behaviour, KEY_BYTES, Toy};
 
-/// As a service is that has loaded a key and has nothing to do.
+/// Bytes of a device that has loaded one key and has nothing to do.
 const AT_REST: u64 = KEY_BYTES;
 
 #[test]
@@ -31,7 +31,7 @@ fn random_circuits_come_to_what_they_do_in_the_clear_and_leave_nothing_behind() 
             sum.check(&outcome);
             assert_eq!(bits(soon(&gates)), [false; 3]);
         }
-        let keys = script.counts().keys_loaded as u64; // those of sessions that had something to do
+        let keys = script.counts().keys_loaded as u64; // keys of the sessions that had something to do
         eventually("the memory of arenas", || script.counts().bytes == keys * KEY_BYTES);
         sessions.iter().for_each(|&session| soon(&close(&engine, session)));
         assert_eq!(script.counts().bytes, 0);
@@ -44,7 +44,7 @@ fn random_circuits_come_to_what_they_do_in_the_clear_and_leave_nothing_behind() 
 fn only_inputs_constants_and_outputs_cross_the_border_of_the_device() {
     let (engine, script) = start();
     let session = open(&engine).unwrap();
-    // 20 levels of 20 gates, three batches a level
+    // 20 levels of 20 gates, so three batches a level
     let sum = Sum::block(20, 20);
     sum.check(&sum.submit(&engine, session));
     let counts = script.counts();
@@ -60,14 +60,14 @@ fn constants_and_inputs_that_are_handed_through_come_out() {
     let without_gates = Sum::of("2 4\n1 2\n1 2\n\n1 1 0 2 EQ\n1 1 1 3 EQW\n");
     let batches = script.counts().batches;
     without_gates.check(&without_gates.submit(&engine, session));
-    assert_eq!(script.counts().batches, batches, "nothing is to be done");
+    assert_eq!(script.counts().batches, batches, "the device has no work");
 }
 
 #[test]
 fn a_circuit_takes_turns_with_others() {
     let (engine, script) = start();
     let [a, b] = [(); 2].map(|()| open(&engine).unwrap());
-    // while a key is fetched others run: here it is there
+    // while a key is loaded, other sessions run; so this key is loaded first
     soon(&submit(&engine, b, toy::rows(1))).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let long = Sum::block(50, 8);
@@ -75,7 +75,7 @@ fn a_circuit_takes_turns_with_others() {
     soon(&begun);
     let (gates, stranger) = (submit(&engine, a, toy::rows(1)), submit(&engine, b, toy::rows(8)));
     let before = script.counts().batches;
-    // one batch before the circuit's end is held: everybody else has been served by then
+    // one batch before the circuit's end is held; by then all other operations have been served
     (0..20).for_each(|_| script.next_batch(Behaviour::Work));
     let (late, end) = script.hold_next_batch();
     go_on.send(()).unwrap();
@@ -153,7 +153,7 @@ fn a_circuit_whose_device_fails_once_begins_anew_and_one_whose_device_fails_twic
         let sum = Sum::block(3, 20);
         sum.check(&sum.submit(&engine, session));
         let counts = script.counts();
-        assert_eq!((counts.batches, counts.rows_written), (4 + 9, 2 * 20), "all of it is done again");
+        assert_eq!((counts.batches, counts.rows_written), (4 + 9, 2 * 20), "the whole circuit is computed again");
 
         (0..2).for_each(|_| script.next_batch(Behaviour::Fail));
         let failed = soon(&sum.submit(&engine, session)).unwrap_err();
@@ -170,14 +170,14 @@ fn a_batch_that_finds_no_room_is_tried_again_without_the_keys_of_others() {
     script.next_batch(Behaviour::OutOfMemory);
     assert_eq!(bits(soon(&submit(&engine, a, toy::rows(1)))), [false]);
     eventually("the eviction", || script.counts().keys_overwritten == 1);
-    assert_eq!(bits(soon(&submit(&engine, b, toy::rows(1)))), [false], "its key is loaded anew");
+    assert_eq!(bits(soon(&submit(&engine, b, toy::rows(1)))), [false], "the session's key is loaded again");
     assert_eq!(script.counts().keys_loaded, 3);
 }
 
 #[test]
 fn circuits_that_never_fit_are_refused_and_those_that_do_not_fit_now_wait_at_the_client() {
     let sum = Sum::block(3, 40);
-    // 16 bytes a slot; 24 slots are kept for gates
+    // 16 bytes a slot, and 24 slots for gates
     let bytes = 16 * (sum.plan.slots() as u64 + 24);
     for (config, of) in [
         (Config { circuit_rows_max: 119, ..Config::default() }, "rows"),

@@ -1,4 +1,4 @@
-//! A client of the engine with its threads. No sleeping: what must not have happened yet is held back by a channel.
+//! A client of the engine with its threads. Tests do not sleep: channels hold back what must happen later.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -15,12 +15,12 @@ use crate::toy::{self, Script, Toy};
 
 pub type Outcome = Result<Done, Error>;
 
-/// Gathers nothing, and gives memory back as soon as nothing is in it.
+/// Settings under which the engine collects no batches and frees empty memory at once.
 pub fn prompt() -> Config {
     Config { wait_us_max: 0, arena_idle_ms: 0, ..Config::default() }
 }
 
-/// An engine that is [`prompt`], eight bootstraps a batch.
+/// An engine with the settings of [`prompt`] and eight bootstraps a batch.
 pub fn start() -> (Engine, Arc<Script>) {
     start_with(prompt())
 }
@@ -30,12 +30,12 @@ pub fn start_with(config: Config) -> (Engine, Arc<Script>) {
     (Engine::with_backend(config, toy).expect("the toy starts"), script)
 }
 
-/// A session of weight 1; all are of one account.
+/// Opens a session of weight 1. All sessions belong to one account.
 pub fn open(engine: &Engine) -> Result<SessionId, Error> {
     engine.open(Arc::new(toy::key()), AccountId(1), 1)
 }
 
-/// A callback, and the end where its word arrives.
+/// A callback, and the receiver of the operation's end.
 pub fn callback() -> (OnDone, Receiver<Outcome>) {
     let (say, outcome) = channel();
     (Box::new(move |result| say.send(result.map_err(|failed| failed.error)).expect("the test listens")), outcome)
@@ -50,12 +50,12 @@ pub fn submit_named(engine: &Engine, session: SessionId, rows: GateList) -> (Ope
     (engine.submit(session, rows, None, done).expect("there is room"), outcome)
 }
 
-/// What is bound to come. The limit only turns a hang into a failure.
+/// Waits for a message that must come. The time limit turns a hang into a failure.
 pub fn soon<T>(receiver: &Receiver<T>) -> T {
     receiver.recv_timeout(Duration::from_secs(60)).expect("it comes")
 }
 
-/// Waits for what is bound to become so.
+/// Waits until a condition holds that must come true.
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     let started = Instant::now();
     while !holds() {
@@ -74,7 +74,7 @@ pub fn close(engine: &Engine, session: SessionId) -> Receiver<()> {
     erased
 }
 
-/// A circuit, its plan, inputs, and what comes out of it.
+/// A circuit, its plan, its inputs and its expected outputs.
 pub struct Sum {
     pub plan: Arc<Plan>,
     pub inputs: Vec<bool>,
@@ -82,7 +82,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Of random gates over `inputs` bits, each reading one of the last `reach` wires and any other.
+    /// Random gates over `inputs` bits. One operand of each is among the last `reach` wires, the other is any wire.
     pub fn random(dice: &mut Dice, inputs: usize, gates: usize, reach: usize) -> Sum {
         let outputs = 1 + dice.below(gates.min(5) as u64) as usize;
         let mut text = format!("{gates} {}\n1 {inputs}\n1 {outputs}\n\n", inputs + gates);
@@ -101,7 +101,7 @@ impl Sum {
         Sum { plan: Arc::new(Plan::new(&circuit)), inputs, outputs }
     }
 
-    /// `gates` XORs, one after the other.
+    /// A chain of `gates` XORs.
     pub fn chain(gates: usize) -> Sum {
         Sum::of(&format!(
             "{gates} {}\n1 2\n1 1\n\n{}",
@@ -110,7 +110,7 @@ impl Sum {
         ))
     }
 
-    /// `levels` times `width` XORs of neighbours.
+    /// `levels` levels of `width` XORs of neighbours.
     pub fn block(levels: usize, width: usize) -> Sum {
         let gates = levels * width;
         let mut text = format!("{gates} {}\n1 {width}\n1 {width}\n\n", gates + width);
@@ -122,7 +122,7 @@ impl Sum {
         Sum::of(&text)
     }
 
-    /// Of a text, with every third input bit set.
+    /// The circuit of a netlist, with every third input bit set.
     pub fn of(text: &str) -> Sum {
         let circuit = Circuit::parse(text).expect("a circuit");
         let inputs: Vec<bool> = (0..circuit.input_widths().iter().sum()).map(|bit| bit % 3 == 0).collect();
@@ -148,7 +148,7 @@ impl Sum {
         Ok((engine.submit(session, task, deadline, done)?, outcome))
     }
 
-    /// Waits for the end and looks at the results.
+    /// Waits for the end and checks the results.
     pub fn check(&self, outcome: &Receiver<Result<Done, Failed>>) {
         let done = soon(outcome).expect("it succeeds");
         assert_eq!(toy::decrypt(&done.results), self.outputs);

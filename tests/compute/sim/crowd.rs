@@ -1,5 +1,5 @@
-//! A seeded crowd of clients in front of a scheduler, devices that are slow, fail and die behind it, and a clock that is
-//! made up. After every step everything that must always hold is checked against a second, naive set of books.
+//! A seeded crowd of clients in front of a scheduler, with slow, failing and dying devices behind it, and a simulated
+//! clock. After every step, a second, simple set of books checks all invariants.
 
 mod books;
 mod devices;

@@ -1,4 +1,4 @@
-//! Several toy devices under one engine: shared work, devices that are lost, a stand-in.
+//! Several toy devices under one engine: shared work, lost devices, and a stand-in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn start_two() -> (Engine, [Arc<Script>; 2]) {
     (Engine::with_devices(prompt(), devices).expect("toys start"), [one.1, two.1])
 }
 
-/// In service, why not; of each device.
+/// For each device, whether it is in service, and the failure if it is not.
 fn health(engine: &Engine) -> Vec<(bool, Option<String>)> {
     engine.devices().into_iter().map(|device| (device.in_service, device.failure)).collect()
 }
@@ -182,7 +182,7 @@ fn the_next_batch_starts_before_the_last_one_is_finished() {
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(64)))), [false; 64]);
     let counts = script.counts();
     assert_eq!((counts.in_flight, counts.in_flight_max, counts.batches), (0, 2, 8));
-    // one at a time where that is the device's limit
+    // one key a call if that is the device's limit
     let (toy, script) = Toy::new(8);
     let engine = Engine::with_backend(prompt(), toy).unwrap();
     let session = open(&engine).unwrap();
@@ -190,7 +190,7 @@ fn the_next_batch_starts_before_the_last_one_is_finished() {
     assert_eq!(script.counts().in_flight_max, 1);
 }
 
-/// Two devices of eight bootstraps a batch, given up after two seconds.
+/// Two devices of eight bootstraps a batch. The engine gives them up after two seconds.
 fn start_impatient() -> (Engine, [Arc<Script>; 2]) {
     let (one, two) = (Toy::new(8), Toy::new(8));
     let devices = vec![Device::new(one.0), Device::new(two.0)];
@@ -209,14 +209,14 @@ fn g3_a_card_that_hangs_is_given_up_its_work_goes_on_elsewhere_and_its_session_i
     let gates = submit(&engine, session, toy::rows(20));
     sum.check(&circuit);
     assert_eq!(bits(soon(&gates)), [false; 20]);
-    let failure = health(&engine)[0].1.clone().expect("it was given up");
+    let failure = health(&engine)[0].1.clone().expect("the device was given up");
     assert!(failure.starts_with("device lost: it did not report for "), "{failure}");
     assert_eq!(health(&engine)[1], (true, None));
     soon(&close(&engine, session));
     assert_eq!(two.counts().bytes, 0);
-    assert!(one.counts().bytes > 0, "out of reach while it hangs");
+    assert!(one.counts().bytes > 0, "memory cannot be freed while the device hangs");
 
-    // what it reports late is ignored, and it gives back what it has
+    // the engine ignores the late report, and the device frees its memory
     let session = open(&engine).unwrap();
     go_on.send(()).unwrap();
     eventually("the memory of the card that woke up", || one.counts().bytes == 0);
@@ -254,7 +254,7 @@ fn a_driver_that_panics_where_memory_is_given_back_loses_its_device_and_nothing_
             soon(&close(&engine, session));
         }
         eventually("the loss", || !health(&engine)[0].0);
-        let failure = health(&engine)[0].1.clone().expect("it is lost");
+        let failure = health(&engine)[0].1.clone().expect("the device is lost");
         assert!(failure.contains("while memory was given back"), "{failure}");
         let session = open(&engine).unwrap();
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
@@ -270,7 +270,7 @@ fn a_devices_thread_that_panics_loses_its_device_and_nothing_else() {
     let session = open(&engine).unwrap();
     one.next_finish(Behaviour::ShortResult);
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
-    let failure = health(&engine)[0].1.clone().expect("it is lost");
+    let failure = health(&engine)[0].1.clone().expect("the device is lost");
     assert!(failure.contains("its thread panicked"), "{failure}");
     assert_eq!((two.counts().batches, one.counts().bytes), (1, 0));
     soon(&close(&engine, session));
@@ -312,14 +312,14 @@ fn a_device_whose_self_test_fails_is_lost_and_its_work_goes_on_elsewhere() {
 
     fails.store(true, Ordering::Relaxed);
     eventually("the loss", || !health(&engine)[0].0);
-    let failure = health(&engine)[0].1.clone().expect("it is lost");
+    let failure = health(&engine)[0].1.clone().expect("the device is lost");
     assert_eq!(failure, "device lost: it failed its self-test: device failed: a wrong word");
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(20)))), [false; 20]);
     soon(&close(&engine, session));
     engine.shutdown();
 }
 
-/// Sixteen sessions whose keys are on a device that takes so many keys in one call.
+/// Sixteen sessions whose keys are on a device that takes `keys_together_max` keys in one call.
 fn sixteen(keys_together_max: usize) -> (Engine, Arc<Script>, Vec<SessionId>) {
     let (toy, script) = Toy::with_keys_together(64, keys_together_max);
     let engine = Engine::with_backend(prompt(), toy).expect("the toy starts");
@@ -341,7 +341,7 @@ fn sixteen_sessions_with_a_gate_each_run_in_two_calls() {
         let outcomes: Vec<_> = sessions[1..].iter().map(|&session| submit(&engine, session, toy::rows(1))).collect();
         go_on.send(()).unwrap();
         outcomes.iter().chain([&first]).for_each(|outcome| assert_eq!(bits(soon(outcome)), [false]));
-        assert_eq!(script.counts().calls - before, calls, "the first alone, the others as many as may");
+        assert_eq!(script.counts().calls - before, calls, "the first alone, the others in full calls");
         sessions.iter().for_each(|&session| soon(&close(&engine, session)));
         assert_eq!(script.counts().bytes, 0);
     }
@@ -409,13 +409,13 @@ fn a_batch_beside_a_long_load_waits_for_one_piece_and_the_load_for_one_batch() {
         let (begun, mut go_on) = script.hold_next_piece();
         let waiting = submit(&engine, long, toy::rows(1));
         soon(&begun);
-        // while a piece is loaded a batch waits, and another behind it
+        // while a piece is loaded, two batches wait
         let mut batches = VecDeque::from([submit(&engine, short, toy::rows(8))]);
         for _ in 1..10 {
             batches.push_back(submit(&engine, short, toy::rows(8)));
             let (begun, next) = script.hold_next_piece();
             std::mem::replace(&mut go_on, next).send(()).unwrap();
-            let first = batches.pop_front().expect("it was submitted before");
+            let first = batches.pop_front().expect("a batch was submitted before");
             assert_eq!(bits(soon(&first)), [false; 8], "before the next piece is done");
             soon(&begun);
             assert_eq!(script.counts().keys_loaded, 1, "after one batch the next piece has begun");

@@ -1,4 +1,4 @@
-//! Seeded chance.
+//! Random numbers from a seed.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -28,7 +28,8 @@ impl Dice {
     }
 }
 
-/// The seeds of a suite, or the one that `SIM_SEED` names. Each is printed before it runs: the last one shown is to blame.
+/// Runs the seeds of a suite, or only the seed in `SIM_SEED`. Each seed is printed before its run, so the last printed
+/// seed is the failing one.
 pub fn for_each_seed(count: u64, mut run: impl FnMut(u64)) {
     let named = std::env::var("SIM_SEED").ok().map(|seed| seed.parse().expect("SIM_SEED is a number"));
     let seeds = named.map_or(0..count, |seed| seed..seed + 1);

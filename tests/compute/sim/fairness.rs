@@ -1,5 +1,5 @@
-//! Shares under saturation: every session always has more work than it gets, and keys of different sizes push each other
-//! out of devices with one or two batches in flight.
+//! Shares under saturation: every session always has more work than it gets. Keys of different sizes evict each other
+//! from devices with one or two batches in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use engine::{AccountId, OperationId, PartId, SessionId};
 
 use crate::dice::{Dice, for_each_seed};
 
-/// What a unit of work costs at most.
+/// The largest cost of a unit of work.
 const UNIT_COST_MAX: u32 = 112;
 
 /// A session that always has work.
@@ -18,20 +18,21 @@ struct Miller {
     account: AccountId,
     weight: u32,
     unit_cost: u32,
-    /// Of each part of its key; an operation needs some.
+    /// Size of each part of its key. An operation needs some of the parts.
     key_bytes: Vec<u64>,
     waiting_rows: usize,
-    /// Cost of its batches.
+    /// The cost of its batches.
     served: u64,
-    /// Cost of its batches that ran beside a load for another account, in time that the other could not use.
+    /// The cost of its batches that ran beside a load for another account, in time that the other account could not
+    /// use.
     beside_loads: u64,
-    /// Of those before it counts: what it is ahead of others at the beginning.
+    /// The part of that cost from before the measurement, by which the session is ahead at the start.
     ahead: u64,
-    /// Cost of all others' batches since its last one.
+    /// The cost of all other sessions' batches since its last batch.
     waits: u64,
 }
 
-/// Sessions that submit more whenever they run low, and devices that carry out one order after another.
+/// Sessions that submit more work whenever they run low, and devices that carry out one order after another.
 struct Mill {
     scheduler: Scheduler,
     dice: Dice,
@@ -39,7 +40,7 @@ struct Mill {
     sessions: BTreeMap<SessionId, Miller>,
     orders: Vec<VecDeque<Command>>,
     operations: u64,
-    /// Failures in a hundred.
+    /// Failing orders, in percent.
     failing: u64,
 }
 
@@ -67,7 +68,7 @@ impl Mill {
         mill
     }
 
-    /// Opens all sessions and gives each work.
+    /// Opens all sessions and gives each of them work.
     fn open(&mut self) {
         for (&session, miller) in &self.sessions {
             let Miller { account, weight, unit_cost, .. } = *miller;
@@ -91,7 +92,7 @@ impl Mill {
                 let key = (first..self.dice.between(first + 1, parts)).map(|part| PartId(part as u32)).collect();
                 let work = Work { units, key, form: Form::List { slots } };
                 let operation = OperationId(self.operations);
-                self.sessions.get_mut(&session).expect("it is open").waiting_rows += rows;
+                self.sessions.get_mut(&session).expect("the session is open").waiting_rows += rows;
                 self.feed(Event::Submitted { session, operation, work, deadline: None });
             }
         }
@@ -117,13 +118,13 @@ impl Mill {
         if !beside_load {
             self.sessions.values_mut().for_each(|miller| miller.waits += batch.cost);
         }
-        let miller = self.sessions.get_mut(&batch.session).expect("it is open");
+        let miller = self.sessions.get_mut(&batch.session).expect("the session is open");
         (miller.served, miller.waits) = (miller.served + batch.cost, 0);
         miller.beside_loads += if beside_load { batch.cost } else { 0 };
         miller.waiting_rows -= batch.rows();
     }
 
-    /// A device reports its first order.
+    /// A device reports the end of its first order.
     fn report(&mut self, device: DeviceId) {
         let events = match self.orders[device.0].pop_front() {
             None => return,
@@ -139,14 +140,14 @@ impl Mill {
     fn end_of(&mut self, batch: &Batch) -> Event {
         let retried = batch.parts.iter().any(|part| part.retried);
         if !retried && self.dice.percent(self.failing) {
-            self.sessions.get_mut(&batch.session).expect("it is open").waiting_rows += batch.rows();
+            self.sessions.get_mut(&batch.session).expect("the session is open").waiting_rows += batch.rows();
             let failure = Failure { cause: Cause::Device, reason: "smoke".into() };
             return Event::BatchFailed { batch: batch.id, failure };
         }
         Event::BatchDone(batch.id)
     }
 
-    /// Forgets what was served: from here on it counts.
+    /// Starts the measurement: resets the served costs.
     fn begin(&mut self) {
         for miller in self.sessions.values_mut() {
             miller.ahead = miller.beside_loads;
@@ -154,15 +155,15 @@ impl Mill {
         }
     }
 
-    /// The limit of a batch, or the one row that may exceed it.
+    /// The cost of a full batch, or of the one row that may exceed the limit.
     fn cost_max(&self) -> f64 {
         (self.batch_units_max.max(2) as u64 * u64::from(UNIT_COST_MAX)) as f64
     }
 
-    /// Between accounts, and between sessions of one account, served cost per weight differs by at most a full batch of
-    /// each, and by what ran beside loads.
+    /// Between accounts, and between sessions of one account, the served cost per weight differs by at most a full
+    /// batch of each, plus the cost of batches beside loads.
     fn check_shares(&self) {
-        // weight; served; of that beside loads; ahead at the beginning
+        // weight, served cost, the part beside loads, and the cost ahead at the start
         let figures = |miller: &Miller| [miller.served, miller.beside_loads, miller.ahead].map(|cost| cost as f64);
         let mut accounts: BTreeMap<AccountId, (f64, [f64; 3])> = BTreeMap::new();
         for miller in self.sessions.values() {
@@ -174,7 +175,7 @@ impl Mill {
                 for &(weight_b, [b, _, ahead]) in &flows {
                     let bound =
                         self.cost_max() * (1.0 / weight_a + 1.0 / weight_b) + beside / weight_a + ahead / weight_b;
-                    // Tags are whole numbers: a batch may be off by a 4096th.
+                    // Tags are whole numbers, so a batch may be off by a 4096th.
                     let ahead = a / weight_a - b / weight_b;
                     assert!(ahead <= bound + 0.1, "{what:?}: {a} is ahead of {b} by more than {bound}");
                 }
@@ -187,22 +188,22 @@ impl Mill {
         }
     }
 
-    /// No session waits for ever: what is served between two of its batches is in proportion to the weights.
+    /// No session waits for ever. The cost served between two of its batches is proportional to the weights.
     fn check_waits(&self) {
         let weights: BTreeMap<_, _> = self.sessions.values().map(|miller| (miller.account, miller.weight)).collect();
         let weights: u32 = weights.values().sum();
         for (id, miller) in &self.sessions {
             let mates = self.sessions.values().filter(|other| other.account == miller.account).count() as f64;
-            // All accounts have their share for each turn of its own, of which each of its mates takes one. While one device
-            // drains and loads for the head of the line, and is taken from it again before it ran, the other serves those
-            // behind it: a few batches each time.
+            // For each turn of the session's account, all accounts get their share, and each other session of the
+            // account takes a turn too. While one device drains and loads for the head of the line, and loses that
+            // session again before it ran, the other device serves the sessions behind: a few batches each time.
             let bound = 8.0 * mates * f64::from(weights) / f64::from(miller.weight) * self.cost_max();
             assert!(miller.waits as f64 <= bound, "{id:?} waits while {} is served, more than {bound}", miller.waits);
         }
     }
 }
 
-/// Sessions of accounts, each with weight, cost and key of its own.
+/// Sessions of accounts, each with its weight, cost and key.
 fn millers(dice: &mut Dice, weights: &[u32]) -> Vec<Miller> {
     let accounts = dice.between(2, 5);
     let weights: Vec<u32> = (0..accounts).map(|_| dice.pick(weights)).collect();
@@ -241,11 +242,11 @@ fn served_cost_per_weight_never_differs_by_more_than_a_batch_of_each() {
     for_each_seed(100, |seed| {
         let mut dice = Dice::new(seed);
         let sessions = millers(&mut dice, &[1, 2, 4, 8, 63, 64]);
-        // the largest key fits, hardly or beside others
+        // the largest key fits barely, or beside others
         let device = device(dice.pick(&[1, 8, 64]), dice.pick(&[1, 2, 2]), dice.between(60, 150));
         let failing = dice.pick(&[0, 0, 10]);
         let mut mill = Mill::new(dice, vec![device], sessions, failing);
-        // the first batches ran before all had work
+        // the first batches ran before all sessions had work
         (0..4).for_each(|_| mill.report(DeviceId(0)));
         mill.begin();
         for _ in 0..600 {

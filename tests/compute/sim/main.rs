@@ -1,7 +1,7 @@
-//! The engine under bad luck: its scheduler in a simulated world with made-up time (`crowd`), its shares under saturation
-//! (`fairness`), and its threads with toy devices (`threads`, `circuits`, `devices`).
+//! The engine under failures and load: its scheduler in a simulated world with a simulated clock (`crowd`), its shares
+//! under saturation (`fairness`), and its threads with toy devices (`threads`, `circuits`, `devices`).
 //!
-//! Every seed that fails is printed; `SIM_SEED=17 cargo test -p tests-compute --test sim` runs that one alone.
+//! Every failing seed is printed. `SIM_SEED=17 cargo test -p tests-compute --test sim` runs one seed alone.
 
 mod circuits;
 mod client;

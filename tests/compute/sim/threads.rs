@@ -1,4 +1,4 @@
-//! The engine with its threads, on a toy device. No sleeping: what must not have happened yet is held back by a channel.
+//! The engine with its threads, on a toy device. Tests do not sleep: channels hold back what must happen later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -120,7 +120,7 @@ fn a_batch_that_fails_twice_ends_its_operation_and_nothing_else() {
     script.next_batch(Behaviour::Fail);
     script.next_batch(Behaviour::Panic);
     match soon(&submit(&engine, session, toy::rows(20))) {
-        Err(Error::Device(reason)) => assert!(reason.contains("as it was told to"), "{reason}"),
+        Err(Error::Device(reason)) => assert!(reason.contains("as scripted"), "{reason}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(20)))), [false; 20]);
@@ -140,7 +140,7 @@ fn a_key_that_cannot_be_loaded_ends_its_sessions_work() {
     soon(&close(&engine, session));
 }
 
-/// A key that cannot be read so many times, once by a panic.
+/// A key whose first reads fail, one of them with a panic.
 struct Stubborn {
     key: Arc<engine::EvaluationKey>,
     failures_left: AtomicUsize,
@@ -159,8 +159,8 @@ impl KeySource for Stubborn {
         let left = self.failures_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match left {
             Err(_) => self.key.fetch(part),
-            Ok(1) => panic!("the key's place panics, as it was told to"),
-            Ok(_) => Err("it rests too well".into()),
+            Ok(1) => panic!("the key's source panics, as scripted"),
+            Ok(_) => Err("the key cannot be read".into()),
         }
     }
 }
@@ -171,15 +171,15 @@ fn a_key_that_cannot_be_read_ends_its_sessions_work_and_harms_neither_the_device
     let other = open(&engine).unwrap();
     let key = Stubborn { key: Arc::new(toy::key()), failures_left: AtomicUsize::new(5) };
     let session = engine.open(key, AccountId(1), 1).unwrap();
-    let reasons = ["it rests too well"; 4].into_iter().chain(["panicked: the key's place panics, as it was told to"]);
+    let reasons = ["the key cannot be read"; 4].into_iter().chain(["panicked: the key's source panics, as scripted"]);
     for reason in reasons {
         let outcome = soon(&submit(&engine, session, toy::rows(1)));
-        assert_eq!(outcome.unwrap_err(), Error::Key(reason.into()), "it is tried once");
+        assert_eq!(outcome.unwrap_err(), Error::Key(reason.into()), "the key is read once");
         assert_eq!(bits(soon(&submit(&engine, other, toy::rows(1)))), [false]);
     }
-    assert!(engine.devices()[0].in_service, "five failures of a device would be too many");
+    assert!(engine.devices()[0].in_service, "failures of a key do not count as failures of the device");
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
-    assert_eq!(engine.usage().key_bytes, toy::key().memory_bytes() as u64, "a key that rests elsewhere takes none");
+    assert_eq!(engine.usage().key_bytes, toy::key().memory_bytes() as u64, "a key in a file takes no memory");
     soon(&close(&engine, session));
     assert_eq!(script.keys_overwritten(), 1);
 }
@@ -193,12 +193,16 @@ fn what_a_key_s_shape_needs_is_compiled_by_the_thread_that_opens_it_while_the_de
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| open(&engine).unwrap());
         soon(&has_begun);
-        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false], "while it compiles");
+        assert_eq!(
+            bits(soon(&submit(&engine, session, toy::rows(1)))),
+            [false],
+            "the session runs while the device compiles"
+        );
         go_on.send(()).unwrap();
         let opened = opening.join().unwrap();
         assert_eq!(bits(soon(&submit(&engine, opened, toy::rows(1)))), [false]);
     });
-    // what fails there fails again where the key is loaded, and is reported there
+    // a failure while compiling repeats when the key is loaded, and is reported then
     for behaviour in [Behaviour::Fail, Behaviour::Panic] {
         script.next_preparation(behaviour);
         let session = open(&engine).unwrap();
@@ -251,7 +255,7 @@ fn lone_gates_of_a_burst_share_batches() {
 fn a_lone_gate_runs_when_nobody_joins_it() {
     let (engine, _) = start_with(Config { wait_us_max: 50, ..Config::default() });
     let session = open(&engine).unwrap();
-    // one after another: the loop sleeps without an alarm when the next one comes
+    // one after another: the engine's loop sleeps without an alarm when the next operation comes
     for _ in 0..20 {
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
     }
@@ -302,7 +306,7 @@ fn a_key_that_the_device_can_never_hold_is_refused_at_once() {
 fn callbacks_may_use_the_engine_and_one_that_panics_harms_no_other() {
     let (engine, _) = start();
     let session = open(&engine).unwrap();
-    engine.submit(session, toy::rows(1), None, Box::new(|_| panic!("a callback panics, as it was told to"))).unwrap();
+    engine.submit(session, toy::rows(1), None, Box::new(|_| panic!("a callback panics, as scripted"))).unwrap();
     let (say, outcome) = channel();
     let inner = engine.clone();
     let done: OnDone = Box::new(move |_| say.send(submit(&inner, session, toy::rows(2))).expect("the test listens"));
@@ -321,7 +325,9 @@ fn shutdown_finishes_what_is_queued_overwrites_keys_and_takes_nothing_new() {
     go_on.send(()).unwrap();
     stopping.into_iter().for_each(|thread| thread.join().unwrap());
 
-    outcomes.into_iter().for_each(|outcome| assert_eq!(bits(outcome.try_recv().expect("it was told")), [false; 20]));
+    outcomes
+        .into_iter()
+        .for_each(|outcome| assert_eq!(bits(outcome.try_recv().expect("the callback was called")), [false; 20]));
     assert_eq!(script.keys_overwritten(), 1);
     assert_eq!(open(&engine).unwrap_err(), Error::ShuttingDown);
     let (done, _) = callback();
@@ -349,7 +355,7 @@ fn dropping_the_last_handle_in_a_callback_ends_everything() {
     drop(engine);
     go_on.send(()).unwrap();
     assert_eq!(soon(&dropped), [false; 8]);
-    // The device's thread lets go of the device when it ends.
+    // The device's thread drops the device when it ends.
     let ended = is_alive.recv_timeout(Duration::from_secs(60));
     assert_eq!(ended, Err(RecvTimeoutError::Disconnected));
     assert_eq!(script.keys_overwritten(), 1);

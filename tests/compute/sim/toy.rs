@@ -15,7 +15,7 @@ pub const KEY_BYTES: u64 = 100;
 pub const LWE_DIMENSION: usize = 3;
 const ROW_WORDS: usize = LWE_DIMENSION + 1;
 
-/// What the device does in a call.
+/// The device's behaviour in a call.
 pub enum Behaviour {
     /// The call fails; the next may succeed.
     Fail,
@@ -25,24 +25,25 @@ pub enum Behaviour {
     OutOfMemory,
     /// This call and all later ones fail: the device is lost.
     Lose,
-    /// Tells the first channel that the call has begun, and goes on when the second gets a message or is closed.
+    /// Sends to the first channel when the call begins, and goes on when the second channel gets a message or is
+    /// closed.
     Wait(Sender<()>, Receiver<()>),
     /// The next result has one word too few.
     ShortResult,
     /// Works; panics if another call is in flight.
     CheckAlone,
-    /// Works: a place in the queue before a call that does not.
+    /// Works. Fills a place in the queue before a call that behaves otherwise.
     Work,
 }
 
 pub struct Toy {
     info: DeviceInfo,
     script: Arc<Script>,
-    /// Dropped with the device: its receiver sees when the engine has let go of it.
+    /// Dropped with the device, so that the receiver sees when the engine drops the device.
     pub alive: Option<Sender<()>>,
 }
 
-/// What the test tells the device to do: a queue for each kind of call. A call without an entry works.
+/// The behaviour that the test scripts: a queue for each kind of call. A call without an entry works.
 #[derive(Default)]
 pub struct Script {
     batches: Mutex<VecDeque<Behaviour>>,
@@ -55,13 +56,13 @@ pub struct Script {
     drops: Mutex<VecDeque<Behaviour>>,
     /// Whether the next result has one word too few.
     short_result: Mutex<bool>,
-    /// While set, no call is done.
+    /// While set, no call completes.
     unready: AtomicBool,
     lost: Mutex<bool>,
     counts: Mutex<Counts>,
 }
 
-/// What the device has counted.
+/// The device's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub keys_loaded: usize,
@@ -73,7 +74,7 @@ pub struct Counts {
     pub batches: usize,
     /// Calls; each has one or several batches.
     pub calls: usize,
-    /// Calls that were started and not finished.
+    /// Calls that have started and not finished.
     pub in_flight: usize,
     pub in_flight_max: usize,
 }
@@ -96,7 +97,7 @@ impl Script {
         self.pieces.lock().unwrap().push_back(behaviour);
     }
 
-    /// As [`Script::hold_next_batch`], for the next piece of a key.
+    /// Like [`Script::hold_next_batch`], for the next piece of a key.
     pub fn hold_next_piece(&self) -> (Receiver<()>, Sender<()>) {
         let (begun, has_begun) = channel();
         let (go_on, may_go_on) = channel();
@@ -112,12 +113,13 @@ impl Script {
         self.finishes.lock().unwrap().push_back(behaviour);
     }
 
-    /// What the device does when a key or an arena is dropped next.
+    /// Sets the behaviour of the next drop of a key or an arena.
     pub fn next_drop(&self, behaviour: Behaviour) {
         self.drops.lock().unwrap().push_back(behaviour);
     }
 
-    /// The next batch waits. The receiver gets a message when it has begun; a message from the sender lets it go on.
+    /// Holds the next batch. The receiver gets a message when the batch has begun. A message to the sender lets the
+    /// batch go on.
     pub fn hold_next_batch(&self) -> (Receiver<()>, Sender<()>) {
         let (begun, has_begun) = channel();
         let (go_on, may_go_on) = channel();
@@ -125,7 +127,7 @@ impl Script {
         (has_begun, go_on)
     }
 
-    /// From now on calls are done (`true`), or none is until this is called again.
+    /// From now on calls complete (`true`), or no call completes until the next change (`false`).
     pub fn set_ready(&self, ready: bool) {
         self.unready.store(!ready, Ordering::SeqCst);
     }
@@ -151,7 +153,7 @@ impl Script {
         let behaviour = queue.lock().unwrap().pop_front();
         match behaviour {
             _ if *self.lost.lock().unwrap() && !std::ptr::eq(queue, &self.drops) => {
-                Err(kernels::Error::Lost("it is gone".into()))
+                Err(kernels::Error::Lost("the toy device is lost".into()))
             }
             None | Some(Behaviour::Work) => Ok(()),
             Some(Behaviour::Fail) => Err(kernels::Error::Device("smoke".into())),
@@ -161,10 +163,10 @@ impl Script {
                 Ok(())
             }
             Some(Behaviour::CheckAlone) => {
-                assert_eq!(self.counts().in_flight, 0, "others are in flight");
+                assert_eq!(self.counts().in_flight, 0, "another call is in flight");
                 Ok(())
             }
-            Some(Behaviour::Panic) => panic!("the toy device panics, as it was told to"),
+            Some(Behaviour::Panic) => panic!("the toy device panics, as scripted"),
             Some(Behaviour::Lose) => {
                 *self.lost.lock().unwrap() = true;
                 Err(kernels::Error::Lost("smoke".into()))
@@ -183,7 +185,7 @@ impl Toy {
         Toy::with_in_flight(rows_max, 1)
     }
 
-    /// A device that takes batches of `keys_together_max` keys in one call.
+    /// A device that takes batches of at most `keys_together_max` keys in one call.
     pub fn with_keys_together(rows_max: usize, keys_together_max: usize) -> (Toy, Arc<Script>) {
         let (mut toy, script) = Toy::new(rows_max);
         toy.info.keys_together_max = keys_together_max;
@@ -245,7 +247,7 @@ impl Drop for ToyArena {
     }
 }
 
-/// The words of a batch that was started.
+/// The words of a started batch.
 pub struct ToyPending {
     words: Vec<u32>,
     script: Arc<Script>,
@@ -339,10 +341,11 @@ impl Gates for Toy {
         KEY_BYTES
     }
 
-    /// The plain gate on the signs of the bodies; a cell on the bodies' sum, each slot of a wire with the same body.
+    /// Computes a gate on the signs of the bodies, and a cell on the sum of the bodies. Each slot of a wire has the
+    /// same body.
     ///
     /// # Panics
-    /// When a slot is read before it is written.
+    /// If a slot is read before it is written.
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, ToyKey, ToyArena>]) -> kernels::Result<ToyPending> {
         self.script.act(&self.script.batches)?;
         let mut words = Vec::new();
@@ -407,7 +410,7 @@ fn params() -> Params {
     Params::try_from(literal).expect("a valid toy")
 }
 
-/// An evaluation key of the toy's dimensions; its words mean nothing.
+/// An evaluation key of the toy's dimensions, with meaningless words.
 pub fn key() -> EvaluationKey {
     let params = params();
     EvaluationKey {

@@ -1,5 +1,5 @@
-//! The evaluation key as docs/wire-format.md 4 defines it, without noise: what no client can be asked for, since each draws
-//! its own.
+//! Evaluation keys as docs/wire-format.md 4 defines them, without noise. A client cannot make such a key, because a
+//! client always draws noise.
 
 use std::f64::consts::TAU;
 
@@ -9,7 +9,7 @@ use kernels::tfhe::keys::Masks;
 use kernels::tfhe::{EvaluationKey, MODULUS, Params, Preset, RING_MODULUS, ring};
 use kernels::xof;
 
-/// Masks under this seed times the secret, plus the message, nothing else.
+/// A key whose bodies are exactly masks times secret plus message. `seed` gives the masks.
 pub fn without_noise(secret: &SecretKey, seed: [u8; 32]) -> EvaluationKey {
     let (s, z) = secrets(secret);
     let mut key = of_secrets(&secret.preset().params(), &s, &z, seed);
@@ -18,7 +18,8 @@ pub fn without_noise(secret: &SecretKey, seed: [u8; 32]) -> EvaluationKey {
     key
 }
 
-/// The same of any parameters, from `s`, `[n]`, and `z`, `[kN]`. It names a preset that it need not have the shape of.
+/// Like [`without_noise`], for any parameters, from `s`, `[n]`, and `z`, `[kN]`. The key names a preset, but its shape
+/// is that of `p`.
 pub fn of_secrets(p: &Params, s: &[i64], z: &[i64], seed: [u8; 32]) -> EvaluationKey {
     EvaluationKey {
         preset: Preset::Fast128,
@@ -54,8 +55,8 @@ pub fn of_secrets(p: &Params, s: &[i64], z: &[i64], seed: [u8; 32]) -> Evaluatio
     }
 }
 
-/// Adds rounded Gaussian errors to all bodies of a key, of the deviations that its parameters say; the root mean squares of
-/// what was drawn, of the bootstrapping key and of the key-switching key, in turns.
+/// Adds rounded Gaussian errors to all bodies of a key, with the deviations in its parameters. Returns the root mean
+/// squares of the errors drawn for the bootstrapping key and for the key-switching key, in this order.
 pub fn add_noise(key: &mut EvaluationKey, random: &mut impl FnMut() -> u64) -> [f64; 2] {
     let p = key.params;
     let ring_std = p.glwe_noise_std * f64::from(RING_MODULUS);
@@ -70,7 +71,7 @@ pub fn add_noise(key: &mut EvaluationKey, random: &mut impl FnMut() -> u64) -> [
     [ring_rms / f64::from(RING_MODULUS), lwe_rms / 32f64.exp2()]
 }
 
-/// Draws `count` rounded Gaussian errors; their root mean square.
+/// Draws `count` rounded Gaussian errors and passes each to `add`. Returns their root mean square.
 pub fn draw(random: &mut impl FnMut() -> u64, std: f64, count: usize, mut add: impl FnMut(usize, i32)) -> f64 {
     let mut squares = 0.0;
     let mut uniform = || (random() >> 11) as f64 * (-53f64).exp2();
@@ -86,16 +87,16 @@ pub fn draw(random: &mut impl FnMut() -> u64, std: f64, count: usize, mut add: i
     (squares / count as f64).sqrt()
 }
 
-/// `s`, `[n]`, and `z`, `[kN]`, from the secret key's own container.
+/// `s`, `[n]`, and `z`, `[kN]`, read from the secret key's container.
 pub fn secrets(secret: &SecretKey) -> (Vec<i64>, Vec<i64>) {
     let bytes = secret.to_bytes();
-    let (_, payload) = container::unframe(&bytes, Tag::SecretKey).expect("its own container");
+    let (_, payload) = container::unframe(&bytes, Tag::SecretKey).expect("the container of a secret key");
     let mut s: Vec<i64> = payload.iter().map(|&byte| i64::from(byte as i8)).collect();
     let z = s.split_off(secret.preset().params().lwe_dimension);
     (s, z)
 }
 
-/// `A_0 S_0 + .. + A_(k-1) S_(k-1)` of a bootstrapping row, by way of the plain transform.
+/// The sum `A_0 S_0 + .. + A_(k-1) S_(k-1)` of a bootstrapping row, computed with the plain transform.
 fn ring_mask_product(seed: &[u8; 32], row: usize, z: &[i64], n: usize) -> Vec<u32> {
     let ring = ring(n);
     let mut mask = vec![0; z.len()];

@@ -1,11 +1,12 @@
-//! A CUDA card made of the system's C++ compiler: kernels of `shaders/*.cu` compiled as they stand, with sanitizers, and
-//! run on the host.
+//! An emulated CUDA card: the system's C++ compiler compiles the kernels of `shaders/*.cu` unchanged, with sanitizers,
+//! and the host runs them.
 //!
-//! A source becomes a program of its own (`host_cuda/runner.cpp` around it), kept in a folder beside the tests by the hash
-//! of everything that went into it. A launch sends it the bound ranges of buffers, and the ranges that the kernel reaches from
-//! them by distances, each at an address of its own. It takes back the ranges that are written. The program maps nothing else:
-//! an access beside a range is an error. It runs each launch in three orders of threads. A result that depends on the order, an
-//! access outside memory and a barrier that not all threads reach are errors that name the entry.
+//! Each source, wrapped in `host_cuda/runner.cpp`, becomes a program. The program is stored in a folder beside the
+//! tests, under the hash of all its inputs. A launch sends the program the bound ranges of buffers, and the ranges that
+//! the kernel reaches from them by distances, each with its address. The program sends back the written ranges. No
+//! other memory is mapped, so an access beside a range is an error. Each launch runs in three orders of threads. The
+//! program stops with an error that names the entry if a result depends on the order, if an access is outside memory,
+//! or if a barrier is not reached by all threads.
 
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -34,28 +35,28 @@ const FLAGS: [&str; 10] = [
     "-Wno-unused-but-set-variable",
 ];
 
-/// Where buffers lie in a process that runs kernels: between what its system and its sanitizers take.
+/// Addresses of buffers in a process that runs kernels. Neither the system nor the sanitizers use this range.
 const ADDRESSES: Range<u64> = 0x3000_0000_0000..0x5000_0000_0000;
-/// From a buffer to the next, in bytes: distances take more than 32 bits.
+/// Bytes between the starts of two buffers, so many that distances take more than 32 bits.
 const APART: u64 = 1 << 32;
 
 /// The emulated card.
 pub struct HostCuda {
     card: Card,
-    /// Programs and what they are made of.
+    /// The folder of the programs and of their inputs.
     folder: PathBuf,
     /// Seed of the random order.
     seed: u32,
     alter: Option<Alter>,
-    /// Groups of a launch that may all wait for each other, on a card without clusters.
+    /// The most groups of one launch that may wait for each other, on a card without clusters.
     together_max: u32,
-    /// Of the next buffer.
+    /// Address of the next buffer.
     address: AtomicU64,
     recordings: Arc<Recordings<Vec<Prepared>>>,
     replays: AtomicU64,
 }
 
-/// What becomes of a source before it is compiled.
+/// Changes a source before it is compiled.
 type Alter = Box<dyn Fn(&Source) -> String + Send + Sync>;
 
 /// A compiled source and the process that runs it.
@@ -81,7 +82,7 @@ pub struct Buf {
 
 struct Memory {
     words: Mutex<Vec<u32>>,
-    /// Where kernels find them.
+    /// The buffer's address in a kernel.
     address: u64,
 }
 
@@ -101,7 +102,7 @@ impl Drop for Buf {
     fn drop(&mut self) {
         self.recordings.forget(self.id);
         self.memory.locked().fill(0);
-        assert_eq!(Arc::strong_count(&self.memory), 1, "a recording outlives its buffer");
+        assert_eq!(Arc::strong_count(&self.memory), 1, "a recording holds its buffer");
     }
 }
 
@@ -111,18 +112,19 @@ impl Drop for Module {
     }
 }
 
-/// A launch as a process is told of it.
+/// A launch in the form that is sent to the process.
 struct Prepared {
     program: Arc<Program>,
     entry: &'static str,
-    /// Entry, groups, threads, shared bytes, cluster, seed; numbers of buffers and args; args.
+    /// Entry, groups, threads, shared bytes, cluster, seed, the number of buffers, the number of arguments, and the
+    /// arguments.
     head: Vec<u32>,
     ranges: Vec<Bound>,
 }
 
 /// A range of a buffer that a kernel may touch.
 struct Bound {
-    /// The argument that it is, or is reached from.
+    /// Index of the argument that the range belongs to, directly or by a distance.
     argument: usize,
     written: bool,
     memory: Arc<Memory>,
@@ -130,10 +132,10 @@ struct Bound {
 }
 
 impl HostCuda {
-    /// The card, if the system has a C++ compiler with sanitizers.
+    /// Opens the card, which needs a C++ compiler with sanitizers on the system.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it has none.
+    /// [`Error::Unavailable`] without such a compiler.
     pub fn open() -> Result<HostCuda> {
         let card = Card {
             backend: "cuda-host".into(),
@@ -166,26 +168,26 @@ impl HostCuda {
         Ok(host)
     }
 
-    /// The same with some figures of its card changed: limits to run into, fast paths to choose.
+    /// Returns the card with changed figures, for tests of limits and of fast paths.
     pub fn with_card(mut self, change: impl FnOnce(&mut Card)) -> HostCuda {
         change(&mut self.card);
         self
     }
 
-    /// The same with other texts in place of sources: to see that a wrong one is noticed.
+    /// Returns the card with altered sources, for tests that a wrong source is noticed.
     pub fn with_sources(mut self, alter: impl Fn(&Source) -> String + Send + Sync + 'static) -> HostCuda {
         self.alter = Some(Box::new(alter));
         self
     }
 
-    /// The same, which starts no launch of more groups that wait for each other without clusters: a card that others
-    /// share.
+    /// Returns the card with a bound on the groups of one launch that wait for each other without clusters, as on a
+    /// card with other users.
     pub fn with_groups_together(mut self, most: u32) -> HostCuda {
         self.together_max = most;
         self
     }
 
-    /// The part of every program that does not depend on its source, compiled.
+    /// The compiled part of every program that does not depend on its source.
     fn runner(&self) -> Result<PathBuf> {
         self.build(&format!("runner-{}.o", hash(&[HEADER, RUNNER])), |to| {
             let source = self.folder.join(format!("runner-{}.cpp", hash(&[RUNNER])));
@@ -194,7 +196,7 @@ impl HostCuda {
         })
     }
 
-    /// A file of the folder, made by the compiler with these arguments when it is not there.
+    /// Returns a file of the folder. The compiler makes a missing file, with these arguments.
     fn build(&self, name: &str, arguments: impl FnOnce(&Path) -> Result<Vec<std::ffi::OsString>>) -> Result<PathBuf> {
         let made = self.folder.join(name);
         if made.exists() {
@@ -204,7 +206,7 @@ impl HostCuda {
         let header = self.folder.join(format!("host_cuda-{}", hash(&[HEADER])));
         std::fs::create_dir_all(&header).map_err(|error| Error::Compile(error.to_string()))?;
         write_file(&header.join("host_cuda.h"), HEADER)?;
-        // another thread or process may be at the same: the last one wins, with the same contents
+        // another thread or process may build the same file: the last one wins, with the same contents
         let unfinished = unique(&made);
         let output = Command::new("c++")
             .args(FLAGS)
@@ -221,7 +223,7 @@ impl HostCuda {
     }
 }
 
-/// Where programs are kept: beside the build's own.
+/// The folder of the programs, beside the build's folder.
 fn folder() -> PathBuf {
     let tests = std::env::current_exe().ok();
     let target = tests.as_deref().and_then(|tests| tests.ancestors().find(|folder| folder.ends_with("deps")));
@@ -312,16 +314,20 @@ impl Gpu for HostCuda {
 
     fn alloc(&self, words: usize) -> Result<Buf> {
         if words as u64 * 4 > self.card.buffer_bytes_max {
-            return Err(Error::OutOfMemory(format!("a buffer of {words} words")));
+            return Err(Error::OutOfMemory(format!("no memory for a buffer of {words} words")));
         }
-        assert!(4 * words as u64 <= APART, "a buffer of {words} words");
+        assert!(4 * words as u64 <= APART, "a buffer of {words} words is larger than the distance between buffers");
         let address = self.address.fetch_add(APART, Ordering::Relaxed);
-        assert!(ADDRESSES.contains(&address), "a card that has made {} buffers", (address - ADDRESSES.start) / APART);
+        assert!(
+            ADDRESSES.contains(&address),
+            "no address is left after {} buffers",
+            (address - ADDRESSES.start) / APART
+        );
         let memory = Arc::new(Memory { words: Mutex::new(vec![0; words]), address });
         Ok(Buf { memory, id: new_id(), recordings: self.recordings.clone() })
     }
 
-    /// Words that tell whether anything reads them before they are written.
+    /// Makes a buffer of junk words, so that a read before the first write is noticed.
     fn scratch(&self, words: usize) -> Result<Buf> {
         let buf = self.alloc(words)?;
         buf.memory.locked().iter_mut().zip(0u32..).for_each(|(word, at)| *word = junk(at));
@@ -365,12 +371,12 @@ impl Gpu for HostCuda {
 }
 
 impl HostCuda {
-    /// How many sequences of launches are recorded now, and how many were replayed so far.
+    /// The number of recorded sequences of launches that exist now, and the number of replays so far.
     pub fn recorded(&self) -> (usize, u64) {
         (self.recordings.recorded(), self.replays.load(Ordering::Relaxed))
     }
 
-    /// A launch that was checked; none of no group.
+    /// Checks a launch. `None` if the launch has no groups.
     fn prepared(&self, launch: &Launch<'_, Module, Buf>) -> Result<Option<Prepared>> {
         launch.check(&self.card)?;
         let Launch { module, entry, groups, threads, shared_bytes, cluster, ref bind, ref args } = *launch;
@@ -380,14 +386,14 @@ impl HostCuda {
         let all: u32 = groups.iter().product();
         let clusters = self.card.compute_capability >= Some((9, 0));
         if cluster > 1 && !clusters && all > self.together_max {
-            return Err(Error::Unavailable(format!("{entry}: {all} groups at once")));
+            return Err(Error::Unavailable(format!("{entry}: {all} groups cannot run at once")));
         }
         assert!(shared_bytes <= self.card.shared_bytes_max, "{entry}: {shared_bytes} bytes");
         let mut ranges: Vec<Bound> = Vec::new();
         for (argument, bind) in bind.iter().enumerate() {
             for (i, View { buf, first, words }) in bind.views().enumerate() {
                 let words = first..first + words;
-                // a key of several batches is reached once
+                // a key that several batches use is bound once
                 let known = ranges.iter().any(|range| {
                     range.argument == argument && Arc::ptr_eq(&range.memory, &buf.memory) && range.words == words
                 });
@@ -413,7 +419,7 @@ impl HostCuda {
             Ok(()) => Ok(()),
             Err(_) => {
                 let mut ended = process.take().expect("it was started");
-                // it has ended by itself, with a message, or is of no more use
+                // the process has ended with a message, or is of no more use
                 drop(ended.stdin.take());
                 let mut message = String::new();
                 let _ = ended.stderr.take().expect("piped").read_to_string(&mut message);
@@ -424,14 +430,14 @@ impl HostCuda {
     }
 }
 
-/// Word `at` of memory that was not written.
+/// The junk at word `at` of a buffer without contents.
 fn junk(at: u32) -> u32 {
     at.wrapping_mul(0x9e37_79b9) ^ 0xdead_beef
 }
 
 fn start(program: &Path) -> Result<Child> {
     Command::new(program)
-        // groups of threads have stacks of their own, which these two do not know
+        // groups of threads have their own stacks, which these two checks do not know
         .env("ASAN_OPTIONS", "detect_stack_use_after_return=0:detect_leaks=0")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -440,7 +446,7 @@ fn start(program: &Path) -> Result<Child> {
         .map_err(|error| Error::Device(format!("{}: {error}", program.display())))
 }
 
-/// One launch, there and back, in the words of `runner.cpp`.
+/// Sends one launch and reads its results, in the words of `runner.cpp`.
 fn exchange(process: &mut Child, head: &[u32], ranges: &[Bound]) -> std::io::Result<()> {
     let mut buffers: Vec<(&Arc<Memory>, MutexGuard<'_, Vec<u32>>)> = Vec::new();
     for Bound { memory, .. } in ranges {
@@ -449,7 +455,7 @@ fn exchange(process: &mut Child, head: &[u32], ranges: &[Bound]) -> std::io::Res
         }
     }
     let place = |memory: &Arc<Memory>, buffers: &[(&Arc<Memory>, MutexGuard<'_, Vec<u32>>)]| {
-        buffers.iter().position(|(known, _)| Arc::ptr_eq(known, memory)).expect("its buffer is sent")
+        buffers.iter().position(|(known, _)| Arc::ptr_eq(known, memory)).expect("the buffer of every argument is sent")
     };
     let to = process.stdin.as_mut().expect("piped");
     to.write_all(bytes(head))?;
@@ -473,15 +479,15 @@ fn exchange(process: &mut Child, head: &[u32], ranges: &[Bound]) -> std::io::Res
     Ok(())
 }
 
-/// The same memory; megabytes of it, which nothing optimises here word by word.
+/// The words as bytes, without a copy: a copy of megabytes, word by word, is slow without optimisation.
 fn bytes(words: &[u32]) -> &[u8] {
-    // SAFETY: four bytes a word, and all of them are set
+    // SAFETY: a word has four bytes, and all of them are initialised
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 4 * words.len()) }
 }
 
-/// As [`bytes`].
+/// Like [`bytes`], for writing.
 fn bytes_mut(words: &mut [u32]) -> &mut [u8] {
-    // SAFETY: four bytes a word, and any four are a word; borrowed as the words are
+    // SAFETY: a word has four bytes, any four bytes are a word, and the bytes borrow the words exclusively
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 4 * words.len()) }
 }
 

@@ -1,4 +1,4 @@
-//! What suites over `kernels`, `engine` and `client` share.
+//! The parts that the suites over `kernels`, `engine` and `client` share.
 
 pub mod evaluation_key;
 pub mod host_cuda;

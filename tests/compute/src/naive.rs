@@ -1,10 +1,10 @@
-//! Definitions of what the kernels compute, one coefficient at a time, in integers and from the formulas alone.
+//! Definitions of the kernels' results, one coefficient at a time, in integers, straight from the formulas.
 //!
-//! Nothing here is fast and nothing is shared with the vector code: products are schoolbook, digits come from exact
-//! fractions, reductions are remainders. A backend is right when its words are these words.
+//! Nothing here is fast, and no code is shared with the vector code: products are schoolbook, digits come from exact
+//! fractions, reductions are remainders. A backend is right if its words equal these words.
 //!
-//! The only constant that is not in a formula of the papers is how a residue becomes a torus word before its digits are
-//! taken ([`torus_floor`]): the kernels round there in a way that costs two instructions, and it is part of the
+//! One constant is in no formula of the papers: the rounding of a residue to a torus word before its digits are taken
+//! ([`torus_floor`]). The kernels use a rounding that costs two instructions, and that rounding is part of the
 //! definition.
 
 use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, ModSwitch, ParamsLiteral, RING_MODULUS};
@@ -12,7 +12,7 @@ use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, ModSwitch, ParamsLiteral,
 const Q: i128 = RING_MODULUS as i128;
 /// One turn of the torus in units of a word.
 const TURN: i128 = 1 << 32;
-/// A true bit, `+1/8` of a turn.
+/// The encoding of a true bit, `+1/8` of a turn.
 const EIGHTH: u32 = 1 << 29;
 
 /// A polynomial's `[N]` coefficients.
@@ -58,7 +58,7 @@ pub fn mod_switch(p: &ParamsLiteral, row: &[u32]) -> Vec<usize> {
     let two_n = 2 * p.polynomial_size as i128;
     let multiple = |word: i128| nearest(word * two_n, TURN);
     let (&body, mask) = row.split_last().expect("a row has a body");
-    // an exponent of 2N is a whole turn and has an error too
+    // a word rounded to the exponent 2N has an error too, because 2N is a whole turn
     let errors = mask.iter().map(|&word| multiple(word.into()) * (TURN / two_n) - i128::from(word));
     let centre = match p.mod_switch {
         ModSwitch::Nearest => 0,
@@ -68,8 +68,8 @@ pub fn mod_switch(p: &ParamsLiteral, row: &[u32]) -> Vec<usize> {
     mask.iter().map(|&word| word.into()).chain([body]).map(|word| (multiple(word) % two_n) as usize).collect()
 }
 
-/// A residue as a torus word before its digits are taken: `4x + floor(4x c / 2^32)` with
-/// `c = floor((2^30 - q) 2^32 / q)`, which is `x 2^32 / q` rounded down or up to two units less.
+/// A residue as a torus word before its digits are taken: `4x + floor(4x c / 2^32)` with `c = floor((2^30 - q) 2^32 /
+/// q)`. This is `x 2^32 / q` rounded down, or up to two units less.
 pub fn torus_floor(x: u32) -> u32 {
     let c = ((1 << 30) - Q) * TURN / Q;
     let scaled = 4 * i128::from(x);
@@ -122,7 +122,7 @@ pub fn blind_rotate(key: &EvaluationKey, exponents: &[usize]) -> Vec<Polynomial>
     blind_rotate_by(key, exponents, 8)
 }
 
-/// The same with `q / part` in place of `q / 8`.
+/// Like [`blind_rotate`], with `q / part` in place of `q / 8`.
 pub fn blind_rotate_by(key: &EvaluationKey, exponents: &[usize], part: i128) -> Vec<Polynomial> {
     let p = &key.params;
     let (n, k) = (p.polynomial_size, p.glwe_dimension);
@@ -146,7 +146,8 @@ pub fn sample_extract(accumulator: &[Polynomial]) -> Vec<u32> {
     extract_coefficient(accumulator, 0)
 }
 
-/// Coefficient `h` likewise: mask word j is the coefficient of `X^(h - j)` of the mask polynomial, and `X^N = -1`.
+/// Coefficient `h` as an LWE ciphertext: mask word j is the coefficient of `X^(h - j)` of the mask polynomial, and `X^N
+/// = -1`.
 pub fn extract_coefficient(accumulator: &[Polynomial], h: usize) -> Vec<u32> {
     let (body, mask) = accumulator.split_last().expect("a ciphertext has a body");
     let mut out = Vec::new();
@@ -161,7 +162,8 @@ pub fn extract_coefficient(accumulator: &[Polynomial], h: usize) -> Vec<u32> {
     out
 }
 
-/// What a cell bootstraps, or its result: the wires' sum, switched once, then the inputs' and the constant.
+/// The sum that a cell bootstraps or returns: the wires' sum is key-switched once, then the inputs and the constant are
+/// added.
 pub fn cell_sum(key: &EvaluationKey, eighths: i64, wires: &[(i64, &[u32])], inputs: &[(i64, &[u32])]) -> Vec<u32> {
     let mut out = match wires {
         [] => vec![0; key.params.lwe_dimension + 1],
@@ -183,18 +185,18 @@ fn weighted_sum(terms: &[(i64, &[u32])]) -> Vec<u32> {
     (0..terms[0].1.len()).map(word).collect()
 }
 
-/// The wires that a bootstrap of a sum gives: of amplitude `1 / part`, one, or two.
+/// The one or two wires of amplitude `1 / part` that the bootstrap of a sum gives.
 pub fn cell_wires(key: &EvaluationKey, sum: &[u32], part: i128, wires: usize) -> Vec<Vec<u32>> {
     let accumulator = blind_rotate_by(key, &mod_switch(&key.params, sum), part);
     (0..wires).map(|wire| extract_coefficient(&accumulator, wire * key.params.polynomial_size / 2)).collect()
 }
 
-/// Modulus switch, blind rotation, extraction: `[n + 1]` torus words to `[kN + 1]`.
+/// Modulus switch, blind rotation and extraction: from `[n + 1]` torus words to `[kN + 1]`.
 pub fn bootstrap(key: &EvaluationKey, input: &[u32]) -> Vec<u32> {
     sample_extract(&blind_rotate(key, &mod_switch(&key.params, input)))
 }
 
-/// `(0, .., 0, b) - sum over i, j of d_ij row_ij`: `[kN + 1]` torus words to `[n + 1]`.
+/// `(0, .., 0, b) - sum over i, j of d_ij row_ij`: from `[kN + 1]` torus words to `[n + 1]`.
 pub fn key_switch(key: &EvaluationKey, input: &[u32]) -> Vec<u32> {
     let p = &key.params;
     let (words, levels) = (p.lwe_dimension + 1, p.key_switch_level_count);
@@ -213,13 +215,13 @@ pub fn key_switch(key: &EvaluationKey, input: &[u32]) -> Vec<u32> {
     out
 }
 
-/// A gate: what it folds to, or else its formula.
+/// A gate's result: folded if the gate folds, otherwise by its formula.
 pub fn gate(key: &EvaluationKey, row: &GateRow) -> Lwe {
     folded(key, row).unwrap_or_else(|| formula(key, row))
 }
 
-/// A gate as a function of the different values among its operands: a constant, a value or its negation, a gate of two
-/// values where three were asked. Folding as a truth table, where the kernels have rules.
+/// A gate as a function of the different values among its operands: a constant, a value or its negation, or a gate of
+/// two values where three were given. Folding here uses truth tables; the kernels use rules.
 fn folded(key: &EvaluationKey, row: &GateRow) -> Option<Lwe> {
     let mut values: Vec<&Lwe> = Vec::new();
     let operands: Vec<Operand> = row.operands.iter().map(|lwe| operand(lwe, &mut values)).collect();
@@ -246,10 +248,10 @@ fn folded(key: &EvaluationKey, row: &GateRow) -> Option<Lwe> {
         return None;
     }
     let sum = match table.iter().filter(|&&bit| bit).count() {
-        // a = not b
+        // here a = not b
         2 => linear(-2, &[(row.operands[0].words(), -2), (row.operands[2].words(), -2)]),
         trues => {
-            // true for one choice of the two, or false for one
+            // the gate is true for one choice of the two values, or false for one
             let odd = trues == 1;
             let lone = table.iter().position(|&bit| bit == odd).expect("one of the four");
             let factor = |at: usize| if (lone >> at & 1 == 1) == odd { 1 } else { -1 };
@@ -261,7 +263,7 @@ fn folded(key: &EvaluationKey, row: &GateRow) -> Option<Lwe> {
 
 enum Operand {
     Constant(bool),
-    /// Which of the values, and whether it is its negation.
+    /// The value's index, and whether it is negated.
     Value(usize, bool),
 }
 
@@ -282,7 +284,7 @@ fn operand<'a>(lwe: &'a Lwe, values: &mut Vec<&'a Lwe>) -> Operand {
     Operand::Value(values.len() - 1, false)
 }
 
-/// A gate of different operands: what is added up, bootstrapped, added up again and switched.
+/// A gate of different operands by its formula: sum, bootstrap, sum, key switch.
 pub fn formula(key: &EvaluationKey, row: &GateRow) -> Lwe {
     let x = |at: usize, factor: i64| (row.operands[at].words(), factor);
     let bootstrapped = |eighths: i64, terms: [(&[u32], i64); 2]| bootstrap(key, &linear(eighths, &terms));
@@ -363,7 +365,8 @@ mod tests {
         }
     }
 
-    /// With errors of every size and sign: a phase moves by half of what it would move by under a secret of ones, up or down.
+    /// With errors of every size and sign, the centred switch moves the phase by half of the rounding error under a
+    /// secret of ones, up or down.
     #[test]
     fn the_centred_switch_takes_half_of_the_mask_s_errors_from_the_phase() {
         let literal = ParamsLiteral { lwe_dimension: 3, ..*Preset::Fast128.params() };
@@ -373,7 +376,7 @@ mod tests {
             let exponents = mod_switch(&literal, &row);
             let nearest = mod_switch(&ParamsLiteral { mod_switch: ModSwitch::Nearest, ..literal }, &row);
             assert_eq!((&exponents[..3], nearest[3]), (&nearest[..3], 0));
-            // in turns / 2N: what the mask's words say beyond what their exponents say
+            // the rounding errors of the mask's words, in units of turns / 2N
             let errors = mask.iter().zip(&exponents).map(|(&word, &exponent)| {
                 let error = exponent as f64 - f64::from(word) / f64::from(1 << 21);
                 if error < -1.0 { error + 2048.0 } else { error }

@@ -1,4 +1,4 @@
-//! Keys of shapes that protect nothing: the client makes keys of presets only.
+//! Keys of small shapes that protect nothing, for tests. A client makes keys of presets only.
 
 use kernels::tfhe::lwe::Lwe;
 use kernels::tfhe::{EvaluationKey, Params};
@@ -7,13 +7,13 @@ use crate::evaluation_key::{add_noise, draw, of_secrets};
 
 /// A secret of any shape and its evaluation key.
 pub struct SmallKey {
-    /// Has the noise that its parameters say.
+    /// The evaluation key, with the noise of its parameters.
     pub evaluation: EvaluationKey,
     s: Vec<i64>,
 }
 
 impl SmallKey {
-    /// A key of these parameters, of words from `random`.
+    /// Makes a key of these parameters from the words of `random`.
     pub fn new(params: &Params, random: &mut impl FnMut() -> u64) -> SmallKey {
         let s: Vec<i64> = (0..params.lwe_dimension).map(|_| (random() & 1) as i64).collect();
         let z: Vec<i64> = (0..params.extracted_dimension()).map(|_| (random() % 3) as i64 - 1).collect();
@@ -38,7 +38,7 @@ impl SmallKey {
     /// `b - <a, s>` of a ciphertext's words.
     ///
     /// # Panics
-    /// When it has no body.
+    /// If the ciphertext has no words.
     pub fn phase(&self, ciphertext: &[u32]) -> u32 {
         let (body, mask) = ciphertext.split_last().expect("a ciphertext has a body");
         body.wrapping_sub(self.mask_product(mask))

@@ -1,1 +1,2 @@
-//! Only tests: `tfhe_rs` compares what this product reads, writes and computes with the `tfhe` crate.
+//! This package has tests only: `tfhe_rs` compares the bytes that Ango reads and writes, and its results, with the
+//! `tfhe` crate.

@@ -1,4 +1,4 @@
-//! Bits travel both ways.
+//! Bits of each library can be read by the other.
 
 use kernels::tfhe::Lwe;
 use kernels::tfhe_rs::{looks_like_ciphertext, read_ciphertext, write_ciphertext};

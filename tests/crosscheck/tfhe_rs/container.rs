@@ -1,4 +1,4 @@
-//! The service's one door for bytes knows these forms from its own.
+//! The service's reader of containers tells the forms of tfhe-rs from Ango's forms.
 
 use kernels::container::{Error, Form, read_ciphertext, read_evaluation_key, write_ciphertext};
 use kernels::tfhe_rs::read_server_key;
@@ -24,7 +24,7 @@ fn a_client_key_is_refused_as_a_secret_wherever_it_is_sent() {
 
 #[test]
 fn other_objects_of_the_crate_are_no_evaluation_keys() {
-    // the expanded key is not a form that we take: it is four times as large and tied to the crate's own transform
+    // the service does not accept the expanded key, which is four times as large and tied to the crate's transform
     let expanded = bytes_of(&FAST.server_key.decompress());
     assert_eq!(read_evaluation_key(&expanded).unwrap_err(), Error::UnknownForm);
     let public = bytes_of(&CompressedPublicKey::new(&FAST.key));
@@ -41,7 +41,7 @@ fn ciphertexts_of_all_three_forms_go_back_as_the_crate_reads_them() {
             bytes_of(&client.key.encrypt_compressed(true)),
             bytes_of(&Ciphertext::Trivial(true)),
         ] {
-            // a fingerprint is the session's; these forms carry none, so it is not asked for
+            // the forms of tfhe-rs carry no fingerprint, so the session's fingerprint is not compared
             let (lwe, form) = read_ciphertext(&bytes, preset, Some([7; 8])).expect("a bit under this key");
             assert_eq!(form, Form::TfheRs);
             let back = write_ciphertext(&lwe, preset, None, form);

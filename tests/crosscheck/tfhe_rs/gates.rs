@@ -1,4 +1,4 @@
-//! The crate's keys and bits, our gates, the crate's decryption.
+//! Ango's gates on the crate's keys and bits, decrypted by the crate.
 
 use kernels::cpu::Cpu;
 use kernels::tfhe::bootstrap::evaluate;
@@ -27,7 +27,7 @@ fn results_go_on_into_the_crates_gates_and_back_into_ours() {
         let theirs = client.server_key.decompress();
         for bits in every_input(Gate::Mux).map(|(_, bits)| bits) {
             let [a, b, sel] = bits[..] else { unreachable!("three operands") };
-            // a xor b by us, (a xor b) nand sel by the crate, sel ? .. : a by us
+            // a xor b by Ango, (a xor b) nand sel by the crate, and sel ? .. : a by Ango
             let ours = engine.run(vec![GateRow { gate: Gate::Xor, operands: engine.encrypt(&[a, b]) }]).remove(0);
             let middle = theirs.nand(&ours, &client.key.encrypt(sel));
             let mut operands = vec![engine.read(&middle)];
@@ -50,7 +50,7 @@ fn trivial_bits_are_operands_like_any_other() {
     }
 }
 
-/// A session on this machine under an imported key.
+/// A CPU backend with an imported key.
 struct Engine {
     client: &'static Client,
     cpu: Cpu,
@@ -65,7 +65,7 @@ impl Engine {
         Self { client, params: key.params, key: cpu.load_key(&key).expect("memory for a key"), cpu }
     }
 
-    /// Every second bit travels compressed.
+    /// Encrypts bits, every second one in the compressed form.
     fn encrypt(&self, bits: &[bool]) -> Vec<Lwe> {
         let key = &self.client.key;
         let encrypt = |(at, &bit): (usize, &bool)| match at % 2 {
@@ -80,7 +80,7 @@ impl Engine {
     }
 
     fn run(&self, rows: Vec<GateRow>) -> Vec<Ciphertext> {
-        let results = evaluate(&self.cpu, &self.key, &self.params, &rows).expect("the processor is there");
+        let results = evaluate(&self.cpu, &self.key, &self.params, &rows).expect("the CPU does not fail");
         results.iter().map(|lwe| bincode::deserialize(&write_ciphertext(lwe)).expect("the crate's layout")).collect()
     }
 }

@@ -1,4 +1,5 @@
-//! What tfhe-rs makes, we read; what we make of it, tfhe-rs reads. Every layout and mask word is compared with the crate.
+//! Ango reads the bytes of tfhe-rs, and tfhe-rs reads Ango's results. Every layout and mask word is compared with the
+//! crate.
 
 mod ciphertext;
 mod container;

@@ -1,4 +1,5 @@
-//! An imported key, its masks written out, is the crate's own key word for word, and its rows mean what ours mean.
+//! An imported key with its masks written out equals the crate's key word for word, and its rows encrypt what Ango's
+//! rows encrypt.
 
 use kernels::tfhe::EvaluationKey;
 use kernels::tfhe::keys::Masks;
@@ -36,8 +37,8 @@ fn written_out_it_is_the_crates_own_key_word_for_word() {
 
 #[test]
 fn the_seeds_of_releases_1_0_to_1_5_begin_at_the_second_byte() {
-    // The crate reads old seeds, through its versioned form, as new ones that begin at byte 1. So the same bodies with
-    // that seed in today's layout, decompressed by the crate, are what the old layout must give.
+    // The crate reads an old seed as a new seed that begins at byte 1. So the old layout must give the key that the
+    // crate decompresses from the same bodies with that seed in today's layout.
     let begins_at_byte_1 = with_seeds(&FAST.server_key_bytes, |seed| {
         let mut seed = seed.to_vec();
         seed[36] = 1;
@@ -64,7 +65,7 @@ fn rows_encrypt_what_our_own_keys_rows_encrypt() {
         let (k, size) = (key.params.glwe_dimension, key.params.polynomial_size);
         let row_words = (k + 1) * size;
         let rows = expanded.bootstrap.chunks_exact(row_words);
-        // the first and the last key bit are enough: the stream's positions are checked word for word above
+        // the first and the last key bit suffice, because the stream's positions are compared word for word above
         let (levels, last) = (key.params.bootstrap_level_count, key.params.lwe_dimension - 1);
         for (at, row) in rows.enumerate() {
             let (i, j, c) = (at / (levels * (k + 1)), at / (k + 1) % levels + 1, at % (k + 1));
@@ -95,7 +96,7 @@ fn read(bytes: &[u8]) -> EvaluationKey {
     read_server_key(bytes).expect("a preset's dimensions")
 }
 
-/// The object with each of its two seeds, 44 bytes in today's layout, replaced.
+/// The object after `replace` has changed each of its two seeds, which have 44 bytes in today's layout.
 fn with_seeds(bytes: &[u8], replace: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     const SEED: usize = 44;
     let bodies = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -153,7 +154,7 @@ impl Expanded {
     }
 }
 
-/// The levels of each item in the other order.
+/// The words with the levels of each item in reverse order.
 fn reversed(words: &[u32], levels: usize, level: usize) -> Vec<u32> {
     words.chunks_exact(levels * level).flat_map(|item| item.chunks_exact(level).rev()).flatten().copied().collect()
 }

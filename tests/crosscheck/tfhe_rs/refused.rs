@@ -1,4 +1,4 @@
-//! What must be refused is, by the right name, and nothing that arrives makes the parsers panic.
+//! Bad bytes are refused with the right error, and no bytes make the parsers panic.
 
 use kernels::container::Error;
 use kernels::tfhe_rs::{is_client_key, looks_like_ciphertext, looks_like_server_key, read_ciphertext, read_server_key};
@@ -19,7 +19,7 @@ fn a_client_key_is_recognised_whole_and_cut_and_nothing_else_is() {
         assert!(!is_client_key(&bytes_of(&client.key.encrypt(true))));
         assert!(!is_client_key(&bytes_of(&client.key.encrypt_compressed(true))));
     }
-    // either half of it alone
+    // each half of the key is recognised alone too
     let (small, ring, _) = FAST.key.clone().into_raw_parts();
     assert!(is_client_key(&bytes_of(&small)) && is_client_key(&bytes_of(&ring)));
 }
@@ -38,8 +38,8 @@ fn dimensions_of_no_preset_are_refused() {
     assert_eq!(error, Error::Params("n 64, k 1, N 256 are not the dimensions of a preset".into()));
 }
 
-/// Numbers are written over those of a real key: the bootstrap's before its 44 bytes of seed and modulus, the key
-/// switch's before size, seed, modulus and order.
+/// Overwrites numbers of a real key: those of the bootstrap are before its 44 bytes of seed and modulus, those of the
+/// key switch before size, seed, modulus and order.
 #[test]
 fn bases_and_levels_that_are_not_on_the_list_are_refused_by_naming_what_is() {
     let (bootstrap, key_switch) = (8 + 4 * 636 * 4 * 1024 + 16, FAST.server_key_bytes.len() - 4 - 24 - 44 - 24);
@@ -63,7 +63,7 @@ fn bases_and_levels_that_are_not_on_the_list_are_refused_by_naming_what_is() {
     for (base_log, levels) in [(0, 6), (1, 24), (2, 4), (2, 8), (3, 5), (4, 2), (17, 1), (64, 1), (65_535, 6)] {
         refused(key_switch, base_log, levels);
     }
-    // on the list, but not what the bodies are
+    // a shape on the list that does not match the bodies
     for error in [with(bootstrap, 6, 3), with(key_switch, 2, 5)] {
         assert!(matches!(&error, Error::Malformed(why) if why.contains("length contradicts")), "{error}");
     }
@@ -133,7 +133,7 @@ proptest! {
         flips in prop::collection::vec((0usize..400, any::<u8>()), 1..8),
         cut in prop::option::of(0usize..400),
     ) {
-        // the bodies may be anything: what is read are the numbers before, between and after them
+        // the bodies may have any value; the numbers before, between and after them are read
         let mut bytes = FAST.server_key_bytes.clone();
         let boundary = 8 + 4 * 636 * 4 * 1024;
         for (at, flip) in flips {
@@ -175,7 +175,7 @@ proptest! {
 }
 
 fn all_parsers(bytes: &[u8]) {
-    // a key that is still read must be whole: its words are there to be used
+    // an accepted key must be complete, because its words will be used
     if let Ok(key) = read_server_key(bytes) {
         assert_eq!(key.bootstrap_bodies.len(), key.params.bootstrap_body_words());
         assert_eq!(key.key_switch_bodies.len(), key.params.key_switch_body_words());

@@ -1,4 +1,4 @@
-//! Bad keys, ciphertexts and gates: the code of the specification, nothing charged, no harm done.
+//! Bad keys, ciphertexts and gates: the answer has the specified code, nothing is charged, and the session still works.
 
 use client::{Preset, container};
 use control::caller::Role;
@@ -117,7 +117,7 @@ async fn truncated_flipped_and_foreign_ciphertexts_are_invalid() {
         flipped(good.len() / 2),
         flipped(good.len() - 1),
         vec![0; 2548],
-        // g11: another key of the same preset; another preset; another kind
+        // g11: a ciphertext of another key of the same preset, of another preset, and of another kind
         keys::somebody_elses().encrypt(true),
         keys::of(Preset::Standard128).encrypt(true),
         keys::of(Preset::Conservative128).encrypt(true),
@@ -130,7 +130,7 @@ async fn truncated_flipped_and_foreign_ciphertexts_are_invalid() {
         gate_with(&account, text).await.error(400, "INVALID_CIPHERTEXT");
     }
     account.nothing_charged().await;
-    // and the session is as good as before
+    // the session still works
     assert!(!account.decrypt(&gate_with(&account, &base64(&good)).await.ok(200)["result_b64"]));
 }
 

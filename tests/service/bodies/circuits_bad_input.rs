@@ -1,4 +1,5 @@
-//! Bad circuits, inputs, handles and operations: a clear error, nothing charged, nothing left behind.
+//! Bad circuits, inputs, handles and operations: the error names the fault, nothing is charged, and no memory stays in
+//! use.
 
 use client::Preset;
 use control::caller::Role;
@@ -9,7 +10,7 @@ use tests_service::keys;
 
 use tests_service::gates::{Account, BATCH, CIRCUITS, OCTETS, OPERATIONS, and_netlist, base64, octets};
 
-/// Checks that refused requests left nothing in the node's memory and on the bill.
+/// Checks that refused requests left no memory in use and no charge.
 async fn nothing_left(account: &Account<'_>) {
     account.nothing_charged().await;
     for name in ["ango_value_bytes", "ango_circuits", "ango_operations", "ango_arena_bytes"] {
@@ -28,10 +29,10 @@ async fn what_is_no_circuit_is_refused_with_the_line_that_is_at_fault() {
     let account = Account::open(&server, Preset::Fast128).await;
     let wide = |inputs: usize| format!("0 {inputs}\n1 {inputs}\n1 1\n");
     for (circuit, told) in [
-        // a cycle cannot be written: a wire is read after it is written, or not at all
+        // a netlist cannot contain a cycle: a wire would be read before it is written
         ("2 4\n1 2\n1 1\n\n2 1 0 3 2 AND\n2 1 1 2 3 AND\n", "line 5: wire 3 is read before it is written"),
         ("1 3\n1 2\n1 1\n\n2 1 0 2 2 AND\n", "line 5: wire 2 is read before it is written"),
-        // dangling, repeated, unknown wires
+        // wires that are not written, written twice, or unknown
         ("1 4\n1 2\n1 1\n\n2 1 0 1 2 AND\n", "wire 3 is never written"),
         ("2 3\n1 2\n1 1\n\n2 1 0 1 2 AND\n2 1 0 1 2 XOR\n", "line 6: wire 2 is written a second time"),
         ("1 3\n1 2\n1 1\n\n2 1 0 9 2 AND\n", "line 5: there is no wire 9"),
@@ -144,7 +145,7 @@ async fn bare_words_must_be_as_many_as_the_head_says() {
     for (body, status, code) in [
         (vec![], 400, "INVALID_REQUEST"),
         (vec![1, 0, 0], 400, "INVALID_REQUEST"),
-        // a head of 4 GB is refused by its announcement
+        // a head that announces 4 GB is refused before the node reads it
         (vec![0xff; 64], 413, "PAYLOAD_TOO_LARGE"),
         (vec![0xff; 4], 413, "PAYLOAD_TOO_LARGE"),
         (vec![2, 0, 0, 0, b'{', b'}'], 422, "VALIDATION_ERROR"),
@@ -153,7 +154,7 @@ async fn bare_words_must_be_as_many_as_the_head_says() {
     ] {
         for path in [CIRCUITS, BATCH] {
             let answer = account.send(Request::new("POST", path).body(OCTETS, body.clone())).await;
-            // the last is no head of a batch
+            // the last body is not a head of a batch
             if path == CIRCUITS || body.len() < 80 {
                 answer.error(status, code);
             }
@@ -161,7 +162,7 @@ async fn bare_words_must_be_as_many_as_the_head_says() {
     }
     let texts = account.circuit("1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n", json!([account.value(&[true]), 1]));
     post_octets(&account, &texts, &bits[..1]).await.error(400, "INVALID_REQUEST");
-    // a secret key where words belong
+    // a secret key in the place of words
     let mut body = octets(&account.circuit("1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n", json!([1, 1])), &[]);
     body.extend_from_slice(&account.secret.secret.to_bytes());
     account.send(Request::new("POST", CIRCUITS).body(OCTETS, body)).await.error(400, "SECRET_KEY_REJECTED");

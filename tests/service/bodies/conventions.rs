@@ -1,4 +1,4 @@
-//! What holds for every route (readings section 1 and 4).
+//! Conventions of all routes (readings sections 1 and 4).
 
 use client::Preset;
 use control::admin;
@@ -41,7 +41,7 @@ async fn x9_a_wrong_method_is_405_with_allow_key_or_not() {
     }
 }
 
-/// The paths of the description, with `unknown` for each parameter, and the methods that are described.
+/// The paths of the description with `unknown` for each parameter, and their methods.
 fn described() -> Vec<(String, Vec<String>)> {
     let page: serde_json::Value = serde_json::from_str(&control::router::openapi_json()).unwrap();
     let mut described = Vec::new();

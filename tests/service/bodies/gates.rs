@@ -1,4 +1,4 @@
-//! Gates and their price (readings G9-G14, P27-P30).
+//! Gates and their prices (readings G9-G14, P27-P30).
 
 use client::{Gate, Preset};
 use control::caller::Role;

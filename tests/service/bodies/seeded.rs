@@ -1,4 +1,4 @@
-//! Seeded ciphertexts (docs/wire-format.md 7 and 10) at gates and circuits, in both forms of a request.
+//! Seeded ciphertexts (docs/wire-format.md 7 and 10) in requests for gates and circuits, in both forms.
 
 use client::{Preset, bundle, container};
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use tests_service::keys;
 
 use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, OCTETS, and_netlist, base64, split_octets};
 
-/// A container of these bits.
+/// A seeded container of these bits.
 fn seeded(account: &Account<'_>, bits: &[bool]) -> Vec<u8> {
     bundle::encrypt_seeded(&account.secret.secret, bits)
 }
 
-/// The seed of a container as a head names it, and its bodies.
+/// The seed of a container as a member of a head, and the container's bodies.
 fn bare(container: &[u8]) -> (Value, Vec<u8>) {
     let (seed, bodies) = container[container::HEADER_BYTES..].split_at(32);
     let digits: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -83,7 +83,7 @@ async fn a_circuit_takes_seeded_values_in_json_and_as_bare_bodies() {
     head["outputs"] = json!("handles");
     let (answer, _) =
         split_octets(&post(&account, CIRCUITS, &head, &[bodies_a.clone(), bodies_b].concat()).await, Preset::Fast128);
-    // a handle among them has no bodies behind the head
+    // a handle among the inputs has no bodies behind the head
     let mut head = account.circuit(&netlist, json!([answer["outputs"][0], 3]));
     head["seeds"] = json!([seed_a]);
     let (_, results) = split_octets(&post(&account, CIRCUITS, &head, &bodies_a).await, Preset::Fast128);
@@ -133,7 +133,7 @@ async fn seeds_that_do_not_fit_their_bodies_are_refused() {
         (json!([seed]), bodies[..4].to_vec(), 400, "INVALID_CIPHERTEXT"),
         (json!([seed]), [&bodies[..], &[0; 4]].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([seed]), vec![], 400, "INVALID_CIPHERTEXT"),
-        // whole ciphertexts where bodies belong, alone and behind a body
+        // whole ciphertexts in the place of bodies, alone and behind a body
         (json!([seed]), [&whole[..], &whole].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([with("ciphertexts", json!(1))]), [&bodies[..4], &whole].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([]), bodies.clone(), 400, "INVALID_CIPHERTEXT"),
@@ -153,14 +153,14 @@ async fn seeds_that_do_not_fit_their_bodies_are_refused() {
         head["seeds"] = seeds;
         post(&account, CIRCUITS, &head, &words).await.error(status, code);
     }
-    // bodies without their seeds are no ciphertexts
+    // bodies without seeds are no ciphertexts
     let head = json!({"session_id": account.session, "gates": ["NAND"]});
     post(&account, BATCH, &head, &bodies).await.error(400, "INVALID_CIPHERTEXT");
-    // in JSON a container brings its own
+    // in JSON, a container has its seed
     let mut request = account.circuit(&and_netlist(1), json!([account.value(&[true, true])]));
     request["seeds"] = json!([seed]);
     account.post(CIRCUITS, &request).await.error(400, "INVALID_REQUEST");
-    // a secret key where bodies belong
+    // a secret key in the place of bodies
     let head = json!({"session_id": account.session, "gates": ["NAND"], "seeds": [seed]});
     let secret = account.secret.secret.to_bytes();
     post(&account, BATCH, &head, &secret).await.error(400, "SECRET_KEY_REJECTED");

@@ -1,4 +1,4 @@
-//! From the client's keys over real HTTP to a node that cannot read, and back.
+//! From the client's keys over real HTTP to a node that cannot read the data, and back.
 
 use api::{MilliYen, SessionId};
 use client::evaluate::{Evaluation, POLLED_GATES_MIN, Progress, Target, evaluate, request};
@@ -8,7 +8,8 @@ use control::caller::Role;
 use tests_service::TestServer;
 use tests_service::keys::{self, ClientKey};
 
-/// Two 8-bit numbers: their sum modulo 2^8, and one bit: whether they are equal. Every operation of the format is in it.
+/// A netlist with two outputs: the sum of two 8-bit numbers modulo 2^8, and one bit that says whether they are equal.
+/// The netlist has every operation of the format.
 fn toy() -> String {
     let mut lines = Vec::new();
     let mut wires = 16;
@@ -40,13 +41,13 @@ fn toy() -> String {
     format!("{} {wires}\n2 8 8\n2 8 1\n\n{}\n", lines.len(), lines.join("\n"))
 }
 
-/// `width` gates beside one another: pairwise `operation` of two numbers.
+/// A netlist of `width` independent gates: `operation` on pairs of bits of two numbers.
 fn wide(width: usize, operation: &str) -> String {
     let lines = (0..width).map(|bit| format!("2 1 {bit} {} {} {operation}", width + bit, 2 * width + bit));
     format!("{width} {}\n2 {width} {width}\n1 {width}\n{}\n", 3 * width, lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// What the tariff says (specification, Gate rules), in thousandths of a yen: one request, whatever its levels.
+/// The tariff's price of one request in thousandths of a yen, whatever its levels (specification, Gate rules).
 fn tariff(circuit: &Circuit) -> (u64, MilliYen) {
     let operations: u64 = circuit
         .gates()
@@ -93,7 +94,7 @@ async fn compute(
     (evaluation.outputs.iter().map(decrypt).collect(), evaluation)
 }
 
-/// The code of a refusal.
+/// The error code of a refusal.
 fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     match result {
         Err(Error::Refused { code, .. }) => code,
@@ -135,7 +136,7 @@ async fn a_large_circuit_is_polled_and_gives_the_same_at_the_same_price() {
     let (outputs, evaluation) = compute(&client, &session, key, &netlist, &inputs).await;
     assert_eq!(outputs, netlist.circuit().evaluate(&inputs));
     assert_eq!((evaluation.bootstrap_ops, evaluation.cost), tariff(netlist.circuit()));
-    // fetched, and not kept
+    // the values were fetched, so the node does not keep them
     assert_eq!(server.metric("ango_value_bytes").await, 0.0);
     server.stop().await;
 }
@@ -169,7 +170,7 @@ async fn an_interrupted_run_is_cancelled_and_costs_nothing() {
     let mut begun = Some(begun);
     let tell = |_: Progress| {
         if let Some(begun) = begun.take() {
-            begun.send(()).expect("somebody waits for the first progress");
+            begun.send(()).expect("the test waits for the first progress");
         }
     };
     let interruption = async { interrupted.await.expect("some progress") };
@@ -193,7 +194,7 @@ async fn ciphertexts_of_another_key_are_not_computed_on() {
     let run = async |inputs: [Vec<Vec<u8>>; 2]| {
         evaluate(&client, target, &netlist, &inputs, |_| (), std::future::pending()).await
     };
-    assert!(matches!(run([mine, other.clone()]).await, Err(Error::Settings(_))), "they are of two keys");
+    assert!(matches!(run([mine, other.clone()]).await, Err(Error::Settings(_))), "the inputs have two keys");
     assert_eq!(code(run([other.clone(), other]).await), "INVALID_CIPHERTEXT");
     assert_eq!(client.session(&session).await.expect("the session").gates_used, 0);
     server.stop().await;
@@ -220,7 +221,7 @@ async fn more_gates_than_a_batch_may_have_go_in_pieces() {
     let (client, key) = (connect(&server).await, keys::of(Preset::Fast128));
     let session = open(&client, key).await;
     let bit = to_base64(&key.encrypt(true));
-    // NOT costs no bootstrap, so that the size is what is tested
+    // NOT costs no bootstrap, so that only the size matters
     let gates: Vec<_> = (0..1030).map(|_| request(Gate::Not, [bit.clone()])).collect();
     let result = client.batch(&session, &gates).await.expect("results");
     assert_eq!((result.results_b64.len(), result.total_cost_jpy), (1030, MilliYen(0)));

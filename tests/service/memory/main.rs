@@ -1,4 +1,5 @@
-//! X6: a 40 MB upload never exists three times in memory. Alone in its process, so that only it is counted.
+//! X6: a 40 MB upload is in memory less than three times. The test runs alone in its process, so that only its memory
+//! is counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,18 +20,18 @@ struct Counting;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is the system allocator's; only counters are added.
+// SAFETY: the system allocator does all the work; this adds counters only
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on
+        // SAFETY: the caller of this function makes the same promise
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on
+        // SAFETY: the caller of this function makes the same promise
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -40,7 +41,8 @@ static ALLOCATOR: Counting = Counting;
 
 const MB: usize = 1 << 20;
 
-/// Sends a body of equal pieces without holding it; the answer and the peak of live bytes above those before.
+/// Sends a body of equal pieces without holding it whole. Returns the answer, and the peak of live bytes above those
+/// before.
 async fn send(server: &TestServer, head: Request, start: &[u8], pieces: usize, end: &[u8]) -> (Response, usize) {
     static PIECE: [u8; 64 << 10] = [b'A'; 64 << 10];
     let before = LIVE.load(Ordering::Relaxed);
@@ -77,7 +79,7 @@ async fn x6_a_40_mb_upload_is_in_memory_once_in_either_form() {
     answer.error(400, "INVALID_PARAMS");
     assert!(peak < 48 * MB, "JSON with its length: {} MB", peak / MB);
 
-    // a key that is taken: its octets, which are sealed where they are, and the key that was read of them
+    // an accepted key is in memory twice: as octets, which are encrypted in place, and as the key read from them
     let evaluation = &keys::of(Preset::Standard128).evaluation;
     let head = post("application/octet-stream", evaluation.len());
     let (answer, peak) = send(&server, head, evaluation, 0, b"").await;

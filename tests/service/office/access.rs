@@ -1,4 +1,4 @@
-//! Who may call what (readings B1-B5, B46).
+//! Callers and their rights (readings B1-B5, B46).
 
 use control::caller::{Environment, Plan, Role};
 use control::config::AdminKey;
@@ -74,13 +74,13 @@ async fn b3_b4_b5_b46_the_administrator_issues_keys() {
     assert!(key.starts_with(issued["key_prefix"].as_str().unwrap()));
     let me = server.send(Request::get(ME).key(key)).await.ok(200);
     assert_eq!((&me["plan"], &me["cap_yen"], &me["key_prefix"]), (&json!("pro"), &json!(20), &issued["key_prefix"]));
-    // a label is not unique, and each key has an account of its own
+    // a label is not unique, and each key has another account
     let other = server.send(Request::post(KEYS, &order).key(SECRET)).await.ok(200);
     let keys = server.operator().await.keys(None).await.unwrap();
     let of = |issued: &Value| keys.iter().find(|key| key.key_id == issued["key_id"]).unwrap();
     assert_ne!(of(&issued).account_id, of(&other).account_id);
     assert_eq!(of(&other).customer.as_deref(), Some("株式会社みらい"));
-    // defaults
+    // an order without members gets the defaults
     let plain = server.send(Request::post(KEYS, &json!({})).key(SECRET)).await.ok(200);
     assert_eq!((&plain["plan"], &plain["customer"], &plain["cap_yen"]), (&json!("payg"), &json!(""), &json!(0)));
     let bad = server.send(Request::post(KEYS, &json!({"plan": "gold", "cap_yen": -1})).key(SECRET)).await;
@@ -91,7 +91,7 @@ async fn b3_b4_b5_b46_the_administrator_issues_keys() {
     refused(&server.send(Request::post(KEYS, &order)).await, 401, "MISSING_AUTH_HEADER");
     let nearly = format!("{SECRET}!");
     refused(&server.send(Request::post(KEYS, &order).key(&nearly)).await, 401, "INVALID_API_KEY");
-    // the secret opens nothing else
+    // the secret admits to no other route
     refused(&server.send(Request::get(ME).key(SECRET)).await, 401, "INVALID_API_KEY");
 }
 

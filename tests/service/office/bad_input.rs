@@ -1,4 +1,5 @@
-//! What is refused, and how (specification, HTTPValidationError; readings B24, B41). Faults of each body are tested where it is read.
+//! Refused requests and their answers (specification, HTTPValidationError; readings B24, B41). The faults of each body
+//! are tested beside the code that reads the body.
 
 use serde_json::{Value, json};
 use tests_service::TestServer;
@@ -27,7 +28,7 @@ async fn all_faults_of_a_body_come_at_once_as_fastapi_tells_them() {
         assert!(places.contains(&place), "{place}: {places:?}");
     }
     assert!(found.contains(&("missing".to_owned(), "body.issuer".to_owned())));
-    // places in lists are numbers
+    // positions in lists are numbers
     let is_index = |fault: &Value| fault["loc"][1] == "items" && fault["loc"][2] == 0;
     assert!(answer.json()["detail"].as_array().unwrap().iter().any(is_index));
     assert_eq!(shop.spent().await, 0);
@@ -55,7 +56,7 @@ async fn b24_amounts_are_exact_and_bounded() {
     {
         assert_eq!(server.send(with(price, quantity)).await.header("x-document-total"), Some(total), "{price}");
     }
-    // a discount is a negative line; a negative sum is a credit note's alone
+    // a discount is a negative line; only a credit note may have a negative sum
     assert_eq!(server.send(with("-1", "1")).await.status, 422);
 }
 
@@ -90,7 +91,7 @@ async fn emoji_and_right_to_left_names_make_a_document_with_a_warning() {
     let server = TestServer::start().await;
     let shop = Shop::new(&server).await;
     let mut body = invoice();
-    // marks of direction and control characters are left out; what the font lacks is told
+    // direction marks and control characters are left out; a warning names characters that the font lacks
     body["recipient"] = json!("\u{202e}שלום 😀\u{0}");
     let made = shop.post(&format!("{INVOICES}?format=html"), &body).await;
     assert_eq!(made.status, 200, "{}", String::from_utf8_lossy(&made.body));

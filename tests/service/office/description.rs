@@ -1,5 +1,6 @@
-//! The page describes what the node reads and sends. The members of each body are compared where bodies are read (`docs-module`); here, that each operation
-//! reads the body which its page names, and that answers carry the headers of the page.
+//! The API description matches the bodies that the node reads and the answers that it sends. Tests of `docs-module`
+//! compare the members of each body. The tests here check that each operation reads the described body, and that
+//! answers have the described headers.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ async fn page(server: &TestServer) -> Value {
     server.send(Request::get("/openapi.json")).await.ok(200)
 }
 
-/// A schema in the place of its reference.
+/// The schema behind a reference.
 fn resolved<'p>(page: &'p Value, schema: &'p Value) -> &'p Value {
     match schema["$ref"].as_str() {
         Some(way) => &page["components"]["schemas"][way.rsplit('/').next().unwrap()],
@@ -57,7 +58,7 @@ async fn each_operation_reads_the_body_that_its_page_names() {
             assert!(item.get("post").is_none(), "{path} has a body without a name");
             continue;
         };
-        // events are read as far as they are of use
+        // the node reads only the part of events that it needs
         if ["PaymentEvent", "ProviderEvent"].contains(&name) {
             continue;
         }
@@ -81,7 +82,7 @@ async fn each_operation_reads_the_body_that_its_page_names() {
 async fn no_body_or_answer_of_the_page_is_an_object_without_members() {
     let server = TestServer::start().await;
     let page = page(&server).await;
-    // their members are the caller's, the provider's, and those of the kind of fault (`ctx`)
+    // the caller, the provider or the kind of fault (`ctx`) chooses the members of these objects
     let free = ["Row", "PaymentLines", "ValidationError"];
     let mut bare = Vec::new();
     for (name, schema) in page["components"]["schemas"].as_object().unwrap() {
@@ -92,7 +93,7 @@ async fn no_body_or_answer_of_the_page_is_an_object_without_members() {
     assert!(bare.is_empty(), "{bare:?}");
 }
 
-/// Whether an object without named members, and without a type of its members, is anywhere in a schema.
+/// Whether a schema contains an object with neither named members nor a type for its members.
 fn is_bare(schema: &Value) -> bool {
     let types = schema["type"].as_array().cloned().unwrap_or_else(|| vec![schema["type"].clone()]);
     let has_members = schema["properties"].is_object()
@@ -106,7 +107,7 @@ fn is_bare(schema: &Value) -> bool {
     is_here || within.chain(schema.get("items")).any(is_bare)
 }
 
-/// Checks that the page names the headers of an answer, and that the answer has these ones.
+/// Checks that the page names all headers of an answer, and that the answer has the given headers.
 fn check_headers(page: &Value, path: &str, method: &str, answer: &Response, has: &[&str]) {
     let described = page["paths"][path][method]["responses"]["200"]["headers"].as_object().unwrap();
     let described: BTreeSet<String> = described.keys().map(|name| name.to_lowercase()).collect();
@@ -171,13 +172,13 @@ async fn b21_headers_of_answers_are_on_the_page() {
         &shop.get(&format!("{audit}?format=csv")).await,
         &["content-disposition", "x-chain-valid"],
     );
-    // the trail is as the page describes it, too
+    // the audit trail matches the page too
     let trail = shop.get(audit).await.ok(200);
     let read: api::office::AuditTrail = serde_json::from_value(trail.clone()).unwrap();
     assert_eq!((read.entries.len(), serde_json::to_value(read).unwrap()), (1, trail));
 }
 
-/// The issuer with other members.
+/// The issuer's profile with more members.
 fn issuer_with(more: Value) -> Value {
     let mut body = issuer();
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -1,4 +1,4 @@
-//! Documents on request (readings B21-B30, B42, B43). What is in them is tested where they are made.
+//! Documents on request (readings B21-B30, B42, B43). Tests of `docs-module` check their contents.
 
 use serde_json::json;
 use tests_service::TestServer;
@@ -26,7 +26,7 @@ async fn b21_a_document_is_a_pdf_or_html_or_xml() {
     assert!(html.text().contains("11,000") && html.text().contains("T7000012050002"));
     let xml = shop.post(&format!("{INVOICES}?format=xml"), &body).await;
     assert!(xml.text().contains("urn:peppol:pint:billing-1@jp-1"), "{}", xml.text());
-    // a receipt has no such form; other formats neither
+    // neither a receipt nor another format has this form
     body["document_type"] = json!("receipt");
     for format in ["xml", "docx", ""] {
         let refused = shop.post(&format!("{INVOICES}?format={format}"), &body).await;
@@ -71,7 +71,7 @@ async fn b25_b26_b27_numbers_are_made_and_doubts_are_told() {
     let warnings: Vec<&str> = made.headers("x-document-warning").collect();
     assert!(warnings.iter().any(|one| one.contains("check digit")), "{warnings:?}");
     assert!(warnings.iter().any(|one| one.contains("recipient")), "{warnings:?}");
-    // the same number twice is the caller's affair
+    // the node does not check that numbers are unique, because that is the caller's task
     body["invoice_number"] = json!("A-1");
     for _ in 0..2 {
         assert_eq!(shop.post(INVOICES, &body).await.header("x-invoice-number"), Some("A-1"));
@@ -89,7 +89,7 @@ async fn b28_b42_pieces_of_a_document_are_shown_and_their_faults_told() {
     body["theme"] = json!({"brand_color": "#AA1122", "font": "not known to us"});
     let html = shop.post(&format!("{INVOICES}?format=html"), &body).await;
     assert_eq!((html.status, html.header("x-document-total")), (200, Some("11000")));
-    // 10.21 % of 10,000; markup of the caller is text; the stage of the service is told at the foot
+    // withholding is 10.21 % of 10,000; markup of the caller is text; the foot names the stage of the service
     let expected =
         ["あおば銀行", "0012345", "カ）アンゴ", "&lt;手数料は", "1,021", "9,979", "#aa1122", "公的な手段でご確認"];
     for text in expected {
@@ -138,7 +138,7 @@ async fn b29_b30_payments_become_documents() {
     let many = shop.post("/v1/invoices/from_payments", &body).await;
     assert_eq!(many.header("x-document-total"), Some("16500"));
     assert!(many.header("content-disposition").unwrap().contains("invoice-"));
-    // the same payment twice, none, another currency, one that failed, one that was wholly refunded
+    // the same payment twice, no payment, another currency, a failed payment, and a fully refunded payment
     body["payment_objects"] = json!([charge("1", 11_000), charge("1", 11_000)]);
     assert_eq!(faults(&shop.post("/v1/invoices/from_payments", &body).await)[0].1, "body.payment_objects.1");
     body["payment_objects"] = json!([]);

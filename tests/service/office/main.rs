@@ -1,4 +1,5 @@
-//! The back office's HTTP interface from outside, folded like `control/src/office`. Tests are named after the rows of the readings that they check.
+//! The back office's HTTP interface seen from outside, with folders like `control/src/office`. Tests are named after
+//! the rows of the readings that they check.
 
 mod access;
 mod bad_input;

@@ -1,4 +1,4 @@
-//! Prices, caps and what a key has spent (readings B16-B20, B41).
+//! Prices, caps and the spending of a key (readings B16-B20, B41).
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ async fn b17_b19_b20_a_cap_blocks_what_would_pass_it_and_is_told() {
         assert_eq!(shop.post(INVOICES, &invoice()).await.status, 200);
     }
     refused(&shop.post(INVOICES, &invoice()).await, 402, "BUDGET_HARD_CAP_HIT");
-    // what fits is still done, and what is free always
+    // calls within the cap still run, and free calls always run
     shop.post(VERIFY, &json!({"numbers": vec!["T7000012050002"; 5]})).await.ok(200);
     refused(&shop.post(VERIFY, &json!({"numbers": ["T7000012050002"]})).await, 402, "BUDGET_HARD_CAP_HIT");
     shop.post("/v1/reconcile", &json!({"left": [], "right": [], "left_key": "a"})).await.ok(200);
@@ -33,7 +33,7 @@ async fn b17_b19_b20_a_cap_blocks_what_would_pass_it_and_is_told() {
     assert_eq!(reached, [80, 100]);
     assert!(me["projected_charge_yen"].as_i64().unwrap() >= 25);
     assert!(me["period_start"].as_str() < me["period_end"].as_str());
-    // lower than what is spent: it blocks at once; then none
+    // a cap below the spending blocks at once; without a cap, calls run again
     let set = shop.post(CAP, &json!({"cap_yen": 10})).await.ok(200);
     assert_eq!(set["remaining_yen"], 0);
     refused(&shop.post(INVOICES, &invoice()).await, 402, "BUDGET_HARD_CAP_HIT");
@@ -82,7 +82,7 @@ async fn b16_b20_caps_change_while_calls_and_payments_come() {
         let (at, answer) = one.await.unwrap();
         assert!(answer.status == 200 || (at % 3 == 1 && answer.status == 402), "{at} {}", answer.text());
     }
-    // what was held is made when there is no cap
+    // without a cap, held documents are made
     let set = shop.post(CAP, &json!({})).await.ok(200);
     assert_eq!(set["remaining_yen"], json!(null));
     let begun = Instant::now();
@@ -117,13 +117,13 @@ async fn b18_the_free_plan_has_thirty_calls_a_month_and_test_keys_cost_nothing()
         assert_eq!(shop.post(VERIFY, &json!({"numbers": ["T7000012050002"]})).await.status, 200);
     }
     refused(&shop.post(VERIFY, &json!({"numbers": []})).await, 402, "QUOTA_EXCEEDED");
-    // another key of the account has the same calls
+    // another key of the account shares its included calls
     let sibling = Shop::of(&server, Plan::Free, Environment::Live, Role::Developer, Some(shop.account.clone())).await;
     refused(&sibling.post(INVOICES, &invoice()).await, 402, "QUOTA_EXCEEDED");
     let me = shop.me().await;
     assert_eq!((&me["charge_yen"], &me["limits"]["billable_calls_used"]), (&json!(0), &json!(30)));
     assert_eq!(me["limits"]["billable_calls_a_month"], 30);
-    // the next month has its own
+    // the next month has new included calls
     server.clock.advance(Duration::from_secs(31 * 86_400));
     assert_eq!(shop.post(INVOICES, &invoice()).await.status, 200);
     let test = Shop::of(&server, Plan::Pro, Environment::Test, Role::Developer, None).await;

@@ -30,7 +30,7 @@ async fn b9_b10_a_profile_is_of_a_key_and_keeps_its_address() {
     assert_eq!(set["signature_required"], true);
     assert_eq!(shop.get(PROFILE).await.ok(200), set);
     assert!(!set.to_string().contains("whsec_1") && !set.to_string().contains("base64"));
-    // set again: the address stays, and so does the secret that is not repeated
+    // a second profile keeps the address, and keeps the secret if it has none
     let again = shop.post(PROFILE, &issuer()).await.ok(200);
     assert_eq!((again["ingest_url"].as_str(), &again["created_at"]), (Some(url.as_str()), &set["created_at"]));
     assert_eq!((&again["signature_required"], &again["brand_color"]), (&json!(true), &json!("")));
@@ -42,7 +42,7 @@ async fn b9_b10_a_profile_is_of_a_key_and_keeps_its_address() {
     assert_eq!(rotated["signature_required"], false);
     let old = url[url.find("/v1/").unwrap()..].to_owned();
     refused(&server.send(Request::post(&*old, &json!({"type": "x"}))).await, 404, "NOT_FOUND");
-    // another key of the account has none
+    // another key of the account has no profile
     let sibling = Shop::of(&server, Plan::Payg, Environment::Live, Role::Developer, Some(shop.account.clone())).await;
     refused(&sibling.get(PROFILE).await, 404, "NOT_FOUND");
     assert_eq!(shop.spent().await, 0);

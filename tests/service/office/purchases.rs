@@ -1,4 +1,4 @@
-//! Keys that are bought at the operator's payment provider (readings B6-B8, B45, B46).
+//! Keys bought at the operator's payment provider (readings B6-B8, B45, B46).
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -31,14 +31,14 @@ async fn tell(server: &TestServer, event: &Value) -> Response {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("an event of the provider is left");
+    panic!("the node has not processed all events");
 }
 
 async fn by_session(server: &TestServer, session: &str) -> Response {
     server.send(Request::get(format!("/v1/keys/by-session?session_id={session}"))).await
 }
 
-/// A checkout that a customer went through, at the provider.
+/// A completed checkout, stored at the provider.
 fn bought(provider: &PaymentStandIn, id: &str, more: Value) -> Value {
     let mut session = json!({"id": id, "object": "checkout.session", "customer": "cus_buyer", "mode": "subscription", "status": "complete",
         "payment_status": "paid", "subscription": format!("sub_{id}"), "client_reference_id": null, "metadata": {}});
@@ -61,17 +61,17 @@ async fn b6_b7_b46_a_purchase_issues_one_key_whatever_is_repeated() {
     assert_eq!(by_session(&server, "cs_1").await.ok(200), told);
     let me = server.send(Request::get(ME).key(told["key"].as_str().unwrap())).await.ok(200);
     assert_eq!(me["plan"], "pro");
-    // the customer's second purchase joins the account
+    // a second purchase of the same customer belongs to the same account
     tell(&server, &bought(&provider, "cs_2", json!({}))).await.ok(200);
     let keys = server.operator().await.keys(None).await.unwrap();
     assert_eq!((keys.len(), &keys[0].account_id), (2, &keys[1].account_id));
-    // another customer has another one
+    // another customer gets another account
     tell(&server, &bought(&provider, "cs_3", json!({"customer": "cus_other"}))).await.ok(200);
     let keys = server.operator().await.keys(None).await.unwrap();
     let accounts: HashSet<&str> = keys.iter().map(|key| &*key.account_id).collect();
     assert_eq!((keys.len(), accounts.len()), (3, 2));
     assert!(keys.iter().any(|key| key.customer.as_deref() == Some("shop 1")));
-    // after a day it is not shown any more
+    // after a day the key is not shown any more
     server.clock.advance(Duration::from_secs(25 * 3600));
     refused(&by_session(&server, "cs_1").await, 410, "KEY_NO_LONGER_SHOWN");
     server.send(Request::get(ME).key(told["key"].as_str().unwrap())).await.ok(200);
@@ -85,7 +85,7 @@ async fn b6_a_buyer_who_is_faster_than_the_event_gets_the_same_key() {
     assert_eq!(told["plan"], "payg");
     tell(&server, &purchase).await.ok(200);
     assert_eq!(by_session(&server, "cs_1").await.ok(200), told);
-    // being processed, open, of the platform, unknown
+    // checkouts that are being processed, open, made by the platform, or unknown
     bought(&provider, "cs_2", json!({"payment_status": "unpaid"}));
     let pending = by_session(&server, "cs_2").await;
     assert_eq!((pending.ok(202), pending.header("retry-after")), (json!({"status": "pending"}), Some("2")));
@@ -124,12 +124,12 @@ async fn b8_the_end_of_a_subscription_revokes_its_key_in_any_order() {
     };
     tell(&server, &ended("cs_1")).await.ok(200);
     refused(&server.send(Request::get(ME).key(&key)).await, 401, "INVALID_API_KEY");
-    // the end comes first
+    // the end of the subscription arrives first
     tell(&server, &ended("cs_2")).await.ok(200);
     tell(&server, &bought(&provider, "cs_2", json!({}))).await.ok(200);
     let key = by_session(&server, "cs_2").await.ok(200)["key"].as_str().unwrap().to_owned();
     refused(&server.send(Request::get(ME).key(&key)).await, 401, "INVALID_API_KEY");
-    // unsigned
+    // a wrong signature
     let request = Request::post(WEBHOOK, &ended("cs_1")).header("Stripe-Signature", "t=1,v1=00");
     refused(&server.send(request).await, 400, "INVALID_SIGNATURE");
 }

@@ -1,4 +1,4 @@
-//! A business that uses the back office, by a key.
+//! A business that uses the back office with a key.
 
 use api::AccountId;
 use control::admin;
@@ -22,7 +22,7 @@ pub struct Shop<'s> {
 }
 
 impl<'s> Shop<'s> {
-    /// A new account that pays as it goes.
+    /// A new account on the plan `payg`.
     pub async fn new(server: &'s TestServer) -> Shop<'s> {
         Shop::on(server, Plan::Payg).await
     }
@@ -32,7 +32,7 @@ impl<'s> Shop<'s> {
         Shop::of(server, plan, Environment::Live, Role::AccountAdmin, None).await
     }
 
-    /// A key of this kind, of a new account or this one.
+    /// A key of this kind for a new account or for the given one.
     pub async fn of(
         server: &'s TestServer,
         plan: Plan,
@@ -56,12 +56,12 @@ impl<'s> Shop<'s> {
         self.get(ME).await.ok(200)
     }
 
-    /// What the key has spent in this month, in yen.
+    /// The key's spending in this month, in yen.
     pub async fn spent(&self) -> i64 {
         self.me().await["charge_yen"].as_i64().unwrap()
     }
 
-    /// Sets a profile with these members beside the required ones; the path of its ingest address.
+    /// Sets a profile with these members and the required ones. Returns the path of its ingest address.
     pub async fn set_profile(&self, more: Value) -> String {
         let mut profile = issuer();
         profile.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -70,13 +70,13 @@ impl<'s> Shop<'s> {
         url[url.find("/v1/").unwrap()..].to_owned()
     }
 
-    /// Documents that are kept, newest first.
+    /// The stored documents, newest first.
     pub async fn stored(&self, query: &str) -> Vec<Value> {
         self.get(&format!("{STORED}{query}")).await.ok(200)["items"].as_array().unwrap().clone()
     }
 }
 
-/// The ledger adds up.
+/// Checks that the sums of the ledger agree.
 pub async fn audited(server: &TestServer) {
     let audit = server.running().store().audit_ledger().await.unwrap();
     assert_eq!((audit.open, audit.findings), (0, vec![]));
@@ -94,7 +94,7 @@ pub fn invoice() -> Value {
     body
 }
 
-/// A charge of Stripe that was paid.
+/// A paid charge of Stripe.
 pub fn charge(id: &str, yen: i64) -> Value {
     json!({"id": format!("ch_{id}"), "object": "charge", "payment_intent": format!("pi_{id}"), "amount": yen, "amount_captured": yen,
         "amount_refunded": 0, "paid": true, "captured": true, "status": "succeeded", "currency": "jpy", "created": 1_764_514_800,
@@ -106,7 +106,7 @@ pub fn event(id: &str, kind: &str, object: Value) -> Value {
     json!({"id": format!("evt_{id}"), "object": "event", "type": kind, "data": {"object": object}})
 }
 
-/// Checks a 422 of the back office and that it has nothing but faults; their types and places.
+/// Checks a 422 of the back office and that its body has faults only. Returns their types and places.
 #[track_caller]
 pub fn faults(response: &Response) -> Vec<(String, String)> {
     let body = response.ok(422);

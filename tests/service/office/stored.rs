@@ -1,4 +1,4 @@
-//! Documents that are kept (readings B40).
+//! Stored documents (readings B40).
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -50,7 +50,7 @@ async fn b40_a_document_is_the_same_bytes_whenever_it_is_downloaded() {
     let listed = shop.stored("").await[0].clone();
     let path = format!("{STORED}/{}", listed["invoice_id"].as_str().unwrap());
     let first = shop.get(&path).await;
-    // another profile changes nothing of what is kept
+    // a new profile does not change stored documents
     shop.set_profile(json!({"issuer": "別の会社"})).await;
     let again = shop.get(&path).await;
     assert_eq!((first.status, &first.body), (200, &again.body));

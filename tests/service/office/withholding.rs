@@ -55,7 +55,7 @@ async fn b32_characters_that_the_tax_office_lacks_are_told_with_their_place() {
     body["payees"][0]["payments"][0]["category"] = json!("poem");
     let refused = shop.post(RECORDS, &body).await;
     assert!(refused.text().contains("原稿料等"), "{}", refused.text());
-    // nothing was charged for what was not made
+    // a refused request costs nothing
     assert_eq!(shop.spent().await, 0);
 }
 

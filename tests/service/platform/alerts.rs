@@ -1,4 +1,4 @@
-//! What accounts are told of their limits: events and e-mails (readings P21-P23, H19).
+//! Alerts about limits: events and e-mails to accounts (readings P21-P23, H19).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::billing::{time_of, use_up};
 use crate::numbers::{Numbers, testing};
 use crate::subscriptions::Subscriber;
 
-/// A node that sends to this machine.
+/// A node that may send to addresses of this machine.
 async fn server(change: impl FnOnce(&mut control::config::Config)) -> TestServer {
     TestServer::with(|config| {
         config.webhooks = WebhooksConfig { webhook_networks: vec!["127.0.0.0/8".parse().unwrap()], webhook_http: true };
@@ -23,7 +23,7 @@ async fn server(change: impl FnOnce(&mut control::config::Config)) -> TestServer
     .await
 }
 
-/// Has events of this type sent to the receiver.
+/// Makes a webhook that sends events of this type to the receiver.
 async fn listen(subscriber: &Subscriber<'_>, receiver: &Receiver, kind: &str) {
     let hook = json!({"url": receiver.url(), "events": [kind]});
     subscriber.send(Request::post("/api/v1/webhooks", &hook)).await.ok(201);
@@ -44,7 +44,7 @@ async fn p23_each_threshold_of_the_allowance_is_told_once_a_month() {
     listen(&subscriber, &receiver, "usage_alert").await;
     let account = subscriber.account.as_str();
     use_up(&server, account, "one", 4_999, Some(10_000)).await;
-    // two at once, then none, then by an operation
+    // two thresholds at once, then none, then one by an operation
     use_up(&server, account, "two", 3_500, Some(10_000)).await;
     use_up(&server, account, "three", 1_496, Some(10_000)).await;
     let told = receiver.wait_for(2).await;
@@ -64,7 +64,7 @@ async fn p23_each_threshold_of_the_allowance_is_told_once_a_month() {
     let a = numbers.encrypted(&[1.0]).await;
     numbers.compute("multiply", &[&a, &a], json!({"scale_stable": true})).await.ok(200);
     assert_eq!(data(&receiver.wait_for(3).await)[2], of(100, 10_000));
-    // another plan of the same month is told nothing again
+    // on another plan, the same month has no second alert
     use_up(&server, account, "four", 500_000, Some(1_000_000)).await;
     server.clock.advance(Duration::from_secs(31 * 86_400));
     let (_, month) = time_of(&server);
@@ -96,7 +96,7 @@ async fn p21_p22_each_threshold_of_a_cap_is_told_once_and_by_e_mail() {
     let told = receiver.wait_for(1).await;
     let of = |threshold: i64, cap: f64, spent: f64, hard: bool| json!({"threshold_pct": threshold, "monthly_cap_usd": cap, "current_spend_usd": spent, "hard_cap": hard});
     assert_eq!(data(&told), [of(80, 0.01, 0.008, true)]);
-    // put off once, and sent after half a minute
+    // the mail server refuses once, and the node sends again after half a minute
     subscriber.until(async || mailbox.puts_off(), |puts_off| !puts_off).await;
     let sent = async {
         loop {
@@ -115,12 +115,12 @@ async fn p21_p22_each_threshold_of_a_cap_is_told_once_and_by_e_mail() {
     let told = receiver.wait_for(2).await;
     assert_eq!(data(&told)[1], of(100, 0.01, 0.01, true));
     assert!(mailbox.wait_for(2).await[1].contains("100 % of your monthly budget"));
-    // the same cap again says nothing; another one that is reached already is told at once
+    // the same cap again causes no e-mail; a new cap that is already reached causes one at once
     set(json!({"monthly_cap_usd": 0.01})).await;
     set(json!({"monthly_cap_usd": 0.005})).await;
     let told = receiver.wait_for(4).await;
     assert_eq!(data(&told)[..2], [of(80, 0.005, 0.01, false), of(100, 0.005, 0.01, false)]);
-    // no address: no e-mail
+    // without an address the node sends no e-mail
     set(json!({"monthly_cap_usd": 0.0101})).await;
     assert_eq!(data(&receiver.wait_for(5).await).len(), 5);
     assert_eq!(mailbox.wait_for(2).await.len(), 2);

@@ -1,4 +1,4 @@
-//! Rotation, revocation and the record of API keys (readings A3, A5, A17-A19).
+//! Rotation, revocation and the records of API keys (readings A3, A5, A17-A19).
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn a18_a_rotated_key_works_for_24_hours_beside_its_successor() {
         assert_eq!((&rotated["environment"], &rotated["role"]), (&json!("test"), &json!(role.as_str())));
         assert!(text(&rotated["key_id"]).starts_with("ak_"));
         let (made, ends) = (text(&rotated["created_at"]), text(&rotated["old_key_expires_at"]));
-        // the same time of the next day
+        // the next day at the same time
         assert!(made[..10] < ends[..10] && made[10..] == ends[10..], "{made} {ends}");
         works(&server, &old).await;
         works(&server, &new).await;
@@ -93,7 +93,7 @@ async fn a19_what_a_key_made_and_used_goes_on_with_its_successor() {
     let new = text(&server.send(rotate(&old)).await.ok(200)["key"]);
     let seen = server.send(Request::get(&path).key(&new)).await;
     assert_eq!(seen.ok(200)["session_id"], session);
-    // one count for both: the rotation and this request came on top
+    // both keys share one count: the rotation and this request were two requests
     assert_eq!(left(&seen), before - 2);
     server.clock.advance(24 * HOUR);
     assert_eq!(statuses(&server).await, ["expired", "active"]);
@@ -179,7 +179,7 @@ async fn a17_revoking_a_lineage_ends_a_key_and_its_predecessor() {
     assert_eq!(statuses(&server).await, ["revoked", "revoked", "active"]);
 }
 
-/// A node on this database; its keys are digested under the same secret as all nodes' there.
+/// A node on this database. Its folder has the secret of all nodes on the database.
 async fn node_on(url: &str) -> TestServer {
     TestServer::with(|config| {
         config.database_url = url.to_owned();
@@ -239,15 +239,15 @@ async fn a3_a_node_with_another_secret_than_the_database_s_keys_does_not_start()
     let mut config = Config::in_folder(other.path());
     config.database_url = url;
     config.secret = Some(ServerSecret(zeroize::Zeroizing::new([8; 32])));
-    // no key yet: any secret will do
+    // the database has no key yet, so any secret is accepted
     drop(first.stop().await);
-    let node = App::start(config.clone()).await.expect("nothing was made under the first secret");
+    let node = App::start(config.clone()).await.expect("no key was made under the first secret");
     node.shutdown().await;
     control::admin::create_key(&config, Role::Developer, control::caller::Environment::Live, None, None).await.unwrap();
     config.secret = Some(ServerSecret(zeroize::Zeroizing::new([9; 32])));
     let elsewhere = tempfile::tempdir().unwrap();
     config.data_dir = elsewhere.path().to_owned();
-    let error = App::start(config).await.err().expect("it does not start").to_string();
+    let error = App::start(config).await.err().expect("the node does not start").to_string();
     assert!(error.starts_with("ANGO_SECRET: "), "{error}");
 }
 

@@ -1,4 +1,5 @@
-//! Nodes that share a Redis (readings L6, L10, A17, A21, O2): what they do together, and that nothing depends on it.
+//! Nodes that share a Redis (readings L6, L10, A17, A21, O2): the state that they share, and that they also work
+//! without it.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ const TEMP_KEY: &str = "/api/v1/onboarding/temp-key";
 const USER_KEYS: &str = "/api/v1/user/api-keys";
 /// Longest time that a test waits for something to become true.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// By looking into the database nodes would not learn of anything while a test lasts: what they know they were told.
+/// An interval of database polls longer than any test, so that a node learns news only through Redis.
 const NOT_BY_THEMSELVES: Duration = Duration::from_secs(24 * 3600);
 
 /// Two nodes with this cache store.
@@ -43,7 +44,7 @@ async fn list(server: &TestServer, key: &str) -> Response {
     server.send(Request::get(SESSIONS).key(key)).await
 }
 
-/// Sends a request until it is answered like this.
+/// Sends a request until the answer has this status.
 async fn becomes(server: &TestServer, request: Request, status: u16) {
     let asked = Instant::now();
     loop {
@@ -55,28 +56,32 @@ async fn becomes(server: &TestServer, request: Request, status: u16) {
     }
 }
 
-/// Asks for health until it is this; what is said of the cache store.
+/// Asks for health until it has this status. Returns the entry of the cache store.
 async fn health_becomes(server: &TestServer, status: &str) -> serde_json::Value {
     let asked = Instant::now();
     loop {
         let health = server.send(Request::get("/api/v1/health")).await.ok(200);
         if health["status"] == status {
             let dependencies = health["dependencies"].as_array().unwrap();
-            return dependencies.iter().find(|one| one["name"] == "redis").expect("it is listed").clone();
+            return dependencies
+                .iter()
+                .find(|one| one["name"] == "redis")
+                .expect("health lists the cache store")
+                .clone();
         }
         assert!(asked.elapsed() < PATIENCE, "{health}");
     }
 }
 
-/// How many requests of this account the database knows of today.
+/// The number of requests of this account today in the database.
 async fn known_to_the_database(server: &TestServer, account: &str) -> i64 {
     let day = server.clock.now().0 / 86_400_000_000;
-    // the month is not asked about
+    // only the day is read, not the month
     let question = Settlement { subject: account.to_owned(), day, ..Settlement::default() };
     server.running().store().settle_requests(std::slice::from_ref(&question)).await.unwrap()[0].day_used
 }
 
-/// Waits until the database knows of so many requests of this account today.
+/// Waits until the database has this many requests of this account today.
 async fn database_knows(server: &TestServer, account: &str, used: i64) {
     let asked = Instant::now();
     loop {
@@ -84,7 +89,7 @@ async fn database_knows(server: &TestServer, account: &str, used: i64) {
         if known == used {
             return;
         }
-        assert!(asked.elapsed() < PATIENCE, "the database knows of {known}");
+        assert!(asked.elapsed() < PATIENCE, "the database has {known}");
     }
 }
 
@@ -129,7 +134,7 @@ async fn l1_two_nodes_let_exactly_the_limit_pass_and_an_emptied_cache_store_chan
         refused.error(429, "RATE_LIMITED");
         assert_eq!(left(&refused)[0], 0);
     }
-    // nor does it of a count far from the limit
+    // nodes do not ask the database about a count far from the limit
     let (key, account) = key_on(one.running().config(), Plan::Free).await;
     for server in [&one, &other, &one] {
         list(server, &key).await.ok(200);
@@ -169,7 +174,7 @@ async fn a21_a_lock_is_one_on_every_node_without_waiting_and_so_is_its_end() {
     let both = pair(&redis, |config| config.believed_for = NOT_BY_THEMSELVES).await;
     let Some((one, other)) = both else { return };
     let key = one.key(Role::AccountAdmin).await;
-    // ten here and ten there
+    // ten on one node and ten on the other
     for number in 0..20 {
         let server = if number % 2 == 0 { &one } else { &other };
         list(server, &format!("svc_live_{number:032x}")).await.error(401, "INVALID_API_KEY");
@@ -195,7 +200,7 @@ async fn a17_revoked_keys_and_ended_tokens_are_refused_by_every_node_without_wai
     .await;
     let Some((one, other)) = both else { return };
 
-    // by the operator
+    // revoked by the operator
     let key = one.key(Role::AccountAdmin).await;
     list(&other, &key).await.ok(200);
     let operator = one.operator().await;
@@ -203,14 +208,14 @@ async fn a17_revoked_keys_and_ended_tokens_are_refused_by_every_node_without_wai
     operator.revoke_key(&key_id).await.unwrap();
     becomes(&other, Request::get(SESSIONS).key(&key), 401).await;
 
-    // by whoever has a trial key
+    // revoked with the trial key itself
     let trial = one.send(Request::new("POST", TEMP_KEY)).await.ok(200)["key"].as_str().unwrap().to_owned();
     let session = Request::get("/api/v1/tfhe/session/unknown").key(&trial);
     other.send(session.clone()).await.error(404, "SESSION_NOT_FOUND");
     one.send(Request::delete(format!("{TEMP_KEY}/{trial}"))).await.ok(200);
     becomes(&other, session, 401).await;
 
-    // by a user, who then logs out
+    // a user who logs out
     let user = one.user("ada@example.org", Role::AccountAdmin).await;
     let body = json!({"environment": "live", "role": "account_admin"});
     let made = one.send(Request::post(USER_KEYS, &body).key(&user.token)).await.ok(201);
@@ -236,7 +241,7 @@ async fn a17_news_that_were_missed_while_the_cache_store_was_away_are_caught_up_
     let operator = one.operator().await;
     let key_id = operator.keys(None).await.unwrap()[0].key_id.parse().unwrap();
     operator.revoke_key(&key_id).await.unwrap();
-    // the other believes what it read so long ago
+    // the other node believes its old answer
     list(&other, &key).await.ok(200);
     redis.start_again();
     becomes(&other, Request::get(SESSIONS).key(&key), 401).await;
@@ -268,7 +273,7 @@ async fn l10_a_cache_store_that_dies_under_load_costs_no_request_and_passes_no_l
     let kill_at_some_point = async {
         let asked = Instant::now();
         while known_to_the_database(&server, account.as_str()).await < 100 {
-            assert!(asked.elapsed() < PATIENCE, "nothing is counted");
+            assert!(asked.elapsed() < PATIENCE, "no request is counted");
             tokio::task::yield_now().await;
         }
         redis.kill();
@@ -281,12 +286,12 @@ async fn l10_a_cache_store_that_dies_under_load_costs_no_request_and_passes_no_l
     assert_eq!((&down["status"], down["error"].is_string()), (&json!("unavailable"), true));
     assert_eq!(server.send(Request::get("/health")).await.ok(200)["status"], "degraded");
     assert_eq!(server.operations_get("/readyz").await.status, 200);
-    // who tries wrong keys is locked here
+    // a network with many wrong keys is locked on this node
     for _ in 0..10 {
         list(&server, "nonsense").await.error(401, "INVALID_API_KEY");
     }
     list(&server, "nonsense").await.error(429, "BRUTE_FORCE_LOCKOUT");
-    // what is used meanwhile is counted in the database
+    // meanwhile use is counted in the database
     let (other_key, other_account) = key_on(server.running().config(), Plan::Free).await;
     for _ in 0..3 {
         list(&server, &other_key).await.ok(200);
@@ -327,7 +332,7 @@ async fn l10_a_cache_store_that_hangs_is_waited_for_once() {
     list(&server, &key).await.ok(200);
     redis.hang(true);
     is_open(&server, false).await;
-    // each would wait two seconds if it waited
+    // waiting for the cache store would take two seconds for each request
     let started = Instant::now();
     for _ in 0..60 {
         list(&server, &key).await.ok(200);
@@ -356,11 +361,11 @@ async fn a17_what_is_no_message_of_a_node_changes_nothing() {
         &format!(r#"{{"version":1,"from":"{}","news":"tokens"}}"#, "x".repeat(2000)),
         &"[".repeat(100_000),
     ] {
-        // both nodes hear it
+        // both nodes receive the message
         assert_eq!(redis.command(&["PUBLISH", "ango:news", message]), "2", "{message}");
     }
     list(&other, &key).await.ok(200);
-    // and they still listen
+    // and both nodes still listen
     let operator = one.operator().await;
     let key_id = operator.keys(None).await.unwrap()[0].key_id.parse().unwrap();
     operator.revoke_key(&key_id).await.unwrap();

@@ -1,4 +1,4 @@
-//! Ciphertexts that the service keeps (readings K11-K14, C17, section 14).
+//! Ciphertexts stored on the service (readings K11-K14, C17, section 14).
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::encryption_keys::{KEYS, objects, small, upload, uploaded};
 use tests_service::gates::{OCTETS, base64};
 
 const CIPHERTEXTS: &str = "/api/v1/ciphertexts";
-/// Longest time that a node takes to look after its records.
+/// Longest time until a node's sweep has looked at all records.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An account with an encryption key.
@@ -124,7 +124,7 @@ async fn a5_a7_x14_roles_decide_and_a_ciphertext_is_its_account_s() {
     {
         stranger.send(request).await.error(404, "KEY_NOT_FOUND");
     }
-    // a trial reads and deletes its own, and lists nothing
+    // a trial reads and deletes its ciphertexts, and cannot list them
     let key = server.key(Role::Trial).await;
     let trial = Account { key_id: uploaded(&server, &key, &small()).await, server: &server, key };
     let told = trial.put(&small().seeded_ciphertext(2)).await.ok(201);
@@ -195,7 +195,7 @@ async fn k12_2_mb_in_json_and_a_full_level_ciphertext_of_the_key_as_octets() {
     account.send(Request::post(CIPHERTEXTS, &of(2 << 20))).await.error(400, "INVALID_CIPHERTEXT");
     account.send(Request::post(CIPHERTEXTS, &of((2 << 20) + 1))).await.error(413, "PAYLOAD_TOO_LARGE");
     account.put_octets(vec![0; 100_000]).await.error(413, "PAYLOAD_TOO_LARGE");
-    // a ciphertext of this key is larger than JSON takes
+    // a ciphertext of this key is larger than a JSON body may be
     let large = NumbersKey::of(32768, 40, 12, SecurityLevel::Bits128, 3);
     let mut request = upload(&small());
     request["public_key"] = json!(base64(&NumbersKey { fingerprint: [3; 8], ..large.clone() }.public_key()));
@@ -207,7 +207,7 @@ async fn k12_2_mb_in_json_and_a_full_level_ciphertext_of_the_key_as_octets() {
     assert_eq!(account.bytes(&told["ciphertext_id"]).await.body, ciphertext);
 }
 
-/// Uploads a large key with the least evaluation key: one rotation at level 0.
+/// Uploads a large key with the smallest evaluation key: one rotation at level 0.
 async fn upload_in_parts(server: &TestServer, key: &str, numbers: &NumbersKey) -> String {
     let params = crate::encryption_keys::params(numbers);
     let begun = server.send(Request::post("/api/v1/keys/uploads", &json!({"params": params})).key(key)).await.ok(201);
@@ -242,7 +242,7 @@ async fn k14_beyond_the_plan_s_cache_what_was_unused_for_longest_goes_and_is_nam
         ids.push(told["ciphertext_id"].clone());
         server.clock.advance(Duration::from_secs(1));
     }
-    // the first is used again, so the second goes
+    // the first is used again, so the second is evicted
     account.bytes(&ids[0]).await;
     server.clock.advance(Duration::from_secs(1));
     let told = account.put_octets(bytes.clone()).await.ok(201);
@@ -250,7 +250,7 @@ async fn k14_beyond_the_plan_s_cache_what_was_unused_for_longest_goes_and_is_nam
     account.one(&ids[1]).await.error(404, "CIPHERTEXT_NOT_FOUND");
     account.bytes(&ids[0]).await;
     assert_eq!((&account.listed().await["total_count"], objects(&server, "ciphertexts")), (&json!(3), 3));
-    // another account's cache is its own
+    // another account has another cache
     let other = Account::with_key(&server).await;
     other.put(&small().ciphertext(2)).await.ok(201);
     assert_eq!(account.listed().await["total_count"], 3);
@@ -275,7 +275,7 @@ async fn k14_a_day_after_its_last_use_a_ciphertext_is_gone() {
     server.clock.advance(Duration::from_secs(12 * 3600 + 1));
     let started = Instant::now();
     while account.one(&unused).await.status == 200 || objects(&server, "ciphertexts") > 1 {
-        assert!(started.elapsed() < PATIENCE, "the ciphertext stays");
+        assert!(started.elapsed() < PATIENCE, "the ciphertext was not deleted");
     }
     account.one(&used).await.ok(200);
 }

@@ -1,4 +1,5 @@
-//! Circuits in one request: right results in every form, charged by the tariff, waited for or polled, chained by handles.
+//! Circuits in one request: right results in every form, charged by the tariff, awaited or polled, and chained by
+//! handles.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ fn number(bits: &[bool]) -> u64 {
     bits.iter().rev().fold(0, |number, &bit| number << 1 | u64::from(bit))
 }
 
-/// Gates one after another, each of the one before: as many levels as gates.
+/// A chain of gates, each reading the previous one, so that it has as many levels as gates.
 fn chain(gates: usize) -> String {
     let lines: String =
         (0..gates).map(|i| format!("2 1 {} 0 {} AND\n", if i == 0 { 1 } else { i + 1 }, i + 2)).collect();
@@ -51,7 +52,7 @@ async fn a_64_bit_sum_is_right_and_costs_its_gates_by_the_tariff() {
     let session = account.show().await;
     assert_eq!((&session["gates_used"], &session["total_cost_jpy"]), (&json!(376), &json!(92.05)));
 
-    // what came of it is known for a day, its results are not kept
+    // the record lasts a day, and the results are not stored
     let op_id = done["op_id"].as_str().unwrap();
     let remembered = account.send(Request::get(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
     assert_eq!((&remembered["status"], &remembered["outputs"]), (&json!("completed"), &json!(null)));
@@ -62,7 +63,7 @@ async fn a_64_bit_sum_is_right_and_costs_its_gates_by_the_tariff() {
     for name in ["ango_value_bytes", "ango_circuits"] {
         assert_eq!(server.metric(name).await, 0.0, "{name}");
     }
-    // the arena stays a while for the session's next request, but not longer than the session
+    // the arena is kept for the session's next request, but ends with the session
     account.send(Request::new("DELETE", account.path(""))).await;
     assert_eq!(server.metric("ango_arena_bytes").await, 0.0);
 }
@@ -82,9 +83,9 @@ async fn a_kept_circuit_runs_by_name_on_bare_words_at_every_preset() {
         let expected = [true, false, false, true];
         let decrypted = outputs.iter().map(|bit| account.secret.secret.decrypt(bit)).collect::<Vec<_>>();
         assert_eq!(decrypted, expected, "{}", preset.name());
-        // four gates are no large batch
+        // the discount for large batches does not apply to four gates
         assert_eq!((&head["cost_jpy"], &head["batch_discount_applied"]), (&json!(0.4), &json!(false)));
-        // the forms of question and answer are independent
+        // a request in one form may have its answer in the other
         let done = account.send(request).await.ok(200);
         assert_eq!(account.bits(&done["outputs"][0]), expected);
     }
@@ -129,7 +130,7 @@ async fn results_under_handles_are_inputs_of_the_next_circuit_without_leaving_th
     let decrypted: Vec<_> = words.iter().map(|bit| account.secret.secret.decrypt(bit)).collect();
     assert_eq!(number(&decrypted), A.wrapping_add(B));
 
-    // of use in its own session only, though key and account are the same
+    // a handle is valid in its session only, even for the same key and account
     let other = open_session(&server, &account.key, Preset::Fast128).await;
     let mut elsewhere = second.clone();
     elsewhere["session_id"] = json!(other);
@@ -171,7 +172,7 @@ async fn c3_a_run_that_nobody_waits_for_is_polled_and_its_results_read_until_the
     let again = account.send(Request::get(format!("{OPERATIONS}/{op_id}")).header("Accept", OCTETS)).await;
     let (head, words) = split_octets(&again, Preset::Fast128);
     assert_eq!((&head["outputs"], account.secret.secret.decrypt(&words[0])), (&json!([1]), true));
-    // c4: it has ended; its results are dropped
+    // c4: the operation has ended, so cancelling drops its results
     let dropped = account.send(Request::delete(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
     assert_eq!(dropped, json!({"op_id": op_id, "cancelled": false}));
     let done = account.ended(&op_id).await;
@@ -191,20 +192,20 @@ async fn results_of_a_polled_run_may_stay_under_handles() {
     request["outputs"] = json!("handles");
     let op_id = account.begin(&request).await;
     let handle = account.ended(&op_id).await["outputs"][0].take();
-    // the run is dropped, the handle is not
+    // cancelling drops the operation and keeps the handle
     account.send(Request::delete(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
     let read = account.send(Request::get(account.handle(&handle))).await.ok(200);
     assert_eq!(account.bits(&read["ciphertexts_b64"]), [true, false]);
 }
 
-/// A chain that runs gate by gate: mapped, it is a single gate.
+/// A chain that runs gate by gate, because the mapper would make a single gate of it.
 fn long_chain(account: &Account<'_>, gates: usize) -> Value {
     let mut request = account.circuit(&chain(gates), json!([account.value(&[true]), account.value(&[true])]));
     request["mapping"] = json!("none");
     request
 }
 
-/// A run that takes minutes, well begun.
+/// Starts a run that takes minutes, and waits until some gates are done.
 async fn long_run(account: &Account<'_>) -> String {
     let request = long_chain(account, 50_000);
     let op_id = account.begin(&request).await;
@@ -319,7 +320,7 @@ async fn a_session_runs_as_many_circuits_at_once_as_it_may() {
     let op_id = long_run(&account).await;
     let small = account.circuit(&and_netlist(1), json!([account.value(&[true; 2])]));
     account.post(CIRCUITS, &small).await.error(429, "RATE_LIMITED");
-    // gates are no circuits, and a large circuit does not hold them up
+    // the bound on running circuits does not apply to gates, and a large circuit does not delay them
     account.post("/api/v1/tfhe/gate", &account.gate("NAND", true, Some(true), None)).await.ok(200);
     account.send(Request::delete(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
     account.post(CIRCUITS, &small).await.ok(200);

@@ -213,7 +213,7 @@ async fn c12_c13_what_does_not_fit_or_would_not_decrypt_is_refused_before_any_wo
         let ids = if operation == "multiply" { vec![&at; 2] } else { vec![&at] };
         numbers.compute(operation, &ids, more).await.error(400, "NOISE_BUDGET_EXHAUSTED");
     }
-    // three levels hold degree 7 (C9)
+    // three levels suffice for degree 7 (C9)
     let degree = |degree: usize| json!({"polynomial_coeffs": vec![0.01; degree + 1]});
     numbers.compute("poly-eval", &[&a], degree(8)).await.error(400, "NOISE_BUDGET_EXHAUSTED");
     assert_eq!(numbers.record().await["operation_count"], done);
@@ -247,7 +247,7 @@ async fn a5_x14_keys_and_ciphertexts_are_their_account_s_and_roles_decide() {
     server.send(Request::post(format!("{COMPUTE}/negate"), &json!({}))).await.error(401, "MISSING_AUTH_HEADER");
 }
 
-/// Asks for an operation until it has ended.
+/// Polls an operation until it has ended.
 async fn ended(numbers: &Numbers<'_>, op_id: &Value) -> Value {
     let started = Instant::now();
     loop {
@@ -280,7 +280,7 @@ async fn c3_c4_an_operation_in_the_background_is_polled_and_its_result_is_read_a
     let operation = format!("{COMPUTE}/{}", pending["op_id"].as_str().unwrap());
     let cancelled = numbers.send(Request::delete(&operation)).await.ok(200);
     assert_eq!(cancelled, json!({"op_id": pending["op_id"], "cancelled": false}));
-    // C3: for a day
+    // C3: the record lasts a day
     server.clock.advance(Duration::from_secs(24 * 3600 - 60));
     numbers.send(Request::get(&operation)).await.ok(200);
     server.clock.advance(Duration::from_secs(61));
@@ -299,7 +299,7 @@ async fn p24_a_cancelled_operation_is_not_charged_and_leaves_nothing() {
     let a = numbers.encrypted_within(&[0.5], 1.0).await;
     let more = json!({"polynomial_coeffs": vec![0.1; 65], "return_ciphertext": false});
     let mut operations = Vec::new();
-    // one after another: the last has not begun when it is cancelled
+    // the operations run one after another, so the last has not begun when it is cancelled
     for _ in 0..8 {
         let request = numbers.request("poly-eval", &[&a], more.clone()).header("Prefer", "respond-async");
         operations.push(numbers.send(request).await.ok(200)["op_id"].clone());
@@ -325,7 +325,7 @@ async fn c11_a_promised_bound_of_the_result_leaves_more_of_the_budget() {
     let square = async |more: Value| numbers.compute("multiply", &[&a, &a], more).await;
     let careful = square(json!({"scale_stable": true})).await.ok(200);
     let promised = square(json!({"scale_stable": true, "result_bound": 9.0})).await.ok(200);
-    // 10^24 has no room at the next level, 81 has
+    // 10^24 has no room at the next level, and 81 has
     let again = async |told: &Value| {
         let id = &told["result_ciphertext_id"];
         numbers.compute("multiply", &[id, id], json!({"scale_stable": true})).await
@@ -413,7 +413,7 @@ async fn k14_a_result_makes_room_among_what_is_not_being_computed_with() {
         let told = numbers.compute("negate", &[&used], json!({"return_ciphertext": false})).await.ok(200);
         evicted.extend(told["evicted_ciphertext_ids"].as_array().unwrap().clone());
     }
-    assert_eq!(evicted.first(), Some(&unused), "the one that was unused for longest goes first");
+    assert_eq!(evicted.first(), Some(&unused), "the least recently used ciphertext goes first");
     assert!(!evicted.contains(&used));
     numbers.compute("negate", &[&unused], json!({})).await.error(404, "CIPHERTEXT_NOT_FOUND");
     assert_near(&numbers.decrypted(&used).await, &A);
@@ -437,7 +437,7 @@ async fn k15_a_deleted_key_computes_nothing_more() {
     numbers.send(Request::delete(format!("/api/v1/keys/{}", numbers.key_id))).await.ok(200);
     numbers.compute("negate", &[&a], json!({})).await.error(404, "KEY_NOT_FOUND");
     assert_eq!((objects(&server, "ciphertexts"), objects(&server, "encryption-keys")), (0, 0));
-    // the engine has let it go too
+    // the engine has closed the key too
     server.metric_becomes("ango_sessions", |sessions| sessions == 0.0).await;
 }
 
@@ -464,7 +464,7 @@ async fn another_node_of_the_database_computes_with_a_bucket_and_says_where_to_a
     let refused = other.send(request.clone()).await;
     assert!(refused.header("retry-after").is_some());
     refused.error(503, "SERVICE_UNAVAILABLE");
-    // the record of an operation is every node's
+    // every node can read the record of an operation
     let told = numbers.compute("negate", &[&a], json!({})).await.ok(200);
     let path = format!("{COMPUTE}/{}", told["op_id"].as_str().unwrap());
     assert_eq!(other.send(Request::get(path).key(&numbers.key)).await.ok(200)["status"], "completed");
@@ -476,7 +476,7 @@ async fn another_node_of_the_database_computes_with_a_bucket_and_says_where_to_a
     let request = numbers.request("negate", &[&a], json!({})).key(&numbers.key);
     let told = other.send(request.clone()).await.ok(200);
     assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &A.map(|number| -number));
-    // K15: a key that is deleted on one node is closed on the other
+    // K15: a key deleted on one node is closed on the other
     other.metric_becomes("ango_sessions", |sessions| sessions == 1.0).await;
     numbers.send(Request::delete(format!("/api/v1/keys/{}", numbers.key_id))).await.ok(200);
     other.send(request).await.error(404, "KEY_NOT_FOUND");

@@ -1,4 +1,4 @@
-//! Pages of other origins (readings X13): none may call the API from a browser unless the operator lists its origin.
+//! Pages of other origins (readings X13): a page may call the API from a browser only if the operator lists its origin.
 
 use control::config::CorsOrigins;
 use serde_json::json;
@@ -13,7 +13,7 @@ async fn server(origins: CorsOrigins) -> TestServer {
     TestServer::with(|config| config.cors_origins = origins).await
 }
 
-/// A browser asks before it sends a gate with a key.
+/// The browser's request before it sends a gate with a key.
 async fn preflight(server: &TestServer, origin: &str) -> Response {
     let asks = Request::new("OPTIONS", GATE)
         .header("Origin", origin)
@@ -23,7 +23,7 @@ async fn preflight(server: &TestServer, origin: &str) -> Response {
 }
 
 fn allowed(answer: &Response) -> Option<&str> {
-    // cookies of the browser's are of no use here, and never asked for
+    // the API does not use the browser's cookies, so it never allows them
     assert_eq!(answer.header("access-control-allow-credentials"), None);
     answer.header("access-control-allow-origin")
 }
@@ -61,7 +61,7 @@ async fn x13_pages_of_a_listed_origin_may_call_and_read_answers_and_refusals() {
         assert!(
             ["retry-after", "x-request-id", "x-ratelimit-daily-remaining"].iter().all(|name| readable.contains(name))
         );
-        // a cache keeps an answer for the origin that asked
+        // a cache stores an answer for the asking origin only
         assert!(answer.header("vary").unwrap().to_lowercase().contains("origin"));
     }
 }

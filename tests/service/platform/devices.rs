@@ -1,4 +1,5 @@
-//! A device that is lost under a running node: its work is done again elsewhere, once and charged once, and health says so.
+//! A device that is lost under a running node: its work runs again on another device, is charged once, and health
+//! reports the loss.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,16 +16,16 @@ use tests_service::http::Request;
 use crate::numbers::{Numbers, assert_near};
 use tests_service::gates::{Account, BATCH, CIRCUITS, GATE};
 
-/// A card that computes as the processor does, until it falls off the bus.
+/// A card that computes like the CPU until it is lost.
 struct Card {
     cpu: Cpu,
     info: DeviceInfo,
-    /// Batches it still does.
+    /// Number of batches until the card is lost.
     batches_left: Arc<AtomicUsize>,
 }
 
 impl Card {
-    /// A card for so many batches, and the count of those left.
+    /// A card for this many batches, and the counter of the remaining ones.
     fn that_lasts(batches: usize) -> (Card, Arc<AtomicUsize>) {
         let cpu = Cpu::open();
         let info = DeviceInfo {
@@ -90,7 +91,7 @@ impl Gates for Card {
         &self,
         batches: &mut [KeyedGates<'_, tfhe::cpu::Key, cpu::Arena>],
     ) -> kernels::Result<Vec<u32>> {
-        assert_eq!(batches.len(), 1, "it takes one batch at a time");
+        assert_eq!(batches.len(), 1, "the card takes one batch at a time");
         let left = self.batches_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.map_err(|_| kernels::Error::Lost("it fell off the bus".into()))?;
         self.cpu.evaluate_together(batches)
@@ -109,7 +110,7 @@ async fn a_card_lost_in_a_circuit_costs_nothing_but_time() {
     let before = health(&server).await;
     assert_eq!((&before["status"], &before["gpu_name"]), (&json!("healthy"), &json!("a frail card")));
 
-    // lost in the third of its many levels
+    // the card is lost in the third of many levels
     let bits = |number: u64| (0..64).map(|bit| number >> bit & 1 == 1).collect::<Vec<_>>();
     let inputs = json!([account.value(&bits(3)), account.value(&bits(u64::MAX))]);
     let done = account.post(CIRCUITS, &account.circuit(netlists::ADDER64, inputs)).await.ok(200);
@@ -123,7 +124,7 @@ async fn a_card_lost_in_a_circuit_costs_nothing_but_time() {
     assert!(after["fhe_engine"].as_str().unwrap().starts_with("cpu-"), "{}", after["fhe_engine"]);
     assert_eq!(server.send(Request::get("/health")).await.ok(200)["status"], "degraded");
     assert_eq!(server.metric("ango_devices{state=\"lost\"}").await, 1.0);
-    // what comes later is the stand-in's, and right
+    // later work runs on the stand-in with right results
     let later = account.post(BATCH, &account.batch("NAND", 40)).await.ok(200);
     assert!(later["results_b64"].as_array().unwrap().iter().all(|bit| account.decrypt(bit)));
 }
@@ -153,13 +154,13 @@ async fn numbers_are_computed_on_the_processor_of_a_node_whose_cards_compute_gat
     let told = numbers.compute("multiply", &[&a, &a], json!({"scale_stable": true})).await.ok(200);
     assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &[2.25, 4.0]);
     assert_eq!(batches_left.load(Ordering::SeqCst), 1000);
-    // gates are the card's all the while
+    // the card computes gates all the time
     let account = Account::open(&server, Preset::Fast128).await;
     let gate = account.gate("NAND", true, Some(true), None);
     account.post(GATE, &gate).await.ok(200);
     assert_eq!(batches_left.load(Ordering::SeqCst), 999);
     assert_eq!(health(&server).await["gpu_name"], "a frail card");
-    // without a processor that stands in, a key for numbers has no device
+    // without a stand-in CPU, a key for numbers has no device
     let (card, _) = Card::that_lasts(1);
     let server = TestServer::on(vec![EngineDevice::new(card)]).await;
     let numbers = Numbers::new(&server).await;

@@ -1,4 +1,4 @@
-//! The pages around the API (readings O9, E4): complete, and without anything from elsewhere.
+//! The pages around the API (readings O9, E4): they are complete, and load nothing from other servers.
 
 use api::Code;
 use tests_service::TestServer;
@@ -12,7 +12,7 @@ fn the_committed_openapi_page_is_the_one_that_is_served() {
     if committed != described {
         let new = std::env::temp_dir().join("ango-openapi.json");
         std::fs::write(&new, described).expect("the page is written");
-        panic!("the API's description has changed: look at the difference of docs/openapi.json and {}", new.display());
+        panic!("the API's description has changed: compare docs/openapi.json with {}", new.display());
     }
 }
 
@@ -45,7 +45,7 @@ async fn both_browsers_of_the_page_come_from_the_binary() {
     for path in ["/docs/", "/redoc"] {
         let page = server.send(Request::get(path)).await;
         assert_eq!(page.status, 200, "{path}");
-        // everything that the page loads is here too, and nothing is anywhere else
+        // the node serves everything that the page loads
         for attribute in ["src=\"", "href=\""] {
             for link in page.text().split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap()) {
                 let link = link.strip_prefix("./").map_or(link.to_owned(), |file| format!("/docs/{file}"));

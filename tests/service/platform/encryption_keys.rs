@@ -14,21 +14,21 @@ use tests_service::gates::base64;
 
 pub const UPLOAD: &str = "/api/v1/keys/upload";
 pub const KEYS: &str = "/api/v1/keys";
-/// Longest time that a node takes to look after its records.
+/// Longest time until a node's sweep has looked at all records.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The smallest key there is.
+/// The smallest possible key.
 pub fn small() -> NumbersKey {
     NumbersKey::testing(64, 30, 2, 1)
 }
 
-/// Parameters as a request names them.
+/// Parameters as members of a request.
 pub fn params(key: &NumbersKey) -> Value {
     let literal = key.params.literal();
     json!({"poly_degree": literal.poly_degree, "scale_bits": literal.scale_bits, "max_depth": literal.max_depth})
 }
 
-/// A request to upload a key.
+/// The request that uploads a key.
 pub fn upload(key: &NumbersKey) -> Value {
     json!({
         "public_key": base64(&key.public_key()),
@@ -43,13 +43,13 @@ fn with(mut request: Value, member: &str, value: Value) -> Value {
     request
 }
 
-/// Uploads a key; its id.
+/// Uploads a key and returns its id.
 pub async fn uploaded(server: &TestServer, key: &str, numbers: &NumbersKey) -> String {
     let answer = server.send(Request::post(UPLOAD, &upload(numbers)).key(key)).await.ok(200);
     answer["key_id"].as_str().expect("an id").to_owned()
 }
 
-/// How many objects of a kind a node has in its folder.
+/// The number of objects of a kind in a node's folder.
 pub fn objects(server: &TestServer, kind: &str) -> usize {
     let folder = server.running().config().data_dir.join(kind);
     std::fs::read_dir(folder).unwrap().count()
@@ -67,7 +67,7 @@ async fn k6_a_key_is_uploaded_told_listed_and_deleted_with_its_bytes() {
     let server = TestServer::start().await;
     let key = server.key(Role::AccountAdmin).await;
     let answer = server.send(Request::post(UPLOAD, &upload(&small())).key(&key)).await;
-    // K16: the testing degrees always say so
+    // K16: the header is always present for the testing degrees
     assert!(answer.header("x-security-warning").unwrap().contains("0 bits of security"));
     let uploaded = answer.ok(200);
     assert_eq!((&uploaded["scheme"], &uploaded["slot_count"]), (&json!("rns-ckks"), &json!(32)));
@@ -91,7 +91,7 @@ async fn k6_a_key_is_uploaded_told_listed_and_deleted_with_its_bytes() {
     assert_eq!(objects(&server, "encryption-keys"), 1 + small().rows(1).len());
     let deleted = server.send(Request::delete(format!("{KEYS}/{id}")).key(&key)).await.ok(200);
     assert_eq!(deleted, json!({"key_id": id, "status": "deleted"}));
-    // K15: before the deletion is answered
+    // K15: the object is deleted before the deletion is answered
     assert_eq!(objects(&server, "encryption-keys"), 0);
     server.send(Request::delete(format!("{KEYS}/{id}")).key(&key)).await.error(404, "KEY_NOT_FOUND");
     server.send(Request::get(format!("{KEYS}/{id}")).key(&key)).await.error(404, "KEY_NOT_FOUND");
@@ -141,7 +141,7 @@ async fn k1_k2_security_is_decided_by_level_and_environment() {
     }
     send(&test, &level(&small(), json!("128-bit"))).await.error(400, "INSUFFICIENT_SECURITY");
     assert!(send(&test, &level(&small(), json!("testing"))).await.header("x-security-warning").is_some());
-    // K1: the message says what would do
+    // K1: the message names parameters that would be accepted
     let mut deep = upload(&secure);
     deep["params"] = json!({"poly_degree": 8192, "scale_bits": 40, "max_depth": 8, "security_level": "128-bit"});
     let error = send(&test, &deep).await.error(400, "INSUFFICIENT_SECURITY");
@@ -181,13 +181,13 @@ async fn k3_k7_k8_parameters_are_those_of_the_key_and_what_is_wrong_with_them_is
         answer.error(400, "INVALID_PARAMS");
         assert!(answer.text().contains(member), "{member} {value}: {}", answer.text());
     }
-    // absent: the documented defaults, which are not this key's
+    // without parameters the documented defaults apply, and this key has others
     request["params"] = json!({"poly_degree": 64});
     send(&request).await.error(400, "INVALID_PARAMS");
     let defaults = NumbersKey::testing(64, 15, 5, 1);
     let least = with(upload(&defaults), "params", json!({"poly_degree": 64.0}));
     let answer = send(&with(least, "scheme", json!("ckks"))).await.ok(200);
-    // K3: low precision is told; K8: the scheme is echoed as given
+    // K3: a warning names the low precision. K8: the scheme is echoed
     assert!(answer["warnings"].as_array().unwrap().len() > 1, "{answer}");
     assert_eq!((&answer["scheme"], &answer["params"]["scheme"]), (&json!("ckks"), &json!("ckks")));
     send(&with(upload(&small()), "scheme", json!("bfv"))).await.error(400, "INVALID_PARAMS");
@@ -226,7 +226,7 @@ async fn k5_a_secret_key_is_refused_by_its_name_at_any_depth_and_by_its_containe
         with(upload(&small()), "note", json!({"a": [{"privateKey": "x"}]})),
         with(upload(&small()), "public_key", json!(secret)),
         with(upload(&small()), "eval_key", json!(secret)),
-        // whatever else is wrong
+        // a secret key is refused first, whatever else is wrong
         with(with(upload(&small()), "eval_key", json!(secret)), "params", json!({"poly_degree": 5})),
         with(upload(&small()), "eval_key", json!(base64(&small().secret_key()[..10]))),
     ];
@@ -251,7 +251,7 @@ async fn damaged_cut_and_foreign_containers_are_refused_and_leave_nothing() {
     };
     let row_flipped = |at: usize| flipped(good.evaluation_key(1), 44 + at);
     let mut too_large = rows.clone();
-    // all bits of a residue, with the checksum that it then has
+    // all bits of a residue are set, and the checksum matches
     let row = &mut too_large[0];
     row[48..52].fill(0xff);
     let reordered: Vec<_> = rows.iter().rev().cloned().collect();
@@ -315,7 +315,7 @@ async fn k19_a_plan_has_so_many_keys_and_equal_uploads_share_storage() {
     server.send(Request::delete(format!("{KEYS}/{second}")).key(&key)).await.ok(200);
     assert_eq!(objects(&server, "encryption-keys"), 0);
     uploaded(&server, &key, &small()).await;
-    // a trial has one
+    // a trial may have one key
     let trial = api_key(&server, Environment::Trial, Plan::Trial).await;
     uploaded(&server, &trial, &small()).await;
     server.send(Request::post(UPLOAD, &upload(&small())).key(&trial)).await.error(402, "QUOTA_EXCEEDED");
@@ -343,7 +343,7 @@ async fn a12_a_trial_s_keys_end_with_it() {
     server.clock.advance(Duration::from_secs(31 * 60));
     let started = Instant::now();
     while objects(&server, "encryption-keys") > 0 {
-        assert!(started.elapsed() < PATIENCE, "the trial's key stays");
+        assert!(started.elapsed() < PATIENCE, "the trial's key was not deleted");
         tokio::task::yield_now().await;
     }
 }

@@ -1,5 +1,5 @@
-//! Every code of the error table has a request that provokes it, and a page that explains it (specification, Errors;
-//! readings section 15). A new code does not compile until it says here which request that is.
+//! For every code of the error table, a request provokes it and a page explains it (specification, Errors; readings
+//! section 15). A new code does not compile without an entry in the match below.
 
 use std::path::Path;
 
@@ -17,11 +17,11 @@ use tests_service::gates::{
     Account, BATCH, CIRCUITS, EVAL_SESSION, GATE, OPERATIONS, SESSION, SESSIONS, base64, open_session,
 };
 
-/// How a code comes about.
+/// How the code is provoked.
 enum Provoked {
-    /// By a request here.
+    /// By a request of this test.
     Answer(Response),
-    /// By another test of this suite, since it takes more than a request.
+    /// By another test of this suite, because the code takes more than one request.
     Elsewhere,
 }
 
@@ -65,7 +65,7 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
             claim(account, owner, "running").await;
             account.send(Request::post(GATE, &gate).header("Idempotency-Key", "running")).await
         }
-        // a record of this node that it cannot read: nothing of the cause is told
+        // a record that this node cannot read; the answer does not name the cause
         Code::InternalError => {
             let (digest, claim) = (claim(account, owner, "broken").await, [0; 16]);
             let held_until = server.clock.now().0 + 60_000_000;
@@ -110,7 +110,7 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
     })
 }
 
-/// Claims a gate request's key as another request would; the claim's digest (readings I1).
+/// Claims a gate request's idempotency key as another request would. Returns the claim's digest (readings I1).
 async fn claim(account: &Account<'_>, owner: &AccountId, key: &str) -> [u8; 32] {
     let node = account.server;
     let digest = Sha256::digest([owner.as_str(), "POST", GATE, key].join("\0")).into();
@@ -133,7 +133,7 @@ async fn every_code_comes_about_with_its_status_and_is_explained() {
         match provoke(code, &account, &owner).await {
             Provoked::Answer(answer) => drop(answer.error(status, name)),
             Elsewhere => {
-                // `refused` is the same for the back office
+                // `refused` is the function of the back office's tests
                 let is_tested = [format!(".error({status}, \"{name}\")"), format!(".await, {status}, \"{name}\")")];
                 assert!(is_tested.iter().any(|call| suite.contains(call)), "{name} has no test");
             }
@@ -159,7 +159,7 @@ async fn e10_s_an_internal_error_tells_its_number_and_nothing_else() {
     assert_eq!(error["message"], "something went wrong inside the service");
 }
 
-/// The text of the suite's other files.
+/// The text of all other files of the suite.
 fn suite() -> String {
     let folders = ["platform", "bodies", "office"].map(|suite| Path::new(env!("CARGO_MANIFEST_DIR")).join(suite));
     let files =

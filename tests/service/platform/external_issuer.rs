@@ -1,4 +1,4 @@
-//! Session tokens of an issuer that the operator named (readings A10, A24).
+//! Session tokens of an issuer that the operator trusts (readings A10, A24).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const KEYS: &str = "/api/v1/user/api-keys";
 const LOGOUT: &str = "/api/v1/user/logout";
 
-/// A node that takes the tokens of an issuer.
+/// A node that trusts a test issuer.
 async fn start() -> (TestIssuer, TestServer) {
     let issuer = TestIssuer::start().await;
     let external = external(&issuer);
@@ -40,7 +40,7 @@ fn seconds(now: Timestamp) -> i64 {
     now.0 / 1_000_000
 }
 
-/// Claims that are as they should be.
+/// Valid claims.
 fn claims(issuer: &TestIssuer, server: &TestServer) -> Value {
     let now = seconds(server.clock.now());
     json!({"iss": issuer.address, "aud": AUDIENCE, "sub": "ada", "iat": now, "exp": now + 600})
@@ -62,7 +62,7 @@ async fn a10_tokens_of_the_four_algorithms_are_taken_and_keys_fetched_once() {
     assert_eq!(issuer.asked(), 1);
     server.clock.advance(Duration::from_secs(10 * 60 + 1));
     get(&server, &issuer::sign(Algorithm::ES256, &claims(&issuer, &server))).await.ok(200);
-    assert_eq!(issuer.asked(), 2, "after ten minutes they are asked for again");
+    assert_eq!(issuer.asked(), 2, "after ten minutes the node asks for the keys again");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a10_what_a_token_says_of_itself_is_checked() {
         assert_eq!(answer.status, 401, "{claims}");
         answer.error(401, "INVALID_SESSION_TOKEN");
     }
-    // clocks may differ by a minute
+    // clocks may differ by up to a minute
     for (name, value) in [("exp", now - 40), ("nbf", now + 50), ("iat", now + 50)] {
         let mut claims = claims(&issuer, &server);
         claims[name] = json!(value);
@@ -107,7 +107,7 @@ async fn a10_a_flood_of_unknown_keys_asks_the_issuer_once_a_minute() {
     let (issuer, server) = start().await;
     get(&server, &issuer::sign(Algorithm::ES256, &claims(&issuer, &server))).await.ok(200);
     let flood = async || {
-        // twice as many would lock the address
+        // twice as many would lock the network
         for kid in 0..9 {
             let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
             header.kid = Some(format!("unknown {kid}"));
@@ -141,14 +141,14 @@ async fn a10_while_the_issuer_is_away_its_last_keys_are_believed_for_four_hours(
     let (issuer, server) = start().await;
     let sign = || issuer::sign(Algorithm::ES256, &claims(&issuer, &server));
     get(&server, &sign()).await.ok(200);
-    // what answers is no longer an issuer
+    // the answers do not come from an issuer any more
     let keys = json!({"keys": [issuer::public_key(Algorithm::ES256)]}).to_string();
     issuer.serve_keys("gone");
     for _ in 0..3 {
         server.clock.advance(HOUR);
         get(&server, &sign()).await.ok(200);
     }
-    // a key that was never seen may be a new one: only the issuer knows
+    // an unknown key may be a new one, so the node asks the issuer
     let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
     header.kid = Some("new".to_owned());
     let unseen = jsonwebtoken::encode(&header, &claims(&issuer, &server), &issuer::key(Algorithm::ES256)).unwrap();
@@ -170,7 +170,7 @@ async fn a10_while_new_keys_are_fetched_requests_with_a_known_one_do_not_wait() 
     };
     get(&server, &sign("ada")).await.ok(200);
     server.clock.advance(11 * MINUTE);
-    // the issuer takes the question and gives no answer until it is let go
+    // the issuer accepts the request, and answers only after `hold` ends
     let asked = issuer.asked();
     let hold = issuer.hold().await;
     let (question, address) = (Request::get(SESSIONS).key(&sign("bob")), server.address);
@@ -179,7 +179,7 @@ async fn a10_while_new_keys_are_fetched_requests_with_a_known_one_do_not_wait() 
         tokio::task::yield_now().await;
     }
     get(&server, &sign("cid")).await.ok(200);
-    assert!(!waits.is_finished(), "the one that asks waits for the answer");
+    assert!(!waits.is_finished(), "the asking request waits for the answer");
     drop(hold);
     waits.await.unwrap().ok(200);
 }
@@ -220,7 +220,7 @@ async fn a24_an_issuer_brings_no_more_accounts_into_being_than_it_may() {
 #[tokio::test]
 async fn a10_a_secret_among_the_public_keys_is_no_key() {
     let (issuer, server) = start().await;
-    // `secret` in base64url
+    // the key is `secret` in base64url
     let shared = json!({"kty": "oct", "kid": "shared", "k": "c2VjcmV0", "alg": "HS256"});
     issuer.serve_keys(json!({"keys": [shared]}).to_string());
     let mut header = jsonwebtoken::Header::new(Algorithm::HS256);
@@ -275,19 +275,19 @@ async fn a24_an_account_per_claim_else_per_subject() {
         let page = server.send(Request::get(KEYS).key(token)).await.ok(200);
         page["total_count"].as_u64().unwrap()
     };
-    // a subject alone owns its account
+    // without a named account, a subject has its own account
     let ada = token("ada", None, None);
     make(&ada).await;
     get(&server, &ada).await.ok(200);
     assert_eq!(keys(&token("eve", None, None)).await, 0);
-    // two subjects of one account
+    // two subjects in one account
     let (bob, cid) = (token("bob", Some("acme"), Some("developer")), token("cid", Some("acme"), Some("account_admin")));
     make(&bob).await;
     assert_eq!(keys(&cid).await, 1);
     get(&server, &bob).await.error(403, "INSUFFICIENT_ROLE");
-    // who has no role in a named account is no administrator of it
+    // in a named account, a subject without a role is no administrator
     get(&server, &token("dan", Some("acme"), None)).await.error(403, "INSUFFICIENT_ROLE");
-    // the same subject in another account sees that one
+    // the same subject in another account sees the keys of that account
     assert_eq!(keys(&token("ada", Some("acme"), Some("account_admin"))).await, 1);
     assert_eq!(server.operator().await.users().await.unwrap().len(), 5);
 }

@@ -1,4 +1,5 @@
-//! A database that goes away under a running node: 503, nothing half-done, and it recovers by itself (readings E8, O2).
+//! A database that fails under a running node: requests get 503, nothing is half done, and the node recovers without a
+//! restart (readings E8, O2).
 
 use std::time::{Duration, Instant};
 
@@ -30,11 +31,11 @@ async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
         account.post(GATE, &gate).await.error(503, "SERVICE_UNAVAILABLE");
         account.send(Request::get(account.path(""))).await.error(503, "SERVICE_UNAVAILABLE");
     }
-    // the form stays the same; the last good probe is believed for two seconds
+    // health keeps its form; the last successful probe counts for two seconds
     let started = Instant::now();
     let down = loop {
         let answer = server.send(Request::get("/api/v1/health")).await;
-        assert!(started.elapsed() < Duration::from_secs(60), "health never notices");
+        assert!(started.elapsed() < Duration::from_secs(60), "health did not change");
         if answer.status == 503 {
             break answer.json();
         }
@@ -85,9 +86,9 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     }
 
     wire.down();
-    // a trial's operations and a charge are nobody's to count but the database's
+    // only the database counts a trial's operations and charges
     server.send(gate.clone()).await.error(503, "SERVICE_UNAVAILABLE");
-    // the rest of the day's six, and no more
+    // the remaining operations of the day, and no more
     for _ in 0..4 {
         server.send(public.clone()).await.ok(200);
     }
@@ -102,23 +103,23 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     attempt(10).await.error(429, "BRUTE_FORCE_LOCKOUT");
 
     wire.up();
-    // a connection that broke within the last second is found out by its use
+    // a connection that broke within the last second is noticed when it is used
     let started = Instant::now();
     while server.send(gate.clone()).await.status != 200 {
-        assert!(started.elapsed() < Duration::from_secs(60), "the node does not find its database again");
+        assert!(started.elapsed() < Duration::from_secs(60), "the node did not reach its database again");
     }
     let store = server.running().store();
     assert_eq!(store.trial(account).await.unwrap().unwrap().operations_used, 2);
     assert_eq!(store.gate_usage_totals(account).await.unwrap().0, 2);
     server.send(public).await.error(429, "RATE_LIMITED");
-    // the database hears of the lock, and the node of its end
+    // the node writes the lock to the database, and reads the lock's end from it
     let operator = server.operator().await;
     while operator.lockouts().await.unwrap().is_empty() {
-        assert!(started.elapsed() < Duration::from_secs(60), "the lock is not told");
+        assert!(started.elapsed() < Duration::from_secs(60), "the lock was not written");
     }
     operator.clear_lockouts(server.running().config(), &LockoutChoice::All).await.unwrap();
     while attempt(11).await.status == 429 {
-        assert!(started.elapsed() < Duration::from_secs(60), "the lock does not end");
+        assert!(started.elapsed() < Duration::from_secs(60), "the lock did not end");
     }
 }
 
@@ -138,7 +139,7 @@ async fn g3_keys_are_erased_while_the_database_hangs_and_it_hears_of_it_later() 
 
     wire.silent();
     server.clock.advance(server.running().config().sessions.ttl);
-    // the database answers nothing until all keys are gone: none of them can have waited for it
+    // the database answers only after all keys are gone, so no key waited for it
     server.metric_becomes("ango_sessions", |sessions| sessions == 0.0).await;
     server.metric_becomes("ango_key_bytes", |bytes| bytes == 0.0).await;
 
@@ -160,15 +161,15 @@ async fn a_database_that_hangs_is_503_and_the_node_still_answers() {
     let list = Request::get(SESSIONS).key(&server.key(Role::AccountAdmin).await);
     server.send(list.clone()).await.ok(200);
     wire.silent();
-    // a call that is never answered ends by itself
+    // a call without an answer times out
     server.send(list.clone()).await.error(503, "SERVICE_UNAVAILABLE");
-    // what needs no database does not ask it: a stranger's request is counted here
+    // requests that need no database do not use it: this node counts the requests of callers without a key
     for _ in 0..3 {
         server.send(Request::get("/api/v1/tfhe/pricing")).await.ok(200);
     }
     wire.up();
     let started = Instant::now();
     while server.send(list.clone()).await.status != 200 {
-        assert!(started.elapsed() < Duration::from_secs(60), "the node does not find its database again");
+        assert!(started.elapsed() < Duration::from_secs(60), "the node did not reach its database again");
     }
 }

@@ -1,4 +1,4 @@
-//! Results of batches that stay on the node, and gates on them.
+//! Results of batches that stay on the node, and gates on these results.
 
 use client::{Preset, container};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use tests_service::gates::{
     Account, BATCH, CIRCUITS, GATE, OCTETS, SESSION, and_netlist, octets, open_session, split_octets,
 };
 
-/// Keeps AND(1, b) for each of these bits; the answer.
+/// Stores the results of AND(1, b) for these bits. Returns the answer.
 async fn kept(account: &Account<'_>, bits: &[bool]) -> Value {
     let gates: Vec<_> =
         bits.iter().map(|&bit| json!({"op": "AND", "a": account.encrypt(true), "b": account.encrypt(bit)})).collect();
@@ -30,7 +30,7 @@ async fn a_chain_of_batches_sends_no_words() {
     let handle = answer["handle"].as_str().unwrap();
     assert_eq!(server.metric("ango_value_bytes").await, 3.0 * 2548.0);
 
-    // in JSON: bits of the handle where ciphertexts would be
+    // in JSON: bits of the handle in the places of ciphertexts
     let bit = |at: usize| format!("{handle}[{at}]");
     let gates =
         json!([{"op": "XOR", "a": bit(0), "b": bit(1)}, {"op": "AND", "a": bit(2), "b": account.encrypt(true)}]);
@@ -41,7 +41,7 @@ async fn a_chain_of_batches_sends_no_words() {
     let gate = json!({"session_id": account.session, "op": "NOT", "a": bit(1)});
     assert!(account.decrypt(&account.post(GATE, &gate).await.ok(200)["result_b64"]));
 
-    // as bare words: places among the bits of handles and of what stands behind the head
+    // as octets: positions among the bits of handles and of the ciphertexts behind the head
     let head = json!({
         "session_id": account.session, "gates": ["XOR", "MUX", "NOT"], "inputs": [handle, 1, handle],
         "operands": [0, 1, 4, 1, 3, 5], "outputs": "handles",
@@ -53,14 +53,14 @@ async fn a_chain_of_batches_sends_no_words() {
     let read = account.send(Request::get(account.handle(&head["handle"]))).await.ok(200);
     assert_eq!(account.bits(&read["ciphertexts_b64"]), [true, true, true]);
 
-    // nothing behind the head, each bit once and in order
+    // no ciphertexts behind the head; each bit is used once and in order
     let head = json!({"session_id": account.session, "gates": ["NAND", "NAND", "NAND"], "inputs": [second, handle]});
     let (_, results) = split_octets(&post(&account, &head, &[]).await, Preset::Fast128);
     let bits: Vec<_> = results.iter().map(|bit| account.secret.secret.decrypt(bit)).collect();
     // (1, 1), (1, 1), (0, 1)
     assert_eq!(bits, [false, false, true]);
 
-    // a circuit takes the value as an input
+    // a circuit takes the stored value as an input
     let netlist = and_netlist(3).replacen("\n1 6\n", "\n2 3 3\n", 1);
     let done = account.post(CIRCUITS, &account.circuit(&netlist, json!([handle, second]))).await.ok(200);
     assert_eq!(account.bits(&done["outputs"][0]), [true, false, true]);
@@ -124,17 +124,17 @@ async fn operands_that_are_not_there_are_named() {
         }
         post(&account, &head, &vec![bit.clone(); words]).await.error(status, code);
     }
-    // a few bytes may not stand for gigabytes of masks
+    // a few bytes must not stand for gigabytes of masks
     let head = json!({"session_id": account.session, "gates": ["NAND"], "inputs": [1_000_000], "operands": [0, 1],
         "seeds": [{"seed": "00".repeat(32), "ciphertexts": 1_000_000}]});
     post(&account, &head, &[vec![0; container::HEADER_BYTES + 4_000_000]]).await.error(400, "INVALID_PARAMS");
 
-    // of use in its own session only
+    // a handle is valid in its session only
     let other = open_session(&server, &account.key, Preset::Fast128).await;
     let gate = json!({"session_id": other, "op": "NOT", "a": format!("{handle}[0]")});
     account.post(GATE, &gate).await.error(404, "CIPHERTEXT_NOT_FOUND");
     let mut request = account.batch("NAND", 1);
     request["outputs"] = json!("files");
     account.post(BATCH, &request).await.error(422, "VALIDATION_ERROR");
-    assert_eq!(server.metric("ango_value_bytes").await, 2.0 * 2548.0, "what is refused keeps nothing");
+    assert_eq!(server.metric("ango_value_bytes").await, 2.0 * 2548.0, "a refused request keeps nothing");
 }

@@ -57,7 +57,7 @@ async fn p30_the_price_list_holds_all_eight_gates_exactly() {
             "batch_discount": {"threshold_ops": 32, "discount_pct": 30, "effective_rate_jpy": 0.07},
         })
     );
-    // no float noise in the text itself
+    // the numbers in the text have no floating-point noise
     assert!(answer.text().contains("\"cost_jpy\":0.3}") && answer.text().contains("\"effective_rate_jpy\":0.07}"));
 }
 
@@ -108,7 +108,7 @@ async fn the_second_listener_shows_metrics_and_probes_and_the_first_does_not() {
     assert_eq!(metrics.status, 200);
     let line = r#"ango_http_requests_total{method="GET",route="/api/v1/tfhe/session/{session_id}",status="401"} 1"#;
     assert!(metrics.text().contains(line), "{}", metrics.text());
-    // x16: the path itself is in no label
+    // x16: no label holds the path itself
     assert!(!metrics.text().contains("sess_secret"));
     for path in ["/metrics", "/livez", "/readyz"] {
         server.send(Request::get(path)).await.error(404, "NOT_FOUND");

@@ -1,4 +1,5 @@
-//! Requests that two parsers could read differently, and requests made to cost: refused, and nothing behind them is read.
+//! Requests that two parsers could read differently, and requests made to be expensive: the node refuses them and reads
+//! nothing behind them.
 
 use control::caller::Role;
 use tests_service::TestServer;
@@ -7,10 +8,10 @@ use tokio::net::TcpStream;
 
 use tests_service::gates::GATE;
 
-/// What a request would do that hides behind another one.
+/// A request that an attacker could hide behind another one.
 const HIDDEN: &str = "GET /health HTTP/1.1\r\nHost: test\r\n\r\n";
 
-/// Sends bytes on one connection; everything that comes back until it is closed.
+/// Sends bytes on one connection and returns all bytes received until it is closed.
 async fn exchange(server: &TestServer, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     // a server that has refused may stop reading
@@ -49,7 +50,7 @@ async fn a_request_whose_length_can_be_read_in_two_ways_is_refused_with_its_conn
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{request:?}: {answer}");
         assert!(answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");
     }
-    // the hidden request is one that would be answered
+    // the hidden request has an answer when it is sent alone
     assert!(
         exchange(&server, HIDDEN.replace("test\r\n", "test\r\nConnection: close\r\n").as_bytes())
             .await
@@ -79,7 +80,7 @@ async fn a_head_of_megabytes_is_refused_before_it_is_read() {
     let many: String = (0..100_000).map(|n| format!("X-{n}: {n}\r\n")).collect();
     for head in [format!("X: {long}\r\n"), many] {
         let answer = exchange(&server, format!("GET /health HTTP/1.1\r\nHost: test\r\n{head}\r\n").as_bytes()).await;
-        // the connection may be gone before the answer is seen
+        // the connection may be closed before the client sees the answer
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
     }
     let path = exchange(&server, format!("GET /{long} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes()).await;

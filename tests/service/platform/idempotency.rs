@@ -1,5 +1,5 @@
-//! Requests sent again under one `Idempotency-Key` (readings I1-I6). A crash between effect and answer is in
-//! control/ango/tests/crash.rs.
+//! Repeated requests with the same `Idempotency-Key` (readings I1-I6). control/ango/tests/crash.rs tests a crash
+//! between effect and answer.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use tests_service::gates::{Account, BATCH, CIRCUITS, EVAL_SESSION, GATE, OCTETS,
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A request with this key.
+/// A request with this idempotency key.
 fn keyed(path: &str, body: &Value, key: &str) -> Request {
     Request::post(path, body).header("Idempotency-Key", key)
 }
 
-/// Checks that the second answer is the first one again.
+/// Checks that the second answer repeats the first.
 #[track_caller]
 fn replays(first: &Response, second: &Response) {
     assert_eq!((first.header("idempotent-replayed"), second.header("idempotent-replayed")), (None, Some("true")));
@@ -74,7 +74,7 @@ async fn i2_another_body_under_a_used_key_is_refused_and_another_key_is_another_
     first.ok(200);
     let other = account.gate("NAND", true, Some(true), None);
     account.send(keyed(GATE, &other, "k")).await.error(422, "IDEMPOTENCY_KEY_REUSED");
-    // a space more is another body too: the raw bytes count
+    // one more space makes another body, because the raw bytes count
     let spaced = Request::new("POST", GATE).body("application/json", format!("{gate} ")).header("Idempotency-Key", "k");
     account.send(spaced).await.error(422, "IDEMPOTENCY_KEY_REUSED");
     account.send(keyed(GATE, &other, "l")).await.ok(200);
@@ -94,7 +94,7 @@ async fn i1_keys_of_other_accounts_and_paths_are_other_keys() {
         let path = format!("{SESSION}/{session}/encrypt");
         let encrypted = server.send(keyed(&path, &json!({"bit": true}), "k").key(&key)).await.ok(200);
         seen.insert(encrypted["ciphertext_b64"].as_str().unwrap().to_owned());
-        // a route without a trace in the database keeps its answers too
+        // a route that writes nothing to the database keeps its answers too
         let again = server.send(keyed(&path, &json!({"bit": true}), "k").key(&key)).await.ok(200);
         assert_eq!(encrypted, again);
     }
@@ -128,7 +128,7 @@ async fn i5_s_a_new_key_is_told_again_to_its_owner_only() {
     let fresh = first.ok(200)["key"].as_str().unwrap().to_owned();
     replays(&first, &server.send(rotate(&admin)).await);
     replays(&first, &server.send(rotate(&fresh)).await);
-    // the viewer may rotate itself, but not under a key that the administrator used
+    // the viewer may rotate its key, but not with an idempotency key that the administrator used
     server.send(rotate(&viewer)).await.error(422, "IDEMPOTENCY_KEY_REUSED");
 }
 
@@ -153,7 +153,7 @@ async fn i5_s_a_secret_is_told_again_to_the_credential_that_asked_and_to_no_coll
     let first = server.send(make(&ada.token)).await;
     first.ok(201);
     server.send(make(&bob.token)).await.error(422, "IDEMPOTENCY_KEY_REUSED");
-    // another token of the same user is the same user
+    // with another token the user is still the same caller
     replays(&first, &server.send(make(&server.log_in("ada@example.org").await.token)).await);
 }
 
@@ -164,7 +164,7 @@ async fn i4_only_successes_are_kept() {
     let mut gate = account.gate("NAND", true, None, None);
     account.send(keyed(GATE, &gate, "k")).await.error(400, "MISSING_OPERAND");
     account.send(keyed(GATE, &json!({}), "k")).await.error(422, "VALIDATION_ERROR");
-    // the cause is fixed, the key is the same
+    // the fault is corrected and the idempotency key is the same
     gate["b"] = json!(account.encrypt(true));
     let first = account.send(keyed(GATE, &gate, "k")).await;
     assert!(!account.decrypt(&first.ok(200)["result_b64"]));
@@ -232,7 +232,7 @@ async fn i6_large_answers_of_every_form_are_replayed_from_files() {
         replays(first, &account.send(request.clone()).await);
     }
     assert_eq!((&used, &account.show().await["gates_used"]), (&json!(128), &used));
-    // without its file an answer is not made up, and nothing is run again
+    // without its file, an answer is not invented, and the request does not run again
     for file in std::fs::read_dir(&answers).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
@@ -289,7 +289,7 @@ async fn i5_s_no_secret_of_a_kept_answer_is_readable_in_the_data_folder() {
             seen += usize::from(bytes.windows(12).any(|window| window == b"kept_answers"));
         }
     }
-    // SQLite's file is there to be looked into
+    // only SQLite's file can be searched
     assert!(seen > 0 || std::env::var("TEST_DATABASE").is_ok());
 }
 

@@ -1,5 +1,5 @@
-//! Keys of other libraries choose nothing but their bits: shapes are a short list, and answers say whose claim security is.
-//! (`tests/crosscheck` and `tests/vectors/node-tfhe` do the same with keys that those libraries made.)
+//! Keys of other libraries must have one of a few shapes, and answers say who claims their security.
+//! (`tests/crosscheck` and `tests/vectors/node-tfhe` test keys that those libraries made.)
 
 use control::caller::Role;
 use serde_json::json;
@@ -8,8 +8,8 @@ use tests_service::http::Request;
 
 use tests_service::gates::EVAL_SESSION;
 
-/// A `CompressedServerKey` of `fast_128` dimensions whose words are all zero: base and levels of bootstrap and key switch
-/// (docs/wire-format.md 9).
+/// A `CompressedServerKey` of `fast_128` dimensions with zero words, and with these base logs and levels of bootstrap
+/// and key switch (docs/wire-format.md 9).
 fn server_key(bootstrap: (u64, u64), key_switch: (u64, u64)) -> Vec<u8> {
     let (n, big_n, glwe_size) = (636u64, 1024u64, 2u64);
     let mut out = Vec::new();
@@ -41,7 +41,7 @@ async fn upload(server: &TestServer, key: &str, bytes: Vec<u8>) -> tests_service
 async fn g6_a_key_of_seven_levels_or_any_other_shape_that_is_not_listed_is_refused_by_naming_the_list() {
     let server = TestServer::start().await;
     let key = server.key(Role::Developer).await;
-    // seven levels: more than three times a preset's transforms, in less than 40 MB
+    // seven levels: more than three times the transforms of a preset, in less than 40 MB
     for (bootstrap, key_switch) in [((4, 7), (2, 6)), ((10, 2), (2, 6)), ((8, 2), (1, 24)), ((8, 2), (2, 8))] {
         let error = upload(&server, &key, server_key(bootstrap, key_switch)).await.error(400, "INVALID_PARAMS");
         let message = error["message"].as_str().unwrap();

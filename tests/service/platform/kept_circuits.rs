@@ -1,4 +1,4 @@
-//! Circuits that an account keeps by name.
+//! Circuits that an account stores by name.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use tests_service::http::Request;
 
 use tests_service::gates::{Account, CIRCUITS, and_netlist};
 
-/// Longest time that a node takes to look after its records.
+/// Longest time until a node's sweep has looked at all records.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn named(name: &str) -> String {
@@ -72,7 +72,7 @@ async fn x14_circuits_are_their_account_s_and_roles_decide_who_writes_and_reads(
     for request in [Request::get(named("mine")), Request::delete(named("mine"))] {
         server.send(request.key(&stranger)).await.error(404, "NOT_FOUND");
     }
-    // a name is no secret of another account: it is free here
+    // the names of another account are not visible: this name is free here
     server.send(put(&stranger)).await.ok(201);
 }
 
@@ -143,7 +143,7 @@ async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
     let mut account = Account::open(&server, Preset::Fast128).await;
     account.key = server.key(Role::Trial).await;
     account.session = tests_service::gates::open_session(&server, &account.key, Preset::Fast128).await;
-    // the first gate is none: whoever reads it says so
+    // the first gate is invalid, so an error names it if the gates are read
     let netlist = format!("1000000 1000002\n1 2\n1 1\nno gate\n{}", "2 1 0 1 2 AND\n".repeat(1_000_000));
     let request = account.circuit(&netlist, json!([account.value(&[true; 2])]));
     let error = account.post(CIRCUITS, &request).await.error(400, "INVALID_PARAMS");
@@ -153,12 +153,12 @@ async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
     );
 }
 
-/// The database in a node's own folder: netlists are objects beside it.
+/// Puts the database into the node's folder. Netlists are objects in the same folder.
 fn embedded_database(config: &mut Config) {
     config.database_url = Config::in_folder(&config.data_dir).database_url;
 }
 
-/// The netlists in a node's folder, sealed.
+/// The sealed netlists in a node's folder.
 fn objects(folder: &Path) -> Vec<Vec<u8>> {
     let objects = std::fs::read_dir(folder.join("circuits")).unwrap();
     objects.map(|object| std::fs::read(object.unwrap().path()).unwrap()).collect()
@@ -181,7 +181,7 @@ async fn a_kept_netlist_is_a_sealed_object_and_what_is_replaced_refused_or_delet
     server.send(put("b", &account.key, 1)).await.error(402, "QUOTA_EXCEEDED");
     let second = objects(&folder);
     assert!(second.len() == 1 && second != first);
-    // another account's object of the same netlist is another one
+    // the same netlist of another account is another object
     let other = server.key(Role::Developer).await;
     server.send(put("a", &other, 1)).await.ok(201);
     let both = objects(&folder);
@@ -191,7 +191,7 @@ async fn a_kept_netlist_is_a_sealed_object_and_what_is_replaced_refused_or_delet
     let request = account.circuit("a", json!([account.value(&[true; 2])]));
     let answer = account.post(CIRCUITS, &request).await.ok(200);
     assert_eq!(account.bits(&answer["outputs"][0]), [true]);
-    // where an object is gone nothing else is run in its place
+    // without its object, a circuit does not run
     std::fs::remove_dir_all(folder.join("circuits")).unwrap();
     account.post(CIRCUITS, &request).await.error(500, "INTERNAL_ERROR");
 }
@@ -226,7 +226,7 @@ async fn netlists_of_an_older_version_become_objects_and_run_before_and_after() 
     let server = TestServer::in_folder(server.stop().await, embedded_database).await;
     let (store, started) = (server.running().store(), Instant::now());
     while store.circuit_in_row(("", "")).await.unwrap().is_some() {
-        assert!(started.elapsed() < PATIENCE, "the netlist stays in its row");
+        assert!(started.elapsed() < PATIENCE, "the netlist is still in its row");
         tokio::task::yield_now().await;
     }
     let session = tests_service::gates::open_session(&server, &key, Preset::Fast128).await;

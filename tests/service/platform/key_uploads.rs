@@ -1,4 +1,5 @@
-//! Encryption keys that come in parts (readings section 14): every part ends on a row, an upload goes on where it broke off.
+//! Encryption keys uploaded in parts (readings section 14): every part ends on a row, and an upload continues where it
+//! broke off.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use tests_service::gates::OCTETS;
 const UPLOADS: &str = "/api/v1/keys/uploads";
 /// Bytes of an evaluation key before its first row.
 const HEAD: usize = 44;
-/// Longest time that a node takes to look after its records.
+/// Longest time until a node's sweep has looked at all records.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An upload of an account.
@@ -43,7 +44,7 @@ impl<'s> Upload<'s> {
         self.server.send(request.key(&self.key)).await
     }
 
-    /// Sends the bytes of a whole from one place to another.
+    /// Sends the bytes from `from` to `to` of a whole key.
     async fn part(&self, whole: &[u8], from: usize, to: usize) -> Response {
         self.ranged(whole[from..to].to_vec(), &format!("bytes {from}-{}/{}", to - 1, whole.len())).await
     }
@@ -78,7 +79,7 @@ async fn a_key_in_parts_becomes_the_same_key_as_in_one_request() {
     assert_eq!(told["eval_key_rows_total"], numbers.rows(2).len());
     upload.complete().await.error(409, "CONFLICT");
     upload.public(numbers.public_key()).await.ok(200);
-    // one that was sent again takes the place of the first
+    // a repeated part replaces the first one
     let told = upload.public(numbers.public_key()).await.ok(200);
     assert_eq!(told["public_key_bytes"], numbers.public_key().len());
     upload.complete().await.error(409, "CONFLICT");
@@ -97,7 +98,7 @@ async fn a_key_in_parts_becomes_the_same_key_as_in_one_request() {
     {
         answer.error(409, "CONFLICT");
     }
-    // K19: equal uploads share storage, however they came
+    // K19: equal uploads share storage, also across the two ways of uploading
     let stored = objects(&server, "encryption-keys");
     let again = Upload::begin(&server, &key, &numbers).await;
     again.public(numbers.public_key()).await.ok(200);
@@ -121,22 +122,22 @@ async fn parts_at_the_wrong_place_twice_or_out_of_order_are_refused_and_the_uplo
         let error = upload.part(&whole, from, to).await.error(409, "CONFLICT");
         assert!(error["message"].as_str().unwrap().contains(&format!("continues at byte {}", HEAD + row)), "{error}");
     }
-    // the first row again, said to be the second
+    // the first row again, under the range of the second
     let range = format!("bytes {}-{}/{}", HEAD + row, HEAD + 2 * row - 1, whole.len());
     upload.ranged(whole[HEAD..HEAD + row].to_vec(), &range).await.error(400, "INVALID_PARAMS");
-    // a part that ends within a row: its whole rows are kept
+    // a part that ends within a row: the node stores its whole rows
     let error = upload.part(&whole, HEAD + row, HEAD + 2 * row + 7).await.error(400, "INVALID_REQUEST");
     assert!(error["message"].as_str().unwrap().contains(&format!("continues at byte {}", HEAD + 2 * row)), "{error}");
     assert_eq!(upload.show().await["eval_key_bytes"], HEAD + 2 * row);
     for range in ["bytes 5-4/10", "rows 0-1/2", "bytes 0-1", &format!("bytes {}-99999/*", HEAD + 2 * row)] {
         upload.ranged(vec![0; 7], range).await.error(400, "INVALID_REQUEST");
     }
-    // a damaged row does not stop what follows
+    // a damaged row does not stop later parts
     let mut damaged = whole.clone();
     damaged[HEAD + 2 * row + 60] ^= 1;
     upload.part(&damaged, HEAD + 2 * row, whole.len()).await.error(400, "INVALID_PARAMS");
     upload.part(&whole, HEAD + 2 * row, whole.len()).await.ok(200);
-    // more than the head announces
+    // more bytes than the head announces
     let more = format!("bytes {}-{}/*", whole.len(), whole.len() + row - 1);
     upload.ranged(whole[HEAD..HEAD + row].to_vec(), &more).await.error(400, "INVALID_PARAMS");
     upload.public(numbers.public_key()).await.ok(200);
@@ -171,17 +172,17 @@ async fn an_upload_that_breaks_off_goes_on_after_its_last_whole_row() {
     stream.write_all(head.key(&key).head().as_bytes()).await.unwrap();
     stream.write_all(&whole[..HEAD + 2 * row + 5]).await.unwrap();
     stream.flush().await.unwrap();
-    // the head is on record as soon as it is there
+    // the head is recorded as soon as it has arrived
     let started = Instant::now();
     while upload.show().await["eval_key_bytes"] == 0 {
-        assert!(started.elapsed() < PATIENCE, "the head is not taken");
+        assert!(started.elapsed() < PATIENCE, "the head was not recorded");
         tokio::task::yield_now().await;
     }
     drop(stream);
     let left = |bytes: &Value| bytes.as_u64().unwrap() as usize;
     let from = left(&upload.show().await["eval_key_bytes"]);
     assert!((from - HEAD).is_multiple_of(row) && from <= HEAD + 2 * row, "{from}");
-    // the broken request may still put its rows on record
+    // the broken request may still record its rows
     let answer = loop {
         let from = left(&upload.show().await["eval_key_bytes"]);
         let answer = upload.part(&whole, from, whole.len()).await;
@@ -201,7 +202,7 @@ async fn a_key_that_claims_more_than_may_be_is_refused_by_its_head() {
     let key = server.key(Role::Developer).await;
     let upload = Upload::begin(&server, &key, &small()).await;
     upload.whole(small().evaluation_key_claiming(u32::MAX)).await.error(413, "PAYLOAD_TOO_LARGE");
-    // by what the range announces, and by what the length does
+    // too large by the announced range, and by the length
     upload.ranged(vec![0; 8], "bytes 0-7/1099511627776").await.error(413, "PAYLOAD_TOO_LARGE");
     let long = Request::new("PUT", format!("{}/eval-key", upload.path))
         .header("Content-Type", OCTETS)
@@ -244,7 +245,7 @@ async fn an_upload_is_its_account_s_counts_as_a_key_and_ends_by_itself_or_by_its
     let (viewer, _) = server.create_key(Role::Viewer, None).await;
     let upload = Upload::begin(&server, &key, &small()).await;
     upload.whole(small().evaluation_key(0)).await.ok(200);
-    // K19: a trial has one
+    // K19: a trial may have one key
     let body = json!({"params": params(&small())});
     server.send(Request::post(UPLOADS, &body).key(&key)).await.error(402, "QUOTA_EXCEEDED");
     server.send(Request::post(UPLOADS, &body).key(&viewer)).await.error(403, "INSUFFICIENT_ROLE");
@@ -266,7 +267,7 @@ async fn an_upload_is_its_account_s_counts_as_a_key_and_ends_by_itself_or_by_its
     upload.complete().await.error(404, "NOT_FOUND");
     let started = Instant::now();
     while objects(&server, "encryption-keys") > 0 {
-        assert!(started.elapsed() < PATIENCE, "the upload stays");
+        assert!(started.elapsed() < PATIENCE, "the upload was not deleted");
         tokio::task::yield_now().await;
     }
 }

@@ -1,4 +1,4 @@
-//! A node's start and stop, and what happens to work when a client goes away (readings P24).
+//! A node's start and stop, and the work of clients that leave (readings P24).
 
 use client::Preset;
 use control::app::App;
@@ -35,12 +35,12 @@ async fn an_address_in_use_is_told_with_the_variable_s_name() {
 async fn a_stopping_node_finishes_what_it_has_and_refuses_what_is_new() {
     let server = TestServer::start().await;
     let account = Account::open(&server, Preset::Fast128).await;
-    // long enough for the requests below on any machine
+    // long enough for the following requests on any machine
     let batch = Request::post(BATCH, &account.batch("MUX", 1024)).key(&account.key);
     let (address, operations) = (server.address, server.operations);
     let running = tokio::spawn(async move { batch.send(address).await });
     server.metric_becomes("ango_operations", |operations| operations > 0.0).await;
-    // a connection from before, so that the request arrives however fast the node is
+    // an open connection, so that the request arrives however fast the node is
     let mut late = TcpStream::connect(address).await.unwrap();
     let mut health = TcpStream::connect(address).await.unwrap();
     let mut probe = TcpStream::connect(operations).await.unwrap();
@@ -122,10 +122,10 @@ async fn e8_o2_without_its_database_a_node_is_unavailable_and_says_so() {
     assert_eq!(database["latency_ms"], json!(null));
     assert_eq!(server.operations_get("/readyz").await.status, 503);
     assert_eq!(server.operations_get("/livez").await.status, 200);
-    // what cannot be charged is not given away
+    // a gate that cannot be charged is not computed
     account.post("/api/v1/tfhe/gate", &gate).await.error(503, "SERVICE_UNAVAILABLE");
     account.send(Request::get("/api/v1/tfhe/sessions")).await.error(503, "SERVICE_UNAVAILABLE");
-    // e10: the cause stays inside
+    // e10: the answer does not name the cause
     let error = account.send(Request::get(account.path(""))).await.error(503, "SERVICE_UNAVAILABLE");
     assert!(!error.to_string().contains("pool") && !error.to_string().contains("sql"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Counts by day and month, bursts, and the headers that show them (readings section 3).
+//! Counts by day and month, token buckets, and the headers that show them (readings section 3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn headers(answer: &Response) -> [u64; 6] {
     HEADERS.map(|name| answer.header(name).unwrap_or_else(|| panic!("no {name}")).parse().expect("an integer"))
 }
 
-/// What is left of the day and of the month.
+/// The remaining requests of the day and of the month.
 #[track_caller]
 pub fn left(answer: &Response) -> [u64; 2] {
     let values = headers(answer);
@@ -101,7 +101,7 @@ async fn l4_l6_public_routes_are_counted_by_network_and_health_and_pages_never_r
     let server = TestServer::with(|config| config.plan_limits.anonymous = limits(5, 100)).await;
     let pricing = async || server.send(Request::get(PRICING)).await;
     assert_eq!(left(&pricing().await), [4, 99]);
-    // a key does not change whose request it is, and what is not there is not counted
+    // with a key, the request still counts for the network; an unknown path does not count
     let key = free_key(&server).await;
     assert_eq!(left(&server.send(Request::get(PRICING).key(&key)).await), [3, 98]);
     assert_eq!(left(&server.send(Request::get("/nowhere")).await), [3, 98]);
@@ -139,7 +139,7 @@ async fn l1_a_request_counts_one_and_a_refused_one_nothing() {
     let forbidden = server.send(Request::get(SESSIONS).key(&viewer)).await;
     forbidden.error(403, "INSUFFICIENT_ROLE");
     assert_eq!(left(&list().await), [8, 18], "403");
-    // what the caller got wrong in another way was a request
+    // a request with another fault counts
     let bad = Request::new("POST", GATE).body("text/plain", "{}").key(&key);
     assert_eq!(left(&server.send(bad).await), [7, 17], "400");
     // keys of one account share its count
@@ -156,7 +156,7 @@ async fn l1_a_batch_and_a_circuit_count_their_gates_and_are_refused_whole() {
     let account = Account { server: &server, key, session, secret: keys::of(preset) };
     let done = account.post(BATCH, &account.batch("NOT", 5)).await;
     done.ok(200);
-    // the session was a request too
+    // the request that opened the session counts too
     assert_eq!(left(&done), [14, 94]);
     let circuit = account.circuit(&and_netlist(10), json!([account.value(&[true; 20])]));
     let done = account.post(CIRCUITS, &circuit).await;
@@ -167,7 +167,7 @@ async fn l1_a_batch_and_a_circuit_count_their_gates_and_are_refused_whole() {
         refused.error(429, "RATE_LIMITED");
         assert_eq!(left(&refused), [4, 84]);
     }
-    // neither does what fails count: this one's ciphertexts are none
+    // a failed request does not count: its ciphertexts are invalid
     let mut broken = account.batch("NOT", 4);
     broken["session_id"] = json!("unknown");
     assert_eq!(left(&account.post(BATCH, &broken).await), [4, 84]);
@@ -189,7 +189,7 @@ async fn l7_the_day_s_limit_is_429_until_midnight_and_the_month_s_until_the_firs
     let now = server.clock.now().seconds();
     assert!((day_end - now).abs_diff(wait(&refused)) <= 2);
     if day_end == month_end {
-        return; // the last day of a month: both begin anew
+        return; // on the last day of a month both counts begin again
     }
     server.clock.advance(Duration::from_secs(wait(&refused)));
     assert_eq!(left(&list().await), [2, 1]);
@@ -212,7 +212,7 @@ async fn l6_a_burst_above_the_plan_s_rate_is_429_for_a_second_at_least_and_costs
     let list = async |key: &str| server.send(Request::get(SESSIONS).key(key)).await;
     let mut refused = list(&key).await;
     assert_eq!(refused.status, 200);
-    // a slow machine may take longer than the second for one request, not for each of so many
+    // a slow machine may need more than the second for one request, but not for each of 200
     for _ in 0..200 {
         refused = list(&key).await;
         if refused.status != 200 {
@@ -222,7 +222,7 @@ async fn l6_a_burst_above_the_plan_s_rate_is_429_for_a_second_at_least_and_costs
     refused.error(429, "RATE_LIMITED");
     assert!(refused.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
     let left_over = left(&refused);
-    // a bucket is a key's, a count an account's
+    // each key has a token bucket, and each account has a count
     let answer = list(&other).await;
     assert_eq!((answer.status, left(&answer)), (200, left_over.map(|left| left - 1)));
     server.clock.advance(Duration::from_secs(1));
@@ -256,7 +256,8 @@ async fn l6_a19_a_rotated_key_and_its_successor_take_from_one_burst() {
     let rotated = server.send(Request::new("POST", "/api/v1/keys/apikey/rotate").key(&old)).await.ok(200);
     let new = rotated["key"].as_str().unwrap();
     let list = async |key: &str| server.send(Request::get(SESSIONS).key(key)).await;
-    // a slow machine may take longer than the second for two requests, not each time: two bursts are never empty here
+    // a slow machine may need more than the second for two requests, but not each time: two buckets are never empty
+    // here
     for _ in 0..200 {
         server.clock.advance(Duration::from_secs(1));
         list(&old).await.ok(200);
@@ -266,10 +267,10 @@ async fn l6_a19_a_rotated_key_and_its_successor_take_from_one_burst() {
             return;
         }
     }
-    panic!("the successor has a burst of its own");
+    panic!("the successor has another token bucket");
 }
 
-/// How many of so many requests sent at once get through, each on one of these nodes.
+/// Sends this many requests at once, spread over these nodes. Returns how many are accepted.
 pub async fn race(servers: &[&TestServer], key: &str, requests: usize) -> usize {
     let lanes = 50;
     let addresses: Arc<Vec<_>> = Arc::new(servers.iter().map(|server| server.address).collect());

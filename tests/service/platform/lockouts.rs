@@ -1,4 +1,4 @@
-//! Who tries too many wrong credentials is locked (specification, Authentication 8; readings A20, A21).
+//! Lockouts after too many wrong credentials (specification, Authentication 8; readings A20, A21).
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use tests_service::gates::SESSIONS;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A node behind a proxy on the same machine, so that tests come from any address.
+/// A node behind a proxy on the same machine, so that a test can use any client address.
 async fn server() -> TestServer {
     TestServer::with(behind_a_proxy).await
 }
@@ -37,7 +37,7 @@ fn wait(answer: &Response) -> u64 {
     answer.header("retry-after").unwrap().parse().unwrap()
 }
 
-/// Wrong attempts with different keys: until the network would be locked by one more.
+/// Nineteen wrong attempts with different keys. One more locks the network.
 async fn nineteen_failures(server: &TestServer, from: &str) {
     for number in 0..19 {
         list(server, &made_up(number), from).await.error(401, "INVALID_API_KEY");
@@ -52,7 +52,7 @@ async fn a21_ten_attempts_with_one_key_are_401_and_the_next_429_from_anywhere_fo
     }
     let left = wait(&list(&server, "nonsense", "192.0.2.200").await);
     assert!((898..=900).contains(&left), "{left}");
-    // whose own key it is not, is not locked
+    // the lock is on the wrong key: a caller with a valid key is not locked
     let key = server.key(Role::AccountAdmin).await;
     list(&server, &key, "192.0.2.0").await.ok(200);
     server.clock.advance(14 * MINUTE);
@@ -77,7 +77,7 @@ async fn a21_twenty_attempts_lock_an_address_for_every_authenticated_route_and_n
     let server = server().await;
     let key = server.key(Role::AccountAdmin).await;
     nineteen_failures(&server, "192.0.2.1").await;
-    // success does not make failures undone
+    // a success does not erase failures
     list(&server, &key, "192.0.2.1").await.ok(200);
     list(&server, &made_up(19), "192.0.2.1").await.error(401, "INVALID_API_KEY");
     let left = wait(&list(&server, &key, "192.0.2.1").await);
@@ -98,7 +98,7 @@ async fn a21_the_window_of_five_minutes_slides() {
     let server = server().await;
     nineteen_failures(&server, "192.0.2.1").await;
     server.clock.advance(4 * MINUTE);
-    // now the first nineteen are gone
+    // now the first nineteen are too old to count
     server.clock.advance(MINUTE);
     for number in 100..119 {
         list(&server, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
@@ -138,7 +138,7 @@ async fn a13_guesses_of_trial_keys_count_for_the_address() {
     let guess = Request::delete("/api/v1/onboarding/temp-key/svc_trial_000000").header("X-Forwarded-For", "192.0.2.1");
     server.send(guess.clone()).await.error(404, "KEY_NOT_FOUND");
     wait(&list(&server, &key, "192.0.2.1").await);
-    // the route itself is public: it goes on
+    // the route needs no key, so it is not locked
     server.send(guess).await.error(404, "KEY_NOT_FOUND");
 }
 
@@ -177,7 +177,7 @@ async fn a21_a_lock_survives_a_restart() {
     let folder = server.stop().await;
     let server = TestServer::in_folder(folder, behind_a_proxy).await;
     wait(&list(&server, &key, "192.0.2.1").await);
-    // nor are failures forgotten that did not lock yet
+    // failures before the lock still count
     list(&server, "nonsense", "192.0.2.2").await.error(401, "INVALID_API_KEY");
     wait(&list(&server, &key, "192.0.2.2").await);
 }
@@ -197,7 +197,7 @@ async fn a21_an_operator_sees_locks_and_ends_them() {
         if !locked.is_empty() {
             break locked;
         }
-        assert!(asked.elapsed() < MINUTE, "the lock is not told");
+        assert!(asked.elapsed() < MINUTE, "the lock was not shared");
     };
     assert_eq!((locked.len(), locked[0].kind, &locked[0].key_id), (1, "address", &None));
     let forgiven = LockoutChoice::Address("192.0.2.1".parse().unwrap());
@@ -205,7 +205,7 @@ async fn a21_an_operator_sees_locks_and_ends_them() {
     assert!(operator.clear_lockouts(config, &forgiven).await.is_err());
     assert!(operator.lockouts().await.unwrap().is_empty());
     while list(&server, &key, "192.0.2.1").await.status != 200 {
-        assert!(asked.elapsed() < MINUTE, "the node does not learn of it");
+        assert!(asked.elapsed() < MINUTE, "the node did not read the lock");
     }
 }
 
@@ -213,7 +213,7 @@ async fn a21_an_operator_sees_locks_and_ends_them() {
 async fn a21_a_lock_on_one_node_is_one_on_every_node() {
     let Some((one, other)) = TestServer::pair(behind_a_proxy).await else { return };
     let key = one.key(Role::AccountAdmin).await;
-    // ten here and ten there
+    // ten on one node and ten on the other
     for number in 0..20 {
         let server = if number % 2 == 0 { &one } else { &other };
         list(server, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
@@ -221,19 +221,19 @@ async fn a21_a_lock_on_one_node_is_one_on_every_node() {
     let asked = Instant::now();
     for server in [&one, &other] {
         while list(server, &key, "192.0.2.1").await.status == 200 {
-            assert!(asked.elapsed() < MINUTE, "the nodes do not learn of it");
+            assert!(asked.elapsed() < MINUTE, "the nodes did not share the failures");
         }
         wait(&list(server, &key, "192.0.2.1").await);
     }
 }
 
-/// Tries to sign in; wrong passwords get another address each.
+/// Tries to sign in from this address.
 async fn sign_in(server: &TestServer, email: &str, password: &str, from: &str) -> Response {
     let body = json!({"email": email, "password": password});
     server.send(Request::post("/auth/login", &body).header("X-Forwarded-For", from)).await
 }
 
-/// So many wrong passwords, each from an address of its own and after the longest wait.
+/// This many wrong passwords, each from another address and after the longest wait.
 async fn wrong_passwords(server: &TestServer, email: &str, count: usize) {
     for number in 0..count {
         server.clock.advance(LONGEST_WAIT);
@@ -255,12 +255,12 @@ async fn a_user_s_wait_grows_with_wrong_passwords_from_whatever_address_and_is_f
         wrong_passwords(&server, email, 2).await;
         let left = wait(&sign_in(&server, email, PASSWORD, "192.0.2.2").await);
         assert!((17..=64).contains(&left), "{left}");
-        // it does not grow without end: a stranger cannot shut a user out
+        // the wait has a bound, so a stranger cannot lock a user out for ever
         wrong_passwords(&server, email, 20).await;
         let left = wait(&sign_in(&server, email, PASSWORD, "192.0.2.3").await);
         assert!((250..=300).contains(&left), "{left}");
     }
-    // a refused attempt adds nothing to the wait, and other users sign in meanwhile
+    // a refused attempt does not lengthen the wait, and other users can sign in
     server.user("bob@example.org", Role::Viewer).await;
     server.clock.advance(LONGEST_WAIT);
     sign_in(&server, "Ada@example.org ", PASSWORD, "192.0.2.4").await.ok(200);
@@ -292,20 +292,20 @@ async fn a_user_s_wait_on_one_node_is_one_on_every_node() {
     one.user("ada@example.org", Role::AccountAdmin).await;
     let key = one.key(Role::AccountAdmin).await;
     wrong_passwords(&one, "ada@example.org", 15).await;
-    // what is told later than the passwords shows that they are told
+    // a later failure arrives, so the earlier passwords have arrived too
     for number in 0..20 {
         list(&one, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
     }
     let asked = Instant::now();
     while list(&other, &key, "192.0.2.1").await.status == 200 {
-        assert!(asked.elapsed() < MINUTE, "the node does not learn of it");
+        assert!(asked.elapsed() < MINUTE, "the node did not read the failures");
     }
     wait(&sign_in(&other, "ada@example.org", PASSWORD, "192.0.2.2").await);
-    // and it is forgotten on every node
+    // every node forgets the failures
     other.clock.advance(LONGEST_WAIT);
     sign_in(&other, "ada@example.org", PASSWORD, "192.0.2.2").await.ok(200);
     while sign_in(&one, "ada@example.org", PASSWORD, "192.0.2.3").await.status != 200 {
-        assert!(asked.elapsed() < MINUTE, "the node does not learn of it");
+        assert!(asked.elapsed() < MINUTE, "the node did not forget the failures");
     }
 }
 
@@ -319,17 +319,17 @@ async fn an_operator_ends_a_user_s_wait() {
     let operator = Operator::open(config).await.unwrap();
     let asked = Instant::now();
     while operator.clear_lockouts(config, &LockoutChoice::User("Ada@Example.org".to_owned())).await.is_err() {
-        assert!(asked.elapsed() < MINUTE, "the wait is not told");
+        assert!(asked.elapsed() < MINUTE, "the wait was not shared");
     }
     while sign_in(&server, "ada@example.org", PASSWORD, "192.0.2.1").await.status != 200 {
-        assert!(asked.elapsed() < MINUTE, "the node does not learn of it");
+        assert!(asked.elapsed() < MINUTE, "the node did not read the wait");
     }
 }
 
 #[tokio::test]
 async fn nothing_is_hashed_for_a_token_that_is_not_there() {
     let server = server().await;
-    let link = server.running().first_setup_link().await.unwrap().expect("there is no user yet");
+    let link = server.running().first_setup_link().await.unwrap().expect("the node has no user yet");
     let token = link.split_once("/setup#").unwrap().1;
     let hashes = async || server.metric("ango_password_hashes_total").await;
     let set_up = async |token: &str, from: &str| {
@@ -346,7 +346,7 @@ async fn nothing_is_hashed_for_a_token_that_is_not_there() {
     set_up(token, "192.0.2.1").await.ok(201);
     let after_one = hashes().await;
     assert_eq!(after_one, 1.0);
-    // once there are users, no link sets up another one
+    // after the first user, the link is useless
     set_up(token, "192.0.2.1").await.error(401, "INVALID_CREDENTIALS");
     reset(token).await.error(401, "INVALID_CREDENTIALS");
     assert_eq!(hashes().await, after_one);
@@ -366,7 +366,7 @@ async fn sign_ups_are_counted_by_network_before_they_cost_a_hash() {
     for number in 0..9 {
         sign_up(number, "192.0.2.1").await.ok(201);
     }
-    // one that finds the e-mail taken counts as well: it tells that there is such a user
+    // an attempt with a known e-mail counts too, because the answer reveals the user
     sign_up(0, "192.0.2.1").await.error(409, "CONFLICT");
     let hashes = server.metric("ango_password_hashes_total").await;
     let refused = sign_up(10, "192.0.2.1").await;
@@ -374,7 +374,7 @@ async fn sign_ups_are_counted_by_network_before_they_cost_a_hash() {
     assert!((890..=900).contains(&refused.header("retry-after").unwrap().parse::<u64>().unwrap()));
     assert_eq!(server.metric("ango_password_hashes_total").await, hashes);
     sign_up(10, "192.0.2.2").await.ok(201);
-    // it is no lock of anything else
+    // this lock affects no other route
     let key = server.key(Role::AccountAdmin).await;
     list(&server, &key, "192.0.2.1").await.ok(200);
     server.clock.advance(15 * MINUTE);

@@ -1,5 +1,5 @@
-//! The platform's HTTP interface from outside, folded like the areas of `control/src`. Tests are named after the rows of the
-//! readings that they check.
+//! The platform's HTTP interface seen from outside, with folders like the areas of `control/src`. Tests are named after
+//! the rows of the readings that they check.
 
 mod alerts;
 mod api_keys;

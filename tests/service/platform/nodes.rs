@@ -1,5 +1,5 @@
-//! Gate sessions on several nodes of one database: what the other nodes say of them, and what becomes of them when their
-//! node goes away (readings G13, L9).
+//! Gate sessions on several nodes of one database: the answers of the other nodes, and the end of sessions whose node
+//! is gone (readings G13, L9).
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use tests_service::s3::S3;
 
 use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist, open_session};
 
-/// Longer than other nodes wait for one that says nothing any more.
+/// Longer than the lease of a node that does not renew it.
 const LEASE_OVER: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -25,7 +25,7 @@ async fn pair() -> Option<(TestServer, TestServer)> {
     TestServer::pair(|_| ()).await
 }
 
-/// A key that may list sessions, on a plan with two of them.
+/// A key that may list sessions, on a plan with at most two sessions.
 async fn free_key(server: &TestServer) -> String {
     let config = server.running().config();
     let made = admin::create_key(config, Role::AccountAdmin, Environment::Test, None, Some(Plan::Free)).await;
@@ -48,7 +48,7 @@ async fn list(server: &TestServer, key: &str) -> Value {
     server.send(Request::get(SESSIONS).key(key)).await.ok(200)
 }
 
-/// The ids of a page, which counts what it shows.
+/// The ids of a page, after checking its count.
 #[track_caller]
 fn ids(page: &Value) -> Vec<&str> {
     let ids: Vec<_> =
@@ -74,7 +74,7 @@ async fn g13_another_node_lists_a_session_and_says_that_it_is_the_wrong_one_for_
     is_elsewhere(&other.send(Request::post(GATE, &gate).key(&key)).await);
     is_elsewhere(&other.send(Request::post(BATCH, &account.batch("NOT", 2)).key(&key)).await);
 
-    // nothing was charged there; on its node it goes on
+    // the other node charged nothing; on its node the session still works
     one.send(Request::post(GATE, &gate).key(&key)).await.ok(200);
     let (here, there) = (list(&one, &key).await, list(&other, &key).await);
     assert_eq!(ids(&there), [&session]);
@@ -85,7 +85,7 @@ async fn g13_another_node_lists_a_session_and_says_that_it_is_the_wrong_one_for_
     }
     assert_eq!(there["sessions"][0]["gates_used"], 1);
 
-    // to another account it is unknown on every node (readings X14)
+    // every node answers another account that the session is unknown (readings X14)
     let stranger = free_key(&one).await;
     for server in [&one, &other] {
         get(server, &session, &stranger).await.error(404, "SESSION_NOT_FOUND");
@@ -122,14 +122,14 @@ async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
     }
     assert_eq!(account.show().await["gates_used"], 64);
 
-    // nor does a node of another database start on the prefix, whose sweep would remove what is there
+    // a node of another database does not start on the prefix, because its sweep would delete the objects
     let stranger = tempfile::tempdir().unwrap();
     let mut config = Config::in_folder(stranger.path());
     (config.compute.backend, config.bucket) = (BackendChoice::Cpu, Some(bucket.config()));
-    let error = App::start(config).await.err().expect("it does not start").to_string();
+    let error = App::start(config).await.err().expect("the node does not start").to_string();
     assert!(error.contains("to another database"), "{error}");
 
-    // a bucket that is away is told of, and nothing runs again
+    // the error names an unreachable bucket, and the operation does not run again
     drop(bucket);
     let again = other.send(request).await;
     again.error(503, "SERVICE_UNAVAILABLE");
@@ -139,7 +139,7 @@ async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
     assert_eq!(account.show().await["gates_used"], 64);
 }
 
-/// Keeps a circuit by way of one node and runs it on the other.
+/// Stores a circuit through one node and runs it on the other.
 async fn a_kept_circuit_runs_on_every_node((one, other): (TestServer, TestServer)) {
     let account = Account::open(&other, Preset::Fast128).await;
     let keep = Request::put_text(format!("{CIRCUITS}/and"), and_netlist(1)).key(&account.key);
@@ -186,7 +186,7 @@ async fn l9_a_plan_s_sessions_are_counted_on_all_nodes_and_those_of_a_lost_node_
     let second = open_session(&one, &key, Preset::Fast128).await;
     open(&other).await.error(402, "QUOTA_EXCEEDED");
 
-    // as the other sees it, the one says nothing any more
+    // the first node's lease has ended by the clock of the other
     other.clock.advance(LEASE_OVER);
     let lost = get(&other, &first, &key).await.error(410, "SESSION_EXPIRED");
     assert!(lost["message"].as_str().unwrap().contains("session lost"), "{lost}");
@@ -198,7 +198,7 @@ async fn l9_a_plan_s_sessions_are_counted_on_all_nodes_and_those_of_a_lost_node_
     open(&other).await.error(402, "QUOTA_EXCEEDED");
     assert_eq!(ids(&list(&other, &key).await).len(), 2);
 
-    // it was only late: its sessions go on, but for the deleted one
+    // the first node was only late: its sessions go on, except the deleted one
     one.metric_becomes("ango_sessions", |open| open == 1.0).await;
     get(&one, &first, &key).await.ok(200);
     is_elsewhere(&get(&one, &third, &key).await);
@@ -217,16 +217,16 @@ async fn g13_the_sessions_of_a_node_that_stopped_in_order_are_lost_at_once() {
 #[tokio::test]
 async fn g13_a_node_that_says_that_it_is_there_goes_on_saying_it() {
     let Some((one, other)) = pair().await else { return };
-    // it is asked again and again: on a plan without a limit
+    // the test asks often, so the plan has no limit
     let key = one.key(Role::AccountAdmin).await;
     let session = open_session(&one, &key, Preset::Fast128).await;
-    // half an hour later, by both their clocks
+    // half an hour later by both clocks
     for server in [&one, &other] {
         server.clock.advance(Duration::from_secs(1800));
     }
     let asked = Instant::now();
     while get(&other, &session, &key).await.status != 503 {
-        assert!(asked.elapsed() < PATIENCE, "the lease is not renewed");
+        assert!(asked.elapsed() < PATIENCE, "the lease was not renewed");
     }
 }
 

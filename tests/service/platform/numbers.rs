@@ -1,4 +1,4 @@
-//! What the tests of operations on numbers share: an account with a real key, and short words for requests.
+//! The parts that tests of operations on numbers share: an account with a real key, and short names for requests.
 
 use client::ckks::{
     Ciphertext, Params, ParamsLiteral, PartKind, SecretKey, SecurityLevel, container, power_of_two_steps, rotations,
@@ -12,23 +12,23 @@ use tests_service::gates::{OCTETS, base64};
 
 pub const COMPUTE: &str = "/api/v1/compute";
 
-/// An account with an encryption key whose secret is known to the test.
+/// An account with an encryption key whose secret the test has.
 pub struct Numbers<'s> {
     pub server: &'s TestServer,
-    /// Its API key.
+    /// The account's API key.
     pub key: String,
     pub key_id: String,
     pub secret: SecretKey,
 }
 
-/// Parameters for testing.
+/// Testing parameters.
 pub fn testing(poly_degree: usize, max_depth: u32) -> Params {
     let security = SecurityLevel::Testing;
     Params::new(ParamsLiteral { poly_degree, scale_bits: 40, max_depth, security, bootstrap: false }).unwrap()
 }
 
 impl<'s> Numbers<'s> {
-    /// A new account with a key of degree 64 for three products in a row, which rotates by any number of slots.
+    /// A new account with a key of degree 64 for three multiplications in a row and all rotations.
     pub async fn new(server: &'s TestServer) -> Numbers<'s> {
         Numbers::of(server, server.key(Role::AccountAdmin).await, &testing(64, 3)).await
     }
@@ -40,7 +40,7 @@ impl<'s> Numbers<'s> {
         Numbers::with_parts(server, key, params, &parts).await
     }
 
-    /// An account with a key of these parts.
+    /// An account with a key of these parameters and parts.
     pub async fn with_parts(
         server: &'s TestServer,
         key: String,
@@ -69,12 +69,12 @@ impl<'s> Numbers<'s> {
         self.server.send(request.key(&self.key)).await
     }
 
-    /// Uploads numbers, the rest of the slots zeros; the ciphertext's id.
+    /// Uploads numbers, with zeros in the other slots. Returns the ciphertext's id.
     pub async fn encrypted(&self, numbers: &[f64]) -> Value {
         self.encrypted_within(numbers, 10.0).await
     }
 
-    /// The same with a bound on the numbers.
+    /// Like [`Numbers::encrypted`], with a bound on the numbers.
     pub async fn encrypted_within(&self, numbers: &[f64], bound: f64) -> Value {
         let params = self.secret.params();
         let mut slots = numbers.to_vec();
@@ -86,7 +86,7 @@ impl<'s> Numbers<'s> {
         answer["ciphertext_id"].clone()
     }
 
-    /// A request's body with more members.
+    /// A request's body with these additional members.
     pub fn body(&self, ids: &[&Value], more: Value) -> Value {
         let mut body = json!({"key_id": self.key_id, "ciphertext_ids": ids});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -101,7 +101,7 @@ impl<'s> Numbers<'s> {
         self.send(self.request(operation, ids, more)).await
     }
 
-    /// The numbers of a kept ciphertext.
+    /// The numbers of a stored ciphertext.
     pub async fn decrypted(&self, id: &Value) -> Vec<f64> {
         let path = format!("/api/v1/ciphertexts/{}", id.as_str().unwrap());
         let answer = self.send(Request::get(path).header("Accept", OCTETS)).await;
@@ -124,7 +124,7 @@ impl<'s> Numbers<'s> {
     }
 }
 
-/// Whether the first numbers are these, to a millionth.
+/// Checks that the first numbers equal these within a millionth.
 #[track_caller]
 pub fn assert_near(found: &[f64], expected: &[f64]) {
     for (slot, (found, expected)) in found.iter().zip(expected).enumerate() {

@@ -1,4 +1,4 @@
-//! Trial keys: who gets them, what they may do, what is left of them (readings A7, A12-A15, A22, L9).
+//! Trial keys: how callers get them, their rights, and the end of a trial (readings A7, A12-A15, A22, L9).
 
 use api::AccountId;
 use client::Preset;
@@ -48,7 +48,7 @@ async fn operations_used(server: &TestServer) -> i64 {
     server.running().store().trial(&account).await.unwrap().expect("a trial").operations_used
 }
 
-/// Waits until the house-keeping has erased this trial.
+/// Waits until the sweep has erased this trial.
 async fn is_erased(server: &TestServer, account: &str) {
     let started = std::time::Instant::now();
     while server.running().store().trial(account).await.unwrap().is_some() {
@@ -69,7 +69,7 @@ async fn a12_everybody_gets_a_trial_key() {
     assert_eq!(trial["ttl_seconds"], 1800);
     assert!(trial["created_at"].as_str() < trial["expires_at"].as_str());
     server.send(Request::get(UNKNOWN_SESSION).key(key)).await.error(404, "SESSION_NOT_FOUND");
-    // each is an account of its own
+    // each trial has another account
     trial_key(&server).await;
     let keys = server.running().store().api_keys().await.unwrap();
     assert_ne!(keys[0].account_id, keys[1].account_id);
@@ -84,7 +84,7 @@ async fn trials_that_are_switched_off_are_403_and_one_that_lives_goes_on() {
     server.send(temp_key()).await.error(403, "FEATURE_DISABLED");
     let open = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key);
     server.send(open).await.ok(201);
-    // its owner can end it still
+    // the owner can still end the trial
     server.send(end_temp_key(&key)).await.ok(200);
 }
 
@@ -117,7 +117,7 @@ async fn a22_a_network_gets_five_trial_keys_a_minute() {
     let server = TestServer::with(|config| config.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()]).await;
     let from = |address: &str| temp_key().header("X-Forwarded-For", address);
     for last in 1..=5 {
-        // of IPv6 the first half counts
+        // of an IPv6 address the first half counts
         server.send(from(&format!("2001:db8::{last}"))).await.ok(200);
         server.send(from("198.51.100.7")).await.ok(200);
     }
@@ -162,7 +162,7 @@ async fn a13_a_trial_key_is_revoked_by_its_first_characters() {
         server.send(Request::get(UNKNOWN_SESSION).key(&key)).await.error(404, "SESSION_NOT_FOUND");
         let revoked = server.send(end_temp_key(&key[..length])).await.ok(200);
         assert_eq!(revoked, json!({"key_prefix": key[..16], "status": "revoked"}));
-        // at once, though it was used just now
+        // the key ends at once, although it was just used
         server.send(Request::get(UNKNOWN_SESSION).key(&key)).await.error(401, "INVALID_API_KEY");
         server.send(end_temp_key(&key[..length])).await.error(404, "KEY_NOT_FOUND");
     }
@@ -193,7 +193,7 @@ async fn a13_what_is_no_beginning_of_a_living_trial_key_revokes_nothing() {
 async fn a13_a_beginning_of_several_keys_is_a_conflict_until_it_tells_them_apart() {
     let server = TestServer::start().await;
     let key = trial_key(&server).await;
-    // a second key of the same display prefix, which nobody could wait for
+    // a second key with the same display prefix, which is too rare to wait for
     let database = server.running().store();
     let twin = store::NewApiKey {
         key_id: "ak_twin",
@@ -235,7 +235,7 @@ async fn a14_every_gate_is_an_operation_and_what_fails_is_none() {
     trial.post(BATCH, &trial.batch("NAND", 2)).await.ok(200);
     let refused = trial.post(GATE, &trial.gate("NOT", true, None, None)).await.error(402, "TRIAL_OPS_EXHAUSTED");
     assert!(refused["message"].as_str().unwrap().contains("used its 10"), "{refused}");
-    // what is not an operation goes on
+    // requests that are no operations still work
     trial.show().await;
     trial.send(Request::delete(trial.path(""))).await;
     open_session(&server, &trial.key, Preset::Fast128).await;
@@ -290,7 +290,7 @@ async fn a14_the_count_outlives_the_node() {
     trial.post(BATCH, &trial.batch("NAND", 2)).await.ok(200);
 }
 
-/// What the database holds of an account.
+/// The rows of an account in the database.
 async fn owned(server: &TestServer, account: &str) -> Value {
     let store = server.running().store();
     let (gates, ..) = store.gate_usage_totals(account).await.unwrap();
@@ -302,7 +302,7 @@ async fn owned(server: &TestServer, account: &str) -> Value {
 async fn a12_at_its_end_a_trial_s_key_is_erased_and_everything_it_owns() {
     let server = TestServer::start().await;
     let trial = trial(&server).await;
-    // a session does not outlive the trial, whatever its usual life is
+    // a session ends with its trial, whatever the usual life of sessions
     let key_expires_at =
         server.running().store().trial(&trial_account(&server).await).await.unwrap().unwrap().expires_at;
     let expires_at = trial.show().await["expires_at"].as_str().unwrap().to_owned();
@@ -314,13 +314,13 @@ async fn a12_at_its_end_a_trial_s_key_is_erased_and_everything_it_owns() {
 
     server.clock.advance(30 * MINUTE);
     server.metric_becomes("ango_key_bytes", |bytes| bytes == 0.0).await;
-    // records a little later: work under way is recorded first
+    // records are erased later, after running work is recorded
     server.clock.advance(MINUTE);
     is_erased(&server, &account).await;
     assert_eq!(owned(&server, &account).await, json!({"gates": 0, "keys": 0, "sessions": 0}));
     let store = server.running().store();
     assert!(store.circuit_operation(&account, op_id).await.unwrap().is_none());
-    // the account's row stays, for those who count accounts
+    // the account's row stays for counts of accounts
     assert!(store.has_account(&account).await.unwrap());
     server.send(Request::get(UNKNOWN_SESSION).key(&trial.key)).await.error(401, "INVALID_API_KEY");
 }
@@ -354,15 +354,15 @@ async fn l9_open_sessions_are_bounded_by_the_plan_and_the_refusal_tells_when_the
     let refused = server.send(open()).await.error(402, "QUOTA_EXCEEDED");
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains(first["expires_at"].as_str().unwrap()) && message.contains("free"), "{message}");
-    // the refused session's key does not stay
+    // the key of the refused session is dropped
     assert_eq!(server.metric("ango_sessions").await, 2.0);
     let path = format!("{SESSION}/{}", second["session_id"].as_str().unwrap());
     assert_eq!(server.send(Request::delete(path).key(&key)).await.status, 204);
     server.send(open()).await.ok(201);
-    // expired ones do not count
+    // expired sessions do not count
     server.clock.advance(60 * MINUTE);
     server.send(open()).await.ok(201);
-    // a trial has one
+    // a trial may have one session
     let trial = trial_key(&server).await;
     let open = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&trial);
     server.send(open.clone()).await.ok(201);
@@ -371,7 +371,7 @@ async fn l9_open_sessions_are_bounded_by_the_plan_and_the_refusal_tells_when_the
 
 #[tokio::test]
 async fn trials_that_fill_their_share_of_the_room_for_keys_leave_the_rest_to_others() {
-    // six keys of 10 MB; trials have 40 MB, that is four
+    // room for six keys of 10 MB; trials have 40 MB, enough for four
     let server = TestServer::with(|config| config.compute.key_storage_bytes_max = 64 << 20).await;
     let mut opened = 0;
     loop {
@@ -385,7 +385,7 @@ async fn trials_that_fill_their_share_of_the_room_for_keys_leave_the_rest_to_oth
         opened += 1;
     }
     assert_eq!(opened, 4);
-    // both kinds of session are open to others
+    // callers with other keys can open both kinds of session
     let key = server.key(Role::Developer).await;
     server.send(Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key)).await.ok(201);
     open_session(&server, &key, Preset::Fast128).await;

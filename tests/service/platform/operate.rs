@@ -1,4 +1,4 @@
-//! The page for operators says what is there.
+//! The page for operators names the metrics and reasons that a node has.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use tests_service::gates::{Account, GATE};
 
 const PAGE: &str = include_str!("../../../docs/operate.md");
 
-/// Every word of the page that begins so.
+/// Every word of the page with this beginning.
 fn words(beginning: &str) -> BTreeSet<&'static str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     PAGE.split(|c: char| !is_part(c))
@@ -22,7 +22,7 @@ fn words(beginning: &str) -> BTreeSet<&'static str> {
 #[tokio::test]
 async fn every_metric_of_the_page_is_on_the_page_of_metrics() {
     let server = TestServer::with(|config| {
-        // one that is away
+        // a cache store that cannot be reached
         config.cache_store = Some(CacheStoreConfig::at("redis://127.0.0.1:9").unwrap());
     })
     .await;
@@ -40,7 +40,7 @@ async fn every_metric_of_the_page_is_on_the_page_of_metrics() {
         let there = metrics.text().lines().any(|line| line.starts_with(name) && !line.starts_with('#'));
         assert!(there, "{name} is no metric of a node:\n{}", metrics.text());
     }
-    // refusals are told apart
+    // each reason of a refusal has its own series
     let refused = "ango_refusals_total{code=\"INVALID_API_KEY\",reason=\"\"} 1";
     assert!(metrics.text().contains(refused), "{}", metrics.text());
     assert!(metrics.text().contains("ango_database_connections{state=\"idle\"}"));

@@ -1,4 +1,5 @@
-//! A node whose money a payment provider collects: what it asks for, what it is told, and in which order (readings P12, P13, P18, W1-W9).
+//! A node whose money a payment provider collects: the node's requests, the provider's events, and their order
+//! (readings P12, P13, P18, W1-W9).
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tests_service::receiver::Receiver;
 use crate::subscriptions::{CHECKOUT, PORTAL, PROVIDER_WEBHOOK, SUBSCRIBE, Subscriber, after, move_to};
 use tests_service::gates::GATE;
 
-/// A provider, and a node that it collects for.
+/// A provider, and a node that uses it.
 async fn pair() -> (PaymentStandIn, TestServer) {
     let provider = PaymentStandIn::start().await;
     let server = TestServer::with(|config| {
@@ -25,7 +26,7 @@ async fn pair() -> (PaymentStandIn, TestServer) {
     (provider, server)
 }
 
-/// Waits until the node has worked through what it was told.
+/// Waits until the node has processed all received events.
 async fn worked_through(server: &TestServer) {
     let store = server.running().store();
     for _ in 0..3000 {
@@ -34,7 +35,7 @@ async fn worked_through(server: &TestServer) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("events of the provider are left: {:?}", store.due_provider_events(i64::MAX, 9).await);
+    panic!("the node has not processed these events: {:?}", store.due_provider_events(i64::MAX, 9).await);
 }
 
 /// A customer of the provider with a card.
@@ -64,7 +65,7 @@ async fn p12_without_a_card_a_checkout_is_offered_and_going_through_it_subscribe
     let told = subscriber.subscribe("pro", "monthly").await.ok(200);
     assert_eq!((&told["plan"], &told["status"]), (&json!("free"), &json!("active")));
     let page = told["checkout_url"].as_str().unwrap().to_owned();
-    // asked again: the same page
+    // a second request gets the same page
     assert_eq!(subscriber.subscribe("pro", "monthly").await.ok(200)["checkout_url"], json!(page));
     let session = page.rsplit('/').next().unwrap();
     let customer = provider.account().all("cus_")[0].clone();
@@ -77,7 +78,7 @@ async fn p12_without_a_card_a_checkout_is_offered_and_going_through_it_subscribe
     let invoices = subscriber.invoices().await;
     assert_eq!((invoices.len(), &invoices[0]["status"]), (1, &json!("paid")));
     assert!(invoices[0]["provider_invoice_url"].as_str().unwrap().starts_with("https://invoices.example/in_"));
-    // with a card changes need no checkout
+    // with a card, changes need no checkout
     let told = subscriber.subscribe("scale", "monthly").await.ok(200);
     assert_eq!(told["plan"], "scale");
     let told = subscriber.subscribe("starter", "annual").await.ok(200);
@@ -104,7 +105,7 @@ async fn p11_p16_p17_steps_are_taken_at_the_provider() {
     let subscription = only_subscription(&provider);
     subscriber.subscribe("starter", "monthly").await.ok(200);
     assert!(provider.account().object(&subscription)["schedule"].is_string());
-    // taken back, scheduled again, then cancelled: the schedule would hold the subscription
+    // the change is taken back, scheduled again, and cancelled, because the schedule would hold the subscription
     let told = subscriber.subscribe("pro", "monthly").await.ok(200);
     assert_eq!(told.get("scheduled_plan"), None);
     assert!(provider.account().object(&subscription)["schedule"].is_null());
@@ -131,12 +132,12 @@ async fn w8_a_request_that_is_repeated_after_any_failure_has_one_effect() {
     let faults = [Fault::Error, Fault::ErrorAfter, Fault::TooMany, Fault::Garbage, Fault::Cut];
     let mut subscribers = Vec::new();
     for fault in faults {
-        // once: the client of the provider tries again by itself
+        // one fault: the node's client of the provider retries
         let (subscriber, customer) = with_card(&provider, &server).await;
         provider.fail("/subscriptions", &[fault]);
         let told = subscriber.subscribe("pro", "monthly").await.ok(200);
         assert_eq!(told["plan"], "pro", "{fault:?}");
-        // three times: it gives up, and the caller tries again
+        // three faults: the client gives up, and the caller retries
         provider.fail("/subscriptions", &[fault; 6]);
         subscriber.subscribe("scale", "monthly").await.error(502, "PROVIDER_UNAVAILABLE");
         let mut tries = 0;
@@ -151,7 +152,7 @@ async fn w8_a_request_that_is_repeated_after_any_failure_has_one_effect() {
     for customer in subscribers {
         let of_customer = |object: &&Value| object["customer"] == json!(customer);
         assert_eq!(all.iter().filter(of_customer).count(), 1);
-        // a first invoice and one of the difference: nothing was paid twice
+        // a first invoice and one for the difference; no amount was paid twice
         let invoices = provider.account().all("in_");
         assert_eq!(invoices.iter().filter(of_customer).count(), 2);
     }
@@ -177,7 +178,7 @@ async fn p12_a_card_that_is_declined_buys_nothing() {
     subscriber.subscribe("pro", "monthly").await.error(402, "NO_PAYMENT_METHOD");
     assert_eq!(subscriber.subscription().await["plan"], "free");
     provider.account().declines = false;
-    // another plan: a request that the bank has not seen yet
+    // another plan makes a request with a new idempotency key
     subscriber.subscribe("starter", "monthly").await.ok(200);
     provider.account().declines = true;
     subscriber.subscribe("scale", "monthly").await.error(402, "NO_PAYMENT_METHOD");
@@ -194,7 +195,7 @@ async fn w1_w2_w3_events_are_taken_by_their_signature_and_once() {
         let request = Request::new("POST", PROVIDER_WEBHOOK).header("Stripe-Signature", &header);
         server.send(request.body("application/json", body)).await
     };
-    // an unknown type, an event that is repeated, and the second secret
+    // an unknown type, a repeated event, and the second secret
     for secret in [WEBHOOK_SECRET, WEBHOOK_SECRET, NEXT_WEBHOOK_SECRET] {
         assert_eq!(send(signature(&body, secret, now_s), &body).await.ok(200), json!({"received": true}));
     }
@@ -215,7 +216,7 @@ async fn w1_w2_w3_events_are_taken_by_their_signature_and_once() {
     }
     let long = "a".repeat((1 << 20) + 1);
     send(signature(&long, WEBHOOK_SECRET, now_s), &long).await.error(413, "PAYLOAD_TOO_LARGE");
-    // what is for no account of this node, or names nothing, is passed over
+    // events of unknown accounts and events without an object are ignored
     for (n, object) in [json!({"id": "sub_9"}), json!({}), json!(1)].into_iter().enumerate() {
         let event = json!({"id": format!("evt_x{n}"), "type": "payment_method.attached", "data": {"object": object}});
         provider.deliver(server.address, &event).await.ok(200);
@@ -227,7 +228,7 @@ async fn w1_w2_w3_events_are_taken_by_their_signature_and_once() {
     assert_eq!(provider["status"], "healthy");
 }
 
-/// All orders of so many things.
+/// All orders of this many things.
 fn permutations(count: usize) -> Vec<Vec<usize>> {
     let mut all = vec![vec![]];
     for _ in 0..count {
@@ -239,7 +240,7 @@ fn permutations(count: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// A subscription that began, failed to be paid, was paid and ended, without the node: what tells of each.
+/// The events of a subscription that began, was not paid, was paid and ended, without requests of the node.
 fn history(provider: &PaymentStandIn, customer: &str, account_id: &str) -> [Value; 5] {
     let mut account = provider.account();
     let session = account.begin_checkout(customer, account_id, "ango_pro_monthly");
@@ -266,7 +267,7 @@ fn history(provider: &PaymentStandIn, customer: &str, account_id: &str) -> [Valu
     ]
 }
 
-/// A number that looks like chance, of a seed (SplitMix64).
+/// A pseudo-random number below `bound` (SplitMix64).
 fn chance(seed: &mut u64, bound: u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -301,7 +302,7 @@ async fn w4_events_that_are_late_repeated_or_lost_for_a_while_end_where_the_prov
                 }
                 kept.extend(account.take_events());
             }
-            // some of what there is to tell, in any order, some of it again later
+            // some of the events, in any order, and some of them again later
             for _ in 0..chance(&mut random, 4) {
                 let at = chance(&mut random, kept.len() as u64) as usize;
                 let event = if chance(&mut random, 3) == 0 { kept[at].clone() } else { kept.swap_remove(at) };
@@ -393,7 +394,7 @@ async fn p18_a_payment_that_fails_is_past_due_then_unpaid_and_paid_again() {
     for path in ["/api/v1/keys/generate", "/api/v1/compute", "/api/v1/tfhe/session", "/api/v1/tfhe/eval-session"] {
         subscriber.send(Request::post(path, &json!({}))).await.error(402, "ACCOUNT_SUSPENDED");
     }
-    // reads, billing and webhooks go on
+    // reading, billing and webhooks go on
     for path in ["/api/v1/keys", "/api/v1/webhooks", "/api/v1/billing/invoices", "/api/v1/billing/budget"] {
         subscriber.send(Request::get(path)).await.ok(200);
     }
@@ -428,7 +429,7 @@ async fn p9_what_was_used_is_billed_by_the_provider_once_whatever_fails() {
         let of_usage = |one: &Value| one["metadata"]["month"].is_string() && one["customer"] == json!(customer);
         provider.account().all("in_").into_iter().filter(of_usage).collect::<Vec<_>>()
     };
-    // given up after three attempts, and tried again after a minute
+    // the node gives up after three attempts, and tries again after a minute
     subscriber
         .until(async || provider.asked(), |asked| asked.iter().filter(|one| one.contains("invoiceitems")).count() >= 3)
         .await;
@@ -454,7 +455,7 @@ async fn w6_customers_are_told_of_an_invoice_once_in_order_and_of_each_failure()
     let hook = json!({"url": receiver.url(), "events": ["invoice_created", "invoice_paid", "invoice_failed"]});
     subscriber.send(Request::post("/api/v1/webhooks", &hook)).await.ok(201);
     subscriber.subscribe("starter", "monthly").await.ok(200);
-    // the payment arrives first, then what came before it, and all of it again
+    // the payment's event arrives first, then the events before it, and then all again
     let mut events = provider.account().take_events();
     events.reverse();
     for event in events.iter().chain(events.iter().rev()) {
@@ -475,7 +476,7 @@ async fn w6_customers_are_told_of_an_invoice_once_in_order_and_of_each_failure()
         assert_eq!(paid["data"][member], invoice[member]);
     }
     assert_eq!(paid["data"]["period_start"].as_str().unwrap().len(), "2026-01-01".len());
-    // two attempts that fail are told, each once
+    // two failed attempts have an event each
     provider.account().declines = true;
     let subscription = only_subscription(&provider);
     provider.account().renew(&subscription);
@@ -492,7 +493,7 @@ async fn w6_customers_are_told_of_an_invoice_once_in_order_and_of_each_failure()
     let mut counts: Vec<i64> = told[2..].iter().filter_map(attempts).collect();
     counts.sort_unstable();
     assert_eq!(counts, [1, 2]);
-    // withdrawn: the list says so
+    // the list shows the invoice as void
     provider.account().end_invoice(&failed, "void");
     provider.deliver_all(server.address).await;
     worked_through(&server).await;
@@ -518,12 +519,12 @@ async fn p13_w9_users_store_a_card_and_open_the_portal() {
     assert_eq!(found.plan, Plan::Payg);
     let customer = provider.account().object(&found.customer_id);
     assert!(customer["invoice_settings"]["default_payment_method"].is_string());
-    // each visit has a page of its own
+    // each visit has another page
     let open = async || send(PORTAL, json!({"return_url": "http://localhost/"})).await.ok(200)["url"].clone();
     assert_ne!(open().await, open().await);
     provider.fail("/billing_portal", &[Fault::Error; 3]);
     send(PORTAL, json!({"return_url": "http://localhost/"})).await.error(502, "PROVIDER_UNAVAILABLE");
-    // a user who manages nothing sees nothing of it
+    // a user without the right sees neither invoices nor the portal
     let viewer = server.user("eve@example.org", Role::Viewer).await;
     let request = Request::post(PORTAL, &json!({"return_url": "http://localhost/"})).key(&viewer.token);
     server.send(request).await.error(403, "INSUFFICIENT_ROLE");
@@ -547,7 +548,7 @@ async fn w4_an_account_that_goes_through_two_checkouts_has_one_subscription() {
     let live: Vec<Value> =
         provider.account().all("sub_0").into_iter().filter(|one| one["status"] == "active").collect();
     assert_eq!(live.len(), 1);
-    // its end, told late, changes nothing
+    // the late event of the end changes nothing
     provider.deliver_all(server.address).await;
     worked_through(&server).await;
     assert_eq!(subscriber.subscription().await["plan"], "starter");
@@ -587,19 +588,19 @@ async fn p19_a_subscription_that_began_without_a_provider_goes_on_until_it_ends(
     .await;
     provider.follow(&server.clock);
     let subscriber = Subscriber { server: &server, account, key };
-    // changed, cancelled and taken up again here
+    // the subscription is changed, cancelled and taken up again on this node
     let told = subscriber.subscribe("scale", "monthly").await.ok(200);
     assert_eq!((&told["plan"], told.get("checkout_url")), (&json!("scale"), None));
     assert_eq!(subscriber.cancel().await.ok(200)["status"], "cancelled");
     subscriber.subscribe("scale", "monthly").await.ok(200);
     let end = told["current_period_end"].as_str().unwrap().to_owned();
-    // there is no customer at the provider: the invoice is made here
+    // the account is no customer of the provider, so this node makes the invoice
     move_to(&server, &after(&end, 11));
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     assert!(invoices[0]["provider_invoice_url"].as_str().unwrap().contains("/invoices/inv_"));
     subscriber.cancel().await.ok(200);
     move_to(&server, subscriber.subscription().await["current_period_end"].as_str().unwrap());
     subscriber.until_on("free", "active").await;
-    // the next one is the provider's
+    // the provider makes the next subscription
     assert!(subscriber.subscribe("starter", "monthly").await.ok(200)["checkout_url"].is_string());
 }

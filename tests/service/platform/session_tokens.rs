@@ -1,4 +1,4 @@
-//! Session tokens that somebody made up (readings A10). All of them against the embedded issuer.
+//! Forged session tokens (readings A10), all against the embedded issuer.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn unsigned(header: &Value, claims: &Value) -> String {
 }
 
 async fn refused(server: &TestServer, what: &str, token: &str) {
-    // each from an address of its own: many from one would lock it
+    // each from another address, because many from one would lock it
     static ATTEMPTS: AtomicU16 = AtomicU16::new(0);
     let [high, low] = ATTEMPTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let from = format!("198.18.{high}.{low}");
@@ -54,14 +54,14 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
         header
     };
 
-    // no signature at all
+    // tokens without a signature
     for none in ["none", "None", "NONE", "nOnE"] {
         let bare = unsigned(&with("alg", json!(none)), &claims);
         refused(&server, none, &format!("{bare}.")).await;
     }
     refused(&server, "an empty signature", &format!("{}.", unsigned(&header, &claims))).await;
 
-    // the public key as a shared secret
+    // the public key used as a shared secret
     let keys = server.send(Request::get("/.well-known/jwks.json")).await.ok(200);
     let public = &keys["keys"][0];
     let point = |name: &str| URL_SAFE_NO_PAD.decode(public[name].as_str().unwrap()).unwrap();
@@ -75,7 +75,7 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
         }
     }
 
-    // another key under the node's name for its own, and with its own key in the header
+    // another key under the name of the node's key, also with the other key in the header
     for algorithm in [Algorithm::ES256, Algorithm::EdDSA, Algorithm::RS256, Algorithm::PS256] {
         let mut forged = Header::new(algorithm);
         forged.kid = Some(public["kid"].as_str().unwrap().to_owned());
@@ -85,7 +85,7 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
     }
     refused(&server, "another key's name", &issuer::sign(Algorithm::ES256, &claims)).await;
 
-    // a good signature over something else
+    // a valid signature over other claims
     let signature = user.token.rsplit('.').next().unwrap();
     for (name, value) in [("sub", json!("usr_0")), ("role", json!("developer")), ("exp", json!(4_000_000_000u64))] {
         let mut altered = claims.clone();
@@ -93,7 +93,7 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
         refused(&server, name, &format!("{}.{signature}", unsigned(&header, &altered))).await;
     }
     let crit = unsigned(&with("crit", json!(["b64"])), &claims);
-    refused(&server, "a demand that nobody knows", &format!("{crit}.{signature}")).await;
+    refused(&server, "an unknown critical header", &format!("{crit}.{signature}")).await;
     let mut flipped = user.token.clone().into_bytes();
     let at = flipped.len() - 20;
     flipped[at] = if flipped[at] == b'A' { b'B' } else { b'A' };
@@ -114,7 +114,7 @@ async fn a10_a_token_of_another_node_is_refused() {
     refused(&server, "another node's token", &user.token).await;
 }
 
-/// The names of a node's keys, the one that signs first.
+/// The names of a node's keys, the signing key first.
 async fn kids(server: &TestServer) -> Vec<String> {
     let keys = server.send(Request::get("/.well-known/jwks.json")).await.ok(200);
     keys["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
@@ -138,7 +138,7 @@ async fn a10_a_rotated_key_signs_no_more_and_its_tokens_go_on_to_their_end() {
     for token in [&before.token, &after.token] {
         server.send(Request::get(SESSIONS).key(token)).await.ok(200);
     }
-    // a node that starts now knows both
+    // a node that starts now has both keys
     let server = TestServer::in_folder(server.stop().await, public).await;
     for token in [&before.token, &after.token] {
         server.send(Request::get(SESSIONS).key(token)).await.ok(200);
@@ -146,7 +146,7 @@ async fn a10_a_rotated_key_signs_no_more_and_its_tokens_go_on_to_their_end() {
     let again = server.operator().await.rotate_signing_key(server.running().config()).await.unwrap();
     server.clock.advance(Duration::from_secs(60));
     assert_eq!(kids(&server).await, [again.kid.clone(), rotated.kid, old[0].clone()]);
-    // the last token of the old keys has ended
+    // the last token of the old keys has expired
     server.clock.advance(Duration::from_secs(64 * 60));
     assert_eq!(kids(&server).await, [again.kid]);
     refused(&server, "an old key's token", &before.token).await;
@@ -161,7 +161,7 @@ async fn a10_another_node_takes_the_tokens_of_a_new_key_within_a_second() {
     first.clock.advance(Duration::from_secs(60));
     let after = first.log_in("ada@example.org").await;
     assert_eq!(kid(&after.token), rotated.kid);
-    // the clocks of nodes are one
+    // the second node's clock has the same time
     second.clock.advance(Duration::from_secs(60));
     for token in [&after.token, &before.token] {
         second.send(Request::get(SESSIONS).key(token)).await.ok(200);

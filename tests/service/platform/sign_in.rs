@@ -1,4 +1,5 @@
-//! Users of the embedded issuer: first administrator, passwords, refresh tokens, logging out (readings A10, A11, A24).
+//! Users of the embedded issuer: first administrator, passwords, refresh tokens and logging out (readings A10, A11,
+//! A24).
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tests_service::users::{PASSWORD, User};
 
 use tests_service::gates::SESSIONS;
 
-/// For so long an exchanged refresh token gives the same one again.
+/// The grace time within which an exchanged refresh token gives the same new one.
 const GRACE: Duration = Duration::from_secs(20);
 const LOGIN: &str = "/auth/login";
 const REFRESH: &str = "/auth/refresh";
@@ -30,8 +31,8 @@ async fn refresh(server: &TestServer, token: &str) -> tests_service::http::Respo
 #[tokio::test]
 async fn a10_the_first_administrator_comes_by_a_link_that_works_once() {
     let server = TestServer::start().await;
-    let link = server.running().first_setup_link().await.unwrap().expect("nobody is there yet");
-    assert!(server.running().first_setup_link().await.unwrap().is_none(), "it is printed once");
+    let link = server.running().first_setup_link().await.unwrap().expect("the node has no user yet");
+    assert!(server.running().first_setup_link().await.unwrap().is_none(), "the link is printed once");
     let token = link.split_once("/setup#").unwrap().1;
     let body = |token: &str| json!({"token": token, "email": "Ada@example.org", "password": PASSWORD});
     server.send(Request::post(SETUP, &body("st_wrong"))).await.error(401, "INVALID_CREDENTIALS");
@@ -43,7 +44,7 @@ async fn a10_the_first_administrator_comes_by_a_link_that_works_once() {
     assert_eq!(signed_in["user"]["email"], "ada@example.org");
     server.send(Request::get(SESSIONS).key(&User::of(&signed_in).token)).await.ok(200);
     server.send(Request::post(SETUP, &body(token))).await.error(401, "INVALID_CREDENTIALS");
-    assert!(setup_link(server.running().config()).await.is_err(), "there is an administrator");
+    assert!(setup_link(server.running().config()).await.is_err(), "the node has an administrator");
 }
 
 #[tokio::test]
@@ -74,7 +75,7 @@ async fn a24_users_sign_in_with_e_mail_in_any_case_and_their_password() {
     ] {
         let body = json!({"email": email, "password": password});
         let refused = server.send(Request::post(LOGIN, &body)).await.error(401, "INVALID_CREDENTIALS");
-        assert_eq!(refused["message"], "the e-mail or the password is wrong", "one answer, whoever it is");
+        assert_eq!(refused["message"], "the e-mail or the password is wrong", "the same answer for all users");
     }
     server.send(Request::post(LOGIN, &json!({"email": "ada@example.org"}))).await.error(422, "VALIDATION_ERROR");
 }
@@ -155,7 +156,7 @@ async fn a10_a_refresh_token_that_comes_again_after_its_grace_ends_the_whole_sig
     for token in [&stolen.token, &thief.token] {
         server.send(Request::get(SESSIONS).key(token)).await.error(401, "INVALID_SESSION_TOKEN");
     }
-    // the user's other sign-in is another family
+    // another sign-in of the user is another family of tokens
     server.send(Request::get(SESSIONS).key(&other.token)).await.ok(200);
     refresh(&server, &other.refresh).await.ok(200);
     for nonsense in ["", "rt_", "rt_0000", &other.token] {
@@ -171,7 +172,8 @@ async fn a10_a_refresh_token_whose_answer_was_lost_gives_the_same_next_one() {
     let next = User::of(&refresh(&server, &user.refresh).await.ok(200));
     assert_eq!(next.refresh, lost.refresh);
     server.send(Request::get(SESSIONS).key(&next.token)).await.ok(200);
-    // of one generation only: by then the next one is in use, so that the first has a copy
+    // the grace time holds for one generation only; here the next token was used, so another client has a copy of the
+    // first
     refresh(&server, &next.refresh).await.ok(200);
     refresh(&server, &user.refresh).await.error(401, "INVALID_CREDENTIALS");
     server.send(Request::get(SESSIONS).key(&next.token)).await.error(401, "INVALID_SESSION_TOKEN");
@@ -202,7 +204,7 @@ async fn a11_logging_out_ends_the_token_and_its_refresh_tokens_and_nothing_else(
     let (key, _) = server.create_key(Role::AccountAdmin, Some(user.account.clone())).await;
     let answer = server.send(post(LOGOUT, &user.token)).await.ok(200);
     assert_eq!(answer, json!({"status": "logged_out"}));
-    // at once on this node, whatever it remembered
+    // at once on this node, despite its cache
     server.send(post(LOGOUT, &user.token)).await.error(401, "INVALID_SESSION_TOKEN");
     server.send(Request::get(SESSIONS).key(&user.token)).await.error(401, "INVALID_SESSION_TOKEN");
     refresh(&server, &user.refresh).await.error(401, "INVALID_CREDENTIALS");
@@ -214,7 +216,7 @@ async fn a11_logging_out_ends_the_token_and_its_refresh_tokens_and_nothing_else(
 async fn a11_every_node_of_a_database_knows_of_a_log_out_within_a_second() {
     let server = TestServer::with(|config| config.public_url = Some("https://fhe.example.org".to_owned())).await;
     let user = server.user("ada@example.org", Role::AccountAdmin).await;
-    // a second node: its own folder, the same database and secret
+    // a second node with another folder and the same database and secret
     let folder = tempfile::tempdir().unwrap();
     let first = server.running().config().clone();
     std::fs::copy(first.data_dir.join("pepper"), folder.path().join("pepper")).unwrap();
@@ -288,7 +290,7 @@ async fn a_reset_link_sets_a_password_once_within_a_day_and_ends_all_sign_ins() 
     let refresh = Request::post("/auth/refresh", &json!({"refresh_token": user.refresh}));
     server.send(refresh).await.error(401, "INVALID_CREDENTIALS");
 
-    // too late, and for a user who was shut out meanwhile
+    // a link that is too old, and a link of a user who was removed meanwhile
     let token = link().await;
     server.clock.advance(Duration::from_secs(24 * 3600 + 60));
     reset(&token, PASSWORD).await.error(401, "INVALID_CREDENTIALS");
@@ -311,7 +313,7 @@ async fn a10_the_signing_key_survives_a_restart() {
     let discovery = server.send(Request::get("/.well-known/openid-configuration")).await.ok(200);
     assert_eq!(discovery["issuer"], "https://fhe.example.org");
     assert_eq!(discovery["jwks_uri"], "https://fhe.example.org/.well-known/jwks.json");
-    // nothing that the node is not: no grant of OAuth, no ID token of OpenID Connect
+    // the discovery document claims neither an OAuth grant nor an ID token of OpenID Connect
     assert_eq!((&discovery["grant_types_supported"], &discovery["response_types_supported"]), (&json!([]), &json!([])));
     for member in ["token_endpoint", "authorization_endpoint", "id_token_signing_alg_values_supported"] {
         assert!(discovery.get(member).is_none(), "{member}");

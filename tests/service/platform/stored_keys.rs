@@ -1,5 +1,5 @@
-//! Evaluation keys of open sessions at rest: encrypted in the data folder, read back when a device has none, gone with their
-//! session (readings G3).
+//! Stored evaluation keys of open sessions: encrypted in the data folder, read again when no device holds them, and
+//! deleted with their session (readings G3).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tests_service::keys;
 
 use tests_service::gates::{Account, EVAL_SESSION, GATE, OCTETS};
 
-/// The files of a node's keys.
+/// The key files of a node.
 fn files(server: &TestServer) -> Vec<PathBuf> {
     let folder = server.running().config().data_dir.join("keys");
     std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect()
@@ -38,8 +38,8 @@ async fn g3_a_key_is_a_file_that_opens_for_nobody_and_goes_with_its_session() {
     assert!(!bytes.windows(16).any(|window| window == &uploaded[1000..1016]));
     nand_is_right(&account).await;
     assert_eq!(account.send(Request::delete(account.path(""))).await.status, 204);
-    assert!(files(&server).is_empty(), "before the deletion is answered");
-    // one that expires goes too
+    assert!(files(&server).is_empty(), "the file is deleted before the deletion is answered");
+    // the file of an expired session is deleted too
     let _other = Account::open(&server, Preset::Fast128).await;
     assert_eq!(files(&server).len(), 1);
     server.clock.advance(Duration::from_secs(3600));
@@ -49,7 +49,7 @@ async fn g3_a_key_is_a_file_that_opens_for_nobody_and_goes_with_its_session() {
 
 #[tokio::test]
 async fn sessions_whose_keys_have_no_place_on_the_device_take_turns() {
-    // a place for one key on the device, none in memory
+    // the device has room for one key, and the memory for none
     let of_one = Cpu::open().key_bytes(&Preset::Fast128.params());
     let server = TestServer::with(|config| {
         config.compute.key_bytes_max = 0;
@@ -69,7 +69,7 @@ async fn a_key_that_cannot_be_read_is_503_charges_nothing_and_can_be_deleted() {
     let server = TestServer::with(|config| config.compute.key_bytes_max = 0).await;
     let [damaged, lost] =
         [Account::open(&server, Preset::Fast128).await, Account::open(&server, Preset::Fast128).await];
-    // which file is whose does not matter: each of the two accounts finds one fault or the other
+    // either account's file will do: one account finds the first fault, the other the second
     let files_of_both = files(&server);
     let mut bytes = std::fs::read(&files_of_both[0]).unwrap();
     let middle = bytes.len() / 2;
@@ -83,7 +83,7 @@ async fn a_key_that_cannot_be_read_is_503_charges_nothing_and_can_be_deleted() {
         assert_eq!(account.show().await["gates_used"], 0);
         assert_eq!(account.send(Request::delete(account.path(""))).await.status, 204);
     }
-    // the node goes on
+    // the node still works
     nand_is_right(&Account::open(&server, Preset::Fast128).await).await;
 }
 
@@ -94,7 +94,7 @@ async fn keys_of_an_earlier_process_are_removed_when_the_node_starts() {
     let stopped = server.stop().await;
     let names = ["a".repeat(64), format!("{}#1", "b".repeat(64))];
     names.iter().for_each(|name| std::fs::write(folder.join(name), "a key of a process that was killed").unwrap());
-    // a disk that is mounted there has a folder of its own
+    // a disk mounted on the folder brings another folder
     let of_the_disk = folder.join("lost+found");
     std::fs::create_dir(&of_the_disk).unwrap();
     let server = TestServer::in_folder(stopped, |_| ()).await;
@@ -103,7 +103,7 @@ async fn keys_of_an_earlier_process_are_removed_when_the_node_starts() {
 
 #[tokio::test]
 async fn a_key_that_finds_no_room_leaves_nothing_behind() {
-    // two keys of 10 MB
+    // room for two keys of 10 MB
     let server = TestServer::with(|config| config.compute.key_storage_bytes_max = 24 << 20).await;
     let other = Account::open(&server, Preset::Fast128).await;
     let account = Account::open(&server, Preset::Fast128).await;

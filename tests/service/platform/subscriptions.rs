@@ -1,4 +1,4 @@
-//! Subscriptions, invoices and their months on a node without a payment provider, and what requests of billing are refused
+//! Subscriptions, invoices and billing months on a node without a payment provider, and refused requests of billing
 //! (readings P10-P19, P25, P26, P32).
 
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub const PROVIDER_WEBHOOK: &str = "/api/v1/billing/provider_webhook";
 /// Longest time that a test waits for a job.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An account, by a live key of its administrator.
+/// An account, used with a live key of its administrator.
 pub struct Subscriber<'s> {
     pub server: &'s TestServer,
     pub account: AccountId,
@@ -57,7 +57,7 @@ impl<'s> Subscriber<'s> {
         self.send(Request::get(INVOICES)).await.ok(200)["invoices"].as_array().unwrap().clone()
     }
 
-    /// Waits until what `read` returns is as wanted; returns it.
+    /// Waits until `read` returns a wanted value, and returns that value.
     pub async fn until<T: std::fmt::Debug>(&self, read: impl AsyncFn() -> T, wanted: impl Fn(&T) -> bool) -> T {
         let begun = Instant::now();
         loop {
@@ -75,7 +75,7 @@ impl<'s> Subscriber<'s> {
         self.until(async || self.subscription().await, |found| found["plan"] == plan && found["status"] == status).await
     }
 
-    /// Waits until the node believes that the account may make so many requests a day.
+    /// Waits until the node applies this daily limit to the account.
     pub async fn until_limited_to(&self, requests: &str) {
         let limit = async || {
             let answer = self.send(Request::get(SUBSCRIPTION)).await;
@@ -84,14 +84,14 @@ impl<'s> Subscriber<'s> {
         self.until(limit, |found| found == requests).await;
     }
 
-    /// Waits until this node has seen that all months are billed.
+    /// Waits until this node has recorded that all months are billed.
     pub async fn until_billed(&self, node: &TestServer) {
         let store = node.running().store();
         let last = control::access::limits::Period::of(node.clock.now()).month - 1;
         self.until(async || store.job_done_through("months").await.unwrap(), |done| *done >= last).await;
     }
 
-    /// Uses so many gates in one request.
+    /// Uses this many gates in one request.
     pub async fn use_gates(&self, gates: usize) {
         let session = open_session(self.server, &self.key, Preset::Fast128).await;
         let secret = tests_service::keys::of(Preset::Fast128);
@@ -100,7 +100,7 @@ impl<'s> Subscriber<'s> {
     }
 }
 
-/// Moves the clock to a moment, which must be ahead.
+/// Moves the clock forward to a moment.
 pub fn move_to(server: &TestServer, moment: &str) {
     let day = Duration::from_secs(86_400);
     for step in [day, Duration::from_secs(3600), Duration::from_secs(60), Duration::from_secs(1)] {
@@ -111,7 +111,7 @@ pub fn move_to(server: &TestServer, moment: &str) {
     server.clock.advance(Duration::from_secs(1));
 }
 
-/// A moment so long after another.
+/// A moment this many minutes after another.
 pub fn after(moment: &str, minutes: u32) -> String {
     assert!(minutes < 60 && moment.ends_with("T00:00:00.000Z"));
     moment.replace("T00:00", &format!("T00:{minutes:02}"))
@@ -153,19 +153,19 @@ async fn p12_p13_p14_p32_what_cannot_be_subscribed_to_is_refused() {
     for shape in [json!({}), json!({"plan": "pro"}), json!({"email": "a@b.c"}), json!({"plan": 1, "email": "a@b.c"})] {
         subscriber.send(Request::post(SUBSCRIBE, &shape)).await.error(422, "VALIDATION_ERROR");
     }
-    // P14: the operator is asked
+    // P14: the answer refers to the operator
     let asked = subscriber.subscribe("enterprise", "monthly").await.ok(200);
     assert_eq!((&asked["plan"], &asked["status"]), (&json!("free"), &json!("active")));
     assert!(asked["checkout_url"].as_str().unwrap().ends_with("/docs"));
     let requests = server.running().store().plan_requests().await.unwrap();
     assert_eq!(requests.len(), 1);
     assert_eq!((requests[0].plan, requests[0].email.as_str()), (Plan::Enterprise, "ada@example.org"));
-    // P12: what a test key does is not paid for
+    // P12: use with a test key is free
     let (test, _) = server.create_key(Role::AccountAdmin, Some(subscriber.account.clone())).await;
     let body = json!({"plan": "pro", "email": "ada@example.org"});
     server.send(Request::post(SUBSCRIBE, &body).key(&test)).await.error(402, "NO_PAYMENT_METHOD");
     assert_eq!(subscriber.subscription().await["plan"], "free");
-    // who has an agreed plan keeps it
+    // an account with an agreed plan keeps it
     let agreed = Subscriber::new(&server, Plan::Enterprise).await;
     agreed.subscribe("starter", "monthly").await.error(409, "CONFLICT");
     assert_eq!(agreed.subscription().await["monthly_fcu_limit"], json!(9_007_199_254_740_991_u64));
@@ -193,16 +193,16 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
     );
     assert_eq!(told.get("checkout_url"), None);
     assert_eq!(subscriber.subscription().await, told);
-    // higher: at once
+    // a higher plan applies at once
     let told = subscriber.subscribe("scale", "monthly").await.ok(200);
     assert_eq!((&told["plan"], &told["monthly_fcu_limit"]), (&json!("scale"), &json!(100_000_000)));
-    // lower, and by the year: at the end
+    // a lower plan and the annual cycle apply at the end of the period
     let told = subscriber.subscribe("pro", "annual").await.ok(200);
     let end = told["current_period_end"].as_str().unwrap().to_owned();
     assert_eq!((&told["plan"], &told["scheduled_plan"]), (&json!("scale"), &json!("pro")));
     assert_eq!((&told["scheduled_at"], &told["scheduled_billing_cycle"]), (&json!(end), &json!("annual")));
     assert_eq!(subscriber.subscribe("pro", "annual").await.ok(200), told);
-    // cancelled twice, taken up again: what was scheduled is gone
+    // cancelled twice and taken up again: the scheduled change is gone
     for _ in 0..2 {
         let cancelled = subscriber.cancel().await.ok(200);
         assert_eq!(cancelled, json!({"status": "cancelled", "current_period_end": end}));
@@ -214,7 +214,7 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
     );
     let told = subscriber.subscribe("pro", "annual").await.ok(200);
     assert_eq!((&told["status"], &told["scheduled_plan"]), (&json!("active"), &json!("pro")));
-    // P10: at the first moment of the month
+    // P10: the price is that of the first moment of the month
     move_to(&server, &end);
     let told = subscriber.until_on("pro", "active").await;
     assert_eq!((&told["monthly_price_usd"], &told["annual_discount_pct"]), (&json!(40.67), &json!(17)));
@@ -231,14 +231,14 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
 #[tokio::test]
 async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     let server = TestServer::start().await;
-    // begin early in a month, whatever day it is: then what is left of it is known
+    // begin early in a month, so that the rest of the month is known on every day
     let first = Subscriber::new(&server, Plan::Free).await.subscription().await;
     move_to(&server, first["current_period_end"].as_str().unwrap());
     let subscriber = Subscriber::new(&server, Plan::Payg).await;
     let idle = Subscriber::new(&server, Plan::Free).await;
     let month = server.clock.now().rfc3339()[..7].to_owned();
     let told = subscriber.subscribe("pro", "monthly").await.ok(200);
-    // P21: alerts go to the billing contact unless another address is named
+    // P21: alerts go to the billing contact unless the budget names another address
     let budget = Request::post("/api/v1/billing/budget", &json!({"monthly_cap_usd": 100}));
     assert_eq!(subscriber.send(budget).await.ok(200)["alert_email"], "ada@example.org");
     for _ in 0..5 {
@@ -246,17 +246,17 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     }
     let end = told["current_period_end"].as_str().unwrap().to_owned();
     move_to(&server, &end);
-    // not before what was accepted in the month has ended
+    // the invoice waits for operations accepted in the month
     assert_eq!(subscriber.invoices().await, Vec::<Value>::new());
     move_to(&server, &after(&end, 11));
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     assert_eq!(invoices.len(), 1);
     let invoice = &invoices[0];
-    // 1000 gates at once cost 0.07 yen each: 350 yen at 150 are 2.33 dollars
+    // 1000 gates in one request cost 0.07 yen each: 350 yen at 150 yen a dollar are 2.33 dollars
     assert_eq!((&invoice["amount_usd_cents"], &invoice["status"]), (&json!(4_900 + 233), &json!("open")));
     assert_eq!((&invoice["period"], &invoice["paid_at"]), (&json!(month), &Value::Null));
     assert_eq!(idle.invoices().await, Vec::<Value>::new());
-    // its page shows the lines to whom has its address, and to no other
+    // the page shows the lines only under the invoice's address
     let url = invoice["provider_invoice_url"].as_str().unwrap();
     let path = &url[url.find("/invoices/").unwrap()..];
     let page = server.send(Request::get(path)).await;
@@ -268,7 +268,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     for path in [format!("{}{wrong}", &path[..path.len() - 1]), format!("{path}00"), "/invoices/inv_1/zz".to_owned()] {
         server.send(Request::get(path)).await.error(404, "NOT_FOUND");
     }
-    // the next month has a fee of its own
+    // the next month has another fee
     move_to(&server, &after(subscriber.subscription().await["current_period_end"].as_str().unwrap(), 11));
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| found.len() > 1).await;
     assert_eq!((&invoices[0]["amount_usd_cents"], &invoices[1]), (&json!(4_900), invoice));
@@ -290,7 +290,7 @@ async fn p19_p26_without_a_provider_there_are_no_portal_and_no_checkout() {
     send(CHECKOUT, json!({"plan": "payg"}), &user.token).await.error(502, "PROVIDER_UNAVAILABLE");
     send(CHECKOUT, json!({"plan": "enterprise"}), &user.token).await.error(400, "INVALID_PLAN");
     send(CHECKOUT, json!({"plan": "pro", "billing_cycle": "daily"}), &user.token).await.error(400, "INVALID_REQUEST");
-    // keys do not open what users see
+    // API keys do not reach the routes of users
     let key = server.key(Role::AccountAdmin).await;
     send(PORTAL, local, &key).await.error(401, "INVALID_SESSION_TOKEN");
     let forged = Request::new("POST", PROVIDER_WEBHOOK).body("application/json", "{}");
@@ -305,7 +305,7 @@ async fn p10_two_nodes_end_a_month_together_and_bill_it_once() {
     let subscriber = Subscriber::new(&one, Plan::Free).await;
     let told = subscriber.subscribe("starter", "monthly").await.ok(200);
     let end = told["current_period_end"].as_str().unwrap();
-    // one clock stands still for a while
+    // one node's clock stands still for some time
     move_to(&one, &after(end, 11));
     subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     move_to(&other, &after(end, 11));

@@ -1,4 +1,4 @@
-//! A node that speaks TLS itself (readings X12).
+//! A node that serves TLS (readings X12).
 
 use std::fs;
 use std::net::SocketAddr;
@@ -21,7 +21,8 @@ use tokio_rustls::client::TlsStream;
 const NAME: &str = "fhe.example.org";
 const HEALTH: &[u8] = b"GET /api/v1/health HTTP/1.1\r\nhost: fhe.example.org\r\nconnection: close\r\n\r\n";
 
-/// A certificate in this folder that signs itself, written so many seconds ago; what a client must know to trust it.
+/// Writes a self-signed certificate with a time of this many seconds ago. Returns the certificate that a client must
+/// trust.
 fn write_certificate(folder: &Path, seconds_ago: u64) -> CertificateDer<'static> {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed([NAME.to_owned()]).unwrap();
     write(&config(folder).certificate, &cert.pem(), seconds_ago);
@@ -29,7 +30,7 @@ fn write_certificate(folder: &Path, seconds_ago: u64) -> CertificateDer<'static>
     cert.der().clone()
 }
 
-/// Clocks of file systems are coarse: the time is set, not waited for.
+/// Writes a file and sets its time, because the clocks of file systems are coarse.
 fn write(path: &Path, text: &str, seconds_ago: u64) {
     fs::write(path, text).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -44,7 +45,7 @@ async fn start(folder: &TempDir) -> TestServer {
     TestServer::with(|node| node.tls = Some(config(folder.path()))).await
 }
 
-/// Connects as a client that trusts this certificate and no other.
+/// Connects as a client that trusts only this certificate.
 async fn connect(address: SocketAddr, trusted: &CertificateDer<'static>) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
@@ -105,10 +106,10 @@ async fn x12_a_renewed_certificate_is_used_without_a_restart() {
     let server = start(&folder).await;
     let open = connect(server.address, &first).await.unwrap();
     let second = write_certificate(folder.path(), 30);
-    assert!(connect(server.address, &first).await.is_err(), "another certificate is shown");
+    assert!(connect(server.address, &first).await.is_err(), "the node serves another certificate");
     assert!(ask(connect(server.address, &second).await.unwrap()).await.starts_with("HTTP/1.1 200"));
-    assert!(ask(open).await.starts_with("HTTP/1.1 200"), "connections that were there go on");
-    // a certificate whose key is not written yet
+    assert!(ask(open).await.starts_with("HTTP/1.1 200"), "open connections go on");
+    // a new certificate before its key is written
     let other = tempfile::tempdir().unwrap();
     write_certificate(other.path(), 60);
     let others = fs::read_to_string(config(other.path()).certificate).unwrap();

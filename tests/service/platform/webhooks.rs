@@ -1,4 +1,4 @@
-//! Webhooks: what they are told, how it is signed, and what becomes of deliveries that fail (readings section 11).
+//! Webhooks: their events, their signatures, and failing deliveries (readings section 11).
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const OWN_SECRET: &str = "a-secret-of-the-customer-s-own-with-more-than-32-chara
 /// Longest time that a test waits for a record.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node that may send to this machine.
+/// A node that may send to addresses of this machine.
 async fn server() -> TestServer {
     TestServer::with(allow_loopback).await
 }
@@ -52,7 +52,7 @@ impl<'s> Client<'s> {
         self.send(Request::get(path)).await.ok(200)
     }
 
-    /// Waits until the newest delivery to this webhook is as wanted; that delivery.
+    /// Waits until the newest delivery to this webhook is as wanted, and returns it.
     async fn delivery(&self, webhook: &Value, wanted: impl Fn(&Value) -> bool) -> Value {
         let path = format!("{WEBHOOKS}/{}/deliveries", id(webhook));
         let begun = Instant::now();
@@ -68,7 +68,7 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// Something that happens: the key is rotated.
+    /// Causes an event: rotates the key.
     async fn rotate(&mut self) {
         let rotated = self.send(Request::new("POST", ROTATE)).await.ok(200);
         self.key = rotated["key"].as_str().unwrap().to_owned();
@@ -206,10 +206,10 @@ async fn h7_h8_h11_h18_failed_deliveries_are_tried_after_30_seconds_and_5_minute
     assert_eq!((&record["attempts"], &record["status_code"], &record["error"]), (&json!(3), &json!(204), &Value::Null));
     let received = receiver.wait_for(3).await;
     received.iter().for_each(|received| verify(received, webhook["secret"].as_str().unwrap()));
-    // H13: the same bytes each time
+    // H13: each attempt sends the same bytes
     assert!(received.iter().all(|one| one.body == received[0].body));
 
-    // three failures are the end; 4xx and 3xx at once
+    // three failures end the delivery; a 4xx or 3xx ends it at once
     receiver.answer(&[500, 500, 500]);
     client.rotate().await;
     for attempts in 1..=3 {
@@ -241,7 +241,7 @@ async fn h15_h16_a_failed_delivery_is_replayed_to_the_new_url_under_the_new_secr
     client.rotate().await;
     let failed = client.delivery(&webhook, is("failed")).await;
     let replay = format!("{WEBHOOKS}/{}/deliveries/{}/replay", id(&webhook), failed["delivery_id"].as_str().unwrap());
-    // to what it is now
+    // the delivery goes to the webhook's present address
     let path = format!("{WEBHOOKS}/{}", id(&webhook));
     let changed = client.send(patch(&path, &json!({"url": second.url()}))).await.ok(200);
     assert_eq!((&changed["url"], &changed["events"]), (&json!(second.url()), &json!([])));
@@ -255,7 +255,7 @@ async fn h15_h16_a_failed_delivery_is_replayed_to_the_new_url_under_the_new_secr
     let replayed = client.send(Request::new("POST", &replay)).await.ok(200);
     let told = json!({"delivery_id": failed["delivery_id"], "replayed": true, "success": true, "error": null});
     assert_eq!(replayed, told);
-    // again: nothing is sent
+    // a second replay sends nothing
     let replayed = client.send(Request::new("POST", &replay)).await.ok(200);
     assert_eq!(
         replayed,
@@ -266,7 +266,7 @@ async fn h15_h16_a_failed_delivery_is_replayed_to_the_new_url_under_the_new_secr
     assert_eq!((received.len(), &received[0].body), (2, &first.received()[0].body));
     let record = client.delivery(&webhook, is("succeeded")).await;
     assert_eq!(record["attempts"], 3);
-    // one that waits for its next attempt
+    // a delivery that waits for its next attempt
     second.answer(&[500]);
     client.rotate().await;
     let pending = client.delivery(&webhook, |record| record["attempts"] == 1 && record["status"] == "pending").await;
@@ -339,7 +339,7 @@ async fn h2_h4_h16_h17_bad_webhooks_are_refused_and_nobody_else_s_are_seen() {
     ] {
         client.send(Request::post(WEBHOOKS, &body)).await.error(status, code);
     }
-    // a name that does not resolve now is taken
+    // a name that does not resolve at present is accepted
     let first = client.create(json!({"url": "https://receiver.invalid/"})).await;
     for _ in 1..20 {
         client.create(json!({"url": "https://receiver.invalid/"})).await;

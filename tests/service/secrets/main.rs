@@ -1,6 +1,6 @@
-//! Canary hunts: what must not be written down is looked for where things are written down (readings A3, K5, X16).
+//! Searches for secrets in the places where the node writes (readings A3, K5, X16).
 //!
-//! A process of its own, since the log of the whole process is searched.
+//! The suite has its own process, because it searches the log of the whole process.
 
 use std::io;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn contains(place: &[u8], canary: &[u8]) -> bool {
     memchr::memmem::find(place, canary).is_some()
 }
 
-/// All files below a folder; those of a running server come and go.
+/// All files below a folder. Files of a running server may disappear meanwhile.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     let found = entries.map(|path| match path.is_dir() {
@@ -67,7 +67,7 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     let secret_bytes = secret.secret.to_bytes();
     let wrong_key = format!("svc_live_{}", "ab".repeat(16));
 
-    // a session's whole life, and everything that is refused with a secret in it
+    // the whole life of a session, and all requests with a secret that are refused
     let upload = json!({"eval_key_b64": STANDARD.encode(&secret.evaluation)});
     let opened = server.send(Request::post("/api/v1/tfhe/eval-session", &upload).key(&key)).await.ok(201);
     let session = opened["session_id"].as_str().unwrap().to_owned();
@@ -99,7 +99,7 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     let end = format!("/api/v1/onboarding/temp-key/{}", trial.trim_matches('"'));
     server.send(Request::delete(end)).await.ok(200);
 
-    // a user, and everything of theirs that is refused
+    // a user's requests, and all refused requests with a secret of the user
     let link = server.running().first_setup_link().await.unwrap().unwrap();
     let setup = link.split_once('#').unwrap().1;
     let first = json!({"token": setup, "email": "ada@example.org", "password": PASSWORD});
@@ -109,7 +109,7 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     server.send(Request::post("/auth/login", &wrong)).await.error(401, "INVALID_CREDENTIALS");
     let refresh = json!({"refresh_token": user.refresh});
     server.send(Request::post("/auth/refresh", &refresh)).await.ok(200);
-    // beyond the grace of a token that was exchanged
+    // after the grace time of an exchanged token
     server.clock.advance(Duration::from_secs(60));
     server.send(Request::post("/auth/refresh", &refresh)).await.error(401, "INVALID_CREDENTIALS");
     server.send(Request::get("/api/v1/user/api-keys").key(&user.token)).await.error(401, "INVALID_SESSION_TOKEN");
@@ -137,14 +137,14 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     ];
     let mut places = files(&Kind::chosen().on_disk(folder.path()));
     let database_caught = places.iter().any(|(_, bytes)| contains(bytes, &key.as_bytes()[..16]));
-    assert!(database_caught, "the start of a key, which may be shown, was not found where the database lies");
+    assert!(database_caught, "the database's files do not have the public start of a key");
     if Kind::chosen() != Kind::Sqlite {
         places.extend(files(folder.path()));
     }
     places.retain(|(name, _)| !name.ends_with("/pepper"));
     let log = log.0.lock().unwrap().clone();
-    assert!(contains(&log, b"route=\"/api/v1/tfhe/session/{session_id}\""), "the log was not caught");
-    // the canary of the other suites would have sung too
+    assert!(contains(&log, b"route=\"/api/v1/tfhe/session/{session_id}\""), "the test did not capture the log");
+    // the canary of the other suites also notices this log
     let text = String::from_utf8_lossy(&log);
     assert_eq!(text.lines().find_map(canary::secret_in), None);
     places.extend([("the log".to_owned(), log.clone()), ("the metrics".to_owned(), metrics)]);

@@ -1,8 +1,8 @@
-//! A canary for every suite that runs nodes: the process's whole log, at every level, and the metrics pages must hold nothing
-//! that looks like a secret (readings A3, K5, X16).
+//! A canary for every suite that runs nodes: neither the process's log, at every level, nor the metrics pages may hold
+//! anything that looks like a secret (readings A3, K5, X16).
 //!
-//! Lines are looked at as they are written; only those at fault are kept. They fail the test whose node stops next: a
-//! process has one log for all its nodes.
+//! The canary reads lines as they are written and stores only lines with a secret. A stored line fails the test whose
+//! node stops next, because all nodes of a process share one log.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,46 +16,45 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::users::PASSWORD;
 
-/// Bound on the lines that are kept, and on the characters of each: the first lines tell enough.
+/// Bound on the stored lines, and on the characters of each. The first lines suffice to find the fault.
 const FINDINGS_MAX: usize = 8;
 const LINE_CHARACTERS_MAX: usize = 400;
-/// First characters of an API key, which are no secret.
+/// The first characters of an API key, which are not secret.
 const KEY_CHARACTERS_SHOWN: usize = 16;
-/// Hexadecimal characters of a refresh token or that of a link from which on it is given away.
+/// A refresh token, or the token of a link, counts as exposed from this many hexadecimal characters on.
 const TOKEN_DIGITS_MIN: usize = 16;
 /// Characters of an id behind its prefix.
 const ID_CHARACTERS: usize = 26;
 /// Characters of base64url in each part of a session token, at least.
 const TOKEN_PART_MIN: usize = 10;
-/// Nothing but keys and ciphertexts has so much base64 in one piece; paths and digests are shorter.
+/// Characters of base64 in one piece from which on a text must be a key or ciphertext. Paths and digests are shorter.
 const BASE64_MIN: usize = 256;
 
-/// Looks at what the process writes.
+/// Reads everything that the process writes.
 #[derive(Debug, Default)]
 pub struct Canary {
     found: Mutex<Vec<String>>,
-    /// Texts that it looked at.
+    /// Number of texts read.
     looked: AtomicU64,
 }
 
-/// All that is logged, but for certificates: TLS shows them to every client, and they look like a key.
+/// Everything in the log except certificates. TLS sends certificates to every client, and they look like a key.
 fn everything() -> Targets {
     "trace,rustls=debug".parse().expect("a filter")
 }
 
-/// The one of this process.
+/// The canary of this process.
 static CANARY: Canary = Canary { found: Mutex::new(Vec::new()), looked: AtomicU64::new(0) };
 
-/// Has the process's canary look at everything that is logged from now on, unless the process has a log of its own.
+/// Lets the process's canary read everything that is logged from now on, unless the process has another log.
 pub fn watch() -> &'static Canary {
-    // every node of the process asks for it; the first gets it
+    // every node of the process calls this; the first call installs the log
     let lines = tracing_subscriber::fmt::layer().with_writer(&CANARY).with_ansi(false);
     let _ = tracing_subscriber::registry().with(lines).with(everything()).try_init();
     &CANARY
 }
 
-/// Has the process log as a node with default settings does, to nowhere, instead of everything to the canary: for benches,
-/// before their first node.
+/// Makes the process log like a node with default settings, and discards the log. For benches, before their first node.
 pub fn log_as_a_node() {
     let filter = Config::in_folder(".").log.filter;
     let lines = tracing_subscriber::fmt::layer().with_writer(io::sink).with_ansi(false);
@@ -63,7 +62,7 @@ pub fn log_as_a_node() {
 }
 
 impl Canary {
-    /// Looks at a text, and remembers it if a secret is in it.
+    /// Reads a text, and stores it if it holds a secret.
     pub fn look(&self, text: &str) {
         self.looked.fetch_add(1, Ordering::Relaxed);
         let Some(what) = secret_in(text) else { return };
@@ -73,10 +72,10 @@ impl Canary {
         }
     }
 
-    /// Nothing was found.
+    /// Checks that no secret was found.
     ///
     /// # Panics
-    /// With what was found.
+    /// With the lines found.
     #[track_caller]
     pub fn assert_silent(&self) {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +84,7 @@ impl Canary {
 }
 
 impl io::Write for &Canary {
-    /// Gets an event at a time.
+    /// Receives one event at a time.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.look(&String::from_utf8_lossy(bytes));
         Ok(bytes.len())
@@ -104,13 +103,13 @@ impl<'c> MakeWriter<'c> for &'static Canary {
     }
 }
 
-/// Which kind of secret is in a text, if there is any.
+/// The kind of secret in a text, if any.
 pub fn secret_in(text: &str) -> Option<&'static str> {
     if ["svc_live_", "svc_test_", "svc_dev_", "svc_trial_"].iter().any(|prefix| has_key(text, prefix)) {
         return Some("an API key");
     }
     if ["rt_", "st_", "pt_"].iter().any(|prefix| follows(text, prefix, is_hex) >= TOKEN_DIGITS_MIN) {
-        return Some("a refresh token or that of a link");
+        return Some("a refresh token or the token of a link");
     }
     if follows(text, "sess_", |c| c.is_ascii_digit() || (b'a'..=b'v').contains(&c)) >= ID_CHARACTERS {
         return Some("a gate session's id");
@@ -134,17 +133,17 @@ fn is_hex(character: u8) -> bool {
     character.is_ascii_digit() || (b'a'..=b'f').contains(&character)
 }
 
-/// What stands behind each occurrence.
+/// The text behind each occurrence of the prefix.
 fn after<'t>(text: &'t str, prefix: &'t str) -> impl Iterator<Item = &'t str> {
     text.match_indices(prefix).map(move |(at, _)| &text[at + prefix.len()..])
 }
 
-/// The most characters of a kind behind any occurrence of a prefix.
+/// The largest number of characters of this kind behind an occurrence of the prefix.
 fn follows(text: &str, prefix: &str, kind: impl Fn(u8) -> bool) -> usize {
     after(text, prefix).map(|rest| rest.bytes().take_while(|&c| kind(c)).count()).max().unwrap_or(0)
 }
 
-/// Whether a text that stands behind `eyJ` begins with the rest of a session token.
+/// Whether the text behind `eyJ` begins with the rest of a session token.
 fn is_token(rest: &str) -> bool {
     let mut parts = rest
         .splitn(3, '.')
@@ -199,7 +198,7 @@ mod tests {
         let before = CANARY.looked.load(Ordering::Relaxed);
         server.send(Request::get("/health")).await.ok(200);
         assert!(tracing::enabled!(tracing::Level::TRACE));
-        // the line of the answer at least, which is written before it goes out
+        // the log has at least the answer's line, which is written before the answer is sent
         assert!(CANARY.looked.load(Ordering::Relaxed) > before);
     }
 
@@ -212,7 +211,7 @@ mod tests {
             tracing::info!(key_prefix = "svc_live_0123456", "harmless");
             canary.assert_silent();
             for secret in secrets().iter().cycle().take(3 * FINDINGS_MAX) {
-                tracing::trace!(%secret, "it slipped out");
+                tracing::trace!(%secret, "a secret in the log");
             }
         });
         assert_eq!(canary.found.lock().unwrap().len(), FINDINGS_MAX);

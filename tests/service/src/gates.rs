@@ -25,17 +25,17 @@ pub const BATCH: &str = "/api/v1/tfhe/batch";
 pub const CIRCUITS: &str = "/api/v1/tfhe/circuits";
 /// Runs of circuits.
 pub const OPERATIONS: &str = "/api/v1/tfhe/circuits/operations";
-/// The media type of bare words behind a head.
+/// The media type of words without containers behind a JSON head.
 pub const OCTETS: &str = "application/octet-stream";
 
-/// A body of a JSON head and ciphertexts, whose containers lose their headers.
+/// A body of a JSON head and ciphertexts without their containers' headers.
 pub fn octets(head: &Value, ciphertexts: &[Vec<u8>]) -> Vec<u8> {
     let head = head.to_string();
     let words = ciphertexts.iter().flat_map(|container| &container[container::HEADER_BYTES..]);
     (head.len() as u32).to_le_bytes().into_iter().chain(head.bytes()).chain(words.copied()).collect()
 }
 
-/// The head of an answer and the words behind it, a ciphertext each of `n + 1` words.
+/// The head of an answer, and the ciphertexts behind it, each with its `n + 1` words.
 #[track_caller]
 pub fn split_octets(answer: &Response, preset: Preset) -> (Value, Vec<Lwe>) {
     assert_eq!((answer.status, answer.header("content-type")), (200, Some(OCTETS)), "{:?}", answer.body.get(..200));
@@ -48,24 +48,24 @@ pub fn split_octets(answer: &Response, preset: Preset) -> (Value, Vec<Lwe>) {
     (serde_json::from_slice(head).expect("a head of JSON"), ciphertexts.map(read).collect())
 }
 
-/// A netlist of AND gates, each of bits `i` and `width + i` of one input value.
+/// A netlist of `width` AND gates. Each reads the bits `i` and `width + i` of one input value.
 pub fn and_netlist(width: usize) -> String {
     let gates = (0..width).map(|i| format!("2 1 {i} {} {} AND\n", width + i, 2 * width + i));
     format!("{width} {}\n1 {}\n1 {width}\n\n{}", 3 * width, 2 * width, gates.collect::<String>())
 }
 
-/// Bytes as a member of JSON.
+/// Bytes as base64 for a JSON member.
 pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes of a member of JSON.
+/// The bytes of a base64 member.
 #[track_caller]
 pub fn bytes(member: &Value) -> Vec<u8> {
     STANDARD.decode(member.as_str().expect("a string")).expect("base64")
 }
 
-/// An account with an open blind session.
+/// An account with an open session whose secret key the server does not have.
 pub struct Account<'s> {
     /// The node.
     pub server: &'s TestServer,
@@ -78,7 +78,7 @@ pub struct Account<'s> {
 }
 
 impl<'s> Account<'s> {
-    /// A new account_admin with a session of this preset.
+    /// A new account's administrator with a session of this preset.
     pub async fn open(server: &'s TestServer, preset: Preset) -> Self {
         let key = server.key(Role::AccountAdmin).await;
         let session = open_session(server, &key, preset).await;
@@ -95,7 +95,7 @@ impl<'s> Account<'s> {
         self.send(Request::post(path, body)).await
     }
 
-    /// The session's own address, with what comes after it.
+    /// The session's path, with `rest` at its end.
     pub fn path(&self, rest: &str) -> String {
         format!("{SESSION}/{}{rest}", self.session)
     }
@@ -116,7 +116,7 @@ impl<'s> Account<'s> {
         self.secret.decrypt(&bytes(member))
     }
 
-    /// A gate request on plain bits.
+    /// The request of a gate on plain bits, which this encrypts.
     pub fn gate(&self, op: &str, a: bool, b: Option<bool>, sel: Option<bool>) -> Value {
         json!({
             "session_id": self.session,
@@ -133,12 +133,12 @@ impl<'s> Account<'s> {
         json!({"session_id": self.session, "gates": vec![gate; gates]})
     }
 
-    /// A value's ciphertexts as a member of a circuit request.
+    /// A value's ciphertexts as a member of a circuit's request.
     pub fn value(&self, bits: &[bool]) -> Value {
         json!(bits.iter().map(|&bit| self.encrypt(bit)).collect::<Vec<_>>())
     }
 
-    /// The bits of a value of a circuit's answer.
+    /// The bits of a value in a circuit's answer.
     #[track_caller]
     pub fn bits(&self, member: &Value) -> Vec<bool> {
         member.as_array().expect("a list of ciphertexts").iter().map(|text| self.decrypt(text)).collect()
@@ -149,12 +149,12 @@ impl<'s> Account<'s> {
         json!({"session_id": self.session, "circuit": circuit, "inputs": inputs})
     }
 
-    /// The address of a handle of the session.
+    /// The path of a handle of the session.
     pub fn handle(&self, handle: &Value) -> String {
         self.path(&format!("/handles/{}", handle.as_str().expect("a handle")))
     }
 
-    /// Begins a circuit without waiting; its id.
+    /// Starts a circuit in the background and returns its id.
     pub async fn begin(&self, request: &Value) -> String {
         let answer = self.send(Request::post(CIRCUITS, request).header("Prefer", "respond-async")).await;
         assert_eq!(answer.header("preference-applied"), Some("respond-async"));
@@ -163,7 +163,7 @@ impl<'s> Account<'s> {
         operation["op_id"].as_str().expect("an id").to_owned()
     }
 
-    /// Asks for a run until it has ended.
+    /// Polls a run until it has ended.
     pub async fn ended(&self, op_id: &str) -> Value {
         loop {
             let operation = self.send(Request::get(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
@@ -180,7 +180,7 @@ impl<'s> Account<'s> {
     }
 }
 
-/// Opens a blind session; its id.
+/// Opens a session without a secret key on the server, and returns its id.
 pub async fn open_session(server: &TestServer, key: &str, preset: Preset) -> String {
     let upload =
         Request::new("POST", EVAL_SESSION).body("application/octet-stream", keys::of(preset).evaluation.clone());

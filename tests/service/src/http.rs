@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 client that sends exactly what a test says, wrong headers and half bodies too.
+//! A plain HTTP/1.1 client that sends exactly the bytes that a test gives, also wrong headers and half bodies.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A request as it will be written.
+/// A request, before it is written.
 #[derive(Clone, Debug)]
 pub struct Request {
     method: &'static str,
@@ -21,45 +21,45 @@ impl Request {
         Self { method, path: path.into(), headers: Vec::new(), body: Vec::new() }
     }
 
-    /// GET.
+    /// A GET request.
     pub fn get(path: impl Into<String>) -> Self {
         Self::new("GET", path)
     }
 
-    /// POST with a JSON body.
+    /// A POST request with a JSON body.
     pub fn post(path: impl Into<String>, body: &Value) -> Self {
         Self::new("POST", path).body("application/json", body.to_string())
     }
 
-    /// PUT with a body of text.
+    /// A PUT request with a text body.
     pub fn put_text(path: impl Into<String>, text: impl Into<Vec<u8>>) -> Self {
         Self::new("PUT", path).body("text/plain", text)
     }
 
-    /// DELETE.
+    /// A DELETE request.
     pub fn delete(path: impl Into<String>) -> Self {
         Self::new("DELETE", path)
     }
 
-    /// With another header line.
+    /// Adds a header line.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With `Authorization: Bearer`.
+    /// Adds `Authorization: Bearer`.
     pub fn key(self, key: &str) -> Self {
         self.header("Authorization", &format!("Bearer {key}"))
     }
 
-    /// With a body of this type.
+    /// Sets a body of this type.
     pub fn body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         let length = self.body.len().to_string();
         self.header("Content-Type", content_type).header("Content-Length", &length)
     }
 
-    /// The request's head, ready to be written.
+    /// The request's head, as it is written.
     pub fn head(&self) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n", self.method, self.path);
         for (name, value) in &self.headers {
@@ -68,15 +68,15 @@ impl Request {
         head + "\r\n"
     }
 
-    /// Sends it on a connection of its own.
+    /// Sends the request on a new connection.
     pub async fn send(&self, address: SocketAddr) -> Response {
         self.try_send(address).await.expect("an answer")
     }
 
-    /// Sends it to a server that may die. `None`: no answer came.
+    /// Sends the request to a server that may die. `None` without an answer.
     pub async fn try_send(&self, address: SocketAddr) -> Option<Response> {
         let mut stream = TcpStream::connect(address).await.ok()?;
-        // a server that has refused may stop reading; its answer is what counts
+        // a server that has refused may stop reading, but its answer counts
         let _ = stream.write_all(self.head().as_bytes()).await;
         let _ = stream.write_all(&self.body).await;
         let mut bytes = Vec::new();
@@ -96,10 +96,10 @@ pub struct Response {
 }
 
 impl Response {
-    /// Reads an answer to the connection's end.
+    /// Reads an answer until the connection ends.
     ///
     /// # Panics
-    /// When it is none.
+    /// If the bytes are not an HTTP answer.
     pub async fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await.expect("an answer");
@@ -139,14 +139,14 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}: not JSON: {:?}", self.status, self.body))
     }
 
-    /// The body as JSON, if the status is as wanted.
+    /// The body as JSON, after checking the status.
     #[track_caller]
     pub fn ok(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         self.json()
     }
 
-    /// Checks an error object and everything that comes with it (readings E2, E4, X11); returns it.
+    /// Checks an error object and all its headers (readings E2, E4, X11). Returns the object.
     #[track_caller]
     pub fn error(&self, status: u16, code: &str) -> Value {
         let json = self.ok(status);

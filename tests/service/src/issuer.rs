@@ -1,4 +1,5 @@
-//! A stand-in for an external issuer of session tokens: serves what a test says and counts the requests.
+//! A stand-in for an external issuer of session tokens. It serves the documents that a test sets, and counts the
+//! requests.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,12 +13,12 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::task::JoinHandle;
 
-/// The `aud` of its tokens.
+/// The `aud` of the issuer's tokens.
 pub const AUDIENCE: &str = "https://fhe.example.org";
 
 /// An issuer in this process, on loopback.
 pub struct TestIssuer {
-    /// Its address, which is its `iss`.
+    /// The issuer's address, which is also its `iss`.
     pub address: String,
     served: Arc<Served>,
     task: JoinHandle<()>,
@@ -28,11 +29,11 @@ struct Served {
     discovery: Mutex<Value>,
     keys: Mutex<Vec<u8>>,
     asked: AtomicUsize,
-    /// Held by a test: answers wait for it.
+    /// While a test holds this lock, answers wait.
     answering: Arc<RwLock<()>>,
 }
 
-/// A key that signs, of a kind.
+/// A signing key for an algorithm.
 pub fn key(algorithm: Algorithm) -> EncodingKey {
     match algorithm {
         Algorithm::ES256 => EncodingKey::from_ec_der(include_bytes!("issuer/ec.der")),
@@ -42,14 +43,14 @@ pub fn key(algorithm: Algorithm) -> EncodingKey {
     }
 }
 
-/// Its public part, under the algorithm's name.
+/// The public part of that key, named like the algorithm.
 pub fn public_key(algorithm: Algorithm) -> Value {
     let mut jwk = Jwk::from_encoding_key(&key(algorithm), algorithm).expect("a public part");
     jwk.common.key_id = Some(format!("{algorithm:?}"));
     json!(jwk)
 }
 
-/// A token of these claims, signed and named by the algorithm.
+/// A token with these claims, signed with the algorithm's key, which its header names.
 pub fn sign(algorithm: Algorithm, claims: &Value) -> String {
     let mut header = Header::new(algorithm);
     header.kid = Some(format!("{algorithm:?}"));
@@ -73,22 +74,22 @@ impl TestIssuer {
         issuer
     }
 
-    /// Serves this as its keys from now on.
+    /// Serves this text as the key set from now on.
     pub fn serve_keys(&self, text: impl Into<Vec<u8>>) {
         *self.served.keys.lock().unwrap() = text.into();
     }
 
-    /// Serves this as its discovery document from now on.
+    /// Serves this document as the discovery document from now on.
     pub fn serve_discovery(&self, document: Value) {
         *self.served.discovery.lock().unwrap() = document;
     }
 
-    /// Until the guard is dropped, it takes questions and does not answer.
+    /// Until the guard is dropped, the issuer accepts requests and does not answer.
     pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
         self.served.answering.clone().write_owned().await
     }
 
-    /// How often its keys were asked for.
+    /// The number of requests for the key set.
     pub fn asked(&self) -> usize {
         self.served.asked.load(Ordering::Relaxed)
     }
@@ -116,7 +117,7 @@ async fn serve(listener: TcpListener, served: Arc<Served>) {
         } else {
             served.discovery.lock().unwrap().to_string().into_bytes()
         };
-        // without a length: how much there is shows at the end only
+        // no length: the client sees the size only at the end
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
         let _ = stream.write_all(head.as_bytes()).await;
         let _ = stream.write_all(&body).await;

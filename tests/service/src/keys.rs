@@ -1,14 +1,14 @@
-//! Client keys, made once a process: making one takes some tenths of a second.
+//! Client keys, made once per process because making one takes some tenths of a second.
 
 use std::sync::LazyLock;
 
 use client::{Preset, SecretKey, container};
 
-/// A secret key and its evaluation key as it is uploaded.
+/// A secret key, and its evaluation key in the upload's form.
 pub struct ClientKey {
-    /// Stays with the client.
+    /// The client's secret key.
     pub secret: SecretKey,
-    /// Is sent to the server.
+    /// The evaluation key that the client sends to the server.
     pub evaluation: Vec<u8>,
 }
 
@@ -19,13 +19,13 @@ impl ClientKey {
         Self { secret, evaluation }
     }
 
-    /// A bit's ciphertext as it is uploaded, without base64.
+    /// A bit's ciphertext in the upload's form, without base64.
     pub fn encrypt(&self, bit: bool) -> Vec<u8> {
         let key = &self.secret;
         container::write_ciphertext(&key.encrypt(bit), key.preset(), Some(key.fingerprint()), container::Form::Ango)
     }
 
-    /// The bit of a ciphertext as it comes back, without base64.
+    /// The bit of a ciphertext in the answer's form, without base64.
     pub fn decrypt(&self, bytes: &[u8]) -> bool {
         let key = &self.secret;
         let read = container::read_ciphertext(bytes, key.preset(), Some(key.fingerprint()));
@@ -51,7 +51,7 @@ pub fn of(preset: Preset) -> &'static ClientKey {
     }
 }
 
-/// Another client's key of `fast_128`.
+/// The key of another client, with preset `fast_128`.
 pub fn somebody_elses() -> &'static ClientKey {
     &OTHER
 }

@@ -1,12 +1,13 @@
-//! Whether what an account owes is what it used.
+//! Checks that an account owes exactly the price of its use.
 
 use control::clock::Clock;
 use store::Store;
 
-/// All that was reserved is posted or given back, and an account on a plan that pays owes what its gates cost, in this month.
+/// Checks that every reservation is posted or given back, and that an account on a paid plan owes the price of its
+/// gates of this month.
 ///
 /// # Panics
-/// When something does not add up.
+/// If the sums differ.
 pub async fn assert_adds_up(store: &Store, account: &str) {
     let audit = store.audit_ledger().await.expect("an audit");
     assert_eq!((audit.open, audit.findings), (0, vec![]));
@@ -14,7 +15,7 @@ pub async fn assert_adds_up(store: &Store, account: &str) {
     let number = |range: std::ops::Range<usize>| now[range].parse::<i64>().expect("a number");
     let used = store.used_in_month(account, 12 * number(0..4) + number(5..7) - 1).await.expect("a month");
     let (gates, _, milli_yen) = store.gate_usage_totals(account).await.expect("totals");
-    // at 150 yen a dollar
+    // the rate is 150 yen for a dollar
     let cost = (milli_yen as f64 * 1e9 / 150_000.0).round() as i64;
     assert_eq!((used.spend.nano_usd(), used.operations.values().sum::<i64>()), (cost, gates));
 }

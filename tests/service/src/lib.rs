@@ -1,4 +1,4 @@
-//! What suites over the service share.
+//! The parts that the suites over the service share.
 
 pub mod canary;
 pub mod gates;

@@ -1,4 +1,4 @@
-//! A server that takes e-mails (SMTP), on a free port of 127.0.0.1, and refuses as a test says.
+//! An SMTP server on a free port of 127.0.0.1, which refuses e-mails when a test says so.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,9 +10,9 @@ use tokio::net::{TcpListener, TcpStream};
 /// Longest time that a test waits for an e-mail.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mailbox for everybody, until it is dropped.
+/// A mailbox for all addresses, until it is dropped.
 pub struct Mailbox {
-    /// Where it is.
+    /// The server's address.
     pub address: SocketAddr,
     state: Arc<Mutex<State>>,
     task: tokio::task::JoinHandle<()>,
@@ -20,14 +20,14 @@ pub struct Mailbox {
 
 #[derive(Default)]
 struct State {
-    /// Heads and bodies as they came.
+    /// Heads and bodies of the received e-mails.
     mails: Vec<String>,
-    /// How many further e-mails are put off.
+    /// Number of further e-mails that get a temporary refusal.
     put_off: usize,
 }
 
 impl Mailbox {
-    /// Starts it.
+    /// Starts the server.
     pub async fn start() -> Mailbox {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -41,20 +41,20 @@ impl Mailbox {
         Mailbox { address, state, task }
     }
 
-    /// Puts off the next e-mails, as a busy server does.
+    /// Refuses the next e-mails for the moment, as a busy server does.
     pub fn put_off(&self, count: usize) {
         self.state.lock().expect("no panic").put_off = count;
     }
 
-    /// Whether some are still to be put off.
+    /// Whether some temporary refusals are left.
     pub fn puts_off(&self) -> bool {
         self.state.lock().expect("no panic").put_off > 0
     }
 
-    /// Waits until so many e-mails have come; all that came.
+    /// Waits until this many e-mails have come. Returns all received e-mails.
     ///
     /// # Panics
-    /// When they do not come.
+    /// If the e-mails do not come in time.
     pub async fn wait_for(&self, count: usize) -> Vec<String> {
         let begun = Instant::now();
         loop {

@@ -1,5 +1,5 @@
-//! Containers of arithmetic as a client sends them, with residues and noise that nobody encrypted: for tests of what the service
-//! does with keys and ciphertexts, but compute.
+//! Containers of encrypted numbers in a client's form, with random residues instead of encrypted values. For tests of
+//! the service that compute nothing with the keys and ciphertexts.
 
 use kernels::ckks::{Params, ParamsLiteral, PartKind, SecurityLevel};
 use sha2::{Digest, Sha256};
@@ -9,17 +9,17 @@ const HEADER_BYTES: usize = 32;
 /// Bytes of an evaluation key before its first row.
 pub const KEY_HEAD_BYTES: usize = 44;
 
-/// A client's key as far as the service sees it.
+/// A client's key, with the parts that the service sees.
 #[derive(Clone)]
 pub struct NumbersKey {
-    /// Its parameters.
+    /// The key's parameters.
     pub params: Params,
-    /// Names the secret key.
+    /// The fingerprint of the secret key.
     pub fingerprint: [u8; 8],
 }
 
 impl NumbersKey {
-    /// A key of these parameters, for testing.
+    /// A key with the testing parameters of these figures.
     pub fn testing(poly_degree: usize, scale_bits: u32, max_depth: u32, fingerprint: u8) -> NumbersKey {
         NumbersKey::of(poly_degree, scale_bits, max_depth, SecurityLevel::Testing, fingerprint)
     }
@@ -36,7 +36,7 @@ impl NumbersKey {
         NumbersKey { params: Params::new(literal).expect("parameters"), fingerprint: [fingerprint; 8] }
     }
 
-    /// The secret key's container; its content is of no interest.
+    /// The container of the secret key, with meaningless content.
     pub fn secret_key(&self) -> Vec<u8> {
         self.frame(5, |out| out.extend(vec![1; self.params.n()]))
     }
@@ -51,13 +51,13 @@ impl NumbersKey {
         })
     }
 
-    /// An evaluation key of relinearization and of rotations by powers of two, at the full level.
+    /// An evaluation key with relinearization and with rotations by powers of two, at the full level.
     pub fn evaluation_key(&self, rotations: u32) -> Vec<u8> {
         let rows = self.rows(rotations);
         self.evaluation_key_of(rows.len() as u32, &rows)
     }
 
-    /// An evaluation key that announces so many rows and has these.
+    /// An evaluation key that announces `announced` rows and has `rows`.
     pub fn evaluation_key_of(&self, announced: u32, rows: &[Vec<u8>]) -> Vec<u8> {
         let mut out = self.open(7);
         out.extend(announced.to_le_bytes());
@@ -67,7 +67,7 @@ impl NumbersKey {
         out
     }
 
-    /// A head that announces so many rows of the full level, without the rows.
+    /// The head of an evaluation key that announces this many rows of the full level, without the rows.
     pub fn evaluation_key_claiming(&self, rows: u32) -> Vec<u8> {
         let mut out = self.open(7);
         out.extend(rows.to_le_bytes());
@@ -77,7 +77,7 @@ impl NumbersKey {
         out
     }
 
-    /// The rows of that evaluation key.
+    /// The rows of [`NumbersKey::evaluation_key`].
     pub fn rows(&self, rotations: u32) -> Vec<Vec<u8>> {
         let two_n = 2 * self.params.n() as u32;
         let element = |rotation| (0..1u32 << rotation).fold(1, |element, _| element * 5 % two_n);
@@ -86,7 +86,7 @@ impl NumbersKey {
         kinds.flat_map(|kind| self.part(kind, self.params.level_max())).collect()
     }
 
-    /// The rows of a part of a level.
+    /// The rows of one part of one level.
     pub fn part(&self, kind: PartKind, level: usize) -> Vec<Vec<u8>> {
         let digits = self.params.digits(kind, level).len() as u8;
         let (code, element) = match kind {
@@ -144,7 +144,7 @@ impl NumbersKey {
         out
     }
 
-    /// A frame that is not closed yet, and the parameters in it.
+    /// The head of a container that is not complete yet, with the parameters.
     fn open(&self, tag: u8) -> Vec<u8> {
         let mut out = b"ANGO".to_vec();
         out.extend([1, 0, tag, 0]);
@@ -154,7 +154,7 @@ impl NumbersKey {
         out
     }
 
-    /// Packed residues, each below its prime.
+    /// Writes packed residues, each below its prime.
     fn put_residues(&self, primes: &[usize], out: &mut Vec<u8>) {
         for &prime in primes {
             let q = u64::from(self.params.primes()[prime].q());
@@ -173,7 +173,7 @@ impl NumbersKey {
     }
 }
 
-/// Writes the length of the payload, and the checksum over what is before `covered`.
+/// Writes the payload's length, and the checksum over the first `covered` bytes.
 fn close(out: &mut [u8], covered: usize) {
     seal(out, (out.len() - HEADER_BYTES) as u64, covered);
 }
@@ -184,7 +184,7 @@ fn seal(out: &mut [u8], length: u64, covered: usize) {
     out[24..HEADER_BYTES].copy_from_slice(&checksum[..8]);
 }
 
-/// The container again with its checksum made anew, after a change of its bytes. Not for evaluation keys.
+/// The container with a new checksum, for tests that change its bytes. Not for evaluation keys.
 pub fn closed_again(mut container: Vec<u8>) -> Vec<u8> {
     let end = container.len();
     close(&mut container, end);

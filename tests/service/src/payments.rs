@@ -1,6 +1,6 @@
-//! A payment provider in this process: it speaks Stripe's API as far as the node uses it, checks what it is sent, keeps its own state, signs its
-//! events like the real one, and declines, delays, drops and fails as a test says. Events wait until the test delivers them: in any order, and
-//! as often as it likes.
+//! A payment provider in this process. The stand-in speaks the part of Stripe's API that the node uses, checks every
+//! request, has its own state, and signs events like Stripe. Tests make it decline, delay, drop and fail. Events wait
+//! until the test delivers them, in any order and as often as the test likes.
 
 mod account;
 
@@ -29,29 +29,29 @@ use account::Form;
 
 /// The key that the node must show.
 const SECRET_KEY: &str = "sk_test_0123456789abcdef";
-/// What events are signed under.
+/// The secret that signs events.
 pub const WEBHOOK_SECRET: &str = "whsec_of_the_first_endpoint";
 /// The secret that replaces it.
 pub const NEXT_WEBHOOK_SECRET: &str = "whsec_of_the_second_endpoint";
-/// The version that the node was written against.
+/// The API version that the node uses.
 const VERSION: &str = "2025-09-30.clover";
-/// Where the node takes events.
+/// The node's path for events.
 const WEBHOOK: &str = "/api/v1/billing/provider_webhook";
 
-/// What goes wrong with a request.
+/// A fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// 500, and nothing was done.
+    /// Answers 500 and does nothing.
     Error,
-    /// 500, though it was done.
+    /// Does the request and answers 500.
     ErrorAfter,
-    /// 429.
+    /// Answers 429.
     TooMany,
-    /// It was done, and the answer is no JSON.
+    /// Does the request, and answers with a body that is no JSON.
     Garbage,
-    /// It was done, and the connection ends in the middle of the answer.
+    /// Does the request, and ends the connection in the middle of the answer.
     Cut,
-    /// It was done, and the answer comes a second later.
+    /// Does the request, and answers a second later.
     Late,
 }
 
@@ -66,13 +66,13 @@ struct Shared {
     clock: Mutex<Clock>,
     account: Mutex<Account>,
     faults: Mutex<VecDeque<(String, Fault)>>,
-    /// Answers by idempotency key, with what was asked for.
+    /// Answers by idempotency key, with the request of each.
     answers: Mutex<HashMap<String, (String, u16, Value)>>,
     asked: Mutex<Vec<String>>,
 }
 
 impl PaymentStandIn {
-    /// Starts it.
+    /// Starts the provider.
     pub async fn start() -> PaymentStandIn {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -88,7 +88,7 @@ impl PaymentStandIn {
         PaymentStandIn { address, shared, task }
     }
 
-    /// Settings of a node that this collects for.
+    /// Sets a node's settings so that the node uses this provider.
     pub fn configure(&self, config: &mut Config) {
         let secret = |text: &str| PaymentSecret(text.to_owned().into());
         config.payments.payments_stripe = true;
@@ -97,7 +97,7 @@ impl PaymentStandIn {
         config.payments.stripe_webhook_secrets = vec![secret(WEBHOOK_SECRET), secret(NEXT_WEBHOOK_SECRET)];
     }
 
-    /// The same for a node in a process of its own.
+    /// The same settings as environment variables, for a node in another process.
     pub fn variables(&self) -> [(&'static str, String); 4] {
         [
             ("ANGO_PAYMENTS_PROVIDER", "stripe".to_owned()),
@@ -107,7 +107,7 @@ impl PaymentStandIn {
         ]
     }
 
-    /// Goes by this clock.
+    /// Uses this clock from now on.
     pub fn follow(&self, clock: &Clock) {
         *self.shared.clock.lock().expect("no panic") = clock.clone();
     }
@@ -123,7 +123,7 @@ impl PaymentStandIn {
         self.shared.clock.lock().expect("no panic").now().seconds() as i64
     }
 
-    /// The next requests whose path holds this go wrong.
+    /// Lets the next requests with this text in their path fail, one for each fault.
     pub fn fail(&self, path: &str, faults: &[Fault]) {
         let faults = faults.iter().map(|fault| (path.to_owned(), *fault));
         self.shared.faults.lock().expect("no panic").extend(faults);
@@ -134,7 +134,7 @@ impl PaymentStandIn {
         self.shared.asked.lock().expect("no panic").clone()
     }
 
-    /// The request that delivers an event.
+    /// The request with which the provider delivers an event.
     pub fn delivery(&self, event: &Value, secret: &str) -> Request {
         let body = event.to_string();
         let signature = signature(&body, secret, self.now_s());
@@ -146,7 +146,7 @@ impl PaymentStandIn {
         self.delivery(event, WEBHOOK_SECRET).send(node).await
     }
 
-    /// Delivers all events that were not delivered yet, in their order.
+    /// Delivers all undelivered events in their order.
     pub async fn deliver_all(&self, node: SocketAddr) {
         let events = self.account().take_events();
         for event in events {
@@ -162,7 +162,7 @@ impl Drop for PaymentStandIn {
     }
 }
 
-/// `t=SECONDS,v1=HEX` of a body.
+/// The `t=SECONDS,v1=HEX` signature of a body.
 pub fn signature(body: &str, secret: &str, seconds: i64) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("any key length");
     mac.update(format!("{seconds}.{body}").as_bytes());
@@ -184,7 +184,7 @@ async fn answer(
     };
     shared.asked.lock().expect("no panic").push(format!("{method} {}", uri.path()));
     let refused = |status: u16, kind: &str, code: &str| {
-        let body = json!({"error": {"type": kind, "code": code, "message": "words of the provider"}});
+        let body = json!({"error": {"type": kind, "code": code, "message": "a message of the provider"}});
         (StatusCode::from_u16(status).expect("a status"), axum::Json(body)).into_response()
     };
     if header("authorization") != format!("Bearer {SECRET_KEY}") {
@@ -233,7 +233,7 @@ async fn answer(
         }
         Some(Fault::Garbage) => (status, "<html>").into_response(),
         Some(Fault::Cut) => {
-            // a length that the body does not have: the connection ends before
+            // the head announces more bytes than the body has, so the connection ends too early
             let body = axum::body::Body::from_stream(futures_util::stream::iter([
                 Ok::<_, std::io::Error>(Bytes::from_static(b"{")),
                 Err(std::io::Error::other("cut")),

@@ -1,4 +1,4 @@
-//! A receiver of webhooks: it keeps what it is sent, and answers as it is told.
+//! A receiver of webhooks, which stores all deliveries and answers with the statuses that a test sets.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// Longest time that a test waits for a delivery.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A delivery as it came.
+/// A received delivery.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// Names in lower case.
@@ -21,12 +21,12 @@ pub struct Received {
 }
 
 impl Received {
-    /// A header, empty if it is not there.
+    /// A header's value, empty if the header is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
-    /// The body.
+    /// The body as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("JSON")
     }
@@ -34,7 +34,7 @@ impl Received {
 
 /// A receiver on a free port of 127.0.0.1, until it is dropped.
 pub struct Receiver {
-    /// Where it is.
+    /// The receiver's address.
     pub address: SocketAddr,
     state: Arc<Mutex<State>>,
     task: tokio::task::JoinHandle<()>,
@@ -43,12 +43,12 @@ pub struct Receiver {
 #[derive(Default)]
 struct State {
     received: Vec<Received>,
-    /// The next answers; 204 after them.
+    /// The next answers. After them, every answer is 204.
     answers: VecDeque<u16>,
 }
 
 impl Receiver {
-    /// Starts it.
+    /// Starts the receiver.
     pub async fn start() -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -62,7 +62,7 @@ impl Receiver {
         Receiver { address, state, task }
     }
 
-    /// Its URL.
+    /// The URL for deliveries.
     pub fn url(&self) -> String {
         format!("http://{}/hook", self.address)
     }
@@ -72,15 +72,15 @@ impl Receiver {
         self.state.lock().expect("no panic").answers.extend(statuses);
     }
 
-    /// What came so far.
+    /// All deliveries so far.
     pub fn received(&self) -> Vec<Received> {
         self.state.lock().expect("no panic").received.clone()
     }
 
-    /// Waits until so many deliveries have come; all that came.
+    /// Waits until this many deliveries have come. Returns all deliveries.
     ///
     /// # Panics
-    /// When they do not come.
+    /// If the deliveries do not come in time.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let begun = Instant::now();
         while self.received().len() < count {

@@ -1,4 +1,5 @@
-//! Redis servers for tests. Each belongs to one test, which may empty, stop or end it, and goes with it, however it ends.
+//! Redis servers for tests. Each server belongs to one test, which may empty, stop or end it. The server ends with the
+//! test, however the test ends.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -13,7 +14,8 @@ use control::cache_store::CacheStoreConfig;
 /// Longest time that a server takes to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a server, tells its process id, and ends it when the input closes; says nothing where there is none to start.
+/// Starts a server, prints its process id, and ends the server when the input closes. Prints nothing without a Redis
+/// program.
 const SCRIPT: &str = r#"
     command -v redis-server >/dev/null && command -v redis-cli >/dev/null || exit 0
     redis-server --port 0 --save '' --appendonly no --dir "$1" --unixsocket "$1/socket" >/dev/null &
@@ -23,7 +25,7 @@ const SCRIPT: &str = r#"
     wait
 "#;
 
-/// A server on a socket in a folder of its own; nothing of it is kept.
+/// A server on a socket in a new folder, without persistence.
 pub struct Redis {
     folder: TempDir,
     script: Option<Child>,
@@ -32,50 +34,51 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// A running server. `None`, and a printed line: there is none on this machine, and `TEST_REDIS` does not ask for it.
+    /// A running server. On a machine without Redis: `None` and a printed line, or a panic if `TEST_REDIS` requires
+    /// Redis.
     pub fn start() -> Option<Redis> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut redis = Redis { folder, script: None, process: String::new() };
         match redis.begin() {
             true => Some(redis),
             false if std::env::var("TEST_REDIS").is_ok_and(|wanted| wanted == "required") => {
-                panic!("there is no Redis on this machine")
+                panic!("Redis is not installed on this machine")
             }
             false => {
-                println!("not tried: there is no Redis on this machine (Debian: apt-get install redis-server)");
+                println!("not tried: Redis is not installed (Debian: apt-get install redis-server)");
                 None
             }
         }
     }
 
-    /// Starts the server, empty, where it was before.
+    /// Starts the server again at the same address, empty.
     pub fn start_again(&mut self) {
         assert!(self.begin(), "it started before");
     }
 
-    /// Ends the server where it stands.
+    /// Kills the server.
     pub fn kill(&mut self) {
         if let Some(mut script) = self.script.take() {
-            // closes its input
-            script.wait().expect("it ends");
+            // closing the input ends the script
+            script.wait().expect("the script ends");
             let _ = std::fs::remove_file(self.socket());
         }
     }
 
-    /// Has the server accept and never answer, or go on.
+    /// Stops the server's process, which then accepts and does not answer, or lets it go on.
     pub fn hang(&self, hangs: bool) {
         let signal = if hangs { "-STOP" } else { "-CONT" };
         assert!(Command::new("kill").args([signal, &self.process]).status().expect("kill runs").success());
     }
 
-    /// Sends a command and returns what is printed.
+    /// Sends a command and returns the printed answer.
     pub fn command(&self, words: &[&str]) -> String {
         let done = Command::new("redis-cli").arg("-s").arg(self.socket()).args(words).output().expect("redis-cli runs");
         assert!(done.status.success(), "{words:?}");
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
-    /// The settings of a node that uses it. A slow machine is not what tests are about: a call may take long.
+    /// The settings of a node that uses this server. Calls may take long, because no test is about a slow machine.
     pub fn config(&self) -> CacheStoreConfig {
         CacheStoreConfig {
             url: Zeroizing::new(self.url()),
@@ -84,7 +87,7 @@ impl Redis {
         }
     }
 
-    /// Where it is.
+    /// The server's URL.
     pub fn url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
@@ -100,9 +103,9 @@ impl Redis {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("there is a shell");
+            .expect("the machine has a shell");
         self.process.clear();
-        let output = script.stdout.take().expect("it was piped");
+        let output = script.stdout.take().expect("the output was piped");
         BufReader::new(output).read_line(&mut self.process).expect("the script's words");
         self.process.truncate(self.process.trim_end().len());
         self.script = Some(script);
@@ -111,7 +114,7 @@ impl Redis {
         }
         let started = Instant::now();
         while !answers(&self.socket()) {
-            assert!(started.elapsed() < PATIENCE, "Redis is there and does not start");
+            assert!(started.elapsed() < PATIENCE, "Redis is installed and does not start");
         }
         true
     }

@@ -1,4 +1,5 @@
-//! A server that speaks the protocol of Amazon S3, for tests. Each belongs to one test and goes with it, however it ends.
+//! Servers with the protocol of Amazon S3, for tests. Each server belongs to one test and ends with the test, however
+//! the test ends.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -15,8 +16,8 @@ const BUCKET: &str = "ango-test";
 const ACCESS_KEY: &str = "test";
 const SECRET: &str = "test-secret";
 
-/// Starts SeaweedFS, makes a bucket, says `ready`, and ends the server when the input closes; says nothing where there is no
-/// such program. Of each port the one 10000 above it is taken too.
+/// Starts SeaweedFS, makes a bucket, prints `ready`, and ends the server when the input closes. Prints nothing without
+/// a SeaweedFS program. For each port the server also uses the port 10000 above it.
 const SCRIPT: &str = r#"
     command -v weed >/dev/null || exit 0
     cd "$1"
@@ -46,7 +47,8 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// A running server. `None`, and a printed line: there is none on this machine, and `TEST_S3` does not ask for it.
+    /// A running server. On a machine without SeaweedFS: `None` and a printed line, or a panic if `TEST_S3` requires
+    /// it.
     pub fn start() -> Option<S3> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ports = free_ports();
@@ -58,26 +60,26 @@ impl S3 {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("there is a shell");
+            .expect("the machine has a shell");
         let mut word = String::new();
-        let output = script.stdout.take().expect("it was piped");
+        let output = script.stdout.take().expect("the output was piped");
         BufReader::new(output).read_line(&mut word).expect("the script's words");
         if word.trim_end() == "ready" {
-            // the door of the buckets is the last to open
+            // the S3 port opens last
             let started = Instant::now();
             while TcpStream::connect(("127.0.0.1", ports[3])).is_err() {
-                assert!(started.elapsed() < PATIENCE, "SeaweedFS is there and does not start");
+                assert!(started.elapsed() < PATIENCE, "SeaweedFS is installed and does not start");
             }
             return Some(S3 { _folder: folder, script, endpoint: format!("http://127.0.0.1:{}", ports[3]) });
         }
-        script.wait().expect("it has ended, or ends when its input closes");
+        script.wait().expect("the script has ended, or ends when its input closes");
         let asked_for = std::env::var("TEST_S3").is_ok_and(|wanted| wanted == "required");
-        assert!(!asked_for, "there is no SeaweedFS on this machine, or it does not start");
-        println!("not tried: there is no SeaweedFS on this machine (tests/s3/requirements.txt)");
+        assert!(!asked_for, "SeaweedFS is not installed, or does not start");
+        println!("not tried: SeaweedFS is not installed (tests/s3/requirements.txt)");
         None
     }
 
-    /// The settings of a node whose objects are in the bucket.
+    /// The settings of a node that stores its objects in the bucket.
     pub fn config(&self) -> BucketConfig {
         BucketConfig {
             url: BucketUrl { bucket: BUCKET.to_owned(), prefix: "a/prefix".to_owned() },
@@ -91,13 +93,14 @@ impl S3 {
 
 impl Drop for S3 {
     fn drop(&mut self) {
-        // closes its input
+        // closing the input ends the script
         drop(self.script.stdin.take());
         let _ = self.script.wait();
     }
 }
 
-/// Ports that are free with those 10000 above them. (The system gives its own from 32768 on: these are below.)
+/// Ports that are free together with the ports 10000 above them. They lie below 32768, from where on the system assigns
+/// ports.
 fn free_ports() -> [u16; 4] {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let first = 12000 + (std::process::id() % 1000) as u16 * 8;

@@ -1,4 +1,4 @@
-//! A node in this process, on free ports and a temporary folder, with a clock that tests move.
+//! A node in this process, on free ports and in a temporary folder, with a clock that tests move.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,11 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node in this process.
 pub struct TestServer {
-    /// Where its API listens.
+    /// The address of the API.
     pub address: SocketAddr,
-    /// Where metrics and probes listen.
+    /// The address of metrics and probes.
     pub operations: SocketAddr,
-    /// Its clock.
+    /// The node's clock.
     pub clock: Clock,
     running: Option<Running>,
     folder: Option<TempDir>,
@@ -47,7 +47,7 @@ impl TestServer {
         Self::in_folder(tempfile::tempdir().expect("a temporary folder"), change).await
     }
 
-    /// Two nodes with one secret on one PostgreSQL database. `None`, and a printed line: there is no PostgreSQL.
+    /// Two nodes with one secret on one PostgreSQL database. `None` and a printed line on a machine without PostgreSQL.
     pub async fn pair(change: impl Fn(&mut Config)) -> Option<(Self, Self)> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let url = Kind::Postgres.new_url(folder.path())?;
@@ -78,7 +78,7 @@ impl TestServer {
     /// A node on this folder.
     pub async fn in_folder(folder: TempDir, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::in_folder(folder.path());
-        // the service is what is tested, whatever cards the machine has
+        // the tests are about the service, so the node uses the CPU whatever cards the machine has
         config.compute.backend = BackendChoice::Cpu;
         choose_database(Kind::chosen(), &mut config, &folder);
         lift_limits(&mut config);
@@ -98,10 +98,10 @@ impl TestServer {
         self.create_key(role, None).await.0
     }
 
-    /// A key of this role and its account, which is a new one if none is given.
+    /// A key of this role and its account. Without a given account, the account is new.
     pub async fn create_key(&self, role: Role, account: Option<AccountId>) -> (String, AccountId) {
         let environment = if role == Role::Trial { Environment::Trial } else { Environment::Test };
-        // nothing is in a test's way that it is not about
+        // plan `enterprise`, so that no limit stops a test about something else
         let plan = if role == Role::Trial { Plan::Trial } else { Plan::Enterprise };
         let created =
             admin::create_key(self.running().config(), role, environment, account, Some(plan)).await.expect("a key");
@@ -118,39 +118,39 @@ impl TestServer {
         Request::get(path).send(self.operations).await
     }
 
-    /// The value of a metric without labels; 0 if it is not there.
+    /// The value of a metric without labels, or 0 if the page does not have the metric.
     pub async fn metric(&self, name: &str) -> f64 {
         let page = self.operations_get("/metrics").await;
         let line = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
         line.map_or(0.0, |value| value.parse().expect("a number"))
     }
 
-    /// Asks for a metric until it is as wanted.
+    /// Reads a metric until it has the wanted value.
     ///
     /// # Panics
-    /// When it is not for a minute.
+    /// If the metric does not have the value within a minute.
     pub async fn metric_becomes(&self, name: &str, wanted: impl Fn(f64) -> bool) {
         let started = Instant::now();
         while !wanted(self.metric(name).await) {
-            assert!(started.elapsed() < PATIENCE, "{name} did not become what it should");
+            assert!(started.elapsed() < PATIENCE, "{name} did not get the wanted value");
         }
     }
 
-    /// The node, for what has no address.
+    /// The node itself, for tests of parts without a route.
     pub fn running(&self) -> &Running {
-        self.running.as_ref().expect("it runs until it is stopped")
+        self.running.as_ref().expect("the node runs until it is stopped")
     }
 
-    /// Stops the node; its folder stays.
+    /// Stops the node and returns its folder.
     pub async fn stop(mut self) -> TempDir {
         self.canary.look(&self.running().metrics());
-        self.running.take().expect("it runs until it is stopped").shutdown().await;
-        self.folder.take().expect("it is there until it is stopped")
+        self.running.take().expect("the node runs until it is stopped").shutdown().await;
+        self.folder.take().expect("the folder stays until the node is stopped")
     }
 }
 
 impl Drop for TestServer {
-    /// At the end of every test: no secret is in the log or in the metrics.
+    /// Checks at the end of every test that neither the log nor the metrics hold a secret.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -162,8 +162,8 @@ impl Drop for TestServer {
     }
 }
 
-/// Settings without limits on requests, for tests of other things: no key has a burst limit, and neither callers without a
-/// key nor the plan enterprise have a daily or monthly limit.
+/// Sets no limits on requests, for tests of other things: no key has a token bucket, and neither callers without a key
+/// nor the plan `enterprise` have a daily or monthly limit.
 fn lift_limits(config: &mut Config) {
     let none = PlanLimits {
         requests_a_day: UNLIMITED,
@@ -178,7 +178,7 @@ fn lift_limits(config: &mut Config) {
     }
 }
 
-/// A database of this kind; the same for every node on this folder.
+/// Chooses a database of this kind. All nodes on this folder get the same one.
 fn choose_database(kind: Kind, config: &mut Config, folder: &TempDir) {
     if kind == Kind::Sqlite {
         let path = config.database_url.strip_prefix("sqlite:").expect("the node's own file");

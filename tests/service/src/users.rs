@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::TestServer;
 use crate::http::Request;
 
-/// The password of every user here.
+/// The password of every user in these tests.
 pub const PASSWORD: &str = "correct horse battery staple";
 
-/// A user who is signed in.
+/// A signed-in user.
 #[derive(Clone, Debug)]
 pub struct User {
     /// The user's id: `usr_...`.
@@ -26,7 +26,7 @@ pub struct User {
 }
 
 impl User {
-    /// Who an answer of `/auth/login` is about.
+    /// The user of an answer of `/auth/login`.
     pub fn of(signed_in: &Value) -> User {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         User {
@@ -39,17 +39,17 @@ impl User {
 }
 
 impl TestServer {
-    /// The node's database in an operator's hands.
+    /// An operator's access to the node's database.
     pub async fn operator(&self) -> Operator {
-        Operator::open(self.running().config()).await.expect("the database is there")
+        Operator::open(self.running().config()).await.expect("the operator can open the database")
     }
 
-    /// A new user with an account of their own, signed in.
+    /// A new, signed-in user with a new account.
     pub async fn user(&self, email: &str, role: Role) -> User {
         self.operator().await.create_user(email, PASSWORD, role, None).await.expect("a new user");
         let user = self.log_in(email).await;
-        // nothing is in a test's way that it is not about
-        self.operator().await.set_plan(&user.account, Plan::Enterprise).await.expect("the account is there");
+        // plan `enterprise`, so that no limit stops a test about something else
+        self.operator().await.set_plan(&user.account, Plan::Enterprise).await.expect("the account exists");
         user
     }
 

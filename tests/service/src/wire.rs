@@ -6,23 +6,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
-/// The state of a wire.
+/// The state of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Up,
-    /// Connections are accepted and stay open, and nothing comes through.
+    /// Connections are accepted and stay open, but no bytes pass.
     Silent,
     /// Connections are closed.
     Down,
 }
 
-/// A way to a server's socket.
+/// A proxy in front of a server's socket.
 pub struct Wire {
     state: watch::Sender<State>,
 }
 
 impl Wire {
-    /// A way through this folder to the server of a database's URL; the URL through the wire.
+    /// A proxy in this folder to the server of a database's URL. Also returns the URL through the proxy.
     pub fn to(url: &str, folder: &Path) -> (Wire, String) {
         let (database, sockets) = url.split_once("?host=").expect("a database on a local socket");
         let server = Path::new(sockets).join(".s.PGSQL.5432");
@@ -53,23 +53,23 @@ impl Wire {
         Wire { state }
     }
 
-    /// Everything comes through, and what was held back.
+    /// Lets all bytes pass, also those held back before.
     pub fn up(&self) {
         self.state.send_replace(State::Up);
     }
 
-    /// Nothing comes through any more, and connections stay open.
+    /// Lets no bytes pass. Connections stay open.
     pub fn silent(&self) {
         self.state.send_replace(State::Silent);
     }
 
-    /// Connections are closed.
+    /// Closes connections.
     pub fn down(&self) {
         self.state.send_replace(State::Down);
     }
 }
 
-/// Passes bytes on while the wire is up; holds them while it is silent.
+/// Passes bytes on while the proxy is up, and holds them back while it is silent.
 async fn pass(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,

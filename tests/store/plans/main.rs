@@ -1,4 +1,5 @@
-//! No query reads a whole table that grows: every statement of a tour of the store is explained, on both databases.
+//! No query scans a whole table that grows. The test runs all functions of the store and asks both databases for the
+//! plan of every statement.
 #![cfg(debug_assertions)]
 
 mod office;
@@ -11,11 +12,11 @@ use store::statements;
 use store::*;
 use tests_store::{Kind, new_store};
 
-/// Tables that stay small, and what an operator alone asks for: these may be read as a whole.
+/// Small tables, and tables that only an operator's commands read. A query may scan them.
 const SMALL: &[&str] = &[
     "nodes",
     "jobs",
-    // work that is under way
+    // tables of running work
     "open_reservations",
     "signing_keys",
     "retired_signing_keys",
@@ -27,9 +28,10 @@ const SMALL: &[&str] = &[
     "_sqlx_migrations",
     "sqlite_master",
 ];
-/// Statements that are to read a whole table: a start's, an operator's, and one that asks whether there is any row.
+/// Statements that may scan a whole table: those of a node's start, those of an operator, and a check whether the table
+/// has any row.
 const WHOLE: &[&str] = &[
-    // what an operator lists
+    // lists for operators
     "FROM accounts a LEFT JOIN",
     "ORDER BY k.created_at, key_id",
     "FROM users ORDER BY",
@@ -37,20 +39,20 @@ const WHOLE: &[&str] = &[
     "FROM lockouts LEFT JOIN",
     "UPDATE lockouts SET failures",
     "FROM plan_requests ORDER BY",
-    // whether there is any
+    // checks whether the table has any row
     "LIMIT 1",
     "COUNT(*) FROM users",
-    // hourly, all objects that are named
+    // hourly: all objects that rows name
     "SELECT object FROM key_rows UNION ALL",
     "SELECT object FROM ciphertexts",
-    // sums over materials, and over accounts with ciphertexts
+    // sums over key materials, and over accounts with ciphertexts
     "SUM(public_key_bytes + eval_key_bytes)",
     "SUM(bytes), 0) AS BIGINT) FROM ciphertext_caches",
-    // trials live for half an hour
+    // trials live half an hour
     "FROM trials t",
-    // work that is under way
+    // running work
     "FROM open_reservations o WHERE",
-    // an operator's audit
+    // an audit by the operator
     "FROM transfers",
     "FROM invoices i WHERE",
     "FROM invoice_items WHERE item_id LIKE",
@@ -59,10 +61,10 @@ const WHOLE: &[&str] = &[
     "FROM gate_usage u",
     "FROM office_usage u",
     "FROM office_totals UNION ALL",
-    // what an operator lists
+    // lists for operators
     "FROM key_labels",
     "FROM arithmetic_usage u",
-    // hourly, over sessions that ended long ago: an index over `gates_used` would make every charge dearer
+    // hourly, over sessions that ended long ago: an index on `gates_used` would make every charge dearer
     "DELETE FROM gate_sessions WHERE COALESCE",
 ];
 
@@ -165,7 +167,7 @@ fn claim(n: u8) -> NewClaim {
     NewClaim { digest: [n; 32], account_id, claim: [n; 16], node_id, held_until: 100, now: 1 }
 }
 
-/// What nodes do with encryption keys and ciphertexts.
+/// The statements of nodes about encryption keys and ciphertexts.
 async fn tour_of_keys(store: &Store) -> store::Result<()> {
     for (n, account_id) in [(1, "acct_1"), (3, "acct_3")] {
         let (material_id, key_id, upload_id) = (format!("mat_{n}"), format!("key_{n}"), format!("up_{n}"));
@@ -286,7 +288,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
     store.write(async |tx| tx.delete_encryption_key("acct_1", "key_1", 9).await).await?;
     let dropped = store.dropped_objects("", 9).await?;
     store.forget_dropped_objects(&dropped).await?;
-    // what a node does once a while
+    // statements of periodic work
     store.key_objects().await?;
     store.key_bytes().await?;
     store.ciphertext_objects().await?;
@@ -298,7 +300,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
     store.forget_arithmetic_operations(5).await.map(drop)
 }
 
-/// Webhooks and deliveries.
+/// The statements about webhooks and deliveries.
 async fn tour_of_webhooks(store: &Store) -> store::Result<()> {
     let webhook = Webhook {
         webhook_id: "wh_1".to_owned(),
@@ -357,7 +359,7 @@ async fn tour_of_webhooks(store: &Store) -> store::Result<()> {
     Ok(())
 }
 
-/// What nodes do with subscriptions, invoices, the provider's events, alerts and e-mails.
+/// The statements of nodes about subscriptions, invoices, the provider's events, alerts and e-mails.
 async fn tour_of_billing(store: &Store) -> store::Result<()> {
     let mut subscription = store.subscription("acct_1").await?.expect("an account");
     subscription.customer_id = "cus_1".to_owned();
@@ -467,7 +469,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     Ok(())
 }
 
-/// Everything that nodes do again and again.
+/// All statements that nodes run repeatedly.
 async fn tour(store: &Store) -> store::Result<()> {
     for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
         store.insert_api_key(&new_key(&digest, account, account, Environment::Test)).await?;
@@ -501,7 +503,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.gate_sessions_page("acct_1", "node_1", 11, None, 9).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, Some((0, &[])), 9).await?;
     store.active_sessions_of("node_1").await?;
-    // alone, and as groups
+    // alone, and in groups
     let fcu = Wanted::Fcu { fcu: 1, allowance: Some(0), beyond: BeyondAllowance::Charged(1) };
     store.reserve(reservation(1, "acct_1", fcu)).await?;
     let of = |n, account| store.reserve(reservation(n, account, Wanted::MilliYen(1)));
@@ -560,7 +562,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.revoke_keys_of_account("acct_2", 10).await?;
     store.revoke_keys_of_user("usr_1", 10).await?;
     store.delete_user("usr_1", 10).await?;
-    // what a node does once a while
+    // statements of periodic work
     store.expire_gate_sessions("node_1", 30).await?;
     store.end_gate_sessions_of("acct_1", "node_1", 30).await?;
     store.lose_gate_sessions("node_1", 30).await?;
@@ -587,12 +589,12 @@ async fn queries_are_served_by_indices_sqlite() {
     let (folder, store) = new_store(Kind::Sqlite).await.unwrap();
     tour(&store).await.unwrap();
     let pool = SqlitePool::connect(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
-    // an index over a part of a table, such as the open sessions, may be read as a whole
+    // a partial index, such as the one of open sessions, may be scanned
     let partial = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql LIKE '% WHERE %'";
     let partial: Vec<String> = sqlx::query_scalar(partial).fetch_all(&pool).await.unwrap();
     let mut explained = 0;
     for (sql, _) in statements::seen() {
-        // arrays are PostgreSQL's
+        // only PostgreSQL has arrays
         if !is_query(sql) || sql.contains("unnest") || sql.contains("ANY(") || may_read_all(sql) {
             continue;
         }
@@ -635,10 +637,10 @@ async fn queries_are_served_by_indices_postgres() {
     assert!(explained > 60, "{explained}");
 }
 
-/// Whether the table that a plan names first is a small one, or no table.
+/// Whether the table that a plan names first is small, or not a table.
 fn is_small(of: &str) -> bool {
     let table = of.split(' ').next().unwrap_or_default();
-    // rows that came with the statement are a virtual table
+    // rows that came with the statement appear as a virtual table
     SMALL.contains(&table) || of.contains("CONSTANT ROW") || of.contains("VIRTUAL TABLE")
 }
 

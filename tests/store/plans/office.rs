@@ -1,15 +1,15 @@
-//! The tour of the back office.
+//! The statements of the back office.
 
 use api::{Environment, Plan};
 use store::*;
 
 use super::new_key;
 
-/// What nodes do in the back office.
+/// The statements of nodes in the back office.
 pub async fn tour(store: &Store) -> store::Result<()> {
     let charge = |n: i64| OfficeCharge {
         usage_id: format!("use_o{n}"),
-        // without a budget
+        // an account without a budget
         account_id: "acct_9".to_owned(),
         lineage_id: "lin_1".to_owned(),
         node_id: "node_1".to_owned(),

@@ -1,4 +1,4 @@
-//! Migrations: equal schemas on both databases, upgrades that keep their data, and a roll-back.
+//! Migrations: equal schemas on both databases, upgrades that keep data, and a roll-back.
 
 mod upgrades;
 
@@ -13,7 +13,7 @@ use tests_store::Kind;
 /// The first release's schema: accounts, keys, sessions, usage.
 const FIRST: i64 = 1;
 
-/// An empty database of this kind. `None`: there is none here.
+/// An empty database of this kind. `None` if this machine lacks it.
 async fn empty(kind: Kind) -> Option<(TempDir, String, Store)> {
     let folder = tempfile::tempdir().unwrap();
     let url = kind.empty_url(folder.path())?;
@@ -22,7 +22,7 @@ async fn empty(kind: Kind) -> Option<(TempDir, String, Store)> {
     Some((folder, url, store))
 }
 
-/// Runs statements that the store has no function for.
+/// Runs statements for which the store has no function.
 async fn run(url: &str, sql: impl Into<String>) {
     let sql = AssertSqlSafe(sql.into());
     match url.starts_with("sqlite:") {
@@ -31,7 +31,7 @@ async fn run(url: &str, sql: impl Into<String>) {
     }
 }
 
-/// Every column as table, name, kind and whether it must have a value.
+/// Every column with its table, its name, its kind, and whether it must have a value.
 async fn columns(url: &str) -> BTreeMap<(String, String), (String, bool)> {
     let rows: Vec<(String, String, String, bool)> = if url.starts_with("sqlite:") {
         let sql = "SELECT t.name, c.name, c.type, c.\"notnull\" = 1 FROM sqlite_master t, pragma_table_info(t.name) c \
@@ -46,7 +46,7 @@ async fn columns(url: &str) -> BTreeMap<(String, String), (String, bool)> {
     ours.map(|(table, column, kind, required)| ((table, column), (plain_kind(&kind).to_owned(), required))).collect()
 }
 
-/// One name for what is one kind in Rust.
+/// The common name of the database kinds that are one kind in Rust.
 fn plain_kind(kind: &str) -> &str {
     match kind {
         "INTEGER" | "bigint" | "integer" | "boolean" | "smallint" => "integer",
@@ -56,7 +56,7 @@ fn plain_kind(kind: &str) -> &str {
     }
 }
 
-/// Every index of ours by name, with its table.
+/// Every index of the schema by name, with its table.
 async fn indices(url: &str) -> BTreeMap<String, String> {
     let rows = if url.starts_with("sqlite:") {
         let sql = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index' AND name NOT LIKE 'sqlite_%'";
@@ -85,7 +85,7 @@ async fn migrations_end_in_equal_schemas_on_both_databases() {
     assert_eq!(indices(&sqlite).await, indices(&postgres).await);
 }
 
-/// A column without a check may hold a word of a newer build, or of an operator's hand.
+/// A column without a check may hold a word of a newer build, or a word that an operator wrote.
 async fn an_unknown_word_is_an_error_that_names_it(kind: Kind) {
     let Some((_folder, url, store)) = empty(kind).await else { return };
     store.migrate().await.unwrap();
@@ -112,14 +112,14 @@ async fn an_unknown_word_is_an_error_that_names_it_postgres() {
     an_unknown_word_is_an_error_that_names_it(Kind::Postgres).await;
 }
 
-/// D15: the older build is what a roll-back starts.
+/// D15: a roll-back starts an older build.
 async fn an_older_build_starts_on_a_newer_database(kind: Kind) {
     let Some((_folder, url, store)) = empty(kind).await else { return };
     store.migrate().await.unwrap();
-    // as a build does whose migrations end here
+    // like a build whose migrations end here
     store.migrate_up_to(FIRST).await.unwrap();
     assert_eq!(store.schema().await.unwrap(), Schema::Current);
-    // as this build does after a newer one
+    // like this build after a newer one
     let newer = match kind {
         Kind::Sqlite => {
             "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
@@ -134,7 +134,7 @@ async fn an_older_build_starts_on_a_newer_database(kind: Kind) {
     assert_eq!(store.schema().await.unwrap(), Schema::Newer(vec![9000]));
     store.migrate().await.unwrap();
     assert!(!store.has_api_keys().await.unwrap());
-    // but no migration that ran may have another text
+    // but the text of a migration that has run must not change
     run(&url, "UPDATE _sqlx_migrations SET checksum = (SELECT checksum FROM _sqlx_migrations WHERE version = 2) WHERE version = 1")
         .await;
     assert!(store.schema().await.is_err());

@@ -7,7 +7,7 @@ use store::{NetlistPlace, Trial};
 
 use super::*;
 
-/// Rows to insert, each as soon as this migration has run. `#n` stands for 32 bytes of n, `%n` for 16.
+/// Rows, each inserted as soon as this migration has run. `#n` stands for 32 bytes of n, `%n` for 16.
 const ROWS: &[(i64, &str)] = &[
     (1, "INSERT INTO accounts (account_id, created_at) VALUES ('acct_1', 5), ('acct_2', 6)"),
     (
@@ -263,7 +263,7 @@ const ROWS: &[(i64, &str)] = &[
     (25, "INSERT INTO ended_purchases (subscription_id, ended_at) VALUES ('sub_2', 5)"),
 ];
 
-/// A statement of [`ROWS`] for a database.
+/// A statement of [`ROWS`] in the SQL of this database.
 pub fn statement(kind: Kind, row: &str) -> String {
     let mut sql = String::new();
     let mut rest = row.chars();
@@ -285,13 +285,13 @@ pub fn statement(kind: Kind, row: &str) -> String {
 
 type Table = (Vec<String>, Vec<Vec<String>>);
 
-/// All tables of ours: names of columns, and rows with each value as a text.
+/// All tables of the schema: names of columns, and rows with each value as text.
 async fn contents(url: &str) -> BTreeMap<String, Table> {
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (table, column) in columns(url).await.into_keys() {
         tables.entry(table).or_default().push(column);
     }
-    /// Reads all tables by a connection; each value as the text of this expression over the column `{}`.
+    /// Reads all tables through a connection. The expression turns the column `{}` into text.
     macro_rules! read {
         ($connection:expr, $value:literal) => {{
             let mut contents = BTreeMap::new();
@@ -359,7 +359,7 @@ async fn every_older_schema_keeps_its_data_through_an_upgrade(kind: Kind) {
     assert!(versions.len() > 15, "{versions:?}");
 }
 
-/// What migrations after this one made of the rows of the first.
+/// Checks the values that later migrations gave to the rows of the first migration.
 async fn what_migrations_add_is_right(store: &Store, from: i64) {
     let key = store.api_key(&[1; 32]).await.unwrap().unwrap();
     assert_eq!((key.role, key.environment, key.plan), (Role::Developer, Environment::Live, Plan::Free));
@@ -374,7 +374,7 @@ async fn what_migrations_add_is_right(store: &Store, from: i64) {
         }
     );
     assert_eq!(store.database_id().await.unwrap().len(), 32);
-    // the third migration gave plans, the fourth found the trials
+    // the third migration added plans, and the fourth marked the trials
     if from < 3 {
         let of_trial = store.api_key(&[2; 32]).await.unwrap().unwrap();
         assert_eq!((of_trial.plan, of_trial.platform, of_trial.office), (Plan::Trial, true, false));

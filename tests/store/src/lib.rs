@@ -1,4 +1,5 @@
-//! Databases for tests: SQLite files, and databases of a PostgreSQL server that is started for the process and goes with it.
+//! Databases for tests: SQLite files, and databases of a PostgreSQL server that the process starts and that ends with
+//! the process.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,14 +15,14 @@ use tempfile::TempDir;
 /// The databases that the service runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A file.
+    /// An SQLite file.
     Sqlite,
-    /// A server.
+    /// A PostgreSQL server.
     Postgres,
 }
 
 impl Kind {
-    /// The one that `TEST_DATABASE` names; SQLite by default.
+    /// The kind in `TEST_DATABASE`; SQLite by default.
     pub fn chosen() -> Kind {
         match std::env::var("TEST_DATABASE").as_deref() {
             Err(_) | Ok("sqlite") => Kind::Sqlite,
@@ -51,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// Where all that the databases hold lies on disk, written out: `folder` itself, or the server's.
+    /// The folder on disk that holds all databases, after they are written out: `folder`, or the server's.
     pub fn on_disk(self, folder: &Path) -> PathBuf {
         match self {
             Kind::Sqlite => folder.to_owned(),
@@ -64,7 +65,7 @@ impl Kind {
     }
 }
 
-/// A store on a new database, and the folder that goes with it.
+/// A store on a new database, and the database's folder.
 pub async fn new_store(kind: Kind) -> Option<(TempDir, Store)> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = kind.new_url(folder.path())?;
@@ -123,7 +124,7 @@ struct Server {
     _input: ChildStdin,
 }
 
-/// Starts it; ends with 3 where there is none to start.
+/// Starts the server, or ends with status 3 on a machine without PostgreSQL.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/throwaway-postgres");
 
 impl Server {
@@ -146,10 +147,14 @@ impl Server {
         let mut script =
             Command::new(SCRIPT).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the script runs");
         let mut folder = String::new();
-        let output = script.stdout.take().expect("it was piped");
+        let output = script.stdout.take().expect("the output was piped");
         BufReader::new(output).read_line(&mut folder).expect("the script's words");
         if folder.is_empty() {
-            assert_eq!(script.wait().expect("it ends").code(), Some(3), "PostgreSQL is there and does not start");
+            assert_eq!(
+                script.wait().expect("the script ends").code(),
+                Some(3),
+                "PostgreSQL is installed and does not start"
+            );
             return None;
         }
         let input = script.stdin.take().expect("it was piped");

@@ -1,8 +1,8 @@
-//! API keys that several nodes write to at once (readings A17, A18).
+//! API keys that several nodes change at the same time (readings A17, A18).
 
 use super::*;
 
-/// A key of a lineage of its own.
+/// A key with a new lineage.
 fn lone_key<'a>(digest: &'a [u8; 32], key_id: &'a str) -> NewApiKey<'a> {
     NewApiKey { lineage_id: key_id, ..key(digest, key_id, "acct_1") }
 }

@@ -1,4 +1,4 @@
-//! Ciphertexts within their accounts' budgets, and operations on them.
+//! Ciphertexts within their accounts' storage, and operations on them.
 
 use super::encryption_keys::{account, delete, dropped, encryption_key, make_key};
 use super::*;
@@ -28,16 +28,16 @@ async fn keep(store: &Store, new: &NewCiphertext) -> Result<()> {
     store.write(async |tx| tx.insert_ciphertext(new).await).await
 }
 
-/// Keeps one in place of those that must go.
+/// Stores a ciphertext in place of those that must be evicted.
 async fn keep_with_room(store: &Store, new: NewCiphertext, pinned: &[&str]) -> Vec<String> {
     let pinned: Vec<String> = pinned.iter().map(|&id| id.to_owned()).collect();
     let plan = store.eviction_plan(&new.account_id, new.bytes, new.bytes_max, &pinned).await.unwrap();
-    let new = NewCiphertext { evicted: plan.expect("there is room"), ..new };
+    let new = NewCiphertext { evicted: plan.expect("the account has room"), ..new };
     keep(store, &new).await.unwrap();
     new.evicted
 }
 
-/// An account with a key.
+/// An account with an encryption key.
 async fn with_key(store: &Store) {
     account(store, 1, "acct_1").await;
     assert_eq!(make_key(store, &encryption_key("key_1", "acct_1", "mat_1")).await, KeyMade::Made);
@@ -120,13 +120,13 @@ on_both! {
         assert_eq!((count(&store).await, store.ciphertext_bytes().await.unwrap()), (3, 80));
         assert_eq!(store.ciphertext("acct_1", "ct_3").await.unwrap(), None);
         assert_eq!(dropped(&store, "").await, ["ciphertexts: object of ct_1", "ciphertexts: object of ct_3"]);
-        // what never fits, and what does not fit beside what is pinned
+        // a ciphertext that never fits, and one that does not fit beside the pinned ones
         let plan = async |bytes, pinned: &[String]| store.eviction_plan("acct_1", bytes, Some(100), pinned).await.unwrap();
         assert_eq!(plan(101, &[]).await, None);
         assert_eq!(plan(100, &["ct_5".to_owned()]).await, None);
         assert_eq!(plan(100, &[]).await.unwrap().len(), 3);
         assert_eq!(store.eviction_plan("acct_1", i64::MAX, None, &[]).await.unwrap(), Some(Vec::new()));
-        // a plan that another one has overtaken changes nothing
+        // an outdated plan changes nothing
         assert!(matches!(keep(&store, &ciphertext("ct_6", 60, 17)).await, Err(Error::NoRoom)));
         assert_eq!((count(&store).await, store.ciphertext_bytes().await.unwrap()), (3, 80));
     }
@@ -154,7 +154,7 @@ on_both! {
         assert!(store.ciphertext("acct_1", "ct_3").await.unwrap().is_some());
         assert!(dropped(&store, "").await.contains(&"ciphertexts: object of ct_2".to_owned()));
         assert!(matches!(keep(&store, &ciphertext("ct_4", 10, 10)).await, Err(Error::KeyGone)));
-        // the result of running work is discarded, and nothing of it is on record
+        // the result of running work is discarded, and nothing of it is recorded
         let unit = store.submit(completed("op_1", ciphertext("ct_4", 10, 12))).await;
         assert!(matches!(unit, Err(Error::KeyGone)));
         assert_eq!(store.arithmetic_operation("acct_1", "op_1").await.unwrap(), None);
@@ -193,7 +193,7 @@ on_both! {
         assert_eq!((found.status, found.cost_fcu), (OperationStatus::Completed, Some(5)));
         assert_eq!(found.result_ciphertext_id.as_deref(), Some("ct_1"));
         assert_eq!(store.arithmetic_operation("acct_2", "op_1").await.unwrap(), None);
-        // one has no room, one ended before: the others of the commit are done
+        // one has no room, and one ended before; the other units of the commit are done
         let units = [
             completed("op_2", ciphertext("ct_2", 60, 12)),
             completed("op_1", ciphertext("ct_3", 1, 12)),
@@ -208,7 +208,7 @@ on_both! {
         assert_eq!((key.operation_count, key.ciphertext_count), (2, 2));
         assert_eq!((store.arithmetic_usage_total("acct_1").await.unwrap(), store.ciphertext_bytes().await.unwrap()), (10, 61));
         assert_eq!(store.arithmetic_operation("acct_1", "op_2").await.unwrap(), None);
-        // C3: rows are kept for a time
+        // C3: rows are kept for some time
         assert_eq!(store.forget_arithmetic_operations(12).await.unwrap(), 0);
         assert_eq!(store.forget_arithmetic_operations(13).await.unwrap(), 2);
     }

@@ -1,4 +1,4 @@
-//! Encryption keys, what they are made of, and their uploads in parts.
+//! Encryption keys, their materials, and their uploads in parts.
 
 use super::*;
 
@@ -20,7 +20,7 @@ pub fn row(row_index: i64, object: &str) -> KeyRowRecord {
     }
 }
 
-/// A public key, a head and rows with objects of these names.
+/// Adds a public key, a head and rows with objects of these names.
 pub async fn fill(tx: &mut Tx, material_id: &str, public_key: &str, rows: &[&str]) -> Result<()> {
     let key = NewPublicKey { params: "{}", fingerprint: &[1; 8], object: public_key, bytes: 50, sha256: &[2; 32] };
     assert_eq!(tx.put_public_key(material_id, &key, 6).await?, Added::Done);
@@ -46,7 +46,7 @@ pub fn encryption_key<'a>(key_id: &'a str, account_id: &'a str, material_id: &'a
     }
 }
 
-/// An account with a key of two rows, whose objects' names begin with the key's.
+/// An account with a key of two rows. The names of its objects begin with the key's name.
 pub async fn make_key(store: &Store, new: &NewEncryptionKey<'_>) -> KeyMade {
     let names = ["pk", "row 0", "row 1"].map(|object| format!("{} {object}", new.key_id));
     store
@@ -63,7 +63,7 @@ pub async fn account(store: &Store, digest: u8, account_id: &str) {
     store.insert_api_key(&key(&[digest; 32], account_id, account_id)).await.unwrap();
 }
 
-/// Names of the objects that are to be removed, sorted.
+/// Names of the objects that must be removed, sorted.
 pub async fn dropped(store: &Store, node_id: &str) -> Vec<String> {
     let found = store.dropped_objects(node_id, 100).await.unwrap();
     let mut names: Vec<_> = found.iter().map(|dropped| format!("{}: {}", dropped.kind, dropped.object)).collect();
@@ -108,11 +108,11 @@ on_both! {
         account(&store, 2, "acct_2").await;
         assert_eq!(make_key(&store, &encryption_key("key_1", "acct_1", "mat_1")).await, KeyMade::Made);
         assert_eq!(make_key(&store, &encryption_key("key_2", "acct_1", "mat_2")).await, KeyMade::Made);
-        // what came second is dropped
+        // the second material is dropped
         assert_eq!(dropped(&store, "").await.len(), 3);
         assert!(dropped(&store, "").await.iter().all(|name| name.contains("key_2")));
         assert_eq!(store.encryption_key("acct_1", "key_2").await.unwrap().unwrap().material_id, "mat_1");
-        // another account shares nothing
+        // other accounts do not share the material
         assert_eq!(make_key(&store, &encryption_key("key_3", "acct_2", "mat_3")).await, KeyMade::Made);
         assert_eq!(store.encryption_key("acct_2", "key_3").await.unwrap().unwrap().material_id, "mat_3");
         delete(&store, "acct_1", "key_1").await.unwrap();
@@ -155,8 +155,8 @@ on_both! {
         assert_eq!(store.key_upload("acct_1", "up_1", 10).await.unwrap().unwrap().key_id.as_deref(), Some("key_3"));
         let nobody = encryption_key("key_4", "acct_9", "mat_6");
         assert_eq!(make_key(&store, &nobody).await, KeyMade::NoAccount);
-        assert!(!store.delete_key_upload("acct_1", "up_1", 10).await.unwrap(), "it became a key");
-        // what a completed upload gathered outlives it
+        assert!(!store.delete_key_upload("acct_1", "up_1", 10).await.unwrap(), "the upload has become a key");
+        // the objects of a completed upload outlive the upload
         assert_eq!(store.forget_key_uploads(60).await.unwrap(), 2);
         assert_eq!(store.key_rows("mat_1", 0, 9).await.unwrap().len(), 1);
         assert_eq!(store.key_upload("acct_1", "up_1", 10).await.unwrap(), None);
@@ -185,11 +185,11 @@ on_both! {
         assert_eq!(add(20, &[row(0, "a")]).await, Added::Done);
         assert_eq!(add(20, &[row(0, "b")]).await, Added::NotAsExpected);
         assert_eq!(add(220, &[row(2, "b")]).await, Added::NotAsExpected);
-        // a row of a part that is there already
+        // a row that its part has already
         let again = KeyRowRecord { digit: 0, ..row(1, "b") };
         assert!(store.write(async |tx| tx.add_key_rows("mat_1", 120, &[again]).await).await.is_err());
         assert_eq!(add(120, &[row(1, "b"), row(2, "c")]).await, Added::Done);
-        // a public key of other parameters or of another secret key
+        // a public key with other parameters, or of another secret key
         let public_key = NewPublicKey { params: "{}", fingerprint: &[1; 8], object: "pk", bytes: 5, sha256: &[2; 32] };
         let put = async |key: NewPublicKey<'_>| store.write(async |tx| tx.put_public_key("mat_1", &key, 7).await).await.unwrap();
         for other in [
@@ -210,7 +210,7 @@ on_both! {
         store.write(async |tx| tx.insert_key_upload(&other).await).await.unwrap();
         assert!(store.delete_key_upload("acct_1", "up_2", 10).await.unwrap());
         assert_eq!(store.key_material("acct_1", "mat_2").await.unwrap(), None);
-        // an upload that ends leaves nothing
+        // an expired upload leaves nothing
         assert_eq!(store.forget_key_uploads(49).await.unwrap(), 0);
         assert_eq!(store.forget_key_uploads(50).await.unwrap(), 1);
         assert_eq!(dropped(&store, "").await.len(), 5);

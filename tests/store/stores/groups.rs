@@ -1,4 +1,4 @@
-//! Units of many callers in one commit: each has the effect and the answer that it has alone.
+//! Units of many callers in one commit: each has the same effect and answer as alone.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// What a caller asks for.
+/// A caller's request to the store.
 #[derive(Clone, Debug)]
 enum Asked {
     GiveBack(String, String),
@@ -20,7 +20,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// Asks for it. The answer as a text; of a failure what kind it is.
+    /// Sends the request. Returns the answer as text, or the kind of the failure.
     async fn ask(self, store: &Store) -> String {
         let kind = |error: Error| match error {
             Error::ClaimLost => "claim lost",
@@ -42,7 +42,7 @@ impl Asked {
     }
 }
 
-/// Asks for all of them at once: those that one writer does are one group. Their answers.
+/// Sends all requests at the same time, so that those of one writer form a group. Returns their answers.
 async fn at_once(store: &Store, asked: Vec<Asked>) -> Vec<String> {
     let mut callers = JoinSet::new();
     for (at, asked) in asked.into_iter().enumerate() {
@@ -62,7 +62,7 @@ async fn one_after_another(store: &Store, asked: Vec<Asked>) -> Vec<String> {
     answers
 }
 
-/// Two trials of ten operations, with three sessions, and a cap on what one of them spends.
+/// Two trials with ten operations each, three sessions, and a cap on the spending of one of them.
 async fn furnish(store: &Store) {
     for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
         let (role, environment, expires_at) = (Role::Trial, Environment::Trial, Some(1000));
@@ -78,7 +78,7 @@ async fn furnish(store: &Store) {
     store.write(async |tx| tx.set_monthly_cap(&budget).await).await.unwrap();
 }
 
-/// All that can be seen of what was done.
+/// All visible effects.
 async fn seen(store: &Store) -> String {
     let mut seen = format!("{:?}", store.gate_usage_totals("acct_1").await.unwrap());
     for n in 1..=3 {
@@ -100,7 +100,7 @@ async fn seen(store: &Store) -> String {
 
 struct Dice {
     random: ChaCha8Rng,
-    /// Transfers that were asked for, with who pays.
+    /// Requested transfers, each with its payer.
     transfers: Vec<(String, String)>,
 }
 
@@ -113,7 +113,7 @@ impl Dice {
         self.below(count) == 0
     }
 
-    /// One of the last transfers.
+    /// One of the latest transfers.
     fn transfer(&mut self) -> Option<(String, String)> {
         let back = usize::from(self.below(8));
         self.transfers.iter().rev().nth(back).cloned()
@@ -124,7 +124,7 @@ impl Dice {
         KeptAnswer { digest, claim, answer: vec![claim[0]; 3], blob: None, held_until: now + 5 }
     }
 
-    /// Operations and units; some fail: for want of a session, of a claim, or because they were done before.
+    /// Operations and units. Some fail because of a missing session or claim, or because they were done before.
     fn effects(&mut self, now: i64) -> Vec<Asked> {
         let mut asked = Vec::new();
         for at in 0..self.below(6) {
@@ -145,7 +145,7 @@ impl Dice {
                 ..reservation(&transfer_id, &account_id, wanted)
             }));
         }
-        // some of those that were reserved just now
+        // some of the transfers that were just reserved
         for _ in 0..self.below(3) {
             asked.extend(self.transfer().map(|(transfer, account)| Asked::GiveBack(transfer, account)));
         }
@@ -176,7 +176,7 @@ impl Dice {
         asked
     }
 
-    /// Claims and releases, some of a request that another one of them claims, some of an account that is not there.
+    /// Claims and releases, some for a request that another one claims, and some for an unknown account.
     fn claims(&mut self, now: i64) -> Vec<Asked> {
         let mut asked = Vec::new();
         for _ in 0..self.below(16) {
@@ -266,7 +266,7 @@ on_both! {
             })
             .await;
         }
-        // the same writer does it later
+        // the same writer does the work later
         store.submit(charge(usage("use_2", &[1; 32]))).await.unwrap();
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (4, 8, 800));
     }

@@ -1,4 +1,4 @@
-//! Claims and kept answers (readings I3, I4).
+//! Claims and stored answers (readings I3, I4).
 
 use super::*;
 
@@ -38,17 +38,17 @@ on_both! {
     async fn i4_an_answer_is_kept_with_its_charge_or_neither(store: Store) {
         with_session(&store).await;
         assert_eq!(store.claim(claim([1; 32], [1; 16], "node", 100, 1)).await.unwrap(), Claimed::Mine);
-        // a charge that fails keeps nothing
+        // a failing charge stores no answer
         store.submit(Unit { keep: Some(kept(1, 1, 100)), ..charge(usage("use_1", &[9; 32])) }).await.unwrap_err();
         assert_eq!(store.claim(claim([1; 32], [2; 16], "node", 100, 1)).await.unwrap(), Claimed::Running);
-        // an answer without its claim, which another request has now, takes its charge along
+        // an answer whose claim another request has now fails together with its charge
         let lost = store.submit(Unit { keep: Some(kept(1, 2, 100)), ..charge(usage("use_1", &[1; 32])) }).await.unwrap_err();
         assert!(matches!(lost, Error::ClaimLost));
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
         store.submit(Unit { keep: Some(kept(1, 1, 100)), ..charge(usage("use_1", &[1; 32])) }).await.unwrap();
         let answer = Claimed::Kept { answer: b"sealed".to_vec(), blob: Some("b".to_owned()) };
         assert_eq!(store.claim(claim([1; 32], [3; 16], "node", 100, 1)).await.unwrap(), answer);
-        // and is kept once
+        // and is stored once
         assert!(matches!(store.submit(Unit { keep: Some(kept(1, 1, 100)), ..Unit::default() }).await, Err(Error::ClaimLost)));
     }
 
@@ -60,7 +60,7 @@ on_both! {
         }
         store.submit(Unit { keep: Some(kept(4, 4, 200)), ..Unit::default() }).await.unwrap();
         let state = async |n: u8, now| store.claim(claim([n; 32], [9; 16], "new", 300, now)).await.unwrap();
-        // another request's claim and a kept answer are not released
+        // a release affects neither another request's claim nor a stored answer
         store.release_claim(&[1; 32], &[2; 16]).await.unwrap();
         store.release_claim(&[4; 32], &[4; 16]).await.unwrap();
         assert_eq!(state(1, 1).await, Claimed::Running);

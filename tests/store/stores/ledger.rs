@@ -1,4 +1,4 @@
-//! The ledger: no cap is passed, nothing is charged twice, and everything adds up.
+//! The ledger: no cap is exceeded, nothing is charged twice, and all sums agree.
 
 use tokio::task::JoinSet;
 
@@ -26,7 +26,7 @@ async fn spent(store: &Store) -> i64 {
     store.used_in_month("acct_1", 1).await.unwrap().spend.nano_usd()
 }
 
-/// All that is spent adds up.
+/// Audits the ledger and checks that all sums agree.
 async fn audited(store: &Store) -> AuditReport {
     let report = store.audit_ledger().await.unwrap();
     assert_eq!(report.findings, []);
@@ -61,9 +61,9 @@ on_both! {
         assert_eq!(reserve(&store, "t_1", Wanted::MilliYen(1_500)).await, made(0, 0, 1_500));
         assert_eq!(spent(&store).await, 0);
         assert_eq!(reserve(&store, "t_2", Wanted::MilliYen(1)).await, Reserved::CapReached { cap_nano_usd: 10_000_000 });
-        // what costs nothing is not held up
+        // free operations are not blocked
         assert_eq!(reserve(&store, "t_3", units(5, 10, BeyondAllowance::Charged(2_000))).await, made(5, 0, 0));
-        // neither another month nor another account is
+        // another month and another account are not blocked either
         let other = NewReservation { month: 2, ..reservation("t_4", "acct_1", GATE) };
         assert_eq!(store.reserve(other).await.unwrap(), made(0, 0, 100));
         assert_eq!(store.reserve(reservation("t_5", "acct_2", GATE)).await.unwrap(), made(0, 0, 100));
@@ -81,7 +81,7 @@ on_both! {
             let refused = reserve(&store, &transfer, Wanted::MilliYen(1_501)).await;
             assert_eq!(matches!(refused, Reserved::CapReached { .. }), blocks, "{hard_cap} {allow_soft_overage}");
         }
-        // without a budget nothing blocks
+        // without a budget nothing is blocked
         let free = store.reserve(reservation("t_free", "acct_2", Wanted::MilliYen(1 << 40))).await.unwrap();
         assert_eq!(free, made(0, 0, 1 << 40));
     }
@@ -147,7 +147,7 @@ on_both! {
         let ids = |lost: Vec<LostReservation>| lost.into_iter().map(|lost| lost.transfer_id).collect::<Vec<_>>();
         assert_eq!(ids(store.forsaken_reservations("node_1", 60, 9).await.unwrap()), ["t_2", "t_3"]);
         assert_eq!(ids(store.forsaken_reservations("node_1", 60, 1).await.unwrap()), ["t_2"]);
-        // a node whose own lease is over is at work all the same
+        // a node whose lease is over still counts as alive for itself
         assert_eq!(ids(store.forsaken_reservations("node_2", 60, 9).await.unwrap()), ["t_3"]);
         assert_eq!(ids(store.reservations_of_node("node_3", 9).await.unwrap()), ["t_3", "t_4"]);
     }
@@ -157,7 +157,7 @@ on_both! {
         store.submit(posting("t_1", "acct_1")).await.unwrap();
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         open(&store, &session(&[1; 32], "acct_1")).await;
-        // a usage row that says another price than what was posted for it
+        // a usage row with another price than its posted transfer
         let dearer = GateUsage { transfer_id: Some("t_1".to_owned()), cost_milli_yen: 101, ..usage("use_1", &[1; 32]) };
         store.submit(charge(dearer)).await.unwrap();
         let found = store.audit_ledger().await.unwrap().findings;

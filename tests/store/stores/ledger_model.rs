@@ -1,5 +1,5 @@
-//! The ledger against a model that adds up all transfers of an account each time: random reservations, ends, caps, rates, months, and nodes that
-//! are gone, on accounts that are at work at the same time.
+//! The ledger compared with a model that adds up all transfers of an account each time: random reservations, ends,
+//! caps, rates, months and lost nodes, on accounts that work at the same time.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,17 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Accounts, each with a seed of its own.
+/// Number of accounts, each with another seed.
 const SEEDS: u64 = 1000;
-/// Accounts at work at the same time: their works share commits.
+/// Accounts that work at the same time, so that their works share commits.
 const AT_ONCE: u64 = 100;
 const STEPS: u32 = 40;
-/// Thousandths of a yen for a dollar. All amounts are whole numbers of the smallest unit, a product of all three and a billion.
+/// Thousandths of a yen for a dollar. All amounts are whole numbers of the smallest unit, which is a billionth of a
+/// dollar over the product of all three rates.
 const RATES: [i64; 3] = [150_000, 149_751, 151_003];
 const ALLOWANCE: i64 = 60;
 
-/// What is open or posted.
+/// A transfer that is open or posted.
 #[derive(Clone, Copy)]
 struct Taken {
     month: i64,
@@ -30,7 +31,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// In billionths of a dollar divided by all rates.
+    /// The amount in billionths of a dollar divided by all rates.
     fn spend(&self) -> i128 {
         let all: i128 = RATES.iter().map(|rate| i128::from(*rate)).product();
         i128::from(self.nano_usd) * all + i128::from(self.milli_yen) * 1_000_000_000 * (all / i128::from(self.rate))
@@ -55,7 +56,7 @@ impl Model {
         self.open.values().chain(&self.posted).filter(move |taken| taken.month == month)
     }
 
-    /// What the ledger has to answer.
+    /// The answer that the ledger must give.
     fn expected(&self, taken: &mut Taken, wanted: Wanted) -> Reserved {
         match wanted {
             Wanted::MilliYen(milli_yen) => taken.milli_yen = milli_yen,
@@ -126,7 +127,7 @@ impl Model {
                 };
                 let unit = Unit { counts: Some(counts), ..posting(&id, &self.account) };
                 store.submit(unit.clone()).await.unwrap();
-                // again: not twice. Seldom, since it takes the group of its commit apart
+                // a repeated transfer is refused; rare, because it splits the group of its commit
                 if self.below(16) == 0 {
                     assert!(matches!(store.submit(unit).await, Err(Error::ReservationLost)), "{id}");
                 }
@@ -140,7 +141,7 @@ impl Model {
                 self.open.remove(&id);
             }
             10 => {
-                // a node starts again, or others find that it is gone
+                // a node restarts, or others notice that it is gone
                 let node = self.below(3);
                 let lost = store.reservations_of_node(&format!("{}_node_{node}", self.account), 100).await.unwrap();
                 assert_eq!(lost.len(), self.open.values().filter(|taken| taken.node == node).count());

@@ -1,8 +1,8 @@
-//! Requests counted by several nodes, and lockouts that they tell one another of, on both databases.
+//! Requests counted by several nodes, and lockouts that nodes share, on both databases.
 
 use super::*;
 
-/// What a node tells of an account that may make 100 requests a day and 1000 a month, and asks for.
+/// A node's report and request for an account with 100 requests a day and 1000 a month.
 fn told(spent: i64, need: i64) -> Settlement {
     let reservation = Some(Reservation { need, spare: 0, day_limit: 100, month_limit: 1000 });
     let subject = "acct_1".to_owned();
@@ -23,7 +23,7 @@ fn failed(subject: u8, failures: &[i64]) -> Lockout {
     }
 }
 
-/// Three failures lock for a hundred.
+/// Three failures lock until the time 100.
 fn add(lockout: &mut Lockout, new: &Lockout) {
     lockout.failures.extend(&new.failures);
     lockout.locked_until = (lockout.failures.len() >= 3).then_some(100);
@@ -32,7 +32,7 @@ fn add(lockout: &mut Lockout, new: &Lockout) {
 
 on_both! {
     async fn l1_nodes_together_let_no_more_pass_than_the_limit(store: Store) {
-        // two nodes reserve forty units each: twenty are left
+        // two nodes reserve forty requests each, so twenty are left
         let first = settle(&store, told(0, 40)).await;
         assert_eq!(first, Settled { day_used: 40, month_used: 40, reserved: 40, free: 60 });
         assert_eq!(settle(&store, told(0, 40)).await.reserved, 40);

@@ -1,11 +1,12 @@
-//! The store on both databases: one behaviour. Every test runs on SQLite and, where there is a server, on PostgreSQL.
+//! The store on both databases, with the same behaviour. Every test runs on SQLite and, on a machine with the server,
+//! on PostgreSQL.
 
 use api::circuits::OperationStatus;
 use api::{Environment, KeyStatus, Plan, Role};
 use store::*;
 use tests_store::{Kind, new_store};
 
-/// Makes of each test one a database.
+/// Makes one test for each database of each function.
 macro_rules! on_both {
     ($($(#[$attribute:meta])* async fn $name:ident($store:ident: Store) $body:block)*) => {
         mod on {
@@ -73,7 +74,7 @@ fn session<'a>(digest: &'a [u8; 32], account_id: &'a str) -> NewGateSession<'a> 
     }
 }
 
-/// Opens a session, or not.
+/// Opens a session and returns the outcome.
 async fn open(store: &Store, session: &NewGateSession<'_>) -> SessionOpened {
     store.write(async |tx| tx.insert_gate_session(session).await).await.unwrap()
 }
@@ -111,7 +112,7 @@ fn budget(account_id: &str) -> MonthlyCap {
     }
 }
 
-/// In month 1, at 150 yen a dollar.
+/// A reservation in month 1, at 150 yen a dollar.
 fn reservation(transfer_id: &str, account_id: &str, wanted: Wanted) -> NewReservation {
     NewReservation {
         transfer_id: transfer_id.to_owned(),
@@ -292,7 +293,7 @@ on_both! {
         open(&store, &session(&[1; 32], "acct_1")).await;
         let seen = async |now| store.gate_sessions_page("acct_1", "node_2", now, None, 9).await.unwrap().total;
         assert_eq!((seen(14).await, seen(15).await), (1, 0), "another node sees it until the lease ends");
-        // as long as it may come back, nothing is done
+        // while the node may come back, its sessions stay
         assert_eq!((store.lose_forsaken_sessions(20).await.unwrap(), store.forget_nodes(15).await.unwrap()), (0, 0));
         assert_eq!((store.lose_forsaken_sessions(21).await.unwrap(), store.forget_nodes(16).await.unwrap()), (1, 1));
         let left = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
@@ -310,9 +311,9 @@ on_both! {
         assert!(matches!(put("acct_1", "b", "1234", 6).await, CircuitKept::Created(_)));
         assert_eq!(put("acct_1", "c", "1", 7).await, CircuitKept::TooMuch);
         assert_eq!(put("acct_1", "b", "1234567", 7).await, CircuitKept::TooMuch);
-        let CircuitKept::Replaced(replaced, None) = put("acct_1", "b", "123456", 8).await else { panic!("b was there") };
+        let CircuitKept::Replaced(replaced, None) = put("acct_1", "b", "123456", 8).await else { panic!("circuit b existed") };
         assert_eq!((replaced.bytes, replaced.created_at, replaced.updated_at), (6, 6, 8));
-        // what was refused left the older one in place
+        // the refused circuit did not replace the older one
         assert_eq!(store.netlist("acct_1", "b").await.unwrap(), Some(NetlistPlace::Text("123456".to_owned())));
         assert!(matches!(put("acct_2", "a", "x", 9).await, CircuitKept::Created(_)));
         let names: Vec<_> = store.circuits_page("acct_1", None, 9).await.unwrap().rows.into_iter().map(|circuit| circuit.name).collect();
@@ -342,7 +343,7 @@ on_both! {
         let mut named = store.circuit_blobs().await.unwrap();
         named.sort_unstable();
         assert_eq!(named, ["object a", "object b"]);
-        // what is no longer named is told, so that it can be removed
+        // the answer names objects without a row, so that they can be removed
         let kept = put("b", object("object d"), 7).await;
         assert!(matches!(kept, CircuitKept::Replaced(_, Some(blob)) if blob == "object b"));
         let blob = Some("object a".to_owned());
@@ -361,7 +362,7 @@ on_both! {
         let second = usage("use_2", &[1; 32]);
         let twice = store.submit(Unit { charge: Some(second), ..ended("op_1", OperationStatus::Cancelled, 13) }).await;
         assert!(matches!(twice, Err(Error::OperationEnded)));
-        // one that was waited for has no row before its end; a charge that fails takes the row with it
+        // an operation that its caller awaited has no row before its end; a failing charge undoes the row
         store.submit(ended("op_2", OperationStatus::Completed, 14)).await.unwrap();
         store.submit(Unit { charge: Some(first), ..ended("op_3", OperationStatus::Completed, 14) }).await.unwrap_err();
         assert_eq!(store.circuit_operation("acct_1", "op_3").await.unwrap(), None);

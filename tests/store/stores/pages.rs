@@ -1,11 +1,11 @@
-//! Pages of lists (readings I7): whatever comes between two of them, nothing is skipped and nothing repeated.
+//! Pages of lists (readings I7): nothing is skipped or repeated, whatever is inserted between two pages.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use super::*;
 
-/// Rounds of the interleavings below, each with another seed.
+/// Rounds of random insertions, each with another seed.
 const ROUNDS: u64 = 30;
 
 /// A number below `end`.
@@ -25,12 +25,12 @@ on_both! {
         for seed in 0..ROUNDS {
             println!("seed {seed}");
             let mut random = ChaCha20Rng::seed_from_u64(seed);
-            // sessions of a round expire before the next one begins; a stranger has some of the same moments
+            // sessions of a round expire before the next round; another account has sessions of the same moments
             let (start, end) = (1000 * seed as i64, 1000 * seed as i64 + 900);
             let mut clock = start;
             let mut made = Vec::new();
             let mut insert = async |random: &mut ChaCha20Rng, clock: &mut i64| {
-                // often several of one moment
+                // often several sessions of one moment
                 *clock += i64::from(below(random, 2));
                 let mut digest = [0; 32];
                 random.fill_bytes(&mut digest);
@@ -44,7 +44,7 @@ on_both! {
             for _ in 0..below(&mut random, 30) {
                 insert(&mut random, &mut clock).await;
             }
-            // newer than all there are, as rows are that come now
+            // newer than all existing rows, like rows that are inserted now
             clock += 1;
             let first_new = clock;
             let limit = i64::from(1 + below(&mut random, 7));
@@ -63,7 +63,7 @@ on_both! {
             }
             let mut expected: Vec<_> = made.into_iter().filter(|(at, _)| *at < first_new).collect();
             expected.sort_by(|a, b| b.cmp(a));
-            // the first page was read before anything new came
+            // the first page was read before the insertions
             assert_eq!(seen, expected, "seed {seed}");
         }
     }
@@ -80,7 +80,7 @@ on_both! {
         store.end_gate_session(&[3; 32], SessionEnd::Deleted, 20).await.unwrap();
         assert_eq!(page(20, None, 2).await.total, 4);
         assert_eq!(page(101, None, 2).await.total, 2);
-        // a page after the last row still says how many there are
+        // a page after the last row still has the total
         assert_eq!(page(20, Some((10, &[0; 32][..])), 2).await, PageRows { rows: Vec::new(), total: 4 });
     }
 
@@ -101,7 +101,7 @@ on_both! {
     }
 }
 
-/// Active sessions of the first account that have not expired, counted apart.
+/// Active sessions of the first account that have not expired, counted by other SQL.
 async fn made_count(store: &Store, now: i64) -> i64 {
     store.gate_sessions_page("acct_1", "node_1", now, None, 1000).await.unwrap().rows.len() as i64
 }

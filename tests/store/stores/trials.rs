@@ -26,10 +26,10 @@ on_both! {
             assert_eq!(give(number, &[1; 32], 100 + i64::from(number)).await, TrialKeyMade::Made);
         }
         assert_eq!(give(5, &[1; 32], 159).await, TrialKeyMade::TooMany { oldest_at: 100 });
-        // what was refused left nothing, and another network has a window of its own
+        // the refused trial left nothing, and another network has its own window
         assert!(store.api_key(&[5; 32]).await.unwrap().is_none());
         assert_eq!(give(6, &[2; 32], 159).await, TrialKeyMade::Made);
-        // a key that ends does not make room
+        // a revoked key does not make room
         assert_eq!(store.revoke_lineage("acct_0", 159).await.unwrap(), 1);
         assert_eq!(give(7, &[1; 32], 159).await, TrialKeyMade::TooMany { oldest_at: 100 });
         assert_eq!(give(8, &[1; 32], 160).await, TrialKeyMade::Made);
@@ -93,7 +93,7 @@ on_both! {
         store.void_reservation("t_1", "acct_1", 20).await.unwrap();
         assert_eq!(store.trial("acct_1").await.unwrap(), Some(Trial { expires_at: 100, operations_used: 3 }));
         assert_eq!(take("t_4", "acct_2", 1).await, Reserved::TrialExhausted);
-        // given back once, and not at all when they were done
+        // given back once, and not at all if the operations were done
         store.void_reservation("t_1", "acct_1", 20).await.unwrap();
         store.submit(posting("t_3", "acct_1")).await.unwrap();
         store.void_reservation("t_3", "acct_1", 20).await.unwrap();
@@ -128,11 +128,11 @@ on_both! {
         assert_eq!(store.settle_requests(&[none]).await.unwrap(), [Settled::default()]);
         assert!(store.api_key(&[1; 32]).await.unwrap().is_none() && store.trial("acct_1").await.unwrap().is_none());
         assert_eq!(store.ended_trials(100, 10).await.unwrap(), ["acct_2"]);
-        // an erased account opens nothing any more
+        // an erased account cannot open a session
         let opened = open(&store, &session(&[3; 32], "acct_1")).await;
         assert_eq!(opened, SessionOpened::NoAccount);
         assert!(store.api_key(&[2; 32]).await.unwrap().is_some());
-        // its row goes a while later, and then there is no such account
+        // its row is deleted later, and then the account is unknown
         assert_eq!(store.forget_erased_accounts(100).await.unwrap(), 0);
         assert_eq!(store.forget_erased_accounts(101).await.unwrap(), 1);
         assert!(!store.has_account("acct_1").await.unwrap() && store.has_account("acct_2").await.unwrap());
@@ -142,7 +142,7 @@ on_both! {
 
     async fn ended_sessions_that_charged_nothing_are_forgotten(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        // charged; named by a run; ended; expired on a node that never came back; open
+        // charged, named by a run, ended, expired on a lost node, and open
         for (number, expires_at) in [(1, 20), (2, 20), (3, 20), (4, 20), (5, 90)] {
             let new = NewGateSession { digest: &[number; 32], expires_at, ..session(&[0; 32], "acct_1") };
             assert_eq!(open(&store, &new).await, SessionOpened::Opened);
@@ -176,7 +176,7 @@ on_both! {
     async fn l9_open_sessions_are_counted_with_the_new_one(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         let one_of = |max| NewGateSession { open_max: Some(max), ..session(&[9; 32], "acct_1") };
-        // none means none, with none open too
+        // a bound of zero refuses even the first session
         let refused = open(&store, &one_of(0)).await;
         assert_eq!(refused, SessionOpened::TooMany { first_ends_at: None });
         let first = NewGateSession { digest: &[1; 32], ..one_of(1) };
@@ -185,7 +185,7 @@ on_both! {
         assert_eq!(refused, SessionOpened::TooMany { first_ends_at: Some(20) });
         assert!(store.gate_session("acct_1", &[9; 32]).await.unwrap().is_none());
         assert_eq!(open(&store, &one_of(2)).await, SessionOpened::Opened);
-        // one that has expired does not count, though its end is not on record yet
+        // an expired session does not count, even before its end is recorded
         let later = NewGateSession { digest: &[3; 32], created_at: 20, expires_at: 30, ..one_of(1) };
         assert_eq!(open(&store, &later).await, SessionOpened::Opened);
     }

@@ -1,4 +1,4 @@
-//! Users, sign-ins and the keys that users make (readings A10, A11, A23, A24).
+//! Users, sign-ins and the users' keys (readings A10, A11, A23, A24).
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn seen<'a>(subject: &'a str, account: Option<&'a str>, user_id: &'a str, accoun
     }
 }
 
-/// Exchanges a refresh token for another one, with a grace of 20.
+/// Exchanges a refresh token for another one, with a grace time of 20.
 async fn exchange(store: &Store, old: u8, new: u8, now: i64) -> Refreshed {
     let next = NextRefreshToken { digest: &[new; 32], sealed: &[new], grace_us: 20 };
     store.exchange_refresh_token(&[old; 32], &next, now).await.unwrap()
@@ -93,9 +93,9 @@ on_both! {
         };
         assert_eq!(exchange(1, 2, 20).await, exchanged("sgn_1"));
         assert_eq!(exchange(1, 3, 39).await, repeated(2));
-        // a clock that was set back makes no grace longer
+        // a clock that was set back does not lengthen the grace time
         assert_eq!(exchange(1, 3, 1).await, repeated(2));
-        assert_eq!(exchange(2, 4, 40).await, exchanged("sgn_1"), "the one that was not given is unknown");
+        assert_eq!(exchange(2, 4, 40).await, exchanged("sgn_1"), "a token that was not given out is unknown");
         assert_eq!(exchange(2, 5, 41).await, repeated(4));
         assert_eq!(exchange(1, 5, 41).await, Refreshed::Reused, "two generations are too many");
         assert_eq!(exchange(4, 5, 42).await, Refreshed::Unknown);
@@ -115,8 +115,8 @@ on_both! {
         let exchange = async |old, new, now| exchange(&store, old, new, now).await;
         assert_eq!(exchange(9, 2, 20).await, Refreshed::Unknown);
         assert_eq!(exchange(1, 2, 20).await, exchanged("sgn_1"));
-        assert_eq!(exchange(2, 3, 100).await, Refreshed::Unknown, "its end has come");
-        assert_eq!(exchange(2, 3, 21).await, exchanged("sgn_1"), "what was refused is not used up");
+        assert_eq!(exchange(2, 3, 100).await, Refreshed::Unknown, "the token has expired");
+        assert_eq!(exchange(2, 3, 21).await, exchanged("sgn_1"), "a refused exchange does not use up the token");
         assert_eq!(exchange(1, 4, 42).await, Refreshed::Reused);
         assert_eq!(exchange(3, 5, 43).await, Refreshed::Unknown);
         let standing = store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap().unwrap();
@@ -152,7 +152,7 @@ on_both! {
         let first = store.signing_key(b"first").await.unwrap();
         assert_eq!(store.signing_key(b"second").await.unwrap(), first);
         assert_eq!(store.replace_signing_key(b"first", b"third").await.unwrap(), b"third");
-        assert_eq!(store.replace_signing_key(b"first", b"fourth").await.unwrap(), b"third", "another was quicker");
+        assert_eq!(store.replace_signing_key(b"first", b"fourth").await.unwrap(), b"third", "another node was quicker");
         assert!(store.rotate_signing_key(b"fifth", 100, 40).await.unwrap());
         assert!(store.rotate_signing_key(b"sixth", 120, 60).await.unwrap());
         let retired = |sealed: &[u8], ends_at| RetiredSigningKey { sealed: sealed.to_vec(), ends_at };
@@ -168,7 +168,7 @@ on_both! {
         let named = store.external_user(&seen("bob", Some("acme"), "usr_3", "acct_3")).await.unwrap().unwrap();
         let colleague = store.external_user(&seen("cid", Some("acme"), "usr_4", "acct_4")).await.unwrap().unwrap();
         assert_eq!((named.account_id.as_str(), colleague.account_id.as_str()), ("acct_3", "acct_3"));
-        // an account of ours by its own id
+        // one of Ango's accounts, named by its id
         let ours = store.external_user(&seen("ada", Some("acct_3"), "usr_5", "acct_5")).await.unwrap().unwrap();
         assert_eq!((ours.user_id.as_str(), ours.account_id.as_str()), ("usr_1", "acct_3"));
         assert_eq!(store.external_user(&seen("ada", None, "usr_6", "acct_6")).await.unwrap().unwrap(), alone);
@@ -179,7 +179,7 @@ on_both! {
         let stranger = NewExternalUser { trusts_account_ids: false, ..seen("eve", Some("acct_ours"), "usr_1", "acct_1") };
         assert_eq!(store.external_user(&stranger).await.unwrap().unwrap().account_id, "acct_1");
         let colleague = seen("ada", Some("acct_ours"), "usr_2", "acct_2");
-        // the name is taken by then: the operator says that the issuer is trusted before its users come
+        // the name exists by then: the operator declares the issuer trusted before its users come
         assert_eq!(store.external_user(&colleague).await.unwrap().unwrap().account_id, "acct_1");
     }
 
@@ -195,7 +195,7 @@ on_both! {
             assert_eq!(store.external_user(&new).await.unwrap(), None);
         }
         for known in [&ada, &bob] {
-            assert!(store.external_user(known).await.unwrap().is_some(), "a known user goes on");
+            assert!(store.external_user(known).await.unwrap().is_some(), "a known user can still sign in");
         }
         assert!(!store.has_account("acct_3").await.unwrap());
     }
@@ -229,7 +229,7 @@ on_both! {
         let third = NewApiKey { lineage_id: "lin_3", ..key(&[3; 32], "ak_3", "acct_1") };
         let refused = store.write(async |tx| tx.insert_user_key(&third, "usr_1", 0, 2).await).await.unwrap();
         assert_eq!(refused, UserKeyMade::TooMany { oldest_at: 5 });
-        // a successor of the first
+        // a successor of the first key
         store.insert_api_key(&key(&[4; 32], "ak_4", "acct_1")).await.unwrap();
         let all = UserKeysSeen { account_id: "acct_1", user_id: None, ended_after: 0 };
         let own = UserKeysSeen { user_id: Some("usr_1"), ..all };

@@ -5,7 +5,7 @@ use super::Crate;
 pub const CONTROL: Crate = Crate {
     folder: "control/src",
     rungs: &[
-        // what serves all
+        // modules that all areas use
         &[
             "blobs",
             "cache_store",
@@ -23,7 +23,7 @@ pub const CONTROL: Crate = Crate {
             "telemetry",
             "tls",
         ],
-        // the areas; the door to the engine lies below the prices of its gates
+        // the areas; the interface to the engine is below the prices of its gates
         &["web"],
         &["events"],
         &["access"],
@@ -32,13 +32,13 @@ pub const CONTROL: Crate = Crate {
         &["compute"],
         &["office"],
         &["docs"],
-        // what makes a node of them
+        // modules that combine the areas to a node
         &["config", "database", "listener"],
         &["admin", "router"],
         &["app"],
         &["cli"],
     ],
-    // states of areas, the door to the engine, what a provider of payments tells
+    // states of areas, the interface to the engine, and the interface to payment providers
     shared: &["billing::payments", "compute", "compute::engine", "web"],
 };
 
@@ -46,39 +46,39 @@ pub const KERNELS: Crate = Crate {
     folder: "kernels/src",
     rungs: &[
         &["bytes", "error"],
-        // the definition
+        // the arithmetic of the definition
         &["modular", "ring", "security", "xof"],
         // devices, without a scheme
         &["backend"],
         &["cpu::simd"],
         &["cpu", "gpu"],
         &["cuda", "stems", "wgpu"],
-        // the schemes, neither of which names the other
+        // the schemes, which do not name each other
         &["ckks", "tfhe"],
         &["ckks::cpu", "tfhe::builtin", "tfhe::cpu", "tfhe::mapping"],
         &["tfhe::gpu"],
-        // bytes to types
+        // reading and writing bytes
         &["tfhe_rs"],
         &["container"],
         &["ckks::container", "schemes"],
         &["detect"],
     ],
-    // `Decomposition` and the accumulator, which every kind of arithmetic takes
+    // `Decomposition` and the accumulator, which every kind of arithmetic uses
     shared: &["tfhe::cpu::blind_rotate"],
 };
 
 pub const ENGINE: Crate = Crate {
     folder: "engine/src",
     rungs: &[
-        // what serves all
+        // modules that all others use
         &["error", "ids", "rows", "slots", "usage"],
         // pure: (now, event) -> commands
         &["batch", "fair", "residency", "work"],
         &["scheduler"],
-        // the only files that know schemes
+        // only these files know the schemes
         &["task"],
         &["config", "device", "operation", "session"],
-        // the one lock around the scheduler
+        // the only lock around the scheduler
         &["hub"],
     ],
     shared: &[],
@@ -88,7 +88,7 @@ pub const STORE: Crate = Crate {
     folder: "control/store/src",
     rungs: &[
         &["commits", "statements"],
-        // one way to say SQL to two databases
+        // one SQL interface to two databases
         &["database"],
         &["backup", "pages", "schema", "work"],
         // tables
@@ -126,12 +126,12 @@ pub const STORE: Crate = Crate {
         ],
         &["ledger"],
         &["office"],
-        // effects of many tables, all or none
+        // effects on several tables, all or none
         &["units"],
         // group commit
         &["writers"],
     ],
-    // `Store`: its methods stand with their tables
+    // `Store`, whose methods are beside their tables
     shared: &["lib"],
 };
 
@@ -139,7 +139,7 @@ pub const CLIENT: Crate = Crate {
     folder: "control/client/src",
     rungs: &[
         &["forecast", "gaussian", "netlists", "value"],
-        // secret keys of bits, and what is made of them
+        // secret keys for bits, and everything made of them
         &["secret_key"],
         &["bundle", "keygen"],
         // numbers
@@ -153,7 +153,7 @@ pub const CLIENT: Crate = Crate {
 pub const API: Crate = Crate {
     folder: "control/api/src",
     rungs: &[
-        // what bodies are made of
+        // parts of bodies
         &["error", "ids", "lists", "money", "numbers", "octets", "pages", "words"],
         &["objects", "params", "seeds"],
         // sections of the API
@@ -184,9 +184,9 @@ pub const DOCS_MODULE: Crate = Crate {
         &["drawing", "registration", "tax"],
         &["document"],
         &["object"],
-        // payments of providers, payments to payees
+        // payments of providers, and payments to payees
         &["payment_import", "payment_record"],
-        // bodies
+        // request bodies
         &["request"],
     ],
     shared: &[],

@@ -1,10 +1,11 @@
-// Gates on a running node by a client that knows nothing of Ango: keys, bits and decryption are node-tfhe's.
+// Runs gates on a running node with a client that knows nothing of Ango: node-tfhe makes the keys, encrypts and
+// decrypts.
 //
 //   npm ci
 //   node client.mjs http://127.0.0.1:8080 svc_live_...       (or ANGO_URL and ANGO_API_KEY)
 //
-// Every input combination of NAND, XOR and MUX, one request a gate and then all in one batch. Prints a line a gate; exits
-// with 1 when an answer is wrong or refused.
+// Sends every input combination of NAND, XOR and MUX, one gate a request and then all in one batch. Prints a line for
+// each gate. Exits with 1 if an answer is wrong or refused.
 
 import tfhe from "node-tfhe";
 
@@ -16,7 +17,7 @@ if (!url || !apiKey) {
   process.exit(2);
 }
 
-// The dimensions of fast_128; a power-of-two key-switch base, the only kind that tfhe-rs has.
+// The dimensions of fast_128, with a power of two as key-switch base, because tfhe-rs has no other kind.
 const parameters = Tfhe.new_parameters(
   636, 1, 1024,
   Tfhe.new_gaussian_from_std_dev(2 ** -13.65), Tfhe.new_gaussian_from_std_dev(2 ** -24.8),
@@ -50,7 +51,7 @@ cases.forEach(({ op, bits }, i) => {
   check(`batch ${describe(op, bits)}`, decrypt(results_b64[i]) === GATES[op].plain(bits));
 });
 
-// A gate's inputs in all combinations, encrypted afresh: the first operand compressed, the others in full.
+// Fresh encryptions of all combinations of a gate's inputs: the first operand compressed, the others in full.
 function everyInput(op) {
   const names = GATES[op].operands;
   return Array.from({ length: 1 << names.length }, (_, combination) => {

@@ -13,13 +13,13 @@ TURN = 2**32
 EIGHTH = 2**29
 
 MAGIC = b"ANGO"
-# of section 12: the second is of evaluation keys alone
+# the versions of section 12: the second applies to evaluation keys only
 VERSION, VERSION_CENTRED = 1, 2
 SECRET_KEY, EVALUATION_KEY, CIPHERTEXT, SEEDED_CIPHERTEXTS = 1, 2, 3, 4
 HEADER = struct.Struct("<4sHBB8sQ8s")
 
 DOMAIN_BOOTSTRAP, DOMAIN_KEY_SWITCH, DOMAIN_CIPHERTEXT = 1, 2, 3
-# rows of the bootstrapping key that are worked on at a time
+# rows of the bootstrapping key that are computed at a time
 ROWS_AT_A_TIME = 128
 
 
@@ -72,7 +72,7 @@ PRESETS = [
 
 # ---------------------------------------------------------------- frames (2)
 class Refused(ValueError):
-    """Bytes that are not what they should be."""
+    """The bytes are malformed."""
 
 
 def write_frame(kind, preset, fingerprint, payload, version=VERSION):
@@ -152,7 +152,7 @@ class Transformed:
         return np.fft.rfft(polynomials.astype(np.float64), 2 * self.N, axis=-1)
 
     def products(self, small, sum_axis=None):
-        """Negacyclic products with `small`, [..., N], modulo Q; summed along an axis if one is given."""
+        """Negacyclic products with `small`, [..., N], modulo Q. With an axis, the products are summed along it."""
         spectrum = np.fft.rfft(np.asarray(small, dtype=np.float64), 2 * self.N, axis=-1)
         total = 0
         for half, shift in ((self.low, 0), (self.high, 15)):
@@ -210,7 +210,7 @@ class SecretKey:
         return write_ciphertext(preset, self.fingerprint, np.append(mask, body))
 
     def encrypt_seeded(self, bits, seed=None, noise=None):
-        """The frame of seeded ciphertexts. A seed serves once: give one only for known answers."""
+        """The frame of seeded ciphertexts. A seed must be used once only: give one only for known answers."""
         preset = self.preset
         seed = os.urandom(32) if seed is None else seed
         if noise is None:
@@ -223,7 +223,7 @@ class SecretKey:
         return write_frame(SEEDED_CIPHERTEXTS, preset, self.fingerprint, payload)
 
     def phase(self, ciphertext):
-        """Of a ciphertext's frame, as a signed number of units of 2^-32."""
+        """The phase of a ciphertext's frame, as a signed number in units of 2^-32."""
         preset, words = read_ciphertext(ciphertext)
         if preset is not self.preset:
             raise Refused("a ciphertext of another preset")
@@ -254,7 +254,7 @@ def read_seeded_ciphertexts(data):
 
 
 def expand(data):
-    """The ciphertexts' frames of a frame of seeded ciphertexts."""
+    """The ciphertexts of a seeded frame, each as a frame."""
     preset, seed, bodies = read_seeded_ciphertexts(data)
     masks = (ciphertext_mask(seed, row, preset.n) for row in range(len(bodies)))
     return [write_ciphertext(preset, data[8:16], np.append(mask, body)) for mask, body in zip(masks, bodies)]
@@ -277,7 +277,7 @@ class EvaluationKey:
 
     @staticmethod
     def generate(secret, seed=None, ring_noise=None, lwe_noise=None, version=VERSION_CENTRED):
-        """Of a secret key; seed and noise (of every body word, in order) are drawn where they are not given."""
+        """The evaluation key of a secret key. Without a given seed or noise (of every body word, in order), they are drawn."""
         preset = secret.preset
         seed = os.urandom(32) if seed is None else seed
         if ring_noise is None:

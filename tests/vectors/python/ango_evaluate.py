@@ -69,7 +69,7 @@ class Evaluator:
             constant, *factors = LINEAR["XNOR"]
             terms = zip(factors, (operands[0], operands[2]))
         else:
-            # true at one point alone, or false at one
+            # true at exactly one point, or false at exactly one
             odd = sum(table.values()) == 1
             lone = next(point for point, result in table.items() if result == odd)
             constant = -1 if odd else 1
@@ -77,7 +77,7 @@ class Evaluator:
         return self.key_switch(self.bootstrapped(linear(constant, *terms)))
 
     def bootstrapped(self, words):
-        """Steps 1 to 3: [n + 1] torus words to [kN + 1]."""
+        """Steps 1 to 3, from [n + 1] torus words to [kN + 1]."""
         p = self.preset
         exponents = self.mod_switch([int(x) for x in words])
         accumulator = np.zeros((p.k + 1, p.N), dtype=np.int64)
@@ -90,11 +90,11 @@ class Evaluator:
             accumulator = (accumulator + product) % Q
         mask = accumulator[: p.k]
         extracted = np.concatenate([mask[:, :1], -mask[:, :0:-1] % Q], axis=1).reshape(-1)
-        # 2 x 2^32 + q stays below 2^63, just
+        # 2 x 2^32 + q is just below 2^63
         return nearest(np.append(extracted, accumulator[p.k, 0]) * TURN, Q) % TURN
 
     def mod_switch(self, words):
-        """Step 1: [n + 1] torus words to as many exponents below 2N."""
+        """Step 1: from [n + 1] torus words to [n + 1] exponents below 2N."""
         *mask, body = words
         unit = TURN // (2 * self.preset.N)
         exponents = [nearest(x, unit) for x in mask]
@@ -104,16 +104,16 @@ class Evaluator:
         return [exponent % (2 * self.preset.N) for exponent in exponents]
 
     def ring_digits(self, polynomials):
-        """[k + 1, N] residues to [l (k + 1), N] digits, level 1 first."""
+        """From [k + 1, N] residues to [l (k + 1), N] digits, level 1 first."""
         p = self.preset
         scaled = 4 * polynomials
         torus = scaled + scaled * ((2**30 - Q) * TURN // Q) // TURN
         return balanced_digits(nearest(torus * 2 ** (p.log_b * p.l), TURN), 2**p.log_b, p.l).reshape(-1, p.N)
 
     def key_switch(self, sample):
-        """Step 4: [kN + 1] torus words to [n + 1]."""
+        """Step 4, from [kN + 1] torus words to [n + 1]."""
         p = self.preset
-        # [t, kN] to the order of the rows
+        # from [t, kN] to the order of the rows
         digits = balanced_digits(nearest(sample[:-1] * p.d**p.t, TURN), p.d, p.t).T.reshape(-1)
         result = -(digits[:, None] * self.key_switch_rows % TURN).sum(axis=0)
         result[p.n] += sample[-1]
@@ -141,14 +141,14 @@ def negated(words):
 
 
 def linear(eighths, *terms):
-    """A constant in units of 1/8 on the body, plus factors times ciphertexts."""
+    """The sum of a constant on the body, in units of 1/8, and of factors times ciphertexts."""
     words = sum(factor * words.astype(np.int64) for factor, words in terms)
     words[-1] += eighths * EIGHTH
     return words % TURN
 
 
 def rotated(polynomials, exponent):
-    """Each times X^exponent, X^N = -1."""
+    """The polynomials times X^exponent, with X^N = -1."""
     N = polynomials.shape[-1]
     places = (np.arange(N) - exponent) % (2 * N)
     return np.where(places < N, polynomials[..., places % N], -polynomials[..., places % N]) % Q

@@ -1,7 +1,7 @@
 """RNS-CKKS from its definitions: exact integers, schoolbook products, transforms by evaluation. No library.
 
 A polynomial is a list of N whole numbers, its coefficients in natural order, modulo X^N + 1. A level is a set of
-primes; a polynomial of a level is known modulo their product.
+primes; a polynomial of a level has coefficients modulo their product.
 """
 
 import functools
@@ -14,19 +14,19 @@ DOMAIN_KEY = 4
 DOMAIN_PUBLIC_KEY = 5
 DOMAIN_CIPHERTEXT = 6
 
-# A quotient whose fraction is this near to a half may be rounded either way: the product computes fractions in 28 bits.
+# The rounding of a quotient this near to a half is not defined, because the product computes fractions in 28 bits.
 TIE = 2.0**-24
 
 
 class Tie(Exception):
-    """An input asks for the rounding of nearly a half."""
+    """An input needs the rounding of a fraction near to a half."""
 
 
 # ---- masks
 
 
 def residues(seed, domain, row, q, count):
-    """The low bits of each word of the row's stream, as many as `q` has, those at or above `q` left out."""
+    """The low bits of each word of the row's stream, as many as `q` has, without values at or above `q`."""
     stream = key_stream(seed, domain.to_bytes(4, "big") + row.to_bytes(8, "big"))
     words = []
     while len(words) < count:
@@ -55,7 +55,7 @@ def generator(q):
 
 @functools.lru_cache(maxsize=None)
 def points(q, n):
-    """Where value i of a transform is taken: psi^(2 bitreverse(i) + 1)."""
+    """The point of value i of a transform: psi^(2 bitreverse(i) + 1)."""
     psi = pow(generator(q), (q - 1) // (2 * n), q)
     assert pow(psi, n, q) == q - 1
     bits = n.bit_length() - 1
@@ -92,7 +92,7 @@ def times(a, factor):
 
 
 def multiply(a, b):
-    """Modulo X^N + 1."""
+    """The product modulo X^N + 1."""
     n = len(a)
     product = [0] * (2 * n)
     for i, x in enumerate(a):
@@ -129,7 +129,7 @@ def divided(z, divisor):
 
 
 def from_values(rows, primes):
-    """The polynomial modulo the product of the primes that has these values modulo each."""
+    """The polynomial modulo the product of the primes that has these values modulo each prime."""
     modulus = math.prod(primes)
     result = [0] * len(rows[0])
     for row, q in zip(rows, primes):
@@ -139,7 +139,7 @@ def from_values(rows, primes):
 
 
 def to_values(a, primes):
-    """Values modulo each prime."""
+    """The values modulo each prime."""
     return [forward(reduce(a, q), q) for q in primes]
 
 
@@ -164,10 +164,10 @@ class Scheme:
         return self.product(self.levels[level])
 
     def step(self, level, to):
-        """Products of the primes that are divided by and of those that enter from a level to another.
+        """The product of the primes that a step between levels divides by, and the product of those that it adds.
 
-        To the level below, all that leave are divided by; further down the parameters name some of them. The others
-        are dropped: a polynomial modulo their product and more is one modulo the rest.
+        A step to the next level divides by all leaving primes. Further down, the parameters name some of them. The others
+        are dropped, because a polynomial modulo a product is also one modulo each factor.
         """
         leaving = self.levels[level] - self.levels[to]
         divided = set(self.lowered.get((level, to), leaving))
@@ -179,7 +179,7 @@ class Scheme:
         return reduce(divided(times(x, gained * factor), lost), self.modulus(to))
 
     def switch(self, x, level, key):
-        """(u, v) with u + v s' = P x s'' and noise, modulo the level's primes and P."""
+        """(u, v) with u + v s' = P x s'' plus noise, modulo the level's primes and P."""
         modulus = self.modulus(level) * self.p
         u = v = [0] * self.n
         for digit, (b, a) in zip(key.digits, key.rows):

@@ -1,4 +1,4 @@
-"""Reads ../ckks_params.json and writes ../ckks.json. Nothing is random: the same bytes at every run."""
+"""Reads ../ckks_params.json and writes ../ckks.json. The output has no randomness: every run gives the same bytes."""
 
 import base64
 import hashlib
@@ -41,7 +41,7 @@ def main():
 
 
 def lined(answers):
-    """An answer a line."""
+    """One answer on each line."""
     return "{" + ",\n".join(f'"{name}": {listed(map(json.dumps, entries))}' for name, entries in answers.items()) + "}"
 
 
@@ -86,8 +86,8 @@ class SetAnswers:
         return [int.from_bytes(data[k * size :][:size], "little") % modulus for k in range(self.n)]
 
     def edges(self, label, moduli):
-        """Coefficients that are, modulo each of these coprime numbers, just above and just below its half by turns;
-        between them small ones and uniform ones."""
+        """Coefficients that are alternately just above and just below the half of each of these coprime numbers, modulo that
+        number. Small and uniform coefficients stand between them."""
         whole = math.prod(moduli)
         result = self.uniform(label, whole)
         for k in range(self.n):
@@ -112,7 +112,7 @@ class SetAnswers:
         return Key(self.scheme, part, self.secret, seeds, noises)
 
     def drawn(self, label, level):
-        """A ciphertext of a level, or anything else that is uniform: a polynomial of each seed."""
+        """A ciphertext of a level, or another uniform value: one polynomial for each seed."""
         seed = self.bytes(label, 32)
         indices = sorted(self.scheme.levels[level])
         primes = [self.scheme.primes[i] for i in indices]
@@ -120,7 +120,7 @@ class SetAnswers:
         return {"seed": seed.hex()}, from_values(rows, primes)
 
     def told(self, polynomial, level):
-        """The same for a given polynomial."""
+        """A ciphertext, or another uniform value, with a given polynomial."""
         return {"words": self.words(polynomial, level)}, polynomial
 
     def words(self, polynomial, level):
@@ -148,7 +148,7 @@ class SetAnswers:
         }
 
     def operations(self):
-        """Each operation with operands that make no tie."""
+        """Each operation, with operands for which no rounding is a tie."""
         top = len(self.scheme.levels) - 1
         for part, key in enumerate(self.keys):
             for level in range(self.given["parts"][part]["level"] + 1):
@@ -178,7 +178,7 @@ class SetAnswers:
         a0, a1, b0, b1 = (self.drawn(f"{label} {name}", level) for name in ("a0", "a1", "b0", "b1"))
         key = self.keys[part]
         if edged:
-            # a1 b1 is a1, whose digits have edges
+            # a1 times b1 is a1, whose digits have edge values
             a1 = self.told(self.edges(label, self.digits(level, key)), level)
             b1 = self.told([1] + [0] * (self.n - 1), level)
         a, b = (a0[1], a1[1]), (b0[1], b1[1])
@@ -203,7 +203,7 @@ class SetAnswers:
         scheme = self.scheme
         a0, a1 = self.drawn(f"{label} a0", level), self.drawn(f"{label} a1", level)
         if factor == 1:
-            # what is rounded away has edges: x times the gained primes is, modulo the lost ones
+            # the part that is rounded away has edge values: modulo the lost primes, it is x times the gained primes
             lost, gained = scheme.step(level, to)
             kept = scheme.modulus(level) // lost
             inverse = pow(gained, -1, lost) * kept * pow(kept, -1, lost)
@@ -226,7 +226,7 @@ class SetAnswers:
         return {**answer, "a": [a0[0], a1[0]], **self.result(result, level)}
 
     def encodings(self):
-        """Real slots, complex slots, one slot alone, and large slots, at the scale of the highest and the lowest
+        """Real slots, complex slots, one slot alone, and large slots, at the scales of the highest and the lowest
         level."""
         count = self.n // 2
         for level in (len(self.scheme.levels) - 1, 0):
@@ -243,7 +243,7 @@ class SetAnswers:
         slots = [(Decimal(x), Decimal(y)) for x, y in zip(real, imaginary)]
         coefficients = [int(x.to_integral_value()) for x in ckks_encode.encode(slots, scale, self.n)]
         decoded = ckks_encode.decode(coefficients, scale)
-        # each coefficient is rounded by half a unit at most
+        # each coefficient is rounded by at most half a unit
         for slot, back in zip(slots, decoded):
             assert all(abs(x - y) * scale <= Decimal(self.n) / 2 for x, y in zip(slot, back))
         return {
@@ -263,18 +263,18 @@ class SetAnswers:
         return [self.scheme.product(digit) for digit in held if digit]
 
     def phase(self, ciphertext):
-        """What it decrypts to."""
+        """The decrypted numbers."""
         return add(ciphertext[0], multiply(ciphertext[1], self.secret))
 
     def check_scales(self):
-        """A product of two ciphertexts of a level's scale, rescaled, has the scale of the level below."""
+        """The rescaled product of two ciphertexts with a level's scale has the scale of the level below."""
         scales = [float(level["scale"]) for level in self.given["levels"]]
         for level in range(1, len(scales)):
             lost, gained = self.scheme.step(level, level - 1)
             assert math.isclose(scales[level] ** 2 * gained / lost, scales[level - 1], rel_tol=1e-14)
 
     def check_noise(self, result, wanted, level, to, key):
-        """The definitions are those of an encryption scheme: the result decrypts to what is wanted, and noise."""
+        """The definitions are an encryption scheme: the result decrypts to the wanted numbers, with some noise."""
         modulus = self.scheme.modulus(to)
         noise = [(x - y + modulus // 2) % modulus - modulus // 2 for x, y in zip(self.phase(result), wanted)]
         lost, gained = self.scheme.step(level, to)

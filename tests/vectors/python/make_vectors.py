@@ -1,4 +1,4 @@
-"""Writes the known answers beside this folder. Nothing is random: the same bytes at every run."""
+"""Writes the known answers beside this folder. The output has no randomness: every run gives the same bytes."""
 
 import base64
 import hashlib
@@ -30,10 +30,10 @@ from ango_evaluate import Evaluator, negated
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 SEED = bytes(range(32))
 SEEDED_BITS = [True, False, False, True, True]
-# bits of the ciphertexts; then come the negation of number 1 and a trivial one
+# bits of the ciphertexts; then follow the negation of number 1 and a trivial one
 BITS = [False, True, False, True]
 NOT_1, TRUE = 4, 5
-# versions that evaluation keys of a preset have had; others began with the last
+# versions of a preset's evaluation keys; other presets began with the last version
 VERSIONS = {name: [VERSION, VERSION_CENTRED] for name in ("fast_128", "standard_128", "conservative_128")}
 GATES = [
     ("NAND", [1, 0]),
@@ -44,7 +44,7 @@ GATES = [
     ("XNOR", [0, 1]),
     ("NOT", [1]),
     ("MUX", [1, 0, 2]),
-    # folded: operands that are equal, opposite or constant
+    # gates that fold, with equal, opposite or constant operands
     ("NAND", [1, 1]),
     ("AND", [1, 1]),
     ("OR", [1, NOT_1]),
@@ -99,7 +99,7 @@ def mask_answers(preset):
 
 
 def key_answers(preset, version):
-    """A secret key; the hash of an evaluation key whose noise is a formula; ciphertexts; what gates make of them."""
+    """A secret key; the hash of an evaluation key whose noise is a formula; ciphertexts; and the results of gates on them."""
     secret = fixed_secret_key(preset)
     key = EvaluationKey.generate(
         secret,

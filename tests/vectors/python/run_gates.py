@@ -1,7 +1,7 @@
 """Gates on a running node: run_gates.py URL API_KEY [PRESET].
 
-Makes a key, opens a blind session on it, runs every input combination of NAND, XOR and MUX, one request a gate, then
-all in one batch, then all as seeded bare words, and decrypts the answers. Prints a line a gate; exits with 1 when an
+Makes a key, opens a session with it, runs every input combination of NAND, XOR and MUX, one gate a request, then
+all in one batch, then all as seeded octets, and decrypts the answers. Prints a line for each gate. Exits with 1 if an
 answer is wrong or refused.
 """
 
@@ -58,7 +58,7 @@ def main():
 
 
 def seeded_batch(node, session, secret, cases):
-    """The results of a batch whose operands are of one seed: a body each, behind a head."""
+    """The results of a batch whose operands share one seed: behind the head, each operand is one body."""
     preset = secret.preset
     frame = secret.encrypt_seeded([bit for _, bits in cases for bit in bits])
     _, seed, bodies = read_seeded_ciphertexts(frame)

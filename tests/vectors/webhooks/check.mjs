@@ -1,4 +1,4 @@
-// As check.py: the snippet of docs/webhooks.md lies beside this file's copy as snippet.mjs.
+// Does the work of check.py. The snippet of docs/webhooks.md lies beside this file's copy as snippet.mjs.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { isGenuine, verified } from "./snippet.mjs";

@@ -1,6 +1,6 @@
 """Runs the receiver of docs/webhooks.md in this language against a real delivery.
 
-`check.py python DELIVERY`; the others are check.mjs and rust/. A delivery is a folder with `secret`, `body` and `headers.json`. The snippet of the
+`check.py python DELIVERY`; check.mjs and rust/ do this for the other languages. A delivery is a folder with `secret`, `body` and `headers.json`. The snippet of the
 page lies beside this file's copy as `snippet.py`.
 """
 

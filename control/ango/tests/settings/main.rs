@@ -1,4 +1,4 @@
-//! Settings: what they may be, where they come from, and the pages that are made of them.
+//! Settings: their allowed values, their sources, and the pages made from them.
 
 mod pages;
 
@@ -246,7 +246,7 @@ fn a10_an_external_issuer_needs_an_audience_and_a_safe_address() {
     let jwks_url = ("ANGO_OIDC_JWKS_URL", "http://id.example.org/keys");
     assert!(config(&[issuer, audience, jwks_url]).unwrap_err().to_string().starts_with("ANGO_OIDC_JWKS_URL: "));
     let external = config(&[issuer, audience]).unwrap().auth.external_issuer.unwrap();
-    assert!(!external.trusts_account_ids, "only where the operator says so");
+    assert!(!external.trusts_account_ids, "only if the operator sets it");
     for (name, text) in [("ANGO_OIDC_TRUST_ACCOUNT_IDS", "yes"), ("ANGO_OIDC_ACCOUNTS_MAX", "0")] {
         assert!(config(&[issuer, audience, (name, text)]).unwrap_err().to_string().starts_with(name));
     }
@@ -281,7 +281,7 @@ proptest! {
     ) {
         let command = command();
         let name = command.get_arguments().nth(which).and_then(|arg| arg.get_env()?.to_str()).unwrap();
-        // these open what they name
+        // these settings open the files that they name
         prop_assume!(!["ANGO_CONFIG", "SERVICE_AUDIT_LOG"].contains(&name));
         if let Err(error) = config(&[(name, &text)]) {
             let error = error.to_string();

@@ -38,10 +38,10 @@ const NETWORK_FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 /// Months before the present one that the database keeps.
 const MONTHS_KEPT: i64 = 1;
 
-/// What is used of a quota, by all nodes as far as is known.
+/// Units used by all nodes, as far as this node knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsedQuota {
-    /// Today.
+    /// Units of today.
     pub day: u64,
     /// Units of this month.
     pub month: u64,
@@ -205,7 +205,7 @@ impl Counters {
         }
     }
 
-    /// What a subject has used.
+    /// Units that a subject has used.
     pub fn used(&self, subject: &Subject, now: Timestamp) -> UsedQuota {
         let mut counts = self.counts.lock();
         let Some(count) = counts.get_mut(subject) else { return UsedQuota::default() };

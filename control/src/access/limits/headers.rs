@@ -22,7 +22,7 @@ pub struct RateLimitValues {
 }
 
 impl RateLimitValues {
-    /// Under these limits after so much use.
+    /// The values for these limits after this use.
     pub fn new(limits: PlanLimits, used: UsedQuota, period: Period) -> RateLimitValues {
         RateLimitValues {
             values: [

@@ -81,8 +81,8 @@ impl OctetsHead for CircuitRequest {
         example = "1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n",
     ),
     responses(
-        (status = 201, description = "The circuit is kept under a new name.", body = CircuitFacts),
-        (status = 200, description = "The circuit has replaced an older one of the same name.", body = CircuitFacts),
+        (status = 201, description = "The circuit is stored under a new name.", body = CircuitFacts),
+        (status = 200, description = "The circuit has replaced an older circuit with the same name.", body = CircuitFacts),
     ),
     extensions(("x-errors" = json!([Code::InvalidParams, Code::QuotaExceeded, Code::PayloadTooLarge])))
 )]

@@ -39,9 +39,9 @@ use crate::web::path::PathParts;
 use evaluation::{AnswerForm, EvaluatedGates, EvaluationRequest, RequestedGates, run};
 use operands::OctetOperands;
 
-/// Errors of a session that is not open.
+/// Errors for a session that is not open.
 const NO_SESSION: [Code; 2] = [Code::SessionNotFound, Code::SessionExpired];
-/// Errors of gates.
+/// Errors of requests for gates.
 const GATES: [Code; 5] = [
     Code::InvalidGateOp,
     Code::MissingOperand,
@@ -49,7 +49,7 @@ const GATES: [Code; 5] = [
     Code::TrialOpsExhausted,
     Code::BudgetHardCapHit,
 ];
-/// Sessions in a list without a limit.
+/// Sessions in a list that was requested without a limit.
 const SESSIONS_LISTED_MAX: u32 = 1000;
 /// The header for sessions whose secret key the server holds (readings G8).
 const SECURITY_WARNING: (HeaderName, &str) = (
@@ -379,7 +379,7 @@ pub async fn show(
     operation_id = "deleteSession",
     tag = "Gate sessions",
     params(("session_id" = String, Path, description = "A session of the account.")),
-    responses((status = 204, description = "The session is gone.")),
+    responses((status = 204, description = "The session is deleted.")),
     extensions(("x-errors" = json!(NO_SESSION)))
 )]
 pub async fn delete(

@@ -156,9 +156,9 @@ pub struct Sessions {
     circuits: CircuitsConfig,
     /// Seals the ids of sessions in their records, each to its account.
     seal: Seal,
-    /// Memory for values of all sessions.
+    /// The memory for the values of all sessions.
     pub values: Resource,
-    /// Bounded by the engine's memory for keys.
+    /// The open sessions. The engine's memory for keys bounds their number.
     open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
     /// Whether some sessions have expired here whose records still show them as active.
     unrecorded: AtomicBool,

@@ -46,7 +46,7 @@ pub enum NoRoom {
 }
 
 impl ValueMemory {
-    /// A session's.
+    /// The memory of a session.
     pub fn of_session(node: Resource, payer: Payer, bytes_max: u64) -> ValueMemory {
         ValueMemory { used: Arc::default(), max: bytes_max, node, payer }
     }

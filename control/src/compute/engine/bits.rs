@@ -23,20 +23,20 @@ pub use planning::{InputNoise, Mapping, PlanCache, PlanFacts, PlannedCircuit};
 pub use seeds::Seeds;
 pub use stored_key::{KeyStore, SealedKey, StoredKey};
 
-/// Names a key in the engine and says what its ciphertexts must match.
+/// A key in the engine, with the properties that its ciphertexts must match.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenKey {
     session: engine::SessionId,
     /// The key's preset.
     pub preset: Preset,
-    /// Another library made it: the preset's figures of security and failure do not hold for it.
+    /// Whether another library made the key. The preset's figures for security and failure do not hold for it then.
     pub imported: bool,
-    /// Its parameters: plans of circuits are made for them.
+    /// The key's parameters, for which plans of circuits are made.
     params: Params,
     fingerprint: Option<[u8; 8]>,
 }
 
-/// A key in the engine that is closed when this is dropped: wherever a request ends early, no key stays behind.
+/// A key in the engine that is closed on drop, so that no key stays open when a request ends early.
 pub struct OwnedKey {
     engine: Engine,
     key: OpenKey,
@@ -52,7 +52,7 @@ impl std::ops::Deref for OwnedKey {
 
 impl Drop for OwnedKey {
     fn drop(&mut self) {
-        // closing twice does no harm
+        // closing a key twice is harmless
         drop(self.engine.close(&self.key));
     }
 }
@@ -62,36 +62,36 @@ impl Drop for OwnedKey {
 pub struct GateText<'a> {
     /// The gate.
     pub gate: Gate,
-    /// Member names and operands; as many as the gate has.
+    /// Member names and operands, as many as the gate takes.
     pub operands: Vec<(&'static str, OperandText<'a>)>,
 }
 
-/// An operand as a member of a gate has it.
+/// An operand in a member of a gate.
 #[derive(Clone, Copy, Debug)]
 pub enum OperandText<'a> {
     /// A ciphertext in base64.
     Text(&'a str),
-    /// The words of a ciphertext that the node keeps, and the form in which it is written.
+    /// The words of a ciphertext stored on the node, and the form for writing results.
     Kept(&'a [u32], Form),
 }
 
-/// Gates that can be run.
+/// Gates that are ready to run.
 pub struct Program {
-    /// Folded: what is left to compute. They are charged as they were asked for.
+    /// The gates after folding, which leaves only those to compute. The charge is for the gates as requested.
     list: GateList,
-    /// The form of each gate's first operand: its result goes back in it.
+    /// The form of each gate's first operand. The gate's result is written in this form.
     forms: Vec<Form>,
 }
 
-/// What a program came to.
+/// The results of a program.
 pub struct Outcome {
     results: LweList,
     forms: Vec<Form>,
     /// Wall time of the evaluation.
     pub compute: Duration,
-    /// Wall time before it, in the queue.
+    /// Wall time in the queue before the evaluation.
     pub waited: Duration,
-    /// Bootstraps really done.
+    /// Bootstraps that the engine really did.
     pub bootstraps: u64,
 }
 
@@ -108,40 +108,40 @@ impl Outcome {
     }
 }
 
-/// A netlist that was read.
+/// A netlist that was read and checked.
 pub struct Netlist {
     circuit: Circuit,
 }
 
 impl Netlist {
-    /// Reads a netlist of at most `gates_max` gates; a header that announces more is refused before a gate is read. CPU
-    /// work: a second for a million gates.
+    /// Reads a netlist of at most `gates_max` gates. A header that announces more is refused before any gate is read.
+    /// CPU work: a second for a million gates.
     pub fn read(text: &str, gates_max: u64) -> Result<Netlist, CircuitError> {
         let gates_max = usize::try_from(gates_max).unwrap_or(usize::MAX);
         Circuit::parse_within(text, gates_max).map(|circuit| Netlist { circuit })
     }
 
-    /// Bits of each value it takes.
+    /// Bits of each input value.
     pub fn input_widths(&self) -> &[usize] {
         self.circuit.input_widths()
     }
 
-    /// Bits of each value it gives.
+    /// Bits of each output value.
     pub fn output_widths(&self) -> &[usize] {
         self.circuit.output_widths()
     }
 
-    /// Its gates altogether.
+    /// Number of gates.
     pub fn gates(&self) -> u64 {
         self.circuit.gates().len() as u64
     }
 
-    /// How many gates of each kind it has.
+    /// Number of gates of each kind.
     pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
         self.circuit.gate_counts()
     }
 
-    /// Its levels.
+    /// Number of levels.
     pub fn levels(&self) -> u64 {
         self.circuit.levels().len() as u64
     }
@@ -149,42 +149,44 @@ impl Netlist {
 
 /// How a circuit's run ended.
 pub enum CircuitEnd {
-    /// With its outputs' ciphertexts, all outputs in a row.
+    /// All gates are completed.
     Completed {
-        /// One ciphertext an output bit.
+        /// The output bits' ciphertexts, one output after another.
         results: LweList,
         /// Wall time of the evaluation.
         compute: Duration,
-        /// Bootstraps really done.
+        /// Bootstraps that the engine really did.
         bootstraps: u64,
     },
-    /// By [`Engine::cancel`], after these gates.
+    /// The run was cancelled by [`Engine::cancel`] after these gates.
     Cancelled(Vec<(Gate, u64)>),
-    /// Without results.
+    /// The run failed without results.
     Failed(RunError),
 }
 
 impl Engine {
-    /// Opens a key of an account for work. The first key of a shape waits for its kernels, some seconds on a GPU: call it
-    /// off the async threads.
+    /// Opens a key of an account for work. Blocks: the first key of a shape waits for its kernels, some seconds on a
+    /// GPU. Call this outside the async threads.
     pub fn open(&self, key: StoredKey, share: Share) -> Result<OwnedKey, ApiError> {
         let (preset, imported, params, fingerprint) = (key.preset, key.imported, key.gate_params(), key.fingerprint);
         let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;
         Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, params, fingerprint } })
     }
 
-    /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).
+    /// Closes a key. The key accepts no new work, and its memory is overwritten. The receiver is ready when that is
+    /// done (readings G3).
     pub fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
         let (erased, hears) = oneshot::channel();
         let tell = move || {
-            // the receiver may be gone
+            // the receiver may have been dropped
             let _ = erased.send(());
         };
         self.inner.close(key.session, Box::new(tell));
         hears
     }
 
-    /// Runs a program. A result that is not there at the deadline is an error and counts for nothing (readings E9).
+    /// Runs a program. If the result is not ready at the deadline, the program fails and counts for nothing (readings
+    /// E9).
     pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
         let (done, result) = oneshot::channel();
         let Program { list, forms } = program;
@@ -196,8 +198,8 @@ impl Engine {
         Ok(Outcome { results: done.results.into(), forms, compute: done.compute, waited, bootstraps: done.units })
     }
 
-    /// Begins a circuit on a ciphertext an input bit, all inputs in a row. Its end comes through the receiver; one that
-    /// is not there at the deadline is a failure.
+    /// Begins a circuit. `inputs`: one ciphertext for each input bit, one input after another. The receiver gets the
+    /// run's end; a run that is not completed at the deadline fails.
     pub fn start_circuit(
         &self,
         key: &OpenKey,
@@ -215,7 +217,7 @@ impl Engine {
                 Err(engine::Failed { error: engine::Error::Cancelled, completed }) => CircuitEnd::Cancelled(completed),
                 Err(failed) => CircuitEnd::Failed(failed.error.into()),
             };
-            // the receiver may be gone
+            // the receiver may have been dropped
             drop(tell.send(end));
         };
         let task = Task::circuit(circuit.plan.clone(), inputs);
@@ -223,13 +225,13 @@ impl Engine {
         Ok((operation, hears))
     }
 
-    /// Gates done of a circuit that has not ended.
+    /// Completed gates of a running circuit.
     pub fn gates_done(&self, operation: EngineOperation) -> Option<u64> {
         self.inner.progress(operation).map(|progress| progress.done)
     }
 }
 
-/// What a preset is and costs (readings section 14, `params/suggest`).
+/// The properties and costs of a preset (readings section 14, `params/suggest`).
 pub fn preset_facts(preset: Preset) -> PresetFacts {
     let params = preset.params();
     PresetFacts {

@@ -1,4 +1,4 @@
-//! Balances: the sums of transfers, by account, month and rate; monthly caps beside them.
+//! Balances, which are sums of transfers by account, month and rate, and the accounts' monthly caps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,7 +118,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Sets an account's monthly cap in place of the one before.
+    /// Sets an account's monthly cap. The new cap replaces the old one.
     pub async fn set_monthly_cap(&mut self, budget: &MonthlyCap) -> Result<()> {
         let sql = "INSERT INTO budgets (account_id, cap_nano_usd, hard_cap, allow_soft_overage, alert_email, updated_at) \
              VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (account_id) DO UPDATE SET cap_nano_usd = excluded.cap_nano_usd, \

@@ -1,4 +1,4 @@
-//! An observer's books of events and commands, kept in the simplest way, and the rules that the scheduler must obey.
+//! An observer's simple books of events and commands, and the rules that the scheduler must obey.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,9 +9,9 @@ use engine::{AccountId, Error, OperationId, PartId, SessionId, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowState {
-    /// The level before its own is not done.
+    /// The previous level is not done.
     Later,
-    /// In the queue since this time.
+    /// The row is in the queue since this time.
     Queued(Duration),
     Running,
     Done,
@@ -22,14 +22,14 @@ enum RowState {
 pub struct ObservedOperation {
     pub session: SessionId,
     units: Vec<u32>,
-    /// Parts of the key that its rows need.
+    /// The parts of the key that the rows need.
     key: Vec<PartId>,
-    /// Slots of each row of a list.
+    /// Number of slots of each row of a list.
     list_slots: Vec<u32>,
     rows: Vec<RowState>,
     deadline: Option<Duration>,
     cancelled: bool,
-    /// A circuit's levels, and its device since it began.
+    /// The levels of a circuit, and its device after its start.
     circuit: Option<(Levels, Option<DeviceId>)>,
     restarts: usize,
     slots: Vec<u32>,
@@ -41,16 +41,17 @@ pub struct ObservedSession {
     pub device_bytes: Vec<Vec<u64>>,
     pub slot_bytes: u64,
     pub closed: bool,
-    /// After the close: loads and batches of each device that may still end before the key must be gone from it.
+    /// Set at the close: for each device, the loads and batches that may still end before the device must drop the key.
     pub patience: Option<Vec<usize>>,
-    /// Cost of what it ran beside loads of other sessions.
+    /// The cost of the session's batches that ran beside loads of other sessions.
     pub ahead: Ahead,
-    /// What each account was served since this session last ran, while rows of this session were due.
+    /// The cost served to each account since this session last ran, while rows of this session were due.
     pub waits: Option<BTreeMap<AccountId, u64>>,
 }
 
-/// Cost of what ran beside loads of other sessions and is not yet made up for: other sessions come first until then. What
-/// runs in turn is made up for, but a turn may have been given before the load that came before it.
+/// The cost of batches that ran beside loads of other sessions and is not yet made up for. Until then, other sessions
+/// come first. A batch in turn makes up for the cost before it, but the turn may have been given before the latest
+/// load.
 #[derive(Clone, Copy, Default)]
 pub struct Ahead {
     since_turn: u64,
@@ -67,7 +68,7 @@ impl Ahead {
     }
 }
 
-/// What a batch costs at most: of the dearest units, or the one row that may exceed the limit.
+/// The largest cost of a batch: full of the dearest units, or the one row that may exceed the limit.
 fn cost_max(batch_units_max: usize) -> u64 {
     batch_units_max.max(2) as u64 * 112
 }
@@ -76,23 +77,23 @@ fn cost_max(batch_units_max: usize) -> u64 {
 pub struct Books {
     pub limits: SchedulerLimits,
     pub sessions: BTreeMap<SessionId, ObservedSession>,
-    /// Cost of what each account ran beside loads of other accounts.
+    /// The cost of each account's batches that ran beside loads of other accounts.
     ahead: BTreeMap<AccountId, Ahead>,
-    /// Operations that were accepted and have not ended.
+    /// Accepted operations that have not ended.
     pub operations: BTreeMap<OperationId, ObservedOperation>,
-    /// Those that have ended, each once.
+    /// Operations that have ended, each once.
     pub ended: BTreeSet<OperationId>,
-    /// Operations that have ended while rows of theirs run.
+    /// Operations that have ended while some of their rows still run.
     orphans: BTreeMap<OperationId, ObservedOperation>,
-    /// Slots of every arena: how many there are, which are in use.
+    /// The slots of every arena: their number, and the used ones.
     pub arenas: BTreeMap<(DeviceId, SessionId), (usize, BTreeSet<u32>)>,
-    /// Devices that were told to retire.
+    /// Devices that were ordered to retire.
     pub lost: BTreeSet<DeviceId>,
     rows_done: u64,
     pub draining: bool,
     pub abandoned: bool,
     pub stopped: bool,
-    /// How often a device failed.
+    /// Number of failures of devices.
     pub failures: usize,
 }
 
@@ -121,26 +122,26 @@ impl Books {
         all().any(|other| other == device) && (!stands_in(device) || all().all(stands_in))
     }
 
-    /// Whether the device is given work of the session.
+    /// Whether the device gets work of the session.
     pub fn serves(&self, session: SessionId, device: DeviceId) -> bool {
         self.takes(&self.sessions[&session].device_bytes, device)
     }
 
-    /// Whether the device is given work of a session whose key's parts have these sizes: in service, or a stand-in while the key is
-    /// too large for all others.
+    /// Whether the device gets work of a session whose key's parts have these sizes. The device must be in service, or
+    /// be a stand-in while the key is too large for all others.
     fn takes(&self, device_bytes: &[Vec<u64>], device: DeviceId) -> bool {
         let mut others = self.limits.devices.iter().zip(device_bytes).filter(|(limits, _)| !limits.stand_in);
         let apart = others.all(|(limits, parts)| parts.iter().any(|&bytes| bytes > limits.resident_bytes_max));
         self.in_service(device) || (apart && !self.lost.contains(&device))
     }
 
-    /// Devices that take a session's work and can hold so many bytes of its key.
+    /// The devices that take a session's work and can hold this many bytes of its key.
     fn devices_for(&self, device_bytes: &[Vec<u64>], bytes: impl Fn(DeviceId) -> u64) -> Vec<DeviceId> {
         let fits = |id: DeviceId| bytes(id) <= self.limits.devices[id.0].resident_bytes_max;
         (0..self.limits.devices.len()).map(DeviceId).filter(|&id| self.takes(device_bytes, id) && fits(id)).collect()
     }
 
-    /// Size of these parts of a session's key on a device.
+    /// The size of these parts of a session's key on a device.
     fn bytes_of(&self, session: SessionId, key: &[PartId], device: DeviceId) -> u64 {
         let sizes = &self.sessions[&session].device_bytes[device.0];
         key.iter().map(|part| sizes[part.0 as usize]).sum()
@@ -213,7 +214,7 @@ impl Books {
             && self.held_rows(|of| of == session) + count <= self.limits.session_rows_max
     }
 
-    /// Whether there may be no room now: an idle engine has room for whatever is not too large.
+    /// Whether the engine may have no room now. An idle engine has room for any operation that is not too large.
     fn may_be_full(&self) -> bool {
         self.circuits().next().is_some() || !self.arenas.is_empty()
     }
@@ -231,7 +232,7 @@ impl Books {
             || (!devices.is_empty() && !devices.iter().any(fits))
     }
 
-    /// Slots that running batches of lists may need on a device.
+    /// The most slots that running batches of lists may need on a device.
     fn list_slots_max(&self, device: DeviceId) -> usize {
         let limits = &self.limits.devices[device.0];
         limits.batches_in_flight_max * (3 * limits.batch_units_max).max(4)
@@ -241,14 +242,14 @@ impl Books {
         self.operations.values().chain(self.orphans.values()).filter(|operation| operation.circuit.is_some())
     }
 
-    /// `true` when the operation must end now: some of it waits.
+    /// Notes a cancellation. `true` if the operation must end now, because some of its rows wait.
     pub fn cancelled(&mut self, operation: OperationId) -> bool {
         let Some(operation) = self.operations.get_mut(&operation) else { return false };
         operation.cancelled = operation.rows.iter().any(|row| !matches!(row, RowState::Running | RowState::Done));
         operation.cancelled
     }
 
-    /// Batches that a device is to run side by side.
+    /// Checks the batches that a device is to run side by side.
     pub fn called(&self, device: DeviceId, batches: &[Batch]) {
         let limits = &self.limits.devices[device.0];
         let sessions: BTreeSet<_> = batches.iter().map(|batch| batch.session).collect();
@@ -258,7 +259,7 @@ impl Books {
         let rows: usize = batches.iter().map(Batch::rows).sum();
         assert!(rows == 1 || size <= limits.batch_units_max, "{size} units side by side");
         let retried = batches.iter().flat_map(|batch| &batch.parts).any(|part| part.retried);
-        assert!(!retried || batches.len() == 1, "what failed before rides alone");
+        assert!(!retried || batches.len() == 1, "a row that failed before runs alone");
     }
 
     fn size_of(&self, batch: &Batch) -> usize {
@@ -267,12 +268,15 @@ impl Books {
     }
 
     pub fn started(&mut self, batch: &Batch) {
-        assert!(self.serves(batch.session, batch.device), "{:?} works, but is not in service", batch.device);
+        assert!(self.serves(batch.session, batch.device), "{:?} gets work, but is not in service", batch.device);
         let mut size = 0;
         for part in &batch.parts {
-            let operation = self.operations.get_mut(&part.operation).expect("what starts has not ended");
+            let operation = self.operations.get_mut(&part.operation).expect("an operation that starts has not ended");
             assert_eq!(operation.session, batch.session, "a batch holds rows of one session");
-            assert!(operation.key.iter().all(|part| batch.key.contains(part)), "a batch pins what its rows need");
+            assert!(
+                operation.key.iter().all(|part| batch.key.contains(part)),
+                "a batch holds the parts that its rows need"
+            );
             assert!(!part.rows.is_empty());
             for row in &mut operation.rows[part.rows.clone()] {
                 assert!(matches!(row, RowState::Queued(_)), "a {row:?} row starts");
@@ -312,17 +316,18 @@ impl Books {
         assert!(batch.rows() > 0);
     }
 
-    /// A batch runs beside a load: that time no other could have, but it counts against its session and account.
+    /// Notes a batch that runs beside a load. No other session could use that time, but the batch counts against its
+    /// session and account.
     pub fn ran_beside_load(&mut self, batch: &Batch) {
-        let session = self.sessions.get_mut(&batch.session).expect("it has work");
+        let session = self.sessions.get_mut(&batch.session).expect("the session has work");
         session.ahead.since_turn += batch.cost;
         self.ahead.entry(session.account).or_default().since_turn += batch.cost;
     }
 
-    /// Nobody starves behind the head of the line, whatever keys fit: while rows of a session are due, each other account is
-    /// served at most what fair queueing allows; what runs beside a load does not count, since no other could have that time.
-    /// With one device only: others serve while one drains or loads. Says whether
-    /// somebody waited.
+    /// Checks that no session starves behind the head of the line, whatever keys fit. While rows of a session are due,
+    /// each other account is served at most the share that fair queueing allows. A batch beside a load does not count,
+    /// because no other session could use that time. The check holds for one device only, because with several devices
+    /// other sessions run while one device drains or loads. Returns whether a session waited.
     pub fn served(&mut self, now: Duration, batch: &Batch) -> bool {
         let [limits] = &self.limits.devices[..] else { return false };
         let (cost_max, wait) = (cost_max(limits.batch_units_max), self.limits.wait);
@@ -339,17 +344,18 @@ impl Books {
             .map(|id| {
                 let (account, ahead) = (self.sessions[id].account, self.sessions[id].ahead.cost());
                 let account_ahead = self.ahead.get(&account).map_or(0, |ahead| ahead.cost());
-                // Its mates run between two of its batches, twice at most; those may have left meanwhile.
+                // Between two batches of the session, each other session of its account runs at most twice; some of
+                // them may have left since.
                 let own = (2 * mates(account) + 2) * (2 * cost_max + ahead);
                 let others = own + cost_max + account_ahead;
                 if account == served { own } else { others * weight(served) / weight(account) + 2 * cost_max }
             })
             .collect();
         self.ahead.entry(served).or_default().turn();
-        self.sessions.get_mut(&batch.session).expect("it has work").ahead.turn();
+        self.sessions.get_mut(&batch.session).expect("the session has work").ahead.turn();
         self.sessions.iter_mut().filter(|(id, _)| !waiting.contains(id)).for_each(|(_, session)| session.waits = None);
         for (id, bound) in waiting.iter().zip(bounds) {
-            let waits = self.sessions.get_mut(id).expect("it has work").waits.get_or_insert_default();
+            let waits = self.sessions.get_mut(id).expect("the session has work").waits.get_or_insert_default();
             let cost = waits.entry(served).or_default();
             *cost += batch.cost;
             assert!(*cost <= bound, "{id:?} waits while {served:?} is served {cost}, more than {bound}");
@@ -365,12 +371,12 @@ impl Books {
             let id = part.operation;
             let alive = self.operations.contains_key(&id);
             let of = if alive { &mut self.operations } else { &mut self.orphans };
-            let operation = of.get_mut(&id).expect("its rows run");
+            let operation = of.get_mut(&id).expect("rows of the operation run");
             for row in &mut operation.rows[part.rows.clone()] {
                 assert_eq!(*row, RowState::Running);
                 *row = match (succeeded, operation.circuit.is_some()) {
                     (true, _) => RowState::Done,
-                    // A row that failed is due at once: it has waited before.
+                    // A failed row is due at once, because it has waited before.
                     (false, false) => RowState::Queued(Duration::ZERO),
                     (false, true) => RowState::Failed,
                 };
@@ -386,15 +392,15 @@ impl Books {
         }
     }
 
-    /// Forgets an orphan of which nothing runs any more.
+    /// Drops an orphan whose rows all have ended.
     fn bury(&mut self, id: OperationId) {
         if self.orphans.get(&id).is_some_and(|orphan| !orphan.rows.contains(&RowState::Running)) {
-            let orphan = self.orphans.remove(&id).expect("it was just there");
+            let orphan = self.orphans.remove(&id).expect("the orphan was found above");
             self.leave(&orphan);
         }
     }
 
-    /// A circuit leaves its device.
+    /// Frees the slots of a circuit on its device.
     fn leave(&mut self, operation: &ObservedOperation) {
         if let Some((_, Some(device))) = &operation.circuit {
             self.give_back(*device, operation.session, &operation.slots);
@@ -402,13 +408,13 @@ impl Books {
     }
 
     fn give_back(&mut self, device: DeviceId, session: SessionId, slots: &[u32]) {
-        // a device that was lost may have been forgotten already
+        // the device may have been lost, and its books dropped
         if let Some((_, in_use)) = self.arenas.get_mut(&(device, session)) {
             slots.iter().for_each(|slot| assert!(in_use.remove(slot)));
         }
     }
 
-    /// A device is told to retire.
+    /// Notes that a device must retire.
     pub fn lost(&mut self, device: DeviceId) {
         assert!(self.lost.insert(device), "{device:?} retires once");
         let there =
@@ -417,13 +423,13 @@ impl Books {
     }
 
     pub fn restarted(&mut self, now: Duration, id: OperationId) {
-        let mut operation = self.operations.remove(&id).expect("what begins anew has not ended");
-        assert!(!operation.rows.contains(&RowState::Running), "{id:?} begins anew while rows of it run");
-        let (levels, place) = operation.circuit.clone().expect("lists do not begin anew");
+        let mut operation = self.operations.remove(&id).expect("an operation that restarts has not ended");
+        assert!(!operation.rows.contains(&RowState::Running), "{id:?} restarts while some of its rows run");
+        let (levels, place) = operation.circuit.clone().expect("lists do not restart");
         let lost = place.is_some_and(|device| self.lost.contains(&device));
-        assert!(operation.rows.contains(&RowState::Failed) || lost, "{id:?} begins anew without need");
+        assert!(operation.rows.contains(&RowState::Failed) || lost, "{id:?} restarts without need");
         operation.restarts += 1;
-        assert_eq!(operation.restarts, 1, "{id:?} begins anew again");
+        assert_eq!(operation.restarts, 1, "{id:?} restarts twice");
         self.leave(&operation);
         operation.circuit = Some((levels, None));
         operation.rows.fill(RowState::Later);
@@ -432,7 +438,7 @@ impl Books {
     }
 
     pub fn finished(&mut self, now: Duration, id: OperationId, outcome: &Result<Finished, Error>) {
-        let operation = self.operations.remove(&id).unwrap_or_else(|| panic!("{id:?} ends, but does not run"));
+        let operation = self.operations.remove(&id).unwrap_or_else(|| panic!("{id:?} ends, but is not running"));
         assert!(self.ended.insert(id), "{id:?} ended twice");
         match outcome {
             Ok(finished) => {
@@ -448,7 +454,7 @@ impl Books {
             Err(Error::Gone) => assert!(self.sessions[&operation.session].closed),
             Err(Error::DeadlinePassed) => assert!(operation.deadline.is_some_and(|deadline| deadline <= now)),
             Err(Error::Device(_)) => {
-                // a first failure is not the client's concern, unless there is nowhere else to go
+                // the client sees no first failure, unless no other device is left
                 assert!(self.failures >= 2 || !self.lost.is_empty());
             }
             Err(Error::ShuttingDown) => assert!(self.abandoned),
@@ -459,7 +465,7 @@ impl Books {
     }
 
     pub fn freed(&mut self, device: DeviceId, session: SessionId) {
-        let (_, in_use) = self.arenas.remove(&(device, session)).expect("what is given back was there");
+        let (_, in_use) = self.arenas.remove(&(device, session)).expect("a freed arena existed");
         assert!(in_use.is_empty(), "{in_use:?} are in use");
     }
 
@@ -470,8 +476,8 @@ impl Books {
         assert!(self.arenas.keys().all(|&(_, of)| of != session), "{session:?} has an arena");
     }
 
-    /// A device has loaded or run something: who waits for an erasure waits for one less of its orders, and for nothing
-    /// that was ordered later.
+    /// Notes that a device has loaded or run something. Erasures that wait for the device wait for one order less, and
+    /// never for later orders.
     pub fn count_down(&mut self, device: DeviceId, keys: &BTreeMap<(SessionId, PartId), u64>) {
         for (session, books) in &mut self.sessions {
             if let Some(patience) = &mut books.patience {
@@ -482,14 +488,14 @@ impl Books {
         }
     }
 
-    /// A load ends: who waits for the erasure of what was loaded waits for what the device has to do now.
+    /// Notes that a load has ended. The erasure of the loaded key then waits for the orders that the device has now.
     pub fn load_ends(&mut self, device: DeviceId, session: SessionId, works: usize) {
         if let Some(patience) = self.sessions.get_mut(&session).and_then(|session| session.patience.as_mut()) {
             patience[device.0] = works;
         }
     }
 
-    /// What must hold after every step.
+    /// Checks the invariants, after every step.
     pub fn check(&self, now: Duration, usage: &Usage, devices_idle: bool) {
         let held = self.held_rows(|_| true);
         assert!(held <= self.limits.queue_rows_max, "{held} rows are held");
@@ -553,7 +559,7 @@ impl Books {
         }
     }
 
-    /// Rows of lists waiting or running, those of ended operations too.
+    /// Rows of lists that wait or run, including those of ended operations.
     fn held_rows(&self, of: impl Fn(SessionId) -> bool) -> usize {
         let gates = |operation: &&ObservedOperation| operation.circuit.is_none() && of(operation.session);
         let operations = self
@@ -564,7 +570,7 @@ impl Books {
         operations.sum::<usize>() + self.orphans.values().filter(gates).map(ObservedOperation::running).sum::<usize>()
     }
 
-    /// Rows waiting or running.
+    /// Rows that wait or run.
     fn rows_under_way(&self) -> usize {
         let waiting = self
             .operations
@@ -594,7 +600,7 @@ impl ObservedOperation {
         operation
     }
 
-    /// Of a circuit: if all levels that were queued are done, the next one is.
+    /// Queues the next level of a circuit if all queued levels are done.
     fn queue_next_level(&mut self, now: Duration) {
         let Some((levels, _)) = &self.circuit else { return };
         let mut first = 0;
@@ -609,7 +615,7 @@ impl ObservedOperation {
         }
     }
 
-    /// A circuit must begin anew: what waits of it does not any more.
+    /// Stops a circuit that must restart: its waiting rows leave the queue.
     fn stop(&mut self) {
         self.rows.iter_mut().filter(|row| matches!(row, RowState::Queued(_))).for_each(|row| *row = RowState::Failed);
     }
@@ -618,7 +624,7 @@ impl ObservedOperation {
         self.circuit.is_some()
     }
 
-    /// Whether some of it is done and some has not been begun.
+    /// Whether some rows are done and others have not begun.
     pub fn is_half_way(&self) -> bool {
         self.rows.contains(&RowState::Done) && self.rows.contains(&RowState::Later)
     }

@@ -1,4 +1,4 @@
-//! Simulated devices: each carries out its orders one after another. They are slow, they fail, they die.
+//! Simulated devices. Each carries out its orders one after another; some are slow, fail or die.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::dice::Dice;
 pub enum Order {
     Load(SessionId, Vec<PartId>),
     Evict(SessionId, PartId),
-    /// Batches of one call.
+    /// The batches of one call.
     Run(Vec<Batch>),
     FreeArena(SessionId),
     Retire,
 }
 
-/// A load, of which a piece is carried out between any two orders.
+/// A load. The device carries out a piece of it between any two orders.
 pub struct PartsLoad {
     session: SessionId,
     parts: Vec<PartId>,
@@ -29,22 +29,22 @@ pub struct PartsLoad {
 pub struct SimulatedDevice {
     pub orders: VecDeque<Order>,
     pub load: Option<PartsLoad>,
-    /// Whether it carries out a piece of the load now, not its first order.
+    /// Whether the device works on a piece of the load now, and not on its first order.
     at_piece: bool,
-    /// When this is done.
+    /// The time at which the present work is done.
     pub busy_until: Duration,
-    /// Parts of keys, with their sizes.
+    /// The loaded parts of keys, with their sizes.
     pub keys: BTreeMap<(SessionId, PartId), u64>,
     pub arenas: BTreeMap<SessionId, usize>,
-    /// Failures in a hundred calls.
+    /// Failing calls, in percent.
     failing: u64,
-    /// From this time on everything fails.
+    /// From this time on every call fails.
     dies_at: Duration,
-    /// From this time on the first call that fails reports the device as lost.
+    /// From this time on, the first failing call reports the device as lost.
     lost_at: Duration,
-    /// From this time on nothing is reported.
+    /// From this time on the device reports nothing.
     hangs_at: Duration,
-    /// The scheduler has given it up.
+    /// Whether the scheduler has given the device up.
     pub given_up: bool,
     row_us: u64,
 }
@@ -72,12 +72,12 @@ impl SimulatedDevice {
         }
     }
 
-    /// Whether it has something to do.
+    /// Whether the device has work.
     pub fn is_busy(&self) -> bool {
         self.load.is_some() || !self.orders.is_empty()
     }
 
-    /// Whose key it loads, or is to load.
+    /// The session whose key the device loads, or has the order to load.
     pub fn loads(&self) -> Option<SessionId> {
         let ordered = self.orders.iter().find_map(|order| match order {
             Order::Load(session, _) => Some(*session),
@@ -86,12 +86,12 @@ impl SimulatedDevice {
         self.load.as_ref().map(|load| load.session).or(ordered)
     }
 
-    /// Calls it has been given.
+    /// Number of calls that the device has.
     pub fn calls(&self) -> usize {
         self.orders.iter().filter(|order| matches!(order, Order::Run(_))).count()
     }
 
-    /// Loads and calls it has been given.
+    /// Number of loads and calls that the device has.
     pub fn works(&self) -> usize {
         self.calls() + usize::from(self.loads().is_some())
     }
@@ -104,8 +104,8 @@ impl World {
         let retires = device.orders.iter().any(|order| matches!(order, Order::Retire));
         assert!(!retires, "a device that retires gets no orders");
         if matches!(order, Order::Load(..) | Order::Run(_)) {
-            assert!(device.calls() < limits.batches_in_flight_max, "it has enough to do");
-            assert!(!(loads && matches!(order, Order::Load(..))), "it loads already");
+            assert!(device.calls() < limits.batches_in_flight_max, "the device has enough calls");
+            assert!(!(loads && matches!(order, Order::Load(..))), "the device has a load already");
             if device.calls() > 0 {
                 self.tally.see("two batches in flight");
             }
@@ -148,12 +148,12 @@ impl World {
         }
     }
 
-    /// The scheduler awaits nothing from a device any more: what it had has failed, its memory is not counted on. Some wake up
-    /// later and report all the same.
+    /// The scheduler gives a device up and awaits nothing from it any more. The device's work has failed, and its
+    /// memory does not count. Some devices still report later.
     pub fn give_up(&mut self, id: DeviceId) {
         self.tally.see("given up");
         let device = &mut self.devices[id.0];
-        assert!(!device.given_up, "it is given up once");
+        assert!(!device.given_up, "a device is given up once");
         if let Some(PartsLoad { session, parts, .. }) = device.load.take() {
             device.orders.push_front(Order::Load(session, parts));
         }
@@ -172,7 +172,7 @@ impl World {
     }
 
     fn report_late(&mut self, id: DeviceId) {
-        let order = self.devices[id.0].orders.pop_front().expect("something was ordered");
+        let order = self.devices[id.0].orders.pop_front().expect("the device has an order");
         self.start_order(id);
         let (device, failure) = (id, Failure { cause: Cause::Lost, reason: "smoke".into() });
         let done = self.dice.percent(50);
@@ -195,7 +195,7 @@ impl World {
         self.feed(event);
     }
 
-    /// Memory is given back, and the driver panics.
+    /// Frees memory, in which the driver may panic.
     fn drop_may_fail(&mut self, id: DeviceId) {
         let device = &mut self.devices[id.0];
         if device.failing > 0 && self.dice.percent(1) {
@@ -221,10 +221,10 @@ impl World {
                 if load.pieces_left > 0 {
                     return self.start_order(id);
                 }
-                let PartsLoad { session, parts, .. } = device.load.take().expect("it was just there");
+                let PartsLoad { session, parts, .. } = device.load.take().expect("the device has a load");
                 Order::Load(session, parts)
             }
-            _ => device.orders.pop_front().expect("something was ordered"),
+            _ => device.orders.pop_front().expect("the device has an order"),
         };
         if matches!(order, Order::Retire)
             && let Some(PartsLoad { session, .. }) = self.devices[id.0].load.take()
@@ -239,7 +239,7 @@ impl World {
             self.books.failures += usize::from(failure.is_some());
         }
         if let Order::Load(session, _) = &order {
-            // the eviction follows at once, behind what was ordered before
+            // the eviction comes directly behind the earlier orders
             let works = self.devices[id.0].works();
             self.books.load_ends(id, *session, works);
         }
@@ -271,7 +271,7 @@ impl World {
         let device = &mut self.devices[id.0];
         match (order, failure) {
             (Order::Evict(session, part), _) => {
-                device.keys.remove(&(session, part)).expect("what is evicted was there");
+                device.keys.remove(&(session, part)).expect("an evicted part was loaded");
                 self.drop_may_fail(id);
                 self.feed(Event::Evicted { device: id, session, part });
             }
@@ -286,7 +286,7 @@ impl World {
             }
             (Order::Load(session, _), Some(failure)) => {
                 self.tally.see("load failed");
-                self.books.sessions.get_mut(&session).expect("it was loading").waits = None;
+                self.books.sessions.get_mut(&session).expect("the session was loading").waits = None;
                 self.feed(Event::LoadFailed { device: id, session, failure });
             }
             (Order::Load(session, parts), None) => {
@@ -301,7 +301,7 @@ impl World {
                 self.feed(Event::Loaded { device: id, session });
             }
             (Order::Run(batches), failure) => {
-                // one whose operands find no room fails by itself
+                // a batch whose operands find no room fails alone
                 let only = self.dice.percent(30).then(|| self.dice.below(batches.len() as u64) as usize);
                 for (at, batch) in batches.into_iter().enumerate() {
                     self.feed_batch_report(id, batch, failure.clone().filter(|_| only.is_none_or(|only| only == at)));
@@ -313,10 +313,10 @@ impl World {
     fn feed_batch_report(&mut self, id: DeviceId, batch: Batch, failure: Option<Failure>) {
         let device = &mut self.devices[id.0];
         let is_there = |&part: &PartId| device.keys.contains_key(&(batch.session, part));
-        assert!(batch.key.iter().all(is_there), "what a batch needs of its key is on its device");
+        assert!(batch.key.iter().all(is_there), "the parts that a batch needs are on its device");
         let slots = device.arenas.entry(batch.session).or_default();
         *slots = (*slots).max(batch.arena_slots);
-        assert_eq!(*slots, batch.arena_slots, "an arena never shrinks under its rows");
+        assert_eq!(*slots, batch.arena_slots, "an arena never shrinks while its rows run");
         self.books.ran(self.now, &batch, failure.is_none());
         match failure {
             Some(failure) => {

@@ -1,4 +1,4 @@
-//! Clients and the clock.
+//! The clients and the clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use super::books::{Ahead, Books, ObservedSession};
 use super::devices::{Order, SimulatedDevice};
 use crate::dice::Dice;
 
-/// Actions of the clients before the world is drained.
+/// Number of the clients' actions before the world is drained.
 const ACTIONS: usize = 400;
 
-/// Steps after which a world that has not ended counts as hung.
+/// Number of steps after which a world counts as hung.
 const STEPS_MAX: usize = 100_000;
 
-/// Each with its number as its weight.
+/// Accounts whose number is also their weight.
 const ACCOUNTS: [AccountId; 5] = [AccountId(1), AccountId(2), AccountId(4), AccountId(8), AccountId(64)];
 
-/// How often each thing happened: a simulation in which little happens must not pass.
+/// Counts how often each thing happened. A simulation in which little happened fails.
 #[derive(Debug, Default)]
 pub struct Tally {
     counts: BTreeMap<&'static str, u64>,
@@ -81,7 +81,7 @@ impl Tally {
             "dead thread",
             "waited while others ran",
         ] {
-            assert!(self.counts.get(what).is_some_and(|&count| count >= 10), "{what} was hardly seen: {self:?}");
+            assert!(self.counts.get(what).is_some_and(|&count| count >= 10), "{what} was rarely seen: {self:?}");
         }
     }
 }
@@ -92,7 +92,7 @@ pub struct World {
     pub scheduler: Scheduler,
     pub books: Books,
     pub devices: Vec<SimulatedDevice>,
-    /// When a client does something next.
+    /// The time of the clients' next action.
     next_action: Duration,
     actions_left: usize,
     ids: u64,
@@ -144,7 +144,7 @@ impl World {
         panic!("the engine never stops");
     }
 
-    /// The next thing in time: a device, a client, or nothing but time.
+    /// Advances to the next event in time: of a device, of a client, or of the clock alone.
     fn live(&mut self) {
         let answers = |at: &usize| self.devices[*at].busy_until != Duration::MAX;
         let working = (0..self.devices.len()).filter(|&at| self.devices[at].is_busy()).filter(answers);
@@ -152,7 +152,7 @@ impl World {
         let client = (self.actions_left > 0).then_some(self.next_action);
         let wake = self.scheduler.next_wake();
         let times = [device.map(|(at, _)| at), client, wake];
-        let next = times.into_iter().flatten().min().expect("something is always to come");
+        let next = times.into_iter().flatten().min().expect("an event always follows");
         self.now = self.now.max(next);
         if let Some((at, device)) = device
             && at == next
@@ -165,7 +165,7 @@ impl World {
         } else {
             let due = self.scheduler.next_wake();
             self.feed(Event::Tick);
-            assert_ne!(self.scheduler.next_wake(), due, "a tick takes its reason away");
+            assert_ne!(self.scheduler.next_wake(), due, "a tick moves the next wake time");
         }
     }
 
@@ -186,7 +186,7 @@ impl World {
             match command {
                 Command::RefuseSession { .. } | Command::Refuse { .. } => {} // the client has read it
                 Command::Load { device, session, parts } => {
-                    assert!(self.books.serves(session, device), "{device:?} is told to load, but does not serve");
+                    assert!(self.books.serves(session, device), "{device:?} gets a load, but does not serve");
                     self.order(device, Order::Load(session, parts));
                 }
                 Command::Evict { device, session, part } => {
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// What the tally calls an end.
+    /// The tally's name for the end of an operation.
     fn name_of(&self, operation: OperationId, error: Option<&Error>) -> &'static str {
         let circuit = self.books.operations.get(&operation).filter(|operation| operation.is_circuit());
         match (error, circuit) {
@@ -267,13 +267,13 @@ impl World {
         }
     }
 
-    /// After the end: no event leads to an order, and no device holds anything.
+    /// After the end, no event leads to an order, and no device holds anything.
     fn nothing_follows(&mut self) {
         assert!(self.books.operations.is_empty() && self.books.sessions.is_empty() && self.books.arenas.is_empty());
         for device in self.devices.iter_mut().filter(|device| !device.given_up) {
-            // that an arena was given back is not reported
+            // freed arenas are not reported
             for order in device.orders.drain(..) {
-                let Order::FreeArena(session) = order else { panic!("something is still to be done") };
+                let Order::FreeArena(session) = order else { panic!("an order is left after the end") };
                 device.arenas.remove(&session);
             }
             assert!(device.keys.is_empty() && device.arenas.is_empty());
@@ -290,7 +290,7 @@ impl World {
     }
 }
 
-/// One device, several, several and a stand-in.
+/// The limits of one device, of several, or of several and a stand-in.
 fn device_limits(dice: &mut Dice) -> Vec<DeviceLimits> {
     let count = dice.pick(&[1, 1, 2, 2, 3, 4]);
     let with_stand_in = count > 1 && dice.percent(50);
@@ -317,7 +317,7 @@ fn is_refusal(command: &Command) -> bool {
     matches!(command, Command::RefuseSession { .. } | Command::Refuse { .. })
 }
 
-/// Clients.
+/// The clients.
 impl World {
     fn client_acts(&mut self) {
         if self.actions_left == 1 {
@@ -334,7 +334,7 @@ impl World {
         }
     }
 
-    /// A session that is open, or was, or never is.
+    /// A session that is open, was open, or never existed.
     fn any_session(&mut self) -> SessionId {
         let open: Vec<_> = self.books.sessions.keys().copied().collect();
         if open.is_empty() || self.dice.percent(3) {
@@ -454,9 +454,8 @@ impl World {
             && !books.closed
         {
             books.closed = true;
-            // What the devices work on, and what follows in its shadow before the eviction is ordered: calls in all places
-            // but one, and a load beside them. Evictions, its own
-            // and those of others, are quick and do not count.
+            // The erasure waits for the device's present works, and for those that start before the eviction is
+            // ordered: calls in all places but one, and a load beside them. Evictions are quick and do not count.
             let limits = self.books.limits.devices.iter();
             let patience = self.devices.iter().zip(limits).map(|(device, limits)| match device.works() {
                 0 => 0,

@@ -1,4 +1,4 @@
-// CUDA C++ as an ordinary compiler sees it: included before a kernel's source, which is then compiled as it stands.
+// CUDA C++ for an ordinary compiler. This file is included before a kernel's source, which is compiled unchanged.
 //
 // Threads of a group are fibers. Only one runs at a time, until it finishes or reaches a barrier: see runner.cpp.
 #pragma once
@@ -15,7 +15,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// arrays of an entry: one copy in memory of their own, filled with a pattern before each group
+// the arrays of an entry: one copy in separate memory, filled with a pattern before each group
 #define __shared__ static __attribute__((section("shared_memory")))
 
 namespace host {
@@ -26,9 +26,9 @@ struct Index {
 
 enum State { RUNNABLE, AT_WARP, AT_GROUP, AT_CLUSTER, FINISHED };
 
-// Waits with the other threads; `line` says where, for messages.
+// Waits for the other threads; `line` is the source line, for messages.
 void wait(State barrier, unsigned line);
-// `value` of another lane of the caller's warp.
+// Returns `value` of another lane of the caller's warp.
 uint64_t shuffle(uint64_t value, unsigned lane, unsigned line);
 // Ends the process with a message.
 [[noreturn]] void fail(const char* format, ...);
@@ -41,7 +41,7 @@ void copy_async16(void* shared_to, const void* global_from);
 void copy_async_commit();
 void copy_async_wait(unsigned left);
 
-// An entry of the source, callable with buffers and words.
+// An entry of the source, which can be called with buffers and words.
 struct Entry {
     const char* name;
     unsigned buffers;
@@ -83,7 +83,7 @@ Entry entry(const char* name, void (*pointer)(A...)) {
     return describe<function>(name, pointer, std::index_sequence_for<A...>());
 }
 
-// Written after the kernel's source.
+// Follows the kernel's source.
 extern const Entry entries[];
 extern const unsigned entry_count;
 

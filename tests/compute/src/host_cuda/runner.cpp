@@ -1,14 +1,14 @@
-// Runs launches of one compiled kernel source. Reads them from standard input, writes buffers to standard output, both as
-// words of 32 bits; says on standard error what a kernel did wrong, and ends.
+// Runs launches of one compiled kernel source. Reads the launches from standard input and writes buffers to standard
+// output, both as 32-bit words. After a fault of a kernel, the program prints the fault on standard error and ends.
 //
-// Buffers lie at the addresses that the host has given them, so that a kernel finds one from another as it does on a card.
-// Of a buffer a kernel may touch the ranges that its launch names, and nothing around them.
+// Buffers have the addresses that the host chose, so that a kernel reaches one buffer from another as on a card. A
+// kernel may touch only the ranges that its launch names.
 //
-// Every launch runs three times from the same inputs: groups, warps and threads in forward, reverse and random order.
-// Shared memory holds another pattern each time. A kernel whose result depends on any of these is in error.
+// Every launch runs three times on the same inputs, with groups, warps and threads in forward, reverse and random
+// order. Shared memory holds another pattern each time. A kernel whose result depends on order or pattern is wrong.
 //
-// A group's warps run one after another, each as far as it can alone: what one warp needs of another must stand before a
-// barrier of the group. Within a warp, threads run one after another likewise.
+// The warps of a group run one after another, each until it must wait. A barrier of the group must therefore separate a
+// warp's write from another warp's read. Within a warp, threads run the same way.
 
 #include "host_cuda.h"
 
@@ -39,7 +39,7 @@ const unsigned WARP = 32;
 const unsigned CLUSTER_GROUPS_MAX = 16;
 const size_t STACK_BYTES = 128 << 10;
 const size_t GUARD_BYTES = 4 << 10;
-// A launch that takes longer does not end.
+// A launch that takes longer counts as endless.
 const unsigned LAUNCH_SECONDS_MAX = 300;
 
 enum Order { FORWARD, REVERSE, RANDOM };
@@ -47,7 +47,7 @@ const Order ORDERS[] = {FORWARD, REVERSE, RANDOM};
 
 // ---------------------------------------------------------------------------------------------------------- fibers
 
-// A stack of its own that runs `main` whenever it is resumed, until that suspends itself.
+// A separate stack that runs `main` whenever it is resumed, until `main` suspends itself.
 struct Fiber {
     char* stack;
 #if defined(__x86_64__)
@@ -58,7 +58,7 @@ struct Fiber {
 };
 
 #if defined(__x86_64__)
-// Stores what the calling convention says a call preserves, and goes on where another such call left off.
+// Stores the registers that the calling convention preserves, and continues behind an earlier call of this function.
 extern "C" void switch_stack(void** from, void* to);
 asm(R"(
 .text
@@ -100,7 +100,7 @@ void make_fiber(Fiber& fiber, void (*main)()) {
     if (stack == MAP_FAILED || mprotect(stack, GUARD_BYTES, PROT_NONE) != 0) host::fail("no memory for a stack");
     fiber.stack = static_cast<char*>(stack) + GUARD_BYTES;
 #if defined(__x86_64__)
-    // as if `main` had been called from address 0 and had then called `switch_stack`
+    // looks as if address 0 had called `main`, and `main` had called `switch_stack`
     void** top = reinterpret_cast<void**>(fiber.stack + STACK_BYTES) - 2;
     top[0] = reinterpret_cast<void*>(main);
     fiber.stack_pointer = top - 6;
@@ -113,7 +113,7 @@ void make_fiber(Fiber& fiber, void (*main)()) {
 #endif
 }
 
-// From the scheduler to a fiber; returns when that suspends itself.
+// Switches from the scheduler to a fiber. Returns when the fiber suspends itself.
 void resume(Fiber& fiber) {
     void* fake_stack;
     __sanitizer_start_switch_fiber(&fake_stack, fiber.stack, STACK_BYTES);
@@ -121,10 +121,10 @@ void resume(Fiber& fiber) {
     __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 }
 
-// First thing on a fiber's own stack.
+// The first function on a fiber's stack.
 void arrived() { __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes); }
 
-// From a fiber to the scheduler; returns when resumed.
+// Switches from a fiber to the scheduler. Returns when the fiber is resumed.
 void suspend(Fiber& fiber) {
     void* fake_stack;
     __sanitizer_start_switch_fiber(&fake_stack, scheduler_stack, scheduler_stack_bytes);
@@ -145,31 +145,31 @@ struct Thread {
     unsigned line = 0;
     unsigned group = 0;
     host::Index index = {};
-    // shuffles alternate between two places, so that one barrier is enough for each
+    // shuffles alternate between two places, so that each needs one barrier only
     uint64_t exchange[2] = {};
     unsigned exchanges = 0;
     // asynchronous copies: committed groups, oldest first, then the open one
     std::vector<std::vector<Copy>> copies{1};
 };
 
-// A group that runs, or waits for the others of its cluster.
+// A group that runs, or that waits for the other groups of its cluster.
 struct Group {
     unsigned index = 0;
     std::vector<Thread*> threads;
-    // its shared arrays, while another group runs
+    // the group's shared arrays, while another group runs
     std::vector<char> arrays;
     char* dynamic = nullptr;
 };
 
-// Memory at the host's address.
+// Memory at the address that the host chose.
 struct Buffer {
     unsigned* words;
     size_t length;
 };
 
-// Words of a buffer that a kernel may touch.
+// The words of a buffer that a kernel may touch.
 struct Range {
-    // the argument that it is, or is reached from
+    // the argument that the range belongs to, directly or by a distance
     unsigned argument;
     bool writable;
     unsigned* words;
@@ -181,10 +181,10 @@ struct Launch {
     const host::Entry* entry;
     host::Index groups;
     unsigned threads, shared_bytes, cluster;
-    // of each argument
+    // the buffers of each argument
     std::vector<void*> bound;
     std::vector<Buffer> buffers;
-    // those that are bound, and those that are reached from them
+    // the bound ranges, then the ranges reached from them
     std::vector<Range> ranges;
     std::vector<unsigned> args;
 };
@@ -204,7 +204,7 @@ unsigned roll(unsigned below) {
     return unsigned(dice >> 33) % below;
 }
 
-// 0 .. count in this run's order.
+// The numbers 0 .. count in this run's order.
 std::vector<unsigned> ordered(unsigned count) {
     std::vector<unsigned> at(count);
     for (unsigned i = 0; i < count; i++) at[i] = order == REVERSE ? count - 1 - i : i;
@@ -214,7 +214,7 @@ std::vector<unsigned> ordered(unsigned count) {
 
 size_t arrays_bytes() { return size_t(__stop_shared_memory - __start_shared_memory); }
 
-// Redzones lie between the arrays; they are ours to copy over, but not by checked code.
+// Redzones lie between the arrays. This unchecked code may copy them; checked code may not touch them.
 __attribute__((no_sanitize("address"))) void copy_bytes(char* to, const char* from, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         to[i] = from[i];
@@ -222,7 +222,7 @@ __attribute__((no_sanitize("address"))) void copy_bytes(char* to, const char* fr
     }
 }
 
-// What a kernel finds in shared memory that it did not write: another pattern in each run.
+// The pattern in unwritten shared memory, another one in each run.
 void poison(Group& group) {
     auto pattern = [](size_t at) { return char(order == FORWARD ? 0xa5 : order == REVERSE ? 0x5a : at * 89 + 7); };
     group.arrays.resize(arrays_bytes());
@@ -259,7 +259,7 @@ const char* where(const Thread& thread) {
     return out;
 }
 
-// Whether all of these wait at `barrier`; then they go on. They must have met in one line.
+// Releases all of these threads if all wait at `barrier`. Returns whether they did. They must wait at the same line.
 bool release(Thread* const* threads, size_t count, host::State barrier) {
     for (size_t i = 0; i < count; i++) {
         if (threads[i]->state != barrier) return false;
@@ -274,7 +274,7 @@ bool release(Thread* const* threads, size_t count, host::State barrier) {
     return true;
 }
 
-// A warp as far as it gets alone; whether it got anywhere.
+// Runs a warp until it must wait. Returns whether any thread advanced.
 bool run_warp(Thread* const* threads, unsigned count) {
     bool moved = false;
     for (bool again = true; again;) {
@@ -288,7 +288,7 @@ bool run_warp(Thread* const* threads, unsigned count) {
     return moved;
 }
 
-// A group as far as it gets alone; whether it got anywhere.
+// Runs a group until it must wait. Returns whether any thread advanced.
 bool run_group(Group& next) {
     group = &next;
     const host::Index& groups = launch->groups;
@@ -361,7 +361,7 @@ size_t mapped_bytes(const Buffer& buffer) {
     return (buffer.length * 4 + page - 1) / page * page;
 }
 
-// Maps a buffer where it belongs; no word of it may be touched yet.
+// Maps a buffer at its address, before any of its words is touched.
 void map(Buffer& buffer) {
     const size_t bytes = mapped_bytes(buffer);
     if (bytes == 0) return;
@@ -376,10 +376,11 @@ void unmap(Buffer& buffer) {
     if (mapped_bytes(buffer) > 0) munmap(buffer.words, mapped_bytes(buffer));
 }
 
-// entry, groups in x, y, z, threads, shared bytes, cluster, seed, arguments that are buffers, args; the args; number of
-// buffers; for each its address, low word first, and its length; number of ranges; for each its argument, whether the launch
-// says that it is written, its buffer, its first word, its length and its words: the first of an argument is bound, others
-// are reached from it. The answer: the words of each range that is written.
+// Reads a launch: entry, groups in x, y, z, threads, shared bytes, cluster, seed, number of buffer arguments, number of
+// args; the args; the number of buffers, and for each its address, low word first, and its length; the number of
+// ranges, and for each its argument, whether the launch writes it, its buffer, its first word, its length and its
+// words. The first range of an argument is the bound one, and the others are reached from it. The answer holds the
+// words of each written range.
 void read_launch(Launch& launch) {
     unsigned at = read_word();
     launch.entry = &host::entries[at];
@@ -519,7 +520,8 @@ void* remote(void* shared, unsigned rank) {
     return groups[rank].dynamic + (at - group->dynamic);
 }
 
-// When a copy happens between its start and the wait for it is not said: at the end in one run, at once in another.
+// Nothing says when a copy happens between its start and the wait for it. So it happens at the end in one run, and at
+// once in another.
 void copy_async16(void* shared_to, const void* global_from) {
     if (uintptr_t(shared_to) % 16 != 0 || uintptr_t(global_from) % 16 != 0) fail("copy_async16: not aligned");
     bool now = order == REVERSE || (order == RANDOM && roll(2) == 0);

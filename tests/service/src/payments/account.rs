@@ -1,11 +1,11 @@
-//! The objects of the provider, and what requests do with them.
+//! The objects of the provider, and the effects of requests on them.
 
 use std::collections::BTreeMap;
 
 use axum::http::Method;
 use serde_json::{Map, Value, json};
 
-/// Cents of a whole period, by lookup key.
+/// Prices of a whole period in cents, by lookup key.
 const PRICES: [(&str, i64, i64); 6] = [
     ("ango_starter_monthly", 900, 1),
     ("ango_starter_annual", 8_964, 12),
@@ -15,7 +15,7 @@ const PRICES: [(&str, i64, i64); 6] = [
     ("ango_scale_annual", 198_204, 12),
 ];
 
-/// The members of a request in form encoding.
+/// The members of a form-encoded request.
 #[derive(Debug, Default)]
 pub(super) struct Form(BTreeMap<String, String>);
 
@@ -49,12 +49,12 @@ impl Form {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A member that must be there.
+    /// A required member.
     fn need(&self, name: &str) -> Result<&str, Refusal> {
         self.get(name).ok_or_else(|| refusal(400, "parameter_missing", name))
     }
 
-    /// No other members than these; the real one refuses what it does not know.
+    /// Refuses members other than these, because Stripe refuses unknown members.
     fn only(&self, names: &[&str]) -> Result<(), Refusal> {
         let unknown = self.0.keys().find(|name| !names.contains(&name.as_str()) && !name.starts_with("metadata["));
         unknown.map_or(Ok(()), |name| Err(refusal(400, "parameter_unknown", name)))
@@ -65,7 +65,7 @@ type Refusal = (u16, Value);
 
 fn refusal(status: u16, code: &str, parameter: &str) -> Refusal {
     let kind = if status == 402 { "card_error" } else { "invalid_request_error" };
-    (status, json!({"error": {"type": kind, "code": code, "param": parameter, "message": "words of the provider"}}))
+    (status, json!({"error": {"type": kind, "code": code, "param": parameter, "message": "a message of the provider"}}))
 }
 
 /// The state of the provider.
@@ -73,7 +73,7 @@ fn refusal(status: u16, code: &str, parameter: &str) -> Refusal {
 pub struct Account {
     pub(super) now_s: i64,
     made: u64,
-    /// Cards are declined.
+    /// Whether cards are declined.
     pub declines: bool,
     objects: BTreeMap<String, Value>,
     cards: BTreeMap<String, Vec<String>>,
@@ -86,12 +86,12 @@ impl Account {
         format!("{prefix}_{:06}", self.made)
     }
 
-    /// An object as it is.
+    /// The present state of an object.
     pub fn object(&self, id: &str) -> Value {
         self.objects.get(id).cloned().unwrap_or_default()
     }
 
-    /// Has an object as it is given.
+    /// Stores an object as given.
     pub fn put(&mut self, object: Value) {
         let id = object["id"].as_str().expect("an id").to_owned();
         self.objects.insert(id, object);
@@ -117,7 +117,7 @@ impl Account {
         }));
     }
 
-    /// Events that were not taken before, the oldest first.
+    /// Takes the events that were not taken before, the oldest first.
     pub fn take_events(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.events)
     }
@@ -131,7 +131,7 @@ impl Account {
         card
     }
 
-    /// Makes a customer without being asked.
+    /// Makes a customer without a request.
     pub fn new_customer_of(&mut self, account_id: &str) -> String {
         let id = self.id("cus");
         let customer = json!({
@@ -142,7 +142,7 @@ impl Account {
         id
     }
 
-    /// Makes an invoice that a customer has paid; the last event tells it.
+    /// Makes an invoice that a customer has paid. The last event reports it.
     pub fn paid_invoice(&mut self, customer: &str) -> String {
         let id = self.id("in");
         self.objects.insert(
@@ -158,7 +158,7 @@ impl Account {
         id
     }
 
-    /// Begins a checkout of a subscription without being asked.
+    /// Begins a checkout of a subscription without a request.
     pub fn begin_checkout(&mut self, customer: &str, account_id: &str, price: &str) -> String {
         let price = self.price(price)["id"].clone();
         let (id, anchor) = (self.id("cs"), months_later(first_of_month(self.now_s), 1));
@@ -170,7 +170,7 @@ impl Account {
         id
     }
 
-    /// A customer goes through a checkout.
+    /// A customer completes a checkout.
     pub fn complete_checkout(&mut self, session: &str) {
         let found = self.object(session);
         let customer = found["customer"].as_str().expect("a customer").to_owned();
@@ -188,7 +188,8 @@ impl Account {
         self.tell("checkout.session.completed", session);
     }
 
-    /// The period of a subscription ends: what was scheduled comes, and it is paid, declined or ended.
+    /// Ends the period of a subscription: scheduled changes take effect, and the next period is paid, declined or
+    /// ended.
     pub fn renew(&mut self, subscription: &str) {
         let found = self.object(subscription);
         if found["cancel_at_period_end"] == true {
@@ -212,7 +213,7 @@ impl Account {
         self.tell("customer.subscription.updated", subscription);
     }
 
-    /// An open invoice is paid.
+    /// Pays an open invoice.
     pub fn pay(&mut self, invoice: &str) {
         let now_s = self.now_s;
         self.change(
@@ -227,21 +228,21 @@ impl Account {
         }
     }
 
-    /// Another attempt to collect an open invoice fails.
+    /// Lets another attempt to collect an open invoice fail.
     pub fn fail_payment(&mut self, invoice: &str) {
         let attempts = self.object(invoice)["attempt_count"].as_i64().expect("a count") + 1;
         self.change(invoice, json!({"attempt_count": attempts, "next_payment_attempt": self.now_s + 86_400}));
         self.tell("invoice.payment_failed", invoice);
     }
 
-    /// An invoice ends without a payment.
+    /// Ends an invoice without a payment.
     pub fn end_invoice(&mut self, invoice: &str, status: &str) {
         self.change(invoice, json!({"status": status}));
         let kind = if status == "void" { "invoice.voided" } else { "invoice.marked_uncollectible" };
         self.tell(kind, invoice);
     }
 
-    /// A subscription changes its state without being asked.
+    /// Changes the state of a subscription without a request.
     pub fn set_status(&mut self, subscription: &str, status: &str) {
         self.change(subscription, json!({"status": status}));
         let deleted = status == "canceled";
@@ -251,7 +252,7 @@ impl Account {
         );
     }
 
-    /// Drafts that are due are issued and collected.
+    /// Issues and collects the drafts that are due.
     pub fn advance_drafts(&mut self) {
         let drafts: Vec<String> = self
             .all("in_")
@@ -432,7 +433,7 @@ impl Account {
         Ok(session)
     }
 
-    /// A cycle's anchor lies at most a period ahead, as with the real one.
+    /// The anchor of a cycle lies at most one period ahead, as Stripe demands.
     fn check_anchor(&self, price: &str, anchor: i64) -> Result<(), Refusal> {
         let key = self.found(price)?["lookup_key"].as_str().expect("a key").to_owned();
         let (.., months) = *PRICES.iter().find(|(known, ..)| *known == key).expect("a price");
@@ -489,7 +490,7 @@ impl Account {
         if let Some(price) = form.get("items[0][price]") {
             let item = found["items"]["data"][0].clone();
             if form.need("items[0][id]")? != item["id"] {
-                // the real one would add a second item
+                // Stripe would add a second item
                 return Err(refusal(400, "parameter_invalid", "items[0][id]"));
             }
             if self.declines {
@@ -602,7 +603,7 @@ impl Account {
     }
 }
 
-/// The part of a period's price from now to its end.
+/// The part of a period's price for the time from now to its end.
 fn part_of(key: &str, now: i64, end: i64) -> i64 {
     let (_, cents, months) = *PRICES.iter().find(|(known, ..)| *known == key).expect("a price");
     let whole = end - months_later(end, -months);
@@ -610,14 +611,14 @@ fn part_of(key: &str, now: i64, end: i64) -> i64 {
     (2 * cents * rest + whole) / (2 * whole)
 }
 
-/// The first moment of the month of a moment.
+/// The first moment of the month that contains this moment.
 fn first_of_month(moment_s: i64) -> i64 {
     let text = control::clock::Timestamp(moment_s * 1_000_000).rfc3339();
     let (year, month): (i64, i64) = (text[..4].parse().expect("a year"), text[5..7].parse().expect("a month"));
     control::access::limits::month_start(year * 12 + month - 1).seconds() as i64
 }
 
-/// The first of the month so many months after the first of a month.
+/// The first day of the month `months` after the month that begins at `first_s`.
 fn months_later(first_s: i64, months: i64) -> i64 {
     let text = control::clock::Timestamp(first_s * 1_000_000).rfc3339();
     let (year, month): (i64, i64) = (text[..4].parse().expect("a year"), text[5..7].parse().expect("a month"));

@@ -36,9 +36,9 @@ const LABEL: &[u8] = b"evaluation key";
 #[derive(Clone)]
 pub struct KeyStore {
     blobs: Blobs,
-    /// Disk space, shared out.
+    /// The budget of disk space.
     space: Resource,
-    /// Memory for keys that no device has loaded yet, shared out.
+    /// The budget of memory for keys that no device has loaded yet.
     memory: Resource,
 }
 

@@ -73,9 +73,9 @@ impl ToSchema for EvaluationKeyOctets {}
     request_body = GenerateKey,
     responses((status = 200, description = "The key.", body = GeneratedKey,
         headers(
-            ("Deprecation" = String, description = "Since when the endpoint is deprecated."),
-            ("Link" = String, description = "What to use instead."),
-            ("X-Security-Warning" = Option<String>, description = "What is not secure about the key."),
+            ("Deprecation" = String, description = "The time since which the endpoint is deprecated."),
+            ("Link" = String, description = "The endpoint to use instead."),
+            ("X-Security-Warning" = Option<String>, description = "Why the key is not secure."),
         ))),
     extensions(("x-errors" = json!([
         Code::InvalidParams, Code::InsufficientSecurity, Code::FeatureDisabled, Code::QuotaExceeded, BODY

@@ -148,7 +148,7 @@ pub async fn show(
     operation_id = "deleteKeyUpload",
     tag = "Encryption keys",
     params(("upload_id" = String, Path, description = "The id of an upload of the account.")),
-    responses((status = 204, description = "The upload is gone.")),
+    responses((status = 204, description = "The upload is deleted.")),
     extensions(("x-errors" = json!([Code::NotFound, Code::Conflict])))
 )]
 pub async fn delete(

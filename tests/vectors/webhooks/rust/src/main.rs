@@ -1,4 +1,4 @@
-//! As check.py: the snippet of docs/webhooks.md is the file that WEBHOOK_SNIPPET names.
+//! Does the work of check.py for the Rust snippet of docs/webhooks.md, which is the file in WEBHOOK_SNIPPET.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
