@@ -1,4 +1,5 @@
-//! Arithmetic on a device: what a device must be able to do for this scheme, beside memory ([`Backend`]).
+//! CKKS on a device: the trait that a device implements to compute on encrypted numbers ([`Arithmetic`]), in addition
+//! to memory ([`Backend`]).
 
 use std::ops::Range;
 
@@ -7,19 +8,20 @@ use super::plan::Plan;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 
-/// A part of an evaluation key by its shape: what it is for, and the highest level of ciphertexts it serves.
+/// The shape of one part of an evaluation key: the switch it performs, and the highest level of the ciphertexts that
+/// use it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartShape {
     /// Parameters of the key.
     pub params: Params,
-    /// What it switches from.
+    /// The secret that the part switches from.
     pub kind: PartKind,
-    /// Its level.
+    /// The part's level.
     pub level: usize,
 }
 
 impl PartShape {
-    /// Its rows: a digit each.
+    /// The part's digits, as indices of primes. The part has one row a digit.
     pub fn digits(&self) -> Vec<Vec<usize>> {
         self.params.digits(self.kind, self.level)
     }
@@ -30,61 +32,63 @@ impl PartShape {
     }
 }
 
-/// A row of a part as it travels: `body` is `[primes of the part's level and special ones][N]` words in the order of
-/// [`crate::ring::Ring::forward`], each below its prime; the mask is expanded from the seed.
+/// A row of a key part in its wire form: `body` is `[primes of the part's level and special primes][N]` words in the
+/// order of [`crate::ring::Ring::forward`], each below its prime; the mask is expanded from the seed.
 pub struct SeededRow<'a> {
-    /// Its number among the part's digits.
+    /// The row's digit: its index among the part's digits.
     pub digit: usize,
-    /// Of the mask ([`crate::xof`], domain [`crate::xof::DOMAIN_SWITCHING_KEY`]).
+    /// Seed of the mask ([`crate::xof`], domain [`crate::xof::DOMAIN_SWITCHING_KEY`]).
     pub seed: &'a [u8; 32],
-    /// The body.
+    /// Words of the body.
     pub body: &'a [u32],
 }
 
-/// Steps of one level of a plan.
+/// The steps of one level of a plan, ready to run.
 pub struct PlannedSteps<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// Which of its steps.
+    /// The range of the plan's steps to run.
     pub steps: Range<usize>,
-    /// The arena's slot of each of the plan's.
+    /// For each slot of the plan, the slot of the arena that holds it.
     pub slots: &'a [u32],
-    /// Whether inputs and plaintexts were written and have not been used: they come in the order of
-    /// [`crate::ring::Ring::forward`].
+    /// Whether inputs and plaintexts were just written, in the order of [`crate::ring::Ring::forward`], and no step
+    /// has read them yet.
     pub begins: bool,
-    /// Whether the outputs are read afterwards, in that order again.
+    /// Whether the outputs are read after these steps, in that same order.
     pub completes: bool,
 }
 
-/// A batch: steps of plans of one key over one arena of one device, whose types `P` and `A` are.
+/// A batch: steps of plans that use one key and one arena. `P` is the device's type of key parts, `A` its type of
+/// arenas.
 pub struct KeyedSteps<'a, P, A> {
     /// The parts of the key that the steps need.
     pub parts: Vec<(PartKind, &'a P)>,
-    /// Where the words are.
+    /// The arena that holds the plans' slots.
     pub arena: &'a mut A,
-    /// The steps, none of which reads what another of them writes.
+    /// The steps. None of them reads a value that another of them writes.
     pub plans: &'a [PlannedSteps<'a>],
 }
 
-/// Arithmetic on a device. One that has none names [`NoPart`] and nothing else.
+/// CKKS on a device. A device that cannot compute on numbers sets [`NoPart`] as its part and keeps the defaults.
 pub trait Arithmetic: Backend {
     /// A part of an evaluation key on this device. Overwritten on drop.
     type Part: Send;
 
-    /// Bytes that a part takes on this device; `None`: it does not compute on numbers.
+    /// Bytes that a part takes on this device; `None`: the device does not compute on numbers.
     fn part_bytes(&self, _shape: &PartShape) -> Option<u64> {
         None
     }
 
-    /// Makes ready for keys of these parameters. May take a second; any thread may call it, and the device works on meanwhile.
+    /// Prepares the device for keys of these parameters. The call may take a second; any thread may make it while the
+    /// device works.
     fn prepare_numbers(&self, _params: &Params) -> Result<()> {
         Ok(())
     }
 
-    /// Room for a part, with nothing in it.
+    /// Allocates room for a part; its rows are loaded afterwards.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when there is not that much.
+    /// [`Error::OutOfMemory`] when the device has too little memory.
     fn room_for_part(&self, _shape: &PartShape) -> Result<Self::Part> {
         unsupported()
     }
@@ -94,8 +98,8 @@ pub trait Arithmetic: Backend {
         unsupported()
     }
 
-    /// Starts batches, each with parts of its own key, then reads the outputs of the plans that complete, batch after batch and plan
-    /// after plan.
+    /// Starts batches, each with parts of its own key. Afterwards the outputs of the plans that complete are read,
+    /// ordered by batch, then by plan.
     ///
     /// # Panics
     /// When a slot is not in its batch's arena, or a part is missing.
@@ -104,7 +108,7 @@ pub trait Arithmetic: Backend {
     }
 }
 
-/// The part of a device without arithmetic.
+/// The part type of a device that does not compute on numbers. No value of this type exists.
 pub enum NoPart {}
 
 fn unsupported<T>() -> Result<T> {

@@ -1,5 +1,5 @@
-//! Bootstrapping: a ciphertext of level 0 back to the level of fresh ones (Cheon, Han, Kim, Kim, Song, eprint 2018/153; sparse secrets
-//! while the modulus is small: Bossuat, Troncoso-Pastoriza, Hubaux, eprint 2022/024).
+//! Bootstrapping: from a ciphertext of level 0 to one of the level of fresh ciphertexts (Cheon, Han, Kim, Kim, Song,
+//! eprint 2018/153; sparse secrets while the modulus is small: Bossuat, Troncoso-Pastoriza, Hubaux, eprint 2022/024).
 //!
 //! ```text
 //! (1) to sparse      the ciphertext under an ephemeral sparse secret, so that the overflow below is small
@@ -22,18 +22,19 @@ use super::rotation;
 use super::stages::{FACTORS, LEVELS, STAGE_BITS};
 use factors::Diagonals;
 
-/// Overflows are below this.
+/// Bound on the overflow `I` of step (2).
 const OVERFLOW_MAX: f64 = 16.0;
-/// Doublings of the angle.
+/// How often step (5) doubles the angle.
 const DOUBLINGS: usize = 3;
 
-/// Coefficients of the sparse secret that are not 0.
+/// The number of nonzero coefficients of the sparse secret.
 pub fn sparse_weight(polynomial_size: usize) -> usize {
     (polynomial_size / 4).min(32)
 }
 
-/// `cos(2 pi (16 y - 1/4) / 8)` in Chebyshev polynomials of `y` on `[-1, 1]`: least squares, weighted by how often an overflow occurs, near
-/// the whole numbers `16 y`. The error of the sine that follows is below `2^-35` for overflows to 8, `2^-25` to 12.
+/// `cos(2 pi (16 y - 1/4) / 8)` as a Chebyshev series in `y` on `[-1, 1]`: a least-squares fit near the whole numbers
+/// `16 y`, weighted by how often an overflow occurs. The sine computed from it has an error below `2^-35` for
+/// overflows up to 8, and `2^-25` up to 12.
 const COSINE: [f64; 31] = [
     0.15447916112896684,
     -0.06029302569517946,
@@ -68,7 +69,7 @@ const COSINE: [f64; 31] = [
     -2.7936237618944863e-09,
 ];
 
-/// The parts of a key that a bootstrap needs, with the level each is needed at.
+/// The parts of a key that a bootstrap needs, each with the level at which it is needed.
 pub fn parts(params: &Params) -> Vec<(PartKind, usize)> {
     let mut builder = PlanBuilder::new(params);
     let input = builder.input(0, params.level(0).scale, Noise::encrypt_secret(1.0));
@@ -76,10 +77,11 @@ pub fn parts(params: &Params) -> Vec<(PartKind, usize)> {
     builder.finish(&[output]).parts()
 }
 
-/// The same numbers at the level of fresh ciphertexts, at its default scale.
+/// Bootstraps `value`: the result has the same numbers, the level of fresh ciphertexts and the default scale of that
+/// level.
 ///
 /// # Panics
-/// When the parameters have no levels for it.
+/// When the parameters have no levels for bootstrapping.
 pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value) -> Value {
     let params = builder.params().clone();
     let top = params.raised_level();
@@ -92,13 +94,14 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let sparse = builder.switch(value, PartKind::ToSparse);
     let raised = builder.raise(sparse);
     let raised = builder.switch(raised, PartKind::FromSparse);
-    // read as x / q0, of the size of I; then times a power of two, for a scale as large as the stage's
+    // Read as x / q0, whose size is that of I. Then a power of two multiplies it, because the next stage needs a
+    // larger scale.
     builder.read_at(raised, q0);
     let stage = f64::from(STAGE_BITS).exp2();
     let up = (stage / q0).log2().round().max(0.0).exp2();
     let raised = builder.multiply_integer(raised, up as i128);
     builder.read_at(raised, q0 * up);
-    // (4): slots of size I / 32, of the real and of the imaginary part
+    // (4): slots of size I / 32; one ciphertext has the real parts, the other the imaginary parts
     let inverse = factors::factors(params.slots(), FACTORS, true);
     let share = (0.5 / OVERFLOW_MAX).powf(1.0 / inverse.len() as f64);
     let slots = transform(builder, plaintexts, raised, &inverse, share, stage);
@@ -111,27 +114,28 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let [real, imaginary] = [real, imaginary].map(|part| remainder(builder, part));
     let imaginary = times_i(builder, plaintexts, imaginary);
     let remainders = builder.add(real, imaginary);
-    // sin(2 pi x / q0) / 2 pi is x / q0, and x the message
+    // sin(2 pi x / q0) / 2 pi is about x / q0, and x is the message
     let scale = builder.scale(remainders) * 2.0 * std::f64::consts::PI * message_scale / q0;
     builder.read_at(remainders, scale);
     // (6)
     let forward = factors::factors(params.slots(), FACTORS, false);
     let scale = params.level(params.level_max()).scale;
     let fresh = transform(builder, plaintexts, remainders, &forward, 1.0, scale);
-    // what was lost before stays lost, and the circuit's own error comes to it
+    // the error before the bootstrap stays, and the bootstrap adds its own
     let kept = before.multiply_number(scale / message_scale).variance;
     let own = before.bootstrap(&params, scale, precision_bits(&params)).variance;
     builder.set_noise(fresh, Noise { value_bound: before.value_bound, variance: kept + own });
     fresh
 }
 
-/// `-log2` of the standard deviation that a bootstrap's error is taken to have, for numbers up to 1: some bits more than was measured of numbers
-/// that look random, since equal numbers in all slots meet the sine's cubic error, 17 bits, all in one coefficient. No formula of steps tells it.
+/// `-log2` of the standard deviation assumed for a bootstrap's error, for numbers up to 1. The constant is some bits
+/// worse than what was measured with random numbers, because equal numbers in all slots put the sine's cubic error (17
+/// bits) into one coefficient. No formula over the steps gives this value.
 fn precision_bits(params: &Params) -> f64 {
     (f64::from(params.scale_bits_effective()) - 17.0).min(21.0)
 }
 
-/// `sin(2 pi 16 y)` of each slot `y`.
+/// Computes `sin(2 pi 16 y)` of each slot `y`.
 fn remainder(builder: &mut PlanBuilder, y: Value) -> Value {
     let mut cosine = chebyshev::evaluate(builder, y, &COSINE);
     for _ in 0..DOUBLINGS {
@@ -148,7 +152,8 @@ fn times_i(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value) -> 
     builder.multiply_plain(value, unit)
 }
 
-/// Matrix factors one after another, a level each, times `share` each; the scale goes to `scale` in equal steps.
+/// Applies matrix factors one after another, one level each, every factor multiplied by `share`. The scale reaches
+/// `scale` in equal steps.
 fn transform(
     builder: &mut PlanBuilder,
     plaintexts: &Plaintexts,
@@ -165,8 +170,8 @@ fn transform(
     })
 }
 
-/// A matrix by its diagonals: baby steps one after another, giant steps by Horner's rule (the idea of ARK, Kim et al., MICRO 2022), so that
-/// three rotations are all it needs.
+/// Multiplies a ciphertext by a matrix given by its diagonals. Baby steps follow one another and giant steps use
+/// Horner's rule (the idea of ARK, Kim et al., MICRO 2022), so three rotation keys are enough.
 fn multiply(
     builder: &mut PlanBuilder,
     plaintexts: &Plaintexts,
@@ -182,7 +187,7 @@ fn multiply(
         let element = rotation::element(builder.params().n(), steps);
         if element == 1 { value } else { builder.automorphism(value, element) }
     };
-    // offsets from the lowest, in steps of the smallest
+    // offsets relative to the lowest one, in units of the smallest step
     let centred = |offset: usize| if 2 * offset as i64 <= slots { offset as i64 } else { offset as i64 - slots };
     let mut offsets: Vec<i64> = matrix.keys().map(|&offset| centred(offset)).collect();
     offsets.sort_unstable();

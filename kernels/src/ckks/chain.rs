@@ -1,4 +1,4 @@
-//! Which primes a ciphertext modulus has at each level.
+//! The primes of a ciphertext modulus at each level.
 //!
 //! A level is a *set* of primes whose product follows the scale: `q0 * 2^(scale_bits * level)` to within a fraction of a bit. Between
 //! two levels some primes leave the set and others may enter it. A rescale multiplies the ciphertext by the entering primes and divides it
@@ -12,35 +12,35 @@ use crate::modular::Modulus;
 
 pub(super) use search::ROTATION_EXCESS_BITS;
 
-/// Version of the search: a container names it, and a version's chains never change.
+/// Version of the search. Containers name it, so the chains of a version never change.
 pub const CHAIN_VERSION: u8 = 1;
 
-/// What a ciphertext of a level is computed modulo.
+/// One level: the ciphertext modulus and its scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
     /// Indices into [`Chain::primes`], ascending.
     pub primes: Vec<usize>,
     /// `log2` of their product.
     pub log_modulus: f64,
-    /// The scale that ciphertexts of this level have by default. A product of two of them, rescaled, has that of the level below up
-    /// to rounding in the last place.
+    /// Default scale of this level's ciphertexts. The product of two such ciphertexts, rescaled, has the default scale
+    /// of the level below, up to rounding in the last place.
     pub scale: f64,
 }
 
 /// All primes of a parameter set, and its levels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// Those of ciphertexts, then the special ones.
+    /// The primes of ciphertexts, then the special ones.
     pub primes: Vec<Modulus>,
-    /// How many of them are special: key switching divides by their product `P`.
+    /// How many of `primes` are special. Key switching divides by their product `P`.
     pub special: usize,
-    /// From level 0.
+    /// The levels, from level 0.
     pub levels: Vec<Level>,
-    /// `log2` of the bound on a value that level 0 holds: its modulus over its scale has a bit more.
+    /// `log2` of the bound on a value at level 0. The modulus of level 0 divided by its scale is a little larger.
     pub value_bits: u32,
 }
 
-/// What a chain is searched for.
+/// The constraints of a search for a chain.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     /// `N`.
@@ -49,12 +49,12 @@ pub(super) struct Wanted {
     pub scale_bits: u32,
     /// Bits from each level to the one above, from level 0 on.
     pub steps: Vec<u32>,
-    /// `log2 QP` at most, where security asks for it.
+    /// Upper bound on `log2 QP`, if the security level sets one.
     pub log_modulus_max: Option<f64>,
 }
 
 impl Chain {
-    /// The chain with the cheapest key switches that is within the bound.
+    /// Finds the chain with the cheapest key switches among those within the bound.
     pub(super) fn search(wanted: &Wanted) -> Option<Chain> {
         search::search(wanted)
     }
@@ -64,19 +64,19 @@ impl Chain {
         log_product(self.primes.iter().map(|prime| prime.q()))
     }
 
-    /// Indices of the ciphertext primes of levels 0 to `level`, ascending: what a key of that level covers beside the special
-    /// primes.
+    /// Indices of the ciphertext primes of levels 0 to `level`, ascending. A key of that level covers these and the
+    /// special primes.
     pub fn primes_up_to(&self, level: usize) -> Vec<usize> {
         let used = |at: &usize| self.levels[..=level].iter().any(|of| of.primes.contains(at));
         (0..self.ciphertext_primes()).filter(used).collect()
     }
 
-    /// The primes that a ciphertext is divided by on its way to a lower level. To the level below: all primes that leave. Further
-    /// down: only some of them. Their product is at least `2^40` times the product of the entering primes. The other leaving primes are
-    /// dropped without a division, which does not change the value.
+    /// The primes by which a ciphertext is divided on its way to a lower level. To the level directly below, these are
+    /// all primes that leave. Further down, they are only some, whose product is at least `2^40` times the product of
+    /// the entering primes. The other leaving primes are dropped without a division, which does not change the value.
     ///
     /// # Panics
-    /// When `to` is a higher level.
+    /// When `to` is above `level`.
     pub fn divided(&self, level: usize, to: usize) -> Vec<usize> {
         assert!(to <= level, "a lower level");
         let (upper, lower) = (&self.levels[level].primes, &self.levels[to].primes);
@@ -94,7 +94,8 @@ impl Chain {
         leaving
     }
 
-    /// What a scale is divided by on that way: the product of [`Chain::divided`] over that of the primes that enter.
+    /// The number by which the scale is divided between these levels: the product of [`Chain::divided`] over that of
+    /// the entering primes.
     pub fn divisor(&self, level: usize, to: usize) -> f64 {
         let product = |primes: &mut dyn Iterator<Item = usize>| {
             primes.fold(1.0, |product, at| product * f64::from(self.primes[at].q()))
@@ -104,7 +105,7 @@ impl Chain {
         product(&mut self.divided(level, to).into_iter()) / product(&mut entering)
     }
 
-    /// How many primes are not special.
+    /// The number of primes that are not special.
     pub fn ciphertext_primes(&self) -> usize {
         self.primes.len() - self.special
     }
@@ -120,7 +121,8 @@ impl Chain {
     }
 }
 
-/// Bits of the whole factor that brings a ciphertext to the scale of a level further down, at least: the error of its rounding.
+/// Least number of bits of the whole factor that brings a ciphertext to the scale of a lower level. These bits bound
+/// the error of the factor's rounding.
 const LOWERING_BITS: f64 = 40.0;
 
 /// Bits by which a product's digits may exceed `P`.
@@ -128,12 +130,12 @@ pub(super) fn product_excess_bits(scale_bits: u32) -> f64 {
     (f64::from(scale_bits) - search::PRODUCT_MARGIN_BITS).max(search::ROTATION_EXCESS_BITS)
 }
 
-/// Primes of a digit at most: a sum of as many products of residues fits 64 bits and its reduction a word (see
-/// [`crate::ckks`]'s base conversion).
+/// Largest number of primes in a digit. The sum of that many products of residues fits 64 bits, and its reduction a
+/// word (see the base conversion of [`crate::ckks`]).
 pub const DIGIT_PRIMES_MAX: usize = 7;
 
-/// `items` in order, in groups whose `prime`s have at most `bits` bits together and are at most [`DIGIT_PRIMES_MAX`]; a prime that
-/// has more bits is a group.
+/// Splits `items`, in order, into groups of at most [`DIGIT_PRIMES_MAX`] items whose primes have at most `bits` bits
+/// together. A prime with more bits forms a group alone.
 fn group<T: Copy>(items: &[T], prime: impl Fn(&T) -> f64, bits: f64) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     let mut filled = f64::INFINITY;

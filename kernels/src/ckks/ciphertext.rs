@@ -7,36 +7,36 @@ use crate::xof;
 /// A ciphertext `(c0, c1)`; its phase under the secret `s` is `c0 + c1 s`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ciphertext {
-    /// Its level.
+    /// Level of the ciphertext.
     pub level: usize,
-    /// What its numbers are multiplied by, exactly.
+    /// The exact factor between the numbers and their encoding.
     pub scale: f64,
-    /// Bounds on its numbers and its error.
+    /// Bounds on the numbers and the error.
     pub noise: Noise,
     /// `[2][primes of the level][N]` words in the order of [`crate::ring::Ring::forward`].
     pub words: Vec<u32>,
 }
 
-/// A ciphertext whose `c1` is a seed's: what a client sends.
+/// A ciphertext with a seed in place of `c1`. Clients send this form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeededCiphertext {
-    /// Its level.
+    /// Level of the ciphertext.
     pub level: usize,
-    /// What its numbers are multiplied by, exactly.
+    /// The exact factor between the numbers and their encoding.
     pub scale: f64,
-    /// Bounds on its numbers and its error.
+    /// Bounds on the numbers and the error.
     pub noise: Noise,
-    /// Seed of `c1`. Public; serves once.
+    /// Seed of `c1`: public, used for one ciphertext only.
     pub seed: [u8; 32],
     /// `c0`: `[primes of the level][N]` words in the order of [`crate::ring::Ring::forward`].
     pub body: Vec<u32>,
 }
 
 impl SeededCiphertext {
-    /// With `c1` written out.
+    /// The same ciphertext with `c1` expanded from the seed.
     ///
     /// # Panics
-    /// When the body is not of its level.
+    /// When the body has the size of another level.
     pub fn expand(&self, params: &Params) -> Ciphertext {
         let primes = &params.level(self.level).primes;
         assert_eq!(self.body.len(), primes.len() * params.n(), "a body of its level");
@@ -48,10 +48,10 @@ impl SeededCiphertext {
     }
 }
 
-/// Fills `out`, `[primes][N]`, with the mask of a seed: the transform of a uniform polynomial.
+/// Fills `out`, `[primes][N]`, with the mask of a seed: the transform of a uniformly random polynomial.
 ///
 /// # Panics
-/// When `out` is not a row a prime.
+/// When `out` does not have one row for each prime.
 pub fn fill_mask(params: &Params, seed: &[u8; 32], domain: u32, primes: &[usize], out: &mut [u32]) {
     assert_eq!(out.len(), primes.len() * params.n(), "a row a prime");
     for (&prime, row) in primes.iter().zip(out.chunks_exact_mut(params.n())) {

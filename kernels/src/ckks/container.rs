@@ -1,7 +1,7 @@
 //! Containers of arithmetic: bytes to types and back (docs/wire-format.md 14 to 18).
 //!
-//! Every length, code, float and residue is checked; nothing is allocated on the word of a header alone. Secret keys are the
-//! client's to read: here they are refused.
+//! Every length, code, float and residue is checked. A header alone causes no allocation. Secret keys are refused
+//! here, because only the client reads them.
 
 mod ciphertext;
 mod evaluation_key;
@@ -23,15 +23,15 @@ use super::chain::CHAIN_VERSION;
 use super::params::{Params, ParamsLiteral, SecurityLevel};
 use crate::container::{Error, HEADER_BYTES, MAGIC, Tag, frame_arithmetic, refuse_foreign_secrets, unframe_arithmetic};
 
-/// Bytes of the parameters, first in every payload.
+/// Bytes of the parameters block, which every payload starts with.
 pub const PARAMS_BYTES: usize = 8;
 const SEED_BYTES: usize = 32;
 
-/// The literal of parameters that a container of arithmetic names, of any type but a secret key; nothing else is checked. For a
-/// caller who wants to know why [`Params::new`] refuses it.
+/// Reads the parameter literal of a container of arithmetic (any type but a secret key) and checks nothing else. A
+/// caller uses it to report why [`Params::new`] refuses the parameters.
 ///
 /// # Errors
-/// Not a container of arithmetic, or no literal.
+/// The bytes are no container of arithmetic, or hold no literal.
 pub fn read_literal(bytes: &[u8]) -> Result<ParamsLiteral, Error> {
     refuse_foreign_secrets(bytes)?;
     if !bytes.starts_with(&MAGIC) {
@@ -49,7 +49,7 @@ pub fn read_literal(bytes: &[u8]) -> Result<ParamsLiteral, Error> {
     }
 }
 
-/// A container of the client's secret key: the parameters, then whatever `put` appends.
+/// Writes a container of the client's secret key: the parameters, then the bytes that `put` appends.
 pub fn write_secret_key(params: &Params, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     frame_arithmetic(Tag::ArithmeticSecretKey, fingerprint, |out| {
         out.extend(params_block(params));
@@ -57,10 +57,11 @@ pub fn write_secret_key(params: &Params, fingerprint: [u8; 8], put: impl FnOnce(
     })
 }
 
-/// The parameters, fingerprint and `[N]` bytes of a secret key's container: for the client alone.
+/// Opens a secret key's container: its parameters, its fingerprint and the secret's `[N]` bytes. Only the client calls
+/// this.
 ///
 /// # Errors
-/// As they say.
+/// [`Error`] for bytes that are no well-formed container of a secret key.
 pub fn open_secret_key(bytes: &[u8]) -> Result<(Params, [u8; 8], &[u8]), Error> {
     let (fingerprint, payload) = unframe_arithmetic(bytes, Tag::ArithmeticSecretKey)?;
     let (params, secret) = split_params(payload)?;
@@ -70,7 +71,7 @@ pub fn open_secret_key(bytes: &[u8]) -> Result<(Params, [u8; 8], &[u8]), Error> 
     Ok((params, fingerprint, secret))
 }
 
-/// The block of these parameters.
+/// The parameters block for `params`.
 fn params_block(params: &Params) -> [u8; PARAMS_BYTES] {
     let ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap } = params.literal();
     let log_n = poly_degree.trailing_zeros() as u8;
@@ -103,14 +104,14 @@ fn literal_of(block: &[u8]) -> Result<ParamsLiteral, Error> {
     })
 }
 
-/// The parameters of a payload, and what follows them.
+/// Splits a payload into its parameters and the bytes after them.
 fn split_params(payload: &[u8]) -> Result<(Params, &[u8]), Error> {
     let (block, rest) = split(payload, PARAMS_BYTES)?;
     let params = Params::new(literal_of(block)?).map_err(|error| Error::Params(error.to_string()))?;
     Ok((params, rest))
 }
 
-/// What follows the parameters of a payload, which must be `params`.
+/// The bytes after the parameters of a payload. The parameters must equal `params`.
 fn expect_params<'a>(payload: &'a [u8], params: &Params) -> Result<&'a [u8], Error> {
     let (block, rest) = split(payload, PARAMS_BYTES)?;
     match literal_of(block)? == params.literal() {
@@ -119,7 +120,7 @@ fn expect_params<'a>(payload: &'a [u8], params: &Params) -> Result<&'a [u8], Err
     }
 }
 
-/// The first bytes and the rest.
+/// Splits off the first `first` bytes.
 fn split(bytes: &[u8], first: usize) -> Result<(&[u8], &[u8]), Error> {
     let cut = || Error::Malformed(format!("the payload is cut short at {} bytes", bytes.len()));
     bytes.split_at_checked(first).ok_or_else(cut)
@@ -129,7 +130,7 @@ fn seed_of(bytes: &[u8]) -> [u8; SEED_BYTES] {
     bytes.try_into().expect("the seed's bytes")
 }
 
-/// A level up to the highest one.
+/// Checks that `level` is at most `highest`.
 fn check_level(level: u8, highest: usize) -> Result<usize, Error> {
     match usize::from(level) <= highest {
         true => Ok(usize::from(level)),
@@ -142,7 +143,7 @@ fn packed_bytes(params: &Params, primes: &[usize]) -> usize {
     primes.iter().map(|&prime| packed::row_bytes(params.primes()[prime], params.n())).sum()
 }
 
-/// Appends `[primes][N]` words.
+/// Appends the packed rows of `[primes][N]` words.
 fn put_rows(params: &Params, primes: &[usize], words: &[u32], out: &mut Vec<u8>) {
     assert_eq!(words.len(), primes.len() * params.n(), "a row a prime");
     for (&prime, row) in primes.iter().zip(words.chunks_exact(params.n())) {
@@ -150,7 +151,7 @@ fn put_rows(params: &Params, primes: &[usize], words: &[u32], out: &mut Vec<u8>)
     }
 }
 
-/// Appends `[primes][N]` words of exactly these bytes to `out`.
+/// Unpacks bytes of exactly the length of `[primes][N]` words and appends the words to `out`.
 fn read_rows(params: &Params, primes: &[usize], mut bytes: &[u8], out: &mut Vec<u32>) -> Result<(), Error> {
     let expected = packed_bytes(params, primes);
     if bytes.len() != expected {

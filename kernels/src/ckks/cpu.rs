@@ -1,6 +1,7 @@
-//! Arithmetic on the processor: rows of residues in the reading order of [`crate::cpu::ntt`].
+//! Arithmetic on the CPU: rows of residues in the reading order of [`crate::cpu::ntt`].
 //!
-//! A ciphertext is rows `[2][primes of its level][N]`. Results are the same words on every instruction set, up to that order.
+//! A ciphertext has rows `[2][primes of its level][N]`. Every instruction set computes the same words, up to that
+//! order.
 
 mod backend;
 mod constants;
@@ -34,7 +35,7 @@ fn residue(modulus: Modulus, c: i128) -> u32 {
 
 /// Rows of a polynomial or a ciphertext.
 pub type Rows<'a> = &'a [&'a [u32]];
-/// Rows that are written.
+/// Mutable rows, for results.
 pub type RowsMut<'a, 'b> = &'a mut [&'b mut [u32]];
 
 /// Evaluates operations under one parameter set.
@@ -42,23 +43,23 @@ pub struct Evaluator {
     params: Params,
     isa: Isa,
     threads: usize,
-    /// Of each prime.
+    /// One table a prime.
     tables: Vec<NttTables>,
     constants: Constants,
     pool: Pool,
 }
 
 impl Evaluator {
-    /// For these parameters, on an instruction set of this processor and so many threads.
+    /// Makes an evaluator for these parameters, this instruction set and this number of threads.
     ///
     /// # Panics
-    /// When this processor has not that instruction set.
+    /// When this CPU lacks the instruction set.
     pub fn new(params: &Params, isa: Isa, threads: usize) -> Evaluator {
         let ring = |&prime| NttTables::new(isa, Arc::new(Ring::new(prime, params.n())));
         let tables: Vec<NttTables> = params.primes().iter().map(ring).collect();
         Evaluator {
             params: params.clone(),
-            // the same for all primes, and a narrower one at small degrees
+            // the tables' instruction set: equal for all primes, and narrower than the asked one at small degrees
             isa: tables[0].isa(),
             threads: if cfg!(feature = "parallel") { threads.max(1) } else { 1 },
             tables,
@@ -72,7 +73,7 @@ impl Evaluator {
         &self.params
     }
 
-    /// A row in the order of [`Ring::forward`] to reading order, or back.
+    /// Reorders a row from the order of [`Ring::forward`] to reading order, or back.
     pub fn swap_order(&self, row: &[u32], out: &mut [u32]) {
         swap_order(&self.tables[0], row, out);
     }
@@ -91,7 +92,7 @@ impl Evaluator {
         })
     }
 
-    /// `out = a + plain`: `plain` is a polynomial of the ciphertext's scale, added to its first one.
+    /// `out = a + plain`: `plain` is a polynomial of the ciphertext's scale and is added to the first polynomial.
     pub fn add_plain(&self, level: usize, a: Rows<'_>, plain: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         self.each_row(level, out, |prime, at, out| match plain.get(at) {
             Some(plain) => pointwise::add(self.isa, self.params.primes()[prime], a[at], plain, out),
@@ -99,14 +100,14 @@ impl Evaluator {
         })
     }
 
-    /// `out = a plain`, of the product of their scales.
+    /// `out = a plain`, whose scale is the product of both scales.
     pub fn multiply_plain(&self, level: usize, a: Rows<'_>, plain: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         self.each_row(level, out, |prime, at, out| {
             pointwise::multiply(self.isa, self.params.primes()[prime], a[at], plain[at % plain.len()], out);
         })
     }
 
-    /// `out = a c` for a whole number.
+    /// `out = a c` for a whole number `c`.
     pub fn multiply_integer(&self, level: usize, a: Rows<'_>, c: i128, out: RowsMut<'_, '_>) -> Result<()> {
         self.each_row(level, out, |prime, at, out| {
             let modulus = self.params.primes()[prime];
@@ -114,7 +115,8 @@ impl Evaluator {
         })
     }
 
-    /// `out = a + c` for a whole number in units of the ciphertext's scale: a constant polynomial has the same value at every root.
+    /// `out = a + c` for a whole number `c` in units of the ciphertext's scale. A constant polynomial has the same
+    /// value at every root, so `c` is added to every slot.
     pub fn add_integer(&self, level: usize, a: Rows<'_>, c: i128, out: RowsMut<'_, '_>) -> Result<()> {
         let first = self.params.level(level).primes.len();
         self.each_row(level, out, |prime, at, out| {
@@ -127,14 +129,15 @@ impl Evaluator {
         })
     }
 
-    /// Divides by what the levels differ in: to `to`, one of the levels below, after a multiplication by `factor`. The scale becomes
-    /// `scale factor entering / leaving` ([`crate::ckks::chain`]).
+    /// Multiplies by `factor` and divides by the primes that `level` has more than the lower level `to`. The scale
+    /// becomes `scale factor entering / leaving` ([`crate::ckks::chain`]).
     pub fn rescale(&self, level: usize, to: usize, factor: u128, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let division = self.constants.division(&self.params, level, to, false, factor);
         self.divide(&division, a, None, None, out)
     }
 
-    /// `out = a b` at level `to`: the level itself, or one below (the product is rescaled in the same division).
+    /// `out = a b` at level `to`: the factors' level, or the level below, in which case one division relinearizes and
+    /// rescales.
     pub fn multiply(
         &self,
         level: usize,
@@ -171,7 +174,8 @@ impl Evaluator {
         self.divide(&division, &switched, Some(switch::Addend::Products(&rows[..2 * count])), None, out)
     }
 
-    /// Level 0 to the highest of the chain: its residues read as the whole numbers nearest to 0.
+    /// Raises a ciphertext of level 0 to the highest level of the chain: its residues are read as the whole numbers
+    /// nearest to 0.
     pub fn raise(&self, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let (n, params) = (self.params.n(), &self.params);
         let (bottom, top) = (&params.level(0).primes, &params.level(params.raised_level()).primes);
@@ -202,7 +206,7 @@ impl Evaluator {
         })
     }
 
-    /// `out = a(X^element)`, by a key of that element.
+    /// `out = a(X^element)`, by the key part of that element.
     pub fn automorphism(
         &self,
         level: usize,
@@ -215,8 +219,8 @@ impl Evaluator {
         self.automorphism_of(level, element, a, &decomposed, key, out)
     }
 
-    /// The same of what was decomposed before: several automorphisms of one ciphertext share that work (hoisting; Halevi, Shoup,
-    /// eprint 2018/244).
+    /// [`Evaluator::automorphism`] of an already decomposed ciphertext. Several automorphisms of one ciphertext share
+    /// its decomposition (hoisting; Halevi, Shoup, eprint 2018/244).
     pub fn automorphism_of(
         &self,
         level: usize,

@@ -1,8 +1,8 @@
 //! Plaintexts: slots to polynomials and back (Cheon, Kim, Kim, Song, eprint 2016/421, 3.2).
 //!
-//! Slot `i` of a polynomial is its value at `zeta^(5^i)`, `zeta = exp(i pi / N)`; it is real at all slots when its coefficients pair up
-//! with the conjugate values at `zeta^(-5^i)`, which every real polynomial's do. Floating point is here and nowhere else in this
-//! scheme. A client's numbers pass through: no branch and no index depends on them.
+//! Slot `i` of a polynomial is its value at `zeta^(5^i)`, `zeta = exp(i pi / N)`. The values at `zeta^(-5^i)` are the
+//! conjugates, because the polynomial is real. Only this module of the scheme uses floating point. A client's secret
+//! numbers pass through, so no branch and no index depends on them.
 
 use std::f64::consts::PI;
 
@@ -71,7 +71,7 @@ impl std::ops::Mul<f64> for Complex {
 /// Why numbers cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// A number is infinite or none.
+    /// A number is infinite or NaN.
     #[error("a number is not finite")]
     NotFinite,
     /// A number times the scale has more bits than the modulus.
@@ -79,10 +79,10 @@ pub enum EncodeError {
     TooLarge,
 }
 
-/// Transforms of one degree.
+/// The transforms between coefficients and slots for one degree.
 pub struct Encoder {
-    /// Of the stage that joins halves of `len / 2`: `zeta_len^(5^j)` for j below `len / 2`, at `len / 2 - 1 + j`; `zeta_len` has order
-    /// `4 len`.
+    /// Roots of each stage. For the stage that joins halves of `len / 2`, `zeta_len^(5^j)` for `j < len / 2` is at
+    /// `len / 2 - 1 + j`; `zeta_len` has order `4 len`.
     roots: Vec<Complex>,
     slots: usize,
     /// `2 / N`.
@@ -90,10 +90,10 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For degree `N`.
+    /// The encoder for degree `N`.
     ///
     /// # Panics
-    /// When `N` is not a power of two of 4 or more.
+    /// When `N` is not a power of two, or below 4.
     pub fn new(polynomial_size: usize) -> Encoder {
         assert!(polynomial_size.is_power_of_two() && polynomial_size >= 4, "N is a power of two");
         let slots = polynomial_size / 2;
@@ -110,7 +110,7 @@ impl Encoder {
         Encoder { roots, slots, share: 1.0 / slots as f64 }
     }
 
-    /// Slots: `N / 2`.
+    /// The number of slots, `N / 2`.
     pub fn slots(&self) -> usize {
         self.slots
     }
@@ -129,13 +129,13 @@ impl Encoder {
         while half < self.slots {
             let roots = &self.roots[half - 1..][..half];
             let mut rest = &mut values[..];
-            // blocks are found by counting: no division of any kind stands beside secrets
+            // blocks are counted off, because no division may stand beside secrets
             while !rest.is_empty() {
                 let (even, after) = rest.split_at_mut(half);
                 let (odd, after) = after.split_at_mut(half);
                 rest = after;
                 for ((even, odd), &root) in even.iter_mut().zip(odd).zip(roots) {
-                    // slot j + half has the negative root
+                    // slot j + half uses the negated root
                     let turned = *odd * root;
                     (*even, *odd) = (*even + turned, *even - turned);
                 }
@@ -171,16 +171,15 @@ impl Encoder {
         values.iter().map(|value| value.re * share).chain(values.iter().map(|value| value.im * share)).collect()
     }
 
-    /// Slots to the coefficients of a plaintext: times `scale`, rounded to whole numbers when they become residues
-    /// ([`Rounded::residues`]). `log_modulus` is that of the ciphertext's level.
-    ///
+    /// Encodes slots: coefficients times `scale`. [`Rounded::residues`] rounds them to whole numbers. `log_modulus`
+    /// belongs to the ciphertext's level.
     /// # Errors
     /// A number that is not finite, or a coefficient that reaches half the modulus.
     ///
     /// # Panics
     /// When there are not `N / 2` values.
     pub fn encode(&self, values: &[Complex], scale: f64, log_modulus: f64) -> Result<Rounded, EncodeError> {
-        // a sum is finite only where all terms are: one branch, on whether to refuse
+        // a sum is finite only if all terms are, so one branch decides on the refusal
         let sum: f64 = values.iter().map(|value| (value.re * 0.0) + (value.im * 0.0)).sum();
         if sum.is_nan() {
             return Err(EncodeError::NotFinite);
@@ -189,14 +188,14 @@ impl Encoder {
         coefficients.iter_mut().for_each(|coefficient| *coefficient *= scale);
         let largest = coefficients.iter().fold(0.0f64, |largest, coefficient| largest.max(coefficient.abs()));
         let bound = (log_modulus - 1.0).min(f64::from(Rounded::BITS_MAX) - 1.0).exp2();
-        // also where the product overflowed
+        // true also if the product overflowed
         if largest.is_nan() || largest >= bound {
             return Err(EncodeError::TooLarge);
         }
         Ok(Rounded { limbs: (bound.log2() + 1.0) as usize / LIMB_BITS + 1, coefficients })
     }
 
-    /// The same of real numbers.
+    /// [`Encoder::encode`] for real numbers.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -208,11 +207,11 @@ impl Encoder {
         self.encode(&values, scale, log_modulus)
     }
 
-    /// Slots whose magnitudes are at most `value_bound` ([`all_within`]) to the coefficients of a plaintext, as
-    /// [`Encoder::encode`]. No branch depends on a value: whether there is room follows from the bound.
+    /// [`Encoder::encode`] for slots whose magnitudes are at most `value_bound` (checked by [`all_within`]). No branch
+    /// depends on a value, because the bound alone decides whether the coefficients fit.
     ///
     /// # Errors
-    /// [`EncodeError::TooLarge`]: the bound times the scale reaches half the modulus, or is no number.
+    /// [`EncodeError::TooLarge`]: the bound times the scale reaches half the modulus, or is NaN.
     ///
     /// # Panics
     /// When there are not `N / 2` values.
@@ -223,7 +222,7 @@ impl Encoder {
         value_bound: f64,
         log_modulus: f64,
     ) -> Result<Rounded, EncodeError> {
-        // a coefficient is a mean of slots that are turned
+        // a coefficient is a mean of rotated slots, so the bound holds for it too
         let bits = libm::log2(value_bound * scale).max(0.0) + 1.0;
         let holds = value_bound >= 0.0 && scale >= 1.0 && bits < log_modulus.min(f64::from(Rounded::BITS_MAX));
         if !holds {
@@ -235,7 +234,7 @@ impl Encoder {
         Ok(Rounded { limbs: bits as usize / LIMB_BITS + 1, coefficients })
     }
 
-    /// Index bits reversed.
+    /// Permutes values by reversing the bits of their indices.
     fn reverse(&self, values: &mut [Complex]) {
         let bits = self.slots.ilog2();
         for i in 0..self.slots {
@@ -247,25 +246,26 @@ impl Encoder {
     }
 }
 
-/// Whether the magnitudes of all values are at most `bound`, a finite number: looked at in all of them before the answer.
+/// Whether the magnitudes of all values are at most `bound`, a finite number. Every value is compared before the
+/// result is known.
 pub fn all_within(values: &[f64], bound: f64) -> bool {
     const MAGNITUDE: u64 = u64::MAX >> 1;
-    // magnitudes have the order of their bits; what is infinite or no number is behind all others
+    // the bits of magnitudes order as the magnitudes do; infinities and NaN come last
     let bound = bound.to_bits();
     values.iter().fold(0, |beyond, value| beyond | bound.wrapping_sub(value.to_bits() & MAGNITUDE)) >> 63 == 0
 }
 
-/// Bits of a limb of a coefficient: fewer than every prime has.
+/// Bits of a limb of a coefficient. Every prime has more.
 const LIMB_BITS: usize = 16;
 
-/// A plaintext before it is residues.
+/// An encoded plaintext before it is rounded and reduced to residues.
 pub struct Rounded {
     coefficients: Vec<f64>,
     limbs: usize,
 }
 
 impl Rounded {
-    /// Bits of a coefficient at most.
+    /// Largest number of bits of a coefficient.
     pub const BITS_MAX: u32 = 126;
 
     /// The coefficients before they are rounded.
@@ -276,7 +276,7 @@ impl Rounded {
     /// The rounded coefficients modulo a prime, in constant time.
     ///
     /// # Panics
-    /// When there is not room for `N` words.
+    /// When `out` does not have `N` words.
     pub fn residues(&self, modulus: Modulus, out: &mut [u32]) {
         assert_eq!(out.len(), self.coefficients.len(), "a word a coefficient");
         let shift = modulus.pow(2, LIMB_BITS as u32);
@@ -284,7 +284,7 @@ impl Rounded {
             let mut rest = coefficient;
             *out = 0;
             for limb in (0..self.limbs).rev() {
-                // the limbs of a double are exact, but for the last, which is rounded
+                // every limb of a double is exact but the last, which is rounded
                 let unit = power_of_two((limb * LIMB_BITS) as i64);
                 let digit = nearest(rest * power_of_two(-((limb * LIMB_BITS) as i64)));
                 rest -= digit as f64 * unit;
@@ -299,7 +299,7 @@ fn power_of_two(e: i64) -> f64 {
     f64::from_bits(((1023 + e) as u64) << 52)
 }
 
-/// To the nearest whole number, even where there are two, for magnitudes below `2^31`.
+/// The nearest whole number, ties to even, for magnitudes below `2^31`.
 fn nearest(x: f64) -> i32 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     ((x + SHIFT).to_bits() as i64).wrapping_sub(SHIFT.to_bits() as i64) as i32
@@ -308,21 +308,21 @@ fn nearest(x: f64) -> i32 {
 /// Reads residues modulo a few primes as the whole numbers nearest to 0 (Garner's algorithm).
 pub struct Centred {
     primes: Vec<Modulus>,
-    /// Of each prime the inverse of the product of those before.
+    /// For each prime, the inverse of the product of the primes before it.
     inverses: Vec<u32>,
-    /// Of each prime the companion of 1.
+    /// For each prime, Shoup's companion of 1.
     companions: Vec<u32>,
     product: u128,
 }
 
 impl Centred {
-    /// Primes at most.
+    /// Largest number of primes.
     pub const PRIMES_MAX: usize = 4;
 
-    /// Of 1 to 4 different primes.
+    /// The reader for 1 to 4 different primes.
     ///
     /// # Panics
-    /// When there are none, or more.
+    /// When `primes` is empty or has more.
     pub fn new(primes: &[Modulus]) -> Centred {
         assert!((1..=Self::PRIMES_MAX).contains(&primes.len()), "one to four primes");
         let before = |at: usize, p: Modulus| primes[..at].iter().fold(1, |product, q| p.mul(product, q.q() % p.q()));
@@ -332,24 +332,24 @@ impl Centred {
         Centred { primes: primes.to_vec(), inverses, companions, product }
     }
 
-    /// The number with these residues, one a prime in `[0, q)`, nearest to 0; in constant time.
+    /// The number nearest to 0 with these residues, one for each prime and in `[0, q)`; in constant time.
     ///
     /// # Panics
-    /// When there is not a residue for each prime.
+    /// When the number of residues is not that of the primes.
     pub fn number(&self, residues: &[u32]) -> f64 {
         assert_eq!(residues.len(), self.primes.len(), "a residue a prime");
         let (mut value, mut weight) = (0u128, 1u128);
         let mut digits = [0; Self::PRIMES_MAX];
         for (at, &p) in self.primes.iter().enumerate() {
             let reduced = |word: u32| p.reduce_once(p.mul_lazy(word, 1, self.companions[at]));
-            // the number so far, modulo p
+            // the number from the digits so far, modulo p
             let so_far =
                 (0..at).rev().fold(0, |sum, i| p.add(p.mul(sum, reduced(self.primes[i].q())), reduced(digits[i])));
             digits[at] = p.mul(p.sub(residues[at], so_far), self.inverses[at]);
             value += weight * u128::from(digits[at]);
             weight *= u128::from(p.q());
         }
-        // above half: less the product, by the sign's mask
+        // above half the product, the product is subtracted, selected by a sign mask
         let above = ((self.product >> 1).wrapping_sub(value) as i128 >> 127) as u128;
         let magnitude = (value & !above).wrapping_add(self.product.wrapping_sub(value) & above);
         let words = [0, 32, 64, 96].map(|shift| f64::from((magnitude >> shift) as u32) * power_of_two(shift));

@@ -1,4 +1,4 @@
-//! Public keys, and evaluation keys as they travel: row by row.
+//! Public keys, and evaluation keys in their wire form, row by row.
 
 use zeroize::Zeroize;
 
@@ -6,14 +6,15 @@ use super::ciphertext::fill_mask;
 use super::params::{Params, PartKind};
 use crate::xof;
 
-/// An encryption of 0, by which those who have not the secret encrypt: `(b, a)` with `b = -a s + e`, `a` from the seed.
+/// A public key: an encryption of 0, `(b, a)` with `b = -a s + e` and `a` from the seed. It encrypts without the
+/// secret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublicKey {
     /// The parameters.
     pub params: Params,
-    /// The secret key's random name.
+    /// Random fingerprint of the secret key.
     pub fingerprint: [u8; 8],
-    /// The level of what it encrypts.
+    /// Level of the ciphertexts that this key makes.
     pub level: usize,
     /// Seed of `a`.
     pub seed: [u8; 32],
@@ -22,7 +23,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// `a`, in the form of the body.
+    /// The mask `a`, in the form of the body.
     pub fn mask(&self) -> Vec<u32> {
         let mut mask = vec![0; self.body.len()];
         let primes = &self.params.level(self.level).primes;
@@ -31,18 +32,18 @@ impl PublicKey {
     }
 }
 
-/// What a row of an evaluation key is.
+/// The header of an evaluation key's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowHeader {
-    /// The part of the key that it is a row of.
+    /// The kind of the row's part.
     pub kind: PartKind,
-    /// The highest level that the part serves.
+    /// The highest level at which the part works.
     pub level: u8,
-    /// Its number in the part.
+    /// The row's index in the part.
     pub digit: u8,
     /// Rows of the part.
     pub digits: u8,
-    /// Seed of its mask, its own.
+    /// Seed of this row's mask.
     pub seed: [u8; 32],
 }
 
@@ -57,7 +58,7 @@ impl RowHeader {
 /// others; `s'` is what the part switches from. The body is overwritten on drop.
 #[derive(Clone, PartialEq)]
 pub struct KeyRow {
-    /// What it is.
+    /// The row's header.
     pub header: RowHeader,
     /// `b`: `[primes][N]` words in the order of [`crate::ring::Ring::forward`], for the primes of [`Params::key_primes`].
     pub body: Vec<u32>,
@@ -70,10 +71,10 @@ impl std::fmt::Debug for KeyRow {
 }
 
 impl KeyRow {
-    /// `[2][primes][N]`: the body, then the mask written out.
+    /// The body and the expanded mask, `[2][primes][N]`.
     ///
     /// # Panics
-    /// When the row is not of these parameters.
+    /// When the row belongs to other parameters.
     pub fn expand(&self, params: &Params) -> Vec<u32> {
         assert_eq!(self.body.len(), self.header.body_words(params), "a row of these parameters");
         let mut words = Vec::with_capacity(2 * self.body.len());

@@ -1,7 +1,8 @@
 //! An encrypted matrix times an encrypted vector (readings C10).
 //!
-//! The matrix is `d` by `d`, row after row in the first `d^2` slots, `d` the largest power of two with `d^2 <= slots`. The vector is
-//! in the first `d` slots, and so is the result. All other slots of the vector are 0. Two levels:
+//! The matrix is `d` by `d`, row after row in the first `d^2` slots, where `d` is the largest power of two with `d^2
+//! <= slots`. The vector is in the first `d` slots, and so is the result. All other slots of the vector are 0. The
+//! product takes two levels:
 //!
 //! ```text
 //! (1) repeat   the vector stands in every run of d slots             log2(slots / d) rotations
@@ -12,8 +13,8 @@
 //!                                                                     log2(d) rotations
 //! ```
 //!
-//! For `d = 2` and 4 slots: matrix `1 2 3 4`, vector `5 6 0 0`; (1) `5 6 5 6`, (2) `5 12 15 24`, (3) `17 27 39 29`, (4) `17 0 39 0`,
-//! (5) `17 39 39 17`: the result is `17 39`, and what stands after it means nothing.
+//! Example for `d = 2` and 4 slots: matrix `1 2 3 4`, vector `5 6 0 0`. Then (1) `5 6 5 6`, (2) `5 12 15 24`, (3) `17
+//! 27 39 29`, (4) `17 0 39 0`, (5) `17 39 39 17`: the result is `17 39`, and the slots after it carry no meaning.
 
 use super::noise::Noise;
 use super::plan::{Plain, PlanBuilder, Value};
@@ -21,13 +22,13 @@ use super::plan::{Plain, PlanBuilder, Value};
 /// Levels that a product takes.
 pub const LEVELS: usize = 2;
 
-/// `d`: rows and columns of the matrix.
+/// The dimension `d`: rows and columns of the matrix.
 pub fn dimension(slots: usize) -> usize {
     1 << (slots.ilog2() / 2)
 }
 
-/// Slots to the left of each rotation, in order, and how many levels below the operands it is done. A client makes keys for these;
-/// others are composed of powers of two.
+/// The rotations of a product, in order: slots to the left, and the levels below the operands at which each runs.
+/// Clients make keys for powers of two, of which other rotations are composed.
 pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     let d = dimension(slots);
     let doublings = |from: usize, to: usize| (0..(to / from).ilog2()).map(move |i| (from << i) as i64);
@@ -37,17 +38,17 @@ pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     repeat.chain(sum).chain(gather).collect()
 }
 
-/// The mask of step (4), one number a slot.
+/// The mask of step (4), one number for each slot.
 pub fn mask(slots: usize) -> Vec<f64> {
     let d = dimension(slots);
     (0..slots).map(|slot| if slot < d * d && slot.is_multiple_of(d) { 1.0 } else { 0.0 }).collect()
 }
 
-/// The product, [`LEVELS`] levels below the operands and at the default scale there. `rotate` rotates to the left; `mask` is [`mask`] at
-/// the level below the operands'.
+/// The product, [`LEVELS`] levels below the operands and at the default scale there. `rotate` rotates to the left;
+/// `mask` is the plaintext of [`mask`] at the level below the operands'.
 ///
 /// # Panics
-/// When the operands are of different levels, or of too low ones.
+/// When the operands have different levels, or levels below [`LEVELS`].
 pub fn multiply(
     builder: &mut PlanBuilder,
     [matrix, vector]: [Value; 2],
@@ -62,13 +63,13 @@ pub fn multiply(
         let sums = of_stage.fold(value, |value, (steps, _)| {
             let rotated = rotate(builder, value, steps);
             let sum = builder.add(value, rotated);
-            // in each slot the errors of two different slots meet, which do not depend on each other
+            // each slot adds the errors of two different slots, which are independent
             let scales = [value, rotated].map(|term| builder.scale(term));
             let noise = builder.noise(value).add_independent(builder.noise(rotated), scales, builder.params().n());
             builder.set_noise(sum, noise);
             sum
         });
-        // what is added is 0 where it matters, which the sums' bounds do not know
+        // the added slots are 0 where the result is read, which the bounds of sums ignore
         let noise = Noise { value_bound, ..builder.noise(sums) };
         builder.set_noise(sums, noise);
         sums

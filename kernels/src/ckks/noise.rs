@@ -15,29 +15,29 @@ const LOG_FAILURE: f64 = -40.0;
 /// Bits of precision below which a result counts as used up.
 const PRECISION_MIN: f64 = 8.0;
 
-/// What is known of a ciphertext's numbers and of its error.
+/// Public knowledge about a ciphertext: a bound on its numbers, and the variance of its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
-    /// Bound on the magnitude of each slot, as its maker declared it and operations changed it.
+    /// Bound on the magnitude of each slot: declared by the maker, updated by operations.
     pub value_bound: f64,
-    /// Variance of a coefficient's error, in units of 1: not divided by the scale.
+    /// Variance of a coefficient's error, in units of 1 (not divided by the scale).
     pub variance: f64,
 }
 
 impl Noise {
-    /// Of a fresh encryption by the secret key.
+    /// The noise of a fresh encryption by the secret key.
     pub fn encrypt_secret(value_bound: f64) -> Noise {
         Noise { value_bound, variance: ERROR_STD * ERROR_STD + ROUNDING }
     }
 
-    /// Of a fresh encryption by a public key, degree `n`.
+    /// The noise of a fresh encryption by a public key of degree `n`.
     pub fn encrypt_public(n: usize, value_bound: f64) -> Noise {
         let variance = ERROR_STD * ERROR_STD * (1.0 + 2.0 * SECRET_VARIANCE * n as f64) + ROUNDING;
         Noise { value_bound, variance }
     }
 
-    /// Of a sum or difference of ciphertexts whose errors may depend on each other. The scales may differ by rounding, which counts
-    /// as an error of the second.
+    /// The noise of a sum or difference of ciphertexts whose errors may be correlated. The scales may differ by
+    /// rounding, which counts as an error of the second operand.
     pub fn add(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
         let drift = other.value_bound * (scale - other_scale);
         Noise {
@@ -46,39 +46,41 @@ impl Noise {
         }
     }
 
-    /// Of a sum or difference of ciphertexts with independent errors: fresh ones, and results of different ones.
+    /// The noise of a sum or difference of ciphertexts with independent errors, such as fresh ones or results of
+    /// different ones.
     pub fn add_independent(self, other: Noise, scales: [f64; 2], n: usize) -> Noise {
         let sum = self.add(other, scales, n);
         Noise { variance: sum.variance - self.variance - other.variance, ..sum }
     }
 
-    /// Of a sum with a plaintext of values up to `value_bound`.
+    /// The noise of a sum with a plaintext of values up to `value_bound`.
     pub fn add_plain(self, value_bound: f64) -> Noise {
         Noise { value_bound: self.value_bound + value_bound, variance: self.variance + ROUNDING }
     }
 
-    /// Of a product of a ciphertext of scale `scale` with a plaintext of scale `plain_scale` and values up to `value_bound`.
+    /// The noise of a product of a ciphertext of scale `scale` with a plaintext of scale `plain_scale` and values up
+    /// to `value_bound`.
     pub fn multiply_plain(self, scale: f64, plain_scale: f64, value_bound: f64) -> Noise {
         let variance = self.variance * square(plain_scale * value_bound) + square(scale * self.value_bound) * ROUNDING;
         Noise { value_bound: self.value_bound * value_bound, variance }
     }
 
-    /// Of a product with a whole number.
+    /// The noise of a product with a whole number.
     pub fn multiply_number(self, factor: f64) -> Noise {
         Noise { value_bound: self.value_bound * factor.abs(), variance: self.variance * square(factor) }
     }
 
-    /// Where each slot is off by so much besides, in units of 1.
+    /// The noise after every slot changes by at most `by`, in units of 1.
     pub fn deviate(self, by: f64, n: usize) -> Noise {
         Noise { variance: self.variance + 2.0 * square(by) / n as f64, ..self }
     }
 
-    /// Of the negative.
+    /// The noise of the negated ciphertext.
     pub fn negate(self) -> Noise {
         self
     }
 
-    /// Of a product of two ciphertexts with independent errors, before it is relinearized.
+    /// The noise of a product of two ciphertexts with independent errors, before relinearization.
     pub fn multiply(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
         let crossed =
             self.variance * square(other_scale * other.value_bound) + other.variance * square(scale * self.value_bound);
@@ -88,53 +90,55 @@ impl Noise {
         }
     }
 
-    /// Of a product of ciphertexts that may be equal or depend on each other: twice the variance of [`Noise::multiply`].
+    /// The noise of a product of ciphertexts that may be equal or correlated: twice the variance of
+    /// [`Noise::multiply`].
     pub fn multiply_dependent(self, other: Noise, scales: [f64; 2], n: usize) -> Noise {
         let product = self.multiply(other, scales, n);
         Noise { variance: 2.0 * product.variance, ..product }
     }
 
-    /// Of a square, before it is relinearized.
+    /// The noise of a square, before relinearization.
     pub fn square(self, scale: f64, n: usize) -> Noise {
         self.multiply_dependent(self, [scale; 2], n)
     }
 
-    /// After a key switch at `level` by a part of this kind whose own level is `key_level`: of a rotation, a conjugation, a
-    /// relinearization that is not rescaled.
+    /// The noise after a key switch at `level` by a part of this kind and level `key_level`: a rotation, a
+    /// conjugation, or a relinearization without a rescale.
     pub fn key_switch(self, params: &Params, kind: PartKind, key_level: usize, level: usize) -> Noise {
         let more = key_switch_variance(params, kind, key_level, level) + rounding_variance(params.n());
         Noise { variance: self.variance + more, ..self }
     }
 
-    /// After a multiplication by `factor` and a division to the level `to` below ([`super::Chain::divisor`]).
+    /// The noise after a multiplication by `factor` and a division to the lower level `to`
+    /// ([`super::Chain::divisor`]).
     pub fn rescale(self, params: &Params, level: usize, to: usize, factor: f64) -> Noise {
         let factor = factor / params.chain().divisor(level, to);
         Noise { variance: self.variance * square(factor) + rounding_variance(params.n()), ..self }
     }
 
-    /// Of a product that is relinearized and rescaled to the level `to` in one division.
+    /// The noise of a product that one division relinearizes and rescales to the level `to`.
     pub fn relinearize_rescale(self, params: &Params, key_level: usize, level: usize, to: usize) -> Noise {
         let switched = key_switch_variance(params, PartKind::Relinearization, key_level, level);
         Noise { variance: self.variance + switched, ..self }.rescale(params, level, to, 1.0)
     }
 
-    /// After primes were dropped without a division: a lower level, the same scale.
+    /// The noise after primes were dropped without a division: a lower level, the same scale.
     pub fn drop_level(self) -> Noise {
         self
     }
 
-    /// Of a bootstrap of so many bits of precision, at `scale`.
+    /// The noise of a bootstrap of `precision_bits` bits of precision, at `scale`.
     pub fn bootstrap(self, params: &Params, scale: f64, precision_bits: f64) -> Noise {
         let deviation = scale * libm::exp2(-precision_bits);
         Noise { variance: 2.0 * square(deviation) / params.n() as f64, ..self }
     }
 
-    /// What every slot's error stays below but with probability 2^-40, in the numbers' own unit.
+    /// Bound on every slot's error, in the unit of the numbers. The probability that some slot exceeds it is 2^-40.
     pub fn error_bound(&self, n: usize, scale: f64) -> f64 {
         deviations(n) * libm::sqrt(self.variance * n as f64 / 2.0) / scale
     }
 
-    /// Bits behind the binary point that are right: `-log2` of [`Noise::error_bound`].
+    /// Correct bits behind the binary point: `-log2` of [`Noise::error_bound`].
     pub fn precision_bits(&self, n: usize, scale: f64) -> f64 {
         -libm::log2(self.error_bound(n, scale))
     }
@@ -144,20 +148,20 @@ impl Noise {
         libm::log2(self.value_bound / self.error_bound(n, scale))
     }
 
-    /// Whether the numbers, with their errors, cannot wrap around the modulus of the level. False for what is not a number.
+    /// Whether the numbers, with their errors, cannot wrap around the modulus of the level. False for NaN.
     pub fn fits(&self, params: &Params, level: usize, scale: f64) -> bool {
         let largest = 2.0 * scale * (self.value_bound + self.error_bound(params.n(), scale));
         libm::log2(largest) < params.level(level).log_modulus
     }
 
-    /// How much is left.
+    /// The remaining noise budget.
     pub fn budget(&self, params: &Params, level: usize, scale: f64) -> NoiseBudget {
         let (n, top) = (params.n(), params.level_max());
         let fresh = Noise::encrypt_public(n, 1.0).precision_bits(n, params.level(top).scale);
         let least = PRECISION_MIN.min(fresh - 1.0);
         let precision = ((self.precision_bits(n, scale) - least) / (fresh - least)).clamp(0.0, 1.0);
         let levels = level as f64 / top as f64;
-        // a comparison that is false for what is not a number
+        // `fits` is false for NaN
         let percent = if self.fits(params, level, scale) { levels.min(precision) * 100.0 } else { 0.0 };
         NoiseBudget {
             percent,
@@ -169,15 +173,16 @@ impl Noise {
     }
 }
 
-/// What is left of a ciphertext: an estimate from public data and declared bounds. It cannot see the real error.
+/// The remaining budget of a ciphertext: an estimate from public data and declared bounds. The real error is not known
+/// here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseBudget {
     /// `noise_budget_remaining`: the least of the levels left and the precision left, 0 to 100; 0 when the value may wrap
     /// (readings C11).
     pub percent: f64,
-    /// Products that still fit.
+    /// How many products in a row are still possible.
     pub levels_remaining: usize,
-    /// Bits behind the binary point that are right.
+    /// Correct bits behind the binary point.
     pub precision_bits: f64,
     /// The bound on the slots.
     pub value_bound: f64,
@@ -185,22 +190,23 @@ pub struct NoiseBudget {
     pub scale_bits: f64,
 }
 
-/// Standard deviations that the error of each of `N / 2` slots stays below.
+/// The number of standard deviations that bounds the error in each of `N / 2` slots.
 ///
-/// At a slot, the error of a rounding is multiplied by the secret's value there, and that of a key by a digit's: the product of two
-/// complex normal numbers, whose real part has Laplace's distribution, beyond `t` deviations with probability `exp(-sqrt(2) t)`. (Fresh
-/// encryptions by the secret key have normal errors; for them this is too careful by a bit and a half.)
+/// At a slot, the secret's value multiplies the error of a rounding, and a digit's value multiplies the error of a
+/// key. Both are products of two complex normal numbers. The real part of such a product has Laplace's distribution:
+/// it exceeds `t` deviations with probability `exp(-sqrt(2) t)`. (Fresh encryptions by the secret key have normal
+/// errors; this bound is a bit and a half too careful for them.)
 fn deviations(n: usize) -> f64 {
     (libm::log2(n as f64 / 2.0) - LOG_FAILURE) * std::f64::consts::LN_2 / std::f64::consts::SQRT_2
 }
 
-/// Of the rounding of both polynomials by a division.
+/// Variance of the error from rounding both polynomials in a division.
 fn rounding_variance(n: usize) -> f64 {
     (1.0 + n as f64 * SECRET_VARIANCE) * ROUNDING
 }
 
-/// What the errors of a part's rows add, after the division by the special primes: the sum over its digits of
-/// `N sigma^2 (Q_j / P)^2 / 12`, `Q_j` the digit's primes at this level.
+/// Variance from the errors of a part's rows after the division by the special primes: the sum over its digits of `N
+/// sigma^2 (Q_j / P)^2 / 12`, where `Q_j` is the product of the digit's primes at this level.
 fn key_switch_variance(params: &Params, kind: PartKind, key_level: usize, level: usize) -> f64 {
     let of_level = &params.level(level).primes;
     let log = |&prime: &usize| libm::log2(f64::from(params.primes()[prime].q()));

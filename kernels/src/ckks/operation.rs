@@ -1,5 +1,5 @@
-//! The operations of the specification as plans: what is asked is checked, and refused before any work where the result would not
-//! decrypt (readings C5 to C14).
+//! The operations of the specification as plans. A request is checked first; it is refused before any work if its
+//! result would not decrypt (readings C5 to C14).
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use super::plan::{Plain, Plan, PlanBuilder, Value, same_scale};
 use super::polynomial;
 use super::rotation;
 
-/// What a client may ask for.
+/// An operation that a client may request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// The sum of two ciphertexts.
     Add,
-    /// Their product.
+    /// The product of two ciphertexts.
     Multiply,
     /// The sum with numbers that are not encrypted.
     AddPlain,
@@ -26,20 +26,20 @@ pub enum Operation {
     MultiplyPlain,
     /// The negative.
     Negate,
-    /// One level down, at the default scale there.
+    /// One level down, at the default scale of that level.
     Rescale,
-    /// The slots turned to the left.
+    /// A rotation of the slots to the left.
     Rotate,
     /// A matrix times a vector ([`matmul`]).
     Matmul,
     /// A polynomial of each slot.
     PolyEval,
-    /// Back to the level of fresh ciphertexts.
+    /// A bootstrap to the level of fresh ciphertexts.
     Bootstrap,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Operation; 10] = [
         Operation::Add,
         Operation::Multiply,
@@ -53,7 +53,7 @@ impl Operation {
         Operation::Bootstrap,
     ];
 
-    /// The specification's name.
+    /// The operation's name in the specification.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Add => "add",
@@ -69,12 +69,12 @@ impl Operation {
         }
     }
 
-    /// The operation of a name, written with hyphens or underscores (readings C6).
+    /// The operation with this name, written with hyphens or underscores (readings C6).
     pub fn from_name(name: &str) -> Option<Operation> {
         Self::ALL.into_iter().find(|operation| operation.name() == name.replace('_', "-"))
     }
 
-    /// Ciphertexts that it takes.
+    /// The number of ciphertexts that the operation takes.
     pub fn operands(self) -> usize {
         match self {
             Operation::Add | Operation::Multiply | Operation::Matmul => 2,
@@ -83,33 +83,33 @@ impl Operation {
     }
 }
 
-/// What is known of a ciphertext without its words.
+/// The public description of a ciphertext operand, without its words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operand {
-    /// Its level.
+    /// Level of the ciphertext.
     pub level: usize,
-    /// Its exact scale.
+    /// Exact scale of the ciphertext.
     pub scale: f64,
-    /// Bounds on its numbers and its error.
+    /// Bounds on the numbers and the error.
     pub noise: Noise,
 }
 
-/// An operation with all that it takes but the ciphertexts' words.
+/// A request: an operation with all its inputs except the ciphertexts' words.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// Which.
+    /// The operation.
     pub operation: Operation,
-    /// As many as [`Operation::operands`].
+    /// The operands, [`Operation::operands`] of them.
     pub operands: &'a [Operand],
-    /// Numbers that are not encrypted, one a slot; of a rotation the first may be the step count.
+    /// Plain numbers, one for each slot. For a rotation, the first may be the step count.
     pub plain: Option<&'a [f64]>,
-    /// Of a polynomial, from the constant on.
+    /// Coefficients of a polynomial, from the constant on.
     pub coefficients: Option<&'a [f64]>,
-    /// Of a rotation.
+    /// Steps of a rotation.
     pub steps: Option<i64>,
-    /// Whether a product is rescaled at once, so that it has the default scale of its level.
+    /// Whether a product is rescaled at once, which gives the result the default scale of its level.
     pub scale_stable: bool,
-    /// Parts of the key with their levels.
+    /// The parts of the evaluation key, each with its level.
     pub parts: &'a [(PartKind, usize)],
 }
 
@@ -119,7 +119,7 @@ pub enum Refusal {
     /// A field is missing, superfluous or out of range.
     #[error("{0}")]
     Invalid(String),
-    /// There are no plain numbers where there must be.
+    /// The plain numbers are missing.
     #[error("{0} needs plain_operand")]
     MissingPlain(&'static str),
     /// More coefficients than [`polynomial::COEFFICIENTS_MAX`].
@@ -133,10 +133,10 @@ pub enum Refusal {
     BudgetExhausted(String),
 }
 
-/// The plan of a request.
+/// Plans a request.
 ///
 /// # Errors
-/// What is wrong with the request; nothing was computed.
+/// [`Refusal`]: the fault of the request. Nothing has been computed.
 pub fn plan(plaintexts: &Plaintexts, params: &Params, request: &Request<'_>) -> Result<Plan, Refusal> {
     let Request { operation, operands, .. } = *request;
     if operands.len() != operation.operands() {
@@ -216,7 +216,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Rule 1 of the specification.
+    /// Checks rule 1 of the specification: operands have one level.
     fn same_level(&self, inputs: &[Value]) -> Result<(), Refusal> {
         let levels: Vec<usize> = inputs.iter().map(|&input| self.builder.level(input)).collect();
         if levels.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -226,7 +226,7 @@ impl Planning<'_> {
         Err(Refusal::MismatchedLevel(why))
     }
 
-    /// Readings C13.
+    /// Checks that operands have one scale (readings C13).
     fn same_scale(&self, inputs: &[Value]) -> Result<(), Refusal> {
         let [a, b] = [0, 1].map(|at| self.builder.scale(inputs[at]));
         if same_scale(a, b) {
@@ -247,7 +247,7 @@ impl Planning<'_> {
         Err(Refusal::BudgetExhausted(format!("{name} takes {levels} levels, and the ciphertext has {there} left")))
     }
 
-    /// A product must fit the modulus before it is rescaled.
+    /// Checks that a product fits the modulus before it is rescaled.
     fn fits_before_the_end(&self, a: Value, b: Value) -> Result<(), Refusal> {
         let builder = &self.builder;
         let (scales, n) = ([builder.scale(a), builder.scale(b)], builder.params().n());
@@ -267,7 +267,7 @@ impl Planning<'_> {
         Err(Refusal::BudgetExhausted(why))
     }
 
-    /// Whether the result decrypts to at least something.
+    /// Checks that the result can be decrypted with some precision.
     fn check(&self, result: Value) -> Result<(), Refusal> {
         let (level, scale, noise) =
             (self.builder.level(result), self.builder.scale(result), self.builder.noise(result));
@@ -278,7 +278,7 @@ impl Planning<'_> {
         Err(Refusal::BudgetExhausted("the error would be as large as the numbers".into()))
     }
 
-    /// The plain numbers at a value's level.
+    /// Encodes the plain numbers at a value's level.
     fn plain(&mut self, value: Value, scale: f64) -> Result<Plain, Refusal> {
         let name = self.request.operation.name();
         let numbers = self.request.plain.ok_or(Refusal::MissingPlain(name))?;
@@ -313,13 +313,14 @@ impl Planning<'_> {
         Ok(self.builder.rescale(product))
     }
 
-    /// The scale of a plaintext whose product with a value has the default scale after it is rescaled.
+    /// The scale of a plaintext whose product with `value` has the default scale after the rescale.
     fn scale_for_rescaling(&self, value: Value) -> f64 {
         let (params, level) = (self.builder.params(), self.builder.level(value));
         params.level(level - 1).scale * params.chain().divisor(level, level - 1) / self.builder.scale(value)
     }
 
-    /// One level down: a product that was not rescaled is divided, another ciphertext keeps its numbers at the default scale there.
+    /// Moves a value one level down. An unrescaled product is divided; any other ciphertext keeps its numbers and gets
+    /// the default scale there.
     fn rescale(&mut self, value: Value) -> Result<Value, Refusal> {
         self.needs_levels(value, 1)?;
         let level = self.builder.level(value);
@@ -331,7 +332,7 @@ impl Planning<'_> {
         Ok(self.builder.lower(value, level - 1, below))
     }
 
-    /// A value at the default scale of its level, or of one below.
+    /// Brings a value to the default scale of its level, or of the level below.
     fn at_default_scale(&mut self, value: Value) -> Result<Value, Refusal> {
         let level = self.builder.level(value);
         if same_scale(self.builder.scale(value), self.builder.params().level(level).scale) {
@@ -346,7 +347,7 @@ impl Planning<'_> {
         Err(Refusal::MismatchedLevel(why))
     }
 
-    /// Readings C8.
+    /// The step count of a rotation (readings C8).
     fn steps(&self) -> Result<i64, Refusal> {
         if let Some(steps) = self.request.steps {
             return Ok(steps);
@@ -365,7 +366,7 @@ impl Planning<'_> {
         Ok(turned(&mut self.builder, value, &path))
     }
 
-    /// The fewest rotations of keys that are there for a level (readings K10).
+    /// The shortest sequence of rotations by the key's parts for this level (readings K10).
     fn path(&self, steps: i64, level: usize) -> Result<Vec<u32>, Refusal> {
         let element = |&(kind, highest): &(PartKind, usize)| match kind {
             PartKind::Galois(element) if highest >= level => Some(element),
@@ -390,7 +391,7 @@ impl Planning<'_> {
         }
         let params = self.builder.params().clone();
         let divisor = |level: usize| params.chain().divisor(level, level - 1);
-        // so that the masked sums have the default scale after they are rescaled
+        // this scale gives the masked sums the default scale after the rescale
         let sums_scale = self.builder.scale(operands[0]) * self.builder.scale(operands[1]) / divisor(level);
         let scale = params.level(level - 2).scale * divisor(level - 1) / sums_scale;
         let too_large =
@@ -406,7 +407,7 @@ impl Planning<'_> {
         }))
     }
 
-    /// Readings C9.
+    /// Plans a polynomial (readings C9).
     fn polynomial(&mut self, value: Value) -> Result<Value, Refusal> {
         let coefficients = self.request.coefficients.unwrap_or_default();
         if coefficients.is_empty() {
@@ -424,7 +425,7 @@ impl Planning<'_> {
     }
 }
 
-/// Coefficients are below this: times any scale they fit a whole number of 127 bits.
+/// Bound on coefficients: a coefficient times any scale fits a whole number of 127 bits.
 const COEFFICIENT_MAX: f64 = (1u64 << 50) as f64;
 
 fn turned(builder: &mut PlanBuilder, value: Value, path: &[u32]) -> Value {
@@ -441,7 +442,7 @@ mod tests {
         Params::new(ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 3, security, bootstrap }).unwrap()
     }
 
-    /// A fresh ciphertext's description at a level.
+    /// The description of a fresh ciphertext at a level.
     fn fresh(params: &Params, level: usize) -> Operand {
         Operand { level, scale: params.level(level).scale, noise: Noise::encrypt_secret(1.0) }
     }

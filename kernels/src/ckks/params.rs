@@ -1,4 +1,4 @@
-//! Parameters of arithmetic: what a client names, and the primes and digits that follow from it.
+//! Parameters of arithmetic: the literal that a client names, and the primes and digits derived from it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -12,19 +12,20 @@ use crate::security::{log_modulus_max, security_bits};
 pub const POLY_DEGREES: [usize; 6] = [64, 256, 4096, 8192, 16384, 32768];
 /// Every `scale_bits` of the specification.
 pub const SCALE_BITS: std::ops::RangeInclusive<u32> = 10..=50;
-/// Degrees at which there is bootstrapping: those for testing.
+/// The degrees that support bootstrapping; all are for testing.
 pub const BOOTSTRAP_DEGREES: [usize; 2] = [64, 256];
-/// Bits of a scale that bootstrapping keeps the precision of, at most.
+/// Largest `scale_bits` whose precision bootstrapping keeps.
 pub const BOOTSTRAP_SCALE_BITS_MAX: u32 = 40;
 /// Every `max_depth` of the specification.
 pub const MAX_DEPTHS: std::ops::RangeInclusive<u32> = 1..=14;
-/// Smaller scales are replaced by this one: there are too few short primes, and they would carry no precision.
+/// Smallest scale in use, in bits. Smaller ones are raised to it, because too few short primes exist and such scales
+/// carry no precision.
 pub const SCALE_BITS_MIN: u32 = 25;
 
-/// What security a client asks for.
+/// The security level that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SecurityLevel {
-    /// None in particular.
+    /// No particular security.
     Testing,
     /// 128 bits.
     Bits128,
@@ -35,11 +36,11 @@ pub enum SecurityLevel {
 }
 
 impl SecurityLevel {
-    /// All, by their codes in containers.
+    /// All levels, in the order of their codes in containers.
     pub const ALL: [SecurityLevel; 4] =
         [SecurityLevel::Testing, SecurityLevel::Bits128, SecurityLevel::Bits192, SecurityLevel::Bits256];
 
-    /// The specification's name.
+    /// The level's name in the specification.
     pub fn name(self) -> &'static str {
         match self {
             SecurityLevel::Testing => "testing",
@@ -49,22 +50,22 @@ impl SecurityLevel {
         }
     }
 
-    /// The level of this name.
+    /// The level with this name.
     pub fn from_name(name: &str) -> Option<SecurityLevel> {
         Self::ALL.into_iter().find(|level| level.name() == name)
     }
 
-    /// Its code in containers.
+    /// The level's code in containers.
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// The level of this code.
+    /// The level with this code.
     pub fn from_code(code: u8) -> Option<SecurityLevel> {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// Bits that it asks for.
+    /// The bits of security that the level asks for.
     pub fn bits(self) -> Option<u32> {
         match self {
             SecurityLevel::Testing => None,
@@ -75,37 +76,37 @@ impl SecurityLevel {
     }
 }
 
-/// What a client names.
+/// The parameters that a client names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParamsLiteral {
     /// `N`: one of [`POLY_DEGREES`].
     pub poly_degree: usize,
     /// Bits of the scale: one of [`SCALE_BITS`].
     pub scale_bits: u32,
-    /// Products one after another: one of [`MAX_DEPTHS`].
+    /// Multiplications in a row: one of [`MAX_DEPTHS`].
     pub max_depth: u32,
-    /// What the parameters must reach.
+    /// The security level that the parameters must reach.
     pub security: SecurityLevel,
-    /// Whether the chain has the levels that bootstrapping takes.
+    /// Whether the chain includes the levels that bootstrapping takes.
     pub bootstrap: bool,
 }
 
-/// Why there are no such parameters.
+/// Why parameters are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamsError {
     /// A field is out of its range.
     #[error("{0}")]
     OutOfRange(String),
-    /// The asked security is not reached (readings K1).
+    /// The chain does not reach the requested security (readings K1).
     #[error("{}", Self::insufficient(*.security_bits, *.log_modulus, *.depth_max, *.degree_min))]
     InsufficientSecurity {
-        /// What the nearest chain would have.
+        /// Bits of security of the nearest chain.
         security_bits: u32,
-        /// Its `log2 QP`, rounded up.
+        /// `log2 QP` of that chain, rounded up.
         log_modulus: u32,
-        /// The largest depth at this degree, scale and level; `None`: not even 1.
+        /// The largest secure depth at this degree, scale and security level; `None` if even 1 is too deep.
         depth_max: Option<u32>,
-        /// The smallest degree for this scale, depth and level.
+        /// The smallest secure degree for this scale, depth and security level.
         degree_min: Option<usize>,
     },
 }
@@ -127,9 +128,10 @@ impl ParamsError {
 /// A part of an evaluation key: which secret it switches from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PartKind {
-    /// From `s^2`: after a product.
+    /// From `s^2`; used after a product.
     Relinearization,
-    /// From `s` to its image under the inverse of this Galois element, an odd number below `2N`; the automorphism follows.
+    /// From `s` to its image under the inverse of this Galois element, an odd number below `2N`. The automorphism
+    /// follows the switch.
     Galois(u32),
     /// From `s` to the sparse secret of bootstrapping.
     ToSparse,
@@ -137,7 +139,7 @@ pub enum PartKind {
     FromSparse,
 }
 
-/// Checked parameters. Cheap to clone; equal when their literals are.
+/// Checked parameters. Clones are cheap; two values are equal when their literals are.
 #[derive(Clone)]
 pub struct Params(Arc<Inner>);
 
@@ -162,17 +164,17 @@ impl std::fmt::Debug for Params {
     }
 }
 
-/// What [`Params::new`] found for literals.
+/// Cached results of [`Params::new`].
 type Remembered = HashMap<ParamsLiteral, Result<Params, ParamsError>>;
-/// Literals that are remembered at most, some kilobytes each.
+/// Largest number of cached literals, some kilobytes each.
 const REMEMBERED_MAX: usize = 1024;
 
 impl Params {
-    /// The parameters of a literal: the same on every machine. The first time takes up to some tenths of a second; then they are
-    /// remembered.
+    /// The parameters of a literal, the same on every machine. The first call for a literal takes up to some tenths of
+    /// a second; later ones use the cache.
     ///
     /// # Errors
-    /// A field out of range, or too little security for the level that is asked for.
+    /// A field is out of range, or the security level is not reached.
     pub fn new(literal: ParamsLiteral) -> Result<Params, ParamsError> {
         static REMEMBERED: LazyLock<Mutex<Remembered>> = LazyLock::new(Mutex::default);
         check(&literal)?;
@@ -191,7 +193,7 @@ impl Params {
 
     fn search(literal: ParamsLiteral) -> Result<Params, ParamsError> {
         let chain = match literal.security.bits() {
-            // the most secure chain where there is one
+            // the most secure chain, if any
             None => chain(&literal, Some(SecurityLevel::Bits128)).or_else(|| chain(&literal, None)),
             Some(_) => chain(&literal, Some(literal.security)),
         };
@@ -204,32 +206,32 @@ impl Params {
         Ok(Params(Arc::new(Inner { literal, chain, log_modulus, security_bits })))
     }
 
-    /// What they were made of.
+    /// The literal of these parameters.
     pub fn literal(&self) -> ParamsLiteral {
         self.0.literal
     }
 
-    /// `N`, coefficients of a polynomial.
+    /// `N`: the number of coefficients of a polynomial.
     pub fn n(&self) -> usize {
         self.0.literal.poly_degree
     }
 
-    /// Numbers of a plaintext: `N / 2`.
+    /// `N / 2`: the number of slots of a plaintext.
     pub fn slots(&self) -> usize {
         self.n() / 2
     }
 
-    /// The highest level, of fresh ciphertexts.
+    /// The level of fresh ciphertexts.
     pub fn level_max(&self) -> usize {
         self.0.literal.max_depth as usize
     }
 
-    /// The highest level of the chain: above that of fresh ciphertexts where there are levels for bootstrapping.
+    /// The highest level of the chain. With bootstrapping it lies above the level of fresh ciphertexts.
     pub fn raised_level(&self) -> usize {
         self.0.chain.levels.len() - 1
     }
 
-    /// The primes by levels.
+    /// The primes of each level.
     pub fn chain(&self) -> &Chain {
         &self.0.chain
     }
@@ -244,10 +246,10 @@ impl Params {
         self.0.chain.special
     }
 
-    /// A level.
+    /// The primes and scale of a level.
     ///
     /// # Panics
-    /// Above [`Params::raised_level`].
+    /// When `level` is above [`Params::raised_level`].
     pub fn level(&self, level: usize) -> &Level {
         &self.0.chain.levels[level]
     }
@@ -262,7 +264,7 @@ impl Params {
         self.0.security_bits
     }
 
-    /// Bits of the scale that is computed with: the asked ones, or [`SCALE_BITS_MIN`].
+    /// Bits of the scale in use: the requested ones, but at least [`SCALE_BITS_MIN`].
     pub fn scale_bits_effective(&self) -> u32 {
         effective(self.0.literal.scale_bits)
     }
@@ -273,8 +275,9 @@ impl Params {
         self.chain().primes_up_to(level).into_iter().chain(special).collect()
     }
 
-    /// The digits of a key of this kind and level, as indices of primes: a row of the key each. A product may have wider digits than a
-    /// rotation, because its scale is divided away after the switch.
+    /// The digits of a key of this kind and level, as indices of primes. The key has one row a digit. A
+    /// relinearization key may have wider digits than a rotation key, because a product is divided by its scale after
+    /// the switch.
     pub fn digits(&self, kind: PartKind, level: usize) -> Vec<Vec<usize>> {
         let excess = match kind {
             PartKind::Relinearization => super::chain::product_excess_bits(self.scale_bits_effective()),
@@ -284,7 +287,7 @@ impl Params {
     }
 }
 
-/// The largest depth that reaches `security` at this degree and scale; `None`: not even 1.
+/// The largest depth that reaches `security` at this degree and scale; `None` if even 1 is too deep.
 pub fn depth_max(poly_degree: usize, scale_bits: u32, security: SecurityLevel) -> Option<u32> {
     MAX_DEPTHS.rev().find(|&max_depth| {
         let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false };
@@ -317,15 +320,17 @@ fn check(literal: &ParamsLiteral) -> Result<(), ParamsError> {
         return out_of_range(format!("max_depth is 1 to 14, not {max_depth}"));
     }
     if literal.bootstrap && !BOOTSTRAP_DEGREES.contains(&poly_degree) {
-        return out_of_range(format!("bootstrapping is there at poly_degree 64 and 256, not at {poly_degree}"));
+        return out_of_range(format!("bootstrapping needs poly_degree 64 or 256, not {poly_degree}"));
     }
     if literal.bootstrap && scale_bits > BOOTSTRAP_SCALE_BITS_MAX {
-        return out_of_range(format!("bootstrapping takes scale_bits to {BOOTSTRAP_SCALE_BITS_MAX}, not {scale_bits}"));
+        return out_of_range(format!(
+            "bootstrapping needs scale_bits of at most {BOOTSTRAP_SCALE_BITS_MAX}, not {scale_bits}"
+        ));
     }
     Ok(())
 }
 
-/// The best chain that reaches `security`, or that ignores it.
+/// The best chain that reaches `security`; `None` ignores security.
 fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<Chain> {
     let scale_bits = effective(literal.scale_bits);
     let log_modulus_max = match security.and_then(SecurityLevel::bits) {
@@ -397,7 +402,7 @@ mod tests {
     #[test]
     fn the_deepest_secure_chains_reach_those_of_the_literature() {
         use SecurityLevel::{Bits128, Bits192, Bits256};
-        // facts of independent tables: nested chains of single long primes
+        // known values from independent tables: nested chains of single long primes
         let known = [
             (Bits128, 4096, 30, 1),
             (Bits128, 8192, 30, 4),

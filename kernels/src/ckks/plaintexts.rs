@@ -1,10 +1,10 @@
-//! Plaintexts as the words that a device takes.
+//! Plaintexts in the word form of devices.
 
 use super::encode::{Complex, EncodeError, Encoder, Rounded};
 use super::params::Params;
 use crate::ring::Ring;
 
-/// Encodes for one parameter set; its tables take 16 bytes a prime and coefficient.
+/// Encodes plaintexts for one parameter set. The tables take 16 bytes for each prime and coefficient.
 pub struct Plaintexts {
     params: Params,
     encoder: Encoder,
@@ -12,14 +12,14 @@ pub struct Plaintexts {
 }
 
 impl Plaintexts {
-    /// For these parameters.
+    /// Makes the tables for these parameters.
     pub fn new(params: &Params) -> Plaintexts {
         let ciphertext_primes = &params.primes()[..params.chain().ciphertext_primes()];
         let rings = ciphertext_primes.iter().map(|&prime| Ring::new(prime, params.n())).collect();
         Plaintexts { params: params.clone(), encoder: Encoder::new(params.n()), rings }
     }
 
-    /// Slots to `[primes of the level][N]` words in the order of [`Ring::forward`].
+    /// Encodes slots as `[primes of the level][N]` words in the order of [`Ring::forward`].
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -31,7 +31,7 @@ impl Plaintexts {
         Ok(self.words(&rounded, level))
     }
 
-    /// The same of real numbers.
+    /// [`Plaintexts::encode`] for real numbers.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -43,7 +43,7 @@ impl Plaintexts {
         Ok(self.words(&rounded, level))
     }
 
-    /// `X^(N/2)`, which is i in every slot, at scale 1.
+    /// `X^(N/2)` at scale 1. Its value is i in every slot.
     pub fn imaginary_unit(&self, level: usize) -> Vec<u32> {
         let n = self.params.n();
         self.rows(level, |_, row| row[n / 2] = 1)

@@ -1,8 +1,9 @@
-//! An operation as a plan: steps on ciphertexts in levels, over slots of one residue polynomial each.
+//! An operation as a plan: steps on ciphertexts, grouped into levels. A slot of the arena holds one residue
+//! polynomial.
 //!
-//! A [`PlanBuilder`] is told what to compute; it keeps the level and the exact scale of every value. The finished [`Plan`] is what a
-//! device runs: a matrix product or a bootstrap is a plan of many levels, and so takes turns with the work of others, can be
-//! cancelled, and can begin again.
+//! A [`PlanBuilder`] collects the computation and tracks the level and the exact scale of every value. A device runs
+//! the finished [`Plan`]. A matrix product or a bootstrap is a plan of many levels, so it takes turns with other work
+//! and can be cancelled or restarted between levels.
 
 mod builder;
 
@@ -11,18 +12,18 @@ use super::params::{Params, PartKind};
 use builder::{Node, PlainNode};
 pub use builder::{PlanBuilder, same_scale};
 
-/// Scales that differ by less than this part of themselves are one: the difference of rounding.
+/// Scales whose relative difference is below this count as equal, because rounding causes such differences.
 pub const SCALE_TOLERANCE: f64 = 1.0 / (1u64 << 32) as f64;
 
-/// A ciphertext of a plan.
+/// A handle to a ciphertext of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Value(usize);
 
-/// A plaintext of a plan.
+/// A handle to a plaintext of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Plain(usize);
 
-/// What a step computes, on values of the plan.
+/// The computation of a step, on values of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `a + b`.
@@ -35,46 +36,46 @@ pub enum Step {
     MultiplyPlain(Value, Plain),
     /// `a` times a whole number.
     MultiplyInteger(Value, i128),
-    /// `a` and a whole number, in units of its scale: the same number in every slot.
+    /// `a` plus a whole number in units of its scale, the same in every slot.
     AddInteger(Value, i128),
-    /// `a` times `factor`, divided by what its level has more than level `to` ([`super::Chain::divided`]).
+    /// `a` times `factor`, divided by the primes that its level has more than level `to` ([`super::Chain::divided`]).
     Divide {
-        /// What is divided.
+        /// The dividend.
         a: Value,
         /// The level of the result.
         to: usize,
-        /// A whole number.
+        /// A whole factor applied before the division.
         factor: u128,
     },
-    /// `a b`, relinearized; rescaled in the same division where `to` is the level below.
+    /// `a b`, relinearized. If `to` is the level below, the same division rescales.
     Multiply {
-        /// A factor.
+        /// The first factor.
         a: Value,
-        /// The other.
+        /// The second factor.
         b: Value,
-        /// The level of the result: theirs, or the one below.
+        /// Level of the result: that of the factors, or the level below.
         to: usize,
     },
-    /// The residues of level 0 read as the whole numbers nearest to 0, at the highest level of the chain.
+    /// The residues of level 0, read as the whole numbers nearest to 0, at the highest level of the chain.
     Raise(Value),
-    /// `a` under another secret.
+    /// `a` switched to another secret.
     Switch {
-        /// What is switched.
+        /// The ciphertext to switch.
         a: Value,
-        /// By which part of the key.
+        /// The part of the key that switches.
         kind: PartKind,
     },
     /// `a(X^element)`.
     Automorphism {
-        /// What is permuted.
+        /// The ciphertext to permute.
         a: Value,
-        /// An odd number below `2N`.
+        /// The Galois element, an odd number below `2N`.
         element: u32,
     },
 }
 
 impl Step {
-    /// The ciphertexts that it reads.
+    /// The ciphertexts that the step reads.
     pub fn reads(&self) -> impl Iterator<Item = Value> {
         let (first, second) = match *self {
             Step::Add(a, b) | Step::Sub(a, b) | Step::Multiply { a, b, .. } => (a, Some(b)),
@@ -86,7 +87,7 @@ impl Step {
         std::iter::once(first).chain(second)
     }
 
-    /// The plaintext that it reads.
+    /// The plaintext that the step reads.
     pub fn plain(&self) -> Option<Plain> {
         match *self {
             Step::AddPlain(_, plain) | Step::MultiplyPlain(_, plain) => Some(plain),
@@ -94,7 +95,7 @@ impl Step {
         }
     }
 
-    /// The part of the key that it needs.
+    /// The part of the key that the step needs.
     pub fn part(&self) -> Option<PartKind> {
         match *self {
             Step::Multiply { .. } => Some(PartKind::Relinearization),
@@ -105,35 +106,35 @@ impl Step {
     }
 }
 
-/// A value of a plan with its place.
+/// A value of a plan with its slots.
 #[derive(Clone, Debug)]
 pub struct PlannedValue {
-    /// Its level.
+    /// Level of the value.
     pub level: usize,
-    /// Its exact scale.
+    /// Exact scale of the value.
     pub scale: f64,
-    /// Bounds on its numbers and its error.
+    /// Bounds on the numbers and the error.
     pub noise: Noise,
-    /// Slots of its rows, `[2][primes of the level]`. Empty: nothing reads it.
+    /// Slots of the value's rows, `[2][primes of the level]`. Empty if no step reads the value.
     pub slots: Vec<u32>,
 }
 
 /// A step with its result.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedStep {
-    /// What is computed.
+    /// The computation.
     pub step: Step,
-    /// Where it goes.
+    /// The value that it produces.
     pub result: Value,
-    /// Work, in [`BUTTERFLIES_OF_UNIT`] each.
+    /// Cost in units of [`BUTTERFLIES_OF_UNIT`] butterflies.
     pub units: u32,
 }
 
-/// Butterflies of a unit of work: about a sixteenth of the cheapest gate's bootstrap.
+/// Butterflies in a unit of work: about a sixteenth of the cheapest gate's bootstrap.
 pub const BUTTERFLIES_OF_UNIT: u64 = 1 << 20;
 
-/// Steps in the order of their levels, over as few slots as the values' lives allow. A slot is taken again only from the level
-/// after its last reader's on, so steps of a level may run in any order.
+/// Steps ordered by level, over as few slots as the lifetimes of the values allow. A slot is reused only in the levels
+/// after its last reader's, so the steps of one level may run in any order.
 #[derive(Clone, Debug)]
 pub struct Plan {
     params: Params,
@@ -151,7 +152,7 @@ impl Plan {
     fn of(builder: PlanBuilder, outputs: &[Value]) -> Plan {
         let PlanBuilder { params, nodes, inputs, plains, .. } = builder;
         let needed = needed(&nodes, outputs);
-        // the step level of each value: inputs have none
+        // the step level of each value; inputs have level 0
         let mut depths = vec![0; nodes.len()];
         for (at, node) in nodes.iter().enumerate() {
             if let Some(step) = &node.step {
@@ -173,7 +174,7 @@ impl Plan {
         let mut pool = SlotPool::default();
         let rows = |at: usize| 2 * params.level(nodes[at].level).primes.len();
         let mut slots: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
-        // inputs are written whether they are read or not, so that they are found by their order
+        // every input is written, read or not, so inputs are found by their order
         for &Value(at) in &inputs {
             slots[at] = pool.take(rows(at));
         }
@@ -238,7 +239,7 @@ impl Plan {
         &self.level_ends
     }
 
-    /// The ciphertexts that are given, in order.
+    /// The input ciphertexts, in order.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = &PlannedValue> {
         self.inputs.iter().map(|value| self.value(*value))
     }
@@ -253,17 +254,17 @@ impl Plan {
         &self.plains[plain.0].0
     }
 
-    /// What is computed, in order.
+    /// The output ciphertexts, in order.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &PlannedValue> {
         self.outputs.iter().map(|value| self.value(*value))
     }
 
-    /// Slots that are needed.
+    /// The number of slots that the plan needs.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// The parts of the key that the steps need, with the highest level each is needed at.
+    /// The parts of the key that the steps need, each with the highest level at which it is needed.
     pub fn parts(&self) -> Vec<(PartKind, usize)> {
         let mut parts: Vec<(PartKind, usize)> = Vec::new();
         for PlannedStep { step, .. } in &self.steps {
@@ -278,7 +279,7 @@ impl Plan {
     }
 }
 
-/// What outputs depend on.
+/// For each node, whether an output depends on it.
 fn needed(nodes: &[Node], outputs: &[Value]) -> Vec<bool> {
     let mut needed = vec![false; nodes.len()];
     outputs.iter().for_each(|value| needed[value.0] = true);
@@ -290,14 +291,14 @@ fn needed(nodes: &[Node], outputs: &[Value]) -> Vec<bool> {
     needed
 }
 
-/// Work of a step: transforms, each product with a key's row counted as a few stages.
+/// Cost of a step in units. Transforms count fully, and a product with a row of the key counts as a few stages.
 fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
     let n = params.n() as u64;
     let stages = u64::from(params.n().ilog2());
     let level = step.reads().map(|value| nodes[value.0].level).max().unwrap_or(0);
     let primes = |level: usize| params.level(level).primes.len() as u64;
     let (of_level, special) = (primes(level), params.special_count() as u64);
-    // in, out and each digit to all primes; the product and both divisions
+    // transforms in and out, each digit to all primes; the product and both divisions
     let switch = |kind: PartKind| {
         let digits = params.digits(kind, level).len() as u64;
         let transforms = of_level + digits * (of_level + special) + 2 * (of_level + special);
@@ -314,7 +315,7 @@ fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
     (work * n / 2).div_ceil(BUTTERFLIES_OF_UNIT) as u32
 }
 
-/// Numbers of slots, used again as soon as they may.
+/// Hands out slot numbers; free ones are reused.
 #[derive(Default)]
 struct SlotPool {
     count: u32,
@@ -355,7 +356,7 @@ mod tests {
         let scale = params.level(3).scale;
         let inputs: Vec<Value> = (0..4).map(|_| builder.input(3, scale, NOISE)).collect();
         let mut values = inputs.clone();
-        // squares, sums and rotations of what came before
+        // squares, sums and rotations of earlier values
         for i in 0..6 {
             let sum = builder.add(values[i], values[i + 1]);
             let turned = builder.automorphism(sum, 5);

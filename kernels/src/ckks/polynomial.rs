@@ -1,23 +1,23 @@
 //! Polynomials of ciphertexts in the fewest levels: `ceil(log2(degree + 1))` (Paterson, Stockmeyer 1973; with exact scales as in
 //! Lee, Lee, Kim, Kim, No, eprint 2020/1549).
 //!
-//! `p = high x^g + low` with `g` a power of two is split until what is left is a sum of known powers times constants, which takes one
-//! level more than its highest power. A part that has no level to spare for that is split down to degree 1.
+//! `p = high x^g + low` with `g` a power of two is split until each part is a sum of known powers times constants.
+//! Such a sum takes one level more than its highest power. A part without that spare level is split down to degree 1.
 
 use std::collections::HashMap;
 
 use super::plan::{PlanBuilder, Value};
 
-/// Coefficients at most (specification, Limits).
+/// Largest number of coefficients (specification, Limits).
 pub const COEFFICIENTS_MAX: usize = 65;
 
-/// Levels that a polynomial of so many coefficients takes.
+/// Levels that a polynomial of `coefficients` coefficients takes.
 pub fn levels(coefficients: usize) -> usize {
     coefficients.next_power_of_two().ilog2() as usize
 }
 
-/// The polynomial of `x`, its coefficients from the constant on, [`levels`] levels below `x` and at the default scale there. A
-/// coefficient that is 0 costs nothing, and neither do leading ones count.
+/// The polynomial of `x` with coefficients from the constant on, [`levels`] levels below `x` and at the default scale
+/// there. Coefficients that are 0 cost nothing, and leading zeros do not count.
 ///
 /// # Panics
 /// When `x` has fewer levels, or a coefficient is not finite.
@@ -28,13 +28,13 @@ pub fn evaluate(builder: &mut PlanBuilder, x: Value, coefficients: &[f64]) -> Va
     let level = builder.level(x).checked_sub(levels(coefficients.len())).expect("a polynomial has its levels");
     let scale = if level == builder.level(x) { builder.scale(x) } else { builder.params().level(level).scale };
     let depth = levels(coefficients.len());
-    // powers up to this one are computed all, beyond it powers of two alone
+    // all powers up to this one are computed, and beyond it only powers of two
     let baby = 1 << depth.div_ceil(2).max(1);
     let mut powers = Powers { builder, x, baby, known: HashMap::new(), lowered: HashMap::new() };
     powers.part(coefficients, level, scale)
 }
 
-/// Powers of `x`, each as high as it can be.
+/// Powers of `x`, each at the highest possible level.
 struct Powers<'a> {
     builder: &'a mut PlanBuilder,
     x: Value,
@@ -61,7 +61,7 @@ impl Powers<'_> {
         product
     }
 
-    /// A value at a level, its own or one below, at the default scale there.
+    /// Brings a value to a level that is its own or lower, at the default scale there.
     fn at(&mut self, value: Value, level: usize) -> Value {
         if self.builder.level(value) == level {
             return value;
@@ -81,7 +81,7 @@ impl Powers<'_> {
         found
     }
 
-    /// A part of the polynomial at exactly this level and scale.
+    /// One part of the split polynomial, at exactly this level and scale.
     fn part(&mut self, coefficients: &[f64], level: usize, scale: f64) -> Value {
         let degree = coefficients.iter().rposition(|&c| c != 0.0).unwrap_or(0);
         let coefficients = &coefficients[..=degree];
@@ -91,7 +91,7 @@ impl Powers<'_> {
         let g = (degree + 1).next_power_of_two() / 2;
         let (low, high) = coefficients.split_at(g);
         let power = self.power_at(g, level + 1);
-        // so that the rescaled product has the asked scale
+        // this scale gives the rescaled product the requested scale
         let divisor = self.builder.params().chain().divisor(level + 1, level);
         let high_scale = scale * divisor / self.builder.scale(power);
         let high = self.part(high, level + 1, high_scale);
@@ -104,7 +104,7 @@ impl Powers<'_> {
         self.builder.add(product, low)
     }
 
-    /// Whether a part is a sum of powers: they are few, and there is a level for the constants.
+    /// Whether a part is computed as a sum of powers: it has few terms, and one level is left for the constants.
     fn is_sum(&self, degree: usize, level: usize) -> bool {
         let powers = degree.max(1).next_power_of_two().ilog2() as usize;
         degree <= 1 || (degree < self.baby && level + 1 + powers <= self.builder.level(self.x))
@@ -128,7 +128,7 @@ impl Powers<'_> {
             });
         }
         let sum = sum.unwrap_or_else(|| {
-            // a constant: nothing of x, at its place
+            // a constant alone: x times 0 carries it
             let x = self.power_at(1, from);
             let by = scale * divisor / self.builder.scale(x);
             self.builder.multiply_constant(x, 0.0, by)
@@ -158,7 +158,7 @@ mod tests {
         builder.finish(&[value])
     }
 
-    /// What the plan computes of a number, without encryption.
+    /// The plan's result for a plain number.
     fn value(plan: &Plan, x: f64) -> f64 {
         let mut values: HashMap<usize, f64> = HashMap::new();
         let slot = |value| plan.value(value).slots[0] as usize;

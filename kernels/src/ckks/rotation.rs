@@ -1,4 +1,4 @@
-//! Rotations by any number of slots, out of those that a key has.
+//! Rotations by any number of slots, composed of the rotations that a key has.
 
 use std::collections::VecDeque;
 
@@ -21,12 +21,12 @@ pub fn conjugation(polynomial_size: usize) -> u32 {
     2 * polynomial_size as u32 - 1
 }
 
-/// The fewest rotations among those of `elements` that are a rotation by `steps` to the left together, as elements; empty for a whole
-/// turn. `None`: there are none. Elements that are no rotations are not used.
+/// The shortest sequence of rotations from `elements` that rotates by `steps` to the left, as elements. Empty for a
+/// whole turn; `None` if no sequence exists. Elements that are not rotations are ignored.
 pub fn path(polynomial_size: usize, steps: i64, elements: &[u32]) -> Option<Vec<u32>> {
     let slots = polynomial_size / 2;
     let wanted = steps.rem_euclid(slots as i64) as usize;
-    // the step of each element; powers of 5 by their discrete logarithms
+    // the steps of each element, by discrete logarithms to base 5
     let mut power = 1u64;
     let mut known: Vec<(usize, u32)> = Vec::new();
     for step in 0..slots {
@@ -35,7 +35,7 @@ pub fn path(polynomial_size: usize, steps: i64, elements: &[u32]) -> Option<Vec<
         }
         power = power * 5 % (2 * polynomial_size as u64);
     }
-    // breadth first from 0: the last element on a shortest way to each step
+    // breadth-first search from 0: for each step count, the last element of a shortest path
     let mut last: Vec<Option<(usize, u32)>> = vec![None; slots];
     let mut waiting = VecDeque::from([0]);
     while let Some(at) = waiting.pop_front() {

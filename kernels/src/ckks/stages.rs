@@ -1,12 +1,12 @@
-//! The levels of a chain that a bootstrap takes, by its stages ([`super::bootstrap`]).
+//! The levels of a chain that a bootstrap takes, stage by stage ([`super::bootstrap`]).
 
-/// Levels of the coefficients' stage, and of the slots'.
+/// Levels of each of the two matrix stages.
 pub(super) const FACTORS: usize = 2;
-/// Levels of the remainder: the series' five and three doublings.
+/// Levels of the remainder: five for the series, and three doublings.
 const REMAINDER_LEVELS: usize = 8;
 /// Bits of a level of the remainder and of the first matrices.
 pub(super) const STAGE_BITS: u32 = 56;
-/// Bits from each level to the one above, from level 0: those of the application, then the stages from the last to the first.
+/// Bits from each level to the one above, from level 0: the application's levels, then the stages from last to first.
 pub(super) fn steps(scale_bits: u32, depth: u32) -> Vec<u32> {
     let application = vec![scale_bits; depth as usize + FACTORS];
     application.into_iter().chain([STAGE_BITS; REMAINDER_LEVELS + FACTORS]).collect()

@@ -1,4 +1,5 @@
-//! Chebyshev series of a ciphertext: `ceil(log2(degree + 1))` levels for every degree that is not one less than a power of two.
+//! Chebyshev series of a ciphertext. A series takes `ceil(log2(degree + 1))` levels unless its degree is one less than
+//! a power of two.
 
 use std::collections::HashMap;
 
@@ -43,7 +44,7 @@ impl Series<'_> {
         value
     }
 
-    /// At a level, its own or one below, at the scale it has.
+    /// Brings a value to a level that is its own or lower, at the scale that the level's values have here.
     fn at(&mut self, value: Value, level: usize) -> Value {
         if self.builder.level(value) == level {
             return value;
@@ -52,7 +53,7 @@ impl Series<'_> {
         self.builder.lower(value, level, scale)
     }
 
-    /// A part of the series at exactly this level and scale.
+    /// One part of the split series, at exactly this level and scale.
     fn part(&mut self, coefficients: &[f64], level: usize, scale: f64) -> Value {
         let degree = coefficients.len() - 1;
         if degree < self.baby {

@@ -1,16 +1,19 @@
-//! The map between coefficients and slots as a product of sparse matrices (Chen, Chillotti, Song, eprint 2018/1043; Han, Hhan,
-//! Cheon, eprint 2018/1073): the stages of the transform of [`super::super::encode`], merged. Its bit reversal is left out in both directions,
-//! since the remainder is taken slot by slot.
+//! The map between coefficients and slots as a product of sparse matrices (Chen, Chillotti, Song, eprint 2018/1043;
+//! Han, Hhan, Cheon, eprint 2018/1073): the stages of the transform of [`super::super::encode`], merged. The bit
+//! reversal is left out in both directions, because the remainder works slot by slot and so does not depend on their
+//! order.
 
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
 
 use crate::ckks::encode::Complex;
 
-/// A matrix by its diagonals that are not 0: offset `o` holds, in place `i`, what slot `i + o` is multiplied by for slot `i`.
+/// A matrix by its nonzero diagonals: entry `i` of diagonal `o` is the factor by which slot `i + o` contributes to
+/// slot `i`.
 pub type Diagonals = BTreeMap<usize, Vec<Complex>>;
 
-/// The transform from bit-reversed coefficients to slots, or its inverse, as at most `count` factors, the first to be applied first.
+/// The transform from bit-reversed coefficients to slots, or its inverse, as at most `count` factors in the order of
+/// application.
 pub fn factors(slots: usize, count: usize, inverse: bool) -> Vec<Diagonals> {
     let stages = slots.ilog2() as usize;
     let count = count.min(stages);
@@ -30,7 +33,7 @@ pub fn factors(slots: usize, count: usize, inverse: bool) -> Vec<Diagonals> {
     merged.collect()
 }
 
-/// The stage that joins halves of this length.
+/// The transform's stage that joins halves of length `half`.
 fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
     let mut out = Diagonals::new();
     let mut add = |offset: usize, at: usize, value: Complex| {
@@ -45,7 +48,7 @@ fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
         for block in (0..slots).step_by(2 * half) {
             let (low, high) = (block + j, block + j + half);
             if inverse {
-                // (low + high) / 2, and (low - high) / 2 turned back
+                // (low + high) / 2, and (low - high) / 2 times the conjugate root
                 let back = root.conjugate() * 0.5;
                 add(0, low, 0.5.into());
                 add(half, low, 0.5.into());
@@ -62,7 +65,7 @@ fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
     out
 }
 
-/// `a` after `b`.
+/// The matrix product `a b`: `b` is applied first.
 fn compose(a: &Diagonals, b: &Diagonals) -> Diagonals {
     let mut out = Diagonals::new();
     for (&i, x) in a {

@@ -1,7 +1,9 @@
-//! The search for a chain. Two families are tried: *nested*, where each level adds as few primes of equal size as its step needs, and *sets*,
-//! where long primes are shared by all levels and up to three short ones are there or not.
+//! The search for a chain. Two families are tried. In *nested* chains, each level adds as few primes of equal size as
+//! its step needs. In *set* chains, all levels share long primes, and each level uses a subset of up to three short
+//! ones.
 //!
-//! Everything here is the same on every machine: `libm`'s logarithms, basic operations and square roots of IEEE 754.
+//! Every machine finds the same chain, because the search uses only `libm`'s logarithms and the basic operations and
+//! square roots of IEEE 754.
 
 use std::collections::HashMap;
 
@@ -9,24 +11,25 @@ use super::{Chain, Level, Wanted, group, log_product, product_excess_bits};
 use crate::modular::Modulus;
 use crate::ring::primes::nearest_to_power;
 
-/// Bits of a value at level 0 beside its scale, sign included, in the order in which they are tried: 9 bits of value at least, and
-/// fewer only where that does not fit the bound.
+/// Bits of a value at level 0 above its scale, sign included, in the order of trial. A headroom of 10 or more gives at
+/// least 9 bits of value; smaller ones are tried only when no larger one fits the bound.
 const HEADROOMS: [&[u32]; 2] = [&[10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20], &[9, 8, 7, 6]];
-/// How far a level's modulus may be from where it should be, in bits, in the order in which they are tried. Scales follow the moduli,
-/// so the precision of a level is as many bits off, at most.
+/// Largest deviation of a level's modulus from its target, in bits, in the order of trial. Scales follow the moduli,
+/// so the precision of a level deviates by at most as many bits.
 const DEVIATIONS: [f64; 3] = [0.7, 1.5, 2.5];
-/// The same of level 0, whose headroom is what it promises.
+/// Largest deviation of level 0's modulus, in bits. The bound is tight because level 0 promises its headroom.
 const DEVIATION_OF_LEVEL_0: f64 = 0.7;
-/// Bits of the shortest primes that are looked for.
+/// Bits of the shortest primes in the search.
 const PRIME_BITS_MIN: u32 = 18;
-/// Special primes at most.
+/// Largest number of special primes.
 const SPECIAL_MAX: usize = 7;
-/// Bits by which a rotation's digits may exceed `P`: the error of a switch is then as many bits larger.
+/// Bits by which a rotation's digits may exceed `P`. The error of a switch grows by as many bits.
 pub(in super::super) const ROTATION_EXCESS_BITS: f64 = 2.0;
-/// A product is divided by its scale after the switch, so its digits may exceed `P` by the scale's bits less these.
+/// Margin in bits. A product is divided by its scale after the switch, so its digits may exceed `P` by the scale's
+/// bits less this margin.
 pub(super) const PRODUCT_MARGIN_BITS: f64 = 12.0;
 
-/// Lists of primes by their bits.
+/// Lists of primes, by their bits.
 struct Pool {
     polynomial_size: usize,
     lists: HashMap<u32, Vec<u32>>,
@@ -51,14 +54,14 @@ pub(super) fn search(wanted: &Wanted) -> Option<Chain> {
     choices.into_iter().find_map(|(headroom, deviation)| within(&mut pool, wanted, headroom, deviation))
 }
 
-/// The cheapest chain of this headroom whose moduli are no further than `deviation` from where they should be.
+/// The cheapest chain of this headroom whose moduli deviate by at most `deviation` bits from their targets.
 fn within(pool: &mut Pool, wanted: &Wanted, headroom: u32, deviation: f64) -> Option<Chain> {
     let mut targets = vec![f64::from(wanted.scale_bits + headroom)];
     targets.extend(wanted.steps.iter().scan(targets[0], |sum, &step| {
         *sum += f64::from(step);
         Some(*sum)
     }));
-    // the highest level and one special prime at least
+    // room for the highest level and at least one special prime
     let least = targets[targets.len() - 1] - deviation + f64::from(PRIME_BITS_MIN) - 0.5;
     if wanted.log_modulus_max.is_some_and(|max| least > max) {
         return None;
@@ -76,7 +79,7 @@ fn within(pool: &mut Pool, wanted: &Wanted, headroom: u32, deviation: f64) -> Op
     best.map(|(_, chain)| chain)
 }
 
-/// Each level adds primes of equal size.
+/// The nested chain: each level adds primes of equal size.
 fn nested(pool: &mut Pool, targets: &[f64], deviation: f64) -> Option<Sets> {
     let mut sets: Sets = Vec::new();
     let mut all: Vec<u32> = Vec::new();
@@ -103,8 +106,8 @@ fn nested(pool: &mut Pool, targets: &[f64], deviation: f64) -> Option<Sets> {
     Some(sets)
 }
 
-/// Long primes in order, as many as a level needs, and some of up to three short ones: every choice of sizes that comes near all
-/// targets.
+/// Chains of sets. Each level takes a prefix of the long primes and a subset of up to three short ones. The result has
+/// one entry for every choice of short sizes that comes near all targets.
 fn sets(pool: &mut Pool, targets: &[f64], deviation: f64) -> Vec<Sets> {
     let mut found = Vec::new();
     for long in (25..=30).rev() {
@@ -140,17 +143,18 @@ fn short_sizes() -> Vec<Vec<u32>> {
     out
 }
 
-/// Every subset.
+/// All subsets of `items`.
 fn subsets<T: Copy>(items: &[T]) -> impl Iterator<Item = Vec<T>> {
     (0..1usize << items.len())
         .map(|mask| items.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, &item)| item).collect())
 }
 
-/// The sets of levels whose long primes are the first of `longs`, and whose short ones have these sizes.
+/// The primes of each level, where `longs` are the long primes to take prefixes of and `sizes` the bits of the short
+/// ones.
 fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], sizes: &[u32]) -> Option<Sets> {
     let mut shorts: Vec<u32> = Vec::new();
     for &size in sizes {
-        // the far end of the list where long primes have this size too
+        // if long primes have this size too, short ones are taken from the far end of the list
         let list = pool.near(size);
         let free = |q: &&u32| !shorts.contains(q);
         let prime = if longs.contains(&list[..].first().copied()?) {
@@ -161,7 +165,7 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
         shorts.push(*prime?);
     }
     let longs: Vec<u32> = longs.iter().copied().filter(|q| !shorts.contains(q)).collect();
-    // log2 of the product of the first so many
+    // log2 of the products of the prefixes
     let mut sums = vec![0.0];
     let mut sum = 0.0;
     sums.extend(longs.iter().map(|&q| {
@@ -174,7 +178,7 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
         let mut best: Option<((u32, usize, f64), Vec<u32>)> = None;
         for subset in subsets(&shorts) {
             let of_shorts = log_product(subset.iter().copied());
-            // the two numbers of long primes around the target
+            // the two prefix lengths around the target
             let next = sums.partition_point(|sum| sum + of_shorts < target);
             for count in [next.saturating_sub(1), next] {
                 let Some(sum) = sums.get(count) else { continue };
@@ -182,7 +186,7 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
                 if count + subset.len() == 0 || distance > deviation {
                     continue;
                 }
-                // half bits first, then few primes
+                // prefer small deviations in steps of half a bit, then few primes
                 let key = (libm::round(2.0 * distance) as u32, count + subset.len(), distance);
                 if best.as_ref().is_none_or(|(least, _)| key < *least) {
                     best = Some((key, subset.iter().chain(&longs[..count]).copied().collect()));
@@ -194,9 +198,9 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
     Some(levels)
 }
 
-/// Adds special primes and scales; the cost is that of a rotation and a product, in transforms.
+/// Adds special primes and scales. The returned cost is that of a rotation and a product, counted in transforms.
 fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Option<(f64, Chain)> {
-    // short primes first, as the sets have them
+    // short primes first, as in `sets`
     let mut union: Vec<u32> = Vec::new();
     for set in sets.iter().rev() {
         union.extend(set.iter().filter(|q| !union.contains(q)).copied().collect::<Vec<_>>());
@@ -214,7 +218,7 @@ fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Opt
             continue;
         }
         let product_bits = log_special + product_excess_bits(wanted.scale_bits);
-        // in, out, and each digit to all others
+        // transforms in, transforms out, and each digit to all other primes
         let transforms = |digits: usize| 2 * top + digits * (top + count) + 2 * count;
         let cost = transforms(rotation.len()) + transforms(digits(product_bits).len());
         if best.as_ref().is_none_or(|(least, _)| cost < *least) {
@@ -238,7 +242,7 @@ fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Opt
     Some((cost as f64, Chain { primes, special: special.len(), levels, value_bits: headroom - 1 }))
 }
 
-/// `count` primes that are not of `union`, as long as there is room for, at most `2^30` and equally long.
+/// `count` primes outside `union`, equally long and at most `2^30`, as large as `room` bits allow.
 fn specials(pool: &mut Pool, union: &[u32], count: usize, room: f64) -> Option<Vec<u32>> {
     (PRIME_BITS_MIN..=30).rev().find_map(|bits| {
         if (count as f64) * (f64::from(bits) - 0.5) > room {
@@ -250,7 +254,7 @@ fn specials(pool: &mut Pool, union: &[u32], count: usize, room: f64) -> Option<V
     })
 }
 
-/// The product of `upper` over that of `lower`, common primes left out.
+/// The product of `upper` over the product of `lower`. Common primes cancel.
 fn ratio(upper: &[u32], lower: &[u32]) -> f64 {
     let of = |a: &[u32], b: &[u32]| a.iter().filter(|q| !b.contains(q)).fold(1.0, |product, &q| product * f64::from(q));
     of(upper, lower) / of(lower, upper)

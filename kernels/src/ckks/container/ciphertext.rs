@@ -1,4 +1,5 @@
-//! The ciphertext's payload (docs/wire-format.md 18): parameters, level, form, floats, then one polynomial and a seed or both.
+//! The ciphertext's payload (docs/wire-format.md 18): parameters, level, form and floats; then either both
+//! polynomials, or one polynomial and a seed.
 
 use super::{
     PARAMS_BYTES, SEED_BYTES, check_level, expect_params, packed_bytes, params_block, put_rows, read_rows, seed_of,
@@ -9,9 +10,9 @@ use crate::ckks::ciphertext::{Ciphertext, SeededCiphertext};
 use crate::ckks::noise::Noise;
 use crate::container::{Error, HEADER_BYTES, Tag, frame_arithmetic, unframe_arithmetic};
 
-/// Level, form, two zeros.
+/// Bytes of level, form and two zeros.
 const KIND_BYTES: usize = 4;
-/// Scale, value bound, variance.
+/// Bytes of scale, value bound and variance.
 const FLOAT_BYTES: usize = 24;
 /// Bytes before the seed or the polynomials, the frame's header included.
 pub const CIPHERTEXT_HEAD_BYTES: usize = HEADER_BYTES + PARAMS_BYTES + KIND_BYTES + FLOAT_BYTES;
@@ -21,7 +22,7 @@ pub const CIPHERTEXT_HEAD_BYTES: usize = HEADER_BYTES + PARAMS_BYTES + KIND_BYTE
 pub enum Form {
     /// Both polynomials.
     Whole = 0,
-    /// The first, and the seed of the second.
+    /// The first polynomial and the seed of the second.
     Seeded = 1,
 }
 
@@ -38,7 +39,7 @@ pub fn ciphertext_bytes(params: &Params, level: usize, form: Form) -> usize {
 /// Writes the container with both polynomials.
 ///
 /// # Panics
-/// When the words are not of the ciphertext's level.
+/// When the number of words does not match the ciphertext's level.
 pub fn write_ciphertext(ciphertext: &Ciphertext, params: &Params, fingerprint: [u8; 8]) -> Vec<u8> {
     let Ciphertext { level, scale, noise, ref words } = *ciphertext;
     let primes = &params.level(level).primes;
@@ -53,7 +54,7 @@ pub fn write_ciphertext(ciphertext: &Ciphertext, params: &Params, fingerprint: [
 /// Writes the container with one polynomial and the seed of the other.
 ///
 /// # Panics
-/// When the words are not of the ciphertext's level.
+/// When the number of words does not match the ciphertext's level.
 pub fn write_seeded_ciphertext(ciphertext: &SeededCiphertext, params: &Params, fingerprint: [u8; 8]) -> Vec<u8> {
     let SeededCiphertext { level, scale, noise, seed, ref body } = *ciphertext;
     write(params, fingerprint, (level, Form::Seeded), [scale, noise.value_bound, noise.variance], |out| {
@@ -78,11 +79,12 @@ fn write(
     })
 }
 
-/// Reads the container for a key of these parameters and this fingerprint; a seeded one with its second polynomial written out.
+/// Reads a ciphertext's container for a key of these parameters and this fingerprint. The second polynomial of a
+/// seeded ciphertext is expanded.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key; [`Error::Params`] for a ciphertext of other parameters or of another key; the others as
-/// they say (readings C17).
+/// [`Error::SecretKey`] for a secret key; [`Error::Params`] for a ciphertext of other parameters or of another key;
+/// [`Error::Malformed`] and its like for bytes that break the format (readings C17).
 pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> Result<Ciphertext, Error> {
     super::refuse_foreign_secrets(bytes)?;
     let (found, payload) = unframe_arithmetic(bytes, Tag::ArithmeticCiphertext)?;
@@ -123,7 +125,8 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     Ok(Ciphertext { level, scale, noise, words })
 }
 
-/// The scale and the noise record: numbers, the scale at least 1 and below the level's modulus, the others not negative.
+/// Reads the scale and the noise record. The scale must be at least 1 and below the level's modulus; the bound and the
+/// variance must not be negative.
 fn read_floats(bytes: &[u8], params: &Params, level: usize) -> Result<(f64, Noise), Error> {
     let float = |at: usize| f64::from_le_bytes(bytes[8 * at..][..8].try_into().expect("eight bytes"));
     let [scale, value_bound, variance] = [float(0), float(1), float(2)];

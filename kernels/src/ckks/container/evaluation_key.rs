@@ -1,5 +1,5 @@
-//! The evaluation key (docs/wire-format.md 17): a head, then rows with a checksum each, so that every row can be checked when it
-//! arrives.
+//! The evaluation key (docs/wire-format.md 17): a head, then rows. Each row has a checksum, so the receiver checks it
+//! on arrival.
 
 use sha2::{Digest, Sha256};
 
@@ -13,21 +13,21 @@ use crate::container::{CHECKSUM_BYTES, Error, HEADER_BYTES, Tag, frame_head, unf
 const ROWS_BYTES: usize = 4;
 /// Bytes of the head: the frame's header, the parameters, the number of rows.
 pub const KEY_HEAD_BYTES: usize = HEADER_BYTES + PARAMS_BYTES + ROWS_BYTES;
-/// Kind, level, digit, digits, Galois element.
+/// Bytes of kind, level, digit, digits and Galois element.
 const KIND_BYTES: usize = 8;
 /// Bytes of a row before its body.
 pub const ROW_HEADER_BYTES: usize = KIND_BYTES + SEED_BYTES + CHECKSUM_BYTES;
 
-/// What the head of an evaluation key says.
+/// The contents of an evaluation key's head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyHead {
     /// The parameters.
     pub params: Params,
-    /// The secret key's random name.
+    /// Random fingerprint of the secret key.
     pub fingerprint: [u8; 8],
     /// How many rows follow.
     pub rows: u32,
-    /// How many bytes they have.
+    /// How many bytes all rows have together.
     pub bytes: u64,
 }
 
@@ -44,7 +44,7 @@ pub fn part_bytes(params: &Params, kind: PartKind, level: usize) -> usize {
 /// Writes the head of a key of these parts, by kind and level.
 ///
 /// # Panics
-/// When there are more rows than a word counts.
+/// When the rows are more than a 32-bit word can count.
 pub fn write_key_head(params: &Params, fingerprint: [u8; 8], parts: &[(PartKind, usize)]) -> Vec<u8> {
     let rows: usize = parts.iter().map(|&(kind, level)| params.digits(kind, level).len()).sum();
     let bytes: usize = parts.iter().map(|&(kind, level)| part_bytes(params, kind, level)).sum();
@@ -55,11 +55,11 @@ pub fn write_key_head(params: &Params, fingerprint: [u8; 8], parts: &[(PartKind,
     frame_head(Tag::ArithmeticEvaluationKey, fingerprint, payload_bytes, &first)
 }
 
-/// Reads the head from the first [`KEY_HEAD_BYTES`] of a key; what follows is not looked at.
+/// Reads the head from the first [`KEY_HEAD_BYTES`] of a key and ignores the bytes after them.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key; the others as they say. A number of rows that the announced length cannot hold is
-/// refused.
+/// [`Error::SecretKey`] for a secret key; other variants for malformed bytes, among them a number of rows that the
+/// announced length cannot hold.
 pub fn read_key_head(bytes: &[u8]) -> Result<KeyHead, Error> {
     super::refuse_foreign_secrets(bytes)?;
     let first = PARAMS_BYTES + ROWS_BYTES;
@@ -79,7 +79,7 @@ pub fn read_key_head(bytes: &[u8]) -> Result<KeyHead, Error> {
 /// Writes a row.
 ///
 /// # Panics
-/// When the body is not of the row's level.
+/// When the body does not have the words of the row's level.
 pub fn write_row(params: &Params, row: &KeyRow) -> Vec<u8> {
     let header = &row.header;
     let mut out = Vec::with_capacity(row_bytes(params, header.level));
@@ -94,11 +94,12 @@ pub fn write_row(params: &Params, row: &KeyRow) -> Vec<u8> {
     out
 }
 
-/// Reads the header of a row from its first [`ROW_HEADER_BYTES`]: the row has [`row_bytes`] of its level. The checksum is not
-/// compared.
+/// Reads the header of a row from its first [`ROW_HEADER_BYTES`]. The whole row has [`row_bytes`] of the header's
+/// level. The checksum is not compared.
 ///
 /// # Errors
-/// As they say; a kind, level, digit or Galois element that keys of these parameters have not.
+/// [`Error`] for malformed bytes, or for a kind, level, digit or Galois element that keys of these parameters do not
+/// have.
 pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error> {
     let Some(bytes) = bytes.get(..ROW_HEADER_BYTES) else {
         return Err(Error::Malformed(format!("a row's header has {ROW_HEADER_BYTES} bytes, found {}", bytes.len())));
@@ -114,15 +115,15 @@ pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error>
     }
     let expected = params.digits(kind, at).len();
     if usize::from(digits) != expected || digit >= digits {
-        return Err(Error::Params(format!("such a part has {expected} rows, found row {digit} of {digits}")));
+        return Err(Error::Params(format!("this part has {expected} rows, found row {digit} of {digits}")));
     }
     Ok(RowHeader { kind, level, digit, digits, seed: seed_of(&bytes[KIND_BYTES..][..SEED_BYTES]) })
 }
 
-/// Reads a row of exactly its bytes.
+/// Reads a whole row, of exactly its length.
 ///
 /// # Errors
-/// As they say: a wrong length or checksum, a residue that is not below its prime.
+/// [`Error`] for a wrong length or checksum, or a residue that is not below its prime.
 pub fn read_row(head: &KeyHead, bytes: &[u8]) -> Result<KeyRow, Error> {
     let header = read_row_header(head, bytes)?;
     let expected = row_bytes(&head.params, header.level);
@@ -138,7 +139,7 @@ pub fn read_row(head: &KeyHead, bytes: &[u8]) -> Result<KeyRow, Error> {
     Ok(KeyRow { header, body })
 }
 
-/// First bytes of SHA-256 over the parameters and the row without its checksum.
+/// The first bytes of SHA-256 over the parameters and the row without its checksum.
 fn checksum(params: &Params, row: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut hash = Sha256::new();
     hash.update(params_block(params));

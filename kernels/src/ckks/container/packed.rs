@@ -1,9 +1,10 @@
-//! Residues as bits: a row of prime `q` is `N` times as many bits as `q` has, least significant first, without gaps.
+//! Residues packed as bits: a row of prime `q` takes `N` times the bits of `q`, least significant bit first, without
+//! gaps.
 
 use crate::container::Error;
 use crate::modular::Modulus;
 
-/// Bytes of a row of `n` residues; whole, since `n` is a multiple of 8.
+/// Bytes of a row of `n` residues. The count is whole because `n` is a multiple of 8.
 pub fn row_bytes(modulus: Modulus, n: usize) -> usize {
     n * modulus.bits() as usize / 8
 }
@@ -22,11 +23,11 @@ pub fn pack(modulus: Modulus, row: &[u32], out: &mut Vec<u8>) {
             filled -= 32;
         }
     }
-    // a multiple of 8 bits is left
+    // the remaining bits are a multiple of 8
     out.extend(&pending.to_le_bytes()[..filled as usize / 8]);
 }
 
-/// Reads a row, `bytes` of exactly its length.
+/// Unpacks a row. `bytes` must have exactly its length.
 ///
 /// # Errors
 /// When a residue is not below its prime.

@@ -5,7 +5,7 @@ use crate::ckks::Params;
 use crate::ckks::keys::PublicKey;
 use crate::container::{Error, HEADER_BYTES, Tag, frame_arithmetic, unframe_arithmetic};
 
-/// Level and three zeros.
+/// Bytes of the level and three zeros.
 const LEVEL_BYTES: usize = 4;
 
 /// Bytes of a public key's container.
@@ -16,7 +16,7 @@ pub fn public_key_bytes(params: &Params, level: usize) -> usize {
 /// Writes the container.
 ///
 /// # Panics
-/// When the body is not of the key's level.
+/// When the body does not have the words of the key's level.
 pub fn write_public_key(key: &PublicKey) -> Vec<u8> {
     frame_arithmetic(Tag::ArithmeticPublicKey, key.fingerprint, |out| {
         out.reserve_exact(public_key_bytes(&key.params, key.level) - HEADER_BYTES);
@@ -30,7 +30,7 @@ pub fn write_public_key(key: &PublicKey) -> Vec<u8> {
 /// Reads the container.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key; the others as they say.
+/// [`Error::SecretKey`] for a secret key; other variants for malformed bytes.
 pub fn read_public_key(bytes: &[u8]) -> Result<PublicKey, Error> {
     super::refuse_foreign_secrets(bytes)?;
     let (fingerprint, payload) = unframe_arithmetic(bytes, Tag::ArithmeticPublicKey)?;

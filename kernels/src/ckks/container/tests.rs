@@ -48,7 +48,7 @@ fn row(params: &Params, kind: PartKind, level: usize, digit: u8) -> KeyRow {
     KeyRow { header, body: words(params, &params.key_primes(level)) }
 }
 
-/// A container with a right length and checksum over changed bytes, as a malicious client would send it.
+/// The container with the length and checksum recomputed after a change, as a malicious client would send it.
 fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let length = (bytes.len() - HEADER_BYTES) as u64;
     bytes[16..24].copy_from_slice(&length.to_le_bytes());
@@ -216,7 +216,7 @@ fn heads_and_rows_of_keys_are_checked() {
         bytes[24..32].copy_from_slice(&hash.finalize()[..8]);
         bytes
     };
-    // more rows than the length holds, none, a length of 2^60 bytes
+    // more rows than the length holds, no rows, a length of 2^60 bytes
     for (at, value) in [(43, 0x80), (40, 0), (23, 0x10), (17, 0)] {
         let mut bytes = good.clone();
         bytes[at] = value;

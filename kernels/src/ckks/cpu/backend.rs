@@ -1,4 +1,4 @@
-//! The processor as a device for arithmetic.
+//! The CPU as a device for arithmetic.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,16 +10,16 @@ use crate::cpu::{Arena, Cpu, Isa};
 use crate::error::Result;
 use crate::xof::{DOMAIN_SWITCHING_KEY, fill_residues};
 
-/// Evaluators that are kept: their tables take some 30 MB at the largest degree.
+/// Largest number of cached evaluators. The tables of one take about 30 MB at the largest degree.
 const EVALUATORS_MAX: usize = 8;
 
-/// What an evaluator was made for.
+/// The cache key of an evaluator.
 type Made = (ParamsLiteral, Isa, usize);
 
-/// The last used last.
+/// The cached evaluators, least recently used first.
 static EVALUATORS: Mutex<Vec<(Made, Arc<Evaluator>)>> = Mutex::new(Vec::new());
 
-/// The evaluator of these parameters on this processor.
+/// The cached or new evaluator of these parameters on this CPU.
 fn evaluator(cpu: &Cpu, params: &Params) -> Arc<Evaluator> {
     let made = (params.literal(), cpu.isa, cpu.threads);
     let lock = || EVALUATORS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ fn evaluator(cpu: &Cpu, params: &Params) -> Arc<Evaluator> {
     new
 }
 
-/// A part of a key on the processor.
+/// A part of a key on the CPU.
 pub struct Part {
     evaluator: Arc<Evaluator>,
     loaded: LoadedPart,
@@ -95,12 +95,12 @@ impl Arithmetic for Cpu {
     }
 }
 
-/// The arena's slots of some of the plan's.
+/// The arena's slots for these slots of the plan.
 fn placed(slots: &[u32], of_plan: &[u32]) -> Vec<u32> {
     of_plan.iter().map(|&slot| slots[slot as usize]).collect()
 }
 
-/// What was given, to reading order.
+/// Reorders inputs and plaintexts to reading order.
 fn swap_inputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &mut Arena) {
     let plan = planned.plan;
     let given = plan.inputs().flat_map(|input| &input.slots).chain(plan.plains().iter().flat_map(|(slots, _)| slots));
@@ -112,7 +112,7 @@ fn swap_inputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &mut Ar
     }
 }
 
-/// The outputs, to the order of the plain transform.
+/// Appends the outputs, in the order of the plain transform.
 fn read_outputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &Arena, words: &mut Vec<u32>) {
     let n = planned.plan.params().n();
     for &slot in planned.plan.outputs().flat_map(|output| &output.slots) {

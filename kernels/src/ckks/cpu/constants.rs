@@ -1,4 +1,4 @@
-//! Constants of divisions, digits and automorphisms, made when they are first needed.
+//! Constants of divisions, digits and automorphisms, made at first use and cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,59 +13,62 @@ use crate::ring::Root;
 /// A ciphertext's level, and the digits of a key.
 type LevelAndDigits = (usize, Vec<Vec<usize>>);
 
-/// What was made.
+/// The cached constants.
 #[derive(Default)]
 pub(super) struct Constants {
     divisions: Mutex<HashMap<(usize, usize, bool), Arc<Division>>>,
     raise: OnceLock<Arc<Conversion>>,
     digits: Mutex<HashMap<LevelAndDigits, Arc<Vec<Digit>>>>,
-    /// By Galois element.
+    /// Permutations by Galois element.
     permutations: Mutex<HashMap<u32, Arc<Permutation>>>,
 }
 
-/// Permutations that are kept at most, 128 kB each at the largest degree: more than the rotations by powers of two in both
-/// directions.
+/// Largest number of cached permutations, 128 kB each at the largest degree. The rotations by powers of two in both
+/// directions fit.
 const PERMUTATIONS_MAX: usize = 64;
 
-/// A division of a polynomial by the product `g` of primes that it loses ([`crate::ckks::Chain::divided`]), rounded, after a multiplication by the product `e` of primes
-/// that it gains and by a whole number.
+/// A rounded division of a polynomial by the product `g` of the primes that it loses
+/// ([`crate::ckks::Chain::divided`]), after a multiplication by the product `e` of the primes that it gains and by a
+/// whole number.
 pub(super) struct Division {
-    /// Primes of the input, in order: those of its level, then the special ones if they are divided by.
+    /// Primes of the input, in order: the primes of its level, then the special ones if the division removes them.
     pub(super) from: Vec<usize>,
-    /// Of those the ones that are divided by, as places in `from`.
+    /// Places in `from` of the primes that are divided by.
     pub(super) lost: Vec<usize>,
     /// Primes of the result.
     pub(super) to: Vec<Remaining>,
-    /// From the lost primes to those of the result, times `-1 / g`.
+    /// Base conversion from the lost primes to those of the result, times `-1 / g`.
     pub(super) conversion: Conversion,
-    /// For each of `lost`, the factor of what is added before the division: `P 2^32`, or nothing for special primes.
+    /// For each of `lost`, the factor of the addend ([`super::switch::Addend`]): `P 2^32`, or none for special primes.
     pub(super) lost_addends: Vec<Option<Root>>,
 }
 
 /// A prime of a result.
 pub(super) struct Remaining {
     pub(super) prime: usize,
-    /// Where it is in the input, if it is there.
+    /// The prime's place in the input, if the input has it.
     pub(super) at: Option<usize>,
-    /// `e / g`.
+    /// The factor `e / g`.
     pub(super) factor: Root,
-    /// `P e / g`, times `2^32` in the second.
+    /// The factors `P e / g` and `2^32 P e / g`.
     pub(super) addend: [Root; 2],
 }
 
 /// A digit of a ciphertext.
 pub(super) struct Digit {
-    /// Its number in the key.
+    /// The digit's index in the key.
     pub(super) number: usize,
-    /// Places of its primes in the level.
+    /// Places of the digit's primes in the level.
     pub(super) sources: Vec<usize>,
-    /// For each prime of the level, then each special one: which target of the conversion it is, or none for the digit's own.
+    /// For each prime of the level, then each special one: its place among the conversion's targets, or none for the
+    /// digit's own primes.
     pub(super) targets: Vec<Option<usize>>,
     pub(super) conversion: Conversion,
 }
 
 impl Constants {
-    /// From level 0 to all primes of the highest level; those of level 0 among them are not used.
+    /// The conversion from level 0 to all primes of the highest level. Its targets for the primes of level 0 are not
+    /// used.
     pub(super) fn raise(&self, params: &Params) -> Arc<Conversion> {
         let make = || {
             let primes = params.primes();
@@ -89,14 +92,14 @@ impl Constants {
     ) -> Arc<Division> {
         let make = || Arc::new(Division::new(params, level, to, special, factor));
         if factor != 1 {
-            // there are as many as scales
+            // not cached: there are as many such divisions as scales
             return make();
         }
         let mut made = self.divisions.lock().expect("no thread panics with the lock");
         made.entry((level, to, special)).or_insert_with(make).clone()
     }
 
-    /// The digits of a ciphertext of this level. A digit of the key without a prime of the level is left out.
+    /// The digits of a ciphertext of this level. Digits of the key without a prime of the level are left out.
     pub(super) fn digits(&self, params: &Params, level: usize, of_key: &[Vec<usize>]) -> Arc<Vec<Digit>> {
         let mut made = self.digits.lock().expect("no thread panics with the lock");
         if let Some(found) = made.get(&(level, of_key.to_vec())) {
@@ -146,7 +149,7 @@ impl Division {
             lower.iter().map(|&at| primes[at]).map(|p| (p, p.sub(0, p.inverse(g(p))))).collect();
         let remaining = |&prime: &usize| {
             let p = primes[prime];
-            // a gained prime is no factor of g, but of e: its rows hold nothing of the input
+            // A gained prime divides e but not g. Its rows hold nothing of the input.
             let factor = p.mul(e(p), p.inverse(g(p)));
             let addend = p.mul(factor, of_special(p));
             Remaining {

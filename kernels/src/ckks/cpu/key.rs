@@ -1,4 +1,4 @@
-//! Parts of an evaluation key as the loops read them.
+//! Parts of an evaluation key in the layout that the loops read.
 
 use super::Evaluator;
 use crate::cpu::automorphism::swap_order;
@@ -6,44 +6,45 @@ use crate::cpu::gadget;
 use crate::cpu::memory::Words;
 use crate::error::Result;
 
-/// A part of an evaluation key on the processor. Overwritten on drop.
+/// A part of an evaluation key on the CPU. Overwritten on drop.
 pub struct LoadedPart {
-    /// Its digits, as indices of primes.
+    /// The part's digits, as indices of primes.
     pub(super) digits: Vec<Vec<usize>>,
-    /// Its primes: the ciphertexts' up to its level, then the special ones.
+    /// The part's primes: those of ciphertexts up to its level, then the special ones.
     pub(super) primes: Vec<usize>,
-    /// `[primes][2 digits N]`, as [`gadget::arrange`] leaves them.
+    /// `[primes][2 digits N]`, in the order of [`gadget::arrange`].
     words: Words,
 }
 
 impl LoadedPart {
-    /// The words for a prime.
+    /// The part's words for one prime.
     pub(super) fn of_prime(&self, prime: usize) -> &[u32] {
         let at = self.primes.iter().position(|&of| of == prime).expect("a key covers the primes of its levels");
         let row = self.words.len() / self.primes.len();
         &self.words[at * row..][..row]
     }
 
-    /// The primes that it covers.
+    /// The primes that the part covers.
     pub(super) fn primes(&self) -> &[usize] {
         &self.primes
     }
 }
 
 impl Evaluator {
-    /// Room for a part of these digits and primes ([`crate::ckks::Params::key_primes`]).
+    /// Allocates a part of these digits and primes ([`crate::ckks::Params::key_primes`]).
     ///
     /// # Errors
-    /// When there is no memory.
+    /// When memory runs out.
     pub fn room_for_part(&self, digits: &[Vec<usize>], primes: &[usize]) -> Result<LoadedPart> {
         let words = Words::zeroed(primes.len() * 2 * digits.len() * self.params.n())?;
         Ok(LoadedPart { digits: digits.to_vec(), primes: primes.to_vec(), words })
     }
 
-    /// Lays a row out: its body and its mask, each `[primes][N]` words in the order of [`crate::ring::Ring::forward`].
+    /// Stores a row of the part: its body and its mask, each `[primes][N]` words in the order of
+    /// [`crate::ring::Ring::forward`].
     ///
     /// # Panics
-    /// When the words are not as many as the part's primes ask for, or there is no such digit.
+    /// When the number of words does not match the part's primes, or the part has no such digit.
     pub fn load_row(&self, part: &mut LoadedPart, digit: usize, polynomials: [&[u32]; 2]) {
         let n = self.params.n();
         let LoadedPart { digits, primes, words } = part;
@@ -62,7 +63,7 @@ impl Evaluator {
 
 #[cfg(test)]
 impl LoadedPart {
-    /// A row as it was loaded.
+    /// The row as [`Evaluator::load_row`] got it.
     pub(super) fn row(&self, evaluator: &Evaluator, digit: usize) -> [Vec<u32>; 2] {
         let (n, lanes) = (evaluator.params.n(), evaluator.isa.lanes());
         let step = 2 * self.digits.len() * lanes;

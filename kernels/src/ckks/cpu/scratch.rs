@@ -1,4 +1,5 @@
-//! Rows for intermediate results, used again: making them anew would clear as many bytes as an operation computes.
+//! A pool of rows for intermediate results. Reuse is faster, because fresh memory must be cleared and that writes as
+//! many bytes as an operation computes.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
@@ -12,16 +13,16 @@ pub(super) struct Pool {
     free: Mutex<Vec<Words>>,
 }
 
-/// Some rows, aligned to cache lines; their words are whatever the last user left. Public values only: nothing is overwritten between
-/// users.
+/// Rows from the pool, aligned to cache lines. The words are what the last user left. They hold public values only, so
+/// they are not overwritten between users.
 pub(super) struct Buffer<'a> {
     pool: &'a Pool,
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     words: Option<Words>,
     len: usize,
 }
 
-/// Buffers that are kept at most.
+/// Largest number of pooled buffers.
 const KEPT_MAX: usize = 64;
 
 impl Pool {
@@ -29,17 +30,17 @@ impl Pool {
         Pool { polynomial_size, free: Mutex::new(Vec::new()) }
     }
 
-    /// So many rows.
+    /// Takes a buffer of `rows` rows.
     ///
     /// # Errors
-    /// When there is no memory.
+    /// When memory runs out.
     pub(super) fn rows(&self, rows: usize) -> Result<Buffer<'_>> {
         let len = rows * self.polynomial_size;
         let mut free = self.free.lock().expect("no thread panics with the lock");
         let at = free.partition_point(|buffer| buffer.len() < len);
         let found = (at < free.len()).then(|| free.remove(at));
         if found.is_none() && free.len() >= KEPT_MAX {
-            // all are too small: the new one takes the place of the smallest
+            // all pooled buffers are too small: the new one replaces the smallest
             free.remove(0);
         }
         drop(free);

@@ -12,14 +12,14 @@ use crate::cpu::ntt::{begin_forward, forward_all, inverse_all, inverse_of};
 use crate::cpu::{for_each, pointwise};
 use crate::error::Result;
 
-/// The digits of a polynomial: their residues and quotients in coefficients, ready for conversion to any prime.
+/// The digits of a polynomial: their residues and quotients as coefficients, ready for conversion to any prime.
 pub struct Decomposed<'a> {
     digits: Arc<Vec<Digit>>,
-    /// `[sources + 1][N]` of each digit.
+    /// For each digit, `[sources + 1][N]`.
     rows: Vec<Buffer<'a>>,
 }
 
-/// What is added to a polynomial before it is divided.
+/// A value that is added to a polynomial before the division.
 pub(super) enum Addend<'a> {
     /// Both polynomials of a ciphertext, as [`pointwise::tensor`] leaves them, times `P`.
     Products(Rows<'a>),
@@ -28,7 +28,7 @@ pub(super) enum Addend<'a> {
 }
 
 impl Evaluator {
-    /// The digits of a polynomial of this level under such a key: rows in `[0, 2q)`.
+    /// Decomposes a polynomial of this level into the digits of `key`; rows are in `[0, 2q)`.
     pub fn decompose(&self, level: usize, key: &LoadedPart, x: Rows<'_>) -> Result<Decomposed<'_>> {
         let n = self.params.n();
         let digits = self.constants.digits(&self.params, level, &key.digits);
@@ -49,8 +49,8 @@ impl Evaluator {
         Ok(Decomposed { digits, rows })
     }
 
-    /// The digits' product with a key: `[2][primes of the level and special ones][N]` in `[0, 2p)`, whose phase under the key's secret is
-    /// `P x` times what the key switches from. `x` is what was decomposed.
+    /// The product of the digits with a key: `[2][primes of the level and special ones][N]` in `[0, 2p)`. Its phase
+    /// under the key's secret is `P x` times the secret that the key switches from; `x` is the decomposed polynomial.
     pub(super) fn key_product(
         &self,
         level: usize,
@@ -92,11 +92,11 @@ impl Evaluator {
         Ok(out)
     }
 
-    /// Divides each polynomial of `x`, `[polynomials][primes of the input][N]` in `[0, 2q)`, and permutes it if there is a permutation;
-    /// out in `[0, q)`.
+    /// Divides each polynomial of `x`, `[polynomials][primes of the input][N]` in `[0, 2q)`, and applies `permutation`
+    /// if given. The results are in `[0, q)`.
     ///
     /// # Panics
-    /// When there is a permutation and a prime of the result is none of the input's, or nothing is divided by.
+    /// When a permutation is given and the input lacks a prime of the result, or no prime is divided by.
     pub(super) fn divide(
         &self,
         division: &Division,
@@ -109,7 +109,7 @@ impl Evaluator {
         let (from, to) = (division.from.len(), division.to.len());
         assert!(x.len().is_multiple_of(from) && out.len() == x.len() / from * to, "polynomials of both levels");
         let of_level = division.from.iter().filter(|&&prime| prime < self.params.chain().ciphertext_primes()).count();
-        // what is added to this row of the input, and which of its factors
+        // the addend of this row of the input, and the index of its factor
         let added = |polynomial: usize, at: usize| match &addend {
             Some(Addend::Products(rows)) if at < of_level => Some((rows[polynomial * of_level + at], 1)),
             Some(Addend::First(rows)) if polynomial == 0 && at < of_level => Some((rows[at], 0)),
@@ -164,7 +164,7 @@ impl Evaluator {
         })
     }
 
-    /// A division by nothing.
+    /// The case of [`Evaluator::divide`] without primes to divide by: a multiplication by the factor.
     fn multiply_by_factor(&self, division: &Division, x: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let (from, to) = (division.from.len(), division.to.len());
         for (at, out) in out.iter_mut().enumerate() {

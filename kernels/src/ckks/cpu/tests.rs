@@ -1,5 +1,5 @@
-//! Operations on encrypted numbers against operations on numbers; bit for bit they are held by the known answers of an independent
-//! program (tests/vectors).
+//! Operations on encrypted numbers against operations on plain numbers. Known answers from an independent program
+//! (tests/vectors) check the words bit for bit.
 
 use super::*;
 use crate::ckks::cpu::toy::{Toy, ToyCiphertext};
@@ -12,7 +12,7 @@ fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
     Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).unwrap()
 }
 
-/// Computes on ciphertexts of the host.
+/// Runs operations on ciphertexts of the host.
 fn computed(
     evaluator: &Evaluator,
     inputs: &[&ToyCiphertext],
@@ -41,7 +41,7 @@ fn worst(found: &[Complex], expected: impl Iterator<Item = f64>) -> f64 {
     errors.fold(0.0, f64::max)
 }
 
-/// Every level of several parameters: nested levels, levels that primes enter, one and several special primes.
+/// Every level of several parameter sets: nested chains, chains of sets, one and several special primes.
 #[test]
 fn operations_are_those_of_the_numbers_at_every_level() {
     for (n, scale_bits, depth) in [(64, 30, 3), (64, 40, 4), (256, 50, 3), (64, 33, 5), (4096, 40, 2)] {
@@ -57,7 +57,7 @@ fn operations_are_those_of_the_numbers_at_every_level() {
         let element = rotation::element(n, steps);
         let turn = toy.load(evaluator, PartKind::Galois(element), top);
         let conjugate = toy.load(evaluator, PartKind::Galois(rotation::conjugation(n)), top);
-        // errors of a switch have as many bits as the root of the digits' excess over P
+        // a switch's error grows with the square root of the digits' excess over P
         let tolerance = |bits: f64| (bits - f64::from(scale_bits)).exp2() * (n as f64);
         for level in 0..=top {
             let (x, y) = (toy.reals(), toy.reals());

@@ -1,4 +1,4 @@
-//! A secret key for tests: everything by the plain transform, randomness by a counter. Nothing here is secret.
+//! A secret key for tests: all transforms are plain, and randomness comes from a counter. Nothing here is secret.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ pub struct ToyCiphertext {
     pub words: Vec<u32>,
 }
 
-/// Key, rings and numbers that look random.
+/// A secret key with its rings and a generator of pseudorandom numbers.
 pub struct Toy {
     pub params: Params,
     pub encoder: Encoder,
     rings: Vec<Arc<Ring>>,
     /// Coefficients of the secret.
     secret: Vec<i64>,
-    /// Of the sparse one.
+    /// Coefficients of the sparse secret.
     sparse: Vec<i64>,
     state: u64,
 }
@@ -59,7 +59,7 @@ impl Toy {
         z ^ (z >> 31)
     }
 
-    /// In `[-1, 1)`.
+    /// The next number in `[-1, 1)`.
     pub fn real(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
@@ -68,7 +68,7 @@ impl Toy {
         (0..self.params.slots()).map(|_| self.real()).collect()
     }
 
-    /// About normal, of standard deviation 3.2.
+    /// The next error: about normal, standard deviation 3.2.
     fn noise(&mut self) -> i64 {
         let sum: f64 = (0..12).map(|_| (self.real() + 1.0) / 2.0).sum();
         ((sum - 6.0) * 3.2).round() as i64
@@ -94,7 +94,7 @@ impl Toy {
         a.iter().zip(b).map(|(&a, &b)| self.modulus(prime).mul(a, b)).collect()
     }
 
-    /// `(-a s + e + message, a)` modulo these primes, `a` from this seed; `message` is a row a prime.
+    /// `(-a s + e + message, a)` modulo these primes, with `a` from this seed. `message` has one row a prime.
     fn encryption(
         &mut self,
         primes: &[usize],
@@ -130,7 +130,7 @@ impl Toy {
         ToyCiphertext { level, scale, words: [bodies, masks].concat() }
     }
 
-    /// At the level's default scale.
+    /// Encrypts at the level's default scale.
     pub fn encrypt_reals(&mut self, values: &[f64], level: usize) -> ToyCiphertext {
         let values: Vec<Complex> = values.iter().map(|&value| value.into()).collect();
         self.encrypt(&values, level, self.params.level(level).scale)
@@ -162,12 +162,12 @@ impl Toy {
         bytemuck::cast(words)
     }
 
-    /// A part of the evaluation key, its rows by digits: the masks' seed and bodies, `[primes][N]`.
+    /// A part of the evaluation key, one row a digit: the mask's seed and the body, `[primes][N]`.
     pub fn seeded_part(&mut self, kind: PartKind, level: usize) -> Vec<(Seed, Vec<u32>)> {
         self.part(kind, level).into_iter().map(|(seed, [bodies, _])| (seed, bodies)).collect()
     }
 
-    /// The same with the masks.
+    /// [`Toy::seeded_part`] with the masks expanded.
     fn part(&mut self, kind: PartKind, level: usize) -> Vec<(Seed, [Vec<u32>; 2])> {
         let n = self.params.n();
         let primes = self.params.key_primes(level);
@@ -180,7 +180,8 @@ impl Toy {
             PartKind::FromSparse => toy.transformed(prime, &sparse),
             _ => toy.transformed(prime, &secret),
         };
-        // under the image of the secret by the inverse of the element: the same rows, turned back
+        // A rotation's rows are encrypted under the image of the secret by the inverse element, because the
+        // automorphism after the switch maps that image back to the secret.
         let turn_back = match kind {
             PartKind::Galois(element) => Some(inverse_element(n, element)),
             _ => None,
@@ -219,12 +220,12 @@ impl Toy {
     }
 }
 
-/// The element whose automorphism undoes this one's.
+/// The element whose automorphism inverts that of `element`.
 pub fn inverse_element(n: usize, element: u32) -> u32 {
     (1..2 * n as u32).step_by(2).find(|&x| x * element % (2 * n as u32) == 1).expect("odd numbers have inverses")
 }
 
-/// `a(X^element)`.
+/// The coefficients of `a(X^element)`.
 pub fn image(coefficients: &[i64], element: u32) -> Vec<i64> {
     let n = coefficients.len();
     let mut out = vec![0; n];

@@ -1,4 +1,4 @@
-//! Collects what a plan computes, and what is known of every value on the way.
+//! Collects the steps of a plan, and the level, scale and noise of every value.
 
 use super::{Plain, Plan, SCALE_TOLERANCE, Step, Value};
 use crate::ckks::noise::Noise;
@@ -6,7 +6,7 @@ use crate::ckks::params::{Params, PartKind};
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// None: an input.
+    /// `None` for an input.
     pub(super) step: Option<Step>,
     pub(super) level: usize,
     pub(super) scale: f64,
@@ -23,22 +23,22 @@ pub(super) struct PlainNode {
     value_bound: f64,
 }
 
-/// Collects what a plan computes. Errors are taken to depend on each other, so the noise of a result is an upper estimate.
+/// Collects the steps of a plan. Errors are assumed to be correlated, so the noise of a result is an upper estimate.
 ///
 /// # Panics
-/// Its methods panic on values of another plan, on levels that do not fit, and on scales that differ by more than rounding: callers
-/// check what comes from outside before.
+/// The methods panic on values of another plan, on levels that do not fit, and on scales that differ by more than
+/// rounding. Callers check outside input first.
 pub struct PlanBuilder {
     pub(super) params: Params,
     pub(super) nodes: Vec<Node>,
     pub(super) inputs: Vec<Value>,
     pub(super) plains: Vec<PlainNode>,
-    /// Level of the key's parts: their digits are those of this level.
+    /// Level of the key's parts, whose digits the noise estimate uses.
     key_level: usize,
 }
 
 impl PlanBuilder {
-    /// Of nothing yet.
+    /// An empty builder.
     pub fn new(params: &Params) -> PlanBuilder {
         let key_level = params.raised_level();
         PlanBuilder { params: params.clone(), nodes: Vec::new(), inputs: Vec::new(), plains: Vec::new(), key_level }
@@ -64,7 +64,7 @@ impl PlanBuilder {
         self.nodes[value.0].noise
     }
 
-    /// The next ciphertext that is given.
+    /// Adds the next input ciphertext.
     pub fn input(&mut self, level: usize, scale: f64, noise: Noise) -> Value {
         assert!(level <= self.params.raised_level(), "a level of the parameters");
         let value = self.push(None, level, scale, noise);
@@ -72,8 +72,8 @@ impl PlanBuilder {
         value
     }
 
-    /// A plaintext of this scale and of values up to `value_bound`: `[primes of the level][N]` words in the order of
-    /// [`crate::ring::Ring::forward`].
+    /// Adds a plaintext of this scale and of values up to `value_bound`: `[primes of the level][N]` words in the order
+    /// of [`crate::ring::Ring::forward`].
     pub fn plain(&mut self, level: usize, words: Vec<u32>, scale: f64, value_bound: f64) -> Plain {
         assert_eq!(words.len(), self.params.level(level).primes.len() * self.params.n(), "a row a prime of the level");
         self.plains.push(PlainNode { level, words, scale, value_bound });
@@ -105,7 +105,7 @@ impl PlanBuilder {
         self.push(Some(Step::AddPlain(a, plain)), level, scale, noise.add_plain(value_bound))
     }
 
-    /// `a plain`, of the product of the scales.
+    /// `a plain`, whose scale is the product of both scales.
     pub fn multiply_plain(&mut self, a: Value, plain: Plain) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let PlainNode { level: of_plain, scale: plain_scale, value_bound, .. } = self.plains[plain.0];
@@ -120,26 +120,27 @@ impl PlanBuilder {
         self.push(Some(Step::MultiplyInteger(a, factor)), level, scale, noise.multiply_number(factor as f64))
     }
 
-    /// `a` times a number that is the same for every slot, rounded to a multiple of `1 / by`: at `by` times `a`'s scale.
+    /// `a` times a constant, the same for every slot and rounded to a multiple of `1 / by`. The scale is `by` times
+    /// `a`'s.
     pub fn multiply_constant(&mut self, a: Value, constant: f64, by: f64) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let factor = (constant * by).round();
         let scaled = noise.multiply_number(factor);
-        // what the rounded factor differs by
+        // the rounding of the factor
         let off = (constant * by - factor).abs();
         let rounded = scaled.deviate(off * scale * noise.value_bound, self.params.n());
         let noise = Noise { value_bound: noise.value_bound * constant.abs(), ..rounded };
         self.push(Some(Step::MultiplyInteger(a, factor as i128)), level, scale * by, noise)
     }
 
-    /// `a` and a number that is the same for every slot, rounded to a unit of `a`'s scale.
+    /// `a` plus a constant, the same for every slot and rounded to a unit of `a`'s scale.
     pub fn add_constant(&mut self, a: Value, constant: f64) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let number = (constant * scale).round() as i128;
         self.push(Some(Step::AddInteger(a, number)), level, scale, noise.add_plain(constant.abs()))
     }
 
-    /// `a b` at their level, of the product of their scales.
+    /// `a b` at their level; the scale is the product of both scales.
     pub fn multiply(&mut self, a: Value, b: Value) -> Value {
         let (level, scale, noise) = self.product(a, b);
         let noise = noise.key_switch(&self.params, PartKind::Relinearization, self.key_level, level);
@@ -155,7 +156,7 @@ impl PlanBuilder {
         self.push(Some(Step::Multiply { a, b, to: level - 1 }), level - 1, scale, noise)
     }
 
-    /// `a` at the level below, its scale divided by what the levels differ in.
+    /// `a` at the level below; the scale is divided by [`super::super::Chain::divisor`].
     pub fn rescale(&mut self, a: Value) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         assert!(level > 0, "level 0 has none below");
@@ -164,8 +165,8 @@ impl PlanBuilder {
         self.push(Some(Step::Divide { a, to: level - 1, factor: 1 }), level - 1, scale, noise)
     }
 
-    /// `a` at a lower level, brought to `scale`: exactly but for the rounding of a whole factor of some 40 bits, so that the
-    /// result's own scale differs from it in as small a part.
+    /// `a` at a lower level, brought to `scale` by a whole factor of some 40 bits. The factor's rounding makes the
+    /// result's scale differ from `scale` by an equally small part.
     pub fn lower(&mut self, a: Value, to: usize, scale: f64) -> Value {
         let Node { level, scale: before, noise, .. } = self.nodes[a.0];
         assert!(to < level, "a lower level");
@@ -176,7 +177,7 @@ impl PlanBuilder {
         self.push(Some(Step::Divide { a, to, factor: factor as u128 }), to, before * factor / divisor, noise)
     }
 
-    /// The residues of `a`, of level 0, at the highest level of the chain.
+    /// `a`, of level 0, with its residues raised to the highest level of the chain.
     pub fn raise(&mut self, a: Value) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         assert_eq!(level, 0, "level 0 is raised");
@@ -184,7 +185,7 @@ impl PlanBuilder {
         self.push(Some(Step::Raise(a)), top, scale, noise)
     }
 
-    /// `a` under another secret.
+    /// `a` switched to another secret.
     pub fn switch(&mut self, a: Value, kind: PartKind) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let key_level = if kind == PartKind::ToSparse { 0 } else { self.key_level };
@@ -199,14 +200,14 @@ impl PlanBuilder {
         self.push(Some(Step::Automorphism { a, element }), level, scale, noise)
     }
 
-    /// Reads a value at another scale: its numbers change as much, and nothing is computed.
+    /// Reinterprets a value at another scale: its numbers change by that factor without a computation.
     pub fn read_at(&mut self, value: Value, scale: f64) {
         let node = &mut self.nodes[value.0];
         node.noise.value_bound *= node.scale / scale;
         node.scale = scale;
     }
 
-    /// What is known of a value's numbers and error by other means than the steps that lead to it.
+    /// Replaces the noise estimate of a value, when more is known than the steps imply.
     pub fn set_noise(&mut self, value: Value, noise: Noise) {
         self.nodes[value.0].noise = noise;
     }

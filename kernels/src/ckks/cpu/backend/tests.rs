@@ -17,7 +17,7 @@ fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
     Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).unwrap()
 }
 
-/// Makes the parts that a plan needs, runs it, and gives its outputs.
+/// Makes the parts that a plan needs, runs the plan and returns its outputs.
 fn run(toy: &mut Toy, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCiphertext> {
     let cpu = Cpu::with(Isa::detect(), 2);
     let n = plan.params().n();
@@ -30,7 +30,7 @@ fn run(toy: &mut Toy, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCipherte
         }
         parts.push((kind, part));
     }
-    // other slots than the plan's
+    // arena slots that differ from the plan's
     let slots: Vec<u32> = (0..plan.slots() as u32).rev().map(|slot| slot + 3).collect();
     let mut arena = cpu.arena(n, plan.slots() + 3).unwrap();
     let given = plan.inputs().map(|input| &input.slots).zip(inputs.iter().map(|input| &input.words));
