@@ -1,6 +1,6 @@
 //! Netlists that are mapped to cells, against the same gate by gate and against the `tfhe` crate, on all cores, as tables.
 //!
-//! `cargo bench --workspace --features benches/peer --bench circuits`; names of netlists as arguments run only those. The peer
+//! `cargo bench --workspace --bench circuits`; names of netlists as arguments run only those. The peer
 //! evaluates the gates of the netlist as it is written, a level at a time, the gates of a level with all threads. The bits that
 //! every run gives are decrypted and compared with the netlist's on plain bits. Another table is a gate of `fast_128_k2`
 //! against one of `fast_128`.

@@ -1,6 +1,6 @@
 //! Gates of this engine against the `tfhe` crate at the same dimensions, in one run, as a table.
 //!
-//! `cargo bench --workspace --features benches/peer --bench gates`: each instruction set but plain Rust, the peer always with its
+//! `cargo bench --workspace --bench gates`: each instruction set but plain Rust, the peer always with its
 //! default. Both sides: n 636, k 1, N 1024, bootstrap base 2^8 in 2 levels. The key switches differ as their presets do: base
 //! 3 in 7 levels here, base 2^2 in 6 levels there (its bases are powers of two).
 
