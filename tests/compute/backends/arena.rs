@@ -113,7 +113,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
             let key = key(SHAPE.params(), Bodies::Random, 11);
             assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
             let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);
-            let mut arena = backend.arena(key.params.lwe_dimension + 1, slots).expect("it fits");
+            let mut arena = backend.arena(key.params.lwe_dimension + 1, slots).expect("the arena fits");
             assert!(matches!(backend.grow(&mut arena, 2 * slots + 1), Err(Error::OutOfMemory(_))), "the chunk");
             backend.write(&mut arena, slots as u32 - 1, &[1; 6]).expect("the arena is unchanged");
             backend.grow(&mut arena, 2 * slots).expect("two buffers of the largest size");

@@ -281,7 +281,7 @@ fn failure_is_not_the_end(host: &HostCuda) {
                     out[threadIdx.x] += 1;
                     out[at + threadIdx.x] += 1;
                 }";
-    let module = host.compile(&Source { stem: "unit", text: text.into() }).expect("it compiles");
+    let module = host.compile(&Source { stem: "unit", text: text.into() }).expect("the source compiles");
     let buf = host.alloc(64).expect("room");
     let launch = |at: u32| {
         host.launch(&Launch {
@@ -313,7 +313,7 @@ fn reached(host: &HostCuda) {
          }",
     ]
     .concat();
-    let module = host.compile(&Source { stem: "unit", text }).expect("it compiles");
+    let module = host.compile(&Source { stem: "unit", text }).expect("the source compiles");
     let [table, first, second, third, out] = [2, 8, 40, 40, 32].map(|words| host.alloc(words).expect("room"));
     host.write(&second, 0, &(100..140).collect::<Vec<u32>>()).expect("a copy");
     let far = |from, to, others: &[&<HostCuda as Gpu>::Buf], at: u32| -> Result<Vec<u32>> {

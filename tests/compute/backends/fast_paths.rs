@@ -77,16 +77,18 @@ fn refused() {
 fn compiled(Compiled { capability, gates, tiles }: Compiled) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let told = seen.clone();
-    let host = emulated(capability, 8).expect("trials run where the backend is").with_sources(move |source| {
-        if source.stem == "blind_rotate.warp" {
-            let constant = |name: &str| {
-                let (_, after) = source.text.split_once(&format!("constexpr unsigned {name} = ")).expect("a constant");
-                after.split_once("u;").expect("its value").0.parse().expect("a number")
-            };
-            told.lock().expect("no other thread panicked").push((constant("GATES"), constant("TILES")));
-        }
-        source.text.clone()
-    });
+    let host =
+        emulated(capability, 8).expect("trials run only on machines with the backend").with_sources(move |source| {
+            if source.stem == "blind_rotate.warp" {
+                let constant = |name: &str| {
+                    let (_, after) =
+                        source.text.split_once(&format!("constexpr unsigned {name} = ")).expect("a constant");
+                    after.split_once("u;").expect("its value").0.parse().expect("a number")
+                };
+                told.lock().expect("no other thread panicked").push((constant("GATES"), constant("TILES")));
+            }
+            source.text.clone()
+        });
     let key = key(SHAPES[0].params(), Bodies::Random, 11);
     GpuBackend::new(host).load_key(&key).expect("a small key fits");
     let expected: Vec<(u32, u32)> = gates.iter().map(|&gates| (gates, tiles)).collect();

@@ -55,7 +55,7 @@ struct Card<'a, G: Gpu> {
 /// Checks all of it on a card.
 pub fn check<G: Gpu>(gpu: &G) {
     let text = if gpu.card().language == Language::Cuda { CUDA } else { WGSL };
-    let module = gpu.compile(&Source { stem: "launches", text: text.to_owned() }).expect("it compiles");
+    let module = gpu.compile(&Source { stem: "launches", text: text.to_owned() }).expect("the source compiles");
     let card = Card { gpu, module, step: gpu.card().alignment_words.next_multiple_of(THREADS) as usize };
     card.ranges_and_dimensions();
     card.written_twice();
@@ -75,7 +75,7 @@ impl<G: Gpu> Card<'_, G> {
     /// The words of such a buffer, after checking that the words around them are unchanged.
     fn words(&self, buf: &G::Buf) -> Vec<u32> {
         let all = View::all(buf).range();
-        let found = self.gpu.finish(self.gpu.read(buf, &[all]).expect("a read")).expect("the launches before it");
+        let found = self.gpu.finish(self.gpu.read(buf, &[all]).expect("a read")).expect("the earlier launches succeed");
         let (before, rest) = found.split_at(self.step);
         let (words, after) = rest.split_at(rest.len() - self.step);
         assert!(before.iter().chain(after).all(|&word| word == 7), "a word beside the range");

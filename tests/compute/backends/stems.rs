@@ -137,7 +137,7 @@ fn groups_sync<G: Gpu>(gpu: &G) {
         return;
     }
     let text = [include_str!("../../../shaders/blind_rotate.async.cu"), GROUPS_SYNC].concat();
-    let module = gpu.compile(&Source { stem: "groups_sync", text }).expect("it compiles");
+    let module = gpu.compile(&Source { stem: "groups_sync", text }).expect("the source compiles");
     let emulated = card.backend == "cuda-host";
     // four groups on cards with clusters and on emulated cards, otherwise one group on every multiprocessor
     let alike = emulated || card.compute_capability >= Some((9, 0));
@@ -161,8 +161,9 @@ fn groups_sync<G: Gpu>(gpu: &G) {
         gpu.launch(&launch).expect("a launch");
     }
     let all = 0..(groups * threads) as usize;
-    let found =
-        gpu.finish(gpu.read(&wrong, std::slice::from_ref(&all)).expect("a read")).expect("the launches before it");
+    let found = gpu
+        .finish(gpu.read(&wrong, std::slice::from_ref(&all)).expect("a read"))
+        .expect("the earlier launches succeed");
     assert_eq!(found.iter().sum::<u32>(), 0, "words that were missing after a barrier");
 }
 
@@ -195,7 +196,7 @@ impl<G: Gpu> Card<'_, G> {
         self.ntt_in(&ring(n), &self.stems.ntt);
         for q in [12289, 1_073_479_681] {
             let other = Ring::new(Modulus::new(q), n);
-            let ntt = Ntt::new(self.gpu, &Compiler::default(), &other).expect("it compiles");
+            let ntt = Ntt::new(self.gpu, &Compiler::default(), &other).expect("the source compiles");
             self.ntt_in(&other, &ntt);
         }
     }
@@ -282,7 +283,7 @@ impl<G: Gpu> Card<'_, G> {
         for definition in [ModSwitch::Nearest, ModSwitch::Centred] {
             let params = self.params.with_mod_switch(definition);
             let stem = kernels::tfhe::gpu::mod_switch::ModSwitch::new(self.gpu, &Compiler::default(), &params);
-            let stem = stem.expect("it compiles");
+            let stem = stem.expect("the source compiles");
             let buf = self.upload(&rows);
             self.launch(stem.run(View::all(&buf), count));
             let switched = rows.chunks_exact(words).take(count).flat_map(|row| naive::mod_switch(&params, row));
@@ -327,7 +328,7 @@ impl<G: Gpu> Card<'_, G> {
         let around = vec![7; apart];
         let buf = self.upload(&[&around[..], &sums, &around].concat());
         let [x, y, of_limbs] = [x, y, kernels::gpu::mul_add::primes(&primes)].map(|words| self.upload(&words));
-        let stem = MulAdd::new(self.gpu, &Compiler::default(), n).expect("it compiles");
+        let stem = MulAdd::new(self.gpu, &Compiler::default(), n).expect("the source compiles");
         let within = View::all(&buf).part(apart..apart + sums.len());
         let views = [within, View::all(&x), View::all(&y), View::all(&of_limbs)];
         assert!(stem.run(views, PRIMES.len(), 0).is_none(), "a launch without rows");

@@ -139,7 +139,7 @@ impl Sheet<'_> {
     /// Evaluates the added cells and returns the words of these slots.
     fn evaluate(&mut self, reads: &[u32]) -> Vec<u32> {
         let Party { device, key, .. } = self.party;
-        device.grow(&mut self.arena, self.next as usize).expect("there is room");
+        device.grow(&mut self.arena, self.next as usize).expect("the device has room");
         let cells = std::mem::replace(&mut self.cells, SlotCells::new(self.wire_slots));
         let batch = KeyedGates { key, arena: &mut self.arena, gates: &[], cells: &cells, reads };
         let pending = device.evaluate_together(&mut [batch]).expect("a processor does not fail");
@@ -160,7 +160,7 @@ impl Pool {
             for bit in [false, true] {
                 let input = sheet.take(1)[0];
                 let words = sheet.party.encrypt(bit, rng).into_words();
-                sheet.party.device.grow(&mut sheet.arena, sheet.next as usize).expect("there is room");
+                sheet.party.device.grow(&mut sheet.arena, sheet.next as usize).expect("the device has room");
                 sheet.party.device.write(&mut sheet.arena, input, &words).expect("a processor does not fail");
                 pool.inputs.insert((at, bit), input);
                 for amplitude in [Eighth, Quarter] {
@@ -192,7 +192,7 @@ impl Pool {
 fn check(party: &Party, widest: usize) {
     let mut rng = generator(2);
     let wire_slots = slots_of_wire(&party.params);
-    let arena = party.device.arena(party.params.lwe_dimension + 1, 1).expect("there is room");
+    let arena = party.device.arena(party.params.lwe_dimension + 1, 1).expect("the device has room");
     let mut sheet = Sheet { party, arena, cells: SlotCells::new(wire_slots), wire_slots, next: 0 };
     let pool = Pool::new(&mut sheet, widest, &mut rng);
     let (mut found, mut pairs) = (Vec::new(), Vec::new());

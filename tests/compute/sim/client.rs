@@ -47,12 +47,12 @@ pub fn submit(engine: &Engine, session: SessionId, rows: GateList) -> Receiver<O
 
 pub fn submit_named(engine: &Engine, session: SessionId, rows: GateList) -> (OperationId, Receiver<Outcome>) {
     let (done, outcome) = callback();
-    (engine.submit(session, rows, None, done).expect("there is room"), outcome)
+    (engine.submit(session, rows, None, done).expect("the engine has room"), outcome)
 }
 
 /// Waits for a message that must come. The time limit turns a hang into a failure.
 pub fn soon<T>(receiver: &Receiver<T>) -> T {
-    receiver.recv_timeout(Duration::from_secs(60)).expect("it comes")
+    receiver.recv_timeout(Duration::from_secs(60)).expect("a message comes")
 }
 
 /// Waits until a condition holds that must come true.
@@ -65,7 +65,7 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
 }
 
 pub fn bits(outcome: Outcome) -> Vec<bool> {
-    toy::decrypt(&outcome.expect("it succeeds").results)
+    toy::decrypt(&outcome.expect("the operation succeeds").results)
 }
 
 pub fn close(engine: &Engine, session: SessionId) -> Receiver<()> {
@@ -131,7 +131,7 @@ impl Sum {
     }
 
     pub fn submit(&self, engine: &Engine, session: SessionId) -> Receiver<Result<Done, Failed>> {
-        self.submit_until(engine, session, None).expect("there is room").1
+        self.submit_until(engine, session, None).expect("the engine has room").1
     }
 
     pub fn submit_until(
@@ -150,7 +150,7 @@ impl Sum {
 
     /// Waits for the end and checks the results.
     pub fn check(&self, outcome: &Receiver<Result<Done, Failed>>) {
-        let done = soon(outcome).expect("it succeeds");
+        let done = soon(outcome).expect("the operation succeeds");
         assert_eq!(toy::decrypt(&done.results), self.outputs);
         assert_eq!(done.units, self.plan.bootstraps());
         assert!(outcome.recv().is_err(), "said once, then dropped");

@@ -414,11 +414,11 @@ impl HostCuda {
         if process.is_none() {
             *process = Some(start(&program.path)?);
         }
-        let running = process.as_mut().expect("it was started");
+        let running = process.as_mut().expect("the process was started");
         match exchange(running, head, ranges) {
             Ok(()) => Ok(()),
             Err(_) => {
-                let mut ended = process.take().expect("it was started");
+                let mut ended = process.take().expect("the process was started");
                 // the process has ended with a message, or is of no more use
                 drop(ended.stdin.take());
                 let mut message = String::new();

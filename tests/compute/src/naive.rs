@@ -185,7 +185,7 @@ fn weighted_sum(terms: &[(i64, &[u32])]) -> Vec<u32> {
     (0..terms[0].1.len()).map(word).collect()
 }
 
-/// The one or two wires of amplitude `1 / part` that the bootstrap of a sum gives.
+/// Bootstraps a sum. Returns its one or two wires of amplitude `1 / part`.
 pub fn cell_wires(key: &EvaluationKey, sum: &[u32], part: i128, wires: usize) -> Vec<Vec<u32>> {
     let accumulator = blind_rotate_by(key, &mod_switch(&key.params, sum), part);
     (0..wires).map(|wire| extract_coefficient(&accumulator, wire * key.params.polynomial_size / 2)).collect()

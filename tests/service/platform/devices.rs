@@ -154,7 +154,7 @@ async fn numbers_are_computed_on_the_processor_of_a_node_whose_cards_compute_gat
     let told = numbers.compute("multiply", &[&a, &a], json!({"scale_stable": true})).await.ok(200);
     assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &[2.25, 4.0]);
     assert_eq!(batches_left.load(Ordering::SeqCst), 1000);
-    // the card computes gates all the time
+    // gates run on the card
     let account = Account::open(&server, Preset::Fast128).await;
     let gate = account.gate("NAND", true, Some(true), None);
     account.post(GATE, &gate).await.ok(200);

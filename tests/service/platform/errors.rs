@@ -19,9 +19,9 @@ use tests_service::gates::{
 
 /// How the code is provoked.
 enum Provoked {
-    /// By a request of this test.
+    /// This test sends a request, with this answer.
     Answer(Response),
-    /// By another test of this suite, because the code takes more than one request.
+    /// Another test of this suite provokes the code, because that takes more than one request.
     Elsewhere,
 }
 

@@ -84,7 +84,7 @@ impl PaymentStandIn {
             asked: Mutex::default(),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
-        let task = tokio::spawn(async move { axum::serve(listener, router).await.expect("it serves") });
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.expect("the server runs") });
         PaymentStandIn { address, shared, task }
     }
 
