@@ -28,7 +28,7 @@ pub fn dimension(slots: usize) -> usize {
 }
 
 /// The rotations of a product, in order: slots to the left, and the levels below the operands at which each runs.
-/// Clients make keys for powers of two, of which other rotations are composed.
+/// Clients make keys for exactly these rotations; other rotations are composed of powers of two.
 pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     let d = dimension(slots);
     let doublings = |from: usize, to: usize| (0..(to / from).ilog2()).map(move |i| (from << i) as i64);
