@@ -45,9 +45,9 @@ impl Cpu {
         rows.div_ceil(turns.max(1)).max(1)
     }
 
-    /// Modulus switch and blind rotation without the rest of a gate, for noise measurements. `inputs` is `[rows][n +
-    /// 1]` torus words. The result is `[rows][k + 1][N]` words in `[0, q)`: polynomials of amplitude 1/8 under the
-    /// ring key.
+    /// Modulus switch and blind rotation without the rest of a gate, for noise measurements. `inputs` is
+    /// `[rows][n + 1]` torus words. The result is `[rows][k + 1][N]` words in `[0, q)`: polynomials of amplitude 1/8
+    /// under the ring key.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when memory runs out.
