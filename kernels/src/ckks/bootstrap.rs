@@ -128,7 +128,7 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     fresh
 }
 
-/// `-log2` of the standard deviation assumed for a bootstrap's error, for numbers up to 1. The constant is some bits
+/// `-log2` of the standard deviation assumed for a bootstrap's error, for numbers up to 1. The value is some bits
 /// worse than what was measured with random numbers, because equal numbers in all slots put the sine's cubic error (17
 /// bits) into one coefficient. No formula over the steps gives this value.
 fn precision_bits(params: &Params) -> f64 {

@@ -1,8 +1,8 @@
 //! An encrypted matrix times an encrypted vector (readings C10).
 //!
-//! The matrix is `d` by `d`, row after row in the first `d^2` slots, where `d` is the largest power of two with `d^2
-//! <= slots`. The vector is in the first `d` slots, and so is the result. All other slots of the vector are 0. The
-//! product takes two levels:
+//! The matrix is `d` by `d`, row after row in the first `d^2` slots, where `d` is the largest power of two with
+//! `d^2 <= slots`. The vector is in the first `d` slots, and so is the result. All other slots of the vector are 0.
+//! The product takes two levels:
 //!
 //! ```text
 //! (1) repeat   the vector stands in every run of d slots             log2(slots / d) rotations
@@ -13,8 +13,8 @@
 //!                                                                     log2(d) rotations
 //! ```
 //!
-//! Example for `d = 2` and 4 slots: matrix `1 2 3 4`, vector `5 6 0 0`. Then (1) `5 6 5 6`, (2) `5 12 15 24`, (3) `17
-//! 27 39 29`, (4) `17 0 39 0`, (5) `17 39 39 17`: the result is `17 39`, and the slots after it carry no meaning.
+//! Example for `d = 2` and 4 slots: matrix `1 2 3 4`, vector `5 6 0 0`. Then (1) `5 6 5 6`, (2) `5 12 15 24`, (3)
+//! `17 27 39 29`, (4) `17 0 39 0`, (5) `17 39 39 17`: the result is `17 39`, and the slots after it carry no meaning.
 
 use super::noise::Noise;
 use super::plan::{Plain, PlanBuilder, Value};
@@ -28,7 +28,8 @@ pub fn dimension(slots: usize) -> usize {
 }
 
 /// The rotations of a product, in order: slots to the left, and the levels below the operands at which each runs.
-/// Clients make keys for powers of two, of which other rotations are composed.
+/// Clients make keys for exactly these rotations;
+/// other rotations are composed of powers of two.
 pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     let d = dimension(slots);
     let doublings = |from: usize, to: usize| (0..(to / from).ilog2()).map(move |i| (from << i) as i64);

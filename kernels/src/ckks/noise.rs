@@ -205,8 +205,8 @@ fn rounding_variance(n: usize) -> f64 {
     (1.0 + n as f64 * SECRET_VARIANCE) * ROUNDING
 }
 
-/// Variance from the errors of a part's rows after the division by the special primes: the sum over its digits of `N
-/// sigma^2 (Q_j / P)^2 / 12`, where `Q_j` is the product of the digit's primes at this level.
+/// Variance from the errors of a part's rows after the division by the special primes: the sum over its digits of
+/// `N sigma^2 (Q_j / P)^2 / 12`, where `Q_j` is the product of the digit's primes at this level.
 fn key_switch_variance(params: &Params, kind: PartKind, key_level: usize, level: usize) -> f64 {
     let of_level = &params.level(level).primes;
     let log = |&prime: &usize| libm::log2(f64::from(params.primes()[prime].q()));

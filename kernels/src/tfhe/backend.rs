@@ -1,4 +1,4 @@
-//! Gates on a device: what a device must be able to do for this scheme, beside memory ([`Backend`]).
+//! Gates on a device: the trait that a device implements to evaluate gates, in addition to memory ([`Backend`]).
 
 use std::ops::Range;
 
@@ -7,46 +7,46 @@ use crate::error::Result;
 use crate::tfhe::cells::NO_CELLS;
 use crate::tfhe::{EvaluationKey, Gate, Params, SlotCells};
 
-/// A gate over an arena: reads the slots of its operands, writes its result's.
+/// A gate over an arena: it reads the slots of its operands and writes the slot of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotGate {
     /// The gate.
     pub gate: Gate,
-    /// Slots of a, b, sel; those beyond [`Gate::arity`] are not looked at.
+    /// Slots of a, b, sel. Slots beyond [`Gate::arity`] are ignored.
     pub operands: [u32; 3],
     /// Slot of the result.
     pub result: u32,
 }
 
-/// A batch: gates of one key over one arena of one device, whose types `K` and `A` are.
+/// A batch: gates that use one key and one arena. `K` is the device's type of keys, `A` its type of arenas.
 pub struct KeyedGates<'a, K, A> {
     /// The key of all gates.
     pub key: &'a K,
-    /// Where operands and results are.
+    /// The arena that holds operands and results.
     pub arena: &'a mut A,
-    /// Gates, none of which reads what another of them writes.
+    /// The gates. None of them reads a slot that another of them writes.
     pub gates: &'a [SlotGate],
-    /// Cells, none of which reads what another of them, or a gate, writes.
+    /// The cells. None of them reads a slot that another of them, or a gate, writes.
     pub cells: &'a SlotCells,
-    /// Slots that are read afterwards.
+    /// Slots to read after the gates.
     pub reads: &'a [u32],
 }
 
-/// Bytes of a device's form of a key that are loaded at a time, at most, unless a single row of the key has more.
+/// Largest number of bytes of a device's form of a key that one piece loads, unless a single row of the key has more.
 pub const LOAD_PIECE_BYTES: usize = 64 << 20;
 
-/// What is loaded at a time.
+/// A piece of a key, loaded at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyPiece {
-    /// Of the bootstrapping key: these bits' RGSW ciphertexts.
+    /// RGSW ciphertexts of the bootstrapping key, for these key bits.
     Bootstrap(Range<usize>),
-    /// Of the key-switching key: the rows of these input coefficients.
+    /// Rows of the key-switching key, for these input coefficients.
     KeySwitch(Range<usize>),
 }
 
 impl KeyPiece {
-    /// A piece of a key whose form on a device has so many bytes for a bit, and for an input coefficient, and whether others
-    /// follow.
+    /// Piece number `piece` of a key, and whether further pieces follow. The device's form of the key takes
+    /// `bit_bytes` for a key bit and `input_bytes` for an input coefficient.
     pub(crate) fn of(params: &Params, piece: usize, bit_bytes: usize, input_bytes: usize) -> (KeyPiece, bool) {
         let (bits, inputs) = (params.lwe_dimension, params.extracted_dimension());
         let at_once = |bytes: usize| (LOAD_PIECE_BYTES / bytes).max(1);
@@ -65,26 +65,27 @@ impl KeyPiece {
 
 /// A device that evaluates gates. All gates of a batch use one key; ciphertexts are rows of `[n + 1]` words.
 pub trait Gates: Backend {
-    /// An evaluation key on this device, in the order its kernels read. Overwritten on drop.
+    /// An evaluation key on this device, in the order that the kernels read. Overwritten on drop.
     type Key: Send;
 
-    /// Makes ready for keys of these parameters: compiles what they need and what is not compiled yet. May take seconds; any
-    /// thread may call it, and the device works on meanwhile.
+    /// Prepares the device for keys of these parameters: compiles the kernels that are not compiled yet. The call may
+    /// take seconds; any thread may make it while the device works.
     fn prepare(&self, _params: &Params) -> Result<()> {
         Ok(())
     }
 
-    /// Room for a key of these parameters, with nothing in it.
+    /// Allocates room for a key of these parameters; its pieces are loaded afterwards.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`] when there is not that much.
+    /// [`crate::Error::OutOfMemory`] when the device has too little memory.
     fn room_for_key(&self, params: &Params) -> Result<Self::Key>;
 
-    /// Expands the masks of a piece of the key and lays it out for this device: at most [`LOAD_PIECE_BYTES`] of its form, so that
-    /// other work waits no longer than for that. Pieces are numbered from 0; false: it was the last.
+    /// Expands the masks of one piece of the key and lays the piece out for this device. A piece is at most
+    /// [`LOAD_PIECE_BYTES`] of the device's form, which bounds how long other work waits. Pieces are numbered from 0;
+    /// the result is false after the last one.
     fn load_piece(&self, into: &mut Self::Key, piece: usize, key: &EvaluationKey) -> Result<bool>;
 
-    /// Loads a key, all pieces one after another.
+    /// Loads all pieces of a key, one after another.
     fn load_key(&self, key: &EvaluationKey) -> Result<Self::Key> {
         let mut loaded = self.room_for_key(&key.params)?;
         let mut pieces = 0..;
@@ -95,20 +96,20 @@ pub trait Gates: Backend {
     /// Bytes that a key of these parameters takes on this device.
     fn key_bytes(&self, params: &Params) -> u64;
 
-    /// Starts batches, each with a key of its own: evaluates the gates of all of them, then reads their slots, batch after batch.
-    /// Batches of few rows run side by side, so that together they fill a device that none of them would fill.
-    /// NOT is a negation, MUX two bootstraps whose extracted samples are added before one key switch, all others one
-    /// bootstrap and one key switch (docs/wire-format.md 8). A cell adds wires, switches their sum once, adds inputs and bootstraps
+    /// Starts batches, each with its own key: evaluates the gates of all batches, then reads their slots, batch by
+    /// batch. Batches of few rows run side by side, so that together they fill the device. NOT is a negation. MUX is
+    /// two bootstraps whose extracted samples are added before one key switch. Every other gate is one bootstrap and
+    /// one key switch (docs/wire-format.md 8). A cell adds wires, switches their sum once, adds inputs and bootstraps
     /// ([`crate::tfhe::cells`]).
     ///
     /// # Panics
-    /// When a slot is not in its batch's arena.
+    /// When a slot is outside its batch's arena.
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Self::Key, Self::Arena>]) -> Result<Self::Pending>;
 
     /// Starts one batch.
     ///
     /// # Panics
-    /// When a slot is not in the arena.
+    /// When a slot is outside the arena.
     fn evaluate(
         &self,
         key: &Self::Key,
@@ -120,10 +121,10 @@ pub trait Gates: Backend {
     }
 }
 
-/// The two halves of a gate by themselves, for tests and noise measurements.
+/// The two halves of a gate as separate calls, for tests and noise measurements.
 pub trait Stems: Gates {
-    /// Blind rotation and extraction: `inputs` is `[rows][n + 1]` words on the torus; the result is `[rows][kN + 1]` words on
-    /// the torus, bits of amplitude 1/8 under the ring key.
+    /// Blind rotation and extraction. `inputs` is `[rows][n + 1]` torus words. The result is `[rows][kN + 1]` torus
+    /// words: bits of amplitude 1/8 under the ring key.
     fn bootstrap(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>>;
 
     /// Key switch: `[rows][kN + 1]` words under the ring key to `[rows][n + 1]` under the small key.

@@ -1,4 +1,4 @@
-//! A batch of gates on one device, for callers that have their operands at hand.
+//! A batch of gates on one device, for callers that hold their operands.
 
 use crate::error::Result;
 use crate::tfhe::backend::{Gates, SlotGate};
@@ -8,13 +8,14 @@ use crate::tfhe::lwe::Lwe;
 use crate::tfhe::lwe_list::LweList;
 use crate::tfhe::params::Params;
 
-/// Evaluates gates under one key, folded ([`GateList::folded`]); one ciphertext a row, in order. See [`Gates::evaluate`].
+/// Folds gates ([`GateList::folded`]) and evaluates them under one key. The result has one ciphertext a row, in order.
+/// See [`Gates::evaluate`].
 ///
 /// # Errors
-/// What the device reports.
+/// The error of the device.
 ///
 /// # Panics
-/// When a row has not as many operands as its gate, or an operand is not of dimension n.
+/// When a row has the wrong number of operands, or an operand is not of dimension n.
 pub fn evaluate<B: Gates + ?Sized>(backend: &B, key: &B::Key, params: &Params, rows: &[GateRow]) -> Result<Vec<Lwe>> {
     if rows.is_empty() {
         return Ok(Vec::new());

@@ -1,7 +1,8 @@
-//! Circuits that come with a name: sums, comparisons, products, quotients, shifts, counts, lists in order.
+//! Built-in circuits by name: sums, comparisons, products, quotients, shifts, counts, sorting.
 //!
-//! A [`Builtin`] is the name, and [`Builtin::build`] makes the netlist. The netlist of a name is always the same. Numbers are
-//! in two's complement where the name says `_signed`, else from 0. Inputs and outputs, in bits, for a width of w:
+//! A [`Builtin`] is the name, and [`Builtin::build`] makes the netlist. A name always gives the same netlist. Names
+//! with `_signed` use two's complement; all others use unsigned numbers. Inputs and outputs, in bits, for a width of
+//! w:
 //!
 //! | name | inputs | outputs | |
 //! |---|---|---|---|
@@ -35,7 +36,7 @@ use builder::{Builder, ZERO};
 use compare::Sign;
 use name::Operation;
 
-/// Few gates, or few levels.
+/// The optimization goal: few gates, or few levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     Small,
@@ -51,7 +52,7 @@ pub fn netlist(name: &str) -> Result<String, UnknownBuiltin> {
 }
 
 impl Builtin {
-    /// The netlist: less than 2^16 gates.
+    /// Builds the netlist, of less than 2^16 gates.
     pub fn build(&self) -> Built {
         let &Builtin { operation, width, length, .. } = self;
         let sign = if self.signed { Sign::Signed } else { Sign::Unsigned };
@@ -112,7 +113,7 @@ impl Builtin {
     }
 }
 
-/// What the tests of all operations share.
+/// Helpers for the tests of all operations.
 #[cfg(test)]
 mod check {
     use super::*;
@@ -129,12 +130,12 @@ mod check {
         u64::MAX >> (64 - width)
     }
 
-    /// What the bits mean in two's complement.
+    /// The two's complement value of the bits.
     pub(super) fn signed(number: u64, width: usize) -> i64 {
         (number << (64 - width)) as i64 >> (64 - width)
     }
 
-    /// The same numbers for the same seed (splitmix64).
+    /// Pseudorandom numbers of a seed (splitmix64).
     pub(super) fn random(seed: u64) -> impl Iterator<Item = u64> {
         (1u64..).map(move |step| {
             let mut number = seed.wrapping_add(step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -144,7 +145,7 @@ mod check {
         })
     }
 
-    /// Pairs of numbers: edges with edges, then random ones, and of those some equal and some close.
+    /// Pairs of numbers: edge values with each other, then random pairs, some of them equal and some close.
     pub(super) fn cases(width: usize) -> Vec<(u64, u64)> {
         let (top, middle) = (mask(width), 1 << (width - 1));
         let edges = [0, 1, 2, middle - 1, middle, middle + 1, top - 1, top];
@@ -162,7 +163,7 @@ mod check {
         edges.chain(random.collect::<Vec<_>>()).collect()
     }
 
-    /// A circuit on numbers.
+    /// A circuit evaluated on numbers.
     pub(super) struct OnNumbers(Circuit);
 
     impl OnNumbers {
@@ -170,7 +171,7 @@ mod check {
             OnNumbers(Circuit::parse(built(name).text()).unwrap())
         }
 
-        /// Outputs of at most 128 bits.
+        /// Evaluates to outputs of at most 128 bits.
         pub(super) fn wide(&self, inputs: &[u64]) -> Vec<u128> {
             let widths = self.0.input_widths();
             let bits = |(&number, &width): (&u64, &usize)| {
@@ -183,13 +184,13 @@ mod check {
             self.0.evaluate(&inputs).into_iter().map(number).collect()
         }
 
-        /// Outputs of at most 64 bits.
+        /// Evaluates to outputs of at most 64 bits.
         pub(super) fn run(&self, inputs: &[u64]) -> Vec<u64> {
             self.wide(inputs).into_iter().map(|output| output.try_into().unwrap()).collect()
         }
     }
 
-    /// The circuit of two numbers against plain arithmetic, on all [`cases`].
+    /// Compares a circuit of two numbers with plain arithmetic on all [`cases`].
     #[track_caller]
     pub(super) fn on_numbers(name: &str, plain: impl Fn(u64, u64) -> Vec<u64>) {
         let width = name.parse::<Builtin>().unwrap().width;

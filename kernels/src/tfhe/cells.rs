@@ -1,27 +1,28 @@
-//! Cells: what a mapped circuit is made of ([`super::mapping`]). A cell adds wires and inputs, and one bootstrap turns the sum
-//! into a wire, or none does and it leaves as a result.
+//! Cells: the units of a mapped circuit ([`super::mapping`]). A cell adds wires and inputs. Then one bootstrap turns
+//! the sum into a wire, or the sum is key-switched into a result.
 //!
-//! A *wire* is a sample under the extraction key, `[kN + 1]` torus words, as blind rotation and extraction leave it: it has not
-//! been key-switched. Wires are added first, then the sum is key-switched once (eprint 2018/421, 4.2, in another order). An
-//! *input* is a row under the small key, `[n + 1]` words, as clients send it; inputs are added after the key switch.
+//! A *wire* is a sample under the extraction key, `[kN + 1]` torus words: the output of blind rotation and extraction
+//! before any key switch. Wires are added first, and the sum is key-switched once (eprint 2018/421, 4.2, in another
+//! order). An *input* is a row under the small key, `[n + 1]` words, as clients send it. Inputs are added after the
+//! key switch.
 //!
-//! A wire is longer than a row of an arena, so it has several slots, each of which has the next `n + 1` of its words.
+//! A wire is longer than a row of an arena, so it takes several slots. Each slot holds the next `n + 1` of its words.
 
 use std::ops::Range;
 
 use super::params::ParamsLiteral;
 
-/// What a bootstrap gives for true; for false its negation.
+/// The phase of a true bit after a bootstrap. A false bit has the negated phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Amplitude {
-    /// 1/8 of a turn: what gates and clients read.
+    /// 1/8 of a turn: the amplitude that gates and clients read.
     Eighth,
     /// 1/4 of a turn: two such wires add up to their XOR.
     Quarter,
 }
 
 impl Amplitude {
-    /// In units of 1/8 of a turn.
+    /// The amplitude in units of 1/8 of a turn.
     pub fn eighths(self) -> i8 {
         match self {
             Amplitude::Eighth => 1,
@@ -30,18 +31,18 @@ impl Amplitude {
     }
 }
 
-/// Slots of a wire: `ceil((kN + 1) / (n + 1))`.
+/// The number of slots of a wire: `ceil((kN + 1) / (n + 1))`.
 pub fn slots_of_wire(params: &ParamsLiteral) -> usize {
     (params.extracted_dimension() + 1).div_ceil(params.lwe_dimension + 1)
 }
 
-/// What becomes of a cell's sum.
+/// The operation on a cell's sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellKind {
-    /// A bootstrap gives its sign as a wire, or two: that of the sum, then that of the sum and a quarter turn, which is
-    /// coefficient `N / 2` of the same accumulator.
+    /// A bootstrap writes the sum's sign as a wire. A second wire, if any, is the sign of the sum plus a quarter turn,
+    /// taken from coefficient `N / 2` of the same accumulator.
     Bootstrap(Amplitude),
-    /// It is key-switched and is a result, a row under the small key. It has no inputs.
+    /// A key switch writes the sum as a result, a row under the small key. Such a cell has no inputs.
     Switch,
 }
 
@@ -49,15 +50,15 @@ pub enum CellKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cell {
     kind: CellKind,
-    /// In units of 1/8 of a turn.
+    /// Constant of the sum, in units of 1/8 of a turn.
     constant: i32,
     wires: Range<usize>,
     inputs: Range<usize>,
-    /// Slots of its wires, or of its result.
+    /// Slots of the wires that the cell writes, or of its result.
     results: Range<usize>,
 }
 
-/// A term of a sum: `factor` times what is in the slots from `first` on.
+/// A term of a sum: `factor` times the value in the slots from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Term {
     factor: i32,
@@ -73,10 +74,10 @@ pub struct SlotCells {
     slots: Vec<u32>,
 }
 
-/// No cells.
+/// An empty list of cells.
 pub static NO_CELLS: SlotCells = SlotCells::new(0);
 
-/// A cell as it is read.
+/// A borrowed view of one cell.
 #[derive(Clone, Copy)]
 pub struct CellView<'a> {
     all: &'a SlotCells,
@@ -84,16 +85,16 @@ pub struct CellView<'a> {
 }
 
 impl SlotCells {
-    /// No cells, of wires that have so many slots.
+    /// An empty list, for wires of `wire_slots` slots.
     pub const fn new(wire_slots: usize) -> SlotCells {
         SlotCells { wire_slots, cells: Vec::new(), terms: Vec::new(), slots: Vec::new() }
     }
 
-    /// Adds a cell: `constant` in units of 1/8 of a turn; wires by factors and slots; inputs by factors and slots; the slots of its
-    /// wires one after another, or the slot of its result.
+    /// Adds a cell: `constant` in units of 1/8 of a turn; wires, each a factor and slots; inputs, each a factor and a
+    /// slot; then the slots of its wires one after another, or the slot of its result.
     ///
     /// # Panics
-    /// When a wire has another number of slots, or a result of a key switch has inputs or more than a slot.
+    /// When a wire has another number of slots, or a key switch has inputs or a result of more than one slot.
     pub fn push<'s>(
         &mut self,
         kind: CellKind,
@@ -128,10 +129,10 @@ impl SlotCells {
         self.cells.push(Cell { kind, constant, wires, inputs, results: at..self.slots.len() });
     }
 
-    /// Adds some cells of another list, their slots replaced.
+    /// Appends some cells of another list; `slot` maps each of their slots to a new one.
     ///
     /// # Panics
-    /// When their wires have another number of slots, or there are not so many cells.
+    /// When the wires have another number of slots, or the range is outside the list.
     pub fn extend_from(&mut self, others: &SlotCells, cells: Range<usize>, slot: impl Fn(u32) -> u32) {
         assert_eq!(others.wire_slots, self.wire_slots, "slots of a wire");
         for cell in &others.cells[cells] {
@@ -152,69 +153,69 @@ impl SlotCells {
         self.terms[cell.wires.start..cell.inputs.end].first().map_or(cell.results.start, |term| term.first)
     }
 
-    /// Slots of a wire.
+    /// The number of slots of a wire.
     pub fn wire_slots(&self) -> usize {
         self.wire_slots
     }
 
-    /// Cells.
+    /// The number of cells.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// A cell.
+    /// The cell at this index.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When the index is out of range.
     pub fn cell(&self, at: usize) -> CellView<'_> {
         CellView { all: self, cell: &self.cells[at] }
     }
 
-    /// Each cell in turn.
+    /// All cells, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = CellView<'_>> {
         self.cells.iter().map(|cell| CellView { all: self, cell })
     }
 
-    /// Every slot that a cell reads or writes.
+    /// All slots that the cells read or write.
     pub fn slots(&self) -> &[u32] {
         &self.slots
     }
 }
 
 impl<'a> CellView<'a> {
-    /// What becomes of its sum.
+    /// The operation on the cell's sum.
     pub fn kind(self) -> CellKind {
         self.cell.kind
     }
 
-    /// Bootstraps: 1 or 0.
+    /// The number of bootstraps: 1 or 0.
     pub fn bootstraps(self) -> usize {
         usize::from(self.kind() != CellKind::Switch)
     }
 
-    /// In units of 1/8 of a turn.
+    /// Constant of the sum, in units of 1/8 of a turn.
     pub fn constant(self) -> i32 {
         self.cell.constant
     }
 
-    /// Factors and slots of the wires that it adds.
+    /// Factors and slots of the wires in the sum.
     pub fn wires(self) -> impl ExactSizeIterator<Item = (i32, &'a [u32])> {
         let CellView { all, cell } = self;
         all.terms[cell.wires.clone()].iter().map(|term| (term.factor, &all.slots[term.first..][..all.wire_slots]))
     }
 
-    /// Factors and slots of the inputs that it adds.
+    /// Factors and slots of the inputs in the sum.
     pub fn inputs(self) -> impl ExactSizeIterator<Item = (i32, u32)> + 'a {
         let CellView { all, cell } = self;
         all.terms[cell.inputs.clone()].iter().map(|term| (term.factor, all.slots[term.first]))
     }
 
-    /// Slots of each wire that it writes; of a switch, its result's slot.
+    /// Slots of each wire that the cell writes; for a key switch, the slot of its result.
     pub fn results(self) -> impl ExactSizeIterator<Item = &'a [u32]> {
         let slots = &self.all.slots[self.cell.results.clone()];
         slots.chunks(if self.kind() == CellKind::Switch { 1 } else { self.all.wire_slots })

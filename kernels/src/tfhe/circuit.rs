@@ -2,10 +2,10 @@
 //!
 //! A text has four parts: `gates wires`; `inputs width...`; `outputs width...`; then a gate a line,
 //! `fan_in fan_out in... out... OP`. Wires are numbered; inputs are the first wires in order, outputs the last. Format:
-//! <https://nigelsmart.github.io/MPC-Circuits/>. XOR, AND and INV are gates; MAND is as many AND gates; EQW (a copy) and
-//! EQ (a constant) are resolved while reading, so that a [`Circuit`] is gates and nothing else.
+//! <https://nigelsmart.github.io/MPC-Circuits/>. XOR, AND and INV are gates; a MAND stands for several AND gates; EQW
+//! (a copy) and EQ (a constant) are resolved while reading, so a [`Circuit`] contains gates only.
 //!
-//! Nothing here does I/O, and no text makes it panic or allocate more than a small multiple of the text's own length.
+//! This module does no I/O. No text makes it panic or allocate more than a small multiple of the text's length.
 
 mod mapped;
 mod plan;
@@ -20,9 +20,9 @@ pub(in crate::tfhe) use values::{Numbered, numbered};
 
 use super::gates::Gate;
 
-/// Gates of one circuit at most.
+/// Largest number of gates in one circuit.
 pub const GATES_MAX: usize = 1 << 20;
-/// Bits of all inputs together at most, and of all outputs.
+/// Largest number of bits of all inputs together, and of all outputs together.
 pub const PORT_BITS_MAX: usize = 1 << 16;
 
 /// Why a text is not a circuit.
@@ -35,10 +35,10 @@ pub struct CircuitError {
     pub reason: String,
 }
 
-/// What a wire carries: an operand of a gate, or an output bit.
+/// The value on a wire: an operand of a gate, or an output bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Bit of the inputs, all inputs in a row, bit 0 of the first input first.
+    /// This bit of the inputs, counted over all inputs in order, bit 0 of the first input first.
     Input(u32),
     /// Result of the gate of this index in [`Circuit::gates`].
     Gate(u32),
@@ -50,22 +50,22 @@ pub enum Signal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitGate {
     gate: Gate,
-    /// The second is not used by NOT.
+    /// The operands. NOT ignores the second.
     operands: [Signal; 2],
 }
 
 impl CircuitGate {
-    /// Which gate.
+    /// The gate.
     pub fn gate(&self) -> Gate {
         self.gate
     }
 
-    /// Its operands, as many as [`Gate::arity`]; gates among them have a smaller index than this one.
+    /// The operands, [`Gate::arity`] of them. Operands that are gates have smaller indices than this gate.
     pub fn operands(&self) -> &[Signal] {
         &self.operands[..self.gate.arity()]
     }
 
-    /// One gate of its kind, none of the others: XOR, AND, NOT.
+    /// Counts by kind (XOR, AND, NOT): 1 for this gate's kind, 0 for the others.
     pub(in crate::tfhe) fn of_kind(&self) -> [u32; 3] {
         match self.gate {
             Gate::Xor | Gate::Xnor => [1, 0, 0],
@@ -75,7 +75,7 @@ impl CircuitGate {
     }
 }
 
-/// A checked circuit: every operand exists before it is read.
+/// A checked circuit: every wire is written before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circuit {
     input_widths: Vec<usize>,
@@ -88,17 +88,18 @@ impl Circuit {
     /// Reads a Bristol Fashion text.
     ///
     /// # Errors
-    /// The first line that is not what the header announced, names an unknown operation, reads a wire before it is
-    /// written or writes one twice; a wire that is never written; more than [`GATES_MAX`] or [`PORT_BITS_MAX`].
+    /// The first line that differs from the header's announcement, names an unknown operation, reads a wire before it
+    /// is written or writes a wire twice. Also a wire that is never written, and sizes above [`GATES_MAX`] or
+    /// [`PORT_BITS_MAX`].
     pub fn parse(text: &str) -> Result<Circuit, CircuitError> {
         Circuit::parse_within(text, GATES_MAX)
     }
 
-    /// As [`Circuit::parse`], with a bound on the gates that may be below [`GATES_MAX`]. A header that announces more gate
-    /// lines is refused before any gate is read, so a text beyond the bound costs its first three lines.
+    /// [`Circuit::parse`] with a bound on the gates that may be below [`GATES_MAX`]. A header that announces more gate
+    /// lines is refused before any gate is read, so a text beyond the bound costs only its first three lines.
     ///
     /// # Errors
-    /// As [`Circuit::parse`]; more than `gates_max` gate lines, or gates (an MAND line is several).
+    /// The errors of [`Circuit::parse`], and more than `gates_max` gate lines or gates (a MAND line is several gates).
     pub fn parse_within(text: &str, gates_max: usize) -> Result<Circuit, CircuitError> {
         let gates_max = gates_max.min(GATES_MAX);
         let mut lines = Lines::new(text);
@@ -115,7 +116,7 @@ impl Circuit {
         if gate_lines > gates_max {
             return Err(head.error(format!("the circuit has {gate_lines} gates, more than {gates_max}")));
         }
-        // a wire that is no input is written by a gate, which takes a digit and a space of the text
+        // each wire that is no input is written by a gate, whose line spends at least a digit and a space on it
         if wire_count < input_bits || wire_count - input_bits > text.len() / 2 {
             return Err(head.error(format!("{wire_count} wires do not fit {input_bits} input bits and the gates")));
         }
@@ -146,23 +147,23 @@ impl Circuit {
         &self.output_widths
     }
 
-    /// The gates, each after all gates it reads.
+    /// The gates. Each follows all gates that it reads.
     pub fn gates(&self) -> &[CircuitGate] {
         &self.gates
     }
 
-    /// Where each output bit comes from, all outputs in a row, bit 0 of the first output first.
+    /// The signal of each output bit, counted over all outputs in order, bit 0 of the first output first.
     pub fn outputs(&self) -> &[Signal] {
         &self.outputs
     }
 
-    /// How many gates of each kind there are, those there are none of left out; in the order of [`Gate::ALL`].
+    /// The number of gates of each kind, in the order of [`Gate::ALL`]. Kinds without gates are left out.
     pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
         let of = |gate| self.gates.iter().filter(|counted| counted.gate == gate).count() as u64;
         Gate::ALL.into_iter().map(|gate| (gate, of(gate))).filter(|&(_, count)| count > 0).collect()
     }
 
-    /// For each gate whether an output reads it, directly or through other gates.
+    /// For each gate, whether an output reads it, directly or through other gates.
     pub(in crate::tfhe) fn needed(&self) -> Vec<bool> {
         let mut needed = vec![false; self.gates.len()];
         let need = |needed: &mut [bool], signals: &[Signal]| {
@@ -181,8 +182,8 @@ impl Circuit {
         needed
     }
 
-    /// Indices of gates by level: a level's gates read only inputs, constants and gates of earlier levels, and each gate
-    /// is in the first level where that holds. Gates of one level may run together.
+    /// Indices of gates by level. A level's gates read only inputs, constants and gates of earlier levels, and each
+    /// gate is in the first possible level. Gates of one level may run together.
     pub fn levels(&self) -> Vec<Vec<usize>> {
         let mut level_of = Vec::with_capacity(self.gates.len());
         let mut levels: Vec<Vec<usize>> = Vec::new();
@@ -201,10 +202,10 @@ impl Circuit {
         levels
     }
 
-    /// The circuit on plain bits, bit 0 of each value first.
+    /// Evaluates the circuit on plain bits, bit 0 of each value first.
     ///
     /// # Panics
-    /// When `inputs` have other widths than [`Circuit::input_widths`].
+    /// When the widths of `inputs` differ from [`Circuit::input_widths`].
     pub fn evaluate(&self, inputs: &[Vec<bool>]) -> Vec<Vec<bool>> {
         assert!(inputs.iter().map(Vec::len).eq(self.input_widths.iter().copied()), "inputs have the circuit's widths");
         let inputs = inputs.concat();
@@ -271,7 +272,7 @@ impl Reader {
             }
             "MAND" => {
                 shape(fan_out >= 1 && fan_in == 2 * fan_out)?;
-                // all operands are read before a result is written: one line is one step
+                // all operands are read before any result is written, because a line is one step
                 let (left, right) = operands.split_at(fan_out);
                 let pairs = left.iter().zip(right).map(|(a, b)| Ok([self.read(line, a)?, self.read(line, b)?]));
                 for (pair, result) in pairs.collect::<Result<Vec<_>, _>>()?.into_iter().zip(results) {
@@ -338,7 +339,7 @@ impl Reader {
     }
 }
 
-/// What each wire carries, once it is written.
+/// The signal of each wire, once it is written.
 struct Wires(Vec<Option<Signal>>);
 
 impl Wires {
@@ -354,7 +355,7 @@ impl Wires {
     }
 }
 
-/// The lines that are not blank.
+/// Iterates over the lines that are not blank.
 struct Lines<'a> {
     rest: std::iter::Enumerate<std::str::Lines<'a>>,
     last: usize,
@@ -380,7 +381,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// One line, cut into words; never empty.
+/// One line, split into words; never empty.
 struct Line<'a> {
     number: usize,
     words: Vec<&'a str>,
@@ -392,7 +393,7 @@ impl Line<'_> {
     }
 
     fn number(&self, word: &str) -> Result<usize, CircuitError> {
-        // 9 digits: no bound of this format is larger, and no sum of two overflows
+        // at most 9 digits: every bound of the format is smaller, and a sum of two cannot overflow
         if word.is_empty() || word.len() > 9 || !word.bytes().all(|digit| digit.is_ascii_digit()) {
             let shown: String = word.chars().take(20).collect();
             return Err(self.error(format!("`{shown}` is not a number of at most 9 digits")));
@@ -404,7 +405,7 @@ impl Line<'_> {
         self.words.iter().map(|word| self.number(word)).collect()
     }
 
-    /// `count width...`, each at least 1, together at most [`PORT_BITS_MAX`].
+    /// Reads `count width...`, each width at least 1, with a sum of at most [`PORT_BITS_MAX`].
     fn widths(&self, of: &str) -> Result<Vec<usize>, CircuitError> {
         let numbers = self.numbers()?;
         let Some((&count, widths)) = numbers.split_first() else {
@@ -440,12 +441,12 @@ pub(in crate::tfhe) mod tests {
 
     #[test]
     fn a_circuit_beyond_its_bound_is_refused_by_its_header() {
-        // nothing behind the header is a gate: it was not read
+        // the line behind the header is no gate, and the error shows that it was not read
         let announced = "5 7\n1 2\n1 1\nno gate\n";
         let error = Circuit::parse_within(announced, 4).unwrap_err();
         assert_eq!((error.line, error.reason.as_str()), (1, "the circuit has 5 gates, more than 4"));
         assert_eq!(Circuit::parse_within(announced, 5).unwrap_err().line, 4);
-        // a line of several gates counts as several
+        // a line of several gates counts each of them
         let wide = "1 6\n2 2 2\n1 2\n4 2 0 1 2 3 4 5 MAND\n";
         let error = Circuit::parse_within(wide, 1).unwrap_err();
         assert_eq!((error.line, error.reason.as_str()), (4, "the circuit has more than 1 gates"));
@@ -481,7 +482,7 @@ pub(in crate::tfhe) mod tests {
             let bits: Vec<bool> = (0..4).map(|bit| word >> bit & 1 == 1).collect();
             assert_eq!(circuit.evaluate(&split(&bits, &[2, 2])), [vec![bits[0] & bits[2], bits[1] & bits[3]]]);
         }
-        // its results are not there yet while its operands are read
+        // the line's results do not exist yet while its operands are read
         let (line, why) = reason("1 4\n1 2\n1 2\n4 2 0 2 1 1 2 3 MAND\n");
         assert_eq!((line, why.as_str()), (4, "wire 2 is read before it is written"));
     }
@@ -539,7 +540,7 @@ pub(in crate::tfhe) mod tests {
         }
     }
 
-    /// A circuit's own text, from random steps; each gate reads wires that exist.
+    /// Texts of random circuits; each gate reads wires that exist.
     pub(in crate::tfhe) fn texts() -> impl Strategy<Value = String> {
         (1usize..6, prop::collection::vec((0u8..5, any::<u16>(), any::<u16>()), 1..40)).prop_map(|(inputs, steps)| {
             let (gates, wires) = (steps.len(), inputs + steps.len());
@@ -559,7 +560,7 @@ pub(in crate::tfhe) mod tests {
         })
     }
 
-    /// The text's meaning wire by wire, without looking at a [`Circuit`].
+    /// Evaluates a text wire by wire, without a [`Circuit`].
     fn wire_by_wire(text: &str, inputs: &[bool]) -> Vec<bool> {
         let mut wires = inputs.to_vec();
         for line in text.lines().skip(4) {

@@ -1,8 +1,9 @@
-//! What a gate costs, for fair shares: work follows the parameters, so a key with more levels pays for them.
+//! The cost of a gate for fair shares. Work follows the parameters, so a key with more levels pays more.
 //!
-//! Counted are stages of transforms and products with key polynomials, both a coefficient, and words of key-switching rows,
-//! in units of what a stage takes. The weights are the best fit to the times of the bench `cost`, with AVX-512 and AVX2
-//! together (benches/results/2026-11-22-cost.md); by its operations alone a product would weigh half as much.
+//! The cost counts stages of transforms and products with key polynomials, both for each coefficient, and words of
+//! key-switching rows. The unit is the time of one stage. The weights are the best fit to the times of the bench
+//! `cost`, with AVX-512 and AVX2 together (benches/results/2026-11-22-cost.md). By its number of operations alone, a
+//! product would weigh half as much.
 
 use super::params::{ParamsLiteral, Preset};
 
@@ -13,20 +14,20 @@ const OF_PRODUCT: u64 = 3;
 const OF_KEY_SWITCH_WORD: u64 = 1;
 
 impl ParamsLiteral {
-    /// Cost of a bootstrap and a key switch with these parameters, at least 1, rounded up; [`COST_OF_FAST_128`] for `fast_128`.
-    /// A MUX costs two of them, a NOT none.
+    /// The cost of a bootstrap and a key switch with these parameters, rounded up and at least 1; [`COST_OF_FAST_128`]
+    /// for `fast_128`. A MUX costs twice as much, a NOT nothing.
     pub fn cost(&self) -> u32 {
         let of_unit = Preset::Fast128.params().operations();
         let cost = (self.operations() * u64::from(COST_OF_FAST_128)).div_ceil(of_unit);
         u32::try_from(cost).expect("bounded by the ranges of parameters").max(1)
     }
 
-    /// Work in stages a coefficient: below `2^40` for the largest parameters that [`super::Params`] takes.
+    /// Work in stages for each coefficient: below `2^40` for the largest parameters that [`super::Params`] allows.
     fn operations(&self) -> u64 {
         let [n, components, degree, levels] =
             [self.lwe_dimension, self.glwe_dimension + 1, self.polynomial_size, self.bootstrap_level_count]
                 .map(|x| x as u64);
-        // digits there, sums back
+        // forward for the digits, inverse for the sums
         let transforms = components * (levels + 1);
         let products = levels * components * components;
         let stages = u64::from(degree.ilog2());
@@ -61,7 +62,7 @@ mod tests {
         for preset in Preset::ALL {
             let costs: Vec<u32> = (1..=7).map(|levels| with(preset, [4, levels], (4, 5))).collect();
             assert!(costs.is_sorted_by(|few, many| few < many), "{costs:?}");
-            // seven levels: near three times the transforms of two
+            // seven levels take nearly three times the transforms of two
             assert!(2 * costs[6] > 5 * costs[1], "{costs:?}");
             assert!(with(preset, [8, 2], (2, 24)) > with(preset, [8, 2], (4, 5)));
         }

@@ -1,11 +1,11 @@
-//! Gates on the processor, the reference and the fallback: one plain function per stem, rows in parallel (feature
+//! Gates on the CPU, the reference and the fallback. Each stem is a plain function; rows run in parallel (feature
 //! `parallel`).
 
 mod blind_rotate;
 mod cells;
 mod evaluate;
 mod fastest;
-// elsewhere there are no vectors of doubles yet
+// other architectures have no vectors of doubles yet
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod fft;
 mod linear;
@@ -21,7 +21,7 @@ use blind_rotate::BootstrapKey;
 pub(crate) use blind_rotate::Decomposition;
 use lwe_key_switch::KeySwitchKey;
 
-/// An evaluation key in this processor's reading order. Overwritten on drop.
+/// An evaluation key in this CPU's reading order. Overwritten on drop.
 pub struct Key {
     bootstrap: BootstrapKey,
     key_switch: KeySwitchKey,
@@ -34,28 +34,29 @@ impl Key {
 }
 
 impl Cpu {
-    /// All cores, with the instruction set of this processor that a short race finds fastest.
+    /// All cores, with the instruction set that wins a short race on this CPU.
     pub fn open() -> Cpu {
         Cpu::with(fastest::fastest(), threads_available())
     }
 
-    /// Rows of one thread's turn: at most a group, and as many turns for each thread.
+    /// The rows that a thread takes at a time: at most a group, and such that each thread gets equally many turns.
     fn rows_of_a_turn(&self, rows: usize) -> usize {
         let turns = rows.div_ceil(GROUP_ROWS_MAX * self.threads) * self.threads;
         rows.div_ceil(turns.max(1)).max(1)
     }
 
-    /// Modulus switch and blind rotation alone, for noise measurements: `inputs` is `[rows][n + 1]` words on the torus, the
-    /// result `[rows][k + 1][N]` words in `[0, q)`, polynomials of amplitude 1/8 under the ring key.
+    /// Modulus switch and blind rotation without the rest of a gate, for noise measurements. `inputs` is
+    /// `[rows][n + 1]` torus words. The result is `[rows][k + 1][N]` words in `[0, q)`: polynomials of amplitude 1/8
+    /// under the ring key.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`].
+    /// [`crate::Error::OutOfMemory`] when memory runs out.
     pub fn blind_rotate(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
         let rows = inputs.len() / (key.params().lwe_dimension + 1);
         self.rotate(key, inputs, &vec![Amplitude::Eighth; rows])
     }
 
-    /// The same with an amplitude for each row.
+    /// [`Cpu::blind_rotate`] with an amplitude for each row.
     fn rotate(&self, key: &Key, inputs: &[u32], amplitudes: &[Amplitude]) -> Result<Vec<u32>> {
         let key = &key.bootstrap;
         let p = key.params();
@@ -161,7 +162,7 @@ mod tests {
                 let turns = rows.div_ceil(turn);
                 let busiest = turns.div_ceil(cpu.threads) * turn;
                 let even = rows.div_ceil(cpu.threads);
-                // a turn's rounding, for each turn of the thread
+                // each turn may round up by one
                 assert!(
                     busiest < even + turns.div_ceil(cpu.threads).max(1),
                     "{rows} rows, {threads} threads: {busiest}"

@@ -1,12 +1,12 @@
-//! Folding: a gate whose operands are equal, opposite or constant is another gate, an operand or a constant.
+//! Folding: a gate with equal, opposite or constant operands becomes another gate, an operand or a constant.
 //!
 //! Two different ciphertexts have independent noise, and the failure probabilities of [`super::noise`] rest on that. A
-//! ciphertext added to itself has four times its variance instead of twice: NAND(a, a) would fail thousands of millions of
-//! times as often as NAND(a, b). So such a gate never reaches a bootstrap (docs/wire-format.md 8, "Folding"). What it folds
-//! to costs less and has no more noise.
+//! ciphertext added to itself has four times its variance instead of twice, so NAND(a, a) would fail billions of times
+//! as often as NAND(a, b). Folding therefore keeps such gates from every bootstrap (docs/wire-format.md 8, "Folding").
+//! The replacement costs less and has no more noise.
 //!
-//! [`fold`] decides. It looks at [`Bit`]s, which name values; [`Names`] gives the names to ciphertexts by their words, and a
-//! netlist names its gates' results by how they are computed ([`super::circuit`]).
+//! [`fold`] decides on [`Bit`]s, which name values. [`Names`] names ciphertexts by their words. A netlist names its
+//! gates' results by how they are computed ([`super::circuit`]).
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -16,16 +16,16 @@ use super::gates::Gate;
 use super::lwe::Lwe;
 use super::lwe_list::LweList;
 
-/// An operand as far as folding looks at it.
+/// An operand, reduced to the facts that folding needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bit {
-    /// A constant, that is a trivial ciphertext.
+    /// A constant: a trivial ciphertext.
     Constant(bool),
     /// A ciphertext.
     Value {
-        /// Its name: the same for equal ciphertexts and for opposite ones.
+        /// The ciphertext's name. Equal and opposite ciphertexts share one name.
         id: u32,
-        /// Whether it is the negation of what has the name.
+        /// Whether this operand is the negation of the named value.
         negated: bool,
     },
 }
@@ -48,21 +48,21 @@ impl Not for Bit {
     }
 }
 
-/// What a gate folds to.
+/// The result of folding a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Folded {
-    /// A bit that is there already, or its negation.
+    /// An existing bit, or its negation.
     Bit(Bit),
-    /// A gate of two operands, neither constant, equal nor opposite.
+    /// A gate of two operands, which are neither constant nor equal nor opposite.
     Binary(Gate, [Bit; 2]),
-    /// A MUX of three such operands: a, b, sel.
+    /// A MUX of three operands a, b, sel, which are neither constant nor equal nor opposite.
     Mux([Bit; 3]),
 }
 
-/// Folds a gate; operands in the order a, b, sel.
+/// Folds a gate. The operands are in the order a, b, sel.
 ///
 /// # Panics
-/// When there are not as many operands as [`Gate::arity`].
+/// When the number of operands is not [`Gate::arity`].
 pub fn fold(gate: Gate, operands: &[Bit]) -> Folded {
     match (gate, operands) {
         (Gate::Not, &[a]) => Folded::Bit(!a),
@@ -86,7 +86,7 @@ fn binary(gate: Gate, a: Bit, b: Bit) -> Folded {
     bit.map_or(Folded::Binary(gate, [a, b]), Folded::Bit)
 }
 
-/// `a and b`, if it is a bit that is there.
+/// `a and b`, if it equals a constant or one of the operands.
 fn and(a: Bit, b: Bit) -> Option<Bit> {
     match (a, b) {
         (Bit::Constant(true), bit) | (bit, Bit::Constant(true)) => Some(bit),
@@ -97,7 +97,7 @@ fn and(a: Bit, b: Bit) -> Option<Bit> {
     }
 }
 
-/// `a xor b`, if it is a bit that is there.
+/// `a xor b`, if it equals a constant or one of the operands up to negation.
 fn xor(a: Bit, b: Bit) -> Option<Bit> {
     match (a, b) {
         (Bit::Constant(constant), bit) | (bit, Bit::Constant(constant)) => Some(if constant { !bit } else { bit }),
@@ -122,17 +122,17 @@ fn mux(a: Bit, b: Bit, sel: Bit) -> Folded {
     }
 }
 
-/// Names ciphertexts by their words: equal and opposite ones alike, trivial ones as the constants they are.
+/// Names ciphertexts by their words: equal and opposite ciphertexts share a name, and trivial ones are constants.
 ///
-/// The time is one reading of the words, whatever they are: names are found by a keyed hash.
+/// Names are found by a keyed hash, so the time is that of one pass over the words for every input.
 #[derive(Default)]
 pub struct Names<'a> {
     ids: HashMap<UpToSign<'a>, u32>,
 }
 
 impl<'a> Names<'a> {
-    /// The name of a ciphertext, `[n + 1]` words: 0 for the first, then 1 and so on, a name that was given for words that
-    /// were seen. `negated` is relative to the words of the first that had the name.
+    /// The name of a ciphertext, `[n + 1]` words. New words get the next number, from 0; known words get their earlier
+    /// name. `negated` is relative to the first ciphertext with that name.
     pub fn name(&mut self, words: &'a [u32]) -> Bit {
         if let Some(bit) = trivial(words) {
             return Bit::Constant(bit);
@@ -147,15 +147,15 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Names every ciphertext of a list; those of equal and of opposite words have one name.
+    /// Names every ciphertext of a list.
     pub fn of(list: &LweList) -> Vec<Bit> {
         let mut names = Names::default();
         list.iter().map(|words| names.name(words)).collect()
     }
 }
 
-/// Names the operands of one gate, at most three, as [`Names`] does; a name is the place of the first operand that has it.
-/// They are compared, not hashed: mostly their first words tell them apart.
+/// Names the operands of one gate, at most three, by the rules of [`Names`]. A name is the place of the first operand
+/// that has it. The operands are compared and not hashed, because their first words usually differ.
 pub(crate) fn names_of_few<'a>(operands: impl Iterator<Item = &'a [u32]>) -> [Bit; 3] {
     let mut seen: [&[u32]; 3] = [&[]; 3];
     let mut names = [Bit::Constant(false); 3];
@@ -174,26 +174,26 @@ pub(crate) fn names_of_few<'a>(operands: impl Iterator<Item = &'a [u32]>) -> [Bi
     names
 }
 
-/// The bit of a trivial ciphertext: a mask of zeros and exactly `+-1/8`.
+/// The bit of a trivial ciphertext: a mask of zeros and a body of exactly `+-1/8`.
 fn trivial(words: &[u32]) -> Option<bool> {
     let (body, mask) = words.split_last()?;
-    // mostly the first word tells, which is read to compare anyway; the body is far from it
+    // the mask's first word usually decides, and the comparison has read it anyway; the body is far away in memory
     if mask.iter().any(|&word| word != 0) {
         return None;
     }
     [true, false].into_iter().find(|&bit| *body == Lwe::trivial_body(bit))
 }
 
-/// Whether each word is the other's negation.
+/// Whether each word is the negation of the other's.
 fn opposite(x: &[u32], y: &[u32]) -> bool {
     x.iter().zip(y).all(|(&x, &y)| x == y.wrapping_neg())
 }
 
-/// Words that equal their negation.
+/// Words that compare equal to their negation.
 struct UpToSign<'a>(&'a [u32]);
 
 impl UpToSign<'_> {
-    /// Whether the first word that tells the two signs apart is the larger of the two.
+    /// Whether, at the first word where the two signs differ, this sign has the larger word.
     fn is_upper(&self) -> bool {
         self.0.iter().find(|&&word| word != word.wrapping_neg()).is_some_and(|&word| word > word.wrapping_neg())
     }
@@ -224,7 +224,7 @@ impl Hash for UpToSign<'_> {
 mod tests {
     use super::*;
 
-    /// Every operand that matters: constants, three values, and their negations.
+    /// One operand of each kind: constants, three values, and their negations.
     fn bits() -> Vec<Bit> {
         let values = (0..3).map(Bit::value);
         values.chain([Bit::Constant(false)]).flat_map(|bit| [bit, !bit]).collect()
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Every gate on every choice of operands.
+    /// Every gate with every choice of operands.
     fn every_gate() -> impl Iterator<Item = (Gate, Vec<Bit>)> {
         let choices = |count: u32| {
             let bits = bits();

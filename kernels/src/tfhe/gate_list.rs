@@ -1,4 +1,4 @@
-//! Gates with their operands, as devices take them.
+//! Gates with their operands, in the form that devices take.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,54 +8,53 @@ use super::gates::Gate;
 use super::lwe::Lwe;
 use super::lwe_list::LweList;
 
-/// One gate to evaluate and its operands in the order a, b, sel; as many as [`Gate::arity`], all of one dimension.
+/// One gate to evaluate and its operands in the order a, b, sel; [`Gate::arity`] of them, all of one dimension.
 #[derive(Clone, Debug)]
 pub struct GateRow {
     /// The gate.
     pub gate: Gate,
-    /// Its operands, each `[n + 1]` words.
+    /// The operands, each `[n + 1]` words.
     pub operands: Vec<Lwe>,
 }
 
-/// Ciphertexts that operands are taken from, shared with what else needs them: nothing of them is copied before a device
-/// takes them.
+/// A shared block of ciphertexts that operands come from. The ciphertexts are not copied until a device takes them.
 pub type OperandBlock = Arc<dyn AsRef<LweList> + Send + Sync>;
 
-/// Where an operand stands: a row of one of a list's blocks. Equal places are one ciphertext.
+/// The place of an operand: a row of one of a list's blocks. Equal places mean one ciphertext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Which block.
+    /// Index of the block.
     pub block: u32,
-    /// Which of its ciphertexts.
+    /// Index of the ciphertext in the block.
     pub row: u32,
 }
 
-/// Gates that do not depend on one another, and where their operands stand.
+/// Independent gates, and the places of their operands.
 #[derive(Clone)]
 pub struct GateList {
     gates: Vec<Gate>,
-    /// Of each gate its first operand, and where the last gate's end.
+    /// For each gate, the index of its first operand; then the end of the last gate's.
     starts: Vec<usize>,
     blocks: Vec<OperandBlock>,
-    /// Of each operand.
+    /// The place of each operand.
     places: Vec<Place>,
 }
 
 impl GateList {
-    /// These gates on these operands: gate after gate, each in the order a, b, sel.
+    /// A list of gates. The operands follow gate by gate, each in the order a, b, sel.
     ///
     /// # Panics
-    /// When there are not as many operands as the gates take.
+    /// When the number of operands does not fit the gates.
     pub fn new(gates: Vec<Gate>, operands: LweList) -> Self {
         let places = (0..operands.len() as u32).map(|row| Place { block: 0, row }).collect();
         Self::of_places(gates, vec![Arc::new(operands)], places)
     }
 
-    /// These gates on operands from these blocks: a place an operand, gate after gate, each in the order a, b, sel.
+    /// A list of gates whose operands are in blocks. The places follow gate by gate, each in the order a, b, sel.
     ///
     /// # Panics
-    /// When there are not as many places as the gates take operands, there is nothing at a place, blocks differ in dimension,
-    /// or there are none.
+    /// When the number of places does not fit the gates, a place is outside its block, blocks differ in dimension, or
+    /// no block is given.
     pub fn of_places(gates: Vec<Gate>, blocks: Vec<OperandBlock>, places: Vec<Place>) -> Self {
         let mut starts = Vec::with_capacity(gates.len() + 1);
         let mut end = 0;
@@ -73,10 +72,10 @@ impl GateList {
         Self { gates, starts, blocks, places }
     }
 
-    /// The same gates, their operands gathered.
+    /// A list of rows; the operands are gathered into one block.
     ///
     /// # Panics
-    /// When a row has not as many operands as its gate, or operands differ in dimension; without rows.
+    /// When a row has the wrong number of operands, operands differ in dimension, or no row is given.
     pub fn of_rows(rows: &[GateRow]) -> Self {
         let operands: Vec<&Lwe> = rows.iter().flat_map(|row| &row.operands).collect();
         let mut list = LweList::with_capacity(operands[0].dimension(), operands.len());
@@ -87,9 +86,9 @@ impl GateList {
         Self::new(rows.iter().map(|row| row.gate).collect(), list)
     }
 
-    /// The gates that are left when each is folded by its operands' words: as many, with the same results in the same
-    /// order, but no bootstrap adds words to themselves (docs/wire-format.md 8, "Folding"). A gate that needs no bootstrap
-    /// becomes the NOT of its result's negation. Operands stay where they are; only constants and negations are new.
+    /// Folds each gate by its operands' words: the result has as many gates with the same results in the same order,
+    /// and no bootstrap adds words to themselves (docs/wire-format.md 8, "Folding"). A gate that needs no bootstrap
+    /// becomes the NOT of its result's negation. Operands keep their places; only constants and negations are new.
     pub fn folded(mut self) -> GateList {
         let folds: Vec<Folded> = (0..self.gates.len()).map(|at| self.fold(at)).collect();
         let mut made = LweList::with_capacity(self.dimension(), 0);
@@ -120,14 +119,15 @@ impl GateList {
         GateList { starts, places, ..self }
     }
 
-    /// What a gate of the list folds to; a value's name is its place among the gate's operands.
+    /// Folds one gate of the list. A value's name is its place among the gate's operands.
     fn fold(&self, at: usize) -> Folded {
         let operands = self.operands_of(at..at + 1);
         let names = names_of_few(operands.clone().map(|operand| self.at(self.places[operand])));
         fold(self.gates[at], &names[..operands.len()])
     }
 
-    /// Where the operand stands that a fold names; in `made`, the block after the others, if it had to be made.
+    /// The place of the operand that a fold names. If the operand is new, it is appended to `made`, the block after
+    /// the others.
     fn place(&self, first: usize, bit: Bit, made: &mut LweList) -> Place {
         let here = Place { block: self.blocks.len() as u32, row: made.len() as u32 };
         match bit {
@@ -146,15 +146,15 @@ impl GateList {
         &self.gates
     }
 
-    /// `n` of the operands.
+    /// The dimension `n` of the operands.
     pub fn dimension(&self) -> usize {
         (*self.blocks[0]).as_ref().dimension()
     }
 
-    /// The words at a place.
+    /// The ciphertext at a place, `[n + 1]` words.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// When the place does not exist.
     pub fn at(&self, Place { block, row }: Place) -> &[u32] {
         self.block(block).row(row as usize)
     }
@@ -162,23 +162,23 @@ impl GateList {
     /// The ciphertexts of a block.
     ///
     /// # Panics
-    /// When there are not so many blocks.
+    /// When the block does not exist.
     pub fn block(&self, block: u32) -> &LweList {
         (*self.blocks[block as usize]).as_ref()
     }
 
-    /// Where the operands of these gates stand, in their order.
+    /// The places of these gates' operands, in order.
     ///
     /// # Panics
-    /// When there are not so many gates.
+    /// When the range is outside the list.
     pub fn places_of(&self, gates: Range<usize>) -> &[Place] {
         &self.places[self.operands_of(gates)]
     }
 
-    /// The ciphertexts that these gates need: each of their operands' places once, ascending.
+    /// The distinct places of these gates' operands, ascending.
     ///
     /// # Panics
-    /// When there are not so many gates.
+    /// When the range is outside the list.
     pub fn needed_by(&self, gates: Range<usize>) -> Vec<Place> {
         let mut places = self.places_of(gates).to_vec();
         places.sort_unstable();
@@ -195,7 +195,7 @@ impl GateList {
 mod tests {
     use super::*;
 
-    /// Ciphertexts of dimension 1 with these masks.
+    /// A block of ciphertexts of dimension 1 with these masks.
     fn block(masks: &[u32]) -> OperandBlock {
         Arc::new(LweList::from_words(1, masks.iter().flat_map(|&mask| [mask, 1]).collect()))
     }

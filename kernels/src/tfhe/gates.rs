@@ -1,7 +1,7 @@
-//! The gate table: what each gate adds up before its bootstrap.
+//! The gate table: the sum that each gate forms before its bootstrap.
 //!
-//! Every gate is a row of this table: a constant and a factor for its operands. Binary gates share one bootstrap to
-//! `+-1/8`, MUX takes two and one key switch, NOT none (readings P29: the tariff is another matter and lives in the service).
+//! Every gate is a row of this table: a constant and a factor for each operand. A binary gate takes one bootstrap to
+//! `+-1/8`, MUX two bootstraps and one key switch, NOT none (readings P29; prices are set elsewhere, in the service).
 
 /// A Boolean gate (specification, gate sessions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ impl Gate {
     pub const ALL: [Gate; 8] =
         [Gate::Nand, Gate::And, Gate::Or, Gate::Xor, Gate::Nor, Gate::Xnor, Gate::Not, Gate::Mux];
 
-    /// The specification's name, upper case.
+    /// The gate's name in the specification, upper case.
     pub fn name(self) -> &'static str {
         match self {
             Gate::Nand => "NAND",
@@ -43,7 +43,7 @@ impl Gate {
         }
     }
 
-    /// The gate of this name; case matters (readings G9).
+    /// The gate with this name; case matters (readings G9).
     pub fn from_name(name: &str) -> Option<Gate> {
         Gate::ALL.into_iter().find(|gate| gate.name() == name)
     }
@@ -57,7 +57,7 @@ impl Gate {
         }
     }
 
-    /// Bootstraps the engine really does: 0 for NOT, 2 for MUX, else 1.
+    /// The number of bootstraps that the engine runs: 0 for NOT, 2 for MUX, else 1.
     pub fn bootstraps(self) -> usize {
         match self {
             Gate::Not => 0,
@@ -66,10 +66,10 @@ impl Gate {
         }
     }
 
-    /// The gate on plain bits, operands in the order a, b, sel.
+    /// Evaluates the gate on plain bits in the order a, b, sel.
     ///
     /// # Panics
-    /// When `operands` is not of length [`Gate::arity`].
+    /// When the length of `operands` is not [`Gate::arity`].
     pub fn plain(self, operands: &[bool]) -> bool {
         assert_eq!(operands.len(), self.arity());
         match (self, operands) {
@@ -93,9 +93,9 @@ pub(crate) struct Linear {
     pub factors: [i32; 2],
 }
 
-/// The bootstraps of a gate: each names two operands by index and how they are added up (docs/wire-format.md 8).
+/// The bootstraps of a gate. Each names two operands by index and how they are added (docs/wire-format.md 8).
 ///
-/// MUX(a, b, sel): `BR(-1/8 + sel + a)` and `BR(-1/8 - sel + b)`, whose sum plus 1/8 is the bit.
+/// MUX(a, b, sel) is `BR(-1/8 + sel + a)` and `BR(-1/8 - sel + b)`: their sum plus 1/8 is the bit.
 pub(crate) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {
     const fn row(operands: [usize; 2], constant: i32, x: i32, y: i32) -> ([usize; 2], Linear) {
         (operands, Linear { constant, factors: [x, y] })

@@ -1,4 +1,4 @@
-//! Gates on a card, written once for every [`crate::gpu::Gpu`]: a launch a stem, and their order.
+//! Gates on a GPU, written once for every [`crate::gpu::Gpu`]: one launch for each stem, in order.
 
 mod backend;
 pub mod blind_rotate;

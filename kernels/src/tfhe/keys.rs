@@ -1,4 +1,4 @@
-//! The evaluation key: what a server needs to compute on bits it cannot read.
+//! The evaluation key: the public key material with which a server computes on bits that it cannot read.
 
 use zeroize::Zeroize;
 
@@ -8,14 +8,14 @@ use crate::tfhe::params::MODULUS;
 use crate::tfhe::torus::from_torus;
 use crate::xof;
 
-/// Where the masks of a key come from. The seed is public; it only saves sending uniform words.
+/// The source of a key's masks. The seed is public; it replaces uniform words that need not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Masks {
-    /// Our own format: words modulo the ring prime (bootstrap) and on the 32-bit torus (key switch), masks from
+    /// Ango's format: words modulo the ring prime (bootstrap) and on the 32-bit torus (key switch), masks from
     /// [`crate::xof`] under this seed.
     Ango([u8; 32]),
-    /// A `CompressedServerKey` of tfhe-rs: every word on the 32-bit torus, masks from its AES-CTR generator under these
-    /// two seeds ([`super::masks`]), power-of-two bases.
+    /// A `CompressedServerKey` of tfhe-rs: every word on the 32-bit torus, power-of-two bases, masks from tfhe-rs's
+    /// AES-CTR generator under these two seeds ([`super::masks`]).
     TfheRs {
         /// Seed of the bootstrapping key's masks.
         bootstrap: TfheRsSeed,
@@ -24,7 +24,7 @@ pub enum Masks {
     },
 }
 
-/// Public key material of one gate key as it travels and rests: seeded, bodies only.
+/// Public key material of one gate key in its stored and wire form: seeded, bodies only.
 ///
 /// Row `(i, j, c)` of the bootstrapping key is an RLWE encryption under the ring key of `-S_c s_i g_j` (`c < k`) or
 /// `s_i g_j` (`c = k`), `g_j = round(q / B^j)`, j = 1..l; row `(i, j)` of the key-switching key is an LWE encryption of
@@ -34,11 +34,11 @@ pub enum Masks {
 pub struct EvaluationKey {
     /// The preset whose dimensions the key has.
     pub preset: Preset,
-    /// Dimensions, bases and levels. Those of the preset, except for bases and levels of an imported key.
+    /// Dimensions, bases and levels: those of the preset, except for the bases and levels of an imported key.
     pub params: Params,
-    /// Random name that the key shares with its ciphertexts, so that a mix-up is seen (readings G11).
+    /// Random fingerprint that the key shares with its ciphertexts. A mismatch shows a mix-up (readings G11).
     pub fingerprint: Option<[u8; 8]>,
-    /// Where masks come from.
+    /// The source of the masks.
     pub masks: Masks,
     /// `[n][l][k + 1][N]` words, level 1 first.
     pub bootstrap_bodies: Vec<u32>,
@@ -53,21 +53,21 @@ impl std::fmt::Debug for EvaluationKey {
 }
 
 impl EvaluationKey {
-    /// Whether another library made it. Then its noise and secrets, and so its security, are its maker's to know.
+    /// Whether another library made the key. Then only its maker knows its noise and secrets, and so its security.
     pub fn is_imported(&self) -> bool {
         matches!(self.masks, Masks::TfheRs { .. })
     }
 
-    /// Bytes this key occupies in host memory.
+    /// Bytes that this key takes in host memory.
     pub fn memory_bytes(&self) -> usize {
         4 * (self.bootstrap_bodies.len() + self.key_switch_bodies.len())
     }
 
-    /// The RGSW ciphertext of key bit `i` with its masks written out: `[l][k + 1][k + 1][N]` words in `[0, q)`, row by row
-    /// the mask polynomials, then the body. Words of an imported key are rounded from the torus to q.
+    /// Expands the RGSW ciphertext of key bit `i`: `[l][k + 1][k + 1][N]` words in `[0, q)`, in each row the mask
+    /// polynomials, then the body. Words of an imported key are rounded from the torus to q.
     ///
     /// # Panics
-    /// When `out` is not of that length or `i` is not below n.
+    /// When `out` has another length or `i` is not below n.
     pub fn expand_bootstrap(&self, i: usize, out: &mut [u32]) {
         let p = &self.params;
         let (n, k, rows) = (p.polynomial_size, p.glwe_dimension, p.rgsw_rows());
@@ -94,10 +94,10 @@ impl EvaluationKey {
         }
     }
 
-    /// The key-switching rows of input coefficient `i` with their masks: `[levels][n + 1]` torus words.
+    /// Expands the key-switching rows of input coefficient `i`: `[levels][n + 1]` torus words.
     ///
     /// # Panics
-    /// When `out` is not of that length or `i` is not below kN.
+    /// When `out` has another length or `i` is not below kN.
     pub fn expand_key_switch(&self, i: usize, out: &mut [u32]) {
         let p = &self.params;
         let (n, levels) = (p.lwe_dimension, p.key_switch_level_count);

@@ -14,24 +14,24 @@ pub struct Lwe {
 }
 
 impl Lwe {
-    /// A ciphertext from its words, `[n + 1]`, mask then body.
+    /// A ciphertext from `[n + 1]` words: the mask, then the body.
     ///
     /// # Panics
-    /// When `words` is empty: there is always a body.
+    /// When `words` is empty, because every ciphertext has a body.
     pub fn new(words: Vec<u32>) -> Self {
         assert!(!words.is_empty(), "an LWE ciphertext has a body");
         Self { words }
     }
 
-    /// The ciphertext without mask and noise: it is readable without a key. Constants of circuits are such
-    /// ciphertexts, and so is the result of a gate that is constant ([`super::fold`]).
+    /// A ciphertext of `bit` without mask and noise, readable without a key. Constants of circuits are such
+    /// ciphertexts, and so is the result of a gate that folds to a constant ([`super::fold`]).
     pub fn trivial(lwe_dimension: usize, bit: bool) -> Self {
         let mut words = vec![0; lwe_dimension + 1];
         words[lwe_dimension] = Self::trivial_body(bit);
         Self { words }
     }
 
-    /// The body of that ciphertext, which is the bit's phase: `+-2^29`.
+    /// The body of a trivial ciphertext, which is the bit's phase: `+-2^29`.
     pub fn trivial_body(bit: bool) -> u32 {
         if bit { EIGHTH } else { EIGHTH.wrapping_neg() }
     }
@@ -46,7 +46,7 @@ impl Lwe {
         &self.words
     }
 
-    /// The same words, given away.
+    /// Returns the words, `[n + 1]`.
     pub fn into_words(self) -> Vec<u32> {
         self.words
     }

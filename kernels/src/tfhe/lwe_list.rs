@@ -1,4 +1,4 @@
-//! Many LWE ciphertexts in one block of words, as devices and networks want them.
+//! Many LWE ciphertexts in one block of words, the form that devices and the wire use.
 
 use std::ops::Range;
 
@@ -9,38 +9,38 @@ use crate::xof::{self, Rows};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LweList {
     words: Vec<u32>,
-    /// `n + 1`.
+    /// Words of a ciphertext, `n + 1`.
     row_words: usize,
 }
 
 impl LweList {
-    /// No ciphertexts, and room for `count` of dimension n.
+    /// An empty list with room for `count` ciphertexts of dimension n.
     pub fn with_capacity(lwe_dimension: usize, count: usize) -> Self {
         let row_words = lwe_dimension + 1;
         Self { words: Vec::with_capacity(count * row_words), row_words }
     }
 
-    /// The ciphertexts that these words are.
+    /// A list of the ciphertexts in these words.
     ///
     /// # Panics
-    /// When the last of them is cut short.
+    /// When the last ciphertext is cut short.
     pub fn from_words(lwe_dimension: usize, words: Vec<u32>) -> Self {
         let row_words = lwe_dimension + 1;
         assert!(words.len().is_multiple_of(row_words), "whole ciphertexts");
         Self { words, row_words }
     }
 
-    /// `n`, the number of mask words of each.
+    /// `n`, the number of mask words of each ciphertext.
     pub fn dimension(&self) -> usize {
         self.row_words - 1
     }
 
-    /// Ciphertexts.
+    /// The number of ciphertexts.
     pub fn len(&self) -> usize {
         self.words.len() / self.row_words
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -48,27 +48,28 @@ impl LweList {
     /// Appends a ciphertext, `[n + 1]` words.
     ///
     /// # Panics
-    /// When it has another dimension.
+    /// When the ciphertext has another dimension.
     pub fn push(&mut self, ciphertext: &[u32]) {
         assert_eq!(ciphertext.len(), self.row_words, "a ciphertext of another dimension");
         self.words.extend_from_slice(ciphertext);
     }
 
-    /// Appends ciphertexts of the same dimension.
+    /// Appends the ciphertexts of another list.
     ///
     /// # Panics
-    /// When they are of another one.
+    /// When the dimensions differ.
     pub fn append(&mut self, others: &LweList) {
         assert_eq!(others.row_words, self.row_words, "ciphertexts of another dimension");
         self.words.extend_from_slice(&others.words);
     }
 
-    /// Appends the ciphertexts of a seed ([`crate::tfhe::SeededLweList`]) with these bodies, their masks made in their places.
+    /// Appends the ciphertexts of a seed ([`crate::tfhe::SeededLweList`]) with these bodies; the masks are expanded in
+    /// place.
     pub fn append_seeded(&mut self, seed: &[u8; 32], bodies: &[u32]) {
         self.words.reserve(bodies.len() * self.row_words);
         let rows = Rows::of(seed, xof::DOMAIN_CIPHERTEXT);
         for (row, &body) in bodies.iter().enumerate() {
-            // one at a time: its zeros are still in the cache when the mask takes their place
+            // one row at a time, so that its zeros are still in the cache when the mask overwrites them
             let at = self.words.len();
             self.words.resize(at + self.row_words - 1, 0);
             rows.fill_torus(row as u64, &mut self.words[at..]);
@@ -76,23 +77,23 @@ impl LweList {
         }
     }
 
-    /// The words of one.
+    /// The words of the ciphertext at this index.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When the index is out of range.
     pub fn row(&self, at: usize) -> &[u32] {
         self.rows(at..at + 1)
     }
 
-    /// The words of some, one after another.
+    /// The words of a range of ciphertexts, one after another.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When the range is outside the list.
     pub fn rows(&self, range: Range<usize>) -> &[u32] {
         &self.words[range.start * self.row_words..range.end * self.row_words]
     }
 
-    /// The words of each in turn.
+    /// The words of each ciphertext, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> {
         self.words.chunks_exact(self.row_words)
     }
@@ -102,18 +103,18 @@ impl LweList {
         &self.words
     }
 
-    /// All words, given away.
+    /// Returns all words.
     pub fn into_words(self) -> Vec<u32> {
         self.words
     }
 
-    /// Overwrites all words: as a block, which `zeroize` would do word by word.
+    /// Overwrites all words as a block; `zeroize` would write word by word.
     pub fn overwrite(&mut self) {
         self.words.fill(0);
         std::hint::black_box(&mut self.words); // they count as read, so no compiler leaves the writing out
     }
 
-    /// Each as a ciphertext of its own.
+    /// Copies each ciphertext to an [`Lwe`].
     pub fn to_lwes(&self) -> Vec<Lwe> {
         self.iter().map(|words| Lwe::new(words.to_vec())).collect()
     }

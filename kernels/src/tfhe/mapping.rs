@@ -1,14 +1,15 @@
 //! Mapping: a circuit of XOR, AND and NOT becomes a [`Network`] of far fewer bootstraps, each over a sum.
 //!
-//! A gate by itself is a bootstrap and a key switch. Here results stay under the extraction key, sums of them are key
-//! switched once, and a sum may be more than a gate's: a majority, a parity of many bits, a parity with an AND in it
-//! (`cells.rs`). Which sums are allowed is a matter of noise (`budget.rs`): no bootstrap of a network fails more often than
-//! the preset's ordinary gate, except that a sum of an ordinary gate's two operands is allowed whatever they are.
+//! Run by itself, a gate takes a bootstrap and a key switch. In a network, results stay under the extraction key, and
+//! their sum is key switched once. A sum may also compute more than a gate: a majority, a parity of many bits, or a
+//! parity that contains an AND (`cells.rs`). The noise decides which sums are allowed (`budget.rs`): no bootstrap of a
+//! network fails more often than the preset's ordinary gate. One exception: a sum of an ordinary gate's two operands
+//! is allowed whatever the operands are.
 //!
-//! The way of a circuit: equal values are one (`graph.rs`); every node becomes a cell of one of its
-//! small cuts (`cuts.rs`, `covering.rs`); XORs become sums (`forms.rs`); what the outputs need is written as bootstraps
-//! (`emit.rs`); and the network is compared with the circuit (`check.rs`). No step looks at a clock, at threads or at
-//! chance: the same circuit gives the same network.
+//! A circuit passes these stages: structural hashing merges equal values (`graph.rs`); every node becomes a cell of
+//! one of its small cuts (`cuts.rs`, `covering.rs`); XORs become sums (`forms.rs`); the nodes that outputs need become
+//! bootstraps (`emit.rs`); the network is compared with the circuit (`check.rs`). No stage depends on a clock, on
+//! threads or on randomness, so the same circuit gives the same network.
 
 mod budget;
 mod cells;
@@ -40,11 +41,11 @@ use covering::Covering;
 use forms::{Forms, Splitting};
 use graph::{Graph, Node};
 
-/// Gates of a circuit beyond which it is large: nodes have fewer cuts, cells are chosen in one pass, one way of splitting sums is
-/// tried, and of the ways to read inputs only the better one is written.
+/// A circuit with more gates than this is large. To save time, its nodes have fewer cuts, cells are chosen in one
+/// pass, only one way of splitting sums is tried, and of the ways to read inputs only the better one is emitted.
 const LARGE: usize = 1 << 17;
 
-/// The ways of splitting sums that are tried.
+/// The ways of splitting sums that are tried, in this order.
 const SPLITTINGS: [Splitting; 4] = [
     Splitting { bootstrapped: 4, shared: 12, earliest: false },
     Splitting { bootstrapped: 8, shared: 8, earliest: false },
@@ -52,20 +53,20 @@ const SPLITTINGS: [Splitting; 4] = [
     Splitting { bootstrapped: 4, shared: usize::MAX, earliest: false },
 ];
 
-/// The network of a circuit on inputs of these names, an input bit each: equal inputs are one value, opposite ones its
-/// negation, and constants are folded.
+/// Maps a circuit to a network. `inputs` has one name for each input bit: inputs of equal names are one value, those
+/// of opposite names its negation, and constants are folded.
 ///
-/// Of several networks the one with fewer bootstraps is taken; where they differ by at most 1 in 64, the one with fewer
-/// levels.
+/// Among several networks, the one with fewer bootstraps wins. Where the counts differ by at most 1 in 64, the one
+/// with fewer levels wins.
 ///
 /// # Panics
-/// When there are not as many inputs as input bits.
+/// When the number of names is not the number of input bits.
 pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise) -> Network {
     assert_eq!(inputs.len(), circuit.input_widths().iter().sum::<usize>(), "a bit an input");
     let budget = Budget::of(params, noise);
     let mut graph = Graph::of(circuit, inputs);
     let large = circuit.gates().len() > LARGE;
-    // noisy inputs may be worth a bootstrap each
+    // noisy inputs may be worth one bootstrap each
     let refreshing = if noise == InputNoise::Any { &[false, true][..] } else { &[false] };
     let mut ways = Vec::new();
     for &refreshes_inputs in refreshing {
@@ -96,7 +97,7 @@ pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise
     }
 }
 
-/// The network in which every gate that has to be computed is a bootstrap of its own.
+/// Maps a circuit gate by gate: every gate that remains after folding is one bootstrap.
 ///
 /// # Panics
 /// As [`map`].
@@ -104,7 +105,8 @@ pub fn map_plainly(circuit: &Circuit, inputs: &[Bit]) -> Network {
     plain::network(&numbered(circuit, inputs), inputs, circuit.gates().len() as u64)
 }
 
-/// The plan that runs a circuit gate by gate, and the network of [`map_plainly`], which tells how likely it is to fail.
+/// The plan that runs a circuit gate by gate, and the network of [`map_plainly`], from which the failure probability
+/// follows.
 ///
 /// # Panics
 /// As [`map`].
@@ -113,7 +115,7 @@ pub fn plan_plainly(circuit: &Circuit, inputs: &[Bit]) -> (Plan, Network) {
     (Plan::of(&numbered, gates), plain::network(&numbered, inputs, gates as u64))
 }
 
-/// A way to make a network of a graph.
+/// The choices that turn a graph into a network.
 struct Way {
     refreshes_inputs: bool,
     covering: Rc<Covering>,
@@ -121,7 +123,8 @@ struct Way {
 }
 
 impl Way {
-    /// How many bootstraps the network will have at most. It has fewer where a parity absorbs a cell or two sums are equal.
+    /// An upper bound on the network's bootstraps. The network has fewer where a parity absorbs a cell or two sums are
+    /// equal.
     fn bootstraps_at_most(&self, graph: &Graph) -> usize {
         let of_nodes = (0..graph.len() as u32).filter(|&node| match graph.node(node) {
             Node::Input(_) => self.refreshes_inputs,
@@ -159,7 +162,7 @@ impl Mapped {
     }
 }
 
-/// Says for every gate which bootstrap stands for it: its own, or else that of the first gate that reads it.
+/// Assigns every gate to a bootstrap: the one that computes it, or the one of the first gate that reads it.
 fn cover(network: &mut Network, circuit: &Circuit, graph: &Graph, owners: &[Option<u32>]) {
     let gates = circuit.gates();
     let mut covers = vec![None; gates.len()];

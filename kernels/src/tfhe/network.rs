@@ -4,21 +4,22 @@ use super::cells::Amplitude;
 use super::noise::{InputNoise, Load, SumNoise, beyond};
 use super::params::ParamsLiteral;
 
-/// What a sum adds.
+/// A summand of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
-    /// Bit of the circuit's inputs, at an eighth.
+    /// This bit of the circuit's inputs, at an eighth.
     Input(u32),
-    /// Result of a bootstrap: `2 b` is the first sample of bootstrap `b`, `2 b + 1` the second, a quarter turn further.
+    /// A result of a bootstrap: `2 b` is the first sample of bootstrap `b`; `2 b + 1` is the second, a quarter turn
+    /// further.
     Sample(u32),
 }
 
 /// A source with its factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Term {
-    /// What is added.
+    /// The source.
     pub source: Source,
-    /// How often; never 0.
+    /// The factor, never 0.
     pub factor: i8,
 }
 
@@ -36,12 +37,12 @@ impl Term {
     }
 }
 
-/// `constant / 8 + factor * source + ...`, every source once.
+/// The sum `constant / 8 + factor * source + ...`, with each source at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum<'a> {
-    /// In eighths of a turn, -4 to 3.
+    /// Constant in eighths of a turn, -4 to 3.
     pub constant: i8,
-    /// In the order of their sources.
+    /// Terms, ordered by source.
     pub terms: &'a [Term],
 }
 
@@ -55,7 +56,7 @@ pub enum Margin {
 }
 
 impl Margin {
-    /// In turns.
+    /// The margin in turns.
     pub fn turns(self) -> f64 {
         match self {
             Margin::Eighth => 1.0 / 8.0,
@@ -76,7 +77,7 @@ pub(super) fn load(terms: &[Term]) -> Load {
     load
 }
 
-/// What a bootstrap does with its sum.
+/// A bootstrap's properties besides its sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rotation {
     amplitude: Amplitude,
@@ -86,14 +87,14 @@ struct Rotation {
 
 /// A circuit as bootstraps over sums.
 ///
-/// A bootstrap yields the sign of its sum's phase: a sample `+A` where the phase is in (0, 1/2), `-A` where it is in
-/// (1/2, 1). Where it has a second sample, that is the sign of the phase and a quarter turn.
+/// A bootstrap yields the sign of its sum's phase: a sample `+A` if the phase is in (0, 1/2), `-A` if it is in (1/2,
+/// 1). The second sample, if any, is the sign of the phase plus a quarter turn.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Network {
     rotations: Vec<Rotation>,
-    /// Of every bootstrap, then of every output.
+    /// Constants of the sums of all bootstraps, then of all outputs.
     constants: Vec<i8>,
-    /// Where each of these sums ends in `terms`.
+    /// For each of these sums, where its terms end.
     ends: Vec<u32>,
     terms: Vec<Term>,
     gates_asked: u64,
@@ -105,7 +106,7 @@ impl Network {
         Network { gates_asked, ..Network::default() }
     }
 
-    /// Adds a bootstrap behind the others; there are no outputs yet.
+    /// Appends a bootstrap. Must come before all outputs.
     pub(super) fn push(&mut self, sum: Sum<'_>, amplitude: Amplitude) -> u32 {
         debug_assert_eq!(self.constants.len(), self.rotations.len());
         self.rotations.push(Rotation { amplitude, second: false, covers: [0; 3] });
@@ -113,7 +114,7 @@ impl Network {
         self.rotations.len() as u32 - 1
     }
 
-    /// Adds an output behind the others; no bootstrap may follow.
+    /// Appends an output. Must come after all bootstraps.
     pub(super) fn push_output(&mut self, sum: Sum<'_>) {
         self.push_sum(sum);
     }
@@ -124,26 +125,26 @@ impl Network {
         self.ends.push(self.terms.len() as u32);
     }
 
-    /// Asks for the second sample of a bootstrap.
+    /// Requests the second sample of a bootstrap.
     pub(super) fn want_second(&mut self, bootstrap: u32) {
         self.rotations[bootstrap as usize].second = true;
     }
 
-    /// Says which gates of the circuit a bootstrap stands for.
+    /// Sets the number of circuit gates that a bootstrap stands for (XOR, AND, NOT).
     pub(super) fn cover(&mut self, bootstrap: u32, gates: [u32; 3]) {
         let covers = &mut self.rotations[bootstrap as usize].covers;
         covers.iter_mut().zip(gates).for_each(|(covers, gates)| *covers += gates);
     }
 
-    /// How many bootstraps there are.
+    /// The number of bootstraps.
     pub fn bootstraps(&self) -> usize {
         self.rotations.len()
     }
 
-    /// What a bootstrap reads; samples in it are of bootstraps with a smaller index.
+    /// The sum that a bootstrap reads. Its samples come from bootstraps with smaller indices.
     ///
     /// # Panics
-    /// When there is no such bootstrap.
+    /// When the bootstrap does not exist.
     pub fn sum(&self, bootstrap: usize) -> Sum<'_> {
         assert!(bootstrap < self.rotations.len(), "no bootstrap {bootstrap}");
         self.sum_at(bootstrap)
@@ -157,7 +158,7 @@ impl Network {
     /// Amplitude of a bootstrap's samples.
     ///
     /// # Panics
-    /// When there is no such bootstrap, as below.
+    /// When the bootstrap does not exist.
     pub fn amplitude(&self, bootstrap: usize) -> Amplitude {
         self.rotations[bootstrap].amplitude
     }
@@ -170,21 +171,21 @@ impl Network {
         self.rotations[bootstrap].second
     }
 
-    /// How many output bits there are.
+    /// The number of output bits.
     pub fn outputs(&self) -> usize {
         self.ends.len() - self.rotations.len()
     }
 
-    /// What an output bit is, at an eighth: a sum that is key switched where it has samples, and not bootstrapped. Without
-    /// terms it is a constant bit: 1 for true, -1 for false.
+    /// The sum of an output bit, at an eighth. The sum is not bootstrapped; it is key switched if it has samples. A
+    /// sum without terms is a constant bit: 1 for true, -1 for false.
     ///
     /// # Panics
-    /// When there is no such output.
+    /// When the output does not exist.
     pub fn output(&self, at: usize) -> Sum<'_> {
         self.sum_at(self.rotations.len() + at)
     }
 
-    /// Bootstraps by level, each level's in ascending order: they read inputs and results of earlier levels.
+    /// Bootstraps by level, each level in ascending order. A level reads inputs and results of earlier levels.
     pub fn levels(&self) -> Vec<Vec<u32>> {
         let mut levels: Vec<Vec<u32>> = Vec::new();
         for (bootstrap, level) in self.level_of_each().into_iter().enumerate() {
@@ -196,12 +197,12 @@ impl Network {
         levels
     }
 
-    /// How many levels there are.
+    /// The number of levels.
     pub fn depth(&self) -> usize {
         self.level_of_each().iter().max().map_or(0, |&last| last as usize + 1)
     }
 
-    /// The first level in which each bootstrap may be.
+    /// The first possible level of each bootstrap.
     fn level_of_each(&self) -> Vec<u32> {
         let mut level_of: Vec<u32> = Vec::with_capacity(self.bootstraps());
         for bootstrap in 0..self.bootstraps() {
@@ -214,7 +215,7 @@ impl Network {
         level_of
     }
 
-    /// How many gates of the circuit a bootstrap stands for: XOR, AND, NOT.
+    /// The number of circuit gates that a bootstrap stands for: XOR, AND, NOT.
     ///
     /// # Panics
     /// As [`Network::amplitude`].
@@ -222,12 +223,12 @@ impl Network {
         self.rotations[bootstrap].covers
     }
 
-    /// Gates of the circuit as it was written.
+    /// The number of gates in the circuit as written.
     pub fn gates_asked(&self) -> u64 {
         self.gates_asked
     }
 
-    /// Those of them that no bootstrap stands for: constants, inputs, what nothing reads.
+    /// The number of gates that no bootstrap stands for, because they are constants or inputs, or nothing reads them.
     pub fn gates_free(&self) -> u64 {
         let covered: u64 = self.rotations.iter().flat_map(|rotation| rotation.covers).map(u64::from).sum();
         self.gates_asked - covered
@@ -241,13 +242,13 @@ impl Network {
         }
     }
 
-    /// Phase of a sum where all its bits are false, in eighths of a turn.
+    /// Phase of a sum in eighths of a turn if all its bits are false.
     pub(super) fn phase_of_zeros(&self, sum: Sum<'_>) -> i32 {
         let of = |term: &Term| i32::from(term.factor) * i32::from(self.amplitude_of(term.source).eighths());
         i32::from(sum.constant) - sum.terms.iter().map(of).sum::<i32>()
     }
 
-    /// Margin at which a bootstrap reads its sum: every bit changes the phase by an even number of eighths.
+    /// The margin at which a bootstrap reads its sum. Every bit changes the phase by an even number of eighths.
     pub(super) fn margin(&self, bootstrap: usize) -> Margin {
         match self.phase_of_zeros(self.sum(bootstrap)).rem_euclid(2) {
             0 => Margin::Quarter,
@@ -255,10 +256,10 @@ impl Network {
         }
     }
 
-    /// The network on plain bits, by the phases of its sums.
+    /// Evaluates the network on plain bits by the phases of its sums.
     ///
     /// # Panics
-    /// When a phase is 0 or a half, or an output is not at an eighth; [`super::mapping::map`] makes no such network.
+    /// When a phase is 0 or a half, or an output is not at an eighth. [`super::mapping::map`] makes no such network.
     pub fn evaluate(&self, inputs: &[bool]) -> Vec<bool> {
         let mut samples = vec![0i32; 2 * self.bootstraps()];
         let phase = |sum: Sum<'_>, samples: &[i32]| {
@@ -295,12 +296,13 @@ impl Network {
         (0..self.outputs()).map(output).collect()
     }
 
-    /// log2 of the probability that any bootstrap's result or any output's decryption is wrong (their sum).
+    /// log2 of the probability that any bootstrap's result or any output's decryption is wrong (the sum of all these
+    /// probabilities).
     pub fn failure_log2(&self, p: &ParamsLiteral, inputs: InputNoise) -> f64 {
         let noise = SumNoise::of(p, inputs);
         let bootstraps = (0..self.bootstraps()).flat_map(|at| {
             let failure = beyond(self.margin(at).turns(), noise.read(&load(self.sum(at).terms)));
-            // the two samples of one rotation may fail separately
+            // both samples of one rotation may fail independently
             std::iter::repeat_n(failure, 1 + usize::from(self.has_second(at)))
         });
         let outputs = (0..self.outputs())

@@ -1,14 +1,15 @@
-//! Noise: a variance for every stem of a gate, and what it means for the gate.
+//! Noise: the variance of each stem of a gate, and the failure probability that follows for the gate.
 //!
-//! Variances are in squared turns (fractions of the torus, squared). Formulas of eprint 2018/421 (external product, key
-//! switch, gate bootstrap) in the average case of eprint 2022/704 and 2021/729: balanced digits, rounding terms. They are
-//! checked by measurement in `tests/compute/noise`. When a kernel changes how digits or roundings fall, its function here changes
-//! in the same commit.
+//! Variances are in squared turns (fractions of the torus, squared). The formulas are those of eprint 2018/421
+//! (external product, key switch, gate bootstrap) in the average case of eprint 2022/704 and 2021/729: balanced
+//! digits, rounding terms. `tests/compute/noise` checks them by measurement. When a kernel changes its digits or
+//! roundings, its function here changes in the same commit.
 //!
-//! Failure probabilities are of gates with independent operands. That is every gate which reaches a bootstrap: operands that
-//! are equal, opposite or constant are folded before ([`super::fold`]), and results of different bootstraps have
-//! independent noise even where their bits depend on one another, since the digits that multiply the key's noise are as
-//! good as random. One dependence is left, and is counted: results under one key share the [`key_constant`].
+//! Failure probabilities hold for gates with independent operands. Every gate that reaches a bootstrap is such a gate,
+//! for two reasons. First, equal, opposite and constant operands are folded before ([`super::fold`]). Second, results
+//! of different bootstraps have independent noise even if their bits depend on one another, because the digits that
+//! multiply the key's noise are as good as random. One dependence remains and is counted: results under one key share
+//! the [`key_constant`].
 
 mod sum;
 
@@ -16,17 +17,18 @@ pub use sum::{InputNoise, Load, SumNoise};
 
 use super::params::{ModSwitch, ParamsLiteral, RING_MODULUS};
 
-/// What of a secret key its noise depends on.
+/// The statistics of a secret key that its noise depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Secret {
     /// Share of ones among the bits of the small key, 0 to 1.
     pub ones: f64,
-    /// Mean square of the ring key's coefficients: 2/3 to expect of ternary ones, 1/2 of the binary ones of tfhe-rs.
+    /// Mean square of the ring key's coefficients. Expected values: 2/3 for ternary keys, 1/2 for the binary keys of
+    /// tfhe-rs.
     pub ring_square: f64,
 }
 
 impl Secret {
-    /// What to expect of our keys: uniform binary bits, coefficients uniform in {-1, 0, 1}.
+    /// The expected statistics of Ango's keys: uniform binary bits, coefficients uniform in {-1, 0, 1}.
     pub const OURS: Secret = Secret { ones: 1.0 / 2.0, ring_square: 2.0 / 3.0 };
 }
 
@@ -35,7 +37,7 @@ fn digit_square(base: f64) -> f64 {
     if base % 2.0 == 0.0 { (base * base + 2.0) / 12.0 } else { (base * base - 1.0) / 12.0 }
 }
 
-/// `E[d]^2` of such a digit: its mean is -1/2, or 0 when B is odd.
+/// `E[d]^2` of a balanced digit: its mean is -1/2, or 0 when B is odd.
 fn digit_mean_square(base: f64) -> f64 {
     if base % 2.0 == 0.0 { 1.0 / 4.0 } else { 0.0 }
 }
@@ -45,10 +47,10 @@ fn dropped(base: f64, levels: usize) -> f64 {
     base.powi(-2 * levels as i32) / 12.0
 }
 
-/// Blind rotation: `n` external products.
+/// Variance of a blind rotation: `n` external products.
 ///
-/// Each adds the noise of its RGSW rows times the digits, and, where the key bit is one, the part that the digits drop, seen
-/// through the ring key.
+/// Each product adds the noise of its RGSW rows times the digits. If the key bit is one, the product also adds the
+/// part that the digits drop, multiplied by the ring key.
 pub fn blind_rotate(p: &ParamsLiteral, secret: Secret) -> f64 {
     let (n, l, dimension) = (p.lwe_dimension as f64, p.bootstrap_level_count, p.extracted_dimension() as f64);
     let base = (p.bootstrap_base_log as f64).exp2();
@@ -58,29 +60,29 @@ pub fn blind_rotate(p: &ParamsLiteral, secret: Secret) -> f64 {
     n * gadget + n * secret.ones * drop
 }
 
-/// What rounding an imported key's words from the torus to q adds to the variance of each of its bootstrapping rows.
+/// Variance that the rounding of an imported key's words from the torus to q adds to each of its bootstrapping rows.
 pub fn import_rounding(p: &ParamsLiteral, secret: Secret) -> f64 {
     (1.0 + p.extracted_dimension() as f64 * secret.ring_square) / 12.0 / (RING_MODULUS as f64).powi(2)
 }
 
-/// Key switch from the ring key to the small key.
+/// Variance of a key switch from the ring key to the small key.
 pub fn lwe_key_switch(p: &ParamsLiteral, secret: Secret) -> f64 {
     let (dimension, l, base) = (p.extracted_dimension() as f64, p.key_switch_level_count, p.key_switch_base as f64);
     dimension * l as f64 * digit_square(base) * p.lwe_noise_std.powi(2)
         + dimension * secret.ring_square * dropped(base, l)
 }
 
-/// The part of [`lwe_key_switch`] that all results under one key have in common: digits of an even base have mean -1/2, so
-/// half the sum of the key's errors is in each of them. An average over keys; 0 for odd bases.
+/// The part of [`lwe_key_switch`] that all results under one key share. Digits of an even base have mean -1/2, so each
+/// result contains half the sum of the key's errors. An average over keys; 0 for odd bases.
 pub fn key_constant(p: &ParamsLiteral) -> f64 {
     let rows = (p.extracted_dimension() * p.key_switch_level_count) as f64;
     rows * digit_mean_square(p.key_switch_base as f64) * p.lwe_noise_std.powi(2)
 }
 
-/// Modulus switch of a mask and a body to `2N`.
+/// Variance of the mod switch of a mask and a body to `2N`.
 ///
-/// A mask word's rounding error counts where its key bit is one. The centred switch takes half of it away whatever the bit is,
-/// which leaves `+-1/2` of it under every binary key.
+/// A mask word's rounding error counts if its key bit is one. The centred switch subtracts half of each error whatever
+/// the bit is, which leaves `+-1/2` of it under every binary key.
 pub fn mod_switch(p: &ParamsLiteral, secret: Secret) -> f64 {
     let of_mask_word = match p.mod_switch {
         ModSwitch::Nearest => secret.ones,
@@ -89,25 +91,25 @@ pub fn mod_switch(p: &ParamsLiteral, secret: Secret) -> f64 {
     (1.0 + p.lwe_dimension as f64 * of_mask_word) / (12.0 * (2.0 * p.polynomial_size as f64).powi(2))
 }
 
-/// The output of a gate of one bootstrap.
+/// Variance of the output of a gate of one bootstrap.
 pub fn gate_output(p: &ParamsLiteral, secret: Secret) -> f64 {
     blind_rotate(p, secret) + lwe_key_switch(p, secret)
 }
 
-/// The output of MUX: two blind rotations, one key switch.
+/// Variance of the output of MUX: two blind rotations, one key switch.
 pub fn mux_output(p: &ParamsLiteral, secret: Secret) -> f64 {
     2.0 * blind_rotate(p, secret) + lwe_key_switch(p, secret)
 }
 
-/// log2 of the probability that a gate's result (or a decryption) is wrong, by its inputs, which are independent but for
-/// the [`key_constant`].
+/// log2 of the probability that a gate's result (or a decryption) is wrong, for the kinds of inputs. The inputs are
+/// independent except for the [`key_constant`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FailureLog2 {
-    /// NAND, AND, OR, NOR on gate outputs.
+    /// NAND, AND, OR, NOR of gate outputs.
     pub gate: f64,
-    /// XOR, XNOR on gate outputs.
+    /// XOR, XNOR of gate outputs.
     pub xor: f64,
-    /// MUX on gate outputs.
+    /// MUX of gate outputs.
     pub mux: f64,
     /// The worst gate: MUX of MUX outputs.
     pub worst: f64,
@@ -115,17 +117,17 @@ pub struct FailureLog2 {
     pub decrypt: f64,
 }
 
-/// Failure probabilities of a parameter set under our keys (both sides of the margin counted).
+/// Failure probabilities of a parameter set under Ango's keys, counting both sides of the margin.
 pub fn failure_log2(p: &ParamsLiteral) -> FailureLog2 {
     let (output, mux) = (gate_output(p, Secret::OURS), mux_output(p, Secret::OURS));
     let (switch, constant) = (mod_switch(p, Secret::OURS), key_constant(p));
-    // of x + y: twice the variance, and twice the covariance
+    // the variance of x + y: twice the variance, and twice the covariance
     let sum = |operand: f64| 2.0 * operand + 2.0 * constant;
     let gate = beyond(1.0 / 8.0, sum(output) + switch);
     FailureLog2 {
         gate,
         xor: beyond(1.0 / 4.0, 4.0 * sum(output) + switch),
-        // two bootstraps, either of which may fail
+        // two bootstraps, each of which may fail
         mux: gate + 1.0,
         worst: beyond(1.0 / 8.0, sum(mux) + switch) + 1.0,
         decrypt: beyond(1.0 / 8.0, output),
@@ -138,7 +140,7 @@ pub(in crate::tfhe) fn beyond(margin: f64, variance: f64) -> f64 {
     if z < 25.0 {
         libm::erfc(z).log2()
     } else {
-        // erfc itself underflows: its asymptote
+        // erfc underflows here, so its asymptotic form is used
         (-z * z - (z * std::f64::consts::PI.sqrt()).ln()) / std::f64::consts::LN_2
     }
 }
@@ -148,8 +150,9 @@ mod tests {
     use super::*;
     use crate::tfhe::Preset;
 
-    /// What is published: log2 of deviations, log2 of failures, of new keys, and of those of container version 1. The constant
-    /// of `standard_128`'s even key-switch base is in the failures: without it version 1 would have -142.7, -152.4, -141.7, -91.0.
+    /// The published figures: log2 of deviations and of failures, of new keys and of keys of container version 1. The
+    /// failures include the constant of `standard_128`'s even key-switch base. Without it, version 1 would have
+    /// -142.7, -152.4, -141.7, -91.0.
     #[test]
     fn the_model_gives_the_published_figures_of_every_preset() {
         use ModSwitch::{Centred, Nearest};
@@ -191,7 +194,8 @@ mod tests {
         }
     }
 
-    /// A ciphertext added to itself has four times its variance: with MUX outputs no preset would be what it says.
+    /// A ciphertext added to itself has four times its variance. With MUX outputs, no preset would keep its promised
+    /// failure probability.
     #[test]
     fn without_folding_gates_of_equal_operands_would_miss_what_the_presets_promise() {
         for (preset, promised, gate, mux) in [

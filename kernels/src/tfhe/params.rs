@@ -6,17 +6,18 @@ use std::sync::{Arc, OnceLock};
 use crate::modular::Modulus;
 use crate::ring::Ring;
 
-/// The ring's prime modulus: `2^30 - 3 * 2^14 + 1`, 1 modulo 2^14. One prime for every preset, frozen in the container
-/// format. Below 2^30, so that `4q < 2^32`: a butterfly's lazy range fits a word. (Chosen by measurement: ARCHITECTURE.md.)
+/// The ring's prime modulus: `2^30 - 3 * 2^14 + 1`, which is 1 modulo 2^14. Every preset uses this prime, and the
+/// container format freezes it. The prime is below 2^30, so `4q < 2^32` and a butterfly's lazy range fits a word.
+/// (Chosen by measurement: ARCHITECTURE.md.)
 pub const RING_MODULUS: u32 = 1_073_692_673;
 
 /// Arithmetic modulo [`RING_MODULUS`].
 pub const MODULUS: Modulus = Modulus::new(RING_MODULUS);
 
-/// Smallest and largest `N` of gate keys.
+/// The smallest and the largest `N` of gate keys.
 pub const POLYNOMIAL_SIZES: RangeInclusive<usize> = 64..=2048;
 
-/// The ring of degree `N = polynomial_size`, its tables made once a process.
+/// The ring of degree `N = polynomial_size`. Its tables are made once in each process.
 ///
 /// # Panics
 /// When `N` is not a power of two within [`POLYNOMIAL_SIZES`].
@@ -28,23 +29,24 @@ pub fn ring(polynomial_size: usize) -> Arc<Ring> {
     ring.get_or_init(|| Arc::new(Ring::new(MODULUS, n))).clone()
 }
 
-/// How the torus words of a row become exponents of X, in `[0, 2N)`: the definition that a key's gates follow
-/// (docs/wire-format.md 8). A container says it by its version.
+/// The mod switch: how the torus words of a row become exponents of X, in `[0, 2N)` (docs/wire-format.md 8). The key
+/// decides, and a container states it by its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModSwitch {
-    /// Every word to the nearest exponent. The words of keys of container version 1 and of imported keys.
+    /// Every word is rounded to the nearest exponent. Used by keys of container version 1 and by imported keys.
     Nearest,
-    /// The same, but the body takes half the sum of the mask's rounding errors first: a binary secret's bits are 1/2 on
-    /// average, so half of the mask's noise goes. The words of keys of container version 2.
+    /// Every word is rounded to the nearest exponent, after half the sum of the mask's rounding errors is taken from
+    /// the body. The bits of a binary secret are 1/2 on average, so this removes half of the mask's noise. Used by
+    /// keys of container version 2.
     Centred,
 }
 
-/// Shape of a gate key, unchecked. Noise is a standard deviation in turns (fractions of the torus).
+/// Dimensions and noise of a gate key, unchecked. Noise is a standard deviation in turns (fractions of the torus).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParamsLiteral {
-    /// `n`: mask words of a bit's ciphertext; its secret is uniform binary.
+    /// `n`: mask words of a bit's ciphertext. The secret is uniform binary.
     pub lwe_dimension: usize,
-    /// `k`: mask polynomials of a ring ciphertext; its secret is uniform ternary.
+    /// `k`: mask polynomials of a ring ciphertext. The secret is uniform ternary.
     pub glwe_dimension: usize,
     /// `N`: coefficients of a polynomial; a power of two.
     pub polynomial_size: usize,
@@ -52,15 +54,15 @@ pub struct ParamsLiteral {
     pub bootstrap_base_log: usize,
     /// `l`: levels of the bootstrap decomposition.
     pub bootstrap_level_count: usize,
-    /// Base of the key switch's decomposition; need not be a power of two.
+    /// Base of the key switch's decomposition; any integer, not only powers of two.
     pub key_switch_base: u32,
     /// Levels of the key switch's decomposition.
     pub key_switch_level_count: usize,
-    /// Noise of ciphertexts and key-switching rows, standard deviation in turns; 0 where it is not known (imported keys).
+    /// Noise of ciphertexts and key-switching rows: standard deviation in turns; 0 if unknown (imported keys).
     pub lwe_noise_std: f64,
-    /// Noise of bootstrapping rows, likewise.
+    /// Noise of bootstrapping rows, in the same unit; 0 if unknown.
     pub glwe_noise_std: f64,
-    /// Which definition of the modulus switch its gates follow.
+    /// The mod switch of the key's gates.
     pub mod_switch: ModSwitch,
 }
 
@@ -69,7 +71,7 @@ pub struct ParamsLiteral {
 #[error("{0}")]
 pub struct ParamsError(pub &'static str);
 
-/// Checked, immutable parameters. Reads like its literal.
+/// Checked, immutable parameters. Dereferences to the literal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params(ParamsLiteral);
 
@@ -83,7 +85,7 @@ impl std::ops::Deref for Params {
 impl TryFrom<ParamsLiteral> for Params {
     type Error = ParamsError;
 
-    /// Checks ranges that the kernels rely on. The bounds are those of the container format (docs/wire-format.md).
+    /// Checks the ranges that the kernels rely on. The bounds are those of the container format (docs/wire-format.md).
     fn try_from(p: ParamsLiteral) -> Result<Self, ParamsError> {
         let check = |holds: bool, why| if holds { Ok(()) } else { Err(ParamsError(why)) };
         check((1..=2048).contains(&p.lwe_dimension), "LWE dimension must be 1 to 2048")?;
@@ -114,7 +116,7 @@ impl TryFrom<ParamsLiteral> for Params {
 }
 
 impl Params {
-    /// The same with another definition of the modulus switch.
+    /// The same parameters with another mod switch.
     pub fn with_mod_switch(self, mod_switch: ModSwitch) -> Params {
         Params(ParamsLiteral { mod_switch, ..self.0 })
     }
@@ -159,12 +161,12 @@ impl ParamsLiteral {
         gadget(1 << 32, self.key_switch_base.into(), self.key_switch_level_count)
     }
 
-    /// Bytes of the evaluation key as it travels, without framing.
+    /// Bytes of the evaluation key in its wire form, without framing.
     pub fn seeded_bytes(&self) -> usize {
         4 * (self.bootstrap_body_words() + self.key_switch_body_words())
     }
 
-    /// Bytes of the evaluation key with its masks written out, as a device holds it.
+    /// Bytes of the evaluation key with its masks expanded, as a device holds it.
     pub fn expanded_bytes(&self) -> usize {
         4 * (self.bootstrap_body_words() * (self.glwe_dimension + 1)
             + self.key_switch_body_words() * (self.lwe_dimension + 1))
@@ -176,11 +178,11 @@ impl ParamsLiteral {
     }
 }
 
-/// A published parameter set (specification, gate sessions). Never edited, only added to.
+/// A published parameter set (specification, gate sessions). Presets are added but never edited.
 ///
-/// Failure probabilities are those of [`super::noise::failure_log2`]: gates on outputs of gates, operands independent. Equal
-/// and opposite operands are folded ([`super::fold`]) and never bootstrapped. They are of new keys; those of keys of container
-/// version 1, whose modulus switch has twice the noise, are said apart.
+/// Failure probabilities are those of [`super::noise::failure_log2`], for gates on outputs of gates with independent
+/// operands. Equal and opposite operands are folded ([`super::fold`]) and never bootstrapped. The figures are for new
+/// keys. Keys of container version 1 have other figures, because their mod switch has twice the noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Preset {
     /// 128 bits; gates fail with probability 2^-92.8, the worst gate (MUX of MUX outputs) 2^-69.5. Keys of
@@ -189,13 +191,13 @@ pub enum Preset {
     /// 128 bits; gates fail with probability 2^-147.2, the worst 2^-92.8. Keys of version 1: 2^-141.1, 2^-90.3.
     Standard128,
     /// 152 bits; gates fail with probability 2^-211.7, the worst 2^-180.4. Keys of version 1: 2^-163.4, 2^-143.9. The
-    /// one to use where the evaluator learns results or reactions to them.
+    /// right choice if the evaluator learns results or reactions to them.
     Conservative128,
-    /// [`Preset::Fast128`] over a ring of half the degree with two mask polynomials, which takes less work: 128 bits; gates fail
-    /// with probability 2^-92.0, the worst 2^-72.5. There are no keys of version 1.
+    /// [`Preset::Fast128`] over a ring of half the degree with two mask polynomials, which takes less work: 128 bits;
+    /// gates fail with probability 2^-92.0, the worst 2^-72.5. No keys of version 1 exist.
     Fast128K2,
-    /// [`Preset::Standard128`] over the same ring: 128 bits; gates fail with probability 2^-144.9, the worst 2^-98.9. There are
-    /// no keys of version 1.
+    /// [`Preset::Standard128`] over the ring of [`Preset::Fast128K2`]: 128 bits; gates fail with probability 2^-144.9,
+    /// the worst 2^-98.9. No keys of version 1 exist.
     Standard128K2,
 }
 
@@ -204,11 +206,11 @@ impl Preset {
     pub const ALL: [Preset; 5] =
         [Preset::Fast128, Preset::Standard128, Preset::Conservative128, Preset::Fast128K2, Preset::Standard128K2];
 
-    /// Those that have keys of container version 1. The gates of the others would fail too often with the modulus switch of
-    /// that version: their ring has half the exponents.
+    /// The presets that have keys of container version 1. The gates of the other presets would fail too often with
+    /// that version's mod switch, because their ring has half as many exponents.
     pub const OF_VERSION_1: [Preset; 3] = [Preset::Fast128, Preset::Standard128, Preset::Conservative128];
 
-    /// The specification's name.
+    /// The preset's name in the specification.
     pub fn name(self) -> &'static str {
         match self {
             Preset::Fast128 => "fast_128",
@@ -219,12 +221,12 @@ impl Preset {
         }
     }
 
-    /// The preset of this name.
+    /// The preset with this name.
     pub fn from_name(name: &str) -> Option<Preset> {
         Preset::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
-    /// The preset whose `(n, k, N)` these are: how a key's preset is found when it does not say so itself (readings G6).
+    /// The preset with these dimensions `(n, k, N)`. For keys that do not name their preset (readings G6).
     pub fn from_dimensions(lwe_dimension: usize, glwe_dimension: usize, polynomial_size: usize) -> Option<Preset> {
         Preset::ALL.into_iter().find(|preset| {
             let p = preset.literal();
@@ -232,12 +234,12 @@ impl Preset {
         })
     }
 
-    /// Bits of security to report: the cheapest attack the lattice estimator finds (2026-06 version, default cost model:
-    /// classical, MATZOV22 gate counts), over both keys.
+    /// The bits of security to report: the cheapest attack that the lattice estimator finds over both keys (2026-06
+    /// version, default cost model: classical, MATZOV22 gate counts).
     pub fn security_bits(self) -> u32 {
         match self {
-            // LWE key 128.5, GLWE key 128.9, all four presets: the ring keys have kN = 1024 and one noise, and the estimator knows
-            // no attack that tells a module of rank 2 from one of rank 1
+            // LWE key 128.5, GLWE key 128.9, for all four presets. Their ring keys have kN = 1024 and the same noise,
+            // and the estimator knows no attack for which rank 2 and rank 1 differ.
             Preset::Fast128 | Preset::Standard128 | Preset::Fast128K2 | Preset::Standard128K2 => 128,
             // LWE key 152.7, GLWE key 180.9
             Preset::Conservative128 => 152,
@@ -249,7 +251,8 @@ impl Preset {
         Params::try_from(self.literal()).expect("a published preset holds its own checks")
     }
 
-    /// Found by search over the noise model ([`super::noise`]) and the lattice estimator; `tests/compute/noise` measures them.
+    /// The preset's literal, found by search over the noise model ([`super::noise`]) and the lattice estimator.
+    /// `tests/compute/noise` measures its noise.
     fn literal(self) -> ParamsLiteral {
         match self {
             Preset::Fast128 => ParamsLiteral {

@@ -1,15 +1,15 @@
-//! Ciphertexts whose masks are made from a seed: 4 bytes a bit instead of 4 (n + 1).
+//! Ciphertexts whose masks come from a seed: 4 bytes a bit instead of 4 (n + 1).
 
 use crate::tfhe::lwe_list::LweList;
 
 /// Bytes of a seed.
 pub const SEED_BYTES: usize = 32;
 
-/// LWE ciphertexts of one seed (docs/wire-format.md 7): mask `i` is row `i` of the seed's stream
-/// ([`crate::xof::DOMAIN_CIPHERTEXT`]), body `i` stands here.
+/// LWE ciphertexts of one seed (docs/wire-format.md 7). Mask `i` is row `i` of the seed's stream
+/// ([`crate::xof::DOMAIN_CIPHERTEXT`]), and the list holds body `i`.
 ///
-/// All of this is public. A seed must serve once: two ciphertexts with one mask show by the difference of their bodies
-/// whether their bits are equal.
+/// All of this is public. A seed must be used only once: if two ciphertexts share a mask, the difference of their
+/// bodies shows whether their bits are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeededLweList {
     seed: [u8; SEED_BYTES],
@@ -22,27 +22,27 @@ impl SeededLweList {
         Self { seed, bodies }
     }
 
-    /// What the masks are made from.
+    /// The seed of the masks.
     pub fn seed(&self) -> &[u8; SEED_BYTES] {
         &self.seed
     }
 
-    /// A torus word a ciphertext.
+    /// The bodies, one torus word for each ciphertext.
     pub fn bodies(&self) -> &[u32] {
         &self.bodies
     }
 
-    /// Ciphertexts.
+    /// The number of ciphertexts.
     pub fn len(&self) -> usize {
         self.bodies.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.bodies.is_empty()
     }
 
-    /// The ciphertexts with their masks, of dimension n. CPU work: half a microsecond each.
+    /// Expands the ciphertexts, of dimension n. This takes half a microsecond of CPU time for each.
     pub fn expand(&self, lwe_dimension: usize) -> LweList {
         let mut list = LweList::with_capacity(lwe_dimension, self.len());
         list.append_seeded(&self.seed, &self.bodies);

@@ -5,23 +5,26 @@ use super::params::MODULUS;
 /// `q` as a 64-bit word.
 const Q: u64 = MODULUS.q() as u64;
 
-/// `(2^30 - q) / q` in units of 2^-32, rounded down: what a word modulo `q` lacks to its torus word after a shift by two.
+/// `(2^30 - q) / q` in units of 2^-32, rounded down. The factor corrects a word modulo `q` that was shifted by two
+/// bits to the torus.
 pub const TORUS_CORRECTION: u32 = ((((1u64 << 30) - Q) << 32) / Q) as u32;
 
-/// `x` in `[0, q)` to the 32-bit torus: `x 2^32 / q`, at most two units too low. The definition is this formula.
+/// Maps `x` in `[0, q)` to the 32-bit torus: `x 2^32 / q`, at most two units too low. The exact result is defined by
+/// this code.
 #[inline(always)]
 pub fn to_torus_lazy(x: u32) -> u32 {
     let x = x << 2;
     x.wrapping_add(((x as u64 * TORUS_CORRECTION as u64) >> 32) as u32)
 }
 
-/// `x` in `[0, q)` to the 32-bit torus, to nearest: `round(x 2^32 / q)`. Divides: for public words only.
+/// Maps `x` in `[0, q)` to the 32-bit torus, rounded to nearest: `round(x 2^32 / q)`. Divides, so only for public
+/// words.
 #[inline(always)]
 pub fn to_torus(x: u32) -> u32 {
     ((((x as u64) << 32) + Q / 2) / Q) as u32
 }
 
-/// A torus word modulo `q`, to nearest: `round(u q / 2^32) mod q`.
+/// Maps a torus word to a residue modulo `q`, rounded to nearest: `round(u q / 2^32) mod q`.
 #[inline(always)]
 pub fn from_torus(u: u32) -> u32 {
     MODULUS.reduce_once(((u as u64 * Q + (1 << 31)) >> 32) as u32)

@@ -1,7 +1,7 @@
-//! Sums, differences and the carries behind them.
+//! Sums, differences, and their carries and borrows.
 //!
-//! Small: the carry goes from bit to bit, two cells a bit. Fast: the carries of runs of bits are joined as in Ladner and
-//! Fischer's prefix network (J. ACM 27, 1980), which takes about log2(width) cells one after the other.
+//! Small form: the carry ripples from bit to bit, two cells a bit. Fast form: the carries of runs of bits are joined
+//! as in Ladner and Fischer's prefix network (J. ACM 27, 1980), which takes about log2(width) cells in a row.
 
 use super::Form;
 use super::builder::{Builder, Wire, Word, ZERO};
@@ -19,13 +19,14 @@ pub(super) fn subtract(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form
     sums(builder, a, b, &borrows)
 }
 
-/// Borrows of a - b - `first`: what each bit takes from the next one. The last one says whether the result is below 0.
+/// The borrows of a - b - `first`: bit i's entry is what bit i borrows from bit i + 1. The last one is true if the
+/// result is below 0.
 pub(super) fn borrows(builder: &mut Builder, a: &[Wire], b: &[Wire], first: bool, form: Form) -> Vec<Wire> {
     let pairs: Vec<[Wire; 2]> = a.iter().zip(b).map(|(&a, &b)| [builder.not(a), b]).collect();
     carries(builder, &pairs, first, form)
 }
 
-/// Carries of a sum of bit pairs and `first`: what each pair gives to the next one.
+/// The carries of a sum of bit pairs and `first`: pair i's entry is the carry into pair i + 1.
 fn carries(builder: &mut Builder, pairs: &[[Wire; 2]], first: bool, form: Form) -> Vec<Wire> {
     match form {
         Form::Small => {
@@ -47,30 +48,31 @@ fn carries(builder: &mut Builder, pairs: &[[Wire; 2]], first: bool, form: Form) 
     }
 }
 
-/// a ^ b ^ what the bit below gives.
+/// For each bit, a ^ b ^ the carry from the bit below.
 fn sums(builder: &mut Builder, a: &[Wire], b: &[Wire], carries: &[Wire]) -> Word {
     let below = std::iter::once(ZERO).chain(carries.iter().copied());
     a.iter().zip(b).zip(below).map(|((&a, &b), carry)| builder.xor3(a, b, carry)).collect()
 }
 
-/// What a run of neighbouring bits does with a carry that comes in: the majority of two wires and that carry goes out.
+/// The carry function of a run of neighbouring bits: the outgoing carry is the majority of two wires and the incoming
+/// carry.
 #[derive(Clone, Copy)]
 enum Run {
-    /// One bit: its pair.
+    /// One bit, with its pair.
     Bit([Wire; 2]),
-    /// Several bits: what goes out if nothing comes in, and if a carry comes in. The first implies the second.
+    /// Several bits: the outgoing carry without an incoming one, and with one. The first implies the second.
     Joined([Wire; 2]),
 }
 
 impl Run {
-    /// What goes out if this comes in.
+    /// The outgoing carry for this incoming carry.
     fn carry_from(self, builder: &mut Builder, carry: Wire) -> Wire {
         let (Run::Bit([x, y]) | Run::Joined([x, y])) = self;
-        // [y, x]: the gate `x ^ y` is shared by the two majorities of a run
+        // [y, x]: both majorities of a run share the gate `x ^ y`
         builder.maj(y, x, carry)
     }
 
-    /// What goes out if this constant comes in.
+    /// The outgoing carry for a constant incoming carry.
     fn carry_after(self, builder: &mut Builder, carry: bool) -> Wire {
         match self {
             Run::Bit(_) => self.carry_from(builder, Wire::Constant(carry)),
@@ -79,8 +81,9 @@ impl Run {
     }
 }
 
-/// Result i joins the items 0 to i; `join` takes the higher items first and must be associative. With `slack` 0 no result is
-/// behind more than ceil(log2(items)) joins. One more join for each unit of `slack` saves joins; the last result is never late.
+/// Prefix joins: result i joins items 0 to i. `join` takes the higher items first and must be associative. With
+/// `slack` 0, every result has at most ceil(log2(items)) joins before it. Each unit of `slack` allows one join more,
+/// which saves joins overall; the last result always keeps the minimum.
 pub(super) fn scan<T: Copy>(items: &[T], slack: usize, join: &mut impl FnMut(T, T) -> T) -> Vec<T> {
     if items.len() <= 1 {
         return items.to_vec();
@@ -136,7 +139,7 @@ mod tests {
     fn a_scan_joins_every_item_once_and_in_order() {
         for items in 0..70usize {
             for slack in 0..4 {
-                // a run of neighbours: its ends, and how many joins it is behind
+                // a run of neighbours: its two ends, and the number of joins before it
                 let bits: Vec<(usize, usize, usize)> = (0..items).map(|at| (at, at, 0)).collect();
                 let joined = scan(&bits, slack, &mut |high: (usize, usize, usize), low: (usize, usize, usize)| {
                     assert_eq!(high.0, low.1 + 1);

@@ -1,9 +1,9 @@
-//! A netlist while it is made.
+//! A builder of netlists.
 //!
-//! The gates of a netlist are XOR, AND and INV. A cell is a group of gates in a fixed shape that a node can compute with one
-//! bootstrap: AND and OR of any negations, XOR of two or three bits, the majority of three bits, `c ^ (a & b)`. The methods of
-//! [`Builder`] write one cell each, so the shapes are the same in every circuit. Equal gates are written once, constants are
-//! folded, and a gate that no output needs is left out.
+//! The gates of a netlist are XOR, AND and INV. A cell is a group of gates in a fixed shape that a node computes with
+//! one bootstrap: AND and OR with any negations, XOR of two or three bits, the majority of three bits, `c ^ (a & b)`.
+//! Each method of [`Builder`] writes one cell, so the shapes are the same in every circuit. Structural hashing writes
+//! equal gates once, constants are folded, and gates that no output needs are left out.
 
 mod text;
 
@@ -11,12 +11,12 @@ pub use text::Built;
 
 use std::collections::HashMap;
 
-/// What a bit of the circuit is.
+/// The source of a bit of the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Wire {
     /// A constant.
     Constant(bool),
-    /// The bit of this number, all inputs in a row.
+    /// The input bit of this number, counted over all inputs.
     Input(usize),
     /// The result of the gate of this index.
     Gate(usize),
@@ -37,7 +37,7 @@ enum Gate {
     Inv(Wire),
 }
 
-/// See the module.
+/// Collects the gates, inputs and outputs of a netlist (see the module).
 #[derive(Default)]
 pub(super) struct Builder {
     input_widths: Vec<usize>,
@@ -50,14 +50,14 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// The bits of one more input.
+    /// Adds an input and returns its bits.
     pub(super) fn input(&mut self, width: usize) -> Word {
         let first: usize = self.input_widths.iter().sum();
         self.input_widths.push(width);
         (first..first + width).map(Wire::Input).collect()
     }
 
-    /// Makes a number one more output.
+    /// Adds an output with these bits.
     pub(super) fn output(&mut self, word: Word) {
         self.outputs.push(word);
     }
@@ -70,7 +70,7 @@ impl Builder {
         }
     }
 
-    /// not a; no cell.
+    /// not a; costs no cell.
     pub(super) fn not(&mut self, a: Wire) -> Wire {
         match (a, self.without_inv(a)) {
             (Wire::Constant(bit), _) => Wire::Constant(!bit),
@@ -120,7 +120,8 @@ impl Builder {
         self.end_cell(result, &[a, b, c])
     }
 
-    /// The majority of three bits: one AND and three XOR. The gate `a ^ b` is one that [`Builder::xor3`] writes too.
+    /// The majority of three bits: one AND and three XOR. Its gate `a ^ b` is the same as the one of
+    /// [`Builder::xor3`].
     pub(super) fn maj(&mut self, a: Wire, b: Wire, c: Wire) -> Wire {
         match (a, b, c) {
             (Wire::Constant(bit), x, y) | (x, Wire::Constant(bit), y) | (x, y, Wire::Constant(bit)) => {
@@ -132,7 +133,7 @@ impl Builder {
         }
         let [(a, not_a), (b, not_b), (c, not_c)] = [a, b, c].map(|wire| self.without_inv(wire));
         if !self.distinct(&[a, b, c]) {
-            // two of the three are opposite, so the other one decides
+            // two of the three are opposite, so the third decides
             let (other, negated) = if a == b {
                 (c, not_c)
             } else if a == c {
@@ -142,7 +143,8 @@ impl Builder {
             };
             return if negated { self.not(other) } else { other };
         }
-        // x differs in sign from y and z, or all signs are the same: either way no gate inside the cell is an INV
+        // either x alone is negated differently, or all signs are equal: in both cases no gate inside the cell is an
+        // INV
         let (x, y, z, x_differs, negated) = match (not_a == not_b, not_b == not_c) {
             (true, true) => (a, b, c, false, not_a),
             (false, true) => (a, b, c, true, not_b),
@@ -162,12 +164,12 @@ impl Builder {
         self.xor_and(b, sel, difference)
     }
 
-    /// sel ? a : b, of numbers.
+    /// sel ? a : b, bit by bit for numbers.
     pub(super) fn select_word(&mut self, sel: Wire, a: &[Wire], b: &[Wire]) -> Word {
         a.iter().zip(b).map(|(&a, &b)| self.select(sel, a, b)).collect()
     }
 
-    /// The gate `a ^ b`, as part of a cell. INVs of the operands move behind it.
+    /// The gate `a ^ b`, as part of a cell. INVs of the operands become one INV of the result.
     fn xor_gate(&mut self, a: Wire, b: Wire) -> Wire {
         let ((a, not_a), (b, not_b)) = (self.without_inv(a), self.without_inv(b));
         let (plain, negated) = match (a, b) {
@@ -194,7 +196,7 @@ impl Builder {
         }
     }
 
-    /// The gate, which is written once however often it is asked for.
+    /// Returns the index of the gate, which is written only once.
     fn gate(&mut self, gate: Gate) -> Wire {
         if let Some(&index) = self.known.get(&gate) {
             return Wire::Gate(index);
@@ -207,7 +209,8 @@ impl Builder {
         Wire::Gate(index)
     }
 
-    /// Notes that `result` is the result of a cell with these operands. Operands that fold make no cell.
+    /// Sets the depth of `result`, the result of a cell with these operands. If the cell folded to an operand or a
+    /// constant, no cell is counted.
     fn end_cell(&mut self, result: Wire, operands: &[Wire]) -> Wire {
         if let (true, Wire::Gate(index)) = (self.distinct(operands), self.without_inv(result).0) {
             let depth = operands.iter().map(|&wire| self.depth(wire)).max().unwrap_or(0) + 1;
@@ -223,7 +226,7 @@ impl Builder {
         plain.iter().enumerate().all(differs)
     }
 
-    /// The wire before an INV, and whether there is one.
+    /// The wire before an INV, and whether an INV was removed.
     fn without_inv(&self, wire: Wire) -> (Wire, bool) {
         if let Wire::Gate(index) = wire
             && let Gate::Inv(plain) = self.gates[index]
@@ -235,7 +238,7 @@ impl Builder {
 }
 
 impl Gate {
-    /// An INV's operand twice.
+    /// The operands; an INV's only operand is returned twice.
     fn operands(self) -> [Wire; 2] {
         match self {
             Gate::Xor(a, b) | Gate::And(a, b) => [a, b],
@@ -249,14 +252,14 @@ mod tests {
     use super::*;
     use crate::tfhe::Circuit;
 
-    /// The truth table of a circuit of three 1-bit inputs, from 000 to 111 with input 0 as the low bit.
+    /// The truth table of a circuit of three 1-bit inputs, from 000 to 111, input 0 being the low bit.
     fn table(built: &Built) -> Vec<bool> {
         let circuit = Circuit::parse(built.text()).unwrap();
         let row = |word: usize| circuit.evaluate(&[0, 1, 2].map(|bit| vec![word >> bit & 1 == 1])).concat()[0];
         (0..8).map(row).collect()
     }
 
-    /// Every cell on every choice of operands: inputs, their negations and constants.
+    /// Checks every cell with every choice of operands: inputs, their negations and constants.
     #[test]
     fn cells_compute_what_they_say_whatever_their_operands_are() {
         type Write = fn(&mut Builder, [Wire; 3]) -> Wire;
@@ -305,7 +308,7 @@ mod tests {
         assert_eq!(built.text(), text);
     }
 
-    /// A majority of any negations has no INV but at its end.
+    /// A majority with negated operands has at most one INV, at its end.
     #[test]
     fn a_majority_of_negations_is_as_small_as_one_of_inputs() {
         for signs in 0..8 {

@@ -1,21 +1,21 @@
-//! Comparisons, and what is chosen by them.
+//! Comparisons, and selections by them.
 
 use super::Form;
 use super::adders::{borrows, scan};
 use super::builder::{Builder, Wire, Word};
 
-/// Numbers from 0, or in two's complement.
+/// The number format: unsigned, or two's complement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Sign {
     Unsigned,
     Signed,
 }
 
-/// a < b, or a <= b where equal numbers count.
+/// a < b, or a <= b if `equal_counts`.
 pub(super) fn less(builder: &mut Builder, a: &[Wire], b: &[Wire], equal_counts: bool, sign: Sign, form: Form) -> Wire {
     let (mut a, mut b) = (a.to_vec(), b.to_vec());
     if let (Sign::Signed, Some(a), Some(b)) = (sign, a.last_mut(), b.last_mut()) {
-        // the number with the higher top bit is the lower one
+        // in two's complement, the number with the top bit set is the lower one
         std::mem::swap(a, b);
     }
     // a - b - 1 is below 0 exactly when a <= b
@@ -23,7 +23,7 @@ pub(super) fn less(builder: &mut Builder, a: &[Wire], b: &[Wire], equal_counts: 
     *borrows.last().expect("numbers have bits")
 }
 
-/// a = b. The ANDs are a tree, so that there is one form.
+/// a = b. The ANDs form a tree, so small and fast forms are the same.
 pub(super) fn equal(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Wire {
     let same: Vec<Wire> = a
         .iter()
@@ -37,7 +37,7 @@ pub(super) fn equal(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Wire {
     *all.last().expect("numbers have bits")
 }
 
-/// The lower and the higher of two numbers.
+/// The smaller and the larger of two numbers.
 pub(super) fn in_order(builder: &mut Builder, a: &[Wire], b: &[Wire], sign: Sign, form: Form) -> [Word; 2] {
     let a_is_lower = less(builder, a, b, false, sign, form);
     [builder.select_word(a_is_lower, a, b), builder.select_word(a_is_lower, b, a)]

@@ -1,18 +1,18 @@
-//! Many bits of given weights made into a number: full adders take three bits of a weight to one bit and a carry.
+//! Sums of bits with weights: a full adder turns three bits of a weight into one bit and a carry.
 
 use super::builder::{Builder, ONE, Wire, Word, ZERO};
 
 /// Bits by weight: column i holds bits that count 2^i each.
 pub(super) type Columns = Vec<Vec<Wire>>;
 
-/// How many bits are 1, `[floor(log2(width)) + 1]`.
+/// The number of bits that are 1, `[floor(log2(width)) + 1]` bits.
 pub(super) fn popcount(builder: &mut Builder, bits: &[Wire]) -> Word {
     let mut columns = vec![Vec::new(); bits.len().ilog2() as usize + 1];
     columns[0] = bits.to_vec();
     total(builder, columns)
 }
 
-/// The sum of all bits modulo 2^columns. Carries ripple where two bits of a weight are left.
+/// The sum of all bits modulo 2^columns. Carries ripple once each weight has at most two bits.
 pub(super) fn total(builder: &mut Builder, columns: Columns) -> Word {
     let rest = compress(builder, columns, 1);
     rest.into_iter().map(|column| column.first().copied().unwrap_or(ZERO)).collect()
@@ -24,7 +24,7 @@ pub(super) fn two_rows(builder: &mut Builder, columns: Columns) -> [Word; 2] {
     [0, 1].map(|row| rest.iter().map(|column| column.get(row).copied().unwrap_or(ZERO)).collect())
 }
 
-/// Adds the constants of all columns, so that each column has at most one.
+/// Adds up the constants of all columns, which leaves at most one in each column.
 fn gather(mut columns: Columns) -> Columns {
     let mut carried = 0;
     for column in &mut columns {
@@ -36,18 +36,18 @@ fn gather(mut columns: Columns) -> Columns {
     columns
 }
 
-/// Adds bits of a column until at most `left` of them are left, lowest column first. The bits that are there earliest are
-/// added first: a bit that comes late waits for nothing.
+/// Adds bits of each column, lowest column first, until at most `left` remain. Bits at the smallest depth are added
+/// first, so a late bit delays no other.
 fn compress(builder: &mut Builder, columns: Columns, left: usize) -> Columns {
     let mut columns = gather(columns);
     for at in 0..columns.len() {
         let mut column = std::mem::take(&mut columns[at]);
         let mut carries = Vec::new();
         while column.len() > left {
-            // the latest first, so that the earliest are taken from the end
+            // latest first, so that the earliest are popped from the end
             column.sort_by_key(|&wire| std::cmp::Reverse(builder.depth(wire)));
             let [a, b] = [(); 2].map(|()| column.pop().unwrap_or(ZERO));
-            // a full adder takes two bits away. If an odd number must go, the first one goes by a half adder
+            // a full adder removes two bits; if the excess is odd, a half adder comes first
             let c = if (column.len() + 2 - left) % 2 == 1 { ZERO } else { column.pop().unwrap_or(ZERO) };
             column.push(builder.xor3(a, b, c));
             carries.push(builder.maj(a, b, c));

@@ -1,4 +1,4 @@
-//! Quotient and remainder, a bit of the quotient at a time.
+//! Quotient and remainder, one bit of the quotient at a time.
 
 use super::Form;
 use super::adders::{borrows, scan};
@@ -6,7 +6,8 @@ use super::builder::{Builder, Wire, Word, ZERO};
 
 /// a / b and a mod b. Division by 0 gives a quotient of all ones and the remainder a.
 ///
-/// Restoring: after i steps the remainder is one of the top i bits of a, so that step i works on i bits only.
+/// The method is restoring division: after i steps the remainder is that of the top i bits of a, so step i works on i
+/// bits only.
 pub(super) fn divide(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> [Word; 2] {
     let reaches = reaches(builder, b, form);
     let (mut quotient, mut rest) = (Vec::new(), Vec::new());
@@ -14,7 +15,8 @@ pub(super) fn divide(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) 
         let width = step + 1;
         rest.insert(0, next);
         let borrows = borrows(builder, &rest, &b[..width], false, form);
-        // the divisor is not subtracted if it is larger: it has a bit above the remainder's, or the difference is below 0
+        // A larger divisor is not subtracted. The divisor is larger if it has a bit above the remainder's, or the
+        // difference is below 0.
         let fits = builder.not(borrows[step]);
         let quotient_bit = match reaches.get(width) {
             Some(&above) => {
@@ -33,10 +35,10 @@ pub(super) fn divide(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) 
     [quotient, rest]
 }
 
-/// For each bit whether it or a higher one is 1.
+/// For each bit, whether it or a higher bit is 1.
 fn reaches(builder: &mut Builder, bits: &[Wire], form: Form) -> Vec<Wire> {
     let from_top: Vec<Wire> = bits.iter().rev().copied().collect();
-    // more slack than there are bits is a chain
+    // this much slack gives a chain
     let slack = if form == Form::Fast { 0 } else { bits.len() };
     let mut joined = scan(&from_top, slack, &mut |low, high| builder.or(low, high));
     joined.reverse();

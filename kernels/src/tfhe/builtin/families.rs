@@ -1,19 +1,19 @@
-//! What circuits with names there are: a line for each operation, for documents and for users.
+//! The families of built-in circuits, one for each operation, for documentation and users.
 
 use super::name::{ENDINGS, Operation, PREFIX};
 
-/// Circuits that do the same on numbers of different widths.
+/// Circuits of one operation on numbers of different widths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
     /// The name with `<w>` for the width, and `<n>` for the length of a list.
     pub name: String,
-    /// What may follow the name, in this order.
+    /// The endings that may follow the name, in this order.
     pub endings: Vec<&'static str>,
     /// Bits of each input.
     pub inputs: &'static str,
     /// Bits of each output.
     pub outputs: &'static str,
-    /// What the outputs are.
+    /// What the outputs mean.
     pub meaning: &'static str,
 }
 
@@ -33,7 +33,7 @@ pub fn families() -> impl Iterator<Item = Family> {
     })
 }
 
-/// Inputs and outputs in bits, and the outputs in words.
+/// The bits of inputs, the bits of outputs, and the meaning of the outputs.
 fn says(operation: Operation) -> (&'static str, &'static str, &'static str) {
     match operation {
         Operation::Add => ("w, w", "w", "a + b modulo 2^w"),

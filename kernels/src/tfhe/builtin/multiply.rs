@@ -1,21 +1,21 @@
 //! Products: all pairs of bits, added by weight.
 //!
-//! Small: a long product is made of three of half the length (Karatsuba and Ofman, 1962), again and again. Fast: all pairs at
-//! once, and one fast sum.
+//! Small form: a long product is made of three products of half the length, recursively (Karatsuba and Ofman, 1962).
+//! Fast form: all pairs of bits are multiplied at once, then added in one fast sum.
 
 use super::Form;
 use super::adders;
 use super::builder::{Builder, ONE, Wire, Word, ZERO};
 use super::count::{Columns, total, two_rows};
 
-/// From this width on three products of half the width and their sums are fewer cells than one product.
+/// From this width on, three products of half the width and their sums take fewer cells than one product.
 const HALVED_WIDTH_MIN: usize = 18;
 
 /// a b modulo 2^width.
 pub(super) fn low(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
     let width = a.len();
     let halves = form == Form::Small && width / 2 >= HALVED_WIDTH_MIN;
-    // only the product of the lower halves is needed in full
+    // only the product of the lower halves is needed with all its bits
     let half = if halves { width / 2 } else { 0 };
     let mut columns = vec![Vec::new(); width];
     if halves {
@@ -47,13 +47,13 @@ pub(super) fn full(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) ->
     sum(builder, columns, form)
 }
 
-/// a b of the products of lower halves, of upper halves, and of the sums of halves:
-/// a b = low + 2^half (middle - low - high) + 4^half high.
+/// a b from the products of the lower halves, of the upper halves, and of the sums of halves: a b = low + 2^half
+/// (middle - low - high) + 4^half high.
 fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
     let (width, half) = (a.len(), a.len() / 2);
     let [low, high] = [0..half, half..width].map(|part| full(builder, &a[part.clone()], &b[part], Form::Small));
     let [a, b] = [a, b].map(|number| {
-        // the upper half is the longer one if the width is odd; the sum has one bit more
+        // for an odd width the upper half is longer; the sum has one more bit
         let upper = [&number[half..], &[ZERO]].concat();
         let mut lower = number[..half].to_vec();
         lower.resize(upper.len(), ZERO);
@@ -66,7 +66,7 @@ fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
     put(&mut columns, 2 * half, &high);
     put(&mut columns, half, &middle);
     for product in [low, high] {
-        // -x = not x + 1, with ones in front of it up to the highest column
+        // -x = not x + 1, with ones from its top bit up to the highest column
         let mut negated: Word = product.iter().map(|&bit| builder.not(bit)).collect();
         negated.resize(2 * width - half, ONE);
         put(&mut columns, half, &negated);
@@ -75,7 +75,7 @@ fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
     sum(builder, columns, Form::Small)
 }
 
-/// Adds a number times 2^`weight` to columns. Bits above the highest column are left out.
+/// Adds a number times 2^`weight` to the columns. Bits above the highest column are dropped.
 fn put(columns: &mut Columns, weight: usize, number: &[Wire]) {
     for (column, &bit) in columns[weight..].iter_mut().zip(number) {
         column.push(bit);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn long_small_products_take_fewer_cells_than_all_pairs() {
-        // all pairs and their full adders: 3 n^2 - 2 n
+        // all pairs and their full adders take 3 n^2 - 2 n cells
         assert_eq!(built("builtin:mul16_full").cells(), 3 * 16 * 16 - 2 * 16);
         assert!(built("builtin:mul32_full").cells() < 2600 && built("builtin:mul64_full").cells() < 8600);
         assert!(built("builtin:mul64").cells() < 5700, "{}", built("builtin:mul64").cells());

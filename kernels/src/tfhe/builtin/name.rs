@@ -1,21 +1,22 @@
 //! The names of built-in circuits.
 //!
-//! `builtin:`, an operation, the width of its numbers in bits (8 to 64), then what varies, in this order: `_signed` for two's
-//! complement, `_full` for a product of twice the width, `_fast` for a circuit of more gates and fewer levels. `sort` has the
-//! length of the list before the width. So `add64`, `lt32_signed_fast`, `mul64_full`, `sort8x16`.
+//! A name is `builtin:`, an operation, the width of its numbers in bits (8 to 64), then the endings in this order:
+//! `_signed` for two's complement, `_full` for a product of twice the width, `_fast` for a circuit of more gates and
+//! fewer levels. `sort` has the length of the list before the width. Examples: `add64`, `lt32_signed_fast`,
+//! `mul64_full`, `sort8x16`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// What the name of a built-in circuit begins with. No name of another circuit does.
+/// The prefix of every built-in circuit's name. Names of other circuits never start with it.
 pub const PREFIX: &str = "builtin:";
-/// Bits of a number.
+/// Allowed widths of a number, in bits.
 pub const WIDTHS: RangeInclusive<usize> = 8..=64;
-/// Numbers of a list that is sorted.
+/// Allowed lengths of a list to sort.
 pub const LENGTHS: RangeInclusive<usize> = 2..=16;
 
-/// What a circuit computes.
+/// The operation of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operation {
     Add,
@@ -52,7 +53,7 @@ impl Operation {
         Operation::Sort,
     ];
 
-    /// Its name, and whether it has a form for two's complement, one of twice the width, and one of few levels.
+    /// The operation's name, and which endings it allows: two's complement, twice the width, few levels.
     pub(super) fn row(self) -> (&'static str, [bool; 3]) {
         match self {
             Operation::Add => ("add", [false, false, true]),
@@ -73,15 +74,15 @@ impl Operation {
     }
 }
 
-/// What may follow the width, in the order of [`Operation::row`].
+/// The endings that may follow the width, in the order of [`Operation::row`].
 pub(super) const ENDINGS: [&str; 3] = ["_signed", "_full", "_fast"];
 
-/// A built-in circuit. Its text, as `Display` writes it, is its name with [`PREFIX`].
+/// A built-in circuit. `Display` writes its name with [`PREFIX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Builtin {
     pub(super) operation: Operation,
     pub(super) width: usize,
-    /// Numbers of the list; 1 but for lists.
+    /// Length of the list; 1 for all other operations.
     pub(super) length: usize,
     pub(super) signed: bool,
     pub(super) full: bool,
@@ -93,7 +94,7 @@ pub struct Builtin {
 #[error("there is no circuit `{0}`; {list}", list = list())]
 pub struct UnknownBuiltin(String);
 
-/// What there is, in a sentence.
+/// The list of available circuits as a sentence.
 fn list() -> String {
     let names = |wanted: fn(&Operation) -> bool| {
         let names: Vec<&str> = Operation::ALL.iter().filter(|operation| wanted(operation)).map(|o| o.row().0).collect();
@@ -144,7 +145,7 @@ fn read(name: &str) -> Option<Builtin> {
     endings.is_empty().then_some(Builtin { operation, width, length, signed, full, fast })
 }
 
-/// A number as it is written in names: without zeros before it.
+/// Parses a number of a name: decimal, without leading zeros.
 fn number(digits: &str, range: RangeInclusive<usize>) -> Option<usize> {
     let is_plain = digits.len() <= 2 && !digits.starts_with('0') && digits.bytes().all(|digit| digit.is_ascii_digit());
     let number = digits.parse().ok().filter(|_| is_plain)?;
@@ -163,7 +164,7 @@ impl fmt::Display for Builtin {
     }
 }
 
-/// Every operation in all its forms at 8, 16, 32 and 64 bits, and lists of some lengths.
+/// Every operation in all its forms at 8, 16, 32 and 64 bits, and sorts of several lengths.
 pub fn all() -> impl Iterator<Item = Builtin> {
     let sizes = |operation| match operation {
         Operation::Sort => [(4, 8), (8, 16), (16, 32), (16, 64)],

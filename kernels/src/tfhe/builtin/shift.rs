@@ -2,12 +2,12 @@
 
 use super::builder::{Builder, Wire, Word, ZERO};
 
-/// Bits of an amount: those of the highest one below `width`.
+/// The bits of a shift amount: enough to write `width - 1`.
 pub(super) fn amount_width(width: usize) -> usize {
     width.next_power_of_two().trailing_zeros() as usize
 }
 
-/// a 2^amount modulo 2^width: 0 from an amount of `width` on.
+/// a 2^amount modulo 2^width. The result is 0 for amounts of `width` or more.
 pub(super) fn left(builder: &mut Builder, a: &[Wire], amount: &[Wire]) -> Word {
     let mut bits: Word = a.iter().rev().copied().collect();
     bits = right(builder, &bits, amount, ZERO);
@@ -15,7 +15,7 @@ pub(super) fn left(builder: &mut Builder, a: &[Wire], amount: &[Wire]) -> Word {
     bits
 }
 
-/// a / 2^amount, rounded down, with `fill` for bits above a: 0 for numbers from 0, the top bit for two's complement.
+/// a / 2^amount, rounded down. `fill` enters from above: 0 for unsigned numbers, the top bit for two's complement.
 pub(super) fn right(builder: &mut Builder, a: &[Wire], amount: &[Wire], fill: Wire) -> Word {
     let mut bits = a.to_vec();
     for (stage, &moves) in amount.iter().enumerate() {
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn shifts_are_those_of_numbers_for_every_amount() {
-        // 20 bits have amounts up to 31
+        // a width of 20 allows amounts up to 31
         for width in [8, 16, 20, 32, 64] {
             let [left, right, arithmetic] =
                 [format!("shl{width}"), format!("shr{width}"), format!("shr{width}_signed")]

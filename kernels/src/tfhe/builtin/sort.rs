@@ -1,10 +1,10 @@
-//! Lists in order.
+//! Sorting of lists.
 
 use super::Form;
 use super::builder::{Builder, Word};
 use super::compare::{Sign, in_order};
 
-/// The numbers in ascending order, by the pairs of [`network`].
+/// Sorts the numbers in ascending order by the pairs of [`network`].
 pub(super) fn sort(builder: &mut Builder, mut list: Vec<Word>, sign: Sign, form: Form) -> Vec<Word> {
     for (low, high) in network(list.len()) {
         [list[low], list[high]] = in_order(builder, &list[low], &list[high], sign, form);
@@ -12,8 +12,9 @@ pub(super) fn sort(builder: &mut Builder, mut list: Vec<Word>, sign: Sign, form:
     list
 }
 
-/// Batcher's merge exchange for a list of any length (Knuth, The Art of Computer Programming, volume 3, algorithm 5.2.2M):
-/// pairs of places whose numbers are put in order, one after the other.
+/// Batcher's merge exchange for a list of any length (Knuth, The Art of Computer Programming, volume 3, algorithm
+/// 5.2.2M). The result is a sequence of pairs of places; the numbers of each pair are put in order, one pair after
+/// another.
 fn network(length: usize) -> Vec<(usize, usize)> {
     let top = length.next_power_of_two() / 2;
     let mut pairs = Vec::new();
@@ -38,7 +39,7 @@ mod tests {
     use super::super::check::{OnNumbers, WIDTHS, built, mask, random, signed};
     use super::network;
 
-    /// By the 0-1 principle: a network that sorts all lists of bits sorts all lists.
+    /// The 0-1 principle: a network that sorts all lists of bits sorts all lists.
     #[test]
     fn networks_of_2_to_16_places_sort_all_lists_of_bits() {
         for length in 2..=16 {

@@ -1,8 +1,8 @@
-//! The plan of a mapped circuit: cells in the order of their levels, over as few slots as their lives allow.
+//! The plan of a mapped circuit: cells ordered by level, over as few slots as the lifetimes of values allow.
 //!
-//! Inputs have the first slots, in order, then come the constants that are outputs. A wire has several slots
-//! ([`crate::tfhe::cells`]). A bootstrap is in the level of its network; what leaves as a result is switched in the level after its
-//! last bootstrap. Negations of inputs, which only an output asks for, are gates of the first level.
+//! Inputs have the first slots, in order, followed by constants that are outputs. A wire takes several slots
+//! ([`crate::tfhe::cells`]). A bootstrap is in the level that it has in the network. An output is key-switched in the
+//! level after its last bootstrap. Negated inputs occur only as outputs; they are gates of the first level.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::tfhe::network::{Network, Source, Sum, Term};
 use crate::tfhe::params::ParamsLiteral;
 
 impl Plan {
-    /// The plan of a network on so many input bits, for keys of these parameters.
+    /// The plan of a network on `inputs` input bits, for keys of these parameters.
     pub fn mapped(network: &Network, inputs: usize, params: &ParamsLiteral) -> Plan {
         let wire_slots = slots_of_wire(params);
         let levels = Levels::of(network);
@@ -24,7 +24,7 @@ impl Plan {
         let mut writer = Writer { inputs: &inputs, wires: vec![Vec::new(); 2 * network.bootstraps()] };
         let mut is_output = vec![false; inputs.len()];
         let (mut gates, mut constants, mut outputs) = (Vec::new(), Vec::new(), vec![0; network.outputs()]);
-        // outputs that are no sums of wires
+        // outputs that are not sums of wires
         let mut taken: HashMap<(bool, u32), u32> = HashMap::new();
         for (at, output) in outputs.iter_mut().enumerate() {
             let sum = network.output(at);
@@ -107,10 +107,10 @@ impl Plan {
     }
 }
 
-/// Writes sums as cells.
+/// Writes sums of the network as cells.
 struct Writer<'a> {
     inputs: &'a [u32],
-    /// Slots of each sample that there is.
+    /// Slots of each sample that is alive.
     wires: Vec<Vec<u32>>,
 }
 
@@ -128,12 +128,12 @@ impl Writer<'_> {
     }
 }
 
-/// What happens in each level.
+/// The work of each level.
 struct Levels {
     bootstraps: Vec<Vec<u32>>,
-    /// Outputs that are switched.
+    /// Outputs to key-switch in each level.
     outputs: Vec<Vec<u32>>,
-    /// What nothing reads from this level on, and is there.
+    /// For each level, the sources that no later level reads.
     freed: Vec<Vec<Source>>,
 }
 
@@ -145,7 +145,7 @@ impl Levels {
             of_level.iter().for_each(|&bootstrap| level_of[bootstrap as usize] = level);
         }
         let mut outputs: Vec<Vec<u32>> = vec![Vec::new(); bootstraps.len() + 1];
-        // of inputs and of samples, as far as there are any
+        // the last reader of each input and of each sample, if any
         let mut last_read: [Vec<Option<usize>>; 2] = [Vec::new(), vec![None; 2 * network.bootstraps()]];
         let mut read_at = |source: Source, level: usize| {
             let (of_kind, at) = match source {
@@ -159,7 +159,7 @@ impl Levels {
         };
         for (bootstrap, &level) in level_of.iter().enumerate() {
             network.sum(bootstrap).terms.iter().for_each(|term| read_at(term.source, level));
-            // a sample that nothing reads is free when it has been written
+            // an unread sample is free as soon as it is written
             let written = [Source::Sample(2 * bootstrap as u32), Source::Sample(2 * bootstrap as u32 + 1)];
             let written = &written[..1 + usize::from(network.has_second(bootstrap))];
             written.iter().for_each(|&source| read_at(source, level));
@@ -203,7 +203,7 @@ mod tests {
     use crate::tfhe::noise::InputNoise;
     use crate::tfhe::{Amplitude, Preset};
 
-    /// Runs a plan on phases in eighths of a turn, a level at a time and each level backwards.
+    /// Runs a plan on phases in eighths of a turn, level by level and backwards within each level.
     fn run(plan: &Plan, inputs: &[bool]) -> Vec<bool> {
         let sign = |bit: bool| if bit { 1 } else { -1 };
         let mut slots: Vec<Option<i32>> = vec![None; plan.slots()];

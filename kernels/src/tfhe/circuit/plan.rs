@@ -1,4 +1,5 @@
-//! A circuit made ready for a device: gates or cells in the order of their levels, over as few slots as their lives allow.
+//! A plan prepares a circuit for a device: gates or cells ordered by level, over as few slots as the lifetimes of
+//! values allow.
 
 use std::ops::Range;
 
@@ -9,23 +10,23 @@ use crate::tfhe::cells::{NO_CELLS, SlotCells};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::Gate;
 
-/// What of a circuit has to be computed (`circuit/values.rs`), over slots. Inputs have the first slots, in order; then
-/// come the constants that are read, then what gates write.
+/// The necessary part of a circuit (`circuit/values.rs`) over slots. Inputs have the first slots, in order, followed
+/// by the constants that are read and by the results of gates.
 ///
-/// A slot is taken again only from the level after its last reader's on, an input's not in the first level: no gate of a
-/// level writes what another gate of that level reads or writes, so a level's gates may run in any order, together or in
-/// parts. The outputs' slots are never taken again.
+/// A slot is reused only from the level after its last reader's on; an input's slot is not reused in the first level.
+/// So no gate of a level writes a slot that another gate of that level reads or writes, and a level's gates may run in
+/// any order, together or in parts. The outputs' slots are never reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The first rows.
+    /// Gates, which are the first rows.
     pub(super) gates: Vec<SlotGate>,
-    /// The rows after them ([`super::mapped`]).
+    /// Cells, which are the rows after the gates ([`super::mapped`]).
     pub(super) cells: SlotCells,
-    /// How many of the circuit's gates each row stands for: XOR, AND, NOT.
+    /// For each row, the number of circuit gates that it stands for: XOR, AND, NOT.
     pub(super) stands_for: Vec<[u32; 3]>,
     pub(super) gates_asked: u64,
     pub(super) gates_free: u64,
-    /// Where each level ends among the rows.
+    /// For each level, the row at which it ends.
     pub(super) level_ends: Vec<usize>,
     pub(super) inputs: Vec<u32>,
     pub(super) constants: Vec<(u32, bool)>,
@@ -33,17 +34,17 @@ pub struct Plan {
     pub(super) slots: usize,
 }
 
-/// The gates that a row's counts are of, in their order.
+/// The gates that a row counts, in the order of its counts.
 const KINDS: [Gate; 3] = [Gate::Xor, Gate::And, Gate::Not];
 
 impl Plan {
-    /// The plan of a circuit whose inputs are not known: all of them are taken to be different.
+    /// The plan of a circuit with unknown inputs, which are assumed to be all different.
     pub fn new(circuit: &Circuit) -> Plan {
         let inputs = circuit.input_widths().iter().sum::<usize>() as u32;
         Plan::of(&numbered(circuit, &(0..inputs).map(Bit::value).collect::<Vec<_>>()), circuit.gates().len())
     }
 
-    /// Orders the gates that are left by level and gives every wire a slot.
+    /// Orders the remaining gates by level and assigns a slot to every wire.
     pub(in crate::tfhe) fn of(Numbered { circuit, kinds, .. }: &Numbered, gates_asked: usize) -> Plan {
         let levels = circuit.levels();
         let lives = Lives::of(circuit, &levels);
@@ -62,7 +63,7 @@ impl Plan {
             Signal::Constant(bit) => constants.iter().find(|&&(_, of)| of == bit).expect("it is read").0,
         };
 
-        // what is free from each level on
+        // signals that become free at each level
         let mut freed: Vec<Vec<Signal>> = vec![Vec::new(); levels.len().max(1) + 1];
         lives.for_each(|signal, from_level| freed[from_level].push(signal));
         let mut gates = Vec::with_capacity(circuit.gates().len());
@@ -89,30 +90,30 @@ impl Plan {
         Plan { gates, cells, stands_for, gates_asked, gates_free, level_ends, inputs, constants, outputs, slots }
     }
 
-    /// Rows: the gates, then the cells.
+    /// The number of rows: gates, then cells.
     pub fn rows(&self) -> usize {
         self.gates.len() + self.cells.len()
     }
 
-    /// The gates among these rows.
+    /// The gates in this range of rows.
     ///
     /// # Panics
-    /// When there are not so many rows.
+    /// When the range is outside the plan.
     pub fn gates_of(&self, rows: Range<usize>) -> &[SlotGate] {
         let end = self.gates.len();
         &self.gates[rows.start.min(end)..rows.end.min(end)]
     }
 
-    /// All cells, and the range of cells that these rows are.
+    /// All cells, and the range of cells that belongs to these rows.
     pub fn cells_of(&self, rows: Range<usize>) -> (&SlotCells, Range<usize>) {
         let first = self.gates.len();
         (&self.cells, rows.start.saturating_sub(first)..rows.end.saturating_sub(first))
     }
 
-    /// Bootstraps of a row.
+    /// The number of bootstraps of a row.
     ///
     /// # Panics
-    /// When there are not so many rows.
+    /// When the row does not exist.
     pub fn bootstraps_of(&self, row: usize) -> usize {
         match self.gates.get(row) {
             Some(gate) => gate.gate.bootstraps(),
@@ -120,7 +121,7 @@ impl Plan {
         }
     }
 
-    /// Where each level stands among the rows; a level's rows read only what earlier levels and the inputs wrote.
+    /// The range of rows of each level. A level's rows read only inputs and results of earlier levels.
     pub fn levels(&self) -> impl ExactSizeIterator<Item = Range<usize>> + '_ {
         (0..self.level_ends.len()).map(|level| match level {
             0 => 0..self.level_ends[0],
@@ -128,66 +129,67 @@ impl Plan {
         })
     }
 
-    /// Slots that are needed.
+    /// The number of slots that the plan needs.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Slot of each input bit, all inputs in a row, bit 0 of the first input first.
+    /// Slot of each input bit, counted over all inputs in order, bit 0 of the first input first.
     pub fn inputs(&self) -> &[u32] {
         &self.inputs
     }
 
-    /// Slots that hold a constant from the beginning on, and which.
+    /// Slots that hold a constant from the start, each with its bit.
     pub fn constants(&self) -> &[(u32, bool)] {
         &self.constants
     }
 
-    /// Slot of each output bit after the last level, all outputs in a row, bit 0 of the first output first.
+    /// Slot of each output bit after the last level, counted over all outputs in order, bit 0 of the first output
+    /// first.
     pub fn outputs(&self) -> &[u32] {
         &self.outputs
     }
 
-    /// Counts of the circuit's gates that a row stands for, by kind. A row stands for the gates that it computes and for gates that
-    /// are equal to one of them.
+    /// The number of circuit gates that a row stands for, by kind. A row stands for the gates that it computes and for
+    /// the gates that are equal to one of them.
     ///
     /// # Panics
-    /// When there are not so many rows.
+    /// When the row does not exist.
     pub fn stands_for(&self, row: usize) -> impl Iterator<Item = (Gate, u32)> + '_ {
         KINDS.into_iter().zip(self.stands_for[row]).filter(|&(_, gates)| gates > 0)
     }
 
-    /// Gates of the circuit as it was written.
+    /// The number of gates in the circuit as written.
     pub fn gates_asked(&self) -> u64 {
         self.gates_asked
     }
 
-    /// Those of them that no row stands for: constants, inputs, what nothing reads.
+    /// The number of gates that no row stands for, because they are constants or inputs, or nothing reads them.
     pub fn gates_free(&self) -> u64 {
         self.gates_free
     }
 
-    /// Levels that have a bootstrap.
+    /// The number of levels with a bootstrap.
     pub fn bootstrap_levels(&self) -> u64 {
         self.levels().filter(|level| level.clone().any(|row| self.bootstraps_of(row) > 0)).count() as u64
     }
 
-    /// Bootstraps of all rows.
+    /// The number of bootstraps of all rows.
     pub fn bootstraps(&self) -> u64 {
         (0..self.rows()).map(|row| self.bootstraps_of(row) as u64).sum()
     }
 }
 
-/// From which level on each value's slot is free: the level after its last reader's. `None` for outputs and for constants
-/// that no gate reads.
+/// For each value, the level from which its slot is free: the one after its last reader's. `None` for outputs and for
+/// constants that no gate reads.
 struct Lives {
     inputs: Vec<Option<usize>>,
     gates: Vec<Option<usize>>,
-    /// False, true.
+    /// Entries for the constants false and true.
     constants: [Option<usize>; 2],
 }
 
-/// Free from no level on: an output.
+/// The level of a slot that is never free, because it holds an output.
 const NEVER: usize = usize::MAX;
 
 impl Lives {
@@ -197,7 +199,7 @@ impl Lives {
             Lives { inputs: vec![Some(1); input_bits], gates: vec![None; circuit.gates().len()], constants: [None; 2] };
         for (level, gates) in levels.iter().enumerate() {
             for &index in gates {
-                // no reader so far: it is written, and free from the next level on
+                // without a reader, the slot is free from the next level on
                 lives.last(Signal::Gate(index as u32), level + 1);
                 for &signal in circuit.gates()[index].operands() {
                     lives.last(signal, level + 1);
@@ -219,7 +221,7 @@ impl Lives {
         *life = Some(life.map_or(from_level, |before| before.max(from_level)));
     }
 
-    /// Calls `free` for every value whose slot is free from some level on.
+    /// Calls `free` for every value whose slot becomes free, with the level.
     fn for_each(&self, mut free: impl FnMut(Signal, usize)) {
         let mut all = |lives: &[Option<usize>], signal: fn(u32) -> Signal| {
             for (index, life) in lives.iter().enumerate() {
@@ -234,7 +236,7 @@ impl Lives {
     }
 }
 
-/// Numbers of slots, used again as soon as they may.
+/// Hands out slot numbers; free ones are reused.
 #[derive(Default)]
 pub(super) struct SlotPool {
     pub count: u32,
@@ -264,7 +266,7 @@ mod tests {
     use crate::tfhe::lwe_list::LweList;
     use crate::tfhe::mapping::plan_plainly;
 
-    /// Runs a plan on plain bits, a level at a time and each level backwards; slots are `None` until written.
+    /// Runs a plan on plain bits, level by level and backwards within each level. Slots are `None` until written.
     fn run(plan: &Plan, inputs: &[bool]) -> Vec<bool> {
         let mut slots = vec![None; plan.slots()];
         for (&slot, &bit) in plan.inputs().iter().zip(inputs) {
@@ -330,7 +332,7 @@ mod tests {
             let inputs: Vec<bool> = (0..circuit.input_widths()[0]).map(|bit| bits >> bit & 1 == 1).collect();
             let plan = Plan::new(&circuit);
             prop_assert_eq!(run(&plan, &inputs), circuit.evaluate(std::slice::from_ref(&inputs)).concat());
-            // every wire that is no input is a line of the text
+            // the text has a line for every wire that is no input
             prop_assert!(plan.slots() <= inputs.len() + text.lines().count() - 4);
             prop_assert!(plan.rows() <= circuit.gates().len());
         }

@@ -1,4 +1,4 @@
-//! A plan on one device from its inputs to its outputs, for callers that have all inputs at hand.
+//! Runs a plan on one device from its inputs to its outputs, for callers that hold all inputs.
 
 use super::Plan;
 use crate::error::Result;
@@ -7,17 +7,17 @@ use crate::tfhe::cells::SlotCells;
 use crate::tfhe::lwe::Lwe;
 use crate::tfhe::lwe_list::LweList;
 
-/// Evaluates a plan under one key, a level at a time over an arena of its own. The result is a ciphertext an output bit, in
-/// order.
+/// Evaluates a plan under one key, level by level over a new arena. The result is one ciphertext for each output bit,
+/// in order.
 ///
-/// A plan of cells belongs to keys of the parameters that it was made for. `level_done` is called after each level with the
-/// number of levels done so far.
+/// A plan of cells works only for keys of the parameters that it was made for. `level_done` is called after each level
+/// with the number of finished levels.
 ///
 /// # Errors
-/// What the device reports.
+/// The error of the device.
 ///
 /// # Panics
-/// When there are not as many inputs as the plan has.
+/// When the number of inputs is not the plan's.
 pub fn run_plan<B: Gates + ?Sized>(
     backend: &B,
     key: &B::Key,

@@ -1,37 +1,38 @@
-//! A table of numbers by the hash of what they stand for, which is kept elsewhere.
+//! A hash table of numbers. Each number stands for words that the caller keeps.
 //!
-//! A place is one word: a number and, in the bits that numbers leave free, a part of its hash. So what another number stands for is
-//! hardly ever read, and a table of a large circuit stays in the caches. The hash is the standard library's, with a random key: nobody
-//! can write a netlist that makes it collide. What is found does not depend on the key.
+//! A place is one word: a number, and in the free bits a part of its hash. The hash part rules out almost all other
+//! numbers, so their words are rarely read, and the table of a large circuit stays in the caches. The hash is the
+//! standard library's with a random key, so a netlist cannot be written to make it collide. Results do not depend on
+//! the key.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A place without a number.
+/// A place that holds no number.
 const EMPTY: u32 = u32::MAX;
 
 pub(in crate::tfhe) struct Table {
-    /// A power of two, at least half as many again as there are numbers.
+    /// A power of two, at least one and a half times the number of entries.
     places: Vec<u32>,
-    /// Bits of a place that its number takes.
+    /// The bits of a place that hold the number.
     number_bits: u32,
     hasher: RandomState,
     free: usize,
 }
 
 impl Table {
-    /// A table for at most so many numbers, each below `bound`.
+    /// A table for at most `numbers` numbers, each below `bound`.
     ///
     /// # Panics
     /// When the bound takes all bits of a place.
     pub fn new(numbers: usize, bound: usize) -> Table {
-        // no number has all these bits set, which is what an empty place has
+        // no number has all these bits set, so they mark an empty place
         let number_bits = usize::BITS - bound.leading_zeros();
         assert!(number_bits < u32::BITS, "numbers below 2^31 - 1");
         let places = vec![EMPTY; (numbers + numbers / 2 + 1).next_power_of_two()];
         Table { places, number_bits, hasher: RandomState::new(), free: numbers }
     }
 
-    /// The number under these words that is the one sought.
+    /// The number with the hash of `words` for which `sought` is true.
     pub fn find(&self, words: &[u32], sought: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = self.hasher.hash_one(words);
         let number_mask = (1 << self.number_bits) - 1;
@@ -49,10 +50,10 @@ impl Table {
         }
     }
 
-    /// Keeps a number, behind those under the same hash.
+    /// Adds a number after the others of the same hash.
     ///
     /// # Panics
-    /// When there are more numbers than the table is for.
+    /// When the table is full.
     pub fn insert(&mut self, words: &[u32], number: u32) {
         self.free = self.free.checked_sub(1).expect("no more numbers than the table is for");
         let (hash, mask) = (self.hasher.hash_one(words), self.places.len() - 1);
@@ -63,7 +64,7 @@ impl Table {
         self.places[at] = self.place(hash, number);
     }
 
-    /// A number with the upper bits of its hash.
+    /// A number together with the upper bits of its hash.
     fn place(&self, hash: u64, number: u32) -> u32 {
         debug_assert!(number < 1 << self.number_bits, "a number below the bound");
         (hash >> 32) as u32 >> self.number_bits << self.number_bits | number

@@ -1,31 +1,31 @@
-//! Value numbering: a circuit without the gates that a computation of its outputs does not need.
+//! Value numbering: removes the gates that are not necessary for a circuit's outputs.
 //!
-//! Values are named by how they are computed: inputs by their words, results by their gate and its operands' names, in
-//! any order, a negation being part of the operand and no value of its own. A gate whose operands share a name, or are
-//! constant, folds ([`crate::tfhe::fold`]); a gate whose name there is already is computed once; a gate that nothing reads
-//! is not computed. Only identities of words are used (a sum does not mind its order, a negation of a negation is what it
-//! was), so the outputs' words are those of the gates one by one, each folded by its operands' words.
+//! Values are named by how they are computed: inputs by their words, results by their gate and its operands' names in
+//! any order. A negation belongs to the operand and is not a value. A gate whose operands share a name or are constant
+//! folds ([`crate::tfhe::fold`]); a gate with a known name is computed once; an unread gate is not computed. All
+//! rewrites are identities of words (a sum does not depend on its order, and a double negation cancels), so the
+//! outputs' words are those of evaluating the gates one by one, each folded by its operands' words.
 //!
-//! Hence operands of a gate that is left are different values. They may mean the same bit, as `a xor b` and
-//! `not ((not a) xor b)` do: these are bootstraps of different inputs, whose noise is independent.
+//! So the operands of every remaining gate are different values. They may still mean the same bit, as `a xor b` and
+//! `not ((not a) xor b)` do, but these come from bootstraps of different inputs, whose noise is independent.
 
 use super::table::Table;
 use super::{Circuit, CircuitGate, Signal};
 use crate::tfhe::fold::{Bit, Folded, fold};
 use crate::tfhe::gates::Gate;
 
-/// What is left of a circuit.
+/// The circuit after value numbering.
 pub(in crate::tfhe) struct Numbered {
-    /// The gates that have to be computed.
+    /// The gates that remain.
     pub circuit: Circuit,
-    /// How many gates of the circuit each of them stands for, by kind: XOR, AND, NOT.
+    /// For each of these gates, how many gates of the original circuit it stands for: XOR, AND, NOT.
     pub kinds: Vec<[u32; 3]>,
 }
 
-/// Numbers the values of a circuit on these inputs and keeps what its outputs need.
+/// Numbers the values of a circuit on these inputs and keeps only what its outputs need.
 ///
 /// # Panics
-/// When there are not as many inputs as the circuit has input bits.
+/// When the number of inputs is not that of the input bits.
 pub(in crate::tfhe) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
     assert_eq!(inputs.len(), circuit.input_widths().iter().sum::<usize>(), "a bit an input");
     let values = Values::of(circuit, inputs);
@@ -49,7 +49,7 @@ pub(in crate::tfhe) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
     Numbered { circuit, kinds }
 }
 
-/// A bit as a word, for its hash.
+/// A bit encoded as a word to hash.
 fn word(bit: Bit) -> u32 {
     match bit {
         Bit::Constant(bit) => u32::from(bit),
@@ -57,13 +57,13 @@ fn word(bit: Bit) -> u32 {
     }
 }
 
-/// What every input and every gate's result is.
+/// The values of all inputs and of all gates' results.
 struct Values<'a> {
     inputs: &'a [Bit],
-    /// Names below are those of inputs, then come those of gates.
+    /// Names below this are inputs; names from it on are gates.
     input_names: u32,
     gates: Vec<(Gate, [Bit; 2])>,
-    /// Of each gate of the circuit.
+    /// The result of each gate of the circuit.
     results: Vec<Bit>,
 }
 
@@ -104,12 +104,12 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Place of a name among the gates; `None` for an input's.
+    /// Index of a name among the gates; `None` for an input.
     fn gate(&self, id: u32) -> Option<usize> {
         id.checked_sub(self.input_names).map(|index| index as usize)
     }
 
-    /// Which gates the outputs need.
+    /// For each gate, whether the outputs need it.
     fn needed(&self, outputs: &[Bit]) -> Vec<bool> {
         let mut needed = vec![false; self.gates.len()];
         let need = |needed: &mut [bool], bit: Bit| {
@@ -129,10 +129,10 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The gates that are needed, negations among them, in an order in which they can be computed.
+/// The necessary gates, including negations, in an order in which they can be computed.
 struct Left {
     gates: Vec<CircuitGate>,
-    /// By name: where its value is, and where its negation.
+    /// For each name, the signal of its value and the signal of its negation, as far as they exist.
     places: Vec<[Option<Signal>; 2]>,
 }
 
@@ -155,7 +155,7 @@ impl Left {
         left
     }
 
-    /// Where a bit is, after a negation that is made for it if need be.
+    /// The signal of a bit. A negation is added if only the opposite bit exists.
     fn signal(&mut self, bit: Bit) -> Signal {
         match (self.place(bit), bit) {
             (Some(signal), _) => signal,
@@ -169,7 +169,7 @@ impl Left {
         }
     }
 
-    /// Where a bit is, if it is anywhere.
+    /// The signal of a bit, if it exists.
     fn place(&self, bit: Bit) -> Option<Signal> {
         match bit {
             Bit::Constant(bit) => Some(Signal::Constant(bit)),
@@ -190,7 +190,7 @@ mod tests {
     use super::super::tests::texts;
     use super::*;
 
-    /// Inputs that are all different.
+    /// Inputs that are all different values.
     fn different(circuit: &Circuit) -> Vec<Bit> {
         (0..circuit.input_widths().iter().sum::<usize>() as u32).map(Bit::value).collect()
     }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn equal_gates_are_computed_once_whatever_the_order_of_their_operands() {
         assert_eq!(gates_left("3 5\n1 2\n1 1\n2 1 0 1 2 XOR\n2 1 1 0 3 XOR\n2 1 2 3 4 AND\n"), [(Gate::Xor, 1)]);
-        // (not a) and b, twice, by different negations
+        // (not a) and b, twice, with separate negations
         let text = "5 7\n1 2\n1 1\n1 1 0 2 INV\n1 1 0 3 INV\n2 1 2 1 4 AND\n2 1 1 3 5 AND\n2 1 4 5 6 XOR\n";
         assert_eq!(gates_left(text), []);
     }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn constants_go_through_gates_and_what_nothing_reads_is_not_computed() {
-        // (a and b) is read by an AND with 0 alone
+        // only an AND with 0 reads (a and b)
         let text = "4 6\n1 2\n1 2\n1 1 0 2 EQ\n2 1 0 1 3 AND\n2 1 3 2 4 AND\n2 1 4 1 5 XOR\n";
         let circuit = Circuit::parse(text).unwrap();
         let left = numbered(&circuit, &different(&circuit));
@@ -258,7 +258,7 @@ mod tests {
         ) {
             let circuit = Circuit::parse(&text).unwrap();
             let width = circuit.input_widths()[0];
-            // 2 names for up to 5 inputs, and constants
+            // 2 names for up to 5 inputs, plus constants
             let inputs: Vec<Bit> = names[..width]
                 .iter()
                 .map(|&(id, negated)| {

@@ -1,11 +1,11 @@
-//! Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase (eprint 2018/421, Alg.
-//! 3).
+//! Blind rotation: `n` external products that multiply a constant polynomial by X to the power of an encrypted phase
+//! (eprint 2018/421, Alg. 3).
 //!
-//! The accumulator of a row is an RLWE ciphertext `[k + 1][N]` modulo q. Rows of a group go in lock step: the key of
-//! step `i` is read once for all of them.
+//! The accumulator of a row is an RLWE ciphertext `[k + 1][N]` modulo q. The rows of a group run in lock step, so the
+//! key of step `i` is read once for all of them.
 //!
-//! For every i in 0..n, with `a = a~_i`, the numbered steps of this file: difference, digits, their transforms,
-//! products with the key of step i, transforms back, sum.
+//! For every i in 0..n, with `a = a~_i`, the numbered steps of this file run: difference, digits, their transforms,
+//! products with the key of step i, inverse transforms, sum.
 
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 pub(in crate::tfhe::cpu) mod reals;
@@ -22,25 +22,25 @@ use crate::error::Result;
 use crate::tfhe::torus::TORUS_CORRECTION;
 use crate::tfhe::{EvaluationKey, MODULUS, Params, RING_MODULUS, ring};
 
-/// Products that may be summed before a reduction: digits below 2q, key below q, `4 * 2q * q < 2^63`.
+/// Products that may be added before a reduction: with digits below 2q and key words below q, `4 * 2q * q < 2^63`.
 const TERMS_MAX: usize = 4;
 
-/// How far ahead of its use the key is called into the cache.
+/// How many words ahead of its use the key is prefetched into the cache.
 const PREFETCH_WORDS: usize = 256;
 
-/// A bootstrapping key, as one of the two transforms reads it.
+/// A bootstrapping key, in the order of the transform that uses it.
 pub enum BootstrapKey {
-    /// By the double-precision transform: where that is exact, and the processor has it.
+    /// For the double-precision transform, if it is exact for the parameters and the CPU supports it.
     Reals(reals::RealsKey),
-    /// By the number-theoretic one.
+    /// For the number-theoretic transform.
     Integers(IntegerKey),
 }
 
 impl BootstrapKey {
-    /// Room for one, as this instruction set reads it, with nothing in it.
+    /// Allocates a key of zeros in the order that this instruction set reads.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`].
+    /// [`crate::Error::OutOfMemory`] when memory runs out.
     pub fn of_zeros(isa: Isa, params: &Params) -> Result<BootstrapKey> {
         Ok(match reals::serve(isa, params) {
             true => BootstrapKey::Reals(reals::RealsKey::of_zeros(isa, *params)?),
@@ -48,10 +48,10 @@ impl BootstrapKey {
         })
     }
 
-    /// Writes these bits' part of the key, expanded on so many threads.
+    /// Writes the part of the key for these key bits, expanded on `threads` threads.
     ///
     /// # Errors
-    /// [`crate::Error::Unavailable`] when the operating system gives no randomness.
+    /// [`crate::Error::Unavailable`] when the operating system provides no randomness.
     pub fn fill(&mut self, threads: usize, key: &EvaluationKey, bits: Range<usize>) -> Result<()> {
         match self {
             BootstrapKey::Reals(into) => into.fill(threads, key, bits),
@@ -62,7 +62,7 @@ impl BootstrapKey {
         }
     }
 
-    /// Its parameters.
+    /// The parameters of the key.
     pub fn params(&self) -> &Params {
         match self {
             BootstrapKey::Reals(key) => key.params(),
@@ -70,11 +70,11 @@ impl BootstrapKey {
         }
     }
 
-    /// Blind rotation of a group of rows in lock step: `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`,
-    /// `accumulators` is `[rows][k + 1][N]`, started by [`start`].
+    /// Blind rotation of a group of rows in lock step. `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`.
+    /// `accumulators` is `[rows][k + 1][N]`, initialized by [`start`].
     ///
     /// # Panics
-    /// When an exponent is larger.
+    /// When an exponent is not below `2N`.
     pub fn rotate(&self, inputs: &[u32], accumulators: &mut [u32]) -> Result<()> {
         let p = self.params();
         let (n, order) = (p.lwe_dimension, 2 * p.polynomial_size as u32);
@@ -92,14 +92,15 @@ impl BootstrapKey {
     }
 }
 
-/// Bytes of a [`BootstrapKey`].
+/// The number of bytes of a [`BootstrapKey`].
 pub fn key_bytes(isa: Isa, params: &Params) -> u64 {
     let numbers = (params.bootstrap_body_words() * (params.glwe_dimension + 1)) as u64;
     numbers * if reals::serve(isa, params) { 8 } else { 4 }
 }
 
-/// In reading order: `[n][N / LANES][rows][k + 1][LANES]` words, rows = `l (k + 1)`, level 1 first, transformed, times
-/// `2^32 / N` modulo q (Montgomery's factor and the inverse transform's).
+/// A key for the number-theoretic transform in reading order: `[n][N / LANES][rows][k + 1][LANES]` words, rows =
+/// `l (k + 1)`, level 1 first. The words are transformed and multiplied by `2^32 / N` modulo q (Montgomery's factor,
+/// and that of the inverse transform).
 pub struct IntegerKey {
     words: Words,
     tables: NttTables,
@@ -135,46 +136,46 @@ impl IntegerKey {
     }
 }
 
-/// What one thread needs beside the accumulators.
+/// The buffers of one thread besides the accumulators.
 struct Scratch {
-    /// `[2][rows][N]`: digits, then in their first k + 1 rows the sums.
+    /// `[2][rows][N]`: digits; afterwards the first k + 1 rows hold the sums.
     digits: Words,
 }
 
 impl Scratch {
-    /// Room for a step of two rows.
+    /// Allocates buffers for a step of two rows.
     fn new(params: &Params) -> Result<Scratch> {
         Ok(Scratch { digits: Words::zeroed(2 * params.rgsw_rows() * params.polynomial_size)? })
     }
 }
 
-/// The constants of the digits' decomposition: `y = (u + offset) >> shift` holds all digits, each raised by `B/2`.
+/// Constants of the gadget decomposition: `y = (u + offset) >> shift` contains all digits, each raised by `B/2`.
 #[derive(Clone, Copy)]
 pub struct Decomposition {
     base_log: u32,
     levels: usize,
-    /// See above.
+    /// Added to a torus word before the shift.
     pub offset: u32,
-    /// See above.
+    /// Bits below the last digit.
     pub shift: u32,
 }
 
 impl Decomposition {
-    /// Of these parameters.
+    /// The constants for these parameters.
     pub fn new(params: &Params) -> Self {
         let (base_log, levels) = (params.bootstrap_base_log as u32, params.bootstrap_level_count);
         let shift = 32 - base_log * levels as u32;
         let half_digits: u32 = (0..levels as u32).map(|i| 1 << (base_log * (i + 1) - 1)).sum();
-        // round to nearest, then B/2 in every digit: the digits fall in [-B/2, B/2) and the last carry is a whole turn
+        // rounding to nearest, plus B/2 in every digit: digits fall in [-B/2, B/2), and the last carry is a whole turn
         Self { base_log, levels, offset: (1u32 << (shift - 1)).wrapping_add(half_digits << shift), shift }
     }
 }
 
-/// Beside the exponent of a body: the rotation begins with the amplitude 1/4, not 1/8.
+/// A mark next to the exponent of a body: the rotation starts with amplitude 1/4 instead of 1/8.
 pub const QUARTER: u32 = 1 << 31;
 
-/// Sets the accumulator to `X^-b (0, .., 0, v)`, `v = q/8 (1 + X + .. + X^(N-1))`, or `q/4` where `b` has the mark [`QUARTER`]; `b` in
-/// `[0, 2N)` but for the mark.
+/// Sets the accumulator to `X^-b (0, .., 0, v)`, with `v = q/8 (1 + X + .. + X^(N-1))`, or `q/4` if `b` has the mark
+/// [`QUARTER`]. Without the mark, `b` is in `[0, 2N)`.
 pub fn start(params: &Params, b: u32, accumulator: &mut [u32]) {
     let (n, k) = (params.polynomial_size, params.glwe_dimension);
     let amplitude = if b & QUARTER == 0 { (RING_MODULUS + 4) / 8 } else { (RING_MODULUS + 2) / 4 };
@@ -186,9 +187,9 @@ pub fn start(params: &Params, b: u32, accumulator: &mut [u32]) {
     }
 }
 
-/// How a transform wants its digits.
+/// How a transform stores its digits.
 trait Digits<S: Simd>: Copy {
-    /// Takes the digits of a vector of words, the polynomial's from `i` on, out of `raised = u + offset`.
+    /// Stores the digits of one vector, `raised = u + offset`, for coefficients from `i` on.
     unsafe fn store(self, raised: S::V, i: usize);
 }
 
@@ -198,7 +199,7 @@ unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, offset: u32, dig
     // SAFETY: the caller promises a processor with `S` and `a` below `2N`.
     unsafe {
         let offset = S::splat(offset);
-        // X^a acc is -acc[N - a ..], then acc[.. N - a], for a up to N; the other way round beyond
+        // X^a acc is -acc[N - a ..], then acc[.. N - a], for a up to N; beyond N the signs are swapped
         let n = polynomial.len();
         if a < n {
             rotated_digits_of::<S, true>(polynomial, a, offset, digits);
@@ -208,7 +209,7 @@ unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, offset: u32, dig
     }
 }
 
-/// The same; `NEGATED`: the words that wrap round, else the others.
+/// [`rotated_digits`] for one of the two ranges: with `NEGATED` the words that wrap around, else the others.
 #[inline(always)]
 unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
     polynomial: &[u32],
@@ -228,7 +229,7 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
         }
         let mut next = whole;
         if whole < a {
-            // where both meet in a vector: the last LANES words, negated or not, then the first ones
+            // a vector in which both ranges meet: the last LANES words (negated or not), then the first ones
             let mut meeting = [0; 2 * LANES_MAX];
             let (last, first) = meeting.split_at_mut(S::LANES);
             last.copy_from_slice(&polynomial[n - S::LANES..]);
@@ -255,7 +256,7 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
     }
 }
 
-/// The same for one vector, from `r` and `x` in `[0, q]`; `NEGATED`: `-r`.
+/// [`rotated_digits`] for one vector, from `r` and `x` in `[0, q]`; with `NEGATED`, `r` is negated.
 #[inline(always)]
 unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
     r: S::V,
@@ -278,7 +279,7 @@ unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
     }
 }
 
-/// For the integer transform: levels `stride` words apart, digits in `[q - B/2, q + B/2)`.
+/// Stores digits for the integer transform: levels `stride` words apart, digits in `[q - B/2, q + B/2)`.
 #[derive(Clone, Copy)]
 struct ResidueDigits {
     digits: *mut u32,
@@ -303,9 +304,9 @@ impl<S: Simd> Digits<S> for ResidueDigits {
     }
 }
 
-/// Step (4) for ROWS accumulators at once: `sums[c] = sum over rows of digits[row] * key[row][c]`, out in `[0, 2q)`.
-/// A word of the key is read once for all of them. `digits` is `[ROWS][rows][N]`; the sums take the place of each first
-/// k + 1 rows, so that all of it stays in the first-level cache.
+/// Step (4) for ROWS accumulators at once: `sums[c] = sum over rows of digits[row] * key[row][c]`, results in
+/// `[0, 2q)`. Each word of the key is read once for all accumulators. `digits` is `[ROWS][rows][N]`. The sums
+/// overwrite the first k + 1 rows of each accumulator's digits, so all data stays in the L1 cache.
 #[inline(always)]
 unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     n: usize,
@@ -339,7 +340,7 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
                 }
                 for r in 0..ROWS {
                     for c in 0..COMPONENTS {
-                        // in (0, 3q]: below 2q after one conditional subtraction
+                        // values in (0, 3q] are below 2q after one conditional subtraction
                         let part = reduce::<S>(S::montgomery(wide[r][c], q, q_inverse), q2);
                         total[r][c] = if first == 0 { part } else { reduce::<S>(S::add(total[r][c], part), q2) };
                     }
@@ -355,7 +356,7 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     }
 }
 
-/// Step (6) for one vector; `sum` in `[0, q]`.
+/// Step (6) for one vector, with `sum` in `[0, q]`.
 #[inline(always)]
 unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
     // SAFETY: the caller promises a processor with `S` and a vector's words at the pointer.
@@ -365,7 +366,7 @@ unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
     }
 }
 
-/// All steps of ROWS rows for one i, while the key of the next i comes nearer; `accumulators` is `[ROWS][k + 1][N]`,
+/// All steps of ROWS rows for one i, while the key of the next i is prefetched. `accumulators` is `[ROWS][k + 1][N]`,
 /// `inputs` `[ROWS][n + 1]`.
 #[inline(always)]
 unsafe fn step<S: Transforms, const COMPONENTS: usize, const ROWS: usize>(
@@ -432,7 +433,7 @@ unsafe fn steps<S: Transforms, const COMPONENTS: usize>(
     let words = params.accumulator_words();
     let step_words = key.words.len() / params.lwe_dimension;
     for (i, key_step) in key.words.chunks_exact(step_words).enumerate() {
-        // the first rows of the group call the next step's key in; it then waits in the cache for all of them
+        // the first rows of the group prefetch the next step's key, which then stays in the cache for all rows
         let mut next_key = &key.words[(i + 1) * step_words..];
         next_key = &next_key[..next_key.len().min(step_words)];
         let pairs = inputs.chunks(2 * (params.lwe_dimension + 1)).zip(accumulators.chunks_mut(2 * words));
@@ -453,6 +454,6 @@ unsafe fn steps<S: Transforms, const COMPONENTS: usize>(
 }
 
 crate::cpu::simd::dispatch! {
-    /// [`BootstrapKey::rotate`] in integers.
+    /// [`BootstrapKey::rotate`] with the number-theoretic transform.
     fn rotate_group = group(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch)
 }

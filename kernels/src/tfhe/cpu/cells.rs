@@ -1,4 +1,4 @@
-//! What cells add up, over the slots of an arena (`kernels/src/tfhe/cells.rs` says what they are).
+//! The sums of cells, over the slots of an arena (cells are defined in `kernels/src/tfhe/cells.rs`).
 
 use crate::cpu::{Arena, Cpu};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::tfhe::cpu::sample_extract::extract_coefficient;
 use crate::tfhe::cpu::{Key, blind_rotate};
 use crate::tfhe::lwe::EIGHTH;
 
-/// Evaluates cells, none of which reads what another writes.
+/// Evaluates cells. None of them may read a slot that another writes.
 pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCells) -> Result<()> {
     let p = *key.params();
     let (words, wire_words) = (arena.row_words, p.extracted_dimension() + 1);
@@ -48,7 +48,7 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCell
     let mut wire = vec![0; wire_words];
     for cell in cells.iter().filter(|cell| cell.bootstraps() == 1) {
         let accumulator = accumulators.next().expect("an accumulator a bootstrap");
-        // the second is a quarter turn further
+        // the second sample is a quarter turn further
         for (slots, coefficient) in cell.results().zip([0, p.polynomial_size / 2]) {
             extract_coefficient(&p, accumulator, coefficient, &mut wire);
             for (&slot, part) in slots.iter().zip(wire.chunks(words)) {
@@ -59,7 +59,7 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCell
     Ok(())
 }
 
-/// `out = sum of factor wire`, `[kN + 1]` words; plus the constant where no inputs follow.
+/// `out = sum of factor wire`, `[kN + 1]` words. A cell without inputs adds its constant here.
 fn wire_sum(arena: &Arena, cell: CellView<'_>, out: &mut [u32]) {
     for (factor, slots) in cell.wires() {
         for (&slot, out) in slots.iter().zip(out.chunks_mut(arena.row_words)) {
@@ -94,7 +94,7 @@ fn add_constant(constant: i32, out: &mut [u32]) {
     *body = body.wrapping_add(EIGHTH.wrapping_mul(constant as u32));
 }
 
-/// An exponent of the body that says which amplitude its rotation begins with.
+/// The exponent of a body, marked with the amplitude that its rotation starts with.
 pub(super) fn marked(exponent: u32, amplitude: Amplitude) -> u32 {
     match amplitude {
         Amplitude::Eighth => exponent,

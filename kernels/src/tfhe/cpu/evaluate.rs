@@ -1,4 +1,4 @@
-//! Gates over ciphertexts in slots: linear parts, bootstraps, MUX sums, one key switch a result.
+//! Gates over ciphertexts in slots: linear parts, bootstraps, MUX sums, and one key switch for each result.
 
 use crate::cpu::{Arena, Cpu};
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::tfhe::cpu::sample_extract::add_mux_half;
 use crate::tfhe::cpu::{Key, linear};
 use crate::tfhe::gates::{self, Gate};
 
-/// Evaluates `gates`, none of which reads what another writes.
+/// Evaluates `gates`. None of them may read a slot that another writes.
 pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, gates: &[SlotGate]) -> Result<()> {
     let words = arena.row_words;
     let mut inputs = Vec::with_capacity(gates.iter().map(|gate| gate.gate.bootstraps()).sum::<usize>() * words);
@@ -36,7 +36,8 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, gates: &[SlotGat
     Ok(())
 }
 
-/// `[bootstraps][kN + 1]` samples to `[bootstrapped gates][kN + 1]`: a MUX's two become `u1 + u2 + 1/8`.
+/// Turns `[bootstraps][kN + 1]` samples into `[bootstrapped gates][kN + 1]`: the two samples of a MUX become
+/// `u1 + u2 + 1/8`.
 fn add_mux_halves(gates: &[SlotGate], samples: Vec<u32>, words: usize) -> Vec<u32> {
     if gates.iter().all(|gate| gate.gate != Gate::Mux) {
         return samples;

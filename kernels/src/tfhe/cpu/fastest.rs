@@ -1,5 +1,5 @@
-//! The instruction set that rotates fastest on this processor, by a race: that longer vectors gain is not plain where a
-//! processor takes them in halves, or slows down for them.
+//! A race for the instruction set that rotates fastest on this CPU. Longer vectors do not always win, because some
+//! CPUs process them in halves or lower their clock for them.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -9,17 +9,19 @@ use crate::error::Result;
 use crate::tfhe::cpu::blind_rotate::{reals, start};
 use crate::tfhe::{Params, ParamsLiteral, Preset};
 
-/// Steps of blind rotation of a run: a tenth of a millisecond or two with [`ROWS`].
+/// Steps of blind rotation in a run: 0.1 to 0.2 ms with [`ROWS`] rows.
 const STEPS: usize = 8;
 /// Rows of a run.
 const ROWS: usize = 4;
-/// Runs of a contestant in a turn, some milliseconds, so that a processor that changes its clock for a set does.
+/// Runs of a contestant in a turn. They take some milliseconds, so a CPU that changes its clock for an instruction set
+/// does so.
 const RUNS: usize = 12;
 /// Turns of each contestant.
 const TURNS: usize = 3;
 
-/// The fastest of those with vectors of doubles; the best where there are none, or no memory for the race. The first call takes
-/// some tens of milliseconds. Results do not depend on it: all instruction sets compute the same words.
+/// The fastest instruction set with vectors of doubles. Without such sets, or without memory for the race, the best
+/// set by rank. The first call takes some tens of milliseconds. Results do not depend on the choice, because all
+/// instruction sets compute the same words.
 pub fn fastest() -> Isa {
     static FASTEST: OnceLock<Isa> = OnceLock::new();
     *FASTEST.get_or_init(|| {
@@ -34,7 +36,7 @@ pub fn fastest() -> Isa {
     })
 }
 
-/// The number of the contestant whose fastest run is the fastest.
+/// The index of the contestant with the fastest run.
 fn first_of<T>(contestants: &mut [T], run: impl Fn(&mut T) -> Duration) -> usize {
     let mut fastest = vec![Duration::MAX; contestants.len()];
     for _ in 0..TURNS {
@@ -47,7 +49,7 @@ fn first_of<T>(contestants: &mut [T], run: impl Fn(&mut T) -> Duration) -> usize
     (0..fastest.len()).min_by_key(|&i| fastest[i]).expect("contestants")
 }
 
-/// A rotation by a key of zeros, which takes as long as any.
+/// A rotation by a key of zeros, which takes as long as any other.
 struct Run {
     key: reals::RealsKey,
     scratch: reals::Scratch,
@@ -82,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_one_with_the_fastest_run_wins_however_slow_its_others() {
-        // each one's runs in turn: a neighbour slows all but one of the second's
+        // the times of each contestant's runs; a neighbour slows all but one of the second's runs
         let times = [vec![50; RUNS * TURNS], (0..RUNS * TURNS).map(|i| if i == 20 { 40 } else { 90 }).collect()];
         let mut contestants: Vec<_> = times.iter().map(|times: &Vec<u64>| times.iter()).collect();
         let run = |times: &mut std::slice::Iter<u64>| Duration::from_micros(*times.next().expect("a run"));

@@ -1,26 +1,30 @@
-//! The double-precision transform on vectors: negacyclic products of integers whose rounded results are exact.
+//! The double-precision transform on vectors: negacyclic products of integers that are exact after rounding.
 //!
-//! `N` real coefficients are `M = N/2` complex points `z_j = a_j + i a_(j+M)`; their products modulo `X^M - i` are the
-//! negacyclic products of the reals. `forward`: points in natural order to values in *reading order*; `inverse`: back,
-//! times `M`. Reading order is that of the values `X = r_k` after the recursion `X^2h - w^2 = (X^h - w)(X^h + w)`,
-//! transposed within squares of `REALS` vectors; it differs between vector widths, and only this folder knows it.
+//! `N` real coefficients are `M = N/2` complex points `z_j = a_j + i a_(j+M)`. Products of points modulo `X^M - i` are
+//! negacyclic products of the reals. `forward` maps points in natural order to values in *reading order*; `inverse`
+//! maps them back, times `M`. Reading order is that of the values `X = r_k` after the recursion
+//! `X^2h - w^2 = (X^h - w)(X^h + w)`, transposed within squares of `REALS` vectors. It differs between vector widths,
+//! and only this folder depends on it.
 //!
-//! Memory: `[M / REALS][2][REALS]`, a vector of real parts and one of imaginary parts in turn.
+//! Memory layout: `[M / REALS][2][REALS]`, alternating vectors of real parts and of imaginary parts.
 //!
-//! `forward` is Cooley-Tukey, decimated in time: twiddle factors before butterflies, with the twist folded into them, as in
-//! `ntt.rs`, so that a group has one set. Passes take several stages at once, by butterflies of a higher radix. How they are
-//! taken depends on the processor:
+//! `forward` is a Cooley-Tukey transform, decimated in time: twiddles come before butterflies, and the twist is folded
+//! into them, as in `ntt.rs`, so a group has one set of twiddles. A pass runs several stages at once with butterflies
+//! of a higher radix. The kind of butterfly depends on the CPU:
 //!
-//! - Without separate adders twiddle factors are in tangent form ([`tangent`]). `inverse` is the textbook's: a twiddle factor
-//!   a place, and the twist at the end. Passes are of radix 8 where vectors have 8 reals (and registers are 32), squares of
-//!   six stages.
-//! - With them twiddle factors are real and imaginary parts ([`cartesian`]). `inverse` is `forward` undone, decimated in
-//!   frequency, with the same twiddle factors and no twist. Passes are of radix 4, whose three products and eight sums are not
-//!   as deep as four butterflies: such passes wait for their own results rather than for units.
+//! * Without separate adders, twiddles are in tangent form ([`tangent`]). `inverse` is the textbook's: one twiddle for
+//!   each place, and the
+//! twist at the end. Passes have radix 8 where vectors have 8 reals (such CPUs have 32 registers), with squares of six
+//! stages.
+//! * With separate adders, twiddles are real and imaginary parts ([`cartesian`]). `inverse` undoes `forward`: it is
+//!   decimated in frequency,
+//! with the same twiddles and without a twist. Passes have radix 4. Their three products and eight sums form shorter
+//! dependency chains than four butterflies, and such passes wait for their own results rather than for execution
+//! units.
 //!
-//! Every output of a stage is rounded once or twice and its twiddle factor once, each to `2^-53` of its size; what comes of
-//! that is counted in `blind_rotate/representation.rs` and measured in `blind_rotate/reals/tests.rs`. Keys go by
-//! [`precise`], with the same order of values.
+//! Every output of a stage is rounded once or twice and its twiddle once, each to `2^-53` of its size.
+//! `blind_rotate/representation.rs` bounds the resulting error, and `blind_rotate/reals/tests.rs` measures it. Keys
+//! use [`precise`], with the same order of values.
 
 mod cartesian;
 pub(super) mod precise;
@@ -30,8 +34,8 @@ mod tangent;
 use crate::cpu::simd::SimdReals;
 pub use tables::{FftTables, vectors};
 
-/// Points of a block, within which the last forward and the first inverse pass stay: a square of vectors of 8, four
-/// squares of vectors of 4.
+/// Points of a block. The last forward and the first inverse pass stay within a block: one square of vectors of 8, or
+/// four squares of vectors of 4.
 pub(super) const BLOCK_POINTS: usize = 64;
 
 /// A vector of complex numbers.
@@ -87,18 +91,18 @@ impl<S: SimdReals> Complex<S> {
     }
 }
 
-/// What becomes of the vectors of a block after the last forward pass, while they are in registers. (A trait with methods
-/// that are always inlined, since the instruction set is not enabled in a closure that is not.)
+/// Consumes the vectors of a block after the last forward pass, while they are in registers. (A trait with always
+/// inlined methods, because the instruction set is not enabled in a closure that is not inlined.)
 pub(super) trait Take<S: SimdReals> {
-    /// Number `v` of a block.
+    /// Consumes vector `v` of a block.
     unsafe fn take(&mut self, v: usize, x: Complex<S>);
 }
 
-/// What becomes of the last inverse pass's results while they are in registers.
+/// Consumes the last inverse pass's results while they are in registers.
 pub(super) trait Sink<S: SimdReals> {
-    /// Done to each.
+    /// Applied to each vector before `take`.
     unsafe fn prepare(&self, x: Complex<S>) -> Complex<S>;
-    /// Two vectors at a time, of points that follow each other from `at` on.
+    /// Consumes two vectors of consecutive points, from `at` on.
     unsafe fn take(&mut self, at: usize, pair: [Complex<S>; 2]);
 }
 
@@ -122,7 +126,7 @@ unsafe fn sum_and_difference_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>) ->
     }
 }
 
-/// RADIX vectors through as many forward stages as halve it to one; `twiddle`: the reals of its twiddle factors.
+/// Applies the forward stages that RADIX vectors pass together. `twiddle` gives the reals of their twiddles.
 #[inline(always)]
 unsafe fn stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
@@ -132,8 +136,8 @@ unsafe fn stages<S: SimdReals, const RADIX: usize>(
     unsafe { if S::SEPARATE_ADDERS { cartesian::stages(v, twiddle) } else { tangent::stages(v, twiddle) } }
 }
 
-/// RADIX vectors back through as many stages, times RADIX, by the same twiddles where there are separate adders, else by
-/// those of places.
+/// Applies as many inverse stages, times RADIX. With separate adders, the twiddles are those of `stages`; else they
+/// belong to places.
 #[inline(always)]
 unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
@@ -143,8 +147,8 @@ unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     unsafe { if S::SEPARATE_ADDERS { cartesian::undo_stages(v, twiddle) } else { tangent::inverse_stages(v, twiddle) } }
 }
 
-/// The twiddles of a group, one for all lanes. (They are read before a loop that stores: for all that the compiler knows, a
-/// store might change the tables.)
+/// The twiddles of a group, broadcast to all lanes. (They are read before a loop that stores, because the compiler
+/// must assume that a store changes the tables.)
 #[inline(always)]
 unsafe fn broadcast<S: SimdReals, const RADIX: usize>(twiddles: *const f64) -> [S::R; tangent::TWIDDLE_REALS] {
     // SAFETY: the caller promises a processor with `S` and the radix's twiddles at the pointer.
@@ -158,7 +162,7 @@ unsafe fn broadcast<S: SimdReals, const RADIX: usize>(twiddles: *const f64) -> [
     }
 }
 
-/// The first forward pass, from words, `[N]` signed integers, to `[M / REALS][2][REALS]`.
+/// The first forward pass: from `[N]` signed integers to `[M / REALS][2][REALS]` values.
 #[inline(always)]
 unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, words: *const u32, out: *mut f64) {
     // SAFETY: the caller promises a processor with `S`, `N` words and room for `N` values; vectors lie `stride` apart,
@@ -202,7 +206,7 @@ unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, values: *mu
     }
 }
 
-/// An inverse pass after those of the blocks, by number from 1 on; its first stage joins points `half` apart.
+/// An inverse pass after those within blocks, numbered from 1; its first stage joins points `half` apart.
 #[derive(Clone, Copy)]
 struct InversePass {
     number: usize,
@@ -211,7 +215,7 @@ struct InversePass {
 }
 
 impl InversePass {
-    /// The twiddles of a group, where inverse stages go by them.
+    /// The twiddles of a group, if inverse stages take them by group.
     #[inline(always)]
     unsafe fn of_group<S: SimdReals, const RADIX: usize>(
         self,
@@ -229,7 +233,7 @@ impl InversePass {
         }
     }
 
-    /// After its stages, the vectors from point `at` of a group on, `half` apart.
+    /// The vectors from point `at` of a group on, `half` apart, after the stages of this pass.
     #[inline(always)]
     unsafe fn vectors<S: SimdReals, const RADIX: usize>(
         self,
@@ -252,7 +256,7 @@ impl InversePass {
         }
     }
 
-    /// In place.
+    /// Runs the pass in place.
     #[inline(always)]
     unsafe fn run<S: SimdReals, const RADIX: usize>(self, tables: &FftTables, values: *mut f64) {
         // SAFETY: the caller promises a processor with `S` and `N` values, which are the pass's whole groups.
@@ -270,7 +274,7 @@ impl InversePass {
         }
     }
 
-    /// The last one, with the twist where there is one: see [`Sink`].
+    /// Runs the last inverse pass, with the twist if any, into a [`Sink`].
     #[inline(always)]
     unsafe fn run_last<S: SimdReals, const RADIX: usize>(
         self,
@@ -301,14 +305,16 @@ impl InversePass {
     }
 }
 
-/// Stages of the first forward and the last inverse pass: what whole passes and those of a block leave over.
+/// Stages of the first forward and of the last inverse pass: those that remain beside the whole passes and the stages
+/// of a block.
 const fn stages_of_first_pass(reals: usize, points: usize) -> u32 {
-    // within vectors and some before them, in vectors of 4 only one
+    // the stages within vectors and some before them; with vectors of 4 only one before
     let of_block = if reals == 8 { 6 } else { 3 };
     (points.ilog2() - of_block - 1) % reals.ilog2() + 1
 }
 
-/// Stages of each inverse pass, the first one's before: forward passes have the same, the other way round.
+/// The number of stages of each inverse pass, from the first one on. Forward passes have the same numbers in reverse
+/// order.
 pub(super) fn stages_of_passes(reals: usize, points: usize) -> Vec<u32> {
     let (of_block, whole) = if reals == 8 { (vec![3, 3], 3) } else { (vec![2, 1], 2) };
     let last = stages_of_first_pass(reals, points);
@@ -316,12 +322,13 @@ pub(super) fn stages_of_passes(reals: usize, points: usize) -> Vec<u32> {
     of_block.into_iter().chain((0..between).map(|_| whole)).chain([last]).collect()
 }
 
-/// Points that the passes before those of a block part from others.
+/// The length of a group after the passes before those of a block.
 const fn points_of_last_pass<S: SimdReals>() -> usize {
     if S::REALS == 8 { 64 } else { 8 }
 }
 
-/// The forward passes before those of a block: `words` `[N]` signed integers, out `[M / REALS][2][REALS]`.
+/// The forward passes before those within blocks: from `[N]` signed integers in `words` to `[M / REALS][2][REALS]`
+/// values.
 #[inline(always)]
 pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &FftTables, words: &[u32], out: &mut [f64]) {
     // SAFETY: the caller promises a processor with `S` and `N` words and values; passes take all points, group by
@@ -366,7 +373,8 @@ pub(super) unsafe fn last_block<S: SimdReals>(
     }
 }
 
-/// The same for a square, RADIX vectors, in the block from `first` on: stages between them, then those within.
+/// The last forward pass for one square of RADIX vectors, starting at `first` in the block: stages between vectors,
+/// then within them.
 #[inline(always)]
 unsafe fn last_square<S: SimdReals, const RADIX: usize>(
     tables: &FftTables,
@@ -429,7 +437,7 @@ unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &FftTab
     }
 }
 
-/// Number `j` of vector `i` goes to number `i` of vector `j`.
+/// Transposes: element `j` of vector `i` becomes element `i` of vector `j`.
 #[inline(always)]
 unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) -> [Complex<S>; RADIX] {
     // SAFETY: the caller promises a processor with `S`.
@@ -444,7 +452,7 @@ unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) ->
     }
 }
 
-/// The inverse passes but for the last, in place.
+/// All inverse passes but the last, in place.
 #[inline(always)]
 pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &FftTables, values: &mut [f64]) {
     // SAFETY: the caller promises a processor with `S` and `N` values, whole blocks.
@@ -464,7 +472,7 @@ pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &FftTables, values: &m
     }
 }
 
-/// The last inverse pass, which leaves `values` as they are.
+/// The last inverse pass. It leaves `values` unchanged and writes to `sink`.
 #[inline(always)]
 pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &FftTables, values: *const f64, sink: &mut impl Sink<S>) {
     // SAFETY: the caller promises a processor with `S` and `N` values.
@@ -495,7 +503,7 @@ pub(super) unsafe fn forward<S: SimdReals>(tables: &FftTables, words: &[u32], ou
     }
 }
 
-/// A block that stays where it is.
+/// A [`Take`] that stores the block in place.
 #[cfg(test)]
 struct InPlace(*mut f64);
 

@@ -1,4 +1,4 @@
-//! What a gate adds up before its bootstrap, and NOT, which is all of it (docs/wire-format.md 8).
+//! The sum that a gate forms before its bootstrap, and NOT, which has no bootstrap (docs/wire-format.md 8).
 
 use crate::tfhe::gates::Linear;
 use crate::tfhe::lwe::EIGHTH;

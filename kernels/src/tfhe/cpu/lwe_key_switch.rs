@@ -1,11 +1,12 @@
-//! Key switch: an LWE ciphertext under the ring key to one under the small key (eprint 2018/421, Alg. 2, without the function).
+//! Key switch: from an LWE ciphertext under the ring key to one under the small key (eprint 2018/421, Alg. 2, without
+//! the function).
 //!
-//! `out = (0, .., 0, b) - sum over i, j of d_ij row_ij`, `d_i` the balanced digits of `a_i` (docs/wire-format.md 8).
-//! Tiles of columns run over a block of key rows for every input, with the sums in registers: a key row is read once for
-//! all inputs of a call.
+//! `out = (0, .., 0, b) - sum over i, j of d_ij row_ij`, where `d_i` are the balanced digits of `a_i`
+//! (docs/wire-format.md 8). The loop takes a tile of columns and a block of key rows and runs over every input, with
+//! the sums in registers. So a key row is read once for all inputs of a call.
 //!
-//! Where there are several inputs and the base is small, no input multiplies: a lookup table ([`lookup`]) has the multiples
-//! of key rows by all digits, and each input subtracts its entries.
+//! With several inputs and a small base, no input multiplies: a lookup table ([`lookup`]) holds the multiples of key
+//! rows by all digits, and each input subtracts its entries.
 
 mod lookup;
 
@@ -17,11 +18,11 @@ use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
 use lookup::Lookup;
 
-/// Vectors of a tile: sums that stay in registers.
+/// Vectors of a tile, whose sums stay in registers.
 const TILE_VECTORS: usize = 8;
-/// Columns are padded to a multiple of this: a tile of the widest vector.
+/// Columns are padded to a multiple of this number, which is a tile of the widest vector.
 const TILE_WORDS_MAX: usize = 16 * TILE_VECTORS;
-/// Key rows of a block: 64 rows of a tile stay in the first-level cache while all inputs pass.
+/// Key rows of a block: 64 rows of a tile stay in the L1 cache while all inputs pass.
 const BLOCK_ROWS: usize = 64;
 
 /// A key-switching key in reading order: `[tiles][kN][levels][tile]` words.
@@ -33,16 +34,16 @@ pub struct KeySwitchKey {
 }
 
 impl KeySwitchKey {
-    /// Room for one, with nothing in it.
+    /// Allocates a key of zeros.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`].
+    /// [`crate::Error::OutOfMemory`] when memory runs out.
     pub fn of_zeros(isa: Isa, p: &Params) -> Result<KeySwitchKey> {
         let words = Words::zeroed(p.key_switch_body_words() * padded_columns(p))?;
         Ok(KeySwitchKey { words, params: *p, isa, lookup: Lookup::of(p) })
     }
 
-    /// The rows of these input coefficients, out of the key as the client sent it.
+    /// Writes the rows of these input coefficients from the client's key.
     pub fn fill(&mut self, key: &EvaluationKey, inputs: Range<usize>) {
         let (p, tile, words) = (&self.params, tile_words(self.isa), &mut self.words);
         let (levels, dimension) = (p.key_switch_level_count, p.extracted_dimension());
@@ -57,13 +58,13 @@ impl KeySwitchKey {
         }
     }
 
-    /// Its parameters.
+    /// The parameters of the key.
     pub fn params(&self) -> &Params {
         &self.params
     }
 }
 
-/// Words of a tile for this instruction set.
+/// Words of a tile under this instruction set.
 fn tile_words(isa: Isa) -> usize {
     TILE_VECTORS * isa.lanes()
 }
@@ -81,7 +82,7 @@ pub fn digits(base: u32, a: u32, out: &mut [i32]) {
     digits_of_rounded(base.into(), ((a as u128 * covered + (1 << 31)) >> 32) as u64, out);
 }
 
-/// Those of `v`; the last carry is a whole turn and is dropped.
+/// The balanced digits of the rounded word `v`. The last carry is a whole turn and is dropped.
 #[inline(always)]
 fn digits_of_rounded(base: u64, mut v: u64, out: &mut [i32]) {
     for digit in out.iter_mut().rev() {
@@ -94,7 +95,7 @@ fn digits_of_rounded(base: u64, mut v: u64, out: &mut [i32]) {
     }
 }
 
-/// One call: `inputs` is `[rows][kN + 1]` torus words, `out` is `[rows][n + 1]`.
+/// Key-switches `inputs`, `[rows][kN + 1]` torus words, to `out`, `[rows][n + 1]`.
 pub fn key_switch(key: &KeySwitchKey, inputs: &[u32], out: &mut [u32]) -> Result<()> {
     let p = &key.params;
     let (dimension, levels, columns) = (p.extracted_dimension(), p.key_switch_level_count, padded_columns(p));

@@ -1,12 +1,12 @@
-//! Modulus switch: torus words to exponents of X (docs/wire-format.md 8).
+//! Mod switch: torus words to exponents of X (docs/wire-format.md 8).
 
 use crate::tfhe::{ModSwitch, Params};
 
-/// `rows` is `[rows][n + 1]` torus words, in place to exponents in `[0, 2N)`.
+/// Converts `rows`, `[rows][n + 1]` torus words, in place to exponents in `[0, 2N)`.
 ///
-/// The phase of the exponents is the row's plus `e_b - (e_0 s_0 + .. + e_{n-1} s_{n-1})`, where `e` are the rounding errors. The
-/// centred switch adds `(e_0 + .. + e_{n-1}) / 2` to the body before it is rounded. That leaves `e_i (1/2 - s_i)` of each
-/// mask word: a quarter of `e_i`'s variance, where `e_i s_i` has half of it.
+/// The phase of the exponents is the row's phase plus `e_b - (e_0 s_0 + .. + e_{n-1} s_{n-1})`, where `e` are the
+/// rounding errors. The centred switch adds `(e_0 + .. + e_{n-1}) / 2` to the body before it is rounded, which leaves
+/// `e_i (1/2 - s_i)` of each mask word. That has a quarter of `e_i`'s variance, whereas `e_i s_i` has half of it.
 pub fn mod_switch(p: &Params, rows: &mut [u32]) {
     let shift = 32 - (2 * p.polynomial_size).trailing_zeros();
     let half = 1 << (shift - 1);

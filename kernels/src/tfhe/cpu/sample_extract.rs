@@ -4,12 +4,13 @@ use crate::tfhe::lwe::EIGHTH;
 use crate::tfhe::torus::to_torus;
 use crate::tfhe::{MODULUS, Params};
 
-/// Coefficient 0: `accumulator` is `[k + 1][N]` words in `[0, q)`; `out` is `[kN + 1]` torus words, each to nearest.
+/// Extracts coefficient 0. `accumulator` is `[k + 1][N]` words in `[0, q)`; `out` is `[kN + 1]` torus words, each
+/// rounded to nearest.
 pub fn sample_extract(params: &Params, accumulator: &[u32], out: &mut [u32]) {
     extract_coefficient(params, accumulator, 0, out);
 }
 
-/// The same of coefficient `h` in `[0, N)`.
+/// Extracts coefficient `h` in `[0, N)`, like [`sample_extract`].
 pub fn extract_coefficient(params: &Params, accumulator: &[u32], h: usize, out: &mut [u32]) {
     let n = params.polynomial_size;
     // (1) mask: A_c[h], .., A_c[0], -A_c[N - 1], .., -A_c[h + 1] for every c, each to the nearest torus word
@@ -26,7 +27,7 @@ pub fn extract_coefficient(params: &Params, accumulator: &[u32], h: usize, out: 
     body[0] = to_torus(accumulator[params.glwe_dimension * n + h]);
 }
 
-/// The second half of a MUX, `[kN + 1]`, added to the first.
+/// Adds the second sample of a MUX, `[kN + 1]`, to the first.
 pub fn add_mux_half(first: &mut [u32], second: &[u32]) {
     // (3) a MUX: the sum of its two samples and 1/8
     for (sum, &word) in first.iter_mut().zip(second) {

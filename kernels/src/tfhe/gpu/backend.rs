@@ -1,8 +1,8 @@
-//! Gates on a card: the order of kernels, written once for every [`Gpu`].
+//! Gates on a GPU: the order of kernels, written once for every [`Gpu`].
 //!
-//! A batch sends tables (where its ciphertexts are, which factors) and launches; ciphertexts stay in the arena, and nothing is
-//! waited for before the caller asks for its reads. Batches of several keys of equal parameters are one sequence of launches on
-//! cards whose kernels are in CUDA: tables tell how far a row's key and its ciphertexts are from the first key and the first
+//! A batch uploads tables (places of ciphertexts, factors) and launches kernels. Ciphertexts stay in the arena, and
+//! the host waits only when the caller asks for its reads. On CUDA, batches of several keys of equal parameters form
+//! one sequence of launches: tables hold the distances of a row's key and ciphertexts from the first key and the first
 //! arena.
 
 mod arena;
@@ -31,25 +31,26 @@ pub use arena::Arena;
 use arena::ChunkRead;
 use together::{KeyDistances, Lists, SharesPlace, Tables, counts, parts};
 
-/// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
+/// Largest number of bootstraps that run through the kernels together; larger batches are split. That is enough waves
+/// of groups to fill the GPU.
 const ROWS_AT_ONCE_MAX: usize = 1 << 14;
-/// Parameter sets whose stems are kept for the next key: the presets' by both definitions of the modulus switch, and all that
-/// imported keys may have.
+/// Parameter sets whose stems are cached: those of the presets under both mod switches, and those of all possible
+/// imported keys.
 const STEMS_MAX: usize = 72;
 /// Full waves of groups in a batch of `DeviceInfo::rows_max` rows.
 const WAVES: usize = 2;
-/// Full waves of groups in one launch at most: half a second on the smallest card, whose driver may end a launch that keeps
-/// its screen waiting for some seconds.
+/// Largest number of full waves of groups in one launch: half a second on the smallest card. A driver may end a launch
+/// that blocks its screen for some seconds.
 const WAVES_AT_ONCE_MAX: usize = 16;
-/// Copies of one batch overlap with the work of another.
+/// Two batches in flight, so that copies of one overlap with the work of the other.
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
-/// A card as a backend.
+/// A GPU as a backend.
 pub struct GpuBackend<G: Gpu> {
     gpu: G,
     info: DeviceInfo,
     compiler: Compiler<G>,
-    /// Compiled stems of the parameters seen last, the oldest first.
+    /// Compiled stems of recent parameter sets, least recently used first.
     stems: Mutex<Vec<(Params, Arc<CompiledStems<G>>)>>,
     scratch: Mutex<Banks<G>>,
 }
@@ -60,9 +61,9 @@ pub struct CompiledStems<G: Gpu> {
     pub ntt: Ntt<G>,
     /// Linear parts and NOT.
     pub linear: Linear<G>,
-    /// What cells add up.
+    /// Sums of cells.
     pub cells: Cells<G>,
-    /// Modulus switch.
+    /// Mod switch.
     pub mod_switch: ModSwitch<G>,
     /// Blind rotation.
     pub blind_rotate: BlindRotate<G>,
@@ -73,7 +74,7 @@ pub struct CompiledStems<G: Gpu> {
 }
 
 impl<G: Gpu> CompiledStems<G> {
-    /// Compiles them, or takes what `compiler` compiled before.
+    /// Compiles the stems, or takes them from the cache of `compiler`.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
         Ok(CompiledStems {
             ntt: Ntt::new(gpu, compiler, &ring(params.polynomial_size))?,
@@ -87,7 +88,7 @@ impl<G: Gpu> CompiledStems<G> {
     }
 }
 
-/// An evaluation key in the card's memory, with the stems that read it.
+/// An evaluation key in GPU memory, with the stems that read it.
 pub struct Key<G: Gpu> {
     params: Params,
     stems: Arc<CompiledStems<G>>,
@@ -99,21 +100,22 @@ pub struct Key<G: Gpu> {
 /// A batch of this backend.
 type Batch<'a, G> = KeyedGates<'a, Key<G>, Arena<G>>;
 
-/// Scratch of a batch under way, kept for the next: the card works on one batch after another. There are several, because a WGSL
-/// kernel cannot read one range of a buffer and write another: each kernel reads of one and writes to another.
+/// Scratch memory, kept from batch to batch because the GPU runs one batch after another. There are several banks,
+/// because a WGSL kernel cannot read one range of a buffer and write another. Each kernel reads one bank and writes
+/// another.
 struct Banks<G: Gpu> {
-    /// Tables of all kernels, one after another; `[rows][k + 1][N]` accumulators; what groups show each other.
+    /// Tables of all kernels, one after another; `[rows][k + 1][N]` accumulators; values that groups exchange.
     even: Scratch<G>,
-    /// `[rows][n + 1]` linear parts, then their exponents; `[gates][kN + 1]` samples; `[reads][n + 1]`: what is read of
-    /// several arenas.
+    /// `[rows][n + 1]` linear parts, later their exponents; `[gates][kN + 1]` samples; `[reads][n + 1]` words that are
+    /// read from several arenas.
     odd: Scratch<G>,
-    /// `[rows][kN + 1]` sums of wires, which are switched to exponents in `odd`.
+    /// `[rows][kN + 1]` sums of wires, which are then switched to exponents in `odd`.
     wires: Scratch<G>,
 }
 
-/// Words of tables for a bootstrap at most.
+/// Largest number of table words for one bootstrap.
 const TABLE_WORDS_OF_A_ROW: usize = 19;
-/// Ranges of a bank at most, each of which may end in words that belong to none.
+/// Largest number of ranges in a bank. Each range may end in padding.
 const RANGES_MAX: usize = 4;
 
 impl<G: Gpu> Default for Banks<G> {
@@ -124,7 +126,7 @@ impl<G: Gpu> Default for Banks<G> {
 }
 
 impl<G: Gpu> GpuBackend<G> {
-    /// A card, opened.
+    /// Wraps an opened GPU.
     pub fn new(gpu: G) -> GpuBackend<G> {
         let card = gpu.card();
         let info = DeviceInfo {
@@ -138,12 +140,13 @@ impl<G: Gpu> GpuBackend<G> {
         GpuBackend { gpu, info, compiler: Compiler::default(), stems: Mutex::default(), scratch: Mutex::default() }
     }
 
-    /// The card.
+    /// The GPU.
     pub fn gpu(&self) -> &G {
         &self.gpu
     }
 
-    /// Stems that are kept, or compiled by the caller's thread. Other threads do not wait for it, unless they want the same.
+    /// The stems for these parameters, cached or compiled by this thread. Other threads wait only if they need the
+    /// same parameters.
     fn stems(&self, params: &Params) -> Result<Arc<CompiledStems<G>>> {
         if let Some(stems) = self.known_stems(params) {
             return Ok(stems);
@@ -151,7 +154,7 @@ impl<G: Gpu> GpuBackend<G> {
         let variant = Variant::of(self.gpu.card(), params);
         let stems = Arc::new(CompiledStems::new(&self.gpu, &self.compiler, params, variant)?);
         let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
-        // two threads may have compiled the same parameters: one of the two is kept
+        // two threads may have compiled the same parameters: one result is kept
         known.retain(|(of, _)| of != params);
         if known.len() >= STEMS_MAX {
             known.remove(0);
@@ -169,7 +172,7 @@ impl<G: Gpu> GpuBackend<G> {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bootstraps that go through the kernels together: neither more groups nor larger buffers than the card has.
+    /// How many bootstraps run through the kernels together, within the GPU's limits on groups and buffers.
     fn rows_at_once(&self, key: &Key<G>, batches: usize) -> usize {
         let (card, p) = (self.gpu.card(), &key.params);
         let even = p.accumulator_words() + TABLE_WORDS_OF_A_ROW;
@@ -179,12 +182,12 @@ impl<G: Gpu> GpuBackend<G> {
         let groups_max = card.groups_max[0];
         let rows = fit.min(groups_max as usize).min(key.stems.key_switch.gates_max(groups_max, batches));
         let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
-        // a MUX takes two
+        // a MUX needs two rows
         rows.clamp(2, ROWS_AT_ONCE_MAX)
     }
 
-    /// Batches that are one sequence of launches, by their places: those of equal parameters, where kernels find one buffer
-    /// from another.
+    /// Groups batches by sequence of launches, as their places. A sequence has equal parameters, and its kernels can
+    /// reach one buffer from another.
     fn sequences(&self, batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
         let addresses = self.gpu.card().language == Language::Cuda;
         let mut sequences: Vec<Vec<usize>> = Vec::new();
@@ -198,18 +201,18 @@ impl<G: Gpu> GpuBackend<G> {
         sequences
     }
 
-    /// Starts batches of equal parameters, those of `batches` at these places, and the reads of what they read.
+    /// Starts the batches of `batches` at these places, which have equal parameters, and their reads.
     fn start(&self, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Vec<PendingRead<G>>> {
         let sequence: Vec<&Batch<'_, G>> = places.iter().map(|&at| &batches[at]).collect();
         let gates: Vec<&[SlotGate]> = sequence.iter().map(|batch| batch.gates).collect();
         let reading: Vec<usize> = places.iter().copied().filter(|&at| !batches[at].reads.is_empty()).collect();
-        // what several arenas hold is copied to one place by the last part, so that there is one wait
+        // the last part copies reads of several arenas to one place, so that one wait is enough
         let copied: Vec<&Batch<'_, G>> =
             if reading.len() > 1 { reading.iter().map(|&at| &batches[at]).collect() } else { Vec::new() };
         let rows_at_once = self.rows_at_once(sequence[0].key, sequence.len());
         let mut parts = parts(&gates, rows_at_once);
         let all_cells: Vec<&SlotCells> = sequence.iter().map(|batch| batch.cells).collect();
-        // a row of cells has more words of tables, and a sum of wires
+        // a row of cells has more table words, and also a sum of wires
         for part in cells::parts(&all_cells, (rows_at_once / 2).max(1)) {
             self.again_without_clusters(&sequence[0].key.stems, || self.evaluate_cells(&sequence, &part))?;
         }
@@ -222,7 +225,7 @@ impl<G: Gpu> GpuBackend<G> {
             let part = || self.evaluate_part(&sequence, part, copied);
             copies = self.again_without_clusters(&sequence[0].key.stems, part)?;
         }
-        // the gates are the last that is launched
+        // gates are launched last
         let of_gates = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?.result)));
         let of_cells = sequence.iter().rev().find_map(|batch| Some((&batch.arena, *batch.cells.slots().last()?)));
         match (copies, &reading[..], of_gates.or(of_cells)) {
@@ -231,7 +234,7 @@ impl<G: Gpu> GpuBackend<G> {
                 Ok(vec![PendingRead { readback, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
             }
             (None, &[at, ..], _) => self.read_slots(batches[at].arena, batches[at].reads, at),
-            // a level of a circuit reads nothing: a word of its results tells when it is done
+            // a level of a circuit reads nothing: reading a word of its results shows when the level is done
             (None, [], Some((arena, slot))) => {
                 let (buf, words) = arena.row(slot);
                 let readback = self.gpu.read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;
@@ -241,7 +244,7 @@ impl<G: Gpu> GpuBackend<G> {
         }
     }
 
-    /// Starts to read slots of a batch's arena, one read for each chunk that they are in.
+    /// Starts to read slots of a batch's arena, with one read for each chunk that holds some of them.
     fn read_slots(&self, arena: &Arena<G>, slots: &[u32], batch: usize) -> Result<Vec<PendingRead<G>>> {
         let start = |read: ChunkRead<'_, G>| {
             let readback = self.gpu.read(read.buf, &read.ranges)?;
@@ -251,8 +254,8 @@ impl<G: Gpu> GpuBackend<G> {
         arena.reads(slots).into_iter().map(start).collect()
     }
 
-    /// Does `work`, which launches. A card that others share may refuse groups that wait for each other: then it does it again,
-    /// by other kernels. No result was written before.
+    /// Runs `work`, which launches kernels. A shared GPU may refuse groups that wait for each other. Then `work` runs
+    /// again with other kernels; no result was written before.
     fn again_without_clusters<T>(&self, stems: &CompiledStems<G>, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
             Err(Error::Unavailable(_)) if stems.blind_rotate.leave_clusters() => work(),
@@ -260,8 +263,8 @@ impl<G: Gpu> GpuBackend<G> {
         }
     }
 
-    /// Some gates of some of the batches, no more bootstraps than go through together; then the slots that `copied` read, to
-    /// one place, and the read of it.
+    /// Evaluates some gates of some batches, at most as many bootstraps as run together. Then copies the slots that
+    /// `copied` reads to one place and starts the read of it.
     fn evaluate_part(
         &self,
         batches: &[&Batch<'_, G>],
@@ -292,7 +295,7 @@ impl<G: Gpu> GpuBackend<G> {
         }
         let rows_max = stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated));
         let gates_max = stems.key_switch.gates_of_a_share(&counts(&lists.switched), card.groups_max[0]);
-        // all tables in one upload, before the first kernel: none waits for the host in between
+        // all tables are uploaded at once before the first kernel, so no kernel waits for the host
         let mut tables = Tables::default();
         let sums = tables.add(&lists.sums);
         let rotations = tables.add_shares(&lists.rotated, rows_max);
@@ -329,16 +332,16 @@ impl<G: Gpu> GpuBackend<G> {
     }
 }
 
-/// What bootstraps take of the even bank.
+/// The ranges of the even bank that bootstraps use.
 struct BootstrapScratch<'a, G: Gpu> {
     tables: ViewOf<'a, G>,
     accumulators: ViewOf<'a, G>,
-    /// What groups show each other.
+    /// Values that groups exchange, and their counts.
     shown: [ViewOf<'a, G>; 2],
 }
 
 impl<'a, G: Gpu> BootstrapScratch<'a, G> {
-    /// For so many rows, with the tables written.
+    /// Takes the ranges for `rows` rows and writes the tables.
     fn take(
         gpu: &G,
         key: &Key<G>,
@@ -348,7 +351,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         rows: usize,
     ) -> Result<Self> {
         let [values, counts] = key.stems.blind_rotate.shown_words(rotations.count, rotations.rows_max);
-        // counts are zero at first: they are part of the upload
+        // counts start at zero, so they are part of the upload
         let counted = counts.next_multiple_of(gpu.card().alignment_words as usize);
         let accumulators = rows * key.params.accumulator_words();
         let [uploaded, accumulators, values] = even.take(gpu, [counted + tables.words.len(), accumulators, values])?;
@@ -361,7 +364,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         Ok(BootstrapScratch { tables: uploaded.part(counted..uploaded.words), accumulators, shown })
     }
 
-    /// From torus words in `exponents` to samples, so many gates.
+    /// The launches from torus words in `exponents` to samples, for `gates` gates.
     fn launches<'b>(
         &'b self,
         key: &'b Key<G>,
@@ -377,7 +380,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         launches
     }
 
-    /// From torus words in `exponents` to accumulators; `marks` are made when the modulus is switched.
+    /// The launches from torus words in `exponents` to accumulators. `marks` run after the mod switch.
     fn rotation<'b>(
         &'b self,
         key: &'b Key<G>,
@@ -394,31 +397,31 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
     }
 }
 
-/// Rows that a card works on at the same time.
+/// Rows that a GPU runs at the same time.
 fn rows_of_a_wave(card: &Card, params: &Params) -> usize {
     card.multiprocessors as usize * Variant::of(card, params).rows_of_a_multiprocessor(params)
 }
 
-/// Keys with a row each that a card works on at the same time: a group for each multiprocessor. Further ones would wait for
-/// these, as they do in a call of their own.
+/// Keys, with one row each, that a GPU runs at the same time: one group for each multiprocessor. Further keys would
+/// wait, as they would in a separate call.
 fn keys_together_max(card: &Card) -> usize {
     match card.language {
         Language::Cuda => card.multiprocessors.max(1) as usize,
-        // a WGSL kernel reaches only the buffers that are bound
+        // a WGSL kernel reaches only bound buffers
         Language::Wgsl => 1,
     }
 }
 
-/// Batches under way.
+/// Batches in flight.
 pub struct Pending<G: Gpu> {
-    /// Of each sequence of launches, or of each chunk that it reads.
+    /// The reads of each sequence of launches, or of each chunk that a sequence reads.
     reads: Vec<PendingRead<G>>,
 }
 
-/// A read under way.
+/// A read in flight.
 struct PendingRead<G: Gpu> {
     readback: G::Readback,
-    /// What it reads, one part after another: which batch of the call asked for it and at which place, and the number of words.
+    /// Parts of the read in order: the batch of the call and the place in it that asked, and the number of words.
     parts: Vec<([usize; 2], usize)>,
 }
 
@@ -459,9 +462,9 @@ impl<G: Gpu> Backend for GpuBackend<G> {
         let mut found = Vec::new();
         for PendingRead { readback, parts } in pending.reads {
             let mut words = self.gpu.finish(readback)?;
-            // a word that was read to tell that the batch is done is no part of the answer
+            // drop the word that was read only to detect the end of the batch
             words.truncate(parts.iter().map(|(_, count)| count).sum());
-            // a copy less where one part is all of them
+            // saves a copy if one part is the whole read
             for &(place, count) in parts.iter().rev() {
                 let rest = words.len() - count;
                 found.push((place, if rest == 0 { std::mem::take(&mut words) } else { words.split_off(rest) }));
@@ -566,7 +569,7 @@ impl<G: Gpu> Stems for GpuBackend<G> {
 }
 
 impl<G: Gpu> GpuBackend<G> {
-    /// Bootstraps of torus rows, no more than go through together; the read of their samples.
+    /// Starts the bootstraps of torus rows, at most as many as run together, and the read of their samples.
     fn bootstrap_part(&self, key: &Key<G>, inputs: &[u32]) -> Result<G::Readback> {
         let (gpu, p) = (&self.gpu, &key.params);
         let rows = inputs.len() / (p.lwe_dimension + 1);

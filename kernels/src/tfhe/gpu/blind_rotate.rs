@@ -1,7 +1,7 @@
-//! Launches of `blind_rotate`: exponents to accumulators, by the way that suits the card.
+//! Launches of `blind_rotate`: exponents to accumulators, by the variant that suits the GPU.
 //!
-//! A [`Variant`] is one way. The order of its key's words and the number of its launches are its own; the exponents it
-//! reads and the accumulators it leaves, `[rows][k + 1][N]` words in `[0, q)`, are the same for all.
+//! Each [`Variant`] has a different order of the key's words and a different number of launches. All variants read the
+//! same exponents and write the same accumulators, `[rows][k + 1][N]` words in `[0, q)`.
 
 mod choice;
 mod registers;
@@ -17,32 +17,33 @@ use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 use registers::{Fit, Registers};
 
-/// Threads of the plain kernel that a multiprocessor holds: 64 registers each ([`crate::stems`]).
+/// Threads of the plain kernel that a multiprocessor holds, with 64 registers each ([`crate::stems`]).
 const PLAIN_THREADS_OF_A_MULTIPROCESSOR: usize = 1024;
-/// Words of the key that are made on the host at a time.
+/// Words of the key that the host expands at a time.
 const CHUNK_WORDS: usize = 1 << 22;
-/// Steps of a launch, times its rows, on cards that may have a screen to draw: their drivers end what takes seconds. A small
-/// one takes some 50 us for a step of a row.
+/// Largest product of steps and rows in a launch, on GPUs that may also draw a screen, because their drivers end
+/// launches that take seconds. A small GPU takes about 50 us for a step of a row.
 const WGSL_ROW_STEPS: usize = 4096;
-/// Turns of all loops in a step, at most, for drivers that leave loops after so many: `Card::loop_turns_max`.
+/// Largest total of loop turns in a step, for drivers that leave loops after a number of turns:
+/// `Card::loop_turns_max`.
 const TURNS_OF_A_STEP: u32 = 4000;
 
-/// A way to rotate.
+/// A kernel variant of blind rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// A group a row, transforms in shared memory: every card.
+    /// One group a row, transforms in shared memory; runs on every GPU.
     Plain,
-    /// Transforms in registers: CUDA, compute capability 8.0 and later, rings of 512 and 1024.
+    /// Transforms in registers; needs CUDA, compute capability 8.0 or later, and rings of 512 or 1024.
     Registers(Fit),
 }
 
 impl Variant {
-    /// The best for a card and parameters.
+    /// The best variant for a GPU and parameters.
     pub fn of(card: &Card, params: &Params) -> Variant {
         Fit::of(card, params).map_or(Variant::Plain, Variant::Registers)
     }
 
-    /// Rows of these parameters that one multiprocessor works on at the same time.
+    /// Rows of these parameters that one multiprocessor runs at the same time.
     pub fn rows_of_a_multiprocessor(self, params: &Params) -> usize {
         match self {
             Variant::Plain => PLAIN_THREADS_OF_A_MULTIPROCESSOR / ntt::threads(params.polynomial_size) as usize,
@@ -51,17 +52,17 @@ impl Variant {
     }
 }
 
-/// Whether a group's memory has room for a row's accumulator beside the polynomial under transformation.
+/// Whether a group's shared memory has room for a row's accumulator beside the polynomial being transformed.
 fn accumulator_is_shared(card: &Card, params: &Params) -> bool {
     4 * (params.accumulator_words() + params.polynomial_size) <= card.shared_bytes_max as usize
 }
 
-/// Words of a step's key, in any order.
+/// Words of a step's key, the same in every order.
 fn step_words(params: &Params) -> usize {
     params.rgsw_rows() * params.accumulator_words()
 }
 
-/// Words of a bootstrapping key on the card.
+/// Words of a bootstrapping key on the GPU.
 pub fn key_words(params: &Params) -> usize {
     params.lwe_dimension * step_words(params)
 }
@@ -75,14 +76,14 @@ pub struct BlindRotate<G: Gpu> {
 enum Kernels<G: Gpu> {
     Plain {
         stem: Stem<G>,
-        /// Steps of one launch at most, where a driver ends what takes long; in WGSL alone.
+        /// Largest number of steps in one launch, if the driver ends long launches; WGSL only.
         steps_max: Option<usize>,
     },
     Registers(Registers<G>),
 }
 
 impl<G: Gpu> BlindRotate<G> {
-    /// Compiled for these parameters.
+    /// Compiles the stem for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
         let kernels = match variant {
             Variant::Plain => {
@@ -106,15 +107,15 @@ impl<G: Gpu> BlindRotate<G> {
         Ok(BlindRotate { kernels, params: *params })
     }
 
-    /// The key in the variant's order.
+    /// Loads the key in the variant's order.
     pub fn load(&self, gpu: &G, ntt: &Ntt<G>, roots: ViewOf<'_, G>, key: &EvaluationKey) -> Result<G::Buf> {
         let loaded = crate::gpu::alloc(gpu, key_words(&self.params))?;
         self.fill(gpu, ntt, roots, key, &loaded, 0..self.params.lwe_dimension)?;
         Ok(loaded)
     }
 
-    /// Writes these bits' part of the key, in the variant's order; the last part last. Its masks are written out on the host
-    /// and transformed on the card.
+    /// Writes the part of the key for these key bits, in the variant's order. The last part must come last. The host
+    /// expands the masks, and the GPU transforms them.
     pub fn fill(
         &self,
         gpu: &G,
@@ -139,7 +140,7 @@ impl<G: Gpu> BlindRotate<G> {
         }
     }
 
-    /// Rows of a share at most, for batches of so many rows, each under a key of its own.
+    /// Largest number of rows in a share, for batches with these numbers of rows, each under its own key.
     pub fn rows_of_a_share(&self, rows: &[usize]) -> usize {
         match &self.kernels {
             Kernels::Plain { .. } => 1,
@@ -147,8 +148,8 @@ impl<G: Gpu> BlindRotate<G> {
         }
     }
 
-    /// What groups show each other while they rotate these shares, in words: values, and counts, which are zero before the
-    /// launch. Both are 0 where groups work alone.
+    /// The number of words that groups exchange while they rotate these shares: values, and counts, which must be zero
+    /// before the launch. Both are 0 if groups work alone.
     pub fn shown_words(&self, shares: usize, rows_max: usize) -> [usize; 2] {
         match &self.kernels {
             Kernels::Plain { .. } => [0; 2],
@@ -156,7 +157,8 @@ impl<G: Gpu> BlindRotate<G> {
         }
     }
 
-    /// After a launch that the card refused because its groups wait for each other: whether later batches go another way.
+    /// Called after the GPU refused a launch because its groups wait for each other. Returns whether later batches use
+    /// another kernel.
     pub fn leave_clusters(&self) -> bool {
         match &self.kernels {
             Kernels::Plain { .. } => false,
@@ -164,9 +166,10 @@ impl<G: Gpu> BlindRotate<G> {
         }
     }
 
-    /// `exponents` is `[rows][n + 1]` words in `[0, 2N)`; `acc` becomes `[rows][k + 1][N]`. `shares` are of all rows, at most
-    /// [`BlindRotate::rows_of_a_share`] each, with two words: words from the first of the keys to the share's own. At most as
-    /// many rows as the card has groups. `shown` is as many words as [`BlindRotate::shown_words`] says.
+    /// Rotates. `exponents` is `[rows][n + 1]` words in `[0, 2N)`; `acc` becomes `[rows][k + 1][N]`, for at most as
+    /// many rows as the GPU has groups. `shares` cover all rows, at most [`BlindRotate::rows_of_a_share`] each; the
+    /// two words of a share are the distance, in words, from the first key to the share's key. `shown` has
+    /// [`BlindRotate::shown_words`] words.
     pub fn run<'a>(
         &'a self,
         keys: &'a [ViewOf<'a, G>],
@@ -187,7 +190,7 @@ impl<G: Gpu> BlindRotate<G> {
                     let mut bind =
                         vec![Bind::read_each(keys), Bind::read(roots), Bind::read(exponents), Bind::write(acc)];
                     let mut args = vec![first as u32, count as u32];
-                    // WGSL, with one key a launch, has no need of shares of one row each
+                    // WGSL has one key a launch, so shares of one row each are not needed
                     if steps_max.is_none() {
                         bind.push(Bind::read(shares.table.all));
                         args.push(shares.table.first as u32);

@@ -1,4 +1,4 @@
-//! Launches of `cells`: what cells add up before and after their key switch.
+//! Launches of `cells`: the sums of cells before and after their key switch.
 
 use crate::error::Result;
 use crate::gpu::stem::{Compiler, Stem, threads};
@@ -18,16 +18,17 @@ pub struct Cells<G: Gpu> {
 }
 
 impl<G: Gpu> Cells<G> {
-    /// Compiled for these parameters.
+    /// Compiles the stem for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let (threads, texts) = (threads(gpu.card()), [&texts::DISTANCE, &texts::CELLS]);
         let stem = compiler.stem(gpu, "cells", &texts, &constants(params), threads, &[])?;
         Ok(Cells { stem, threads: threads as usize })
     }
 
-    /// `out[row] = sum of factor wire + constant`: `table` is `[rows][3]` words, the constant (of the body), the word of the table
-    /// where the terms begin, how many; a term is its factor and how far each slot of the wire is from the first of the `chunks`,
-    /// two words a slot. `chunks` hold slots of `n + 1` words; `out` is `[rows][kN + 1]`.
+    /// `out[row] = sum of factor wire + constant`. `table` is `[rows][3]` words: the constant (of the body), the index
+    /// of the table word where the terms begin, and their number. A term is a factor and, for each slot of the wire,
+    /// its distance from the first of the `chunks` (two words a slot). `chunks` hold slots of `n + 1` words; `out` is
+    /// `[rows][kN + 1]`.
     pub fn wire_sum<'a>(
         &'a self,
         chunks: &'a [ViewOf<'a, G>],
@@ -39,9 +40,10 @@ impl<G: Gpu> Cells<G> {
         self.stem.launch("wire_sum", rows, bind, [rows as u32, table.first as u32])
     }
 
-    /// `out[row] = out[row] + sum of factor input + constant`, or without the first: `table` is `[rows][4]` words, the constant, the
-    /// word of the table where the terms begin, how many, and 1 where the row holds a sum, else 0; a term is its factor and, in two
-    /// words, how far the input is from the first of the `chunks`. `out` is `[rows][n + 1]`.
+    /// `out[row] = out[row] + sum of factor input + constant`, where a flag decides about the first term. `table` is
+    /// `[rows][4]` words: the constant, the index of the table word where the terms begin, their number, and 1 if the
+    /// row already holds a sum, else 0. A term is a factor and the input's distance from the first of the `chunks`
+    /// (two words). `out` is `[rows][n + 1]`.
     pub fn input_sum<'a>(
         &'a self,
         chunks: &'a [ViewOf<'a, G>],
@@ -53,7 +55,7 @@ impl<G: Gpu> Cells<G> {
         self.stem.launch("input_sum", rows, bind, [rows as u32, table.first as u32])
     }
 
-    /// Marks the rows of `exponents` whose rotation begins with a quarter: `table` is `[count]` rows.
+    /// Marks the rows of `exponents` whose rotation starts with amplitude 1/4. `table` is `[count]` row numbers.
     pub fn mark_quarter<'a>(
         &'a self,
         table: Table<'a, G>,

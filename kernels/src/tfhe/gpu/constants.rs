@@ -1,4 +1,4 @@
-//! What the parameters of a gate key are to a kernel.
+//! The constants that a kernel gets from the parameters of a gate key.
 
 use crate::gpu::source::{Constant, ring_constants};
 use crate::tfhe::cpu::Decomposition;
@@ -27,7 +27,7 @@ pub fn constants(p: &Params) -> Vec<Constant> {
         ("EXTRACTED_DIMENSION", p.extracted_dimension() as u32),
         ("KS_BASE", p.key_switch_base),
         ("KS_LEVELS", p.key_switch_level_count as u32),
-        // D^t, at most 2^32, which is written 0
+        // D^t is at most 2^32, which is written as 0
         ("KS_COVERED", covered as u32),
     ]);
     constants

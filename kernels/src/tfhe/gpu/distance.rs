@@ -1,12 +1,12 @@
-//! Where a kernel finds ciphertexts, from the buffer that its launch is given.
+//! How kernels address ciphertexts relative to the buffer that a launch is given.
 
 use crate::gpu::Gpu;
 
-/// Words from the start of the buffer that a launch is given to what a kernel looks for there or in another buffer: 64 bits, two's
-/// complement, the low word first. WGSL, where it is in the same buffer, takes the low word.
+/// The distance, in words, from the start of the launch's buffer to a place in that or another buffer: 64 bits, two's
+/// complement, low word first. WGSL kernels use only the low word, because their places are in the same buffer.
 pub type Distance = [u32; 2];
 
-/// Words from the start of one buffer to that of another.
+/// The number of words from the start of one buffer to that of another.
 pub fn words_between<G: Gpu>(gpu: &G, from: &G::Buf, to: &G::Buf) -> i64 {
     if std::ptr::eq(from, to) {
         return 0;
@@ -15,7 +15,7 @@ pub fn words_between<G: Gpu>(gpu: &G, from: &G::Buf, to: &G::Buf) -> i64 {
     (address(to) - address(from)) / 4
 }
 
-/// A number of words as a table has it.
+/// A number of words in the form of a table.
 pub fn distance(words: i64) -> Distance {
     [words as u32, (words >> 32) as u32]
 }

@@ -1,4 +1,4 @@
-//! Launches of `linear`: what gates add up before their bootstraps, and NOT.
+//! Launches of `linear`: the sums of gates before their bootstraps, and NOT.
 
 use crate::error::Result;
 use crate::gpu::stem::{Compiler, Stem, threads};
@@ -14,7 +14,7 @@ pub const ADD_WORDS: usize = 7;
 /// Words of a row of [`Linear::negate`]'s table.
 pub const NEGATE_WORDS: usize = 4;
 
-/// A row of [`Linear::add`]'s table: the sum of the ciphertexts that are so far from the first word that a launch is given.
+/// A row of [`Linear::add`]'s table: the sum of two ciphertexts, given by their distances from the launch's buffer.
 pub(super) fn add_row(sum: Sum, [[x_low, x_high], [y_low, y_high]]: [Distance; 2]) -> [u32; ADD_WORDS] {
     let [f, g] = sum.factors.map(|factor| factor as u32);
     [EIGHTH.wrapping_mul(sum.constant as u32), f, x_low, x_high, g, y_low, y_high]
@@ -31,7 +31,7 @@ pub struct Linear<G: Gpu> {
 }
 
 impl<G: Gpu> Linear<G> {
-    /// Compiled for these parameters.
+    /// Compiles the stem for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         Ok(Linear {
             stem: compiler.stem(
@@ -45,9 +45,9 @@ impl<G: Gpu> Linear<G> {
         })
     }
 
-    /// `out[row] = constant + f x + g y`: `table` is `[rows][7]` words, the constant (of the body), f, where the words of x are, g,
-    /// where those of y are, each two words: how far from the first of the `chunks`, which hold rows of `n + 1` words; `out`
-    /// `[rows][n + 1]`.
+    /// `out[row] = constant + f x + g y`. `table` is `[rows][7]` words: the constant (of the body), f, the distance of
+    /// x, g, and the distance of y. A distance is two words, counted from the first of the `chunks`, which hold rows
+    /// of `n + 1` words. `out` is `[rows][n + 1]`.
     pub fn add<'a>(
         &'a self,
         chunks: &'a [ViewOf<'a, G>],
@@ -59,7 +59,7 @@ impl<G: Gpu> Linear<G> {
         self.stem.launch("linear", rows, bind, [rows as u32, table.first as u32])
     }
 
-    /// `result = -operand`: `table` is `[rows][4]` words, where the words of the operand are, and those of the result, each as in
+    /// `result = -operand`. `table` is `[rows][4]` words: the distances of the operand and of the result, as in
     /// [`Linear::add`].
     pub fn negate<'a>(
         &'a self,

@@ -8,29 +8,29 @@ use crate::gpu::{Bind, Gpu, LaunchOf, Shares, Table, ViewOf};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
-/// What a group computes.
+/// The work of a group.
 struct Tile {
-    /// Gates, for which a word of the key is read once.
+    /// Gates that share one read of a key word.
     gates: usize,
-    /// Columns of their results, whole warps.
+    /// Columns of their results, in whole warps.
     columns: usize,
-    /// Threads, whole warps, that share the key's rows.
+    /// Threads, in whole warps, that share the key's rows.
     threads: u32,
 }
 
-/// For batches: a thread has two columns of eight gates.
+/// For batches: each thread has two columns of eight gates.
 const TOGETHER: Tile = Tile { gates: 8, columns: 64, threads: 256 };
-/// For fewer gates than that, or one or two of each of many keys: a thread has one word, and all the threads that there may
-/// be hurry.
+/// For fewer gates, or one or two gates of each of many keys: each thread has one word, and a group has the largest
+/// number of threads to finish soon.
 const ALONE: Tile = Tile { gates: 1, columns: 32, threads: 1024 };
 
-/// Threads of a group that take columns side by side: a warp.
+/// Threads of a group on neighbouring columns: a warp.
 const LANES: usize = 32;
-/// The key's columns are whole tiles of either kind.
+/// The key's columns are padded to whole tiles of both kinds.
 const COLUMNS_MULTIPLE: usize = 64;
 /// Words of digits that a group stages at a time: 16 KiB.
 const STAGED_WORDS: usize = 4096;
-/// Words of the key that are made on the host at a time.
+/// Words of the key that the host expands at a time.
 const CHUNK_WORDS: usize = 1 << 22;
 
 /// `n + 1` rounded up to whole tiles.
@@ -38,7 +38,7 @@ fn columns(params: &Params) -> usize {
     (params.lwe_dimension + 1).next_multiple_of(COLUMNS_MULTIPLE)
 }
 
-/// Words of a key on the card.
+/// Words of a key on the GPU.
 pub fn key_words(params: &Params) -> usize {
     params.key_switch_body_words() * columns(params)
 }
@@ -51,7 +51,7 @@ pub struct LweKeySwitch<G: Gpu> {
 }
 
 impl<G: Gpu> LweKeySwitch<G> {
-    /// Compiled for these parameters.
+    /// Compiles the stem for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let stem = |tile: Tile| {
             let staged_levels = tile.gates * params.key_switch_level_count;
@@ -69,7 +69,8 @@ impl<G: Gpu> LweKeySwitch<G> {
         Ok(LweKeySwitch { together: stem(TOGETHER)?, alone: stem(ALONE)?, params: *params })
     }
 
-    /// The key as the stem reads it: `[kN][levels]` rows of `n + 1` torus words and zeros up to whole tiles.
+    /// Loads the key in the stem's order: `[kN][levels]` rows of `n + 1` torus words, padded with zeros to whole
+    /// tiles.
     pub fn load(&self, gpu: &G, key: &EvaluationKey) -> Result<G::Buf> {
         let loaded = crate::gpu::alloc(gpu, key_words(&self.params))?;
         self.fill(gpu, key, &loaded, 0..self.params.extracted_dimension())?;
@@ -90,22 +91,23 @@ impl<G: Gpu> LweKeySwitch<G> {
         })
     }
 
-    /// Gates of a launch at most, of so many batches.
+    /// Largest number of gates in a launch of `batches` batches.
     pub(super) fn gates_max(&self, groups_max: u32, batches: usize) -> usize {
-        // of several each may have a gate in a tile
+        // in each of several batches, a gate may be alone in a tile
         let gates = if batches > 1 { 1 } else { TOGETHER.gates };
         groups_max as usize / (columns(&self.params) / TOGETHER.columns) * gates
     }
 
-    /// Gates of a share at most, for batches of so many gates, each under a key of its own.
+    /// Largest number of gates in a share, for batches with these numbers of gates, each under its own key.
     pub fn gates_of_a_share(&self, gates: &[usize], groups_max: u32) -> usize {
         let groups = gates.iter().sum::<usize>() * (columns(&self.params) / ALONE.columns);
         if are_few(gates) && groups <= groups_max as usize { ALONE.gates } else { TOGETHER.gates }
     }
 
-    /// `samples` is `[gates][kN + 1]` torus words, `results` `[gates][2]`: how far each result is from the first of the `chunks`,
-    /// which hold rows of `n + 1` words. `shares` are of all gates, at most [`LweKeySwitch::gates_of_a_share`] each, and say how
-    /// far their key is from the first of the keys. Both tables are in one buffer.
+    /// Key-switches `samples`, `[gates][kN + 1]` torus words. `results` is `[gates][2]`: the distance of each result
+    /// from the first of the `chunks`, which hold rows of `n + 1` words. `shares` cover all gates, at most
+    /// [`LweKeySwitch::gates_of_a_share`] each, and give the distance of their key from the first key. Both tables are
+    /// in one buffer.
     pub fn run<'a>(
         &'a self,
         keys: &'a [ViewOf<'a, G>],
@@ -122,7 +124,8 @@ impl<G: Gpu> LweKeySwitch<G> {
     }
 }
 
-/// Whether batches of so many gates go alone: all together fill no tile, or would leave more than half of their tiles empty.
+/// Whether batches with these numbers of gates run gate by gate: together they fill no tile, or leave more than half
+/// of their tiles empty.
 fn are_few(gates: &[usize]) -> bool {
     let tiles: usize = gates.iter().map(|gates| gates.div_ceil(TOGETHER.gates)).sum();
     let all: usize = gates.iter().sum();

@@ -6,22 +6,23 @@ use crate::gpu::{Bind, Gpu, LaunchOf, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gpu::{constants, texts};
 
-/// Threads of a row, a power of two: some ten words each, and few steps to their sum.
+/// Threads of a row, a power of two: each has about ten words, and their sum takes few steps.
 const THREADS: u32 = 64;
 
-/// The stem for one dimension, ring degree and definition of the switch.
+/// The stem for one dimension, ring degree and kind of mod switch.
 pub struct ModSwitch<G: Gpu> {
     stem: Stem<G>,
 }
 
 impl<G: Gpu> ModSwitch<G> {
-    /// Compiled for these parameters.
+    /// Compiles the stem for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let stem = compiler.stem(gpu, "mod_switch", &[&texts::MOD_SWITCH], &constants(params), THREADS, &[])?;
         Ok(ModSwitch { stem })
     }
 
-    /// The first `count` of `[rows][n + 1]` torus words, in place, to `[0, 2N)`. At most as many rows as the card has groups.
+    /// Converts the first `count` of `[rows][n + 1]` torus words in place to `[0, 2N)`, for at most as many rows as
+    /// the GPU has groups.
     pub fn run<'a>(&'a self, rows: ViewOf<'a, G>, count: usize) -> Option<LaunchOf<'a, G>> {
         self.stem.launch_whole("mod_switch", count, [Bind::write(rows)], [])
     }

@@ -1,4 +1,4 @@
-//! Launches of `sample_extract`: accumulators to LWE samples under the ring key, a MUX's two to one; to wires.
+//! Launches of `sample_extract`: accumulators to LWE samples under the ring key (a MUX's two to one), or to wires.
 
 use crate::error::Result;
 use crate::gpu::source::MODULAR;
@@ -9,7 +9,7 @@ use crate::tfhe::gpu::{constants, texts};
 
 /// Words of a row of the table.
 pub const ROW_WORDS: usize = 2;
-/// In place of a second row: there is none.
+/// Stands for a missing second row.
 pub const NO_ROW: u32 = u32::MAX;
 
 /// The stem for one shape of ring ciphertexts.
@@ -18,7 +18,7 @@ pub struct SampleExtract<G: Gpu> {
 }
 
 impl<G: Gpu> SampleExtract<G> {
-    /// Compiled for these parameters.
+    /// Compiles the stem for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let threads = threads(gpu.card());
         Ok(SampleExtract {
@@ -33,8 +33,8 @@ impl<G: Gpu> SampleExtract<G> {
         })
     }
 
-    /// `acc` is `[rows][k + 1][N]` words in `[0, q)`, `table` `[gates][2]` words: a row, and a MUX's second row or
-    /// [`NO_ROW`]; `out` `[gates][kN + 1]` torus words.
+    /// Extracts samples. `acc` is `[rows][k + 1][N]` words in `[0, q)`; `table` is `[gates][2]` words: a row, and a
+    /// MUX's second row or [`NO_ROW`]; `out` is `[gates][kN + 1]` torus words.
     pub fn run<'a>(
         &'a self,
         acc: ViewOf<'a, G>,
@@ -46,8 +46,8 @@ impl<G: Gpu> SampleExtract<G> {
         self.stem.launch("sample_extract", gates, bind, [gates as u32, table.first as u32])
     }
 
-    /// Wires to the slots of an arena: `table` is `[wires][2 + 2 slots of a wire]` words, a row of `acc`, a coefficient, and how far
-    /// each slot is from the first of the `chunks`, which hold slots of `n + 1` words.
+    /// Extracts wires to the slots of an arena. `table` is `[wires][2 + 2 slots of a wire]` words: a row of `acc`, a
+    /// coefficient, and the distance of each slot from the first of the `chunks`, which hold slots of `n + 1` words.
     pub fn run_wires<'a>(
         &'a self,
         acc: ViewOf<'a, G>,

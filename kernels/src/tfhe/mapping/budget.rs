@@ -1,14 +1,14 @@
-//! What a bootstrap may add up: its result must be wrong no more often than an ordinary gate's.
+//! The noise budget: which sums a bootstrap may read without failing more often than an ordinary gate.
 
 use crate::tfhe::cells::Amplitude;
 use crate::tfhe::network::{Margin, Term, load};
 use crate::tfhe::noise::{InputNoise, Load, Secret, SumNoise, beyond, failure_log2, mod_switch, mux_output};
 use crate::tfhe::params::ParamsLiteral;
 
-/// Limits of one parameter set, made ready so that a check is a few multiplications.
+/// Limits of one parameter set, precomputed so that a check takes a few multiplications.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// `None` where the noise of the keys is not known.
+    /// `None` if the noise of the keys is unknown.
     noise: Option<SumNoise>,
     /// Largest variance at margin 1/8; at margin 1/4 it is four times that.
     limit: f64,
@@ -19,14 +19,14 @@ pub struct Budget {
 impl Budget {
     /// The limits of a parameter set.
     ///
-    /// Where the noise of keys is not known (imported keys), a sum may be no noisier than an ordinary gate's whatever the
-    /// noise is: two samples at margin 1/8, eight at 1/4.
+    /// If the noise of the keys is unknown (imported keys), a sum must be no noisier than an ordinary gate's under any
+    /// noise: two samples at margin 1/8, eight at 1/4.
     pub fn of(p: &ParamsLiteral, inputs: InputNoise) -> Budget {
         if p.lwe_noise_std == 0.0 || p.glwe_noise_std == 0.0 {
             return Budget { noise: None, limit: 2.0, output_limit: 2.0 };
         }
         let gate = failure_log2(p).gate;
-        // the failure depends on margin^2 / variance and falls with it
+        // the failure probability is a falling function of margin^2 / variance
         let (mut below, mut above) = (mod_switch(p, Secret::OURS), 1.0);
         for _ in 0..100 {
             let middle = (below + above) / 2.0;
@@ -54,8 +54,8 @@ impl Budget {
         }
     }
 
-    /// Whether a bootstrap may read this sum of different sources: within the limit, or the sum of an ordinary gate of two
-    /// operands, which is allowed whatever its operands are.
+    /// Whether a bootstrap may read this sum of different sources: the sum is within the limit, or is that of an
+    /// ordinary gate of two operands, which is always allowed.
     pub fn allows_sum(&self, terms: &[Term], margin: Margin) -> bool {
         let most = if margin == Margin::Quarter { 2 } else { 1 };
         let ordinary = terms.len() <= 2 && terms.iter().all(|term| term.factor.unsigned_abs() <= most);

@@ -1,14 +1,15 @@
-//! Cells: what one bootstrap computes of up to three bits.
+//! Cells: the functions of up to three bits that one bootstrap computes.
 //!
-//! With operands at an eighth, each with its sign, let `S` be their sum, plus 1/8 where there are two. Its phases are odd
-//! eighths. The sign of `S` is OR of two operands and the majority of three. The sign of `S + 1/4` is NAND of two and "not
-//! all equal" of three. A parity adds its operands so that their phases are a quarter or three quarters.
+//! With operands at an eighth, each with its sign, let `S` be their sum, plus 1/8 if there are two. The phases of `S`
+//! are odd eighths. The sign of `S` is OR of two operands and the majority of three. The sign of `S + 1/4` is NAND of
+//! two and "not all equal" of three. A parity scales its operands so that the phase of their sum is a quarter or three
+//! quarters.
 
 use std::sync::LazyLock;
 
 use super::edge::Edge;
 
-/// Which function of its operands a cell is.
+/// The function that a cell computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// XOR of the operands.
@@ -43,19 +44,19 @@ impl Cell {
         self.kind == Kind::Parity
     }
 
-    /// Constant of the sum that the cell's bootstrap reads, in eighths; not of a parity.
+    /// Constant of the sum that the cell's bootstrap reads, in eighths. Not defined for a parity.
     pub fn constant(&self) -> i8 {
         let turned = if self.kind == Kind::Turned { 2 } else { 0 };
         let negated = if self.negated { 4 } else { 0 };
         self.core_constant() + turned + negated
     }
 
-    /// Constant of `S`.
+    /// Constant in `S`, in eighths.
     pub fn core_constant(&self) -> i8 {
         if self.len == 2 { 1 } else { 0 }
     }
 
-    /// The cell on plain bits of its operands' nodes, by phases.
+    /// Evaluates the cell on plain bits by phases; `bits` maps an operand's node to its bit.
     fn plain(&self, bits: impl Fn(u32) -> bool) -> bool {
         let operand = |edge: &Edge| bits(edge.node()) != edge.negated();
         match self.kind {
@@ -69,20 +70,20 @@ impl Cell {
         }
     }
 
-    /// Truth table where the operands' nodes are 0, 1 and 2.
+    /// Truth table of the cell, if the operands' nodes are 0, 1 and 2.
     fn table(&self) -> u8 {
         let row = |row: u8| u8::from(self.plain(|node| row >> node & 1 == 1)) << row;
         (0..8).map(row).sum()
     }
 }
 
-/// The cell that has a truth table, its operands' nodes being the leaves 0, 1 and 2; `None` where there is none.
+/// The cell with this truth table over the leaves 0, 1 and 2; `None` if no cell has it.
 pub(super) fn cell_of(table: u8) -> Option<&'static Cell> {
     static CELLS: LazyLock<Vec<Option<Cell>>> = LazyLock::new(|| {
         let mut cells = vec![None; 256];
         for cell in all() {
             let place: &mut Option<Cell> = &mut cells[usize::from(cell.table())];
-            // a cell of fewer operands comes first
+            // cells of fewer operands come first
             place.get_or_insert(cell);
         }
         cells
@@ -104,7 +105,7 @@ fn all() -> Vec<Cell> {
                 3 => &[Kind::Parity, Kind::Straight, Kind::Turned],
                 _ => &[Kind::Parity],
             };
-            // signs of a parity are its negation
+            // operand signs only negate a parity, so unsigned operands suffice
             let kinds = kinds.iter().filter(|&&kind| kind != Kind::Parity || signs == 0);
             cells.extend(kinds.flat_map(|&kind| [false, true].map(|negated| Cell::new(kind, negated, &operands))));
         }

@@ -1,21 +1,21 @@
-//! Checks that a network computes what its circuit does, on many inputs at once.
+//! Checks that a network computes the same function as its circuit, on 256 inputs at once.
 
 use crate::tfhe::circuit::{Circuit, Signal};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::Gate;
 use crate::tfhe::network::{Network, Source, Sum};
 
-/// One bit of 256 evaluations.
+/// One bit in each of 256 evaluations.
 type Lanes = [u64; 4];
 
-/// Whether a network agrees with a circuit on inputs of these names: where all names are false, where all are true, and on
-/// 254 random choices. No phase of a sum is 0 or a half there.
+/// Whether a network agrees with a circuit on inputs of these names: with all names false, with all true, and in 254
+/// random assignments. Returns false if a sum's phase is 0 or a half in any of them.
 pub(super) fn agrees(network: &Network, circuit: &Circuit, inputs: &[Bit]) -> bool {
     let inputs = lanes_of(inputs);
     network_on(network, &inputs).is_some_and(|found| found == circuit_on(circuit, &inputs))
 }
 
-/// Lanes of the inputs: the same for equal names, the negation for opposite ones.
+/// The lanes of the inputs. Equal names get equal lanes, opposite names negated lanes.
 fn lanes_of(inputs: &[Bit]) -> Vec<Lanes> {
     inputs
         .iter()
@@ -30,7 +30,7 @@ fn lanes_of(inputs: &[Bit]) -> Vec<Lanes> {
         .collect()
 }
 
-/// Random bits of a fixed seed.
+/// Pseudorandom bits from a seed.
 fn mixed(seed: u64) -> u64 {
     let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for _ in 0..3 {
@@ -63,7 +63,7 @@ fn circuit_on(circuit: &Circuit, inputs: &[Lanes]) -> Vec<Lanes> {
     circuit.outputs().iter().map(|&signal| lanes(signal, &results)).collect()
 }
 
-/// The outputs; `None` where a phase has no sign or an output is not at an eighth.
+/// The outputs of a network; `None` if a phase has no sign or an output is not at an eighth.
 fn network_on(network: &Network, inputs: &[Lanes]) -> Option<Vec<Lanes>> {
     let mut samples: Vec<Lanes> = vec![[0; 4]; 2 * network.bootstraps()];
     for at in 0..network.bootstraps() {
@@ -76,7 +76,7 @@ fn network_on(network: &Network, inputs: &[Lanes]) -> Option<Vec<Lanes>> {
     (0..network.outputs()).map(|at| Phase::of(network, network.output(at), inputs, &samples).eighth()).collect()
 }
 
-/// Phases `odd + 2 (low + 2 high)` eighths, a lane an evaluation.
+/// Phases of a sum, one lane an evaluation: `odd + 2 (low + 2 high)` eighths.
 struct Phase {
     odd: bool,
     low: Lanes,
@@ -84,7 +84,7 @@ struct Phase {
 }
 
 impl Phase {
-    /// Every true bit adds an even number of eighths to the phase where all are false.
+    /// The phases of a sum. Each true bit adds an even number of eighths to the phase at which all bits are false.
     fn of(network: &Network, sum: Sum<'_>, inputs: &[Lanes], samples: &[Lanes]) -> Phase {
         let zeros = network.phase_of_zeros(sum).rem_euclid(8);
         let all = |bit: i32| [if zeros >> bit & 1 == 1 { u64::MAX } else { 0 }; 4];
@@ -100,7 +100,7 @@ impl Phase {
         phase
     }
 
-    /// Adds so many quarters where a bit is true.
+    /// Adds `quarters` quarters in the lanes where the bit is true.
     fn add(&mut self, bits: &Lanes, quarters: i32) {
         for word in 0..4 {
             if quarters & 1 == 1 {
@@ -123,7 +123,7 @@ impl Phase {
         has_sign.then(|| self.high.map(|word| !word))
     }
 
-    /// The bit, if the phases are an eighth and minus an eighth.
+    /// The bit, if all phases are an eighth or minus an eighth.
     fn eighth(&self) -> Option<Lanes> {
         (self.odd && self.low == self.high).then(|| self.high.map(|word| !word))
     }

@@ -1,8 +1,9 @@
-//! Covering: which cell each node of the graph is.
+//! Covering: the choice of a cell for each node of the graph.
 //!
-//! XOR nodes begin as parities and AND nodes as ANDs. Then every node is looked at, operands first, and takes the cell of
-//! one of its cuts where that saves bootstraps, or saves levels and costs none. A bit is read in one of two ways: by cells
-//! and outputs at an eighth, by parities at any amplitude. A parity needs a bootstrap only where it is read at an eighth.
+//! XOR nodes start as parities and AND nodes as ANDs. Then every node is visited after its operands. A node takes the
+//! cell of one of its cuts if that saves bootstraps, or saves levels at no extra bootstrap. A bit is read in one of
+//! two ways: cells and outputs read it at an eighth, parities at any amplitude. A parity needs a bootstrap only if it
+//! is read at an eighth.
 
 use super::LARGE;
 use super::budget::Budget;
@@ -12,19 +13,19 @@ use super::graph::{Graph, Node};
 use crate::tfhe::network::Margin;
 use crate::tfhe::noise::Load;
 
-/// Passes over the nodes, and over those of a large graph.
+/// Passes over the nodes of an ordinary graph, and of a large one.
 const PASSES: [usize; 2] = [2, 1];
 
-/// Nodes that are visited to see what a change costs.
+/// Largest number of nodes visited to estimate the cost of a change.
 const VISITS: usize = 24;
 
-/// A cell for every node, and how often each is read.
+/// A cell for every node, and how often each node is read.
 pub(super) struct Covering {
     cells: Vec<Option<Cell>>,
     reads: Vec<Reads>,
 }
 
-/// How often a node is read at an eighth, and how often by parities.
+/// The number of reads of a node at an eighth, and the number of reads by parities.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Reads {
     pub eighth: u32,
@@ -38,7 +39,7 @@ impl Reads {
 }
 
 impl Covering {
-    /// The covering of a graph within a budget.
+    /// Chooses the covering of a graph within a budget.
     pub fn of(graph: &Graph, budget: &Budget) -> Covering {
         let cells = (0..graph.len() as u32).map(|node| match graph.node(node) {
             Node::False | Node::Input(_) => None,
@@ -55,7 +56,7 @@ impl Covering {
         covering
     }
 
-    /// The cell of a node; none of constants and inputs.
+    /// The cell of a node; `None` for constants and inputs.
     pub fn cell(&self, node: u32) -> Option<&Cell> {
         self.cells[node as usize].as_ref()
     }
@@ -65,13 +66,14 @@ impl Covering {
     }
 
     fn improve(&mut self, graph: &Graph, allowed: &Allowed) {
-        // levels at which parities may read each node
+        // the level from which parities may read each node
         let mut levels = vec![0; graph.len()];
         for node in 0..graph.len() as u32 {
             let Some(mut best) = self.cells[node as usize] else { continue };
             if self.reads(node).any() {
                 let before = best;
-                // of cells that cost the same, a parity is the last: it needs one bootstrap more once it is read at an eighth
+                // among cells of equal cost a parity comes last, because it needs one more bootstrap once it is read
+                // at an eighth
                 let mut best_key = (0, self.level(node, &best, &levels), best.is_parity());
                 for cut in graph.cuts(node) {
                     let Some(cell) = cell_of(cut.table) else { continue };
@@ -80,7 +82,7 @@ impl Covering {
                         .iter()
                         .map(|leaf| Edge::new(cut.leaves()[leaf.node() as usize], leaf.negated()));
                     let cell = Cell::new(cell.kind, cell.negated, &operands.collect::<Vec<_>>());
-                    // forms expand a parity's operands anyway
+                    // no change between two parities: forms expand a parity's operands anyway
                     let both_parities = cell.is_parity() && before.is_parity();
                     if both_parities || same(&cell, &before) || !allowed.allows(graph, &cell) {
                         continue;
@@ -98,13 +100,13 @@ impl Covering {
         }
     }
 
-    /// Level at which a node's readers may read it if it is this cell.
+    /// The level from which readers may read the node if `cell` is its cell.
     fn level(&self, node: u32, cell: &Cell, levels: &[u32]) -> u32 {
         let bootstrapped = cell.is_parity() && self.reads(node).eighth > 0;
         self.level_of(cell, levels) + u32::from(bootstrapped)
     }
 
-    /// Level at which a cell's result is there; a parity is no bootstrap of its own.
+    /// The level at which a cell's result is available. A parity adds no level, because it is not bootstrapped here.
     fn level_of(&self, cell: &Cell, levels: &[u32]) -> u32 {
         let level = |edge: &Edge| {
             let node = edge.node();
@@ -114,7 +116,7 @@ impl Covering {
         cell.operands().iter().map(level).max().unwrap_or(0) + u32::from(!cell.is_parity())
     }
 
-    /// Bootstraps that a node costs more as the second cell than as the first.
+    /// How many bootstraps more the node costs with the cell `after` than with `before`.
     fn cost(&self, node: u32, before: &Cell, after: &Cell) -> i32 {
         let own = |cell: &Cell| i32::from(!cell.is_parity() || self.reads(node).eighth > 0);
         let mut trial = Trial { reads: &self.reads, changed: Vec::new() };
@@ -130,7 +132,7 @@ impl Covering {
     }
 }
 
-/// Whether two cells are the same function of the same operands, written alike.
+/// Whether two cells compute the same function of the same operands in the same form.
 fn same(a: &Cell, b: &Cell) -> bool {
     let sorted = |cell: &Cell| {
         let mut operands = cell.operands().to_vec();
@@ -140,18 +142,18 @@ fn same(a: &Cell, b: &Cell) -> bool {
     a.kind == b.kind && sorted(a) == sorted(b)
 }
 
-/// The operands' nodes, and whether a cell reads them at an eighth.
+/// The operands' nodes, each with whether the cell reads it at an eighth.
 fn operands(cell: &Cell) -> Vec<(u32, bool)> {
     cell.operands().iter().map(|edge| (edge.node(), !cell.is_parity())).collect()
 }
 
-/// Counts of reads that can be changed.
+/// Counts of reads that a change updates.
 trait Counts {
     fn at(&mut self, node: u32) -> &mut Reads;
 
-    /// Adds (or takes away) reads of nodes and, where a node is read for the first (or no longer for the last) time, those
-    /// of its operands. Returns the bootstraps that are added. After `visits` nodes it stops; of what it did not visit, it
-    /// takes every node for a bootstrap that is added and none for one that is saved.
+    /// Adds or removes reads of nodes. When a node gains its first read or loses its last one, the reads of its
+    /// operands change too. Returns the number of added bootstraps. The walk stops after `visits` nodes. Then every
+    /// unvisited node counts as one added bootstrap when reads are added, and as none when reads are removed.
     fn change(&mut self, cells: &[Option<Cell>], mut open: Vec<(u32, bool)>, add: bool, visits: usize) -> i32 {
         let (mut bootstraps, mut visited) = (0, 0);
         while let Some((node, eighth)) = open.pop() {
@@ -181,7 +183,7 @@ impl Counts for Vec<Reads> {
     }
 }
 
-/// Counts as they would be after a change.
+/// The counts after a tentative change, kept apart from the real ones.
 struct Trial<'a> {
     reads: &'a [Reads],
     changed: Vec<(u32, Reads)>,
@@ -197,7 +199,7 @@ impl Counts for Trial<'_> {
     }
 }
 
-/// Which cells of three operands the budget allows, by how many of the operands are inputs.
+/// The cells of three operands that the budget allows, by the number of operands that are inputs.
 struct Allowed {
     threshold: [bool; 4],
     parity: [bool; 4],

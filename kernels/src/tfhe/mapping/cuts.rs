@@ -1,16 +1,17 @@
-//! Cuts: few nodes that a node is a function of, with the function's truth table.
+//! Cuts. A cut of a node is a small set of leaves that determines the node, with the truth table of that function.
 
 use std::sync::LazyLock;
 
 use super::LARGE;
 use super::edge::Edge;
 
-/// Up to three leaves and the function of them.
+/// Up to three leaves, and the node's function of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     leaves: [u32; 3],
     len: u8,
-    /// Bit `x0 + 2 x1 + 4 x2` is the function of the leaves in order; it does not depend on leaves that are not there.
+    /// Truth table: bit `x0 + 2 x1 + 4 x2` is the value at leaves `x0`, `x1`, `x2` in order. The table does not depend
+    /// on missing leaves.
     pub table: u8,
 }
 
@@ -19,17 +20,18 @@ impl Cut {
         &self.leaves[..usize::from(self.len)]
     }
 
-    /// A bit for each leaf, by its number modulo 64. Two leaves may share a bit, so there are at most as many bits as leaves.
+    /// A set of bits, one for each leaf's number modulo 64. Two leaves may share a bit, so the set never has more bits
+    /// than the cut has leaves.
     fn low_bits(&self) -> u64 {
         self.leaves().iter().fold(0, |bits, leaf| bits | 1 << (leaf % 64))
     }
 
-    /// The cut of a node that is its own leaf.
+    /// The trivial cut: the node is its only leaf.
     fn trivial(node: u32) -> Cut {
         Cut { leaves: [node, 0, 0], len: 1, table: VARIABLES[0] }
     }
 
-    /// The cut without leaves that its function does not depend on.
+    /// Removes the leaves that the function does not depend on.
     fn reduced(mut self) -> Cut {
         let kept = SUPPORT[usize::from(self.table)];
         if kept.count_ones() == u32::from(self.len) {
@@ -54,7 +56,7 @@ impl Cut {
 /// Truth tables of the leaves.
 const VARIABLES: [u8; 3] = [0b1010_1010, 0b1100_1100, 0b1111_0000];
 
-/// Which leaves each truth table depends on, a bit a leaf.
+/// For each truth table, a bit mask of the leaves that it depends on.
 const SUPPORT: [u8; 256] = {
     let mut support = [0; 256];
     let mut table = 0;
@@ -71,44 +73,45 @@ const SUPPORT: [u8; 256] = {
     support
 };
 
-/// Cuts that are kept for a node, besides the trivial one, and for one of a large graph.
+/// Largest number of cuts kept for a node, besides the trivial one: in an ordinary graph, and in a large one.
 const KEPT: [usize; 2] = [7, 4];
 
-/// The cuts of all nodes, node after node.
+/// The cuts of all nodes, in the order of the nodes.
 pub(super) struct Cuts {
     cuts: Vec<Cut>,
     ends: Vec<u32>,
     kept: usize,
-    /// Of two leaves, and of three.
+    /// Merged cuts of up to two leaves, and of three.
     merged: [Vec<Cut>; 2],
 }
 
 impl Cuts {
-    /// Cuts of about this many nodes.
+    /// An empty list with room for the cuts of `nodes` nodes.
     pub fn with_capacity(nodes: usize) -> Cuts {
         let kept = KEPT[usize::from(nodes > LARGE)];
         Cuts { kept, cuts: Vec::with_capacity(4 * nodes), ends: Vec::with_capacity(nodes), merged: Default::default() }
     }
 
-    /// All but the trivial one, those of fewer leaves first.
+    /// The cuts of a node without the trivial one, ordered by the number of leaves.
     pub fn of(&self, node: u32) -> &[Cut] {
         let start = if node == 0 { 0 } else { self.ends[node as usize - 1] as usize };
         &self.cuts[start..self.ends[node as usize] as usize]
     }
 
-    /// A node behind the others without cuts of its own.
+    /// Appends a node without cuts besides the trivial one.
     pub fn push_leaf(&mut self) {
         self.ends.push(self.cuts.len() as u32);
     }
 
-    /// A node behind the others with the cuts that were merged last.
+    /// Appends a node with the cuts of the last [`Cuts::merge`].
     pub fn push_merged(&mut self) {
         let [of_two, of_three] = &self.merged;
         self.cuts.extend(of_two.iter().chain(of_three).take(self.kept));
         self.ends.push(self.cuts.len() as u32);
     }
 
-    /// Merges the cuts of a node's operands. The node need not be if it is a constant or a node that is there.
+    /// Merges the cuts of a node's operands. If a truth table shows that the node is a constant or equals a leaf, the
+    /// result is that edge, and the node is not needed.
     pub fn merge(&mut self, operands: [Edge; 2], function: impl Fn(u8, u8) -> u8) -> Option<Edge> {
         let mut merged = std::mem::take(&mut self.merged);
         merged.iter_mut().for_each(Vec::clear);
@@ -118,7 +121,7 @@ impl Cuts {
         let mut edge = None;
         for a in std::iter::once(&trivial_a).chain(cuts_a) {
             for b in std::iter::once(&trivial_b).chain(cuts_b) {
-                // more than three bits are more than three leaves, which most pairs have
+                // more than three bits mean more than three leaves, as for most pairs
                 if (a.low_bits() | b.low_bits()).count_ones() > 3 {
                     continue;
                 }
@@ -129,7 +132,7 @@ impl Cuts {
                     0 => edge = Some(Edge::FALSE.negated_if(cut.table != 0)),
                     1 => edge = Some(Edge::new(cut.leaves[0], cut.table != VARIABLES[0])),
                     len => {
-                        // leaves beyond the last are 0 in every cut
+                        // unused leaf places are 0 in every cut
                         let of_len = &mut merged[usize::from(len) - 2];
                         if of_len.len() < self.kept && !of_len.iter().any(|other| other.leaves == cut.leaves) {
                             of_len.push(cut);
@@ -143,10 +146,10 @@ impl Cuts {
     }
 }
 
-/// Places of a cut's leaves among a union's, two bits a leaf.
+/// For each leaf of a cut, its place in a union, two bits a leaf.
 type Places = u8;
 
-/// The leaves of two cuts, ascending, if they are three at most, and where each cut's leaves are among them.
+/// The union of the leaves of two cuts, ascending, if it has at most three; and the place of each cut's leaves in it.
 fn union(a: &[u32], b: &[u32]) -> Option<([u32; 3], u8, [Places; 2])> {
     let (mut leaves, mut len, mut places) = ([0; 3], 0u8, [0; 2]);
     let (mut at_a, mut at_b) = (0, 0);
@@ -173,7 +176,7 @@ fn union(a: &[u32], b: &[u32]) -> Option<([u32; 3], u8, [Places; 2])> {
     Some((leaves, len, places))
 }
 
-/// A truth table whose leaves are moved to these places.
+/// The truth table after its leaves move to these places.
 fn spread(table: u8, places: Places) -> u8 {
     static SPREAD: LazyLock<Vec<[u8; 256]>> = LazyLock::new(|| {
         let of = |table: u8, places: u8| {

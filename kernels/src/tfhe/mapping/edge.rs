@@ -1,11 +1,11 @@
-//! Edges of the graph: twice the number of a node, and 1 more for its negation.
+//! Edges of the graph. An edge is twice a node's number, plus 1 if it is negated.
 
 /// A node, or its negation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Edge(pub u32);
 
 impl Edge {
-    /// The constant false is node 0.
+    /// The constant false, which is node 0.
     pub const FALSE: Edge = Edge(0);
 
     pub fn new(node: u32, negated: bool) -> Edge {
@@ -20,7 +20,7 @@ impl Edge {
         self.0 % 2 == 1
     }
 
-    /// The edge or its negation.
+    /// The edge, negated if `negate` is true.
     pub fn negated_if(self, negate: bool) -> Edge {
         Edge(self.0 ^ u32::from(negate))
     }

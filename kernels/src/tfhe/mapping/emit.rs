@@ -1,4 +1,4 @@
-//! Emission: bootstraps over sums for what the outputs need of a covering.
+//! Emission: writes a covering as bootstraps over sums, as far as the outputs need it.
 
 use super::budget::{Budget, parity_factor};
 use super::cells::{Cell, Kind};
@@ -10,8 +10,8 @@ use crate::tfhe::cells::Amplitude;
 use crate::tfhe::circuit::Table;
 use crate::tfhe::network::{Margin, Network, Source, Sum, Term, load};
 
-/// The network of a covering. `None` where a sum would be noisier than the budget allows, which the forms' bounds leave to
-/// rare cases of equal operands.
+/// The network of a covering. `None` if a sum would be noisier than the budget allows. That is rare: the bounds of the
+/// forms exclude it except for some equal operands.
 pub(super) fn emitted(
     graph: &Graph,
     covering: &Covering,
@@ -46,11 +46,11 @@ pub(super) fn emitted(
     Some((writer.network, values))
 }
 
-/// What a node's bit is in the network.
+/// The value of a node in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Constant(bool),
-    /// A source, or its negation.
+    /// A source; negated if the flag is true.
     Bit(Source, bool),
 }
 
@@ -62,7 +62,7 @@ impl Value {
         }
     }
 
-    /// The bootstrap that made it.
+    /// The bootstrap that computes the value, if any.
     pub fn bootstrap(self) -> Option<u32> {
         match self {
             Value::Bit(Source::Sample(sample), _) => Some(sample / 2),
@@ -71,7 +71,7 @@ impl Value {
     }
 }
 
-/// No node.
+/// The number that stands for no node.
 const NONE: u32 = u32::MAX;
 
 /// A sum over nodes, in eighths.
@@ -84,13 +84,13 @@ struct NodeSum {
 /// How a sum reads a node.
 #[derive(Clone, Copy)]
 enum NodeFactor {
-    /// Its bit at an eighth, with this sign.
+    /// The node's bit at an eighth, with this sign.
     Eighth(i8),
-    /// Its bit at a quarter.
+    /// The node's bit at a quarter.
     Parity,
 }
 
-/// What the nodes' bootstraps add up.
+/// Builds the sums that the nodes' bootstraps read.
 struct Sums<'a> {
     graph: &'a Graph,
     covering: &'a Covering,
@@ -99,7 +99,7 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// Puts the sum that a node's bootstrap reads, given the node that it absorbs.
+    /// Writes the sum that a node's bootstrap reads to `into`, given the node that it absorbs.
     fn put(&self, node: u32, absorbed: u32, into: &mut NodeSum) {
         into.terms.clear();
         let cell = self.covering.cell(node).expect("inputs and constants have no bootstrap");
@@ -110,22 +110,22 @@ impl Sums<'_> {
         }
         let (leaves, negated) = self.forms.form(node);
         into.terms.extend(leaves.iter().filter(|&&leaf| leaf != absorbed).map(|&leaf| (leaf, NodeFactor::Parity)));
-        // k bits of +-1/4 with 2 k - 2 eighths: +1/4 where their XOR is true, else -1/4
+        // k bits of +-1/4 and a constant of 2 k - 2 eighths sum to +1/4 if their XOR is true, else to -1/4
         into.constant = (2 * into.terms.len() as i32 - 2).rem_euclid(8) as i8;
         let negates = match self.covering.cell(absorbed.min(node)).filter(|_| absorbed != NONE) {
             None => negated,
             Some(inner) => {
                 into.constant += inner.core_constant();
                 into.terms.extend(core_terms(inner));
-                // the sign of S + 1/4 is the turned cell, that of S - 1/4 its negation
+                // the sign of S + 1/4 is the turned cell, and the sign of S - 1/4 is its negation
                 inner.negated == negated
             }
         };
         into.constant += if negates { 4 } else { 0 };
     }
 
-    /// By node: the turned cell that its parity absorbs, reading the cell's operands itself. That saves the cell's level
-    /// and, if nothing else reads the cell, its bootstrap.
+    /// For each parity, the turned cell that it absorbs, or [`NONE`]. The parity then reads the operands of that cell
+    /// directly. This saves the cell's level, and also its bootstrap if nothing else reads the cell.
     fn absorbed(&self) -> Vec<u32> {
         let ands = self.ands();
         let mut absorbed = vec![NONE; self.graph.len()];
@@ -165,7 +165,8 @@ impl Sums<'_> {
         absorbed
     }
 
-    /// The cells of two operands, by the operands' nodes. The XOR of these may come from the cell's rotation (`pairs.rs`).
+    /// The cells of two operands, by the operands' nodes. The rotation of such a cell may also give the XOR of its
+    /// operands (`pairs.rs`).
     fn ands(&self) -> Table {
         let pairs = (0..self.graph.len() as u32).filter(|&node| self.forms.is_bootstrap(self.covering, node));
         let pairs = pairs.filter_map(|node| self.and_operands(node).map(|pair| (node, pair)));
@@ -174,7 +175,7 @@ impl Sums<'_> {
         ands
     }
 
-    /// The operands' nodes of a cell of two, ascending.
+    /// The operands' nodes of a cell of two operands, ascending.
     fn and_operands(&self, node: u32) -> Option<[u32; 2]> {
         match *self.covering.cell(node).filter(|cell| !cell.is_parity())?.operands() {
             [a, b] => Some([a.node().min(b.node()), a.node().max(b.node())]),
@@ -190,7 +191,7 @@ impl Sums<'_> {
                 NodeFactor::Parity => parity_factor(amplitude(self.graph, self.covering, node)),
             };
             let source = if self.graph.is_input(node) { Source::Input(node) } else { Source::Sample(node) };
-            // a node that is read in both ways is a rare case: count it as if both had one sign
+            // a node read in both ways is rare, so its factors count as if they had one sign
             Term { source, factor: factor.abs() }
         });
         terms.clear();
@@ -199,11 +200,11 @@ impl Sums<'_> {
         self.budget.allows(&load(terms), Margin::Eighth)
     }
 
-    /// Which nodes' bootstraps the outputs need.
+    /// For each node, whether the outputs need its bootstrap.
     fn needed(&self, absorbed: &[u32]) -> Vec<bool> {
         let mut needed = vec![false; self.graph.len()];
         for edge in self.graph.outputs() {
-            // an output that is an input is the input itself
+            // an output that is an input needs no bootstrap
             needed[edge.node() as usize] = !matches!(self.graph.node(edge.node()), Node::Input(_));
         }
         for node in (0..self.graph.len() as u32).rev() {
@@ -228,30 +229,30 @@ fn core_terms(cell: &Cell) -> impl Iterator<Item = (u32, NodeFactor)> {
     cell.operands().iter().map(move |edge| (edge.node(), NodeFactor::Eighth(sign(edge))))
 }
 
-/// Writes a network; a sum that there is already, its negation or its quarter turn is not bootstrapped again.
+/// Writes a network. If a sum, its negation or its quarter turn was already bootstrapped, that result is reused.
 struct Writer<'a> {
     network: Network,
     budget: &'a Budget,
-    /// Bootstraps by their amplitude and terms.
+    /// Bootstraps found by their amplitude and terms.
     known: Table,
     terms: Vec<Term>,
     words: Vec<u32>,
 }
 
 impl<'a> Writer<'a> {
-    /// A writer of at most so many bootstraps.
+    /// A writer for at most `bootstraps` bootstraps.
     fn new(gates_asked: u64, bootstraps: usize, budget: &'a Budget) -> Writer<'a> {
         let network = Network::new(gates_asked);
         Writer { network, budget, known: Table::new(bootstraps, bootstraps), terms: Vec::new(), words: Vec::new() }
     }
 
-    /// The bit that a bootstrap of this sum gives; `None` where the sum is too noisy.
+    /// The bit from a bootstrap of this sum; `None` if the sum is too noisy.
     fn bootstrap(&mut self, sum: &NodeSum, values: &[Value], wanted: Amplitude) -> Option<Value> {
         let mut constant = self.gather(sum, values);
         if let Some(value) = self.folded(constant, wanted) {
             return Some(value);
         }
-        // one sum stands for itself and its negation
+        // a sum and its negation share one bootstrap
         let negated = self.terms[0].factor < 0;
         if negated {
             self.terms.iter_mut().for_each(|term| term.factor = -term.factor);
@@ -264,7 +265,7 @@ impl<'a> Writer<'a> {
         });
         if let Some(at) = known {
             let further = (constant - self.network.sum(at as usize).constant).rem_euclid(8);
-            // 0 and 4 are the first sample or its negation, 2 and 6 the second
+            // a difference of 0 or 4 gives the first sample or its negation, 2 or 6 the second
             let second = further % 4 == 2;
             if second {
                 self.network.want_second(at);
@@ -283,14 +284,14 @@ impl<'a> Writer<'a> {
         Some(Value::Bit(Source::Sample(2 * at), negated))
     }
 
-    /// An input's bit from a bootstrap of its own.
+    /// An input's bit after a bootstrap that refreshes it.
     fn refreshed(&mut self, input: Source) -> Value {
         let terms = &[Term { source: input, factor: 1 }];
         let at = self.network.push(Sum { constant: 0, terms }, Amplitude::Eighth);
         Value::Bit(Source::Sample(2 * at), false)
     }
 
-    /// Puts a sum's terms over sources into `terms`; returns its constant.
+    /// Writes a sum's terms over sources to `terms` and returns the sum's constant.
     fn gather(&mut self, sum: &NodeSum, values: &[Value]) -> i8 {
         let mut constant = i32::from(sum.constant);
         self.terms.clear();
@@ -312,7 +313,7 @@ impl<'a> Writer<'a> {
         Term::combine(&mut self.terms);
         let network = &self.network;
         self.terms.retain(|term| {
-            // a bit at a half, whatever it is, or a whole turn
+            // a bit at a half or a whole turn adds the same phase for both of its values
             let eighths = i32::from(term.factor) * i32::from(network.amplitude_of(term.source).eighths());
             let fixed = eighths % 4 == 0;
             if fixed {
@@ -323,7 +324,8 @@ impl<'a> Writer<'a> {
         wrapped(constant)
     }
 
-    /// The bit of a sum of one term or none, if it is a constant or a source that is there at the amplitude.
+    /// The bit of a sum without a bootstrap: a sum of no term is a constant, and a sum of one term may be a source at
+    /// the wanted amplitude.
     fn folded(&self, constant: i8, wanted: Amplitude) -> Option<Value> {
         let sign = |phase: i32| phase.rem_euclid(8) < 4;
         match *self.terms.as_slice() {
@@ -341,7 +343,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Puts the amplitude and the terms into `words`.
+    /// Writes the amplitude and the terms to `words`.
     fn spell(&mut self, amplitude: Amplitude) {
         self.words.clear();
         self.words.push(amplitude.eighths() as u32);
@@ -367,7 +369,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Eighths of a turn as -4 to 3.
+/// A number of eighths, wrapped to -4..=3.
 fn wrapped(eighths: i32) -> i8 {
     ((eighths + 4).rem_euclid(8) - 4) as i8
 }

@@ -1,8 +1,8 @@
-//! Forms: what each parity adds up, within the noise budget.
+//! Forms: the leaves that each parity adds, within the noise budget.
 //!
-//! A parity's operands that are parities themselves are replaced by what they add, so that a net of XORs becomes one sum.
-//! Where the sum would be too noisy or too long, an operand is split off: it gets a bootstrap of its own and is one leaf of
-//! the sums that read it from there on.
+//! A parity's operands that are parities themselves are replaced by their leaves, so a net of XORs becomes one sum. If
+//! the sum would be too noisy or too long, an operand is split off: it gets a bootstrap and is one leaf of the sums
+//! that read it.
 
 use super::budget::{Budget, parity_factor};
 use super::covering::Covering;
@@ -12,28 +12,28 @@ use crate::tfhe::cells::Amplitude;
 use crate::tfhe::network::Margin;
 use crate::tfhe::noise::Load;
 
-/// Leaves of a form at most.
+/// Largest number of leaves of a form.
 pub(super) const LEAVES_MAX: usize = 48;
 
-/// How readily sums are split.
+/// The thresholds that decide when sums are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Splitting {
-    /// A parity that is bootstrapped at an eighth anyway is a leaf where it has more leaves than this.
+    /// A parity that is bootstrapped at an eighth anyway becomes a leaf if it has more leaves than this.
     pub bootstrapped: usize,
-    /// Another parity that several read is split off where it has more leaves than this.
+    /// Any other parity with several readers is split off if it has more leaves than this.
     pub shared: usize,
-    /// Of operands that cost a bootstrap to split off, whether to take the one that is there first.
+    /// Among operands whose split costs a bootstrap, whether to take the one at the lowest level.
     pub earliest: bool,
 }
 
 /// The forms of a covering's parities.
 pub(super) struct Forms {
     leaves: Vec<u32>,
-    /// Of each node: where its leaves end, and whether their XOR is negated.
+    /// For each node, where its leaves end, and whether their XOR is negated.
     ends: Vec<(u32, bool)>,
-    /// Which parities are leaves of others.
+    /// For each node, whether it is a parity that other sums read as a leaf.
     is_leaf: Vec<bool>,
-    /// Of each node: level at which its sample is there, or of a parity at which all its leaves are.
+    /// For each node, the level at which its sample is available; for a parity, the level at which all its leaves are.
     levels: Vec<u32>,
 }
 
@@ -71,7 +71,7 @@ impl Forms {
         forms
     }
 
-    /// Nodes whose XOR a parity is, ascending, and whether it is negated.
+    /// The nodes whose XOR a parity is, ascending, and whether the XOR is negated.
     pub fn form(&self, node: u32) -> (&[u32], bool) {
         let start = if node == 0 { 0 } else { self.ends[node as usize - 1].0 as usize };
         let (end, negated) = self.ends[node as usize];
@@ -88,7 +88,8 @@ impl Forms {
         }
     }
 
-    /// Puts the leaves of these operands' XOR into the first list, after as many splits as are needed; overwrites the second.
+    /// Writes the leaves of the operands' XOR to `form`, after as many splits as the budget needs. Overwrites
+    /// `before`.
     fn merge(
         &mut self,
         graph: &Graph,
@@ -109,7 +110,7 @@ impl Forms {
                 return;
             }
             let parts = operands.iter().map(|edge| edge.node()).filter(|&node| self.expands(covering, node));
-            // first what costs no bootstrap, then what most nodes read, then the longest
+            // prefer a split that costs no bootstrap, then the operand with most readers, then the longest
             let split = parts.max_by_key(|&node| {
                 let reads = covering.reads(node);
                 let early = if earliest { u32::MAX - self.levels[node as usize] } else { 0 };
@@ -122,18 +123,18 @@ impl Forms {
         }
     }
 
-    /// Level at which the samples of all these nodes are there.
+    /// The level at which the samples of all these nodes are available.
     fn level(&self, covering: &Covering, nodes: impl Iterator<Item = u32>) -> u32 {
         let parity = |node: u32| covering.cell(node).is_some_and(|cell| cell.is_parity());
         nodes.map(|node| self.levels[node as usize] + u32::from(parity(node))).max().unwrap_or(0)
     }
 
-    /// Whether a node is a parity that its readers add leaf by leaf.
+    /// Whether the readers of a node replace it by its leaves, as they do for an unsplit parity.
     fn expands(&self, covering: &Covering, node: u32) -> bool {
         covering.cell(node).is_some_and(|cell| cell.is_parity()) && !self.is_leaf[node as usize]
     }
 
-    /// What a parity that reads a node adds.
+    /// The terms that a parity adds for a node: the leaves of an expanded parity, else the node itself.
     fn part<'a>(&'a self, covering: &Covering, node: &'a u32) -> &'a [u32] {
         if self.expands(covering, *node) { self.form(*node).0 } else { std::slice::from_ref(node) }
     }

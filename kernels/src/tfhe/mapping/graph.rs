@@ -1,7 +1,8 @@
-//! The circuit as a graph of XOR and AND nodes, negations being part of the edges, with every node's small cuts.
+//! The circuit as a graph of XOR and AND nodes. Negations belong to the edges, and every node has its small cuts.
 //!
-//! Equal nodes are one node: ANDs of the same edges, XORs whose expansions over nodes that are no XOR are equal. A node
-//! that is a constant, or one of its leaves, by the truth table of a cut is no node.
+//! Structural hashing makes equal nodes one node: ANDs of the same edges, and XORs of equal expansions. The expansion
+//! of an XOR is the list of nodes, none of them an XOR, whose XOR it is. If a cut's truth table shows that a node is a
+//! constant or equals a leaf, the node is replaced by it.
 
 use std::collections::HashMap;
 
@@ -11,25 +12,25 @@ use crate::tfhe::circuit::{Circuit, Signal, Table};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::Gate;
 
-/// What a node computes.
+/// A node's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     False,
-    /// Bit of the circuit's inputs.
+    /// This bit of the circuit's inputs.
     Input(u32),
-    /// Of two nodes that are no constants.
+    /// XOR of two nodes, neither of them a constant.
     Xor([u32; 2]),
-    /// Of two such edges.
+    /// AND of two edges, neither of them a constant.
     And([Edge; 2]),
 }
 
-/// Leaves of a XOR's expansion at most.
+/// Largest number of leaves in an XOR's expansion.
 const EXPANSION_MAX: usize = 12;
 
 pub(super) struct Graph {
     nodes: Vec<Node>,
     cuts: Cuts,
-    /// What each gate of the circuit is; false where the outputs do not need it.
+    /// The edge of each gate of the circuit; false for gates that the outputs do not need.
     gates: Vec<Edge>,
     outputs: Vec<Edge>,
     /// Whether every input that is read is bootstrapped first.
@@ -68,7 +69,7 @@ impl Graph {
         Graph { nodes: builder.nodes, cuts: builder.cuts, gates, outputs, refreshes_inputs: false }
     }
 
-    /// How many nodes there are; operands of a node have smaller numbers.
+    /// The number of nodes. Operands of a node have smaller numbers than the node.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -98,12 +99,12 @@ impl Graph {
 struct Builder {
     nodes: Vec<Node>,
     cuts: Cuts,
-    /// By their operands.
+    /// AND nodes by their operands.
     ands: Table,
-    /// By their expansions.
+    /// XOR nodes by their expansions.
     xors: Table,
     expansions: Vec<u32>,
-    /// Where a node's expansion ends; only XORs have one.
+    /// Where each node's expansion ends. Only XORs have one.
     expansion_ends: Vec<u32>,
     scratch: Vec<u32>,
 }
@@ -128,7 +129,7 @@ impl Builder {
         builder
     }
 
-    /// A node for every name; an input of a name that was there is that node or its negation.
+    /// Adds a node for every name. Inputs of a known name become that node or its negation.
     fn inputs(&mut self, inputs: &[Bit]) -> Vec<Edge> {
         let mut known: HashMap<u32, Edge> = HashMap::new();
         let edge = |(at, &bit): (usize, &Bit)| match bit {
@@ -214,7 +215,7 @@ impl Builder {
         Edge::new(node, false)
     }
 
-    /// Nodes whose XOR a node is, ascending.
+    /// The nodes whose XOR the node is, ascending. For a node that is no XOR, the node itself.
     fn expansion<'a>(&'a self, node: &'a u32) -> &'a [u32] {
         let start = match *node {
             0 => 0,
@@ -227,7 +228,7 @@ impl Builder {
     }
 }
 
-/// What is in one of two ascending lists, but not in both, behind what `into` has; ascending.
+/// Appends the symmetric difference of two ascending lists to `into`, ascending.
 pub(super) fn differences(mut a: &[u32], mut b: &[u32], into: &mut Vec<u32>) {
     while let (Some((&x, after_x)), Some((&y, after_y))) = (a.split_first(), b.split_first()) {
         match x.cmp(&y) {

@@ -1,4 +1,4 @@
-//! Which cells a parameter set offers, for documents and for users.
+//! The cells that a parameter set offers, for documentation and users.
 
 use super::budget::Budget;
 use super::forms::LEAVES_MAX;
@@ -6,7 +6,7 @@ use crate::tfhe::network::Margin;
 use crate::tfhe::noise::{InputNoise, Load};
 use crate::tfhe::params::ParamsLiteral;
 
-/// What a network's bootstraps may compute of samples under a parameter set, besides the gates of two operands.
+/// The functions that a network's bootstraps may compute under a parameter set, besides the gates of two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offers {
     /// XOR of three samples at an eighth.
@@ -19,12 +19,12 @@ pub struct Offers {
     pub xor_and_of_quarter: bool,
     /// AND and XOR of the same two samples from one rotation, and an AND of that XOR and another sample.
     pub pair: bool,
-    /// Samples at a quarter in a parity, at most: by the noise, and by what a form may have.
+    /// Largest number of samples at a quarter in a parity, limited by the noise and by the length of a form.
     pub widest_parity: u32,
 }
 
 impl Offers {
-    /// Of a parameter set.
+    /// The offers of a parameter set.
     pub fn of(p: &ParamsLiteral) -> Offers {
         let budget = Budget::of(p, InputNoise::Fresh);
         let allows = |samples, margin| budget.allows(&Load { samples, ..Load::default() }, margin);

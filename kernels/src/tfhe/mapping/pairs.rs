@@ -1,17 +1,17 @@
 //! Pairs: AND and XOR of the same two bits from one rotation.
 //!
-//! Let `P` be the sum of two bits at an eighth, each with its sign. A bootstrap over `P` and an odd number of eighths tells
-//! OR, AND or the like; its second sample tells another of these. Together they tell whether `P` is 0, that is, the XOR: as
-//! the sum of both samples with their signs, minus one amplitude. So the XOR's own bootstrap is left out where everything
-//! that reads it may read two samples instead of one.
+//! Let `P` be the sum of two bits at an eighth, each with its sign. A bootstrap over `P` plus an odd number of eighths
+//! gives OR, AND or a similar gate; its second sample gives another of these. Both samples together show whether `P`
+//! is 0, which is the XOR: it equals the sum of both samples with signs, minus one amplitude. So the XOR needs no
+//! bootstrap if each of its readers may read two samples instead of one.
 
 use super::budget::Budget;
 use crate::tfhe::cells::Amplitude;
 use crate::tfhe::circuit::Table;
 use crate::tfhe::network::{Margin, Network, Source, Sum, Term, load};
 
-/// A network whose XORs come from the rotations of ANDs where the budget allows it, and by old bootstrap the new one;
-/// `None` where there is no such XOR.
+/// The network after XORs moved to the rotations of ANDs where the budget allows it, and the new bootstrap of each old
+/// one; `None` if no XOR can move.
 pub(super) fn paired(network: &Network, budget: &Budget) -> Option<(Network, Vec<u32>)> {
     let xors = || (0..network.bootstraps()).filter_map(|at| xor_sources(network, at).map(|sources| (at, sources)));
     xors().next()?;
@@ -34,7 +34,7 @@ pub(super) fn paired(network: &Network, budget: &Budget) -> Option<(Network, Vec
     pairs.replaced.iter().any(Option::is_some).then(|| pairs.written())
 }
 
-/// The two bits of an AND or the like, the second's sign relative to the first's, and the amplitude.
+/// The two bits of an AND-like bootstrap, the second's sign relative to the first's, and the amplitude.
 type And = (Source, Source, i8, Amplitude);
 
 /// The bootstraps over a sum of two bits at an eighth.
@@ -74,7 +74,7 @@ impl Ands<'_> {
     }
 }
 
-/// The two bits at an eighth whose XOR a bootstrap is.
+/// The two sources at an eighth whose XOR this bootstrap computes, if it is such a XOR.
 fn xor_sources(network: &Network, at: usize) -> Option<[Source; 2]> {
     match network.sum(at).terms {
         [a, b] if [a, b].iter().all(|term| term.factor.abs() == 2 && is_eighth(network, term.source)) => {
@@ -88,27 +88,29 @@ fn is_eighth(network: &Network, source: Source) -> bool {
     network.amplitude_of(source) == Amplitude::Eighth
 }
 
-/// A XOR as a sum of the two samples of an AND's rotation.
+/// An XOR written as a sum of the two samples of an AND's rotation.
 #[derive(Clone, Copy)]
 struct Pair {
     and: u32,
-    /// Factors of the first sample, the second, and the amplitude.
+    /// Factors of the first sample, the second sample and the amplitude.
     factors: [i8; 3],
 }
 
 impl Pair {
-    /// The XOR at this bootstrap from an AND of the same bits, the second's sign relative to the first's given.
+    /// Writes the XOR at bootstrap `xor` with the samples of the bootstrap `and` over the same bits. `sign` is the
+    /// second bit's sign relative to the first's.
     fn of(network: &Network, xor: usize, and: u32, sign: i8) -> Pair {
         let sum = network.sum(and as usize);
-        // the AND's phase is `first P` and its constant; the samples' signs at P of two, none and minus two eighths
+        // The AND's phase is `first P` plus its constant. `one` and `two` are the signs of its samples where P is 2, 0
+        // and -2 eighths.
         let first = sum.terms[0].factor;
         let signs =
             |turn: i8| [2, 0, -2].map(|p: i8| if (first * p + sum.constant + turn).rem_euclid(8) < 4 { 1 } else { -1 });
         let (one, two) = (signs(0), signs(2));
-        // with factors that make both true at 0 and different at 2 and -2
+        // these factors make both terms positive at 0 and make them cancel at 2 and -2
         let [x, y] = [one[1], two[1]];
         debug_assert_eq!([x * one[0] + y * two[0], x * one[2] + y * two[2]], [0, 0]);
-        // P is 0 at two true bits only where their signs differ
+        // with both bits true, P is 0 only if their signs differ
         let both_true: i8 = network.sum(xor).terms.iter().map(|term| term.factor).sum();
         let is_true = (both_true + network.sum(xor).constant).rem_euclid(8) < 4;
         let negate = if is_true == (sign < 0) { 1 } else { -1 };
@@ -118,12 +120,12 @@ impl Pair {
 
 struct Pairs<'a> {
     network: &'a Network,
-    /// By XOR.
+    /// For each bootstrap, the pair that replaces it, if it is a replaced XOR.
     replaced: Vec<Option<Pair>>,
 }
 
 impl Pairs<'_> {
-    /// Puts a sum with pairs in the place of the XORs that are replaced into `terms`, and returns its constant.
+    /// Writes a sum to `terms` with pairs in place of the replaced XORs, and returns its constant.
     fn rewrite(&self, sum: Sum<'_>, terms: &mut Vec<Term>) -> i8 {
         let mut constant = i32::from(sum.constant);
         terms.clear();
@@ -151,20 +153,20 @@ impl Pairs<'_> {
         ((constant + 4).rem_euclid(8) - 4) as i8
     }
 
-    /// Whether a bootstrap (or, beyond these, an output) may read its sum as it is rewritten.
+    /// Whether a bootstrap (or an output, numbered after the bootstraps) may read its rewritten sum.
     fn allows(&self, reader: usize, budget: &Budget) -> bool {
         let (bootstraps, mut terms) = (self.network.bootstraps(), Vec::new());
         if reader >= bootstraps {
             self.rewrite(self.network.output(reader - bootstraps), &mut terms);
             return !terms.is_empty() && budget.allows_output(&load(&terms));
         }
-        // a XOR that is replaced itself reads nothing
+        // a replaced XOR reads nothing
         self.rewrite(self.network.sum(reader), &mut terms);
         self.replaced[reader].is_some() || (!terms.is_empty() && budget.allows_sum(&terms, self.network.margin(reader)))
     }
 
     fn written(&self) -> (Network, Vec<u32>) {
-        // an AND takes its XOR's place if that is the earlier one: it reads the same bits
+        // if the XOR comes before its AND, the AND takes the XOR's place: both read the same bits
         let mut places: Vec<u32> = (0..self.network.bootstraps() as u32).collect();
         let mut seconds = vec![false; places.len()];
         for (xor, pair) in self.replaced.iter().enumerate() {
@@ -209,7 +211,7 @@ impl Pairs<'_> {
     }
 }
 
-/// What reads each bootstrap: bootstraps, and behind them outputs.
+/// The readers of each bootstrap: bootstraps, then outputs.
 struct Readers {
     readers: Vec<u32>,
     /// Where each bootstrap's readers end.
@@ -232,7 +234,7 @@ impl Readers {
             ends[at] += ends[at - 1];
         }
         let mut readers = vec![0; *ends.last().unwrap_or(&0) as usize];
-        // each place is filled at the start of its range, which moves on to its end
+        // each start moves from the begin of its range to the end while the range fills
         for (reader, at) in reads {
             readers[ends[at] as usize] = reader;
             ends[at] += 1;

@@ -7,12 +7,12 @@ use crate::tfhe::network::{Margin, Source, load};
 use crate::tfhe::noise::{SumNoise, beyond, failure_log2};
 use crate::tfhe::params::{ParamsLiteral, Preset};
 
-/// The netlists that clients are given.
+/// The netlists that the client ships.
 const ADDER: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../control/client/circuits/adder64.txt"));
 const MULTIPLIER: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../control/client/circuits/mult64.txt"));
 const AES: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../control/client/circuits/aes_128.txt"));
 
-/// A small set with little noise.
+/// A small parameter set with little noise.
 const QUIET: ParamsLiteral = ParamsLiteral {
     mod_switch: ModSwitch::Centred,
     lwe_dimension: 10,
@@ -26,7 +26,8 @@ const QUIET: ParamsLiteral = ParamsLiteral {
     glwe_noise_std: 1.0 / (1 << 29) as f64,
 };
 
-/// Parameter sets of every kind: presets, a quiet one, one whose rotations are all its noise, one of unknown noise.
+/// Parameter sets of every kind: presets, a quiet set, a set whose noise is all from rotations, a set of unknown
+/// noise.
 fn parameter_sets() -> Vec<Params> {
     let rotations = ParamsLiteral { glwe_noise_std: 1.0 / (1 << 17) as f64, ..QUIET };
     let unknown = ParamsLiteral { lwe_noise_std: 0.0, glwe_noise_std: 0.0, ..QUIET };
@@ -43,12 +44,12 @@ fn mapped(text: &str, noise: InputNoise) -> Network {
     map(&circuit, &different(&circuit), &Preset::Fast128.params(), noise)
 }
 
-/// Bootstraps and levels.
+/// The numbers of bootstraps and levels.
 fn size(network: &Network) -> (usize, usize) {
     (network.bootstraps(), network.depth())
 }
 
-/// What holds for every network that [`map`] makes.
+/// Checks the properties of every network that [`map`] makes.
 fn assert_sound(network: &Network, circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise) {
     let limit = failure_log2(params).gate + 1e-6;
     let (known, sums) = (params.lwe_noise_std > 0.0, SumNoise::of(params, noise));
@@ -93,7 +94,7 @@ fn an_adder_is_a_bootstrap_a_carry_and_a_bootstrap_a_sum_but_one_for_its_half_ad
 
 #[test]
 fn the_figures_of_the_netlists_that_clients_are_given() {
-    // at most so many bootstraps and levels of fast_128 on fresh inputs, and log2 of the failure
+    // the largest number of bootstraps and levels for fast_128 on fresh inputs, and log2 of the failure probability
     for (name, text, most) in [
         ("adder64", ADDER, (126, 64, -140.0)),
         ("mult64", MULTIPLIER, (5961, 125, -89.0)),
@@ -136,7 +137,7 @@ proptest! {
     }
 }
 
-/// A random netlist of up to 60 gates and 8 inputs, read mostly near its end; inputs of random names.
+/// A random netlist of up to 60 gates and 8 inputs, where gates mostly read recent wires; input names are random.
 fn random(random: &mut impl FnMut(usize) -> usize) -> (Circuit, Vec<Bit>) {
     let (inputs, gates, near) = (1 + random(8), 1 + random(60), 3 + random(40));
     let outputs = 1 + random(gates);
@@ -202,7 +203,7 @@ fn incrementers_take_a_bootstrap_a_bit() {
     assert_eq!(size(&network), (bits, bits));
 }
 
-/// A netlist of so many gates over 64 inputs; `gate` says the gate and operands that write a wire.
+/// A netlist of `gates` gates over 64 inputs. `gate` returns the line of the gate that writes a wire.
 fn netlist(gates: usize, outputs: usize, gate: impl Fn(usize) -> String) -> Circuit {
     let mut text = format!("{gates} {}\n1 64\n1 {outputs}\n", 64 + gates);
     (64..64 + gates).for_each(|out| text += &gate(out));

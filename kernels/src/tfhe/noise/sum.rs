@@ -1,28 +1,28 @@
 //! Noise of sums that a bootstrap reads before the key switch.
 //!
-//! A sum adds results of bootstraps (samples, under the extraction key) and inputs (under the small key). The samples' sum
-//! is key switched once, whatever their number.
+//! A sum adds results of bootstraps (samples, under the extraction key) and inputs (under the small key). The sum of
+//! all samples is key switched once.
 
 use super::super::params::ParamsLiteral;
 use super::{Secret, blind_rotate, key_constant, lwe_key_switch, mod_switch, mux_output};
 
-/// What is known of the noise of a circuit's inputs.
+/// The assumption about the noise of a circuit's inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InputNoise {
-    /// They were freshly encrypted.
+    /// The inputs were freshly encrypted.
     Fresh,
-    /// They may be any results of the node: up to two rotations and a key switch.
+    /// The inputs may be any results of the node: up to two rotations and a key switch.
     Any,
 }
 
-/// What of a sum its variance depends on.
+/// The factors of a sum, reduced to what its variance depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Sum of the samples' squared factors.
     pub samples: u32,
     /// Sum of the inputs' squared factors.
     pub inputs: u32,
-    /// Sum of the inputs' factors without their signs.
+    /// Sum of the inputs' absolute factors.
     pub inputs_absolute: u32,
 }
 
@@ -39,7 +39,7 @@ impl Load {
     }
 }
 
-/// Variances of a parameter set's sums, made ready so that one sum costs a few multiplications.
+/// Variances of a parameter set, precomputed so that a sum costs a few multiplications.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SumNoise {
     rotation: f64,
@@ -50,7 +50,7 @@ pub struct SumNoise {
 }
 
 impl SumNoise {
-    /// Of a parameter set under our keys.
+    /// The variances of a parameter set under Ango's keys.
     pub fn of(p: &ParamsLiteral, inputs: InputNoise) -> SumNoise {
         let (input, constant) = match inputs {
             InputNoise::Fresh => (p.lwe_noise_std.powi(2), 0.0),
@@ -67,8 +67,8 @@ impl SumNoise {
 
     /// Variance of a sum of different sources after the key switch.
     ///
-    /// The constant that all key switches have in common is in each input that is a result, and in the sum's own key
-    /// switch. It adds up with the factors, not with their squares.
+    /// All key switches share a constant error. It occurs in each input that is a result, and in the sum's own key
+    /// switch. Such errors add up with the factors, not with their squares.
     pub fn switched(&self, load: &Load) -> f64 {
         let own = if load.samples > 0 { 1.0 } else { 0.0 };
         let (squares, absolute) = (f64::from(load.inputs) + own, f64::from(load.inputs_absolute) + own);
@@ -78,7 +78,7 @@ impl SumNoise {
             + self.constant * (absolute * absolute - squares)
     }
 
-    /// Variance of that sum as a bootstrap reads it, after the modulus switch.
+    /// Variance of a sum as a bootstrap reads it, after the mod switch.
     pub fn read(&self, load: &Load) -> f64 {
         self.switched(load) + self.mod_switch
     }

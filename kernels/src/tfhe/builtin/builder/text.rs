@@ -1,4 +1,4 @@
-//! The text of a netlist: which gates are written, and the number of each wire.
+//! The text of a netlist: the gates to write, and the number of each wire.
 
 use std::fmt::Write as _;
 
@@ -18,24 +18,24 @@ impl Built {
         &self.text
     }
 
-    /// The netlist in Bristol Fashion, without the rest.
+    /// Returns the netlist in Bristol Fashion.
     pub fn into_text(self) -> String {
         self.text
     }
 
-    /// Cells: bootstraps of a node that computes each cell with one.
+    /// The number of cells: bootstraps of a node that computes each cell with one.
     pub fn cells(&self) -> usize {
         self.cells
     }
 
-    /// Cells on the longest path from an input to an output.
+    /// The number of cells on the longest path from an input to an output.
     pub fn depth(&self) -> usize {
         self.depth
     }
 }
 
 impl Builder {
-    /// The netlist.
+    /// Writes the netlist.
     pub(in super::super) fn finish(self) -> Built {
         let outputs = self.outputs.concat();
         let is_live = self.live(&outputs);
@@ -68,7 +68,7 @@ impl Builder {
         Built { text, cells: live().filter(|&index| self.ends_a_cell(index)).count(), depth }
     }
 
-    /// Which gates an output needs.
+    /// For each gate, whether an output needs it.
     fn live(&self, outputs: &[Wire]) -> Vec<bool> {
         let mut live = vec![false; self.gates.len()];
         let mark = |wire: Wire, live: &mut Vec<bool>| {
@@ -93,7 +93,7 @@ impl Builder {
 }
 
 impl Gate {
-    /// The numbers of its operands and its name in the text.
+    /// The numbers of the gate's operands, and the gate's name in the text.
     fn numbered(self, number: impl Fn(Wire) -> usize) -> (usize, Option<usize>, &'static str) {
         match self {
             Gate::Xor(a, b) => (number(a), Some(number(b)), "XOR"),
@@ -107,7 +107,8 @@ impl Gate {
 struct Numbers {
     gates: Vec<usize>,
     first_output: usize,
-    /// Outputs that no gate writes itself: inputs, constants, and results that are outputs already; and their numbers.
+    /// Copies to write for outputs that no gate writes (inputs, constants, and results that are already outputs), with
+    /// their numbers.
     copies: Vec<(Wire, usize)>,
 }
 
@@ -116,7 +117,7 @@ impl Numbers {
         const NONE: usize = usize::MAX;
         let mut gates = vec![NONE; builder.gates.len()];
         let mut copied = Vec::new();
-        // places among the outputs, from 0, until the number of the first one is known
+        // numbers are places among the outputs, from 0, until the number of the first output is known
         for (place, &wire) in outputs.iter().enumerate() {
             match wire {
                 Wire::Gate(index) if gates[index] == NONE => gates[index] = place,
@@ -138,7 +139,7 @@ impl Numbers {
         Numbers { gates, first_output, copies }
     }
 
-    /// A constant has no number: no gate that is written has one as its operand.
+    /// The number of a wire. Constants have none, because no written gate has a constant operand.
     fn of_wire(&self, wire: Wire) -> usize {
         match wire {
             Wire::Input(bit) => bit,

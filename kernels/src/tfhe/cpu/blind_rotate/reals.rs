@@ -1,10 +1,10 @@
-//! The steps of blind rotation by way of the double-precision transform: the same words as those of the integer one,
-//! because every sum is rounded to the exact integer before it is reduced.
+//! Blind rotation with the double-precision transform. The words equal those of the integer transform, because every
+//! sum is rounded to the exact integer before it is reduced.
 //!
-//! Why that holds for every key is written down in [`representation`]: keys are loaded in a random representation, so no key
-//! makes rounding errors add up. Sums are watched all the same: each is rounded to quarters, and where one is not a whole
-//! number, that is, where a sum lies an eighth or more from an integer, its step is computed again in integers. A wrong word
-//! would need an error of seven eighths; sums are off by some `2^-6` at most, which tests measure, with a search for worse.
+//! [`representation`] proves this for every key: keys are loaded in a random representation, so no key can make
+//! rounding errors add up. Sums are still checked: each is rounded to quarters. If a sum is not a whole number then
+//! (it lies an eighth or more from an integer), its step is computed again in integers. A wrong word would need an
+//! error of seven eighths. Measured errors are at most about `2^-6`, also under the tests' search for bad cases.
 
 mod compiled;
 mod digits;
@@ -27,22 +27,22 @@ pub use key::{RealsKey, serve};
 use products::sums_of_rows;
 use sums::QUARTERS;
 
-/// What one thread needs beside the accumulators.
+/// The buffers of one thread besides the accumulators.
 pub struct Scratch {
     /// `[l][N]`: digits of one polynomial.
     digits: Words,
-    /// `[2][N / 2]` points, [`row_distance`] apart: values of two levels, before the last pass.
+    /// `[2][N / 2]` points, [`row_distance`] apart: values of two levels before the last forward pass.
     values: Doubles,
-    /// `[2][BLOCK_POINTS]` points: those of a block after it.
+    /// `[2][BLOCK_POINTS]` points: values of one block after the last forward pass.
     kept: Doubles,
     /// `[k + 1][N / 2]` points, [`row_distance`] apart: sums of products.
     sums: Doubles,
-    /// Bits that must be zero in a sum: [`QUARTERS`].
+    /// The bits that must be zero in every sum: [`QUARTERS`].
     suspicious: u32,
 }
 
 impl Scratch {
-    /// Room for a step of a row.
+    /// Allocates buffers for a step of one row.
     pub fn new(params: &Params) -> Result<Scratch> {
         let n = params.polynomial_size;
         Ok(Scratch {
@@ -55,18 +55,19 @@ impl Scratch {
     }
 }
 
-/// Doubles of a cache line.
+/// The number of doubles in a cache line.
 const LINE: usize = 8;
 
-/// Doubles from one component's sums to the next's: not whole pages, whose lines would share their places in the cache.
+/// Doubles from one component's sums to the next's. The distance is not a multiple of the page size, because lines at
+/// such distances compete for the same places in the cache.
 fn row_distance(n: usize) -> usize {
     n + 2 * fft::BLOCK_POINTS + LINE
 }
 
-/// Steps (1) to (4) of one row for one i: leaves the sums, in turns of `q`. `accumulator` is `[k + 1][N]`.
+/// Steps (1) to (4) of one row for one i. Leaves the sums, in turns of `q`. `accumulator` is `[k + 1][N]`.
 ///
-/// Two levels of the digits at a time, so that their values and the sums stay in the first-level cache while the key
-/// streams by.
+/// The digits are processed two levels at a time. Their values and the sums then stay in the L1 cache while the key
+/// streams through.
 #[inline(always)]
 unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
     key: &RealsKey,
@@ -147,7 +148,7 @@ unsafe fn steps<S: Compiled, const COMPONENTS: usize>(
 ) {
     let params = &key.params;
     let words = params.accumulator_words();
-    // each row calls its share of the next step's key
+    // each row prefetches its share of the next step's key
     let share = step_values(params).div_ceil(accumulators.len() / words);
     for i in 0..params.lwe_dimension {
         let next = if i + 1 < params.lwe_dimension { key.step(i + 1) } else { &[] };
@@ -161,8 +162,8 @@ unsafe fn steps<S: Compiled, const COMPONENTS: usize>(
 }
 
 crate::cpu::simd::dispatch! {
-    /// Blind rotation of a group of rows in lock step: `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`,
-    /// `accumulators` is `[rows][k + 1][N]`, started by [`super::start`].
+    /// Blind rotation of a group of rows in lock step. `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`.
+    /// `accumulators` is `[rows][k + 1][N]`, initialized by [`super::start`].
     reals pub fn rotate_group = group(key: &RealsKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch)
 }
 

@@ -1,16 +1,17 @@
-//! Why sums by the double-precision transform round to the exact integers for every key, hostile ones included: a key is
+//! Why sums by the double-precision transform round to the exact integers for every key, even a hostile one: a key is
 //! loaded in a random representation.
 //!
-//! # What is done
-//! A key word `w` in `[0, q)` is a residue: `w` and `w - q` serve alike. When a key is loaded, each of its words becomes
-//! `w - q` with probability `w / q`, and stays `w` otherwise ([`represent`]), by a stream whose seed comes from the operating
-//! system and is forgotten at once. So every integer of a loaded key is independent of the others, has mean 0 (but for
-//! less than `q 2^-32`) and lies in an interval of length `q`. A step costs nothing more.
+//! # The method
+//! A key word `w` in `[0, q)` is a residue: `w` and `w - q` are equivalent. When a key is loaded, each of its words becomes
+//! `w - q` with probability `w / q`, and stays `w` otherwise ([`represent`]). The choice comes from a stream whose seed the operating
+//! system provides; the seed is discarded at once. So every integer of a loaded key is independent of the others, has mean 0 (up to
+//! `q 2^-32`) and lies in an interval of length `q`. The method adds no work to a step.
 //!
 //! # Why it helps
-//! Digits come from accumulators, and accumulators are the exact words whatever the representation: as long as all sums so
-//! far were right (induction over steps and gates), digits do not depend on it, however keys and ciphertexts were built.
-//! So digits count as fixed, and what is linear in the key is a sum of independent variables with mean 0.
+//! Digits come from accumulators, and accumulators hold the exact words under every representation. So as long as all
+//! sums so far were right (induction over steps and gates), digits do not depend on the representation, whatever keys
+//! and ciphertexts were sent. Digits therefore count as constants, and every linear function of the key is a sum of
+//! independent variables with mean 0.
 //!
 //! # The bound
 //! Let `u = 2^-53`, `s = q / 2`, `R` rows, `M = N / 2` points, and `d` the root of the sum of all squared digits of a step, at
@@ -45,16 +46,16 @@ use crate::cpu::simd::Isa;
 use crate::tfhe::cpu::fft;
 use crate::tfhe::{Params, RING_MODULUS};
 
-/// Distance from the exact integer at which a wrong sum is not noticed any more.
+/// Distance from the exact integer from which on a wrong sum is not detected.
 const UNNOTICED: f64 = 7.0 / 8.0;
 
-/// Logarithm of the probability, for a bootstrap, that the bound is passed.
+/// log2 of the allowed probability, for a bootstrap, that the bound is exceeded.
 const FAILURE_LOG2: f64 = -28.0;
 
-/// Functionals that the bound is made of, for one sum; each may fail on two sides.
+/// The number of functionals in the bound of one sum. Each may fail on two sides.
 const FUNCTIONALS: f64 = 160.0;
 
-/// Each word `w` to `w` or `w - q`, as a signed word, by as many uniform words.
+/// Replaces each word `w` by `w` or `w - q`, as a signed word, with the randomness of as many uniform words.
 pub fn represent(words: &mut [u32], uniform: &[u32]) {
     for (word, &uniform) in words.iter_mut().zip(uniform) {
         let below_q = ((u64::from(uniform) * u64::from(RING_MODULUS)) >> 32) as u32;
@@ -63,13 +64,13 @@ pub fn represent(words: &mut [u32], uniform: &[u32]) {
     }
 }
 
-/// Whether sums are exact or noticed whatever the key, but for a probability of `2^-28` a bootstrap.
+/// Whether for every key wrong sums are detected, except with a probability of `2^-28` a bootstrap.
 pub fn serves(isa: Isa, params: &Params) -> bool {
     fft::vectors(isa, params.polynomial_size)
         .is_some_and(|(isa, reals)| error(isa, reals, params, FAILURE_LOG2) < UNNOTICED)
 }
 
-/// What a sum of a bootstrap is wrong by at most, but for a probability of `2^failure_log2`.
+/// Bound on the error of a bootstrap's sums, which holds except with a probability of `2^failure_log2`.
 fn error(isa: Isa, reals: usize, p: &Params, failure_log2: f64) -> f64 {
     let (degree, rows) = (p.polynomial_size as f64, p.rgsw_rows() as f64);
     let points = p.polynomial_size / 2;
@@ -87,13 +88,13 @@ fn error(isa: Isa, reals: usize, p: &Params, failure_log2: f64) -> f64 {
     all * f64::exp2(-53.0) * f64::from(RING_MODULUS) / 2.0 * digits
 }
 
-/// Roundings of the transforms beside those of the sums of the transform back.
+/// Rounding counts of the transforms, without those of the sums of the inverse transform.
 struct Roundings {
-    /// Of the forward transform, with its factors.
+    /// Roundings of the forward transform, with its factors.
     forward: f64,
-    /// Values that make up an output, for each rounding of products in the transform back.
+    /// For each rounding of products in the inverse transform, the number of values that make up an output.
     products: Vec<usize>,
-    /// Rounded factors that a value passes in the transform back.
+    /// Rounded factors that a value passes in the inverse transform.
     factors: f64,
 }
 
@@ -103,14 +104,15 @@ impl Roundings {
         let mut done = 0;
         for (number, stages) in fft::stages_of_passes(reals, points).into_iter().enumerate() {
             if isa.separate_adders() {
-                // a butterfly's sum is rounded twice and passes its error to the difference, in all 2 sqrt 2 and 1; of four
-                // vectors two are multiplied instead; the second stage's sums; a factor a pass
+                // A butterfly's sum is rounded twice and passes its error to the difference: 2 sqrt 2 and 1 in all. Of
+                // four vectors, two are multiplied instead. The second stage's sums follow, and one factor a pass.
                 out.forward += if stages == 2 { 5.83 } else { 4.83 };
-                // products, rounded twice, follow the sums
+                // products, rounded twice, come after the sums
                 out.products.extend([points >> (done + stages); 2]);
                 out.factors += 1.0;
             } else {
-                // a turn by a tangent, then sums with a cosine each; between the second and the third an eighth of a turn
+                // a multiplication by a tangent, then sums with a cosine each; between the second and third stage, an
+                // eighth of a turn
                 out.forward += f64::from(2 + 2 * stages + u32::from(stages == 3));
                 if number > 0 {
                     out.products.push(points >> done);
@@ -118,7 +120,7 @@ impl Roundings {
                 if stages == 3 {
                     out.products.push(points >> (done + 2));
                 }
-                // the first pass back has the eighth's cosine only
+                // the first inverse pass has only the eighth's cosine
                 out.factors += if number > 0 { f64::from(1 + stages) } else { 1.0 };
             }
             done += stages;
@@ -146,7 +148,7 @@ mod tests {
         Isa::available().into_iter().filter_map(|isa| fft::vectors(isa, 1024))
     }
 
-    /// The figures that the head of this file and ARCHITECTURE.md give.
+    /// Checks the figures given at the head of this file and in ARCHITECTURE.md.
     #[test]
     #[cfg_attr(not(vectors_of_doubles), ignore = "this processor has no vectors of doubles")]
     fn sums_of_every_shape_that_is_accepted_are_right_or_noticed_whatever_the_key() {

@@ -1,20 +1,20 @@
-//! Butterflies of radix 2 and 4 with twiddle factors as real and imaginary parts: full products, then sums, where sums
-//! have adders of their own. `stages` decimates in time (products first), `undo_stages` in frequency (sums first).
+//! Butterflies of radix 2 and 4 with twiddles as real and imaginary parts, for CPUs with separate adders: full
+//! products, then sums. `stages` decimates in time (products first), `undo_stages` in frequency (sums first).
 
 use super::precise::rounded_root;
 use super::{Complex, sum_and_difference, sum_and_difference_by_i};
 use crate::cpu::simd::SimdReals;
 
-/// Reals of the twiddle factors of radix 4.
+/// Reals of the twiddles of radix 4.
 pub const TWIDDLE_REALS: usize = reals_of(4);
 
-/// Reals of the twiddle factors of a radix: two for each vector but the first.
+/// Reals of the twiddles of a radix: two for each vector but the first.
 pub const fn reals_of(radix: usize) -> usize {
     2 * (radix - 1)
 }
 
-/// What [`stages`] and [`undo_stages`] of this radix ask for, for `s` at `turn / of` of a turn: `s`, then its square and
-/// its cube; real and imaginary parts.
+/// The twiddles of [`stages`] and [`undo_stages`] of this radix for the root `s` at `turn / of` of a turn: `s`, then
+/// its square and its cube, as real and imaginary parts.
 pub fn twiddles(radix: usize, turn: i64, of: i64) -> Vec<f64> {
     (1..radix as i64).flat_map(|j| rounded_root(j * turn, of)).collect()
 }
@@ -26,7 +26,7 @@ unsafe fn power<S: SimdReals>(twiddle: &impl Fn(usize) -> S::R, j: usize) -> Com
 }
 
 impl<S: SimdReals> Complex<S> {
-    /// By the conjugate of `w`.
+    /// The product with the conjugate of `w`.
     #[inline(always)]
     unsafe fn mul_conjugate(self, w: Self) -> Self {
         // SAFETY: the caller promises a processor with `S`.
@@ -38,7 +38,7 @@ impl<S: SimdReals> Complex<S> {
         }
     }
 
-    /// By `i` and the conjugate of `w`.
+    /// The product with `i` and the conjugate of `w`.
     #[inline(always)]
     unsafe fn mul_i_conjugate(self, w: Self) -> Self {
         // SAFETY: the caller promises a processor with `S`.
@@ -51,7 +51,7 @@ impl<S: SimdReals> Complex<S> {
     }
 }
 
-/// `(x + w y, x - w y)`, the second as `2x - (x + w y)`.
+/// `(x + w y, x - w y)`; the second is computed as `2x - (x + w y)`.
 #[inline(always)]
 unsafe fn butterfly<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
     // SAFETY: the caller promises a processor with `S`.
@@ -73,7 +73,7 @@ unsafe fn butterfly_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<
     }
 }
 
-/// See [`super::stages`].
+/// Implements [`super::stages`].
 #[inline(always)]
 pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
@@ -93,7 +93,7 @@ pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
     }
 }
 
-/// See [`super::inverse_stages`].
+/// Implements [`super::inverse_stages`].
 #[inline(always)]
 pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
@@ -110,7 +110,7 @@ pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
         let (three, one) = sum_and_difference_by_i(z, t);
         let (sum, two) = sum_and_difference(x, y);
         v[0] = sum;
-        // the square first: registers are few
+        // the square comes first, because registers are few
         v[2] = two.mul_conjugate(power(&twiddle, 2));
         v[1] = one.mul_conjugate(power(&twiddle, 1));
         v[3] = three.mul_conjugate(power(&twiddle, 3));
@@ -118,7 +118,7 @@ pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
     }
 }
 
-/// The second of the stages of four vectors alone.
+/// Only the second of the two stages of four vectors.
 #[inline(always)]
 pub unsafe fn second_stage<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
@@ -133,7 +133,7 @@ pub unsafe fn second_stage<S: SimdReals, const RADIX: usize>(
     }
 }
 
-/// The same undone.
+/// The inverse of [`second_stage`].
 #[inline(always)]
 pub unsafe fn undo_second_stage<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],

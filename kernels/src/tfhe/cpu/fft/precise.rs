@@ -1,10 +1,10 @@
-//! The forward transform in pairs of doubles, for keys: its results are wrong by less than `2^-90` of their size, so that a
-//! key's values are rounded once. Slow, and used when a key is loaded only.
+//! The forward transform in pairs of doubles, for keys. Its results have an error below `2^-90` of their size, so a
+//! key's values are rounded only once. The transform is slow and runs only when a key is loaded.
 //!
-//! A pair `(high, low)` stands for the sum of both. Sums are Knuth's, products go by fused operations (Dekker, "A
-//! floating-point technique for extending the available precision", Numer. Math. 18, 1971; Ogita, Rump, Oishi, "Accurate sum
-//! and dot product", SIAM J. Sci. Comput. 26, 2005). Low parts are not normalised between stages: they stay below some
-//! ten units of the high part's last place.
+//! A pair `(high, low)` stands for the sum of both. Sums are Knuth's. Products use fused operations (Dekker, "A
+//! floating-point technique for extending the available precision", Numer. Math. 18, 1971; Ogita, Rump, Oishi,
+//! "Accurate sum and dot product", SIAM J. Sci. Comput. 26, 2005). Low parts are not normalized between stages: they
+//! stay below some ten units in the last place of the high part.
 
 use crate::cpu::simd::SimdReals;
 
@@ -13,17 +13,17 @@ use crate::cpu::simd::SimdReals;
 pub struct Pair {
     /// The double nearest to the sum.
     pub high: f64,
-    /// The rest.
+    /// The remainder of the sum.
     pub low: f64,
 }
 
 impl Pair {
-    /// `x`.
+    /// The pair of `x` and 0.
     pub const fn of(x: f64) -> Pair {
         Pair { high: x, low: 0.0 }
     }
 
-    /// `high + low` where `low` is the smaller one.
+    /// The pair for `high + low`, where `low` is the smaller one.
     fn normalised(high: f64, low: f64) -> Pair {
         let sum = high + low;
         Pair { high: sum, low: low - (sum - high) }
@@ -54,14 +54,14 @@ impl Pair {
 /// `2 pi`.
 const TURN: Pair = Pair { high: std::f64::consts::TAU, low: 2.4492935982947064e-16 };
 
-/// Terms of the series of sine and cosine: for an eighth of a turn they reach below `2^-106`.
+/// Number of terms in the series of sine and cosine. For an eighth of a turn, the error is below `2^-106`.
 const TERMS: i32 = 14;
 
-/// `exp(2 pi i turn / of)`, each part to `2^-100`; `of` is a power of two up to `2^20`. Angles are taken within an eighth of a
-/// turn.
+/// `exp(2 pi i turn / of)`, each part to `2^-100`; `of` is a power of two up to `2^20`. The angle is first reduced to
+/// at most an eighth of a turn.
 pub fn root(turn: i64, of: i64) -> [Pair; 2] {
     let turn = turn.rem_euclid(of);
-    // nearest quarter
+    // the nearest quarter turn
     let quarter = (4 * turn + of / 2) / of;
     let angle = TURN.times(Pair::of((4 * turn - quarter * of) as f64 / (4 * of) as f64));
     let minus_square = angle.times(angle).times(Pair::of(-1.0));
@@ -84,27 +84,27 @@ pub fn root(turn: i64, of: i64) -> [Pair; 2] {
     }
 }
 
-/// The same, each part rounded once.
+/// [`root`] with each part rounded once to a double.
 pub fn rounded_root(turn: i64, of: i64) -> [f64; 2] {
     root(turn, of).map(|part| part.high)
 }
 
-/// Numbers that stand for a complex one: real and imaginary part, high and low each.
+/// Numbers that represent a complex one: real and imaginary part, each as high and low.
 const PARTS: usize = 4;
 
-/// Points whose vectors of eight stay in the first-level cache.
+/// Largest number of points whose vectors of eight stay in the L1 cache.
 const CACHED_POINTS: usize = 64;
 
-/// Roots of the stages: for group `g` of `m`, at `m + g`, the root `w` of `X^2h - w^2 = (X^h - w)(X^h + w)`, `h = M / 2m`, in
-/// [`PARTS`].
+/// Roots of the stages. For group `g` of `m`, entry `m + g` is the root `w` of `X^2h - w^2 = (X^h - w)(X^h + w)`,
+/// `h = M / 2m`, as [`PARTS`] numbers.
 pub struct Roots {
     of_groups: Vec<[f64; PARTS]>,
-    /// Between the `points` in the order of the stages and reading order: vectors of so many points.
+    /// Reals of a vector, which determines how the order of the stages maps to reading order.
     reals: usize,
 }
 
 impl Roots {
-    /// For `points = N / 2` and vectors of this many doubles.
+    /// The roots for `points = N / 2` and vectors of `reals` doubles.
     pub fn new(points: usize, reals: usize) -> Roots {
         let of_group = |at: usize| {
             let groups = 1usize << at.ilog2();
@@ -115,18 +115,18 @@ impl Roots {
         Roots { of_groups: (0..points).map(|at| if at == 0 { [0.0; PARTS] } else { of_group(at) }).collect(), reals }
     }
 
-    /// Where in reading order, `[M / REALS][2][REALS]`, the real part of point `at` of the stages' order lies; its imaginary
-    /// part is `REALS` further on.
+    /// The position, in reading order `[M / REALS][2][REALS]`, of the real part of point `at` of the stages' order.
+    /// The imaginary part is `REALS` further.
     fn place(&self, at: usize) -> usize {
         let (square, lane, vector) = (at / (self.reals * self.reals), at / self.reals % self.reals, at % self.reals);
         (square * self.reals + vector) * 2 * self.reals + lane
     }
 
-    /// The transforms of `polynomials`, `[up to REALS][N]` signed integers, times `scale`, rounded to doubles: calls
-    /// `take(polynomial, place, value)` for each value, places in reading order. `values`: room for the work.
+    /// Transforms `polynomials`, `[up to REALS][N]` signed integers, times `scale`, and rounds to doubles. Calls
+    /// `take(polynomial, place, value)` for each value, with places in reading order. `values` is working memory.
     ///
     /// # Safety
-    /// The instruction set of `S` is enabled.
+    /// The CPU must support the instruction set of `S`, and it must be enabled.
     #[inline(always)]
     pub unsafe fn forward<S: SimdReals>(
         &self,
@@ -145,7 +145,8 @@ impl Roots {
                 values[at * vector + 2 * lanes + lane] = f64::from(polynomial[at + points] as i32);
             }
         }
-        // stages of all points while groups are large, then group by group, whose points stay in the cache
+        // stages over all points while groups are large; then group by group, so that a group's points stay in the
+        // cache
         let large = (points / CACHED_POINTS).max(1);
         let mut groups = 1;
         while groups < large {
@@ -178,7 +179,7 @@ impl Roots {
         }
     }
 
-    /// The stage of `groups` groups, for some of them.
+    /// Runs the stage of `groups` groups on some of them.
     #[inline(always)]
     unsafe fn stage<S: SimdReals>(&self, values: &mut [f64], groups: usize, some: std::ops::Range<usize>) {
         let (vector, half) = (PARTS * S::REALS, self.of_groups.len() / (2 * groups));
@@ -194,13 +195,13 @@ impl Roots {
         }
     }
 
-    /// Doubles that [`Roots::forward`] needs beside its operands.
+    /// Doubles of working memory that [`Roots::forward`] needs.
     pub fn room(&self) -> usize {
         self.of_groups.len() * PARTS * self.reals
     }
 }
 
-/// A vector of pairs.
+/// A vector of pairs of doubles.
 #[derive(Clone, Copy)]
 struct Pairs<S: SimdReals> {
     high: S::R,
@@ -261,7 +262,7 @@ impl<S: SimdReals> Pairs<S> {
     }
 }
 
-/// `(x, y)` to `(x + w y, x - w y)`, vectors of complex numbers of [`PARTS`].
+/// Maps `(x, y)` to `(x + w y, x - w y)`, for vectors of complex numbers of [`PARTS`].
 #[inline(always)]
 unsafe fn butterfly<S: SimdReals>(x: *mut f64, y: *mut f64, w: &[f64; PARTS]) {
     // SAFETY: the caller promises a processor with `S` and `PARTS` vectors at each pointer.

@@ -1,4 +1,4 @@
-//! Twiddle factors of the double-precision transform, as its passes read them.
+//! Twiddles of the double-precision transform, in the order of its passes.
 
 use super::precise::rounded_root;
 use super::{BLOCK_POINTS, cartesian, stages_of_first_pass, tangent};
@@ -6,33 +6,34 @@ use crate::cpu::memory::Doubles;
 use crate::cpu::simd::{Isa, SimdReals};
 use crate::error::Result;
 
-/// Twiddle factors of one ring degree as one vector width reads them: those of `stages` and `inverse_stages`, a number or a
-/// vector each.
+/// Twiddles of one ring degree in the order of one vector width: those of `stages` and `inverse_stages`, each a number
+/// or a vector.
 pub struct FftTables {
     isa: Isa,
     pub(super) polynomial_size: usize,
-    /// Of the first forward and, undone, the last inverse pass.
+    /// Twiddles of the first forward pass, and of the last inverse pass, which undoes it.
     pub(super) first: Vec<f64>,
-    /// `[groups][twiddles]`: of group `g` of `m`, for as many stages as vectors have reals in bits, the set `m + g`.
+    /// `[groups][twiddles]`: set `m + g` is that of group `g` of `m`, for log2 of `REALS` stages.
     groups: Vec<f64>,
-    /// `[squares][twiddles][REALS]`: of the stages within vectors.
+    /// `[squares][twiddles][REALS]`: twiddles of the stages within vectors.
     lanes: Doubles,
-    /// `[places][twiddles][REALS]` for every inverse pass after the first stages. Nothing where inverse stages are forward
-    /// ones undone.
+    /// `[places][twiddles][REALS]` for every inverse pass after the first stages. Empty if inverse stages undo the
+    /// forward ones.
     places: Vec<Doubles>,
-    /// What is left to multiply after the inverse stages: `r^-j`, `r^M = i`, laid out as the points. Not read where inverse
-    /// stages are forward ones undone.
+    /// The factors after the inverse stages: `r^-j`, `r^M = i`, in the layout of the points. Unused if inverse stages
+    /// undo the forward ones.
     pub(super) twist: Doubles,
 }
 
 impl FftTables {
-    /// Tables for `N = polynomial_size` on `isa`, or on a narrower one where the ring is too small for its vectors.
+    /// Makes tables for `N = polynomial_size` on `isa`, or on a narrower instruction set if the ring is too small for
+    /// its vectors.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`].
+    /// [`crate::Error::OutOfMemory`] when memory runs out.
     ///
     /// # Panics
-    /// Where there is none with vectors of doubles: see [`vectors`].
+    /// When no instruction set has vectors of doubles: see [`vectors`].
     pub fn new(isa: Isa, polynomial_size: usize) -> Result<FftTables> {
         let points = polynomial_size / 2;
         let (isa, reals) = vectors(isa, polynomial_size).expect("vectors of doubles");
@@ -44,7 +45,7 @@ impl FftTables {
             let (index, groups) = index_of_group(group);
             twiddles(radix, index, (4 * radix * groups) as i64)
         };
-        // a vector of each twiddle
+        // one vector for each twiddle
         let of_vector = |of_lane: &dyn Fn(usize) -> Vec<f64>| {
             let lanes: Vec<Vec<f64>> = (0..reals).map(of_lane).collect();
             (0..lanes[0].len())
@@ -89,7 +90,7 @@ impl FftTables {
         self.polynomial_size
     }
 
-    /// The instruction set the tables are for; this processor has it.
+    /// The instruction set that the tables are for. This CPU supports it.
     pub fn isa(&self) -> Isa {
         self.isa
     }
@@ -100,37 +101,37 @@ impl FftTables {
         self.groups.as_ptr().wrapping_add((group - 1) * twiddle_reals::<S>())
     }
 
-    /// Those of the lanes of a square.
+    /// The twiddles of the lanes of a square.
     #[inline(always)]
     pub(super) fn of_lanes<S: SimdReals>(&self, square: usize) -> *const f64 {
         self.lanes.as_ptr().wrapping_add(square * twiddle_reals::<S>() * S::REALS)
     }
 
-    /// Those of the places of an inverse pass: after the first stages of all, by number.
+    /// The twiddles of the places of an inverse pass, by the pass's number after the first stages.
     #[inline(always)]
     pub(super) unsafe fn of_places(&self, pass: usize) -> *const f64 {
         // SAFETY: the caller promises a pass whose twiddles go by places.
         unsafe { self.places.get_unchecked(pass).as_ptr() }
     }
 
-    /// The number of the last inverse pass among them.
+    /// The number of the last inverse pass in [`FftTables::of_places`].
     #[inline(always)]
     pub(super) fn last_place(&self) -> usize {
         self.places.len().saturating_sub(1)
     }
 }
 
-/// Of a radix and a root, in turns.
+/// Makes the twiddles of a radix and a root, given in turns.
 type Twiddles = fn(usize, i64, i64) -> Vec<f64>;
 
-/// Factors of as many stages as vectors have reals in bits.
+/// Reals of the twiddles of log2(`REALS`) stages.
 #[inline(always)]
 fn twiddle_reals<S: SimdReals>() -> usize {
     if S::SEPARATE_ADDERS { cartesian::TWIDDLE_REALS } else { tangent::TWIDDLE_REALS }
 }
 
-/// Group `g` of `m` splits `X^2h - w^2`, `h = M / 2m`, with `w = r_g^h`, `r_g` the `4M`-th root of unity with this index,
-/// `1 + 4 bitreverse(g)`; and `m`. `at`: `m + g`.
+/// The index of group `g` of `m`, and `m`; `at` is `m + g`. The group splits `X^2h - w^2`, `h = M / 2m`, with
+/// `w = r_g^h`. Here `r_g` is the `4M`-th root of unity with the index `1 + 4 bitreverse(g)`.
 fn index_of_group(at: usize) -> (i64, usize) {
     let groups = 1usize << at.ilog2();
     let group = at - groups;
@@ -138,10 +139,11 @@ fn index_of_group(at: usize) -> (i64, usize) {
     (1 + 4 * reversed as i64, groups)
 }
 
-/// The instruction set, not better than `isa`, whose vectors of doubles suit a ring of this degree, and their length.
+/// The best instruction set, at most `isa`, whose vectors of doubles fit a ring of this degree, and the length of its
+/// vectors.
 pub fn vectors(isa: Isa, polynomial_size: usize) -> Option<(Isa, usize)> {
     let narrower = Isa::available().into_iter().skip_while(|&candidate| candidate != isa);
     let with_reals = narrower.filter_map(|candidate| Some((candidate, candidate.reals()?)));
-    // a pass or more before those of a block
+    // at least one pass before those within blocks
     with_reals.into_iter().find(|_| 4 * BLOCK_POINTS <= polynomial_size)
 }

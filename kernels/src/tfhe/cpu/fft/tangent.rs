@@ -1,16 +1,16 @@
-//! Butterflies of radix 2, 4 and 8 with twiddle factors in tangent form: few operations, in short chains, where sums and
-//! products are the work of the same units.
+//! Butterflies of radix 2, 4 and 8 with twiddles in tangent form: few operations in short chains, for CPUs whose sums
+//! and products share execution units.
 //!
-//! RADIX vectors through their stages are a transform of `s^j v_j`, `s` the root of the last stage. A turn by
-//! `s^j = c_j (1 + i t_j)` is two fused operations, `u_j = (1 + i t_j) v_j`, and its cosine waits for the next sum,
-//! `x + c_j u_j` and `x - c_j u_j`, which are fused too; a pair's common cosine waits for the sum after that. So eight
-//! vectors take 66 operations (by butterflies 72), each at most five deep (nine). (After Linzer and Feig, "Implementation
-//! of efficient FFT algorithms on fused multiply-add architectures", IEEE Trans. Signal Processing 41, 1993, and Goedecker,
-//! "Fast radix 2, 3, 4, and 5 kernels for fast Fourier transformations on computers with overlapping multiply-add
-//! instructions", SIAM J. Sci. Comput. 18, 1997.)
+//! RADIX vectors pass their stages as a transform of `s^j v_j`, where `s` is the root of the last stage. A
+//! multiplication by `s^j = c_j (1 + i t_j)` takes two fused operations, `u_j = (1 + i t_j) v_j`. The cosine is
+//! deferred to the next sum, `x + c_j u_j` and `x - c_j u_j`, which are fused too; a pair's common cosine is deferred
+//! to the sum after that. Eight vectors then take 66 operations (72 by butterflies) in chains of at most five (nine).
+//! (After Linzer and Feig, "Implementation of efficient FFT algorithms on fused multiply-add architectures", IEEE
+//! Trans. Signal Processing 41, 1993, and Goedecker, "Fast radix 2, 3, 4, and 5 kernels for fast Fourier
+//! transformations on computers with overlapping multiply-add instructions", SIAM J. Sci. Comput. 18, 1997.)
 //!
-//! Near a quarter of a turn the tangent is large and its cosine small; rounding errors are relative to the product,
-//! which is not. Where the cosine is zero, [`COSINE_MIN`] stands in, below all rounding.
+//! Near a quarter of a turn the tangent is large and its cosine small. Their product is not large, and rounding errors
+//! are relative to the product. A cosine of zero is replaced by [`COSINE_MIN`], which is below all rounding.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -18,10 +18,10 @@ use super::precise::{Pair, root};
 use super::{Complex, sum_and_difference, sum_and_difference_by_i};
 use crate::cpu::simd::SimdReals;
 
-/// Reals of the twiddle factors of radix 8.
+/// Reals of the twiddles of radix 8.
 pub const TWIDDLE_REALS: usize = reals_of(8);
 
-/// Reals of the twiddle factors of a radix: a tangent for each vector but the first, and what is left of the cosines.
+/// Reals of the twiddles of a radix: a tangent for each vector but the first, and the remaining cosines.
 pub const fn reals_of(radix: usize) -> usize {
     match radix {
         2 => 2,
@@ -30,11 +30,11 @@ pub const fn reals_of(radix: usize) -> usize {
     }
 }
 
-/// Stands in for a cosine of zero.
+/// Replaces a cosine of zero.
 const COSINE_MIN: Pair = Pair::of(1.0 / (1u64 << 60) as f64);
 
-/// What [`stages`] and [`inverse_stages`] of this radix ask for, for `s` at `turn / of` of a turn: `t_1 ..`, then what is
-/// left of the cosines for each stage. Each is rounded once.
+/// The twiddles of [`stages`] and [`inverse_stages`] of this radix for the root `s` at `turn / of` of a turn:
+/// `t_1 ..`, then the remaining cosines for each stage. Each is rounded once.
 pub fn twiddles(radix: usize, turn: i64, of: i64) -> Vec<f64> {
     let powers: Vec<[Pair; 2]> = (0..radix as i64).map(|j| root(j * turn, of)).collect();
     let cosine = |j: usize| if powers[j][0].high.abs() < COSINE_MIN.high { COSINE_MIN } else { powers[j][0] };
@@ -85,7 +85,7 @@ unsafe fn eighth_turn<S: SimdReals>(y: Complex<S>) -> Complex<S> {
     unsafe { Complex { re: S::sub_reals(y.re, y.im), im: S::add_reals(y.re, y.im) } }
 }
 
-/// See [`super::stages`].
+/// Implements [`super::stages`].
 #[inline(always)]
 pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
@@ -123,10 +123,11 @@ pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
     }
 }
 
-/// Places with their bits reversed: an inverse stage joins what a forward stage parts.
+/// Bit-reversed places, because an inverse stage joins the vectors that a forward stage splits.
 const REVERSED: [[usize; 8]; 3] = [[0, 1, 0, 0, 0, 0, 0, 0], [0, 2, 1, 3, 0, 0, 0, 0], [0, 4, 2, 6, 1, 5, 3, 7]];
 
-/// Stages by the conjugate root, from neighbours to the farthest: with parts exchanged, those of `s` itself.
+/// Stages with the conjugate root, from neighbours to the farthest. With real and imaginary parts exchanged, they are
+/// the stages of `s`.
 #[inline(always)]
 pub unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
@@ -139,7 +140,7 @@ pub unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     unsafe { exchanged(stages(exchanged(v), twiddle)) }
 }
 
-/// The first of all inverse stages, of eight vectors, whose root is one.
+/// The very first inverse stages, on eight vectors, whose root is one.
 #[inline(always)]
 pub unsafe fn first_inverse_stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
@@ -156,7 +157,7 @@ pub unsafe fn first_inverse_stages<S: SimdReals, const RADIX: usize>(
         let c = S::splat_real(FRAC_1_SQRT_2);
         (v[0], v[4]) = sum_and_difference(v[0], v[4]);
         (v[6], v[2]) = sum_and_difference_by_i(v[2], v[6]);
-        // by the eighth of a turn back, and by three
+        // by one eighth of a turn backwards, and by three
         (v[5], v[1]) = plus_minus_i(v[1], eighth_turn(v[5]), c);
         (v[7], v[3]) = plus_minus(v[3], eighth_turn(v[7]), c);
         v

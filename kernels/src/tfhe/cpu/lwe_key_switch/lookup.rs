@@ -1,8 +1,8 @@
-//! Key switch by a lookup table: multiples of key rows, computed once for all inputs of a call.
+//! Key switch by a lookup table: the multiples of key rows, computed once for all inputs of a call.
 //!
-//! Key rows are taken in groups of one or two. The table of a group has `base` or `base^2` entries, all sums of multiples of
-//! its rows by a digit; the digits that an input has there are the index. With `r` inputs, a group costs `base^2 / r + 1`
-//! subtractions each, and no product.
+//! Key rows form groups of one or two. The table of a group has `base` or `base^2` entries: all sums of multiples of
+//! its rows by a digit. An input's digits at these rows are its index. With `r` inputs, a group costs each input
+//! `base^2 / r + 1` subtractions and no product.
 
 use super::{KeySwitchKey, TILE_VECTORS, digits_of_rounded, padded_columns, tile_words};
 use crate::cpu::memory::Words;
@@ -10,18 +10,18 @@ use crate::cpu::simd::Simd;
 use crate::error::Result;
 use crate::tfhe::Params;
 
-/// From so many inputs of a call on, a table is worth computing.
+/// Smallest number of inputs in a call for which a table pays off.
 pub const INPUTS_MIN: usize = 8;
 
-/// Entries of the tables of a block of groups: with the widest vectors they take 36 KiB, most of a first-level cache.
+/// Entries of the tables of a block of groups. With the widest vectors they take 36 KiB, most of an L1 cache.
 const ENTRIES_MAX: usize = 72;
 
-/// Torus words rounded to `base^levels` are this many at most where their digits are kept.
+/// Largest `base^levels` for which the digits of all rounded words are precomputed.
 const ROUNDED_MAX: u64 = 1 << 16;
 
-/// How inputs are looked up: digits of all rounded words, and what a group is.
+/// How inputs are looked up: the digits of all rounded words, and the size of a group.
 pub struct Lookup {
-    /// Digits of all rounded words, each raised by `base / 2` to start from zero: `[base^levels + 1][levels]`.
+    /// Digits of all rounded words, raised by `base / 2` so that they start at zero: `[base^levels + 1][levels]`.
     digits: Vec<u8>,
     base: usize,
     levels: usize,
@@ -30,7 +30,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Nothing where there would be too many entries or digits to keep.
+    /// `None` if the table would have too many entries or digits.
     pub fn of(params: &Params) -> Option<Lookup> {
         let (base, levels) = (params.key_switch_base as usize, params.key_switch_level_count);
         let covered = (base as u64).checked_pow(levels as u32).filter(|&covered| covered <= ROUNDED_MAX)?;
@@ -47,12 +47,12 @@ impl Lookup {
         Some(Lookup { digits: kept, base, levels, group_rows })
     }
 
-    /// Entries of a group's table.
+    /// The number of entries in a group's table.
     fn entries(&self) -> usize {
         self.base.pow(self.group_rows as u32)
     }
 
-    /// An index a group and input: `[inputs][groups]`.
+    /// The index for each group and input: `[inputs][groups]`.
     fn of_inputs(&self, inputs: &[u32], dimension: usize) -> Vec<u8> {
         let covered = self.digits.len() / self.levels - 1;
         let groups = (dimension * self.levels).div_ceil(self.group_rows);
@@ -74,7 +74,7 @@ impl Lookup {
     /// `[inputs][columns]`.
     pub fn subtract(&self, key: &KeySwitchKey, inputs: &[u32], dimension: usize, sums: &mut [u32]) -> Result<()> {
         let indices = self.of_inputs(inputs, dimension);
-        // aligned, as the key is
+        // aligned as the key is
         let mut table = Words::zeroed(ENTRIES_MAX * tile_words(key.isa))?;
         subtract_entries(key.isa, self, key, &indices, &mut table, sums);
         Ok(())
@@ -116,7 +116,7 @@ unsafe fn subtract<S: Simd>(of: &Lookup, key: &KeySwitchKey, indices: &[u8], tab
     }
 }
 
-/// The entries of the one or two `rows` of a group, in the order of their indices: the last row's digit counts fastest.
+/// Writes the entries for the one or two `rows` of a group, ordered by index; the last row's digit counts fastest.
 #[inline(always)]
 unsafe fn compute<S: Simd>(base: usize, rows: &[u32], table: &mut [u32]) {
     let tile = TILE_VECTORS * S::LANES;
@@ -169,7 +169,7 @@ mod tests {
         };
         for (base, levels, dimension) in [(2, 9, 5), (3, 7, 5), (4, 6, 3), (5, 3, 4), (8, 4, 3), (18, 3, 2)] {
             let params = Preset::Fast128.params();
-            // only the shape of the key switch matters: `dimension` ring coefficients of the preset's
+            // only the key switch's shape matters: `dimension` ring coefficients of the preset
             let literal = ParamsLiteral { key_switch_base: base, key_switch_level_count: levels, ..*params };
             let params = Params::try_from(literal).expect("parameters");
             let lookup = Lookup::of(&params).expect("a small base");

@@ -1,4 +1,4 @@
-//! Ciphertexts in a card's memory, and how kernels find them.
+//! Ciphertexts in GPU memory, and how kernels address them.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use crate::error::Result;
 use crate::gpu::{Gpu, Language, View, ViewOf, alloc};
 use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 
-/// Ciphertexts in the card's memory: `[slots][n + 1]` words, in chunks; in one where kernels know no addresses.
+/// Ciphertexts in GPU memory: `[slots][n + 1]` words in chunks; in a single chunk if kernels cannot use addresses.
 pub struct Arena<G: Gpu> {
     chunks: Chunks<G::Buf>,
-    /// `n + 1`.
+    /// Words of a row, `n + 1`.
     pub(super) row_words: usize,
 }
 
-/// What is read of one chunk.
+/// A read of one chunk.
 pub(super) struct ChunkRead<'a, G: Gpu> {
     pub buf: &'a G::Buf,
-    /// Words of the buffer, in the order in which they are asked for.
+    /// Ranges of words in the buffer, in the requested order.
     pub ranges: Vec<Range<usize>>,
-    /// Which of the slots that are asked for they are, runs of them.
+    /// The requested slots that these ranges answer, as runs of indices.
     pub asked: Vec<Range<usize>>,
 }
 
@@ -28,10 +28,10 @@ impl<G: Gpu> Arena<G> {
         Ok(Arena { chunks: Chunks::new(alloc(gpu, slots * row_words)?, slots), row_words })
     }
 
-    /// Adds slots until there are so many.
+    /// Adds slots until the arena has `slots`.
     ///
     /// # Panics
-    /// When there are more.
+    /// When the arena already has more.
     pub(super) fn grow(&mut self, gpu: &G, slots: usize) -> Result<()> {
         let before = self.slots();
         let more = slots.checked_sub(before).expect("an arena does not shrink");
@@ -54,7 +54,7 @@ impl<G: Gpu> Arena<G> {
     /// Copies whole rows to the slots from `first` on.
     ///
     /// # Panics
-    /// When there are not so many slots.
+    /// When the arena has too few slots.
     pub(super) fn write(&self, gpu: &G, first: u32, words: &[u32]) -> Result<()> {
         assert!(words.len().is_multiple_of(self.row_words), "whole rows");
         let (first, mut rest) = (first as usize, words);
@@ -66,12 +66,12 @@ impl<G: Gpu> Arena<G> {
         Ok(())
     }
 
-    /// All of it, chunk after chunk.
+    /// Views of all chunks, in order.
     pub(super) fn views(&self) -> impl Iterator<Item = ViewOf<'_, G>> {
         self.chunks.iter().map(View::all)
     }
 
-    /// The buffer that a slot is in, and its words there.
+    /// The buffer that holds a slot, and the slot's words in it.
     pub(super) fn row(&self, slot: u32) -> (&G::Buf, Range<usize>) {
         let place = self.chunks.place(slot);
         (self.chunks.memory(place.chunk), self.words(place))
@@ -81,7 +81,7 @@ impl<G: Gpu> Arena<G> {
         row * self.row_words..(row + 1) * self.row_words
     }
 
-    /// How far each slot is from the start of a buffer.
+    /// For each slot, its distance from the start of the buffer `from`.
     pub(super) fn distances<'a>(&'a self, gpu: &'a G, from: &'a G::Buf) -> impl Fn(u32) -> Distance + 'a {
         let chunks: Vec<i64> = self.chunks.iter().map(|buf| words_between(gpu, from, buf)).collect();
         move |slot| {
@@ -90,7 +90,7 @@ impl<G: Gpu> Arena<G> {
         }
     }
 
-    /// What is read where these slots are asked for: one read for each chunk that some of them are in.
+    /// The reads for these slots, one for each chunk that holds some of them.
     pub(super) fn reads(&self, slots: &[u32]) -> Vec<ChunkRead<'_, G>> {
         let none = |buf| ChunkRead { buf, ranges: Vec::new(), asked: Vec::new() };
         let mut reads: Vec<ChunkRead<'_, G>> = self.chunks.iter().map(none).collect();
@@ -105,7 +105,7 @@ impl<G: Gpu> Arena<G> {
     }
 }
 
-/// Adds a range, to the last one where it goes on there.
+/// Adds a range, or extends the last one if they are adjacent.
 fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
     match ranges.last_mut() {
         Some(last) if last.end == next.start => last.end = next.end,

@@ -1,4 +1,4 @@
-//! Cells of a batch's circuits on a card: which part of them goes together, their tables, and the order of their kernels.
+//! Cells of a batch's circuits on a GPU: how they are split into parts, their tables, and the order of their kernels.
 
 use std::ops::Range;
 
@@ -11,7 +11,8 @@ use crate::tfhe::gpu::cells::{INPUT_SUM_WORDS, WIRE_SUM_WORDS};
 use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 use crate::tfhe::lwe::EIGHTH;
 
-/// Consecutive parts of all batches' cells, of at most `rows` each: a part is batches, by their places, and cells of theirs.
+/// Splits the cells of all batches into consecutive parts of at most `rows` each. A part lists batches, by place, with
+/// ranges of their cells.
 pub(super) fn parts(batches: &[&SlotCells], rows: usize) -> Vec<Vec<(usize, Range<usize>)>> {
     let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
     for (batch, cells) in batches.iter().enumerate() {
@@ -33,32 +34,32 @@ pub(super) fn parts(batches: &[&SlotCells], rows: usize) -> Vec<Vec<(usize, Rang
     parts
 }
 
-/// What cells are to the kernels, batch after batch. Where terms begin is counted from the first of them.
+/// The tables of cells for the kernels, batch after batch. Starts of terms are counted from the first term.
 #[derive(Default)]
 struct Lists {
     terms: Vec<u32>,
-    /// Rows of `wire_sum` for cells that are bootstrapped.
+    /// Rows of `wire_sum` for bootstrapped cells.
     bootstrapped: Vec<[u32; WIRE_SUM_WORDS]>,
-    /// For each of them, which row of exponents it is switched to.
+    /// For each of these, the row of exponents that its switch writes.
     switched_to: Vec<usize>,
     /// Rows of `input_sum`.
     inputs: Vec<[u32; INPUT_SUM_WORDS]>,
-    /// Rows that begin with a quarter.
+    /// Rows whose rotation starts with amplitude 1/4.
     quarters: Vec<u32>,
     /// Rows of `extract_wires`.
     wires: Vec<u32>,
     wire_count: usize,
     /// Rows of `wire_sum` for results.
     results: Vec<[u32; WIRE_SUM_WORDS]>,
-    /// How far the results are that a key switch writes.
+    /// Distances of the results that a key switch writes.
     results_to: Vec<Distance>,
-    /// Of each batch: bootstraps, their key switches, and those of results.
+    /// For each batch: its bootstraps, their key switches, and the key switches of results.
     rotated: Vec<(usize, Distance)>,
     switched: [Vec<(usize, Distance)>; 2],
 }
 
 impl Lists {
-    /// Adds cells of a further batch, whose slots are so far from the arena of the first.
+    /// Adds cells of another batch. `row` gives the distances of its slots from the arena of the first batch.
     fn add<'c>(
         &mut self,
         cells: impl Iterator<Item = CellView<'c>>,
@@ -93,7 +94,7 @@ impl Lists {
             if amplitude == Amplitude::Quarter {
                 self.quarters.push(row as u32);
             }
-            // the second is a quarter turn further
+            // the second sample is a quarter turn further
             for (slots, coefficient) in cell.results().zip([0, half_turn / 2]) {
                 self.wires.extend([row as u32, coefficient]);
                 slots.iter().for_each(|&of| self.wires.extend(slot(of)));
@@ -107,7 +108,7 @@ impl Lists {
         self.switched[1].push((added[2], key.key_switch));
     }
 
-    /// Rows of a table, where terms begin made a place among all tables' words.
+    /// Rows of a table, with the starts of terms shifted to their place among all tables' words.
     fn placed<const WORDS: usize>(rows: &[[u32; WORDS]], terms: usize) -> Vec<u32> {
         let place = |row: &[u32; WORDS]| {
             let mut row = *row;
@@ -119,7 +120,7 @@ impl Lists {
 }
 
 impl<G: Gpu> GpuBackend<G> {
-    /// Evaluates some cells of some of the batches, no more than go through together.
+    /// Evaluates some cells of some batches, at most as many as run together.
     pub(super) fn evaluate_cells(&self, batches: &[&Batch<'_, G>], part: &[(usize, Range<usize>)]) -> Result<()> {
         let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
         let (stems, p) = (&key.stems, &key.params);

@@ -26,12 +26,12 @@ fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have
     }
 }
 
-/// A card that computes nothing and tells what it is asked for: `write`, `read`, `finish`, entries. What is read of a buffer are
-/// the numbers of its words, and the buffer's own times 1000.
+/// A GPU that computes nothing and records its calls: `write`, `read`, `finish`, entries. A read of a buffer returns
+/// the indices of its words plus 1000 times the buffer's index.
 struct Told {
     card: Card,
     asked: Mutex<Vec<&'static str>>,
-    /// Words of each buffer so far.
+    /// The number of words of each buffer.
     buffers: Mutex<Vec<usize>>,
 }
 
@@ -41,7 +41,7 @@ impl Told {
         Ok(value)
     }
 
-    /// What it was asked for since it told last.
+    /// The calls since the last call of this method.
     fn asked(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.asked.lock().expect("one thread"))
     }
@@ -61,7 +61,7 @@ impl Buffer for Buf {
 impl Gpu for Told {
     type Buf = Buf;
     type Module = ();
-    /// Words that were asked for.
+    /// The requested words.
     type Readback = Vec<u32>;
 
     fn card(&self) -> &Card {
@@ -134,7 +134,7 @@ fn gate(gate: Gate, result: u32) -> SlotGate {
     SlotGate { gate, operands: [0, 1, 2], result }
 }
 
-/// What a card is asked for by batches of these keys, with these gates and reads, in one call, and by the wait for it.
+/// The GPU calls of one call with batches of these keys, gates and reads, and of the wait for it.
 fn asked(backend: &GpuBackend<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u32]) -> Vec<&'static str> {
     let keys: Vec<Key<Told>> = keys.iter().map(|params| loaded_for(backend, *params)).collect();
     let mut arenas: Vec<Arena<Told>> =
@@ -170,7 +170,7 @@ fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one()
         if capability == Some((9, 0)) {
             assert!(all.contains(&"blind_rotate_cluster"), "clusters of 64 rows: {all:?}");
         }
-        // by whichever kernel
+        // the same calls with every kernel
         let alike = |asked: Vec<&'static str>| -> Vec<&'static str> {
             let one_name = |what: &'static str| match what {
                 "blind_rotate_warp" | "blind_rotate_cluster" => "blind_rotate",
@@ -179,7 +179,7 @@ fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one()
             asked.into_iter().map(one_name).collect()
         };
         let (one, all) = (alike(one), alike(all));
-        // and one that copies what 64 arenas hold to where it is read
+        // one more launch copies the slots of 64 arenas to the place that is read
         let at = one.len() - 2;
         assert_eq!(all, [&one[..at], &["linear"], &one[at..]].concat(), "{capability:?}");
     }
@@ -221,7 +221,7 @@ fn an_arena_grows_by_a_chunk_where_kernels_know_addresses_and_is_copied_elsewher
         assert_eq!(*backend.gpu.buffers.lock().expect("one thread"), sizes);
         assert_eq!(backend.gpu.asked(), vec!["copy"; copies]);
         assert_eq!(arena.slots(), 6);
-        // beyond one buffer: as it was
+        // beyond one buffer, the behaviour is unchanged
         let too_many = (1 << 30) / 4 / 10 + 7;
         assert!(matches!(backend.grow(&mut arena, too_many), Err(Error::OutOfMemory(_))));
         assert_eq!(arena.slots(), 6);

@@ -1,5 +1,5 @@
-//! Batches of several keys in one sequence of launches: where they are cut, and the tables that say which rows belong to
-//! which key, and where its ciphertexts are.
+//! Batches of several keys in one sequence of launches: how batches are split, and the tables that give each row's key
+//! and the places of its ciphertexts.
 
 use crate::gpu::{Gpu, Shares, Table, shares};
 use crate::tfhe::backend::SlotGate;
@@ -8,17 +8,17 @@ use crate::tfhe::gpu::distance::Distance;
 use crate::tfhe::gpu::linear;
 use crate::tfhe::gpu::sample_extract::NO_ROW;
 
-/// How far a batch's key is from that of the first.
+/// Distances of a batch's key from the first batch's key.
 #[derive(Clone, Copy)]
 pub struct KeyDistances {
-    /// Of the bootstrapping key.
+    /// Distance of the bootstrapping key.
     pub bootstrap: Distance,
-    /// Of the key-switching key.
+    /// Distance of the key-switching key.
     pub key_switch: Distance,
 }
 
-/// Consecutive parts of all batches' gates, of at most `rows` bootstraps each: a part is batches, by their places, and gates of
-/// theirs. `rows` is as many as a gate has, at least.
+/// Splits the gates of all batches into consecutive parts of at most `rows` bootstraps each. A part lists batches, by
+/// place, with their gates. `rows` is at least the number of bootstraps of any gate.
 pub fn parts<'a>(batches: &[&'a [SlotGate]], rows: usize) -> Vec<Vec<(usize, &'a [SlotGate])>> {
     let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
     for (batch, gates) in batches.iter().enumerate() {
@@ -48,25 +48,25 @@ pub fn parts<'a>(batches: &[&'a [SlotGate]], rows: usize) -> Vec<Vec<(usize, &'a
     parts
 }
 
-/// What gates are to the kernels, batch after batch.
+/// The tables of gates for the kernels, batch after batch.
 #[derive(Default)]
 pub struct Lists {
     /// Rows of `linear`.
     pub sums: Vec<u32>,
     /// Rows of `sample_extract`.
     pub extractions: Vec<u32>,
-    /// How far the results are that a key switch writes.
+    /// Distances of the results that a key switch writes.
     pub results: Vec<Distance>,
     /// Rows of `negate`.
     pub negations: Vec<u32>,
-    /// Bootstraps of each batch, and how far its key is.
+    /// For each batch, the number of bootstraps and the distance of its key.
     pub rotated: Vec<(usize, Distance)>,
-    /// Key switches of each batch, and how far its key is.
+    /// For each batch, the number of key switches and the distance of its key.
     pub switched: Vec<(usize, Distance)>,
 }
 
 impl Lists {
-    /// Adds gates of a further batch, whose slots are so far from the arena of the first.
+    /// Adds gates of another batch. `row` gives the distances of its slots from the arena of the first batch.
     pub fn add(&mut self, gates: &[SlotGate], key: KeyDistances, row: impl Fn(u32) -> Distance) {
         let (rows, results) = (self.rows(), self.results.len());
         for gate in gates {
@@ -85,50 +85,50 @@ impl Lists {
         self.switched.push((self.results.len() - results, key.key_switch));
     }
 
-    /// Bootstraps so far.
+    /// The number of bootstraps so far.
     pub fn rows(&self) -> usize {
         self.sums.len() / linear::ADD_WORDS
     }
 }
 
-/// The numbers of rows or gates alone.
+/// Only the numbers of rows or gates.
 pub fn counts<T>(batches: &[(usize, T)]) -> Vec<usize> {
     batches.iter().map(|(count, _)| *count).collect()
 }
 
-/// Tables one after another, to be one upload.
+/// Collects tables one after another for a single upload.
 #[derive(Default)]
 pub struct Tables {
-    /// All of them.
+    /// The words of all tables.
     pub words: Vec<u32>,
 }
 
-/// Where a table of [`shares`] is among the others.
+/// The place of a table of [`shares`] among the tables.
 pub struct SharesPlace {
-    /// Its first word.
+    /// Index of its first word.
     pub first: usize,
-    /// As [`crate::gpu::Shares`].
+    /// See [`crate::gpu::Shares`].
     pub count: usize,
-    /// As [`crate::gpu::Shares`].
+    /// See [`crate::gpu::Shares`].
     pub rows_max: usize,
 }
 
 impl SharesPlace {
-    /// The shares of a table that is there.
+    /// The shares in the uploaded table.
     pub fn shares<'a, G: Gpu>(&self, table: Table<'a, G>) -> Shares<'a, G> {
         Shares { table, count: self.count, rows_max: self.rows_max }
     }
 }
 
 impl Tables {
-    /// Adds a table; its first word.
+    /// Adds a table and returns the index of its first word.
     pub fn add(&mut self, table: &[u32]) -> usize {
         let first = self.words.len();
         self.words.extend_from_slice(table);
         first
     }
 
-    /// Adds the shares of batches of so many rows, at most `rows_max` each.
+    /// Adds the shares of batches with these numbers of rows, at most `rows_max` rows in each share.
     pub fn add_shares(&mut self, batches: &[(usize, Distance)], rows_max: usize) -> SharesPlace {
         let table = shares(batches, rows_max);
         SharesPlace { first: self.add(table.as_flattened()), count: table.len(), rows_max }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(lists.switched, [(1, [0, 2]), (2, [5, 2])]);
         assert_eq!((lists.results, lists.negations), (vec![[0, 0], [500, 500], [501, 500]], vec![10, 0, 1, 0]));
         let operands = lists.sums.chunks_exact(linear::ADD_WORDS).map(|row| [row[2], row[3], row[5], row[6]]);
-        // MUX: b and its selector, a and the same
+        // MUX: b with its selector, a with its selector
         let of_mux = gates::bootstraps(Gate::Mux).iter().map(|(operands, _)| operands.map(|at| 510 + at as u32));
         let of_mux = of_mux.map(|[x, y]| [x, 500, y, 500]);
         let expected = [[10, 0, 11, 0]].into_iter().chain(of_mux).chain([[510, 500, 511, 500]]);

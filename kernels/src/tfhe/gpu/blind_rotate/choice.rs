@@ -1,51 +1,53 @@
-//! Which of the kernels with transforms in registers takes a batch, and how many rows its groups have: all that is decided
-//! by how many rows there are and how many multiprocessors a card has.
+//! Chooses the kernel with transforms in registers for a batch, and the number of rows of its groups, from the number
+//! of rows and the number of multiprocessors.
 //!
-//! No threshold here was measured on a card yet; they are reckoned for 132 multiprocessors at 1.98 GHz and `fast_128`, and
-//! stated in rounds and rows a multiprocessor, so that they move with the card. `scripts/gpu-check` measures on both sides
-//! of each.
+//! No threshold here has been measured on a GPU yet. They are estimates for 132 multiprocessors at 1.98 GHz and
+//! `fast_128`. They are expressed in rounds and in rows a multiprocessor, so that they scale with the GPU.
+//! `scripts/gpu-check` measures on both sides of each.
 
-/// Groups of `blind_rotate.cluster` that a multiprocessor runs at the same time.
+/// Groups of `blind_rotate.cluster` that run on a multiprocessor at the same time.
 const CLUSTER_GROUPS_OF_A_MULTIPROCESSOR: usize = 2;
-/// Rounds of clusters, of some 1.2 ms each, that are sooner done than one of groups of two rows, of some 4 ms.
+/// Largest number of cluster rounds, of about 1.2 ms each, that finish before one round of groups of two rows, of
+/// about 4 ms.
 const CLUSTER_ROUNDS_MAX: usize = 3;
-/// What a step costs a group beside its rows, in rows: one of two rows takes two fifths of the time of one of eight.
+/// A group's fixed cost of a step, in rows. A group of two rows takes two fifths of the time of a group of eight.
 const OVERHEAD_ROWS: usize = 2;
-/// Groups come in steps of this many rows, so that the four schedulers of a multiprocessor have as many warps each.
+/// Groups come in steps of this many rows, so that the four schedulers of a multiprocessor have equally many warps.
 const GATES_STEP: u32 = 2;
 
-/// The way of a batch.
+/// The kernel for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// A row over several groups.
+    /// `blind_rotate.cluster`: a row over several groups.
     Cluster,
-    /// Groups of this many rows.
+    /// `blind_rotate.warp`: groups of this many rows.
     Warp(u32),
 }
 
-/// What is chosen from.
+/// The available kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ways {
-    /// Rows of a group, by kernel, rising.
+    /// Rows of a group for each kernel, ascending.
     pub gates: Vec<u32>,
-    /// Rows of a batch that go by clusters at most; 0: none does.
+    /// Largest number of rows in a batch for clusters; 0 means never.
     pub cluster_rows_max: usize,
     pub multiprocessors: usize,
 }
 
-/// Numbers of rows that groups have on a card whose groups have at most `most`: every even one, and the most.
+/// The group sizes on a GPU whose groups have at most `most` rows: every even number, and `most`.
 pub fn gates_up_to(most: u32) -> Vec<u32> {
     let even = (GATES_STEP..most).step_by(GATES_STEP as usize);
     even.chain([most]).collect()
 }
 
-/// Rows that go by clusters at most, on a card of clusters; `groups` are those of a row.
+/// Largest number of rows for clusters, on a GPU with clusters. `groups` is the number of groups in a row's cluster.
 pub fn cluster_rows_max(multiprocessors: usize, groups: usize) -> usize {
     (CLUSTER_ROUNDS_MAX * CLUSTER_GROUPS_OF_A_MULTIPROCESSOR * multiprocessors / groups).max(1)
 }
 
 impl Ways {
-    /// The way that is reckoned to be done first for batches of so many rows, which go together: a group has rows of one.
+    /// The fastest kernel by estimate for batches with these numbers of rows, which run together. All rows of a group
+    /// belong to one batch.
     pub fn of(&self, rows: &[usize]) -> Way {
         if rows.iter().sum::<usize>() <= self.cluster_rows_max {
             return Way::Cluster;
@@ -54,7 +56,7 @@ impl Ways {
             let groups: usize = rows.iter().map(|rows| rows.div_ceil(gates as usize)).sum();
             groups.div_ceil(self.multiprocessors) * (OVERHEAD_ROWS + gates as usize)
         };
-        // of two that take as long, the one that reads less of the key
+        // among equal times, prefer the larger group, which reads less of the key
         let gates = self.gates.iter().rev().copied().min_by_key(|&gates| time(gates));
         Way::Warp(gates.expect("there is a kernel"))
     }
@@ -80,7 +82,7 @@ mod tests {
             (792, Way::Warp(6)),
             (793, Way::Warp(8)),
             (1056, Way::Warp(8)),
-            // two waves either way: smaller groups are sooner done
+            // two waves in both cases: smaller groups finish sooner
             (1057, Way::Warp(6)),
             (1584, Way::Warp(6)),
             (2112, Way::Warp(8)),
@@ -95,7 +97,7 @@ mod tests {
     fn batches_that_go_together_count_the_groups_of_all_of_them() {
         let h100 = Ways { gates: gates_up_to(8), cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
         let rtx = Ways { gates: gates_up_to(3), cluster_rows_max: 0, multiprocessors: 128 };
-        // keys, rows of each: a row of each key fills no group, so groups are as small as there are
+        // number of keys, rows of each: one row of each key fills no group, so the smallest groups are best
         let expected = [
             (64, 1, Way::Cluster, Way::Warp(2)),
             (198, 1, Way::Cluster, Way::Warp(2)),

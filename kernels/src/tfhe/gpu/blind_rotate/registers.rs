@@ -1,8 +1,8 @@
-//! Blind rotation with transforms in registers: NVIDIA cards from compute capability 8.0 on.
+//! Blind rotation with transforms in registers, for NVIDIA GPUs from compute capability 8.0 on.
 //!
-//! Two kernels over one order of the key. `blind_rotate.warp` has a warp for each polynomial and several rows a group: the
-//! most rows a second. `blind_rotate.cluster` spreads a row over a group for each row of the RGSW ciphertext: the soonest
-//! answer, for batches that leave most of the card idle.
+//! Two kernels share one order of the key. `blind_rotate.warp` uses a warp for each polynomial and several rows in a
+//! group, which gives the highest throughput. `blind_rotate.cluster` spreads a row over a group for each row of the
+//! RGSW ciphertext, which gives the lowest latency for batches that leave most of the GPU idle.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,27 +16,28 @@ use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf, scra
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
-/// Most rows of a group of `blind_rotate.warp`, most first. A card gets the first that fits its shared memory.
+/// Possible rows of a group of `blind_rotate.warp`, descending. A GPU gets the first that fits its shared memory.
 const GATES: [u32; 5] = [8, 4, 3, 2, 1];
-/// Warps of a group that makes a key.
+/// Warps of a group that transforms a key.
 const KEY_WARPS: u32 = 4;
-/// Threads of a group of `blind_rotate.warp` at most: with more, a multiprocessor has not the 128 registers for each of them
-/// that a transform takes.
+/// Largest number of threads in a group of `blind_rotate.warp`. With more, a multiprocessor lacks the 128 registers
+/// that a transform needs in each thread.
 const THREADS_MAX: u32 = 512;
 
-/// What of this suits a card and parameters.
+/// The configuration that suits a GPU and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
     /// Most rows of a group of `blind_rotate.warp`.
     gates: u32,
-    /// Steps whose key is in shared memory.
+    /// Steps whose key is in shared memory at once.
     tiles: u32,
-    /// Whether groups of `blind_rotate.cluster` read each other's shared memory; none: no such kernel.
+    /// Whether groups of `blind_rotate.cluster` read each other's shared memory; `None` if the GPU cannot run that
+    /// kernel.
     clusters: Option<bool>,
 }
 
 impl Fit {
-    /// None where the plain kernel has to do.
+    /// The configuration; `None` if only the plain kernel fits.
     pub fn of(card: &Card, p: &Params) -> Option<Fit> {
         let capability = card.compute_capability.filter(|_| card.language == Language::Cuda)?;
         let words_of_a_lane = p.polynomial_size / 32;
@@ -46,7 +47,7 @@ impl Fit {
         if capability < (8, 0) || !in_registers {
             return None;
         }
-        // two steps of the key where that leaves room for rows to share them
+        // two steps of the key, if that leaves room for several rows
         let fits = |gates: u32, tiles: u32| {
             threads(p, gates) <= THREADS_MAX.min(card.threads_max)
                 && shared_bytes(p, gates, tiles) <= card.shared_bytes_max
@@ -58,7 +59,7 @@ impl Fit {
         Some(Fit { gates, tiles, clusters })
     }
 
-    /// Rows that one multiprocessor works on at the same time.
+    /// Rows that one multiprocessor runs at the same time.
     pub fn rows_of_a_multiprocessor(&self) -> usize {
         self.gates as usize
     }
@@ -69,7 +70,7 @@ fn threads(p: &Params, gates: u32) -> u32 {
     32 * gates * (p.glwe_dimension as u32 + 1)
 }
 
-/// Words of a transpose.
+/// Words of a transpose buffer, padded.
 fn padded(p: &Params) -> u32 {
     let n = p.polynomial_size as u32;
     n + n / 32
@@ -83,10 +84,10 @@ fn shared_bytes(p: &Params, gates: u32, tiles: u32) -> u32 {
     4 * (tiles * tile + 2 * n + gates * components * (n + own))
 }
 
-/// The kernels, compiled for one card and one parameter set.
+/// The kernels, compiled for one GPU and one parameter set.
 pub struct Registers<G: Gpu> {
     params: Params,
-    /// Rows of a group with the kernel for it, fewest first.
+    /// The kernels by the rows of their groups, ascending.
     warp: Vec<(u32, Stem<G>)>,
     multiprocessors: usize,
     tiles: u32,
@@ -95,14 +96,15 @@ pub struct Registers<G: Gpu> {
 
 struct Cluster<G: Gpu> {
     stem: Stem<G>,
-    /// Most rows of a launch.
+    /// Largest number of rows in a launch.
     rows_max: AtomicUsize,
-    /// Without clusters groups show each other values in global memory: `[rows][2][rgsw rows][N]` words, and a count a row.
+    /// Whether groups exchange values in global memory, because clusters are not available: `[rows][2][rgsw rows][N]`
+    /// words, and a count for each row.
     shows: bool,
 }
 
 impl<G: Gpu> Registers<G> {
-    /// Compiles them.
+    /// Compiles the kernels.
     pub fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit) -> Result<Self> {
         let texts =
             [&MODULAR, &texts::TORUS, &texts::DISTANCE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_WARP];
@@ -115,7 +117,7 @@ impl<G: Gpu> Registers<G> {
         Ok(Registers { params: *p, warp: warp.collect::<Result<_>>()?, multiprocessors, tiles: fit.tiles, cluster })
     }
 
-    /// As [`super::BlindRotate::fill`], in the order of both kernels.
+    /// Implements [`super::BlindRotate::fill`], in the key order of both kernels.
     pub fn fill(
         &self,
         gpu: &G,
@@ -146,7 +148,7 @@ impl<G: Gpu> Registers<G> {
         Ok(())
     }
 
-    /// As [`super::BlindRotate::rows_of_a_share`].
+    /// Implements [`super::BlindRotate::rows_of_a_share`].
     pub fn rows_of_a_share(&self, rows: &[usize]) -> usize {
         match self.ways().of(rows) {
             Way::Cluster => 1,
@@ -154,19 +156,19 @@ impl<G: Gpu> Registers<G> {
         }
     }
 
-    /// As [`super::BlindRotate::shown_words`].
+    /// Implements [`super::BlindRotate::shown_words`].
     pub fn shown_words(&self, shares: usize, rows_max: usize) -> [usize; 2] {
         match self.cluster_for(shares, rows_max) {
             Some(cluster) if cluster.shows => {
                 [shares * 2 * self.params.rgsw_rows() * self.params.polynomial_size, shares]
             }
-            // not looked at; an argument is never empty
+            // unused, but an argument must not be empty
             Some(_) => [1; 2],
             None => [0; 2],
         }
     }
 
-    /// As [`super::BlindRotate::leave_clusters`].
+    /// Implements [`super::BlindRotate::leave_clusters`].
     pub fn leave_clusters(&self) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| cluster.rows_max.swap(0, Ordering::Relaxed) > 0)
     }
@@ -176,7 +178,7 @@ impl<G: Gpu> Registers<G> {
         self.cluster.as_ref().filter(|_| rows_max == 1).filter(fits)
     }
 
-    /// As [`super::BlindRotate::run`], with roots, exponents and accumulators.
+    /// Implements [`super::BlindRotate::run`], with roots, exponents and accumulators.
     pub fn run<'a>(
         &'a self,
         keys: &'a [ViewOf<'a, G>],

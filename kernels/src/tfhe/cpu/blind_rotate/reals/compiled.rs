@@ -1,13 +1,13 @@
-//! The parts of blind rotation that are compiled once for each instruction set: inlined into their callers they would be
-//! dozens of copies, short of registers.
+//! The parts of blind rotation that are compiled once for each instruction set. If they were inlined into their
+//! callers, there would be dozens of copies, which would run short of registers.
 
 use crate::cpu::simd::SimdReals;
 use crate::tfhe::cpu::fft;
 
-/// Vectors with these parts compiled for them.
+/// A vector type with compiled versions of these parts.
 ///
 /// # Safety
-/// As [`SimdReals`].
+/// The conditions of [`SimdReals`].
 pub(super) unsafe trait Compiled: SimdReals {
     /// [`fft::forward_passes`].
     unsafe fn forward_passes(tables: &fft::FftTables, words: &[u32], out: &mut [f64]);

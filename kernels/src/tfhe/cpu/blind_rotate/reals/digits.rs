@@ -1,20 +1,20 @@
-//! Digits as the double-precision transform takes them.
+//! Digits in the form that the double-precision transform reads.
 
 use crate::cpu::simd::Simd;
 use crate::tfhe::cpu::blind_rotate::{Decomposition, Digits};
 
-/// Digits in `[-B/2, B/2)`, each in the highest bits of its word; levels follow each other. Vectors are made once for a
-/// polynomial.
+/// Stores digits in `[-B/2, B/2)`, each in the highest bits of its word, level after level. The constant vectors are
+/// made once a polynomial.
 #[derive(Clone, Copy)]
 pub(super) struct HighDigits<S: Simd> {
     digits: *mut u32,
     n: usize,
     levels: usize,
-    /// The bits of a digit.
+    /// Mask of a digit's bits.
     mask: S::V,
     /// The highest bit of every digit.
     signs: S::V,
-    /// Bits of a digit, by number.
+    /// Number of bits of a digit.
     base_log: S::V,
 }
 
@@ -36,10 +36,10 @@ impl<S: Simd> Digits<S> for HighDigits<S> {
         // SAFETY: the caller promises a processor with `S` and `i` below `n`; `new` had room for `levels` times `n`
         // words.
         unsafe {
-            // less B/2: the highest bit of each digit turned
+            // subtract B/2 by flipping the highest bit of each digit
             let mut digits = S::xor(raised, self.signs);
             S::store(self.digits.add(i), S::and(digits, self.mask));
-            // a loop of one turn would cost more than what it does
+            // unrolled: a loop of one turn would cost more than its body
             if self.levels == 2 {
                 digits = S::shift_left_by(digits, self.base_log);
                 S::store(self.digits.add(self.n + i), S::and(digits, self.mask));

@@ -1,4 +1,4 @@
-//! The sums of a step once more, in integers: where rounding is in doubt.
+//! Recomputes the sums of a step in integers, when their rounding is in doubt.
 
 use crate::cpu::ntt;
 use crate::cpu::simd::SimdReals;
@@ -10,7 +10,7 @@ use super::key::{RealsKey, key_vector};
 use super::sums::add_sums;
 use super::{Scratch, row_distance};
 
-/// The sums of a step once more by the integer transform, instead of those that were added.
+/// Subtracts the doubtful sums of a step and adds those of the integer transform instead.
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn add_exact_sums<S: SimdReals>(
@@ -32,8 +32,8 @@ pub(super) unsafe fn add_exact_sums<S: SimdReals>(
     }
 }
 
-/// The sums of a step by the integer transform, `[k + 1][N]` residues. The key's integers are those that its values are
-/// the transform of.
+/// The sums of a step by the integer transform, `[k + 1][N]` residues. The key's integers are recovered from its
+/// values by the inverse transform.
 pub(super) unsafe fn exact_sums<S: SimdReals>(
     key: &RealsKey,
     i: usize,
@@ -74,7 +74,8 @@ pub(super) unsafe fn exact_sums<S: SimdReals>(
     sums
 }
 
-/// A polynomial of step `i` of the key in integers, `[N]` residues: rounded, they are exact by a margin of thousands.
+/// A polynomial of step `i` of the key in integers, `[N]` residues. Rounding is exact by a margin of a factor of
+/// thousands.
 unsafe fn key_polynomial<S: SimdReals>(key: &RealsKey, i: usize, c: usize, row: usize) -> Vec<u32> {
     let n = key.params.polynomial_size;
     let raise = ((32 - key.params.bootstrap_base_log) as f64).exp2();

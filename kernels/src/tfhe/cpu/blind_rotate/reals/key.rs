@@ -13,34 +13,36 @@ use crate::tfhe::cpu::fft::precise::{Pair, Roots};
 use crate::tfhe::{EvaluationKey, Params, RING_MODULUS, ring};
 use crate::xof;
 
-/// A bootstrapping key in reading order, see [`key_vector`], one step after the other, rows = `l (k + 1)`, level 1
-/// first; transformed from integers in `(-q, q)` ([`represent`]), divided by `q M` and by what raises the digits.
+/// A bootstrapping key in reading order (see [`key_vector`]), step after step; rows = `l (k + 1)`, level 1 first. The
+/// values are transforms of integers in `(-q, q)` ([`represent`]), divided by `q M` and by the factor that raises the
+/// digits.
 pub struct RealsKey {
     pub(super) values: Doubles,
     pub(super) tables: FftTables,
-    /// For sums that are computed again.
+    /// Tables to recompute sums in integers.
     pub(super) exact_tables: ntt::NttTables,
     pub(super) params: Params,
 }
 
 impl RealsKey {
-    /// Room for one, with nothing in it.
+    /// Allocates a key of zeros.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`].
+    /// [`crate::Error::OutOfMemory`] when memory runs out.
     ///
     /// # Panics
-    /// Where this instruction set has no vectors of doubles.
+    /// When this instruction set has no vectors of doubles.
     pub fn of_zeros(isa: Isa, params: Params) -> Result<RealsKey> {
         let tables = FftTables::new(isa, params.polynomial_size)?;
         let values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
         Ok(RealsKey { values, exact_tables: ntt::NttTables::new(isa, ring(params.polynomial_size)), tables, params })
     }
 
-    /// Writes these bits' part of the key, for parameters that are served ([`serve`]), in a random representation of its own.
+    /// Writes the part of the key for these key bits, in a new random representation. The parameters must satisfy
+    /// [`serve`].
     ///
     /// # Errors
-    /// [`crate::Error::Unavailable`] when the operating system gives no randomness.
+    /// [`crate::Error::Unavailable`] when the operating system provides no randomness.
     pub fn fill(&mut self, threads: usize, key: &EvaluationKey, bits: Range<usize>) -> Result<()> {
         let mut seed = [0; 32];
         fill_from_system(&mut seed)?;
@@ -71,18 +73,18 @@ impl RealsKey {
         &self.values[i * values..][..values]
     }
 
-    /// Its parameters.
+    /// The parameters of the key.
     pub fn params(&self) -> &Params {
         &self.params
     }
 }
 
-/// Whether sums are exact or noticed whatever the key, and this instruction set has vectors of doubles.
+/// Whether this instruction set has vectors of doubles, and for every key of these parameters wrong sums are detected.
 pub fn serve(isa: Isa, params: &Params) -> bool {
     representation::serves(isa, params)
 }
 
-/// Randomness that a maker of keys cannot know.
+/// Fills `seed` with randomness that the maker of a key cannot know.
 #[cfg(target_arch = "x86_64")]
 fn fill_from_system(seed: &mut [u8]) -> Result<()> {
     getrandom::fill(seed)
@@ -93,22 +95,22 @@ fn fill_from_system(_seed: &mut [u8]) -> Result<()> {
     unreachable!("vectors of doubles are not in plain Rust")
 }
 
-/// Doubles of a step's key.
+/// The number of doubles in a step's key.
 pub(super) fn step_values(params: &Params) -> usize {
     params.rgsw_rows() * (params.glwe_dimension + 1) * params.polynomial_size
 }
 
-/// Where vector `v` of a polynomial lies in a step of the key: `[k + 1][l][M / REALS][k + 1][2][REALS]`.
+/// The position of vector `v` of a polynomial in a step of the key: `[k + 1][l][M / REALS][k + 1][2][REALS]`.
 pub(super) fn key_vector(params: &Params, reals: usize, v: usize, row: usize, c: usize) -> usize {
     let components = params.glwe_dimension + 1;
     let row = row % components * params.bootstrap_level_count + row / components;
     ((row * params.polynomial_size / 2 / reals + v) * components + c) * 2 * reals
 }
 
-/// What transforms the steps of a key.
+/// The tables and factors that transform the steps of a key.
 pub(super) struct KeyTransform {
     pub(super) roots: Roots,
-    /// `1 / (q M)`, divided by what raises the digits.
+    /// `1 / (q M)`, divided by the factor that raises the digits.
     pub(super) scale: Pair,
     params: Params,
 }
@@ -123,7 +125,7 @@ impl KeyTransform {
     }
 }
 
-/// A step's signed words, `[rows][k + 1][N]`, to their place in reading order.
+/// Transforms a step's signed words, `[rows][k + 1][N]`, and stores them in reading order.
 #[inline(always)]
 unsafe fn transform_step<S: SimdReals>(transform: &KeyTransform, step: &[u32], room: &mut [f64], out: &mut [f64]) {
     let params = &transform.params;

@@ -1,4 +1,4 @@
-//! Products of the digits' values with the key's, added up while the last forward pass has them in registers.
+//! Products of the digits' values with the key's, accumulated while the last forward pass holds them in registers.
 
 use crate::cpu::ahead::Ahead;
 use crate::cpu::simd::SimdReals;
@@ -7,7 +7,7 @@ use crate::tfhe::cpu::fft::{self, Complex, FftTables, Take};
 use super::compiled::Compiled;
 use super::{Scratch, row_distance};
 
-/// Values of a block, kept.
+/// Stores the values of a block.
 struct Keep(*mut f64);
 
 impl<S: SimdReals> Take<S> for Keep {
@@ -18,15 +18,16 @@ impl<S: SimdReals> Take<S> for Keep {
     }
 }
 
-/// Step (4) for a block of one or two rows of digits (KEPT is one less): their values times the key's,
-/// `[vectors][k + 1][2][REALS]` from each of `keys` on, added to the sums. The last row's values are taken one vector at a time,
-/// those of the row before are `kept`. `sums` is the block's place in the first of them, which are `apart`.
+/// Step (4) for a block of one or two rows of digits (KEPT is one less). Multiplies their values by the key's,
+/// `[vectors][k + 1][2][REALS]` from each of `keys` on, and adds the products to the sums. The last row's values
+/// arrive one vector at a time; `kept` holds those of the row before. `sums` points to the block in the first
+/// component's sums; components are `apart`.
 struct Products<const COMPONENTS: usize, const KEPT: usize> {
     kept: *const f64,
     keys: [*const f64; 2],
     sums: *mut f64,
     apart: usize,
-    /// Whether there are no sums yet.
+    /// Whether the sums start here, so that they are written and not added to.
     first: bool,
 }
 
@@ -52,7 +53,8 @@ impl<S: SimdReals, const COMPONENTS: usize, const KEPT: usize> Take<S> for Produ
     }
 }
 
-/// Steps (3) and (4) of one or two levels of the digits (KEPT is one less), from `level` on, with their key from `key_row` on.
+/// Steps (3) and (4) of one or two levels of the digits (KEPT is one less), starting at `level`, with their key from
+/// `key_row` on.
 #[inline(always)]
 pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KEPT: usize>(
     tables: &FftTables,
@@ -87,7 +89,7 @@ pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KE
             if S::REALS == 8 {
                 fft::last_block::<S>(tables, last, block, &mut products);
             } else {
-                // registers are too few for both at once
+                // one level at a time, because the registers do not hold both
                 let kept = kept.add(block_values);
                 fft::last_block::<S>(tables, last, block, &mut Keep(kept));
                 for v in 0..fft::BLOCK_POINTS / S::REALS {

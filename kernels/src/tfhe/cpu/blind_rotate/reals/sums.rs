@@ -1,27 +1,27 @@
-//! Sums out of the transform: rounded to integers, watched, added to the accumulator; or taken away again.
+//! Sums from the inverse transform: rounded to integers, checked, and added to the accumulator or subtracted again.
 
 use crate::cpu::simd::{LANES_MAX, Simd, SimdReals};
 use crate::tfhe::RING_MODULUS;
 use crate::tfhe::cpu::blind_rotate::accumulate;
 use crate::tfhe::cpu::fft::{self, Complex, FftTables, Sink};
 
-/// `1.5 * 2^52`: added to a number of magnitude below 2^51, leaves it rounded to an integer in the low bits.
+/// `1.5 * 2^52`. Added to a number of magnitude below 2^51, it rounds the number to an integer in the low bits.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
-/// Bits of a sum in quarters that are zero where the sum is near enough to an integer.
+/// The bits of a sum in quarters that are zero if the sum is near enough to an integer.
 pub(super) const QUARTERS: u32 = 3;
 
-/// Steps (5) and (6) at the end of the transform: sums in turns of `q` to words, added to a polynomial of the accumulator;
-/// `UNDO`: taken away again.
+/// Steps (5) and (6) at the end of the transform: converts sums in turns of `q` to words and adds them to a polynomial
+/// of the accumulator. With `UNDO` they are subtracted again.
 struct Accumulate<S: Simd, const UNDO: bool> {
     polynomial: *mut u32,
     points: usize,
-    /// All words together by `or`, in quarters.
+    /// Bitwise OR of all words, in quarters.
     any: S::V,
 }
 
 impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
-    /// Quarters of integers in `[0, q]`, in the low words.
+    /// Turns of `q` to quarters of integers in `[0, q]`, in the low words.
     #[inline(always)]
     unsafe fn prepare(&self, x: Complex<S>) -> Complex<S> {
         // SAFETY: the caller promises a processor with `S`.
@@ -47,8 +47,8 @@ impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
     }
 }
 
-/// Steps (5) and (6): the sums of one component to its polynomial of the accumulator; `UNDO`: away from it, after they
-/// were added. All sums together by `or`, in quarters.
+/// Steps (5) and (6): adds the sums of one component to its polynomial of the accumulator. With `UNDO`, subtracts sums
+/// that were added before. Returns the bitwise OR of all sums, in quarters.
 #[inline(always)]
 pub(super) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
     tables: &FftTables,

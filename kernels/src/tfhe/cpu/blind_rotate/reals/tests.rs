@@ -9,9 +9,9 @@ use crate::tfhe::cpu::fft::{Complex, FftTables, Sink};
 use crate::tfhe::{EvaluationKey, MODULUS, Preset, RING_MODULUS, ring};
 use crate::xof;
 
-/// Shapes of the presets, and the instruction sets that have vectors of doubles.
+/// The presets' shapes, with the instruction sets that have vectors of doubles.
 fn cases() -> impl Iterator<Item = (Params, Isa)> {
-    // the others have the shapes of these
+    // the other presets share these shapes
     let shapes = [Preset::Fast128, Preset::Conservative128, Preset::Fast128K2].map(Preset::params);
     let isas: Vec<Isa> = Isa::available().into_iter().filter(|isa| isa.reals().is_some()).collect();
     assert!(!isas.is_empty(), "no vectors of doubles: this test should have been ignored");
@@ -26,12 +26,12 @@ fn random(seed: u32) -> impl FnMut() -> u32 {
     }
 }
 
-/// How the residues of a step become signed words.
+/// How residues of a step become signed words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Representation {
-    /// As a node does it, by this seed.
+    /// As a node chooses them, randomly, from this seed.
     Random(u8),
-    /// Each in `[-q/2, q/2]`: what a maker of keys could foresee.
+    /// Each in `[-q/2, q/2]`, which a maker of keys could predict.
     Centred,
 }
 
@@ -52,7 +52,7 @@ impl Representation {
     }
 }
 
-/// A key of the steps whose residues `word` gives, of their number in the step.
+/// A key for tests: residue `i` of every step is `word(i)`.
 fn key(params: Params, isa: Isa, representation: Representation, mut word: impl FnMut(usize) -> u32) -> RealsKey {
     let tables = FftTables::new(isa, params.polynomial_size).expect("memory");
     let transform = KeyTransform::new(&tables, &params);
@@ -65,13 +65,13 @@ fn key(params: Params, isa: Isa, representation: Representation, mut word: impl 
     RealsKey { values, exact_tables: ntt::NttTables::new(isa, ring(params.polynomial_size)), tables, params }
 }
 
-/// The accumulator whose difference from its rotation by `N` is `d`.
+/// An accumulator that differs from its rotation by `N` by `d`.
 fn accumulator(params: &Params, d: impl FnMut(usize) -> u32) -> Vec<u32> {
     let minus_half = RING_MODULUS - MODULUS.inverse(2);
     (0..params.accumulator_words()).map(d).map(|d| MODULUS.mul(d, minus_half)).collect()
 }
 
-/// Sums in turns against residues: the largest distance.
+/// Compares sums in turns with residues and keeps the largest distance.
 struct Distance<'a> {
     sums: &'a [u32],
     largest: &'a mut f64,
@@ -97,7 +97,7 @@ impl<S: SimdReals> Sink<S> for Distance<'_> {
     }
 }
 
-/// The largest distance of a sum from the exact one.
+/// Raises `largest` to the largest distance of a sum from the exact one.
 #[inline(always)]
 unsafe fn distance_of<S: Compiled>(key: &RealsKey, accumulator: &[u32], largest: &mut f64) {
     let n = key.params.polynomial_size;
@@ -128,7 +128,7 @@ fn lowest(params: &Params) -> u32 {
     (turns.rem_euclid(1.0) * f64::from(RING_MODULUS)).round() as u32
 }
 
-/// Number `which` of patterns of `[N]` that take two values, and one that takes all.
+/// Pattern `which` of `[N]` values. All patterns but one take only two values.
 fn pattern(which: usize, params: &Params, values: [u32; 2]) -> impl FnMut(usize) -> u32 {
     let n = params.polynomial_size;
     let mut noise = random(which as u32);
@@ -143,12 +143,12 @@ fn pattern(which: usize, params: &Params, values: [u32; 2]) -> impl FnMut(usize)
 }
 const PATTERNS: [&str; 5] = ["all alike", "alternating", "halves", "random signs", "random"];
 
-/// The key of this pattern, of values as large as residues are.
+/// The key of this pattern, with values as large as residues can be.
 fn patterned_key(which: usize, params: Params, isa: Isa, representation: Representation) -> RealsKey {
     key(params, isa, representation, pattern(which, &params, [RING_MODULUS / 2 + 1, RING_MODULUS / 2]))
 }
 
-/// A difference of this pattern, of digits as large as they are.
+/// An accumulator whose difference follows this pattern, with digits as large as possible.
 fn patterned_accumulator(which: usize, params: &Params) -> Vec<u32> {
     let low = lowest(params);
     accumulator(params, pattern(which, params, [low, RING_MODULUS - low]))
@@ -183,7 +183,7 @@ fn sums_lie_near_the_exact_integers_whatever_the_key_and_the_digits() {
     }
 }
 
-/// The transform of keys and that of digits are the same one.
+/// The transform for keys and the transform for digits give the same values in the same order.
 #[test]
 #[cfg_attr(not(vectors_of_doubles), ignore = "this processor has no vectors of doubles")]
 fn values_of_a_key_are_those_of_the_transform_of_digits_in_the_same_order() {
@@ -216,7 +216,7 @@ fn values_of_a_key_are_those_of_the_transform_of_digits_in_the_same_order() {
                     let (v, within) = (place / (2 * reals), place % (2 * reals));
                     let found = values[key_vector(&params, reals, v, at / components, at % components) + within];
                     let off = found / transform.scale.high - x;
-                    // sums of N words of 31 bits
+                    // the values are sums of N words of 31 bits
                     assert!(off.abs() < f64::exp2(31.0 - 53.0 + 16.0), "{isa:?} {n}, {at}, {place}: {found} {x}");
                 }
             }
@@ -227,7 +227,7 @@ fn values_of_a_key_are_those_of_the_transform_of_digits_in_the_same_order() {
 #[test]
 #[cfg_attr(not(vectors_of_doubles), ignore = "this processor has no vectors of doubles")]
 fn a_suspicious_sum_is_computed_again_to_the_exact_words() {
-    // levels go by twos: also one that is left over
+    // levels run in pairs; three levels leave one over
     let three_levels = |params: Params| {
         let literal = crate::tfhe::ParamsLiteral { bootstrap_base_log: 6, bootstrap_level_count: 3, ..*params };
         Params::try_from(literal).expect("legal")
@@ -244,18 +244,18 @@ fn a_suspicious_sum_is_computed_again_to_the_exact_words() {
                     rotate_group(key.isa(), &key, &[n, 2 * n - 3, 77, 0], &mut accumulator, scratch);
                     accumulator
                 };
-                // the second computes every step again
+                // the second run computes every step again
                 assert!(rotate(QUARTERS) == rotate(u32::MAX), "{} {n}: key {key_pattern}", isa.name());
             }
         }
     }
 }
 
-/// A greedy search for a key and digits whose sums lie far from integers, against a representation that it knows.
+/// A greedy search for a key and digits whose sums lie far from integers, under a known representation.
 ///
-/// It chooses bodies and digits of one step at will; masks are what the stream of the key's seed gives. It starts from a
-/// pattern, or from bodies that add up with the digits in one coefficient, changes runs of them and keeps what is no nearer to
-/// the integers.
+/// The search chooses the bodies and the digits of one step freely; the masks come from the stream of the key's seed.
+/// It starts from a pattern, or from bodies whose products with the digits add up in one coefficient. It changes runs
+/// of them and keeps a change that does not bring the sums nearer to integers.
 struct Search {
     evaluation_key: EvaluationKey,
     differences: Vec<u32>,
@@ -264,7 +264,7 @@ struct Search {
 
 impl Search {
     const ROUNDS: usize = 400;
-    /// The starts: patterns, then bodies that add up in one coefficient.
+    /// The number of starts: all patterns, then the bodies that add up in one coefficient.
     const STARTS: usize = PATTERNS.len() + 1;
 
     fn run(params: Params, isa: Isa, representation: Representation, start: usize, seed: u32) -> Search {
@@ -331,7 +331,7 @@ impl Search {
     }
 }
 
-/// Distances under one representation.
+/// Measures distances under one representation.
 struct Oracle {
     key: RealsKey,
     transform: KeyTransform,
@@ -373,7 +373,7 @@ fn a_search_for_keys_that_break_rounding_finds_none_and_what_it_finds_loses_its_
                 if representation == Representation::Centred {
                     largest_centred = largest_centred.max(found.largest);
                 } else {
-                    // even an attacker that knows the representation gets no further
+                    // knowing the representation does not help an attacker
                     assert!(found.largest < 1.0 / 16.0, "{what}: {}", found.largest);
                 }
                 for fresh in 2..6 {
@@ -384,12 +384,13 @@ fn a_search_for_keys_that_break_rounding_finds_none_and_what_it_finds_loses_its_
                 assert!(same_words(&found, isa), "{what}: other words than by the integer transform");
             }
         }
-        // the search is worth its name: it passes the watch's threshold where it knows what it works on
+        // Control: if the search knows the representation, it exceeds the threshold of the check.
         assert!(largest_centred > 1.0 / 8.0, "{}: {largest_centred}", isa.name());
     }
 }
 
-/// Whether what was found rotates as the integer transform, which shares nothing with this one, says.
+/// Whether the found key and digits rotate to the same words as with the integer transform, which shares no code with
+/// this one.
 fn same_words(found: &Search, isa: Isa) -> bool {
     let key = &found.evaluation_key;
     let (params, n) = (key.params, key.params.polynomial_size as u32);
