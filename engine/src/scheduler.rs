@@ -1,7 +1,7 @@
 //! The heart: a pure state machine. What happened goes in with the time, what is to be done comes out.
 //!
 //! No clock, no thread, no I/O, no key and no ciphertext: ids, row counts, byte counts and weights only. Hence the simulator
-//! in `tests/compute/sim` can live through years of bad luck in seconds. Time is counted since the engine's start.
+//! in `tests/engine/sim` can live through years of bad luck in seconds. Time is counted since the engine's start.
 //!
 //! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a full
 //!   batch gathers for `SchedulerLimits::wait`, then is ready; an idle device starts at once. [`crate::fair`] says which ready

@@ -27,7 +27,7 @@ impl Place {
     /// A new place. `None` if this machine lacks the database.
     fn new(kind: Kind) -> Option<Place> {
         let folder = tempfile::tempdir().unwrap();
-        let database = kind.new_url(folder.path())?;
+        let database = kind.empty_url(folder.path())?;
         Some(Place { folder: folder.path().to_owned(), database, _kept: Some(folder) })
     }
 

@@ -1,4 +1,4 @@
-//! One situation each. Long runs of bad luck are the simulator's, in `tests/compute/sim`.
+//! One situation each. Long runs of bad luck are the simulator's, in `tests/engine/sim`.
 
 mod arenas;
 mod circuits;

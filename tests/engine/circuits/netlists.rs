@@ -77,7 +77,7 @@ fn mapped_aes_128_runs_under_fast_128_k2() {
     check(&party, &circuit, &mapped(&party, &circuit, InputNoise::Fresh), &random_inputs(&circuit));
 }
 
-/// Run with `cargo test -p tests-compute --test circuits every_preset -- --ignored`.
+/// Run with `cargo test -p tests-engine --test circuits every_preset -- --ignored`.
 #[test]
 #[ignore = "takes minutes"]
 fn mapped_netlists_run_under_every_preset_on_inputs_of_either_noise() {
