@@ -2,6 +2,8 @@
 
 mod account;
 #[cfg(test)]
+mod asked;
+#[cfg(test)]
 mod description_tests;
 mod document;
 mod fault;

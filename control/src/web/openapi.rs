@@ -229,7 +229,7 @@ fn tell_headers(operation: &mut Operation, area: Area) {
     let is_replayed = operation.parameters.iter().flatten().any(is_key);
     for (status, answer) in &mut operation.responses.responses {
         let Some(answer) = own(answer) else { continue };
-        let names = [(area == Area::Office, errors::SERVICE_STAGE), (is_replayed, errors::IDEMPOTENT_REPLAYED)];
+        let names = [(area == Area::Office, errors::STAGE), (is_replayed, errors::IDEMPOTENT_REPLAYED)];
         for (_, name) in names.into_iter().filter(|(has, _)| *has && status.starts_with('2')) {
             answer.headers.insert(name.to_owned(), errors::header(name));
         }

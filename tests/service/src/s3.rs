@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use control::config::{BucketConfig, BucketUrl};
@@ -100,10 +101,13 @@ impl Drop for S3 {
 }
 
 /// Ports that are free together with the ports 10000 above them. They lie below 32768, from where on the system assigns
-/// ports.
+/// ports. A process has a range of 40 ports and gives none out twice, because a server takes its ports later than they are looked at.
 fn free_ports() -> [u16; 4] {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let first = 12000 + (std::process::id() % 1000) as u16 * 8;
-    let mut free = (first..22000).filter(|&port| is_free(port) && is_free(port + 10000));
+    let first = 12000 + (std::process::id() % 200) as u16 * 40;
+    let ports =
+        std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed)).take_while(|&port| port < 22000);
+    let mut free = ports.filter(|&port| is_free(port) && is_free(port + 10000));
     std::array::from_fn(|_| free.next().expect("ports"))
 }

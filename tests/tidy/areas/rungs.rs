@@ -39,7 +39,7 @@ pub const CONTROL: Crate = Crate {
         &["cli"],
     ],
     // states of areas, the interface to the engine, and the interface to payment providers
-    shared: &["billing::payments", "compute", "compute::engine", "web"],
+    shared: &["billing::payments", "compute", "compute::bits", "compute::engine", "web"],
 };
 
 pub const KERNELS: Crate = Crate {

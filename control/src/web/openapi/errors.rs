@@ -38,7 +38,7 @@ const COMMON: [(&str, Type, &str); 7] = [
 const RETRY_AFTER: &str = "Retry-After";
 const WWW_AUTHENTICATE: &str = "WWW-Authenticate";
 /// Of every answer of the back office.
-pub const SERVICE_STAGE: &str = "X-Service-Stage";
+pub const STAGE: &str = "X-Service-Stage";
 /// Of successes of operations that take an `Idempotency-Key`.
 pub const IDEMPOTENT_REPLAYED: &str = "Idempotent-Replayed";
 
@@ -47,7 +47,7 @@ pub fn headers() -> BTreeMap<String, RefOr<Header>> {
     let of_some = [
         (RETRY_AFTER, Type::Integer, "Seconds to wait before trying again."),
         (WWW_AUTHENTICATE, Type::String, "`Bearer`"),
-        (SERVICE_STAGE, Type::String, "`beta`: check the results, which are reference values, by official means."),
+        (STAGE, Type::String, "`beta`: check the results, which are reference values, by official means."),
         (
             IDEMPOTENT_REPLAYED,
             Type::String,
@@ -116,7 +116,7 @@ fn response(status: u16, codes: &[Code], area: Area, examples: &mut BTreeMap<Str
         ResponseBuilder::new().description(names.join(", ")).content("application/json", content.build()).build();
     response.headers.extend(common_headers());
     if area == Area::Office {
-        response.headers.insert(SERVICE_STAGE.to_owned(), header(SERVICE_STAGE));
+        response.headers.insert(STAGE.to_owned(), header(STAGE));
     }
     if matches!(status, 429 | 503) || codes.contains(&Code::IdempotencyInProgress) {
         response.headers.insert(RETRY_AFTER.to_owned(), header(RETRY_AFTER));
