@@ -6,7 +6,7 @@ use crate::bytes::{put_words, words};
 use crate::tfhe::keys::Masks;
 use crate::tfhe::{EvaluationKey, ModSwitch, Params, Preset, RING_MODULUS};
 
-/// Words that say the key's shape, each repeated from the preset so that a reader sees what it reads.
+/// Words of the key's shape. They repeat the preset's values, so a reader can check them.
 const SHAPE_WORDS: usize = 8;
 const SEED_BYTES: usize = 32;
 
