@@ -1,4 +1,4 @@
-//! What the targets share.
+//! Shared parts of the fuzz targets.
 
 use docs_module::document::{Draft, Issuer, Kind, Line, Theme};
 use docs_module::registration::RegistrationNumber;
@@ -7,8 +7,8 @@ use docs_module::tax::consumption::Basis;
 use kernels::container::{CHECKSUM_BYTES, HEADER_BYTES};
 use sha2::{Digest, Sha256};
 
-/// The same bytes as a container whose length and checksum are right, so that what comes after those checks is reached;
-/// none if there is no room for a header.
+/// The bytes as a container with a correct length and checksum, so that the target reaches the code behind these
+/// checks. `None` if there is no room for a header.
 pub fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = bytes.to_vec();
     let payload = bytes.len().checked_sub(HEADER_BYTES)? as u64;
@@ -20,7 +20,8 @@ pub fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Makes a document of lines, with a text wherever a caller may give one, and writes it in each form. What cannot be one is refused with a problem.
+/// Makes a document of these lines, with `text` wherever a caller may give one, and writes the document in each form.
+/// A document that is not allowed must be refused with a problem.
 pub fn document(lines: Vec<Line>, text: &str) {
     let draft = Draft {
         kind: Kind::Invoice,

@@ -1,8 +1,8 @@
-//! Any text as a base64 member, in one piece and in several: the same bytes or the same fault, and what is accepted is
-//! what the library accepts.
+//! Any text as a base64 member, in one piece and in several: both give the same bytes or the same fault, and the
+//! accepted texts are those that the library accepts.
 #![no_main]
 
-// the service's own file: its crate is far too large to be built with coverage for this
+// the service's own file, because its crate is too large to build with coverage for this target
 #[path = "../../control/src/web/base64_text.rs"]
 #[allow(dead_code)]
 mod base64_text;

@@ -1,4 +1,4 @@
-//! Any bytes as a bundle of containers: the pieces are the bundle.
+//! Any bytes as a bundle of containers: the pieces together are the bundle.
 #![no_main]
 
 use client::bundle;

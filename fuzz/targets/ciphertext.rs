@@ -1,5 +1,5 @@
-//! Any bytes as a ciphertext of any preset, whole or seeded: what is accepted has the preset's dimension and survives the
-//! way back.
+//! Any bytes as a ciphertext of any preset, whole or seeded: an accepted one has the preset's dimension and is written
+//! back the same.
 #![no_main]
 
 use kernels::container::{Form, is_seeded, read_ciphertext, read_seeded, unframe_seeded, write_ciphertext, write_seeded};

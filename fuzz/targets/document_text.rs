@@ -11,7 +11,7 @@ fuzz_target!(|text: &str| {
     let line = Line { name: text.to_owned(), unit_price: Decimal::ONE, quantity: Decimal::TWO, rate: Rate::Reduced };
     fuzz::document(vec![line], text);
     for kind in NameKind::ALL {
-        // a character comes to at most 18 (NFKC of U+FDFA), and these to three bytes each
+        // NFKC expands a character to at most 18 characters (U+FDFA) of three bytes each
         assert!(key(kind, text).chars().count() <= 18 * text.chars().count());
     }
     amount(text);

@@ -1,5 +1,5 @@
-//! Any bytes as an evaluation key: refused without a panic. Whole keys are millions of bytes, see
-//! `whole_evaluation_key`.
+//! Any bytes as an evaluation key: refused without a panic. Whole keys take millions of bytes; `whole_evaluation_key`
+//! tests them.
 #![no_main]
 
 use kernels::container::read_evaluation_key;

@@ -1,5 +1,5 @@
-//! Any bytes as a ciphertext of numbers, whole or seeded: what is accepted has residues below their primes and survives the way
-//! back.
+//! Any bytes as a ciphertext of numbers, whole or seeded: an accepted one has residues below their primes and is
+//! written back the same.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use kernels::ckks::container::{read_ciphertext, read_literal, write_ciphertext};
 use kernels::ckks::{Params, ParamsLiteral, SecurityLevel};
 use libfuzzer_sys::fuzz_target;
 
-/// Byte of the form.
+/// Place of the byte that holds the form.
 const FORM: usize = 41;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,5 +1,5 @@
-//! Any bytes as an evaluation key of arithmetic, its head and its rows: what is accepted is written back the same, and its rows are
-//! those of the parameters.
+//! Any bytes as an evaluation key of arithmetic, its head and its rows: an accepted key is written back the same, and
+//! its rows fit its parameters.
 #![no_main]
 
 use kernels::ckks::container::{
@@ -14,7 +14,7 @@ const PARAMS_BYTES: usize = 8;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut bytes = bytes.to_vec();
-    // other parameters take long to find
+    // the chains of other parameters take long to search
     let small =
         |bytes: &[u8]| read_literal(bytes).is_ok_and(|literal| literal.poly_degree == 64 && literal.scale_bits == 25);
     if bytes.len() < KEY_HEAD_BYTES || !small(&bytes) {

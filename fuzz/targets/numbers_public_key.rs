@@ -1,4 +1,4 @@
-//! Any bytes as a public key of arithmetic; what is accepted is written back the same and encrypts.
+//! Any bytes as a public key of arithmetic: an accepted key is written back the same and encrypts.
 #![no_main]
 
 use client::ckks::Encryptor;
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let sealed = fuzz::sealed(bytes);
     for bytes in [Some(bytes), sealed.as_deref()].into_iter().flatten() {
-        // other parameters take long to find
+        // the chains of other parameters take long to search
         if read_literal(bytes).is_ok_and(|literal| literal.poly_degree != 64 || literal.scale_bits != 25) {
             continue;
         }

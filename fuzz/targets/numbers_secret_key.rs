@@ -1,4 +1,4 @@
-//! Any bytes as a secret key of arithmetic; what is accepted is written back the same and works.
+//! Any bytes as a secret key of arithmetic: an accepted key is written back the same and works.
 #![no_main]
 
 use client::ckks::SecretKey;
@@ -10,7 +10,7 @@ const SMALL: [u8; 2] = [6, 25];
 fuzz_target!(|bytes: &[u8]| {
     let sealed = fuzz::sealed(bytes);
     for bytes in [Some(bytes), sealed.as_deref()].into_iter().flatten() {
-        // other parameters take long to find
+        // the chains of other parameters take long to search
         if bytes.get(32..34).is_some_and(|found| found != SMALL) {
             continue;
         }

@@ -1,10 +1,10 @@
-//! Any bytes as a head with words behind it: what is accepted is the body again, and nothing else is.
+//! Any bytes as a head followed by words: an accepted body splits into a head and words that together are the body.
 #![no_main]
 
 use api::octets::{LENGTH_BYTES, LayoutError, begin, split};
 use libfuzzer_sys::fuzz_target;
 
-/// As small as the longest input, so that both sides of the bound are met.
+/// As small as the longest input, so that inputs reach both sides of the bound.
 const HEAD_BYTES_MAX: usize = 4096;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
             let mut again = begin(head, words.len());
             again.extend_from_slice(words);
             assert_eq!(again, bytes);
-            // a byte less is too short only where the head was all there is
+            // a body that is one byte shorter is refused only if it was all head
             let shorter = split(&bytes[..bytes.len() - 1], HEAD_BYTES_MAX);
             assert_eq!(shorter.is_err(), words.is_empty());
         }

@@ -1,4 +1,4 @@
-//! Any bytes as a body of the back office: what is read becomes an answer, or every fault has a place and words.
+//! Any bytes as a body of the back office: an accepted body gives an answer; else every fault has a place and a text.
 #![no_main]
 
 use docs_module::request::{self, Fault, Given};
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     if let Some(text) = checked(request::reconciled(bytes)) {
-        // records are repeated as they are written, with numbers that no `Value` holds
+        // records repeat their input, including numbers that do not fit a `Value`
         assert!(serde_json::from_str::<Box<RawValue>>(&text).is_ok());
     }
     if let Some(order) = checked(request::verification(bytes)) {

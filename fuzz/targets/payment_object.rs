@@ -1,4 +1,5 @@
-//! Any JSON as a payment object or a transfer: what is read has lines that come to its total, and becomes a document or is refused.
+//! Any JSON as a payment object or a transfer: the lines of an accepted one add up to its total, and it becomes a
+//! document or is refused.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Any bytes as a logo, as PNG and as JPEG: what is accepted has the pixels of its size, and is small.
+//! Any bytes as a logo, as PNG and as JPEG: an accepted picture has as many pixels as its size says, and is small.
 #![no_main]
 
 use base64::Engine as _;

@@ -1,11 +1,12 @@
-//! Any body at the gate-session endpoints and at those of operations on numbers of a running node, over HTTP: an answer of the specification, never a 500 or
-//! a panic, and the same answer whether the body comes whole or in pieces.
+//! Any body, over HTTP, at the gate-session endpoints of a running node and at those for operations on numbers. The
+//! answer is one of the specification, never a 500 or a panic, and is the same if the body comes whole or in pieces.
 //!
-//! So are any headers and any cursor: `Authorization`, `Idempotency-Key`, `X-Forwarded-For` and the query, with zero bytes
-//! between them.
+//! The target also sends any headers and any cursor: `Authorization`, `Idempotency-Key`, `X-Forwarded-For` and the
+//! query, separated by zero bytes.
 //!
-//! The first byte chooses the endpoint, the second the size of the pieces. In the body `$S` stands for a session that
-//! is open and `$C` for a ciphertext of it, `$E` for an encryption key and `$N` for a ciphertext of numbers under it; where bare words are taken, the first zero byte ends their head.
+//! The first byte chooses the endpoint, the second the size of the pieces. In the body, `$S` stands for an open
+//! session, `$C` for a ciphertext of it, `$E` for an encryption key and `$N` for a ciphertext of numbers under that
+//! key. Where an endpoint takes bare words, the first zero byte ends their head.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -34,7 +35,7 @@ use tokio::time::timeout;
 
 const JSON: &str = "application/json";
 const OCTETS: &str = "application/octet-stream";
-/// Of bodies, and one of heads.
+/// The endpoints with bodies, and one for headers.
 const ENDPOINTS: u8 = 12;
 const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -69,7 +70,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!((200..500).contains(&whole.0), "{} {}", whole.0, whole.1);
 });
 
-/// A head, and behind it what stands after the first zero byte.
+/// A head, followed by the bytes after the first zero byte.
 fn framed(body: &[u8]) -> Vec<u8> {
     let mut parts = body.splitn(2, |&byte| byte == 0);
     let (head, words) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -78,7 +79,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
     framed
 }
 
-/// Status and code of an answer.
+/// The status and the code of an answer.
 fn outcome((status, body): &(u16, Value)) -> (u16, Option<&str>) {
     let code = body["error"]["code"].as_str();
     assert_eq!(code.is_none(), *status < 400, "{status} {body}");
@@ -106,9 +107,9 @@ struct Node {
     session: String,
     ciphertext: String,
     key_id: String,
-    /// The id of a ciphertext under that key.
+    /// The id of a ciphertext under the encryption key.
     numbers: String,
-    /// Kept: the node ends with the process.
+    /// Kept so that the node runs until the process ends.
     _running: Running,
     _folder: TempDir,
 }
@@ -158,7 +159,7 @@ impl Node {
         node
     }
 
-    /// A request that writes nothing, with headers and a query of these bytes; `$K` stands for the API key.
+    /// A request that writes nothing, with headers and a query from these bytes; `$K` stands for the API key.
     fn heads(&self, bytes: &[u8]) {
         let mut parts = bytes.splitn(4, |&byte| byte == 0);
         let mut next = || -> Vec<u8> {
@@ -166,10 +167,10 @@ impl Node {
             part.into_iter().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect()
         };
         let (authorization, idempotency, forwarded) = (next(), next(), next());
-        // nobody is locked for the attempts before
+        // so that earlier attempts lock no account
         self.clock.advance(Duration::from_secs(16 * 60));
         let query: String = next().iter().map(|byte| format!("%{byte:02x}")).collect();
-        // a list reads its cursor, a write its Idempotency-Key
+        // a list reads its cursor, and a write its Idempotency-Key
         let line = match query.is_empty() {
             true => "POST /api/v1/tfhe/gate".to_owned(),
             false => format!("GET /api/v1/tfhe/circuits?cursor={query}"),
@@ -183,7 +184,7 @@ impl Node {
         request.extend(b"Connection: close\r\nContent-Length: 0\r\n\r\n");
         let answer = self.runtime.block_on(async { timeout(PATIENCE, exchange(self.address, &request)).await });
         let answer = answer.expect("an answer in time");
-        // what is not HTTP is answered without a body
+        // bytes that are not HTTP get an answer without a body
         let refused = answer.starts_with(b"HTTP/1.1 400 ") && answer.ends_with(b"\r\n\r\n");
         if !refused {
             let answer = parse(&answer);
@@ -192,7 +193,8 @@ impl Node {
         }
     }
 
-    /// Status and JSON of the answer. With pieces smaller than the body it is sent chunked.
+    /// Sends a body and returns the answer's status and JSON. If the pieces are smaller than the body, the body is
+    /// sent chunked.
     fn post(&self, path: &str, content_type: &str, body: &[u8], piece: usize) -> (u16, Value) {
         let chunked = piece < body.len();
         let length = match chunked {
@@ -223,7 +225,7 @@ impl Node {
 
 async fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.expect("the node accepts connections");
-    // a node that has refused may stop reading; its answer is what counts
+    // a node that has refused may stop reading, so only its answer counts
     let _ = stream.write_all(request).await;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.expect("an answer");

@@ -1,4 +1,4 @@
-//! Any bytes as a secret key; what is accepted is written back the same and works.
+//! Any bytes as a secret key: an accepted key is written back the same and works.
 #![no_main]
 
 use client::SecretKey;

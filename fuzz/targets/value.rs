@@ -1,4 +1,4 @@
-//! Any text as a number of up to 300 bits: what is read prints and reads back the same.
+//! Any text as a number of up to 300 bits: an accepted number prints and reads back the same.
 #![no_main]
 
 use client::value;

@@ -1,4 +1,4 @@
-//! Whole evaluation keys of both forms with a few bytes changed, cut off or added: what is accepted is sound.
+//! Whole evaluation keys of both forms with a few bytes changed, cut off or added: an accepted key is sound.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use kernels::tfhe::keys::Masks;
 use kernels::tfhe::{EvaluationKey, Preset, RING_MODULUS};
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes of a change: where (from the start or from the end), how, and with what.
+/// Bytes that describe a change: its place (from the start or the end), its kind, and its value.
 const CHANGE_BYTES: usize = 5;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// A byte near one of the places where fields are, or the length.
+/// Changes a byte near a field or near the end, or changes the length.
 fn apply(key: &mut Vec<u8>, change: &[u8]) {
     let [how, low, high, value, _] = *change else { unreachable!("chunks of five") };
     let at = usize::from(u16::from_le_bytes([low, high]));
@@ -52,7 +52,7 @@ fn apply(key: &mut Vec<u8>, change: &[u8]) {
     }
 }
 
-/// What the kernels rely on.
+/// Checks the properties that the kernels rely on.
 fn check(key: &EvaluationKey) {
     let p = &key.params;
     let preset = key.preset.params();
@@ -69,7 +69,7 @@ fn check(key: &EvaluationKey) {
     key.expand_key_switch(p.extracted_dimension() - 1, &mut rows);
 }
 
-/// A sound key of each form, with bodies of ones.
+/// A sound key of each form, whose bodies are ones.
 fn keys() -> &'static [Vec<u8>; 2] {
     static KEYS: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
     KEYS.get_or_init(|| [container(), compressed_server_key()])
@@ -86,12 +86,12 @@ fn container() -> Vec<u8> {
         key_switch_bodies: vec![1; p.key_switch_body_words()],
     };
     let bytes = write_evaluation_key(&key);
-    // but for the version, which is newer
+    // equal except for the version, which is newer
     assert_eq!(frame(Tag::EvaluationKey, key.preset, key.fingerprint, |_| ())[6..16], bytes[6..16]);
     bytes
 }
 
-/// `kernels::tfhe_rs`, with one level of each key to be smaller.
+/// A key in the format of `kernels::tfhe_rs`, with one level of each kind to keep it small.
 fn compressed_server_key() -> Vec<u8> {
     let p = Preset::Fast128.params();
     let (n, k, big_n) = (p.lwe_dimension, p.glwe_dimension, p.polynomial_size);
