@@ -64,7 +64,7 @@ fn main() {
     });
 }
 
-/// Writes events and waits until the receiver has got `all` deliveries in total.
+/// Writes events and waits until the receiver has got `received` deliveries in total.
 async fn deliver(
     server: &TestServer,
     receiver: &Receiver,

@@ -35,7 +35,7 @@ use tokio::time::timeout;
 
 const JSON: &str = "application/json";
 const OCTETS: &str = "application/octet-stream";
-/// The endpoints with bodies, and one for headers.
+/// The number of endpoints: those with bodies, and one for headers.
 const ENDPOINTS: u8 = 12;
 const PATIENCE: Duration = Duration::from_secs(8);
 

@@ -62,7 +62,7 @@ pub fn read_ciphertext(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]
         let seeded = read_seeded(bytes, preset, fingerprint)?;
         match seeded.len() {
             1 => Ok((Lwe::new(seeded.expand(dimension).into_words()), Form::Ango)),
-            found => Err(Error::Malformed(format!("one ciphertext belongs here, found {found} of a seed"))),
+            found => Err(Error::Malformed(format!("expected one ciphertext, found {found} seeded ones"))),
         }
     } else if bytes.starts_with(&MAGIC) {
         let (header, payload) = unframe(bytes, Tag::Ciphertext)?;
@@ -97,7 +97,7 @@ pub(crate) fn refuse_foreign_secrets(bytes: &[u8]) -> Result<(), Error> {
 fn check_key(header: &Header, preset: Preset, fingerprint: Option<[u8; 8]>) -> Result<(), Error> {
     if header.preset != preset {
         let (found, wanted) = (header.preset.name(), preset.name());
-        return Err(Error::Params(format!("the ciphertext is of preset {found}, the session of {wanted}")));
+        return Err(Error::Params(format!("the ciphertext has the preset {found}, the session {wanted}")));
     }
     match (header.fingerprint, fingerprint) {
         (Some(found), Some(wanted)) if found != wanted => {

@@ -188,9 +188,7 @@ fn count() -> Result<usize> {
     unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(unavailable)?;
     if version < DRIVER_VERSION_MIN {
         let (major, minor) = (version / 1000, version % 1000 / 10);
-        return Err(Error::Unavailable(format!(
-            "the NVIDIA driver is of CUDA {major}.{minor}; 12.0 or newer is needed"
-        )));
+        return Err(Error::Unavailable(format!("the NVIDIA driver has CUDA {major}.{minor}; 12.0 or newer is needed")));
     }
     match CudaContext::device_count().map_err(unavailable)? {
         0 => Err(Error::Unavailable("the NVIDIA driver finds no card".into())),

@@ -163,7 +163,7 @@ impl Gpu for Wgpu {
         let bytes = 4u64.saturating_mul(words.max(1) as u64);
         if bytes > self.card.buffer_bytes_max {
             let most = self.card.buffer_bytes_max;
-            return Err(Error::OutOfMemory(format!("{bytes} bytes in one buffer, of which {most} is the most")));
+            return Err(Error::OutOfMemory(format!("{bytes} bytes in one buffer, more than {most}")));
         }
         let (buffer, memory) = self.queue.buffer(bytes, usage)?;
         Ok(Buf { buffer, words, id: new_id(), queue: self.queue.clone(), _memory: memory })

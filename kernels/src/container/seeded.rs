@@ -48,7 +48,7 @@ pub fn unframe_seeded(bytes: &[u8]) -> Result<(Header, SeededLweList), Error> {
     if !bodies.len().is_multiple_of(4) || !(1..=SEEDED_CIPHERTEXTS_MAX).contains(&count) {
         let found = bodies.len();
         return Err(Error::Malformed(format!(
-            "1 to {SEEDED_CIPHERTEXTS_MAX} words belong behind the seed, found {found} bytes"
+            "1 to {SEEDED_CIPHERTEXTS_MAX} words must follow the seed, found {found} bytes"
         )));
     }
     Ok((header, SeededLweList::new(*seed, words(bodies).collect())))

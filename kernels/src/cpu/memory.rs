@@ -40,7 +40,7 @@ impl<T: Number> Memory<T> {
     /// [`Error::OutOfMemory`] when the allocator has no piece of this size. An overcommitting system may still end the
     /// process later, so callers bound requests by the machine's memory.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let none = || Error::OutOfMemory(format!("no {len} numbers in one piece"));
+        let none = || Error::OutOfMemory(format!("no room for {len} numbers in one piece"));
         let layout = Self::layout(len).ok_or_else(none)?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(none)?;

@@ -55,7 +55,7 @@ impl Compiler {
         unsafe { sys::nvrtcVersion(&mut version.0, &mut version.1) }.result().map_err(told)?;
         if version < VERSION_MIN {
             let (major, minor) = version;
-            return Err(Error::Unavailable(format!("NVRTC is of CUDA {major}.{minor}; 12.0 or newer is needed")));
+            return Err(Error::Unavailable(format!("NVRTC has CUDA {major}.{minor}; 12.0 or newer is needed")));
         }
         let mut count = 0;
         // SAFETY: as above, one integer

@@ -162,7 +162,7 @@ impl<M, B: Buffer> Launch<'_, M, B> {
         if groups.iter().zip(card.groups_max).any(|(groups, most)| *groups > most) || *threads > card.threads_max {
             let (groups_max, threads_max) = (card.groups_max, card.threads_max);
             return Err(Error::Device(format!(
-                "{entry}: {groups:?} groups of {threads} threads, of which {groups_max:?} and {threads_max} are the most"
+                "{entry}: {groups:?} groups of {threads} threads, but at most {groups_max:?} and {threads_max} are allowed"
             )));
         }
         assert!(*cluster <= 1 || groups[0].is_multiple_of(*cluster), "{entry}: {groups:?} groups in {cluster}s");

@@ -205,9 +205,10 @@ impl Queue {
         self.alive()?;
         let (state, most) = (&self.state, self.memory_bytes_max);
         let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
-        state.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|used| {
-            Error::OutOfMemory(format!("{bytes} bytes beside {used} in use, of which {most} is the most"))
-        })?;
+        state
+            .bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|used| Error::OutOfMemory(format!("{bytes} bytes, with {used} of at most {most} in use")))?;
         state.buffers.fetch_add(1, Ordering::Relaxed);
         Ok(Memory { state: state.clone(), bytes })
     }
@@ -265,7 +266,7 @@ impl Queue {
     fn bind_group(&self, started: &Started<'_>, arguments: &Buffer, first: usize) -> Result<BindGroup> {
         let Started { pipeline, bind, arguments: words, .. } = started;
         if words.len() > ARGUMENTS_MAX {
-            return Err(Error::Device(format!("{} arguments, of which {ARGUMENTS_MAX} is the most", words.len())));
+            return Err(Error::Device(format!("{} arguments, more than {ARGUMENTS_MAX}", words.len())));
         }
         let size = std::num::NonZeroU64::new(4 * self.arguments_words as u64);
         let place = BufferBinding { buffer: arguments, offset: 4 * first as u64, size };
