@@ -8,7 +8,7 @@
 // (CLUSTERS, sm_90 and later); or they are blocks of one launch that all run at once, and exchange their values in
 // global memory.
 // A block is N/8 threads with 8 words each, in three layouts:
-//   far:  word i of thread t is coefficient N/8 i + t. The first three stages; their roots are the same for all threads.
+//   far:  word i of thread t is coefficient N/8 i + t. The first three stages; all threads have the same roots.
 //   mid:  a warp holds 256 values in a row, a lane 8 of a block of N/8, N/64 apart. Three stages.
 //   near: word i of thread t is value 8 t + i. The last three stages; for N 1024 one more comes before, between lanes.
 // The roots of mid and near stay in registers. The key has the order of blind_rotate.warp.cu.

@@ -7,7 +7,7 @@
 // A lane holds W = N/32 words of a polynomial, in one of two layouts:
 //   far:  word i of a lane is coefficient 32 i + lane. Partners of the first five stages lie in one lane, or 16 lanes
 //         apart (N 512); their roots are the same for all lanes: constants of the source.
-//   near: word i of a lane is value W lane + i. Partners of the other stages lie in one lane; each lane has other roots.
+//   near: word i of a lane is value W lane + i. Partners of the other stages lie in one lane; roots differ by lane.
 // One transpose through shared memory converts one layout to the other. The key is stored in the near layout.
 //
 // Ranges: Q < 2^30. Digits and sums enter a transform in [0, 2Q); a butterfly's words stay in [0, 4Q).

@@ -262,8 +262,8 @@ impl Hub {
 /// Ends the process after a panic under the lock. The books may be inconsistent, and every call would panic while the
 /// service continues. A process that ends is noticed and restarted, and no key outlives it.
 fn end_process() -> ! {
-    tracing::error!("the engine's books are broken by a panic: the process ends");
-    eprintln!("ango: the engine's books are broken by a panic: the process ends");
+    tracing::error!("a panic left the engine's records inconsistent: the process ends");
+    eprintln!("ango: a panic left the engine's records inconsistent: the process ends");
     std::process::abort()
 }
 
@@ -396,7 +396,7 @@ mod tests {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&child.stderr);
-        assert!(said.contains("the engine's books are broken by a panic: the process ends"), "{said}");
+        assert!(said.contains("a panic left the engine's records inconsistent: the process ends"), "{said}");
         #[cfg(unix)]
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.status), Some(SIGABRT), "{said}");
     }

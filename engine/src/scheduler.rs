@@ -4,10 +4,10 @@
 //! and weights. So the simulator in `tests/compute/sim` can run years of bad luck in seconds. Time is counted from the
 //! engine's start.
 //!
-//! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a full
-//!   batch gathers for `SchedulerLimits::wait`, then becomes ready; an idle device starts at once. [`crate::fair`] chooses
-//!   the next ready session. A batch holds rows of one session; small batches of several sessions run on a device side by
-//!   side, in one call.
+//! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a
+//!   full batch gathers for `SchedulerLimits::wait`, then becomes ready; an idle device starts at once.
+//!   [`crate::fair`] chooses the next ready session. A batch holds rows of one session; small batches of several
+//!   sessions run on a device side by side, in one call.
 //! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists and
 //!   other sessions take turns. A circuit stays on the device where it began, because its bits are in the arena there.
 //! - Devices (`devices`, `dispatch`): each loads parts of one key at a time, in pieces between batches, and takes calls

@@ -378,8 +378,9 @@ impl Planning<'_> {
         };
         let elements: Vec<u32> = self.request.parts.iter().filter_map(element).collect();
         rotation::path(self.builder.params().n(), steps, &elements).ok_or_else(|| {
-            let why =
-                format!("no rotation by {steps} slots at level {level} in the evaluation key, nor any that make it up");
+            let why = format!(
+                "the evaluation key has no rotation by {steps} slots at level {level}, and no rotations that compose it"
+            );
             Refusal::Invalid(why)
         })
     }

@@ -49,7 +49,7 @@ impl Compiler {
                     .into(),
             ));
         }
-        let told = |error| Error::Unavailable(format!("NVRTC does not say what it knows: {error}"));
+        let told = |error| Error::Unavailable(format!("NVRTC does not report its architectures: {error}"));
         let mut version = (0, 0);
         // SAFETY: the library is there, and two integers of this frame are written
         unsafe { sys::nvrtcVersion(&mut version.0, &mut version.1) }.result().map_err(told)?;

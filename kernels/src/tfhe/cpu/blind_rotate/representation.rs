@@ -2,10 +2,11 @@
 //! loaded in a random representation.
 //!
 //! # The method
-//! A key word `w` in `[0, q)` is a residue: `w` and `w - q` are equivalent. When a key is loaded, each of its words becomes
-//! `w - q` with probability `w / q`, and stays `w` otherwise ([`represent`]). The choice comes from a stream whose seed the operating
-//! system provides; the seed is discarded at once. So every integer of a loaded key is independent of the others, has mean 0 (up to
-//! `q 2^-32`) and lies in an interval of length `q`. The method adds no work to a step.
+//! A key word `w` in `[0, q)` is a residue: `w` and `w - q` are equivalent. When a key is loaded, each of its words
+//! becomes `w - q` with probability `w / q`, and stays `w` otherwise ([`represent`]). The choice comes from a stream
+//! whose seed the operating system provides; the seed is discarded at once. So every integer of a loaded key is
+//! independent of the others, has mean 0 (up to `q 2^-32`) and lies in an interval of length `q`. The method adds no
+//! work to a step.
 //!
 //! # Why it helps
 //! Digits come from accumulators, and accumulators hold the exact words under every representation. So as long as all
