@@ -1,14 +1,15 @@
-// What plain C++ has no words for: shared memory whose size the launch says, copies that run beside the threads, and
-// groups that see each other's shared memory. One meaning, two texts: the card's, and the emulated host's.
+// Features that plain C++ lacks: shared memory whose size the launch sets, asynchronous copies, and groups that see
+// each other's shared memory. Each has two implementations of one meaning: for a card, and for the emulated host.
 
 #ifdef __CUDA_ARCH__
 
-// `T name[]` in the shared memory that the launch asks for (`shared_bytes`), aligned to 128 bytes. Once an entry.
+// Declares `T name[]` in the shared memory of the launch's size (`shared_bytes`), aligned to 128 bytes. At most once
+// in an entry.
 #define DYNAMIC_SHARED(T, name)                              \
     extern __shared__ __align__(128) unsigned dynamic_shared[]; \
     T* const name = reinterpret_cast<T*>(dynamic_shared)
 
-// Starts to copy 16 bytes, both places aligned to 16. The place is not to be read or written before the wait.
+// Starts to copy 16 bytes; both places are aligned to 16. The target must not be read or written before the wait.
 __device__ inline void copy_async16(void* shared_to, const void* global_from) {
     asm volatile(
         "{\n"
@@ -25,20 +26,21 @@ __device__ inline void copy_async16(void* shared_to, const void* global_from) {
 // Ends a batch of this thread's copies.
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// A barrier of groups that all run at once and count in `arrived`, which is zero at first. `expected` is their number
-// times the barriers so far, this one among them. Each then sees what the others wrote, by load_shown.
+// A barrier of groups that all run at once and count in `arrived`, which starts at zero. `expected` is the number of
+// groups times the number of barriers so far, including this one. Afterwards each group sees what the others wrote,
+// through load_shown.
 __device__ inline void groups_sync(unsigned* arrived, unsigned expected) {
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) atomicAdd(arrived, 1);
     unsigned seen;
-    // all threads ask, and go on together: what follows need not find a warp together again
+    // all threads poll and continue together, so that the code after this need not reconverge a warp
     do {
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrived) : "memory");
     } while (__syncthreads_or(seen < expected));
 }
 
-// 16 bytes that another group may have written a moment ago: past the cache of this multiprocessor.
+// Loads 16 bytes that another group may just have written, bypassing this multiprocessor's cache.
 template <class T>
 __device__ inline T load_shown(const T* from) {
     static_assert(sizeof(T) == 16, "four words");
@@ -50,13 +52,14 @@ __device__ inline T load_shown(const T* from) {
     return value;
 }
 
-// Waits until at most LEFT batches of this thread's copies are under way. Other threads see them after a barrier.
+// Waits until at most LEFT batches of this thread's copies are in flight. Other threads see the copies after a
+// barrier.
 template <int LEFT>
 __device__ inline void copy_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-// Of clusters, sm_90 and later: to be reached by nothing on older cards.
+// For clusters, sm_90 and later. Older cards must not execute these functions.
 
 // This group's place in its cluster.
 __device__ inline unsigned cluster_rank() {
@@ -65,7 +68,7 @@ __device__ inline unsigned cluster_rank() {
     return rank;
 }
 
-// A barrier of all threads of a cluster, after which each sees what the others wrote.
+// A barrier of all threads of a cluster. Afterwards each thread sees what the others wrote.
 __device__ inline void cluster_sync() {
     asm volatile(
         "barrier.cluster.arrive.release.aligned;\n"
@@ -96,7 +99,7 @@ inline void copy_async_wait() {
 inline unsigned cluster_rank() { return host::cluster_rank(); }
 inline void cluster_sync(unsigned line = __builtin_LINE()) { host::wait(host::AT_CLUSTER, line); }
 
-// groups that run at once are a cluster here
+// groups that run at once form a cluster here
 inline void groups_sync(unsigned*, unsigned, unsigned line = __builtin_LINE()) { host::wait(host::AT_CLUSTER, line); }
 
 template <class T>

@@ -1,15 +1,17 @@
-// Blind rotation, soonest: one row spread over (K + 1) LEVELS blocks, for batches that leave most of the card idle.
+// Blind rotation with low latency: one row spread over (K + 1) LEVELS blocks, for batches that leave most of the card
+// idle.
 //
-// The same words as blind_rotate.cu. Block `rank` = level (K + 1) + component of a row transforms that level's digits
-// of that component and shows the values to its partners; after one barrier each multiplies all of them by its
-// component's column of the key and transforms back. Blocks of one component do the same and keep the same accumulator:
-// that saves the second barrier. Partners are a cluster, which reads its blocks' shared memory (CLUSTERS, sm_90 and
-// later), or blocks of one launch that all run, and show their values in global memory.
+// Computes the same words as blind_rotate.cu. Block `rank` = level (K + 1) + component of a row transforms that
+// level's digits of that component and shows the values to its partners. After one barrier, each block multiplies all
+// values by its component's column of the key and transforms back. Blocks of one component do the same and keep the
+// same accumulator, which saves the second barrier. Partners are a cluster and read each other's shared memory
+// (CLUSTERS, sm_90 and later); or they are blocks of one launch that all run at once, and exchange their values in
+// global memory.
 // A block is N/8 threads with 8 words each, in three layouts:
-//   far:  word i of thread t is coefficient N/8 i + t. The first three stages; their roots are the same for all.
+//   far:  word i of thread t is coefficient N/8 i + t. The first three stages; all threads have the same roots.
 //   mid:  a warp holds 256 values in a row, a lane 8 of a block of N/8, N/64 apart. Three stages.
-//   near: word i of thread t is value 8 t + i. The last three stages; N 1024 has one more before, between lanes.
-// The roots of mid and near stay in registers. The key is that of blind_rotate.warp.cu.
+//   near: word i of thread t is value 8 t + i. The last three stages; for N 1024 one more comes before, between lanes.
+// The roots of mid and near stay in registers. The key has the order of blind_rotate.warp.cu.
 //
 // Ranges as in blind_rotate.warp.cu. From the prelude also: CLUSTERS (0 or 1). Needs `modular`, `distance`,
 // `blind_rotate.async` and `blind_rotate.registers`.
@@ -20,7 +22,7 @@ constexpr unsigned W = N / 32;
 constexpr unsigned T = N / 8;
 constexpr bool BETWEEN_LANES = N == 1024;
 constexpr unsigned LANES_OF_MID = N / 64;  // lanes that share a block of N/8 values in the mid layout
-// Products of a value below 2Q and a key word that may be summed before a reduction.
+// Number of products of a value below 2Q and a key word that may be summed before a reduction.
 constexpr unsigned TERMS_MAX = 4;
 
 static_assert(N == 512 || N == 1024, "three layouts cover 9 or 10 stages");
@@ -30,19 +32,19 @@ struct alignas(16) Quad {
     unsigned word[4];
 };
 
-// A thread's roots: of the mid stages, between lanes, of the near stages; in the order of stages and blocks.
+// A thread's roots: those of the mid stages, between lanes, of the near stages; in the order of stages and blocks.
 struct Roots {
     uint2 mid[7], between, near[7];
 };
 
-// Place of a value in shared memory: four words of padding after every 32 keep all layouts free of bank conflicts.
+// Place of a value in shared memory. Four words of padding after every 32 keep all layouts free of bank conflicts.
 __device__ __forceinline__ constexpr unsigned place(unsigned value) { return value + 4 * (value >> 5); }
 constexpr unsigned PADDED = N + N / 8;
 
 // First value of this thread's mid words.
 __device__ __forceinline__ unsigned mid_first(unsigned t) { return t / LANES_OF_MID * T + t % LANES_OF_MID; }
 
-// Three stages within 8 words; `roots` are those of stage and block.
+// Three stages within 8 words; `root` gives the root of a stage and block.
 template <typename Of>
 __device__ __forceinline__ void stages(unsigned (&v)[8], Of root) {
 #pragma unroll
@@ -56,7 +58,7 @@ __device__ __forceinline__ void stages(unsigned (&v)[8], Of root) {
     }
 }
 
-// Their inverse; `roots` are those of the mirrored groups: minus the inverse.
+// The inverse of `stages`; `root` gives the roots of the mirrored groups, which are minus the inverses.
 template <typename Of>
 __device__ __forceinline__ void inverse_stages(unsigned (&v)[8], Of root) {
 #pragma unroll
@@ -70,7 +72,7 @@ __device__ __forceinline__ void inverse_stages(unsigned (&v)[8], Of root) {
     }
 }
 
-// Root of group `group` in the stage with `groups` groups, or that of the mirrored one.
+// Root of group `group` in the stage with `groups` groups, or the root of the mirrored group.
 template <bool MIRRORED>
 __device__ __forceinline__ uint2 root_of(const uint2* roots, unsigned groups, unsigned group) {
     return roots[groups + (MIRRORED ? groups - 1 - group : group)];
@@ -113,7 +115,7 @@ __device__ __forceinline__ void load_near(const unsigned* from, unsigned (&v)[8]
     for (unsigned i = 0; i < 4; i++) v[i] = low.word[i], v[4 + i] = high.word[i];
 }
 
-// Far, in [0, 2Q), to near, in [0, 4Q), by way of `row`; one barrier of the block within.
+// From far, in [0, 2Q), to near, in [0, 4Q), through `row`; contains one barrier of the block.
 __device__ __forceinline__ void forward(unsigned (&v)[8], unsigned* row, const Roots& roots, unsigned t) {
     stages(v, [](unsigned slot) { return uniform_root(slot + 1); });
     to_row(row, t, T, v);
@@ -130,7 +132,7 @@ __device__ __forceinline__ void forward(unsigned (&v)[8], unsigned* row, const R
     stages(v, [&](unsigned slot) { return roots.near[slot]; });
 }
 
-// Near to far, all in [0, 2Q), by way of `row`; one barrier of the block within. `roots` are the mirrored ones.
+// From near to far, all in [0, 2Q), through `row`; contains one barrier of the block. `roots` are the mirrored ones.
 __device__ __forceinline__ void inverse(unsigned (&v)[8], unsigned* row, const Roots& roots, unsigned t) {
     inverse_stages(v, [&](unsigned slot) { return roots.near[slot]; });
     if (BETWEEN_LANES) {
@@ -150,10 +152,11 @@ __device__ __forceinline__ void inverse(unsigned (&v)[8], unsigned* row, const R
     });
 }
 
-// All `steps` = n steps, ROWS blocks a row: `exponents` is [rows][n + 1] in [0, 2 N), `accumulators` [rows][K + 1][N]
-// out, in [0, Q); `table` [rows][4] from word `table_first` on: row, 1, and how far from `key` the row's key is.
-// Without CLUSTERS `shown` is [rows][2][ROWS][N] words of anything and `arrived` [rows] zeros, and all blocks of the
-// launch must fit on the card at once; with them both are not looked at.
+// Runs all `steps` = n steps, with ROWS blocks a row. `exponents` is [rows][n + 1] in
+// [0, 2 N); `accumulators` is [rows][K + 1][N], written, in [0, Q). `table` is [rows][4] from word `table_first` on:
+// row, 1, and the distance from `key` to the row's key. Without CLUSTERS, `shown` is [rows][2][ROWS][N] words of any
+// content and `arrived` is [rows] zeros, and all blocks of the launch must fit on the card at once. With CLUSTERS,
+// neither is used.
 extern "C" __global__ void __launch_bounds__(T)
     blind_rotate_cluster(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
                          unsigned* shown, unsigned* arrived, const unsigned* table, unsigned steps,
@@ -177,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(T)
 
     for (unsigned step = 0; step < steps; step++) {
         const unsigned a = exponents[step];
-        // this step's column of the key is on its way while the digits are transformed
+        // this step's column of the key is loaded while the digits are transformed
         KeyWords column[COMPONENTS][8];
 #pragma unroll
         for (unsigned c = 0; c < COMPONENTS; c++) {

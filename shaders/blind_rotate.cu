@@ -1,12 +1,12 @@
-// Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase:
+// Blind rotation: `n` external products that multiply a constant polynomial by X to the power of an encrypted phase;
 // kernels/src/tfhe/cpu/blind_rotate.rs in CUDA. Needs `torus`, `distance` and `ntt`.
 //
-// A group has a row. Its accumulator [K + 1][N], in [0, q), is in global memory, the polynomial under transformation in
-// shared memory, sums in registers: word `threadIdx.x + w THREADS` of a polynomial is a thread's own, outside
-// transforms.
+// A group has a row. Its accumulator [K + 1][N], in [0, q), is in global memory, the polynomial under transformation
+// in shared memory, sums in registers. Outside transforms, word `threadIdx.x + w THREADS` of a polynomial belongs to
+// one thread.
 
-// Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4 where b has the mark 2^31. `exponents` is
-// [rows][n + 1] in [0, 2 N), mask then body b, which may have the mark; `acc` [rows][K + 1][N]. A group takes row
+// Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4 if b has the mark 2^31. `exponents` is
+// [rows][n + 1] in [0, 2 N), mask then body b, which may have the mark. `acc` is [rows][K + 1][N]. A group takes row
 // after row.
 extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate_start(
     const unsigned* exponents, unsigned* acc, unsigned rows) {
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate_start(
 }
 
 // Steps `first` to `first + count` of the rotation, a group a row. `key` is [n][LEVELS][K + 1][K + 1][N] after
-// `ntt_key`; `table` [rows][4] from word `table_first` on: row, 1, and how far from `key` the row's key is.
+// `ntt_key`. `table` is [rows][4] from word `table_first` on: row, 1, and the distance from `key` to the row's key.
 extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate(
     const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* acc, const unsigned* table,
     unsigned first, unsigned count, unsigned table_first) {
@@ -69,7 +69,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate(
             for (unsigned w = 0; w < WORDS; w++) {
                 unsigned i = threadIdx.x + w * THREADS;
                 // (6) acc <- acc + sum
-                // Other threads read it in the next step, each polynomial after some barrier of the others' transforms.
+                // Other threads read this word in the next step. Barriers in the transforms of the other polynomials
+                // come before that.
                 own[c * N + i] = add_mod(own[c * N + i], reduce(row[i], Q));
             }
         }

@@ -1,7 +1,7 @@
-// Transforms whose words stay in a thread's registers: what blind_rotate.warp and blind_rotate.cluster share.
+// Transforms whose words stay in a thread's registers, shared by blind_rotate.warp and blind_rotate.cluster.
 //
-// The root of group g in the stage with m groups is roots[m + g]; minus its inverse is that of the mirrored group,
-// roots[m + m - 1 - g], so that one table serves both directions. The first 32 are the same for all threads:
+// The root of group g in the stage with m groups is roots[m + g]. Minus its inverse is the root of the mirrored group,
+// roots[m + m - 1 - g], so one table serves both directions. The first 32 roots are the same for all threads: they are
 // constants, computed from ROOT_64, a primitive 64th root of unity.
 
 struct UniformRoots {
@@ -26,7 +26,8 @@ __device__ __forceinline__ uint2 uniform_root(unsigned index) {
     return make_uint2(UNIFORM.root[index][0], UNIFORM.root[index][1]);
 }
 
-// (x, y) <- (x + w y, x - w y): y any word, x in [0, 4 Q), or in [0, 2 Q) at the FIRST stage; both out in [0, 4 Q).
+// (x, y) <- (x + w y, x - w y). y is any word; x is in [0, 4 Q), or in [0, 2 Q) at the FIRST stage; both results are
+// in [0, 4 Q).
 template <bool FIRST = false>
 __device__ __forceinline__ void butterfly(unsigned& x, unsigned& y, uint2 w) {
     const unsigned low = FIRST ? x : reduce(x, 2 * Q), t = mul_lazy(y, w);
@@ -34,27 +35,27 @@ __device__ __forceinline__ void butterfly(unsigned& x, unsigned& y, uint2 w) {
     y = low - t + 2 * Q;
 }
 
-// (x, y) <- (x + y, (y - x) w), w of the mirrored group: all in [0, 2 Q).
+// (x, y) <- (x + y, (y - x) w), with w of the mirrored group; all values are in [0, 2 Q).
 __device__ __forceinline__ void inverse_butterfly(unsigned& x, unsigned& y, uint2 w) {
     const unsigned difference = y - x + 2 * Q;
     x = reduce(x + y, 2 * Q);
     y = mul_lazy(difference, w);
 }
 
-// A butterfly between two lanes that differ in the bits `apart`; `high`: this lane has y.
+// A butterfly between two lanes whose numbers differ in the bits `apart`. `high` means that this lane has y.
 __device__ __forceinline__ unsigned butterfly_of_lanes(unsigned own, bool high, unsigned apart, uint2 w) {
     const unsigned mine = high ? mul_lazy(own, w) : reduce(own, 2 * Q);
     const unsigned other = __shfl_xor_sync(~0u, mine, apart);
     return high ? other - mine + 2 * Q : mine + other;
 }
 
-// Its inverse, likewise.
+// The inverse butterfly between two lanes, with the same arguments.
 __device__ __forceinline__ unsigned inverse_butterfly_of_lanes(unsigned own, bool high, unsigned apart, uint2 w) {
     const unsigned other = __shfl_xor_sync(~0u, own, apart);
     return high ? mul_lazy(own - other + 2 * Q, w) : reduce(own + other, 2 * Q);
 }
 
-// What a rotation by b begins with: q/4 where b has the mark 2^31, else q/8.
+// Amplitude at the start of a rotation by b: q/4 if b has the mark 2^31, else q/8.
 __device__ __forceinline__ unsigned amplitude_of(unsigned b) { return b >> 31 ? QUARTER_Q : EIGHTH_Q; }
 
 // Coefficient j of X^-b v, v = amplitude (1 + X + .. + X^(N-1)).
@@ -77,13 +78,13 @@ __device__ __forceinline__ unsigned digit_of(unsigned raised, unsigned level) {
     return (raised >> (BASE_LOG * (LEVELS - 1 - level)) & ((1u << BASE_LOG) - 1)) + (Q - (1u << (BASE_LOG - 1)));
 }
 
-// A sum of products to a residue times 2^-32, in (0, sum / 2^32 + Q] (Montgomery's reduction).
+// Reduces a sum of products to a residue times 2^-32, in (0, sum / 2^32 + Q] (Montgomery's reduction).
 __device__ __forceinline__ unsigned montgomery_lazy(unsigned long long sum) {
     return unsigned(sum >> 32) - __umulhi(unsigned(sum) * Q_INVERSE, Q) + Q;
 }
 
-// Key words of the levels of one value. A step's key is [component][turn][N/32][32][LEVELS], value N/32 lane + i at
-// [i][lane], column component + turn modulo K + 1.
+// Key words of the levels of one value. A step's key is [component][turn][N/32][32][LEVELS]: value N/32 lane + i is at
+// [i][lane], for the column component + turn modulo K + 1.
 struct alignas(LEVELS == 2 ? 8 : 4) KeyWords {
     unsigned level[LEVELS];
 };

@@ -1,12 +1,14 @@
-// Blind rotation, fast: all n steps in one launch, a transform in the registers of one warp (sm_80 and later).
+// Blind rotation with high throughput: all n steps in one launch, a transform in the registers of one warp (sm_80 and
+// later).
 //
-// The same words as blind_rotate.cu. A block is GATES rows that go in lock step, a warp for each of their K + 1
-// polynomials; a step's key is copied to shared memory while steps before are computed, and read there by all rows.
+// Computes the same words as blind_rotate.cu. A block has GATES rows that run in lock step, with a warp for each of
+// their K + 1 polynomials. A step's key is copied to shared memory while earlier steps are computed, and all rows read
+// it there.
 // A lane holds W = N/32 words of a polynomial, in one of two layouts:
 //   far:  word i of a lane is coefficient 32 i + lane. Partners of the first five stages lie in one lane, or 16 lanes
 //         apart (N 512); their roots are the same for all lanes: constants of the source.
-//   near: word i of a lane is value W lane + i. Partners of the other stages lie in one lane; a lane has its own roots.
-// One transpose through shared memory leads from one to the other. The key is stored in the near layout.
+//   near: word i of a lane is value W lane + i. Partners of the other stages lie in one lane; roots differ by lane.
+// One transpose through shared memory converts one layout to the other. The key is stored in the near layout.
 //
 // Ranges: Q < 2^30. Digits and sums enter a transform in [0, 2Q); a butterfly's words stay in [0, 4Q).
 // From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2). Needs `modular`, `distance`,
@@ -15,18 +17,18 @@
 constexpr unsigned W = N / 32;
 constexpr unsigned COMPONENTS = K + 1;
 constexpr unsigned WARPS = GATES * COMPONENTS;
-// stages whose partners are words of one lane in the far layout; N 512 has a fifth, between lanes
+// stages whose partners are words of one lane in the far layout; N 512 has a fifth stage between lanes
 constexpr unsigned FAR_STAGES = LOG_N - 5 < 5 ? LOG_N - 5 : 5;
 constexpr unsigned NEAR_STAGES = LOG_N - 5;
 
 constexpr unsigned TILE = COMPONENTS * COMPONENTS * KEY_COLUMN;  // words of a step's key
 
-// A warp's own memory: its transposes, and its partial sums for the other columns, one after the other.
+// Memory of a warp: its transposes, and later its partial sums for the other columns.
 constexpr unsigned PADDED = N + N / 32;
 constexpr unsigned OWN = ((PADDED > K * N ? PADDED : K * N) + 31) & ~31u;
 constexpr unsigned ACCUMULATOR = COMPONENTS * N;
 
-// Shared memory of a block, in words; its end is known to kernels/src/tfhe/gpu/blind_rotate/registers.rs.
+// Layout of a block's shared memory, in words. kernels/src/tfhe/gpu/blind_rotate/registers.rs computes the same end.
 constexpr unsigned AT_KEY = 0;
 constexpr unsigned AT_ROOTS = AT_KEY + TILES * TILE;
 constexpr unsigned AT_ACCUMULATORS = AT_ROOTS + 2 * 32 * W;
@@ -60,7 +62,8 @@ __device__ __forceinline__ void forward_far(unsigned (&v)[W], unsigned lane) {
     }
 }
 
-// The stages after those, near layout, of several polynomials at once; `roots` is [W][32], slot 2^stage - 1 + block.
+// The remaining stages, in the near layout, of several polynomials at once; `roots` is [W][32], slot 2^stage - 1 +
+// block.
 template <unsigned ROWS>
 __device__ __forceinline__ void forward_near(unsigned (&v)[ROWS][W], const uint2* roots, unsigned lane) {
 #pragma unroll
@@ -104,7 +107,7 @@ __device__ __forceinline__ void inverse_far(unsigned (&v)[W], unsigned lane) {
     }
 }
 
-// Far to near through `own`; a word of padding after every 32 keeps both sides free of bank conflicts.
+// From far to near through `own`. A word of padding after every 32 keeps both sides free of bank conflicts.
 __device__ __forceinline__ void far_to_near(unsigned (&v)[W], unsigned* own, unsigned lane) {
     __syncwarp();
 #pragma unroll
@@ -125,7 +128,7 @@ __device__ __forceinline__ void near_to_far(unsigned (&v)[W], unsigned* own, uns
     for (unsigned i = 0; i < W; i++) v[i] = own[33 * i + lane];
 }
 
-// The roots of the near stages in the order in which lanes read them, from the plain table [N] of value and companion.
+// Roots of the near stages in the order in which lanes read them, from the plain table [N] of value and companion.
 __device__ __forceinline__ void lane_roots(uint2* to, const uint2* roots) {
     for (unsigned at = threadIdx.x; at < 32 * (W - 1); at += blockDim.x) {
         const unsigned slot = at / 32, lane = at % 32;
@@ -136,9 +139,9 @@ __device__ __forceinline__ void lane_roots(uint2* to, const uint2* roots) {
     }
 }
 
-// A key from coefficients, from step `first` on: `coefficients` is [steps][LEVELS][component][column][N], in [0, Q);
-// `key` is [n][TILE], values in the near layout times 2^32/N. A warp a polynomial, as many warps a block as the launch
-// has; shared memory: the roots, then PADDED words for each warp.
+// Transforms a key from coefficients, from step `first` on. `coefficients` is [steps][LEVELS][component][column][N],
+// in [0, Q); `key` is [n][TILE], values in the near layout times 2^32/N. Each warp transforms a polynomial, and a
+// block has as many warps as the launch sets. Shared memory: the roots, then PADDED words for each warp.
 extern "C" __global__ void blind_rotate_warp_key(const unsigned* coefficients, const uint2* roots, unsigned* key,
                                                  unsigned polynomials, unsigned first) {
     DYNAMIC_SHARED(unsigned, shared);
@@ -167,15 +170,16 @@ extern "C" __global__ void blind_rotate_warp_key(const unsigned* coefficients, c
         to[i * 32 * LEVELS] = reduce(mul_lazy(v[0][i], make_uint2(KEY_FACTOR, KEY_FACTOR_COMPANION)), Q);
 }
 
-// Calls a step's key into shared memory; every thread waits for its own part.
+// Copies a step's key to shared memory; every thread waits for its own part.
 __device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
     for (unsigned at = 4 * threadIdx.x; at < TILE; at += 4 * 32 * WARPS) copy_async16(to + at, from + at);
 }
 
-// All `steps` = n steps: `exponents` is [rows][n + 1] in [0, 2N), `accumulators` [rows][K + 1][N] out, in [0, Q);
-// `table` [groups][4] from word `table_first` on: a group's first row, how many it has, at most GATES, all of one key,
-// and how far from `key` that is. n is no constant, so that presets of one ring share a compilation. With K 2 the
-// compiler is told that a group may be alone on its multiprocessor: else it saves registers for others, and spills.
+// Runs all `steps` = n steps. `exponents` is [rows][n + 1] in [0, 2N); `accumulators` is [rows][K + 1][N], written, in
+// [0, Q). `table` is [groups][4] from word `table_first` on: a group's first row, its number of rows (at most GATES,
+// all of one key), and the distance from `key` to their key. n is not a constant, so that presets of one ring share a
+// compilation. With K 2, the launch bounds allow one group a multiprocessor; otherwise the compiler would save
+// registers for others, and spill.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
     blind_rotate_warp(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
                       const unsigned* table, unsigned steps, unsigned table_first) {

@@ -1,9 +1,9 @@
-// Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase:
+// Blind rotation: `n` external products that multiply a constant polynomial by X to the power of an encrypted phase;
 // kernels/src/tfhe/cpu/blind_rotate.rs in WGSL. Needs `torus` and `ntt`.
 //
-// A group has a row. The polynomial under transformation is in shared memory, sums in registers: word `thread + w
-// THREADS` of a polynomial is a thread's own, outside transforms. Its accumulator [K + 1][N], in [0, q), is in shared
-// memory while a launch runs where a card has room for it (ACC_SHARED 1; ACC_WORDS words), else in global memory.
+// A group has a row. The polynomial under transformation is in shared memory, sums in registers. Outside transforms,
+// word `thread + w THREADS` of a polynomial belongs to one thread. The accumulator [K + 1][N], in [0, q), is in shared
+// memory during a launch if the card has room for it (ACC_SHARED 1; ACC_WORDS words), else in global memory.
 
 struct StartArgs {
     rows: u32,
@@ -13,9 +13,9 @@ struct StartArgs {
 @group(0) @binding(1) var<storage, read_write> start_acc: array<u32>;
 @group(0) @binding(2) var<uniform> start_args: StartArgs;
 
-// Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4 where b has the mark 2^31. `exponents` is
-// [rows][n + 1] in [0, 2 N), mask then body b, which may have the mark; `acc` [rows][K + 1][N]. A group takes row after
-// row.
+// Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4 if b has the mark 2^31. `exponents` is
+// [rows][n + 1] in [0, 2 N), mask then body b, which may have the mark. `acc` is [rows][K + 1][N]. A group takes row
+// after row.
 @compute @workgroup_size(THREADS)
 fn blind_rotate_start(
     @builtin(local_invocation_index) thread: u32,
@@ -48,7 +48,7 @@ struct RotateArgs {
 
 var<workgroup> shared_acc: array<u32, ACC_WORDS>;
 
-// Word `at` of the accumulator that begins at `own`.
+// Word `at` of the accumulator that starts at `own`.
 fn acc_word(own: u32, at: u32) -> u32 {
     if (ACC_SHARED == 1u) {
         return shared_acc[at];

@@ -1,12 +1,13 @@
-// What cells add up, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in CUDA. Needs `distance`.
+// The sums of cells, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in CUDA. Needs `distance`.
 
-// Slots of a wire.
+// Number of slots of a wire.
 constexpr unsigned PARTS = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1) / (LWE_DIMENSION + 1);
 constexpr unsigned QUARTER = 1u << 31;
 
-// `arena` is the first of the chunks that slots of n + 1 words are in, `table` [rows][3] from word `first` on: constant
-// of the body, at which word of `table` the row's terms begin, how many; a term is [1 + 2 PARTS]: factor, how far each
-// slot of the wire is from `arena`. `out` is [rows][kN + 1]. A group takes row after row.
+// `arena` is the first of the chunks that hold slots of n + 1 words. `table` is [rows][3] from word `first` on: the
+// constant of the body, the index of the table word where the row's terms begin, and their number. A term is
+// [1 + 2 PARTS]: a factor, and for each slot of the wire its distance from `arena`. `out` is [rows][kN + 1]. A group
+// takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) wire_sum(
     const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -26,9 +27,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) wire_sum(
     }
 }
 
-// `table` is [rows][4] from word `first` on: constant of the body, at which word of `table` the row's terms begin, how
-// many, 1 where the row of `out` holds a sum already, else 0; a term is [3]: factor, how far the input is from `arena`.
-// `out` is [rows][n + 1]. A group takes row after row.
+// `table` is [rows][4] from word `first` on: the constant of the body, the index of the table word where the row's
+// terms begin, their number, and 1 if the row of `out` already holds a sum, else 0. A term is [3]: a factor, and the
+// input's distance from `arena`. `out` is [rows][n + 1]. A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) input_sum(
     const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -47,8 +48,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) input_sum(
     }
 }
 
-// `table` is [count] from word `first` on: rows of `exponents`, [rows][n + 1] in [0, 2 N). A thread takes row after
-// row.
+// `table` is [count] from word `first` on: row numbers of `exponents`, [rows][n + 1] in [0, 2 N). A thread takes row
+// after row.
 extern "C" __global__ void __launch_bounds__(THREADS) mark_quarter(
     const unsigned* table, unsigned* exponents, unsigned count, unsigned first) {
     for (unsigned at = blockIdx.x * THREADS + threadIdx.x; at < count; at += gridDim.x * THREADS) {

@@ -1,6 +1,6 @@
-// What cells add up, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in WGSL.
+// The sums of cells, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in WGSL.
 
-// Slots of a wire.
+// Number of slots of a wire.
 const PARTS: u32 = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1u) / (LWE_DIMENSION + 1u);
 const QUARTER: u32 = 1u << 31u;
 
@@ -14,9 +14,10 @@ struct CellsArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: CellsArgs;
 
-// `arena` is [slots][n + 1], `table` [rows][3] from word `first` on: constant of the body, at which word of `table` the
-// row's terms begin, how many; a term is [1 + 2 PARTS]: factor, how far each slot of the wire is from the start of
-// `arena`, each with a second word for CUDA. `out` is [rows][kN + 1]. A group takes row after row.
+// `arena` is [slots][n + 1]. `table` is [rows][3] from word `first` on: the constant of the body, the index of the
+// table word where the row's terms begin, and their number. A term is [1 + 2 PARTS]: a factor, and for each slot of
+// the wire its distance from the start of `arena`, each with a second word for CUDA. `out` is [rows][kN + 1]. A group
+// takes row after row.
 @compute @workgroup_size(THREADS)
 fn wire_sum(
     @builtin(local_invocation_index) thread: u32,
@@ -42,10 +43,10 @@ fn wire_sum(
     }
 }
 
-// `table` is [rows][4] from word `first` on: constant of the body, at which word of `table` the row's terms begin, how
-// many, 1 where the row of `out` holds a sum already, else 0; a term is [3]: factor, how far the input is from the
-// start
-// of `arena`, with a second word for CUDA. `out` is [rows][n + 1]. A group takes row after row.
+// `table` is [rows][4] from word `first` on: the constant of the body, the index of the table word where the row's
+// terms begin, their number, and 1 if the row of `out` already holds a sum, else 0. A term is [3]: a factor, and the
+// input's distance from the start of `arena`, with a second word for CUDA. `out` is [rows][n + 1]. A group takes row
+// after row.
 @compute @workgroup_size(THREADS)
 fn input_sum(
     @builtin(local_invocation_index) thread: u32,
@@ -82,8 +83,8 @@ struct MarkArgs {
 @group(0) @binding(1) var<storage, read_write> mark_quarter_exponents: array<u32>;
 @group(0) @binding(2) var<uniform> mark_quarter_args: MarkArgs;
 
-// `table` is [count] from word `first` on: rows of `exponents`, [rows][n + 1] in [0, 2 N). A thread takes row after
-// row.
+// `table` is [count] from word `first` on: row numbers of `exponents`, [rows][n + 1] in [0, 2 N). A thread takes row
+// after row.
 @compute @workgroup_size(THREADS)
 fn mark_quarter(@builtin(global_invocation_id) first: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     for (var at = first.x; at < mark_quarter_args.count; at += groups.x * THREADS) {

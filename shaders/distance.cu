@@ -1,7 +1,7 @@
-// Batches of several keys in one launch, ciphertexts in several chunks of memory: an entry is given the first buffer of
-// a kind, and a table says how far from its first word others are, or what is in them.
+// Distances, for batches of several keys in one launch and ciphertexts in several chunks of memory. An entry gets the
+// first buffer of a kind, and a table gives the distances from its first word to other buffers or to places in them.
 
-// Words from a place in memory to another, which may be before it: two words of a table, the low one first.
+// The number of words from one place in memory to another, possibly negative: two words of a table, the low one first.
 __device__ inline long long distance(const unsigned* table) {
     return (long long)((unsigned long long)table[1] << 32 | table[0]);
 }

@@ -1,8 +1,9 @@
-// What a gate adds up before its bootstrap, and NOT, which is all of it: kernels/src/tfhe/cpu/linear.rs in CUDA. Needs
-// `distance`.
+// The sum of a gate before its bootstrap, and NOT, which has no bootstrap: kernels/src/tfhe/cpu/linear.rs in CUDA.
+// Needs `distance`.
 
-// `arena` is the first of the chunks that rows of n + 1 words are in, `table` [rows][7] from word `first` on: constant,
-// factor f, how far from `arena` x is, factor g, how far y is; `out` [rows][n + 1]. A group takes row after row.
+// `arena` is the first of the chunks that hold rows of n + 1 words. `table` is [rows][7] from word `first` on: the
+// constant, factor f, the distance from `arena` to x, factor g, the distance to y. `out` is [rows][n + 1]. A group
+// takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) linear(
     const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
     table += first;
@@ -20,8 +21,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) linear(
     }
 }
 
-// `table` is [rows][4] from word `first` on: how far from `arena` the operand is, how far the result. A group takes row
-// after row.
+// `table` is [rows][4] from word `first` on: the distances from `arena` to the operand and to the result. A group
+// takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) negate(
     unsigned* arena, const unsigned* table, unsigned rows, unsigned first) {
     table += first;

@@ -1,4 +1,4 @@
-// What a gate adds up before its bootstrap, and NOT, which is all of it: kernels/src/tfhe/cpu/linear.rs in WGSL.
+// The sum of a gate before its bootstrap, and NOT, which has no bootstrap: kernels/src/tfhe/cpu/linear.rs in WGSL.
 
 struct LinearArgs {
     rows: u32,
@@ -10,9 +10,9 @@ struct LinearArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: LinearArgs;
 
-// `arena` is [slots][n + 1], `table` [rows][7] from word `first` on: constant, factor f, how far from the start of
-// `arena` x is, factor g, how far y is, each distance with a second word for CUDA; `out` [rows][n + 1]. A group takes
-// row after row.
+// `arena` is [slots][n + 1]. `table` is [rows][7] from word `first` on: the constant, factor f, the distance from the
+// start of `arena` to x, factor g, the distance to y; each distance has a second word for CUDA. `out` is
+// [rows][n + 1]. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn linear(
     @builtin(local_invocation_index) thread: u32,
@@ -38,8 +38,8 @@ fn linear(
 @group(0) @binding(0) var<storage, read_write> negate_arena: array<u32>;
 @group(0) @binding(2) var<uniform> negate_args: LinearArgs;
 
-// `table` is [rows][4] from word `first` on: how far from the start of the arena the operand is, how far the result,
-// each with a second word for CUDA. A group takes row after row.
+// `table` is [rows][4] from word `first` on: the distances from the start of the arena to the operand and to the
+// result, each with a second word for CUDA. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn negate(
     @builtin(local_invocation_index) thread: u32,

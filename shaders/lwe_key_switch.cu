@@ -1,20 +1,21 @@
-// Key switch: an LWE ciphertext under the ring key to one under the small key:
+// Key switch: from an LWE ciphertext under the ring key to one under the small key;
 // kernels/src/tfhe/cpu/lwe_key_switch.rs in CUDA. Needs `distance`.
 //
-// A group has TILE_GATES gates of one key and TILE_COLUMNS columns of their results. Its warps share the key rows among
-// themselves, every SLICES-th row a warp: a thread has COLUMNS columns of all the gates in registers, so that a word of
-// the key is read once for them. Digits are staged in shared memory, CHUNK coefficients at a time; the warps' sums meet
-// there last.
+// A group has TILE_GATES gates of one key and TILE_COLUMNS columns of their results. Its warps share the key rows:
+// each takes every SLICES-th row. A thread keeps COLUMNS columns of all the gates in registers, so that a word of the
+// key is read once for them. Digits are staged in shared memory, CHUNK coefficients at a time; at the end the warps'
+// sums are added there.
 
 constexpr unsigned LANES = 32;
 constexpr unsigned SLICES = THREADS / LANES;
 constexpr unsigned STAGED_DIGITS = CHUNK * KS_LEVELS * TILE_GATES;
 constexpr unsigned STAGED_SUMS = SLICES * TILE_GATES * TILE_COLUMNS;
 
-// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `arena` is the
-// first of the chunks that results, rows of n + 1 words, are in; `table` has, from word `table_first` on, [gates][2]:
-// how far from `arena` the result is, and from `shares_first` on, [tiles of gates][4]: first gate, how many, at most
-// TILE_GATES, how far from `key` their key is. A group has a tile of gates and columns.
+// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, where KEY_COLUMNS are whole tiles. `samples` is [gates][kN + 1].
+// `arena` is the first of the chunks that hold the results, rows of n + 1 words. `table` has, from word `table_first`
+// on, [gates][2]: the distance from `arena` to the result; and from `shares_first` on, [tiles of gates][4]: the first
+// gate, the number of gates (at most TILE_GATES), and the distance from `key` to their key. A group has a tile of
+// gates and columns.
 extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
     const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* arena, unsigned table_first,
     unsigned shares_first) {
@@ -22,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
     const unsigned first_gate = share[0], gates = share[1];
     key += distance(share + 2);
     table += table_first;
-    // aligned, so that the digits of a tile's gates are read together
+    // aligned, so that one load reads the digits of all gates of a tile
     __shared__ __align__(16) unsigned staged[STAGED_DIGITS > STAGED_SUMS ? STAGED_DIGITS : STAGED_SUMS];
     unsigned first_column = blockIdx.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;
     unsigned lane = threadIdx.x % LANES, slice = threadIdx.x / LANES;
@@ -35,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
             const unsigned* sample = samples + (first_gate + gate) * (EXTRACTED_DIMENSION + 1);
             unsigned a = gate < gates ? sample[first + i] : 0;
             // (1) v <- round(a D^t / 2^32)
-            // D^t = 2^32 is written 0
+            // D^t = 2^32 is written as 0
             unsigned v = KS_COVERED == 0 ? a : __umulhi(a, KS_COVERED) + (a * KS_COVERED >> 31);
             for (unsigned level = KS_LEVELS; level-- > 0;) {
                 // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped

@@ -1,10 +1,10 @@
-// Key switch: an LWE ciphertext under the ring key to one under the small key:
+// Key switch: from an LWE ciphertext under the ring key to one under the small key;
 // kernels/src/tfhe/cpu/lwe_key_switch.rs in WGSL.
 //
 // A group has TILE_GATES gates and TILE_COLUMNS columns of their results. Its slices of LANES threads share the key
-// rows among themselves, every SLICES-th row a slice: a thread has COLUMNS columns of all the gates in registers, so
-// that a word of the key is read once for them. Digits are staged in shared memory, CHUNK coefficients at a time; the
-// slices' sums meet there last.
+// rows: each takes every SLICES-th row. A thread keeps COLUMNS columns of all the gates in registers, so that a word
+// of the key is read once for them. Digits are staged in shared memory, CHUNK coefficients at a time; at the end the
+// slices' sums are added there.
 
 const LANES: u32 = 32u;
 const SLICES: u32 = THREADS / LANES;
@@ -25,10 +25,10 @@ struct KeySwitchArgs {
 
 var<workgroup> staged: array<u32, STAGED>;
 
-// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `arena`
-// [slots][n + 1]; `table` has, from word `table_first` on, [gates][2]: how far from the start of `arena` the result is,
-// with a second word for CUDA, and from `shares_first` on, [tiles of gates][4]: first gate, how many, at most
-// TILE_GATES, and two words of CUDA's. A group has a tile of gates and columns.
+// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, where KEY_COLUMNS are whole tiles. `samples` is [gates][kN + 1];
+// `arena` is [slots][n + 1]. `table` has, from word `table_first` on, [gates][2]: the distance from the start of
+// `arena` to the result, with a second word for CUDA; and from `shares_first` on, [tiles of gates][4]: the first gate,
+// the number of gates (at most TILE_GATES), and two words for CUDA. A group has a tile of gates and columns.
 @compute @workgroup_size(THREADS)
 fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_id) group: vec3<u32>) {
     let first_column = group.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;
@@ -49,7 +49,7 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
                 a = samples[(first_gate + gate) * (EXTRACTED_DIMENSION + 1u) + first + i];
             }
             // (1) v <- round(a D^t / 2^32)
-            // D^t = 2^32 is written 0
+            // D^t = 2^32 is written as 0
             var v = select(mul_high(a, KS_COVERED) + ((a * KS_COVERED) >> 31u), a, KS_COVERED == 0u);
             for (var level = KS_LEVELS; level > 0u; level--) {
                 // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped

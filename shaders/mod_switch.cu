@@ -1,6 +1,7 @@
-// Modulus switch: torus words to exponents of X, in [0, 2 N): kernels/src/tfhe/cpu/mod_switch.rs in CUDA.
+// Mod switch: torus words to exponents of X, in [0, 2 N); kernels/src/tfhe/cpu/mod_switch.rs in CUDA.
 
-// `rows` is [rows][n + 1], in place. A group has a row; THREADS is a power of two. CENTRED 1: the centred switch.
+// `rows` is [rows][n + 1], switched in place. A group has a row; THREADS is a power of two. CENTRED is 1 for the
+// centred switch.
 extern "C" __global__ void __launch_bounds__(THREADS) mod_switch(unsigned* rows) {
     __shared__ unsigned sums[THREADS];
     constexpr unsigned SHIFT = 31 - LOG_N, HALF = 1u << (SHIFT - 1);
@@ -15,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) mod_switch(unsigned* rows)
         row[at] = exponent;
     }
     if (CENTRED) {
-        // the threads' sums, in halves: words wrap, so that the order does not matter
+        // adds the threads' sums by halving; words wrap, so the order does not matter
         sums[threadIdx.x] = sum;
         for (unsigned apart = THREADS / 2; apart > 0; apart /= 2) {
             __syncthreads();

@@ -1,4 +1,4 @@
-// Modulus switch: torus words to exponents of X, in [0, 2 N): kernels/src/tfhe/cpu/mod_switch.rs in WGSL.
+// Mod switch: torus words to exponents of X, in [0, 2 N); kernels/src/tfhe/cpu/mod_switch.rs in WGSL.
 
 const SHIFT: u32 = 31u - LOG_N;
 const HALF: u32 = 1u << (SHIFT - 1u);
@@ -7,7 +7,8 @@ const HALF: u32 = 1u << (SHIFT - 1u);
 
 var<workgroup> sums: array<u32, THREADS>;
 
-// `rows` is [rows][n + 1], in place. A group has a row; THREADS is a power of two. CENTRED 1: the centred switch.
+// `rows` is [rows][n + 1], switched in place. A group has a row; THREADS is a power of two. CENTRED is 1 for the
+// centred switch.
 @compute @workgroup_size(THREADS)
 fn mod_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_id) group: vec3<u32>) {
     let row = group.x * (LWE_DIMENSION + 1u);
@@ -22,7 +23,7 @@ fn mod_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_i
         rows[row + at] = exponent;
     }
     if (CENTRED == 1u) {
-        // the threads' sums, in halves: words wrap, so that the order does not matter
+        // adds the threads' sums by halving; words wrap, so the order does not matter
         sums[thread] = sum;
         for (var apart = THREADS / 2u; apart > 0u; apart /= 2u) {
             workgroupBarrier();

@@ -10,9 +10,9 @@ __device__ inline unsigned sub_mod(unsigned x, unsigned y) { return reduce(x + Q
 // `-x mod q` for x in [0, q).
 __device__ inline unsigned negate_mod(unsigned x) { return min(Q - x, 0u - x); }
 
-// `x w mod q`, lazily: any word x; `w` in [0, q) with its companion floor(w 2^32 / q); out in [0, 2 q) (Harvey 2014,
-// Alg. 2).
+// Lazy `x w mod q`: x is any word, `w` is in [0, q) with its companion floor(w 2^32 / q), and the result is in [0, 2
+// q) (Harvey 2014, Alg. 2).
 __device__ inline unsigned mul_lazy(unsigned x, uint2 w) { return x * w.x - __umulhi(x, w.y) * Q; }
 
-// `x y / 2^32 mod q`, y in [0, q), any word x; out in [0, q) (Montgomery's reduction of the product).
+// `x y / 2^32 mod q` for y in [0, q) and any word x; the result is in [0, q) (Montgomery's reduction of the product).
 __device__ inline unsigned mul_montgomery(unsigned x, unsigned y) { return mul_residues(x, y, Q, Q_INVERSE); }

@@ -16,13 +16,13 @@ fn negate_mod(x: u32) -> u32 {
     return min(Q - x, 0u - x);
 }
 
-// `x w mod q`, lazily: any word x; `w` in [0, q) with its companion floor(w 2^32 / q); out in [0, 2 q) (Harvey 2014,
-// Alg. 2).
+// Lazy `x w mod q`: x is any word, `w` is in [0, q) with its companion floor(w 2^32 / q), and the result is in [0, 2
+// q) (Harvey 2014, Alg. 2).
 fn mul_lazy(x: u32, w: vec2<u32>) -> u32 {
     return x * w.x - mul_high(x, w.y) * Q;
 }
 
-// `x y / 2^32 mod q`, y in [0, q), any word x; out in [0, q) (Montgomery's reduction of the product).
+// `x y / 2^32 mod q` for y in [0, q) and any word x; the result is in [0, q) (Montgomery's reduction of the product).
 fn mul_montgomery(x: u32, y: u32) -> u32 {
     return mul_residues(x, y, Q, Q_INVERSE);
 }

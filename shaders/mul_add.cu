@@ -1,8 +1,8 @@
-// Products of residues, word by word, added to sums, under a prime a limb: kernels/src/cpu/mul_add.rs in CUDA.
+// Products of residues, word by word, added to sums, with one prime for each limb: kernels/src/cpu/mul_add.rs in CUDA.
 
-// `sums` and `x` are [batch][limbs][N] words in [0, q), `y` [limbs][N], times 2^32; `primes` is [limbs][2]: q, and its
-// inverse modulo 2^32. Groups in x share a row, groups in y are the limbs, groups in z take one of the batch after
-// another.
+// `sums` and `x` are [batch][limbs][N] words in [0, q); `y` is [limbs][N], times 2^32; `primes` is [limbs][2]: q and
+// its inverse modulo 2^32. Groups in x share a row, groups in y are the limbs, groups in z take the items of the batch
+// one after another.
 extern "C" __global__ void __launch_bounds__(THREADS) mul_add(
     unsigned* sums, const unsigned* x, const unsigned* y, const unsigned* primes, unsigned batch) {
     const unsigned at = blockIdx.x * THREADS + threadIdx.x, limb = blockIdx.y;

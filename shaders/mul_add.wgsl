@@ -1,4 +1,4 @@
-// Products of residues, word by word, added to sums, under a prime a limb: kernels/src/cpu/mul_add.rs in WGSL.
+// Products of residues, word by word, added to sums, with one prime for each limb: kernels/src/cpu/mul_add.rs in WGSL.
 
 struct MulAddArgs {
     batch: u32,
@@ -10,9 +10,9 @@ struct MulAddArgs {
 @group(0) @binding(3) var<storage, read> primes: array<u32>;
 @group(0) @binding(4) var<uniform> args: MulAddArgs;
 
-// `sums` and `x` are [batch][limbs][N] words in [0, q), `y` [limbs][N], times 2^32; `primes` is [limbs][2]: q, and its
-// inverse modulo 2^32. Groups in x share a row, groups in y are the limbs, groups in z take one of the batch after
-// another.
+// `sums` and `x` are [batch][limbs][N] words in [0, q); `y` is [limbs][N], times 2^32; `primes` is [limbs][2]: q and
+// its inverse modulo 2^32. Groups in x share a row, groups in y are the limbs, groups in z take the items of the batch
+// one after another.
 @compute @workgroup_size(THREADS)
 fn mul_add(
     @builtin(global_invocation_id) id: vec3<u32>,

@@ -1,8 +1,10 @@
-// The number-theoretic transform of one row in shared memory: kernels/src/ring.rs, four words of a thread at a time.
+// The number-theoretic transform of one row in shared memory: kernels/src/ring.rs, with four words of a thread at a
+// time.
 //
-// Coefficients in natural order to values in bit-reversed order and back. A pass takes two stages: its four words stay
-// in registers, and partners of later passes meet after a barrier. A last stage alone where LOG_N is odd. `roots` is
-// [2][N]: those of the transform, then those of its inverse, each a value and its companion.
+// Transforms coefficients in natural order to values in bit-reversed order, and back. A pass takes two stages: its
+// four words stay in registers, and partners of later passes meet after a barrier. If LOG_N is odd, the last stage
+// runs alone. `roots` is [2][N]: first the roots of the transform, then those of its inverse, each a value and its
+// companion.
 
 // Values in [0, 4 q), in and out.
 __device__ inline void butterfly(unsigned& x, unsigned& y, uint2 w) {
@@ -21,10 +23,10 @@ __device__ inline void inverse_butterfly(unsigned& x, unsigned& y, uint2 w) {
     y = mul_lazy(difference, w);
 }
 
-// [N] words of shared memory in place, by THREADS threads; in [0, 4 q), out in [0, 4 q). Begins and ends with a
-// barrier.
+// Transforms [N] words of shared memory in place, by THREADS threads. Input and output are in [0, 4 q). Begins and
+// ends with a barrier.
 __device__ inline void ntt_forward_lazy(unsigned* row, const uint2* roots) {
-    // pass by pass, so that the divisions below are shifts
+    // unrolled pass by pass, so that the divisions below become shifts
 #pragma unroll
     for (unsigned groups = 1; groups <= N / 4; groups *= 4) {
         __syncthreads();
@@ -53,8 +55,8 @@ __device__ inline void ntt_forward_lazy(unsigned* row, const uint2* roots) {
     }
 }
 
-// Back, times N: [N] words of shared memory in place, by THREADS threads; in [0, 2 q), out in [0, 2 q). Begins and ends
-// with a barrier.
+// The inverse, times N: [N] words of shared memory in place, by THREADS threads. Input and output are in [0, 2 q).
+// Begins and ends with a barrier.
 __device__ inline void ntt_inverse_lazy(unsigned* row, const uint2* roots) {
     const uint2* inverse_roots = roots + N;
     __syncthreads();
@@ -86,7 +88,7 @@ __device__ inline void ntt_inverse_lazy(unsigned* row, const uint2* roots) {
     }
 }
 
-// `rows_data` is [rows][N] words in [0, q), in place; out in [0, q). A group takes row after row.
+// `rows_data` is [rows][N] words in [0, q), transformed in place; results are in [0, q). A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) ntt_forward(
     unsigned* rows_data, const uint2* roots, unsigned rows) {
     __shared__ unsigned row[N];
@@ -97,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ntt_forward(
     }
 }
 
-// Back, times N; likewise.
+// The inverse of `ntt_forward`, times N, with the same arguments.
 extern "C" __global__ void __launch_bounds__(THREADS) ntt_inverse(
     unsigned* rows_data, const uint2* roots, unsigned rows) {
     __shared__ unsigned row[N];
@@ -108,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ntt_inverse(
     }
 }
 
-// As `ntt_forward`, then every value times 2^32 / N: what a blind rotation's product needs of its key, since
+// `ntt_forward`, then every value times 2^32 / N. A blind rotation's product needs this factor in its key, because
 // Montgomery's reduction divides by 2^32 and `ntt_inverse_lazy` multiplies by N.
 extern "C" __global__ void __launch_bounds__(THREADS) ntt_key(unsigned* rows_data, const uint2* roots, unsigned rows) {
     __shared__ unsigned row[N];

@@ -1,8 +1,10 @@
-// The number-theoretic transform of one row in shared memory: kernels/src/ring.rs, four words of a thread at a time.
+// The number-theoretic transform of one row in shared memory: kernels/src/ring.rs, with four words of a thread at a
+// time.
 //
-// Coefficients in natural order to values in bit-reversed order and back. A pass takes two stages: its four words stay
-// in registers, and partners of later passes meet after a barrier. A last stage alone where LOG_N is odd. `roots` is
-// [2][N]: those of the transform, then those of its inverse, each a value and its companion.
+// Transforms coefficients in natural order to values in bit-reversed order, and back. A pass takes two stages: its
+// four words stay in registers, and partners of later passes meet after a barrier. If LOG_N is odd, the last stage
+// runs alone. `roots` is [2][N]: first the roots of the transform, then those of its inverse, each a value and its
+// companion.
 
 struct NttArgs {
     rows: u32,
@@ -31,7 +33,8 @@ fn inverse_butterfly(x: ptr<function, u32>, y: ptr<function, u32>, w: vec2<u32>)
     *y = mul_lazy(difference, w);
 }
 
-// [N] words of `row` in place, by THREADS threads; in [0, 4 q), out in [0, 4 q). Begins and ends with a barrier.
+// Transforms [N] words of `row` in place, by THREADS threads. Input and output are in [0, 4 q). Begins and ends with a
+// barrier.
 fn ntt_forward_lazy(thread: u32) {
     var log_quarter = LOG_N - 2u;
     for (var groups = 1u; groups <= N / 4u; groups *= 4u) {
@@ -71,8 +74,8 @@ fn ntt_forward_lazy(thread: u32) {
     }
 }
 
-// Back, times N: [N] words of `row` in place, by THREADS threads; in [0, 2 q), out in [0, 2 q). Begins and ends with a
-// barrier.
+// The inverse, times N: [N] words of `row` in place, by THREADS threads. Input and output are in [0, 2 q). Begins and
+// ends with a barrier.
 fn ntt_inverse_lazy(thread: u32) {
     workgroupBarrier();
     if (LOG_N % 2u == 1u) {
@@ -112,7 +115,7 @@ fn ntt_inverse_lazy(thread: u32) {
     }
 }
 
-// `rows_data` is [rows][N] words in [0, q), in place; out in [0, q). A group takes row after row.
+// `rows_data` is [rows][N] words in [0, q), transformed in place; results are in [0, q). A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn ntt_forward(
     @builtin(local_invocation_index) thread: u32,
@@ -130,7 +133,7 @@ fn ntt_forward(
     }
 }
 
-// Back, times N; likewise.
+// The inverse of `ntt_forward`, times N, with the same arguments.
 @compute @workgroup_size(THREADS)
 fn ntt_inverse(
     @builtin(local_invocation_index) thread: u32,
@@ -148,7 +151,7 @@ fn ntt_inverse(
     }
 }
 
-// As `ntt_forward`, then every value times 2^32 / N: what a blind rotation's product needs of its key, since
+// `ntt_forward`, then every value times 2^32 / N. A blind rotation's product needs this factor in its key, because
 // Montgomery's reduction divides by 2^32 and `ntt_inverse_lazy` multiplies by N.
 @compute @workgroup_size(THREADS)
 fn ntt_key(

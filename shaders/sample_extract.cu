@@ -3,10 +3,10 @@
 
 constexpr unsigned NO_ROW = 0xffffffff;
 constexpr unsigned EIGHTH = 1u << 29;
-// Slots of a wire.
+// Number of slots of a wire.
 constexpr unsigned PARTS = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1) / (LWE_DIMENSION + 1);
 
-// Word `at` of the sample of coefficient h of an accumulator [K + 1][N], in [0, q).
+// Word `at` of the sample of coefficient h. The accumulator is [K + 1][N], in [0, q).
 __device__ inline unsigned extracted(const unsigned* own, unsigned at, unsigned h) {
     // (1) mask: A_c[h], .., A_c[0], -A_c[N - 1], .., -A_c[h + 1] for every c, each to the nearest torus word
     // (2) body: b[h], likewise
@@ -14,8 +14,8 @@ __device__ inline unsigned extracted(const unsigned* own, unsigned at, unsigned 
     return to_torus(i <= h ? own[at - i + h - i] : negate_mod(own[at - i + N + h - i]));
 }
 
-// `acc` is [rows][K + 1][N], `table` [gates][2] from word `first` on: a row, and a second one for a MUX or NO_ROW;
-// `out` [gates][kN + 1] torus words. A group takes gate after gate.
+// `acc` is [rows][K + 1][N]. `table` is [gates][2] from word `first` on: a row, then a second row for a MUX or NO_ROW.
+// `out` is [gates][kN + 1] torus words. A group takes gate after gate.
 extern "C" __global__ void __launch_bounds__(THREADS) sample_extract(
     const unsigned* acc, const unsigned* table, unsigned* out, unsigned gates, unsigned first) {
     table += first;
@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) sample_extract(
     }
 }
 
-// `table` is [wires][2 + 2 PARTS] from word `first` on: a row of `acc`, a coefficient, how far each slot of the wire is
-// from `arena`, the first of the chunks that slots of n + 1 words are in. A group takes wire after wire.
+// `table` is [wires][2 + 2 PARTS] from word `first` on: a row of `acc`, a coefficient, and for each slot of the wire
+// its distance from `arena`, the first of the chunks that hold slots of n + 1 words. A group takes wire after wire.
 extern "C" __global__ void __launch_bounds__(THREADS) extract_wires(
     const unsigned* acc, const unsigned* table, unsigned* arena, unsigned wires, unsigned first) {
     table += first;

@@ -3,7 +3,7 @@
 
 const NO_ROW: u32 = 0xffffffffu;
 const EIGHTH: u32 = 1u << 29u;
-// Slots of a wire.
+// Number of slots of a wire.
 const PARTS: u32 = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1u) / (LWE_DIMENSION + 1u);
 
 struct SampleExtractArgs {
@@ -16,7 +16,7 @@ struct SampleExtractArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: SampleExtractArgs;
 
-// Word `at` of the sample of coefficient h of the accumulator [K + 1][N] that begins at `own`, in [0, q).
+// Word `at` of the sample of coefficient h. The accumulator is [K + 1][N], starts at `own` and is in [0, q).
 fn extracted(own: u32, at: u32, h: u32) -> u32 {
     // (1) mask: A_c[h], .., A_c[0], -A_c[N - 1], .., -A_c[h + 1] for every c, each to the nearest torus word
     // (2) body: b[h], likewise
@@ -27,8 +27,8 @@ fn extracted(own: u32, at: u32, h: u32) -> u32 {
     return to_torus(negate_mod(acc[own + at - i + N + h - i]));
 }
 
-// `acc` is [rows][K + 1][N], `table` [gates][2] from word `first` on: a row, and a second one for a MUX or NO_ROW;
-// `out` [gates][kN + 1] torus words. A group takes gate after gate.
+// `acc` is [rows][K + 1][N]. `table` is [gates][2] from word `first` on: a row, then a second row for a MUX or NO_ROW.
+// `out` is [gates][kN + 1] torus words. A group takes gate after gate.
 @compute @workgroup_size(THREADS)
 fn sample_extract(
     @builtin(local_invocation_index) thread: u32,
@@ -54,9 +54,9 @@ fn sample_extract(
 
 @group(0) @binding(2) var<storage, read_write> extract_wires_arena: array<u32>;
 
-// `table` is [wires][2 + 2 PARTS] from word `first` on: a row of `acc`, a coefficient, how far each slot of the wire is
-// from the start of `arena`, each with a second word for CUDA; `arena` is [slots][n + 1]. A group takes wire after
-// wire.
+// `table` is [wires][2 + 2 PARTS] from word `first` on: a row of `acc`, a coefficient, and for each slot of the wire
+// its distance from the start of `arena`, each with a second word for CUDA. `arena` is [slots][n + 1]. A group takes
+// wire after wire.
 @compute @workgroup_size(THREADS)
 fn extract_wires(
     @builtin(local_invocation_index) thread: u32,

@@ -1,4 +1,5 @@
-//! Netlists that are mapped to cells, against the same gate by gate and against the `tfhe` crate, on all cores, as tables.
+//! Netlists mapped to cells, compared with gate-by-gate evaluation and with the `tfhe` crate, on all cores. Prints
+//! tables.
 //!
 //! `cargo bench --workspace --bench circuits`; names of netlists as arguments run only those. The peer
 //! evaluates the gates of the netlist as it is written, a level at a time, the gates of a level with all threads. The bits that
@@ -22,9 +23,9 @@ use rayon::prelude::*;
 use tfhe::boolean::parameters::{BooleanParameters, DEFAULT_PARAMETERS};
 use tfhe::boolean::prelude::{Ciphertext, ClientKey, ServerKey};
 
-/// Netlists, and how often each is run by everyone.
+/// Netlists, and how often each contestant runs each.
 const NETLISTS: [(&str, usize); 3] = [("adder64", 7), ("mult64", 1), ("aes_128", 1)];
-/// Gates of the table of presets, and how often they are run.
+/// Gates of the table of presets, and the number of runs.
 const GATES: usize = 64;
 const GATE_ROUNDS: usize = 15;
 
@@ -48,9 +49,9 @@ fn main() {
     }
 }
 
-/// Gates of `fast_128_k2` against gates of `fast_128`: the fastest batch of each, measured in turns.
+/// Compares gates of `fast_128_k2` with gates of `fast_128`: the fastest batch of each, measured in turns.
 fn gates() {
-    // the instruction set that was chosen for all threads
+    // the instruction set that all threads use
     let chosen = Cpu::open().info().backend.clone();
     let mut alone = Isa::available().into_iter().map(|isa| Cpu::with(isa, 1));
     let cpu = alone.find(|cpu| cpu.info().backend == chosen).expect("a set of this processor");
@@ -76,7 +77,7 @@ fn gates() {
     }
 }
 
-/// A way of evaluating a netlist, and what it took.
+/// One way to evaluate a netlist, with its times.
 struct Row<'a> {
     name: String,
     bootstraps: u64,
@@ -91,7 +92,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A netlist by everyone in turns: the fastest of each.
+/// Runs a netlist by all contestants in turns and keeps the fastest run of each.
 fn netlist(cpu: &Cpu, parties: &[Party; 2], peers: &[Peer; 2], name: &str, rounds: usize) {
     let text = netlists::by_name(name).expect("a netlist").expect("a netlist");
     let circuit = Circuit::parse(&text).expect("a netlist");
@@ -133,7 +134,7 @@ fn netlist(cpu: &Cpu, parties: &[Party; 2], peers: &[Peer; 2], name: &str, round
     }
 }
 
-/// A key of ours and its client.
+/// An Ango key and its client.
 struct Party {
     preset: Preset,
     secret: SecretKey,
@@ -155,7 +156,7 @@ impl Party {
         Plan::mapped(&map(circuit, &names, &params, InputNoise::Fresh), inputs, &params)
     }
 
-    /// Runs a plan on these bits. Decryption is in the time, as the peer's is.
+    /// Runs a plan on these bits. The time includes decryption, as the peer's does.
     fn runs<'a>(&'a self, cpu: &'a Cpu, plan: Plan, bits: &[bool]) -> impl FnMut() -> Vec<bool> + 'a {
         let mut inputs = LweList::with_capacity(self.preset.params().lwe_dimension, bits.len());
         bits.iter().for_each(|&bit| inputs.push(self.secret.encrypt(bit).words()));
@@ -179,7 +180,7 @@ impl Peer {
         Peer { client, server }
     }
 
-    /// Evaluates the gates of a netlist, a level at a time.
+    /// Evaluates the gates of a netlist, level by level.
     fn run(&self, circuit: &Circuit, levels: &[Vec<usize>], inputs: &[Ciphertext]) -> Vec<bool> {
         let mut results: Vec<Option<Ciphertext>> = vec![None; circuit.gates().len()];
         let constants = [false, true].map(|bit| self.server.trivial_encrypt(bit));

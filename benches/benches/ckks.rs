@@ -1,5 +1,5 @@
-//! Arithmetic on one thread of the processor: the transform against `tfhe-ntt`, and the operations of three parameter sets. Other peers
-//! are run in turns with this by scripts in `benches/peers`.
+//! Arithmetic on one thread of the CPU: the transform against `tfhe-ntt`, and the operations of three parameter sets.
+//! Scripts in `benches/peers` run other libraries in turns with this bench.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use kernels::cpu::{Cpu, Isa};
 use kernels::modular::Modulus;
 use kernels::ring::{Ring, primes::nearest_to_power};
 
-/// The sets of the figures: degree, scale, depth.
+/// The measured parameter sets: degree, scale, depth.
 const SETS: [(usize, u32, u32); 3] = [(8192, 40, 3), (16384, 40, 8), (32768, 50, 14)];
 
-/// Words below `bound` that look random: what they are does not change the time.
+/// Pseudorandom words below `bound`. Their values do not affect the time.
 fn words(count: usize, seed: u32, bound: u32) -> Vec<u32> {
     let mut state = seed;
     let mut next = || {
@@ -37,7 +37,7 @@ fn params((poly_degree, scale_bits, max_depth): (usize, u32, u32)) -> Params {
     Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).expect("a secure set")
 }
 
-/// Two primes of 30 bits there, at the largest degree.
+/// Transforms of two primes of 30 bits, forward, at the largest degree.
 fn transforms(c: &mut Criterion) {
     let n = 32768;
     let mut group = c.benchmark_group("ntt_32768_60_bits");
@@ -65,7 +65,7 @@ fn transforms(c: &mut Criterion) {
     });
 }
 
-/// A part of a key of words that look random.
+/// A part of a key with pseudorandom words.
 fn part(evaluator: &Evaluator, params: &Params, kind: PartKind) -> LoadedPart {
     let level = params.level_max();
     let (digits, primes) = (params.digits(kind, level), params.key_primes(level));
@@ -93,7 +93,7 @@ fn operations(c: &mut Criterion) {
             let relinearization = part(&evaluator, &params, PartKind::Relinearization);
             let turn = part(&evaluator, &params, PartKind::Galois(rotation::element(n, 1)));
             let primes = &params.level(top).primes;
-            // in memory as the engine has them
+            // in the memory type that the engine uses
             let rows = |seed: u32| -> Vec<Words> {
                 let row = |&at: &usize| Words::copy_of(&words(n, seed + at as u32, params.primes()[at].q()));
                 primes.iter().chain(primes).map(row).collect::<Result<_, _>>().expect("memory")
@@ -119,7 +119,7 @@ fn operations(c: &mut Criterion) {
     }
 }
 
-/// A whole plan, as the engine runs it.
+/// A whole plan, run as the engine runs it.
 fn polynomial_of_degree_64(c: &mut Criterion) {
     let params = params((32768, 40, 14));
     let cpu = Cpu::with(Isa::detect(), 1);

@@ -1,5 +1,6 @@
-//! What a gate costs by `Params::cost` against what it takes: batches of 16 with one thread, the fastest of some measured in
-//! turns, as ratios to `fast_128` in the same run. Keys are random words: times do not depend on them.
+//! Compares the cost of a gate by `Params::cost` with its time: batches of 16 on one thread, the fastest of several
+//! runs measured in turns, as ratios to `fast_128` in the same run. Keys are random words, because times do not depend
+//! on them.
 //!
 //! `cargo bench --workspace --bench cost`
 
@@ -15,7 +16,7 @@ use kernels::tfhe::{EvaluationKey, Gates, Params, ParamsLiteral, Preset, RING_MO
 const ROWS: usize = 16;
 const ROUNDS: usize = 15;
 
-/// Bases and levels of bootstrap and key switch: the presets' own, all that imported keys may have at the extremes.
+/// Bases and levels of bootstrap and key switch: the extremes of those that imported keys may have.
 const IMPORTED: [([usize; 2], (u32, usize)); 4] =
     [([8, 2], (4, 6)), ([9, 2], (4, 7)), ([6, 3], (16, 3)), ([6, 3], (4, 7))];
 
@@ -85,7 +86,7 @@ impl Subject {
         Subject { name, params, key, load: started.elapsed(), times: Vec::new() }
     }
 
-    /// Bootstraps and key switches of a batch.
+    /// Runs the bootstraps and key switches of a batch.
     fn measure(&mut self, cpu: &Cpu) {
         let words = ROWS * (self.params.lwe_dimension + 1);
         let inputs: Vec<u32> = (0..words as u32).map(|i| i.wrapping_mul(2_246_822_519)).collect();

@@ -1,5 +1,5 @@
-//! Documents and the rules beside them, on one thread: files of one page and of a thousand lines, two lists of 20,000 reconciled, and registrations checked
-//! against 500,000 records.
+//! Documents and their checks, on one thread: files of one page and of a thousand lines, two lists of 20,000 names
+//! reconciled, and registrations checked against 500,000 records.
 //!
 //! `cargo bench --workspace --bench documents`
 
@@ -38,7 +38,7 @@ fn row(what: &str, took: Duration, bytes: Option<usize>) {
     println!("| {what} | {:.2} | {size} |", took.as_secs_f64() * 1e3);
 }
 
-/// The median time of some runs after one that is not measured.
+/// The median time of several runs, after one unmeasured run.
 fn time(rounds: usize, mut work: impl FnMut()) -> Duration {
     work();
     let rounds = if only_once() { 1 } else { rounds };
@@ -88,7 +88,8 @@ fn document(lines: usize) -> Document {
     draft.complete().expect("a document")
 }
 
-/// Names as banks write them and as books do; from the text of a record to the result.
+/// Reconciles lists of names as banks write them with names as books have them: from the text of a record to the
+/// result.
 fn lists() {
     let count = if only_once() { 200 } else { 20_000 };
     let side = |name: &dyn Fn(usize) -> String| -> Vec<(String, String)> {

@@ -1,4 +1,4 @@
-//! Gates of this engine against the `tfhe` crate at the same dimensions, in one run, as a table.
+//! Gates of this engine compared with the `tfhe` crate at the same dimensions, in one run. Prints a table.
 //!
 //! `cargo bench --workspace --bench gates`: each instruction set but plain Rust, the peer always with its
 //! default. Both sides: n 636, k 1, N 1024, bootstrap base 2^8 in 2 levels. The key switches differ as their presets do: base

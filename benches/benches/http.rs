@@ -1,6 +1,7 @@
-//! What the door costs: authenticated `GET /api/v1/tfhe/sessions` over 32 connections on loopback, node and clients in one
-//! process, on both databases. Beside it the public `GET /api/v1/models`, which asks for no key: the difference is what
-//! authentication, limits and the database add. And `POST /v1/invoices`: an invoice of one page, made and charged.
+//! The cost of HTTP: authenticated `GET /api/v1/tfhe/sessions` over 32 connections on loopback, with node and clients
+//! in one process, on both databases. For comparison, the public `GET /api/v1/models`, which needs no key: the
+//! difference is the cost of authentication, limits and the database. Also `POST /v1/invoices`: an invoice of one
+//! page, made and charged.
 //!
 //! `cargo bench -p benches --bench http`; `scripts/http-bench` does the same with wrk as the client.
 
@@ -39,7 +40,7 @@ fn main() {
     }
 }
 
-/// An invoice of five lines for a key that pays.
+/// A request for an invoice of five lines, with a key that can pay.
 async fn invoice(server: &TestServer) -> String {
     let (role, plan) = (Role::AccountAdmin, Some(Plan::Payg));
     let made = admin::create_key(server.running().config(), role, Environment::Live, None, plan).await;
@@ -57,7 +58,7 @@ async fn invoice(server: &TestServer) -> String {
     )
 }
 
-/// Sends the request over all connections for a while and prints what came of it.
+/// Sends the request over all connections for a fixed time and prints the results.
 async fn row(kind: Kind, name: &str, address: SocketAddr, request: String) {
     let time = Duration::from_secs(if only_once() { 0 } else { SECONDS });
     let (cpu, started) = (cpu_time(), Instant::now());
@@ -80,7 +81,7 @@ async fn row(kind: Kind, name: &str, address: SocketAddr, request: String) {
     );
 }
 
-/// One request after another on one connection, at least one; how long each took.
+/// Sends one request after another on one connection, at least one. Returns the time of each.
 async fn client(address: SocketAddr, request: String, until: Instant) -> Vec<Duration> {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     stream.set_nodelay(true).expect("a socket");
@@ -96,7 +97,7 @@ async fn client(address: SocketAddr, request: String, until: Instant) -> Vec<Dur
     }
 }
 
-/// Reads an answer of declared length.
+/// Reads an answer with a declared length.
 async fn answer(stream: &mut TcpStream, bytes: &mut [u8]) {
     let (mut have, mut whole) = (0, usize::MAX);
     while have < whole {

@@ -1,4 +1,5 @@
-//! Single kernels of the CPU backend, per instruction set (criterion; no peer: these explain the figures of `gates`).
+//! Single kernels of the CPU backend for each instruction set (criterion; no peer, because these explain the figures
+//! of `gates`).
 
 use client::SecretKey;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -1,8 +1,9 @@
-//! Pairs of reserving and posting a transfer, in a second: on both databases, with few and many transfers there, for many accounts and
-//! for one. Each answer is durable. Callers wait for one another as a node's requests do.
+//! Pairs of reserving and posting a transfer, for each second: on both databases, with few and with many existing
+//! transfers, for many accounts and for one. Each answer is durable. Each caller waits for its answer before its next
+//! pair, as a node's requests do.
 //!
-//! `cargo bench --workspace --bench ledger [-- ROWS [URL]]`: so many transfers are there before the last rows of the table; on new
-//! databases, or on the one of this URL, which is kept.
+//! `cargo bench --workspace --bench ledger [-- ROWS [URL]]`: ROWS transfers exist before the last rows of the table.
+//! The databases are new, or the one at this URL, which is kept.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,9 @@ use store::{NewReservation, Posting, Reserved, Store, Unit, Wanted};
 use tests_store::{Kind, new_store};
 use tokio::task::JoinSet;
 
-/// Callers at the same time.
+/// The number of concurrent callers.
 const CALLERS: usize = 512;
-/// Measured for so long.
+/// Duration of a measurement.
 const MEASURED: Duration = Duration::from_secs(10);
 
 fn main() {
@@ -39,7 +40,7 @@ fn main() {
     }
 }
 
-/// The rows of the table for so many transfers.
+/// Prints the rows of the table for this number of existing transfers.
 async fn rows_of(store: &Store, name: &str, before: usize) {
     for accounts in [1000, 1] {
         fill(store, before).await;
@@ -48,9 +49,9 @@ async fn rows_of(store: &Store, name: &str, before: usize) {
     }
 }
 
-/// Pairs a second, and the slowest.
+/// Measures the pairs in a second, and the slowest pair.
 async fn measure(store: &Store, before: usize, accounts: usize) -> (f64, Duration) {
-    // names differ from those of an earlier run on the same database
+    // names that differ from those of an earlier run on the same database
     let run = std::process::id();
     let begun = Instant::now();
     let length = if only_once() { Duration::ZERO } else { MEASURED };
@@ -91,7 +92,7 @@ async fn pair(store: &Store, transfer_id: String, account_id: &str) {
     store.submit(Unit { posting, ..Unit::default() }).await.expect("a database");
 }
 
-/// Pairs until so many transfers are there.
+/// Runs pairs until this many transfers exist.
 async fn fill(store: &Store, transfers: usize) {
     let there = store.transfers().await.expect("a database") as usize;
     let missing = transfers.saturating_sub(there);

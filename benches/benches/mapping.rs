@@ -13,13 +13,13 @@ use kernels::tfhe::mapping::map;
 use kernels::tfhe::noise::InputNoise;
 use kernels::tfhe::{Circuit, Plan, Preset};
 
-/// Runs of each row, of which the fastest counts.
+/// The number of runs of each row; the fastest counts.
 const ROUNDS: usize = 5;
-/// Input bits, and output bits where many gates are to be needed.
+/// Input bits, and output bits of netlists in which outputs need many gates.
 const INPUTS: usize = 256;
 const OUTPUTS_MANY: usize = 1 << 16;
 
-/// What a gate reads, given the wire that it writes: operands and operation.
+/// Operands and operation of a gate, given the wire that it writes.
 type GateOf = fn(usize, &mut dyn FnMut(usize) -> usize) -> String;
 
 /// Name, output bits, gates.
@@ -30,7 +30,7 @@ const NETLISTS: [(&str, usize, GateOf); 4] = [
     ("chain of XORs with random inputs", 64, |out, random| format!("2 1 {} {} {out} XOR", out - 1, random(INPUTS))),
 ];
 
-/// Two XORs and two ANDs for each INV, of operands among the last `window` wires.
+/// Two XORs and two ANDs for each INV, with operands from the last `window` wires.
 fn any_gate(out: usize, random: &mut dyn FnMut(usize) -> usize, window: usize) -> String {
     let [a, b] = [0; 2].map(|_| out - 1 - random(window));
     match random(5) {

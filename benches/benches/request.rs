@@ -1,12 +1,12 @@
-//! What a batch of 1024 NAND gates costs besides its computation: a node on loopback whose device computes in no time, one
-//! client that sends one request after another on one connection. Beside it what the sockets alone take for the bytes of
-//! the largest.
+//! The cost of a batch of 1024 NAND gates besides its computation: a node on loopback whose device computes in no
+//! time, and one client that sends one request after another on one connection. For comparison, the time of the bare
+//! sockets for the bytes of the largest request.
 //!
-//! Operands are random words: any words are ciphertexts, and no two are equal. Handles that an answer makes are deleted
-//! between the measured requests. The node logs as one does. What its device takes for copying operands in and results out
-//! is a row of its own.
+//! Operands are random words, because any words are ciphertexts and no two of these are equal. Handles in answers are
+//! deleted between the measured requests. The node logs as in production. A separate row shows the time of the device
+//! for copying operands in and results out.
 //!
-//! `cargo bench --workspace --bench request [-- WORD]`: only rows whose operands begin with the word.
+//! `cargo bench --workspace --bench request [-- WORD]`: WORD restricts the run to rows whose operands begin with it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -64,7 +64,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A batch with this head besides session and gates.
+    /// A batch with this head, to which session and gates are added.
     fn octets(&self, mut head: Value, words: &[u8]) -> Vec<u8> {
         head["session_id"] = json!(self.session);
         head["gates"] = json!(vec!["NAND"; GATES]);
@@ -91,7 +91,7 @@ impl Bench {
         handle(Connection::open(self.address).exchange(&request).1).expect("a handle")
     }
 
-    /// Sends the request again and again and prints what it takes.
+    /// Sends the request repeatedly and prints the times.
     fn row(&self, operands: &str, results: &str, request: &[u8]) {
         let (mut connection, mut row, mut answer) = (Connection::open(self.address), Row::default(), 0);
         for _ in 0..rounds(operands) {
@@ -106,7 +106,7 @@ impl Bench {
     }
 }
 
-/// How often a row of these operands is measured: not at all if the arguments name others.
+/// How often a row with these operands is measured: never if the arguments name others.
 fn rounds(operands: &str) -> usize {
     let mut named = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
     match named.peek().is_none() || named.any(|name| operands.starts_with(&name)) {
@@ -116,7 +116,7 @@ fn rounds(operands: &str) -> usize {
     }
 }
 
-/// What pieces of work took.
+/// The times of the repeated work.
 #[derive(Default)]
 struct Row {
     times: Vec<Duration>,
@@ -125,7 +125,7 @@ struct Row {
 }
 
 impl Row {
-    /// Adds a piece, which says how long it took.
+    /// Adds one run of `work`, which returns its own time.
     fn add<T>(&mut self, work: impl FnOnce() -> (Duration, T)) -> T {
         let (cpu_before, faults_before) = (cpu_time(), page_faults());
         let (time, made) = work();
@@ -155,7 +155,7 @@ impl Row {
     }
 }
 
-/// What the device takes to copy the operands of such a batch in and its results out.
+/// Prints the time in which the device copies the operands of such a batch in and its results out.
 fn device_alone(words: &[u8]) {
     let (device, params) = (Idle::new(), Preset::Fast128.params());
     let words: Vec<u32> =
@@ -176,7 +176,7 @@ fn device_alone(words: &[u8]) {
     row.print("device alone", "", [4 * words.len(), 2 * words.len()]);
 }
 
-/// A key and a session.
+/// Makes a key and opens a session.
 async fn open_session(server: &TestServer) -> (String, String) {
     let key = server.key(Role::Developer).await;
     let open = Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(&key);
@@ -184,7 +184,7 @@ async fn open_session(server: &TestServer) -> (String, String) {
     (key, session)
 }
 
-/// The handle in an octet-stream's head.
+/// The handle in the head of an octet-stream.
 fn handle(body: &[u8]) -> Option<String> {
     let (head, _) = octets::split(body, 1 << 16).ok()?;
     let head: Value = serde_json::from_slice(head).expect("a head of JSON");
@@ -198,7 +198,7 @@ fn container(words: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// Bytes of which no two words are likely equal (xorshift).
+/// Pseudorandom bytes whose words are almost certainly all different (xorshift).
 fn random(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
@@ -210,14 +210,14 @@ fn random(bytes: usize) -> Vec<u8> {
     (0..bytes.div_ceil(8)).flat_map(|_| next()).take(bytes).collect()
 }
 
-/// Pages that this process got from the system so far; zero where the system does not tell.
+/// The number of page faults of this process so far; zero if the system does not report it.
 fn page_faults() -> u64 {
     let times = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let mut fields = times.rsplit(')').next().unwrap_or_default().split_whitespace();
     fields.nth(7).and_then(|faults| faults.parse().ok()).unwrap_or_default()
 }
 
-/// A server that takes so many bytes and gives a body of so many, and does nothing else.
+/// A server that reads `takes` bytes, answers with a body of `gives` bytes, and does nothing else.
 fn sink(takes: usize, gives: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

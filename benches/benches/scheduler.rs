@@ -1,5 +1,5 @@
-//! What the scheduler itself costs (criterion; no peer). It works under the engine's lock, so a step must stay far below
-//! a bootstrap's 2 ms, also with thousands of sessions and a full queue.
+//! The cost of the scheduler itself (criterion; no peer). The scheduler works under the engine's lock, so a step must
+//! stay far below a bootstrap's 2 ms, even with thousands of sessions and a full queue.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use engine::{AccountId, OperationId, PartId, SessionId};
 
 const QUEUE_ROWS_MAX: usize = 16_384;
 
-/// A scheduler whose sessions are open and have room for their keys on the device, and the device behind it.
+/// A scheduler with a simulated device: the sessions are open, and the device has room for their keys.
 struct Desk {
     scheduler: Scheduler,
     sessions: u64,
@@ -58,7 +58,7 @@ impl Desk {
         self.scheduler.step(Duration::ZERO, Event::Submitted { session, operation, work, deadline: None })
     }
 
-    /// Carries the device's part out until it has nothing to do or `batches` have run.
+    /// Carries out the device's part until it has no work or `batches` have run.
     fn work(&mut self, mut commands: Vec<Command>, batches: usize) -> Vec<Command> {
         let mut done = 0;
         let is_order = |command: &Command| matches!(command, Command::Load { .. } | Command::Run { .. });
@@ -78,7 +78,7 @@ impl Desk {
     }
 }
 
-/// A gate comes, runs and is done, on an idle engine.
+/// On an idle engine, a gate arrives, runs and ends.
 fn lone_gate(c: &mut Criterion) {
     let mut group = c.benchmark_group("scheduler/lone_gate");
     for sessions in [1, 100, 10_000] {
@@ -92,7 +92,7 @@ fn lone_gate(c: &mut Criterion) {
     }
 }
 
-/// 1024 gates come, run in slices and are done.
+/// 1024 gates arrive, run in slices and end.
 fn large_operation(c: &mut Criterion) {
     let mut group = c.benchmark_group("scheduler/large_operation");
     group.throughput(Throughput::Elements(1024));
@@ -105,7 +105,7 @@ fn large_operation(c: &mut Criterion) {
     });
 }
 
-/// The queue is full of lone gates; a batch ends, the next one starts, and as many gates come anew.
+/// The queue is full of single gates. A batch ends, the next one starts, and as many new gates arrive.
 fn full_queue(c: &mut Criterion) {
     let mut group = c.benchmark_group("scheduler/full_queue");
     for sessions in [1, 100, 10_000] {

@@ -1,7 +1,8 @@
-//! Sixteen sessions with a gate each against one session with sixteen gates, on the processor's threads, as a table.
+//! Sixteen sessions with a gate each, compared with one session with sixteen gates, on the CPU's threads. Prints a
+//! table.
 //!
-//! `cargo bench --workspace --bench side_by_side`. Each key must come from memory once for its one gate: the last rows say how
-//! long that takes at least, by reading as many bytes with all threads.
+//! `cargo bench --workspace --bench side_by_side`. Each key must come from memory once for its single gate. The last
+//! rows show the least time for that: they read as many bytes with all threads.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -78,7 +79,7 @@ fn main() {
     }
 }
 
-/// Submits the gates in each of the sessions at once and waits for all.
+/// Submits the gates in each of the sessions at once and waits for all results.
 fn run(engine: &Engine, sessions: &[SessionId], gates: &GateList) {
     let (say, done) = channel();
     for &session in sessions {
@@ -92,7 +93,7 @@ fn run(engine: &Engine, sessions: &[SessionId], gates: &GateList) {
     assert_eq!(done.iter().filter(|&succeeded| succeeded).count(), sessions.len());
 }
 
-/// The same keys without an engine, each evaluated by a call of its own.
+/// The same keys without an engine, each evaluated in a separate call.
 struct Alone<'a> {
     cpu: &'a Cpu,
     keys: Vec<<Cpu as Gates>::Key>,
@@ -117,7 +118,7 @@ impl<'a> Alone<'a> {
     }
 }
 
-/// Reads memory once, with all threads.
+/// Reads the memory once, with all threads.
 fn read(memory: &[u64]) {
     let sum: u64 = memory.par_chunks(1 << 20).map(|part| part.iter().sum::<u64>()).sum();
     assert_eq!(sum, memory.len() as u64);

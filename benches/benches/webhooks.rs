@@ -1,4 +1,5 @@
-//! Deliveries of a node to a receiver on loopback: how many a second, and whether an outage of two minutes loses or doubles one.
+//! Deliveries of a node to a receiver on loopback: the rate, and whether an outage of two minutes loses or doubles
+//! any.
 //!
 //! `cargo bench --workspace --bench webhooks`
 
@@ -15,7 +16,7 @@ use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::receiver::Receiver;
 
-/// Just more than the wait after a first attempt that failed, and after a second one.
+/// Slightly more than the wait after a first failed attempt, and after a second one.
 const WAITS: [Duration; 2] = [Duration::from_secs(34), Duration::from_secs(331)];
 
 fn main() {
@@ -38,13 +39,13 @@ fn main() {
         let took = deliver(&server, &receiver, account.as_str(), "all_taken", count, count).await;
         println!("| taken at once | {count} | {:.0} |", count as f64 / took.as_secs_f64());
 
-        // the receiver is away for the first attempt and the second, 30 seconds later
+        // the receiver is away for the first attempt, and for the second, 30 seconds later
         receiver.answer(&vec![503; 2 * count]);
         let before = receiver.received().len();
         deliver(&server, &receiver, account.as_str(), "outage", count, before + count).await;
         let mut took = Duration::ZERO;
         for (attempt, wait) in WAITS.into_iter().enumerate() {
-            // until what came is on record too: its wait begins then
+            // until the attempts are recorded, because their wait begins then
             tokio::time::sleep(Duration::from_secs(1)).await;
             server.clock.advance(wait);
             let begun = Instant::now();
@@ -63,7 +64,7 @@ fn main() {
     });
 }
 
-/// Writes events, and waits until so many deliveries have come altogether.
+/// Writes events and waits until the receiver has got `received` deliveries in total.
 async fn deliver(
     server: &TestServer,
     receiver: &Receiver,
@@ -88,7 +89,7 @@ async fn deliver(
     begun.elapsed()
 }
 
-/// Waits until all attempts are on record.
+/// Waits until all attempts are recorded.
 async fn settled(server: &TestServer) {
     while server.running().store().pending_deliveries().await.expect("a database") > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;

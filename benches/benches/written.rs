@@ -1,7 +1,8 @@
-//! What it costs that a gate request is written down: one session, requests of one gate on a device that computes in no
-//! time, on both databases, which wait for the disk at each commit. Each request is charged; one with an `Idempotency-Key`
-//! is claimed before and kept with its charge. Beside it an authenticated request that writes nothing. Over one connection,
-//! where each write is a commit, and over 32, whose writes share commits.
+//! The cost of recording a gate request: one session sends requests of one gate to a device that computes in no time,
+//! on both databases, which wait for the disk at each commit. Each request is charged. A request with an
+//! `Idempotency-Key` is also claimed before, and its answer is kept with its charge. For comparison, an authenticated
+//! request that writes nothing. The requests run over one connection, where each write is a commit, and over 32, whose
+//! writes share commits.
 //!
 //! `THROWAWAY_POSTGRES_DURABLE=1 cargo bench -p benches --bench written`
 
@@ -48,7 +49,7 @@ fn main() {
     }
 }
 
-/// A key, and a request of a gate in a session of it.
+/// A key, and a gate request in one of its sessions.
 async fn gate(server: &TestServer) -> (String, String) {
     let key = server.key(Role::AccountAdmin).await; // the list of sessions is for this role
     let open = Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(&key);
@@ -63,7 +64,8 @@ async fn gate(server: &TestServer) -> (String, String) {
     (key, json!({"session_id": session, "op": "NAND", "a": bits[0], "b": bits[1]}).to_string())
 }
 
-/// Sends requests over each of the connections for a while and prints what came of it; `request` gets their numbers.
+/// Sends requests over each connection for a fixed time and prints the results. `request` gets the number of each
+/// request.
 fn row(
     kind: Kind,
     name: &str,

@@ -1,25 +1,26 @@
-//! A client of one connection that sends one request after another, and nothing else that takes time.
+//! A minimal client with one connection that sends one request after another.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// The connection, and room for an answer.
+/// The connection, and a buffer for answers.
 pub struct Connection {
     stream: TcpStream,
     bytes: Vec<u8>,
 }
 
 impl Connection {
-    /// To a node.
+    /// Connects to a node.
     pub fn open(address: SocketAddr) -> Connection {
         let stream = TcpStream::connect(address).expect("a connection");
         stream.set_nodelay(true).expect("a socket");
         Connection { stream, bytes: vec![0; 16 << 20] }
     }
 
-    /// Sends a request and reads its answer, of declared length and of success; how long it took and the body's bytes.
+    /// Sends a request and reads its answer, which must be a success with a declared length. Returns the time and the
+    /// body.
     pub fn exchange(&mut self, request: &[u8]) -> (Duration, &[u8]) {
         let started = Instant::now();
         self.stream.write_all(request).expect("the request is taken");
@@ -46,7 +47,7 @@ impl Connection {
     }
 }
 
-/// A request as it is sent: method and path, further header lines, body.
+/// A request in wire form: method and path, further header lines, body.
 pub fn message(line: &str, key: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{line} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\n");
     for (name, value) in headers {

@@ -1,4 +1,5 @@
-//! A device that computes nothing, in no time: what is left of a measurement is everything around it.
+//! A device that computes nothing and takes no time, so that a measurement shows only the cost of everything around
+//! it.
 
 use engine::{Backend, DeviceInfo, EvaluationKey, Gates, Params};
 use kernels::tfhe::KeyedGates;
@@ -9,7 +10,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// A device with room for all there is, as wide as a large card.
+    /// A device with room for everything, as wide as a large card.
     pub fn new() -> Idle {
         let info = DeviceInfo {
             backend: "idle".into(),

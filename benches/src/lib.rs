@@ -1,4 +1,4 @@
-//! What the benches share: a measuring loop that is fair to both sides of a ratio, and the head of a table.
+//! Shared parts of the benches: a measuring loop that is fair to both sides of a ratio, and the head of a table.
 
 pub mod connection;
 pub mod idle;
@@ -8,14 +8,14 @@ pub mod rates;
 
 use std::time::{Duration, Instant};
 
-/// Whether the bench was asked to run once, as a test (`cargo bench -- --test`).
+/// Whether the bench was started to run once, as a test (`cargo bench -- --test`).
 pub fn only_once() -> bool {
     std::env::args().any(|arg| arg == "--test")
 }
 
 /// Median times of two pieces of work, measured in turns so that both see the same machine.
 ///
-/// `rounds` pairs after one unmeasured pair; one pair when [`only_once`].
+/// There are `rounds` pairs after one unmeasured pair, or one pair when [`only_once`].
 pub fn in_turns(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) -> [Duration; 2] {
     let timed = |work: &mut dyn FnMut()| {
         let start = Instant::now();
@@ -35,18 +35,18 @@ pub fn in_turns(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut())
     times.map(median)
 }
 
-/// The middle of the samples.
+/// The median of the samples.
 pub fn median(mut samples: Vec<Duration>) -> Duration {
     samples.sort_unstable();
     samples[samples.len() / 2]
 }
 
-/// Milliseconds a piece, for a batch of `pieces`.
+/// Milliseconds for each of `pieces` pieces.
 pub fn ms_each(time: Duration, pieces: usize) -> f64 {
     time.as_secs_f64() * 1e3 / pieces as f64
 }
 
-/// Processor time of this process so far, to a hundredth of a second; zero where the system does not tell.
+/// CPU time of this process so far, to a hundredth of a second; zero if the system does not report it.
 pub fn cpu_time() -> Duration {
     let times = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = times.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

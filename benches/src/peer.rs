@@ -27,7 +27,7 @@ pub fn parameters_of_fast_128() -> BooleanParameters {
     )
 }
 
-/// A gate of the peer on a, b, sel; those beyond the gate's arity are not looked at.
+/// A gate of the peer on a, b, sel. Operands beyond the gate's arity are ignored.
 pub fn gate(key: &ServerKey, gate: Gate, [a, b, sel]: [&Ciphertext; 3]) -> Ciphertext {
     match gate {
         Gate::Nand => key.nand(a, b),

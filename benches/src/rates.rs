@@ -1,66 +1,68 @@
-//! How many of one kind of instruction a card does a clock: what decides how fast its gates can be, and what vendors do not
-//! tell for the products of high and wide words.
+//! The throughput of single instructions on a card, in operations a clock. It limits the speed of gates, and vendors
+//! do not publish it for products with high and wide words.
 
 use std::time::{Duration, Instant};
 
 use kernels::Result;
 use kernels::gpu::{Bind, Gpu, Launch, Source, View};
 
-/// Operations of a thread in a round, as the source has them.
+/// Operations of a thread in a round, as in the source.
 const OPERATIONS: u32 = 128;
 const THREADS: u32 = 256;
-/// Groups of a launch for each multiprocessor: as many as it holds at once.
+/// Groups of a launch for each multiprocessor, all of which run at once.
 const GROUPS_OF_A_MULTIPROCESSOR: u32 = 8;
-/// Words that are read of the L2 cache: the two keys of `fast_128` are as many, 40 MB.
+/// Words read from the L2 cache: 40 MB, the size of the two keys of `fast_128`.
 const L2_WORDS: u32 = 10_000_000;
-/// Groups of a cluster, and numbers of clusters of a launch: alone, a batch of 64, more than run at once.
+/// Groups of a cluster, and the numbers of clusters of a launch: one, a batch of 64, and more than run at once.
 const CLUSTER: u32 = 4;
 const CLUSTERS: [u32; 3] = [1, 64, 500];
-/// Threads of a group of a cluster, as the source has them.
+/// Threads of a group of a cluster, as in the source.
 const CLUSTER_THREADS: u32 = 128;
-/// Capability of the first cards with clusters.
+/// Compute capability of the first cards with clusters.
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
 
-/// Rounds of a launch: on a card some milliseconds, a third of a second where doubles are rare; few where one is emulated.
+/// Rounds of a launch. On a card a launch takes some milliseconds, or a third of a second where doubles are slow.
+/// Emulated cards use few rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
-    /// Of instructions.
+    /// Rounds of instructions.
     pub instructions: u32,
-    /// Of reads of the whole of the L2 cache's words.
+    /// Reads of all words in the L2 cache.
     pub l2: u32,
-    /// Of a cluster.
+    /// Rounds of a cluster.
     pub cluster: u32,
-    /// Words that are read of the L2 cache.
+    /// Words read from the L2 cache.
     pub l2_words: u32,
 }
 
 impl Rounds {
-    /// For a card.
+    /// The rounds for a real card.
     pub const CARD: Rounds = Rounds { instructions: 4096, l2: 20, cluster: 10_000, l2_words: L2_WORDS };
 }
 
-/// What was measured of one card.
+/// The measured rates of one card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    /// Of a multiprocessor and clock, by lanes: 64 says that a warp's instruction takes half a clock.
+    /// IMAD, in lanes for each multiprocessor and clock, as for the following: 64 means that a warp's instruction
+    /// takes half a clock.
     pub multiply: f64,
     /// IMAD.HI.
     pub multiply_high: f64,
     /// IMAD.WIDE.
     pub multiply_wide: f64,
-    /// A sum and the smaller of it and another word.
+    /// A sum, and the minimum of it and another word.
     pub reduce: f64,
     /// DFMA.
     pub double: f64,
     /// LDS.64.
     pub load_shared: f64,
-    /// Bytes a second.
+    /// Bytes a second from the L2 cache.
     pub l2_bytes: f64,
-    /// Nanoseconds of a round of so many clusters: with a barrier alone, and with 12 KB read of partners.
+    /// For numbers of clusters, the nanoseconds of a round: with a barrier alone, and with 12 KB read from partners.
     pub clusters: Vec<(u32, [f64; 2])>,
 }
 
-/// Sources for a card of a compute capability.
+/// Sources for a card of this compute capability.
 pub fn sources(capability: (u32, u32)) -> Vec<Source> {
     let helpers = include_str!("../../shaders/blind_rotate.async.cu");
     let rates = [helpers, include_str!("rates/rates.cu")].concat();
@@ -72,10 +74,10 @@ pub fn sources(capability: (u32, u32)) -> Vec<Source> {
     sources
 }
 
-/// Measures a card whose multiprocessors run at this clock, each figure for at least `time`.
+/// Measures a card whose multiprocessors have this clock, each figure for at least `time`.
 ///
 /// # Errors
-/// The card's own.
+/// The card's error.
 pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) -> Result<Rates> {
     let card = gpu.card();
     let sources = sources(card.compute_capability.unwrap_or_default());
@@ -159,7 +161,7 @@ fn clusters<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) ->
         .collect()
 }
 
-/// Seconds of a launch, whose last word is waited for each time, over at least `time` after one that does not count.
+/// Seconds of a launch over at least `time`, after one unmeasured launch. Each launch ends when its last word is read.
 fn seconds_each<G: Gpu>(gpu: &G, out: &G::Buf, time: Duration, launch: impl Fn() -> Result<()>) -> Result<f64> {
     let one = || -> Result<()> {
         launch()?;
@@ -175,18 +177,18 @@ fn seconds_each<G: Gpu>(gpu: &G, out: &G::Buf, time: Duration, launch: impl Fn()
     Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
 }
 
-/// Instructions of `blind_rotate.warp` for one gate and step at N = 1024, k = 1, l = 2, counted in its text for Hopper
-/// (`tests/compute/nvrtc`), times the 64 lanes of its two warps.
+/// Instructions of `blind_rotate.warp` for one gate and step at N = 1024, k = 1, l = 2, counted in its binary for
+/// Hopper (`tests/compute/nvrtc`), times the 64 lanes of its two warps.
 const HIGH: f64 = 64.0 * 576.0;
 const WIDE: f64 = 64.0 * 128.0;
 const LOW: f64 = 64.0 * 1024.0;
-/// All instructions of the loop over steps, of which a multiprocessor issues four a clock, each of a warp.
+/// All instructions of the loop over steps. A multiprocessor issues four a clock, each for a warp.
 const ISSUED: f64 = 2.0 * 4909.0;
 const ISSUES_A_CLOCK: f64 = 4.0;
 
 impl Rates {
-    /// Clocks of a multiprocessor for one gate and step, if nothing is waited for: by its multiplier or by its issue,
-    /// whichever takes longer.
+    /// Clocks of a multiprocessor for one gate and step without waits: the time of its multiplier or of its
+    /// instruction issue, whichever is longer.
     pub fn clocks_of_a_step(&self) -> f64 {
         let multiplier = HIGH / self.multiply_high + WIDE / self.multiply_wide + LOW / self.multiply;
         multiplier.max(ISSUED / ISSUES_A_CLOCK)
@@ -209,8 +211,8 @@ mod tests {
             l2_bytes: 5e12,
             clusters: Vec::new(),
         };
-        // half rate, as others measured on neighbouring architectures: 1152 + 256 + 1024 clocks of the multiplier, less
-        // than what is issued; a quarter of the rate, more
+        // At half rate, as published for neighbouring architectures, the multiplier takes 1152 + 256 + 1024 clocks,
+        // less than the issue. At a quarter of the rate it takes more.
         assert_eq!(rates(32.0, 32.0).clocks_of_a_step(), 2454.5);
         assert_eq!(rates(64.0, 64.0).clocks_of_a_step(), 2454.5);
         assert_eq!(rates(16.0, 16.0).clocks_of_a_step(), 2304.0 + 512.0 + 1024.0);

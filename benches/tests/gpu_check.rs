@@ -1,4 +1,4 @@
-//! The program of `scripts/gpu-check` as it runs on a machine without a card.
+//! The program of `scripts/gpu-check` on a machine without a card.
 
 use std::path::Path;
 use std::process::{Command, Output};

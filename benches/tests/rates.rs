@@ -1,5 +1,5 @@
-//! The instructions that `gpu_check` measures, on the emulated card, and compiled for every kind of card where NVIDIA's
-//! compiler is.
+//! The instructions that `gpu_check` measures: run on the emulated card, and compiled for every kind of card if
+//! NVIDIA's compiler is installed.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn the_kernels_compile_for_every_kind_of_card_and_are_made_of_what_they_are_name
             compiler.compile(&source, capability).unwrap_or_else(|error| panic!("{error}"));
         }
     }
-    // for a card that it does not know, text
+    // the output is text (PTX) for a card that the compiler does not know
     let image = compiler.compile(&sources((8, 0))[0], (99, 0)).expect("it compiles");
     let text = String::from_utf8_lossy(&image.bytes).into_owned();
     for (entry, instruction) in [

@@ -1,4 +1,4 @@
-//! The engine's bounds. Everything that could grow has one here, with its unit in its name.
+//! The engine's bounds. Everything that could grow has a bound here, whose name contains its unit.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,50 +11,54 @@ use crate::work::OPERATION_ROWS_MAX;
 
 const GIB: u64 = 1 << 30;
 
-/// Smallest default for keys: of the largest preset, or of the largest upload, one at least.
+/// Smallest default memory for keys: at least one key of the largest preset, or of the largest upload.
 const KEY_BYTES_LEAST: u64 = 64 << 20;
 
-/// Bounds; every one of them is a place where something could grow.
+/// The engine's bounds: each limits something that could grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Rows waiting or running in all sessions together; beyond it submissions get [`Error::Busy`]. A row's operands are
-    /// 5 to 10 KB.
+    /// Rows waiting or running in all sessions together. Beyond it, submissions fail with [`Error::Busy`]. A row's
+    /// operands take 5 to 10 KB.
     pub queue_rows_max: usize,
-    /// Rows waiting or running in one session. At least [`OPERATION_ROWS_MAX`], so that an empty queue takes any operation.
+    /// Rows waiting or running in one session. At least [`OPERATION_ROWS_MAX`], so that an empty queue accepts any
+    /// operation.
     pub session_rows_max: usize,
-    /// How long rows that would not fill a batch wait at most for company of their session while the devices are busy, in
-    /// microseconds; an idle device starts at once. 0: not at all.
+    /// While all devices are busy, how long rows that do not fill a batch wait for more rows of their session, in
+    /// microseconds. An idle device starts at once. 0: no wait.
     pub wait_us_max: u64,
-    /// How long a session's memory for operands and results stays on a device after its last batch, in milliseconds: the
-    /// next request need not wait for it. It goes sooner when the session closes or the device needs it. 0: not at all.
+    /// How long a session's arena for operands and results stays on a device after its last batch, in milliseconds, so
+    /// that the next request need not wait for a new one. The arena is freed earlier if the session closes or the
+    /// device needs the memory. 0: freed at once.
     pub arena_idle_ms: u64,
-    /// Units of work in one batch (gates: bootstraps). A batch cannot be interrupted, so this bounds how long a session waits for another one
-    /// and how long an eviction may take; `None`: the device's `rows_max`, beyond which nothing gets faster. At 2 ms a
-    /// bootstrap and core, 64 rows a core are 128 ms.
+    /// Units of work in one batch (gates: bootstraps). A batch cannot be interrupted, so this bounds how long a
+    /// session waits for another one, and how long an eviction takes. `None`: the device's `rows_max`, beyond which
+    /// batches are not faster. At 2 ms for a bootstrap on a core, 64 rows a core take 128 ms.
     pub batch_units_max: Option<usize>,
-    /// Host memory for seeded keys of open sessions, in bytes. By default an eighth of what the process may use (its
-    /// container's limit, if it has one), 4 GiB at most: the CPU's prepared keys take a quarter, arenas a sixteenth.
+    /// Host memory for seeded keys of open sessions, in bytes. The default is an eighth of the memory that the process
+    /// may use (its container's limit, if it has one), at most 4 GiB. The CPU's prepared keys take a quarter, arenas a
+    /// sixteenth.
     pub key_bytes_max: u64,
-    /// Device memory for prepared keys, in bytes; `None`: half of the device's own figure.
+    /// Device memory for prepared keys, in bytes. `None`: half of the device's memory.
     pub resident_bytes_max: Option<u64>,
-    /// Rows of all circuits that wait or run; beyond it they get [`Error::Busy`]. A gate is some 40 bytes.
+    /// Rows of all circuits that wait or run. Beyond it, circuits fail with [`Error::Busy`]. A gate takes about 40
+    /// bytes.
     pub circuit_rows_max: usize,
     /// Host memory for the inputs and outputs of circuits that wait or run, in bytes.
     pub circuit_bytes_max: u64,
-    /// Rows of the circuits of one session that wait or run. One circuit of the most gates there may be, by default: no
-    /// session takes more than its quarter of the node's.
+    /// Rows of one session's circuits that wait or run. The default is one circuit of the largest size, so that no
+    /// session takes more than a quarter of the node's bound.
     pub session_circuit_rows_max: usize,
     /// Host memory for the inputs and outputs of circuits of one session that wait or run, in bytes.
     pub session_circuit_bytes_max: u64,
-    /// Device memory for the slots of circuits, in bytes, on each device; `None`: an eighth of the device's own figure.
+    /// Device memory for the slots of circuits, in bytes, on each device. `None`: an eighth of the device's memory.
     pub arena_bytes_max: Option<u64>,
-    /// How long a device that was given work may report nothing before it is given up, in seconds; longer while it has a
-    /// batch that takes 32 times less by the measured pace. Longer than the longest wait inside a driver that is no hang:
-    /// kernels that are compiled for a key of a new shape.
+    /// How long a device with work may report nothing before the engine gives it up, in seconds. The bound is longer
+    /// for a batch that takes 32 times less by the measured pace. The default exceeds the longest wait in a driver
+    /// that works: compiling kernels for a key of a new shape.
     pub device_silence_s_max: u64,
-    /// How often each device that was detected is asked for a known answer, in seconds. 0: never.
+    /// Interval between self-tests of each detected device, in seconds. 0: no self-tests.
     pub self_test_s: u64,
-    /// Folder where compiled kernels are kept from one start to the next; `None`: they are not.
+    /// Folder that keeps compiled kernels between starts. `None`: compiled kernels are not kept.
     pub kernel_cache: Option<PathBuf>,
 }
 
@@ -83,12 +87,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Longest `wait_us_max`: a second. More is a mistaken unit.
+    /// Largest `wait_us_max`: a second. Larger values are probably in a wrong unit.
     pub const WAIT_MAX: Duration = Duration::from_secs(1);
-    /// Longest `arena_idle_ms`: ten minutes.
+    /// Largest `arena_idle_ms`: ten minutes.
     pub const ARENA_IDLE_MS_MAX: u64 = 600_000;
 
-    /// Says which setting is out of range, in a line for the operator.
+    /// Checks the bounds. The error is one line for the operator and names the setting.
     pub fn validate(&self) -> Result<(), Error> {
         let check = |holds: bool, why: String| if holds { Ok(()) } else { Err(Error::Config(why)) };
         check(

@@ -1,5 +1,5 @@
-//! The thread of a device: carries out orders one after another and reports each. The only code here that is generic over
-//! [`Schemes`]; above it are plain words.
+//! The thread of a device: carries out orders one after another and reports each. Only this code is generic over
+//! [`Schemes`]; the code above it has plain types.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -25,19 +25,19 @@ pub(crate) enum Order {
         session: SessionId,
         parts: Vec<PartId>,
         key: Arc<dyn KeySource>,
-        /// Where what was fetched of it is sent: back to this device.
+        /// The sender to this device's orders, for fetched parts.
         orders: Sender<Order>,
     },
-    /// The next part of the key that is loaded.
+    /// The next part of a key that is being loaded.
     Fetched(Result<KeyPart, String>),
     Evict(SessionId, PartId),
-    /// Batches of different sessions, in one call.
+    /// Run batches of different sessions in one call.
     Run(Vec<BatchTasks>),
     FreeArena(SessionId),
     Retire,
 }
 
-/// What a device's thread reports.
+/// A report of a device's thread.
 pub(crate) enum Report {
     Loaded(SessionId),
     LoadFailed {
@@ -54,13 +54,13 @@ pub(crate) enum Report {
         failure: Failure,
     },
     Retired,
-    /// Apart from an order: no call succeeds any more.
+    /// No call succeeds any more. Sent independently of orders.
     Lost(Failure),
-    /// The thread has ended by a panic.
+    /// A panic ended the thread.
     Died(String),
 }
 
-/// A device for the engine: a backend that was opened, its type spent.
+/// A device for the engine: an opened backend without its type.
 pub struct Device {
     pub(crate) info: DeviceInfo,
     pub(crate) stand_in: bool,
@@ -72,10 +72,10 @@ pub struct Device {
 /// Bytes of each part of a key of these parameters on a device.
 pub(crate) type PartBytes = Box<dyn Fn(&KeyParams) -> Vec<u64> + Send + Sync>;
 
-/// Makes a device ready for keys of these parameters, on the caller's thread. A failure is the load's to report.
+/// Prepares a device for keys of these parameters, on the caller's thread. The later load reports a failure.
 pub(crate) type Prepare = Box<dyn Fn(&KeyParams) + Send + Sync>;
 
-/// What a device's thread does, from first order to last.
+/// The body of a device's thread, from first order to last.
 pub(crate) type Serve = Box<dyn FnOnce(Receiver<Order>, &dyn Fn(Report)) + Send>;
 
 impl Device {
@@ -86,8 +86,8 @@ impl Device {
         Device::serving(backend, Box::new(move |orders, report| run(&*serving, orders, report, None)))
     }
 
-    /// A device that is asked something with a known answer from time to time, between its batches. A wrong answer, and a
-    /// failure but for want of memory, loses it.
+    /// A device that tests itself with known answers at intervals, between its batches. A wrong answer, or a failure
+    /// other than lack of memory, makes the device lost.
     pub fn checked<B: Schemes>(
         backend: B,
         every: Duration,
@@ -115,20 +115,20 @@ impl Device {
         }
     }
 
-    /// A device that works when all others have failed, and for keys that no other can hold.
+    /// A device that works only after all others have failed, and for keys that no other can hold.
     pub fn stand_in<B: Schemes>(backend: B) -> Device {
         Device { stand_in: true, ..Device::new(backend) }
     }
 }
 
-/// A question with a known answer, and when it is due.
+/// A question with a known answer, and the time of the next test.
 struct SelfTest {
     every: Duration,
     due: Instant,
     check: Box<dyn Fn() -> kernels::Result<()>>,
 }
 
-/// Serves `orders` until there can be no more, or the device retires.
+/// Serves `orders` until the channel closes or the device retires.
 fn run<B: Schemes>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), self_test: Option<SelfTest>) {
     let worker = &mut Worker {
         backend,
@@ -157,37 +157,37 @@ struct SessionArena<A> {
     slots: usize,
 }
 
-/// Parts of a key that are fetched and loaded, one after another, each in pieces.
+/// A load of parts of a key, fetched and loaded one after another, each in pieces.
 struct KeyLoad<B: Schemes> {
     session: SessionId,
     key: Arc<dyn KeySource>,
     orders: Sender<Order>,
-    /// Parts to come; the first is being fetched or loaded.
+    /// Parts that remain. The first is being fetched or loaded.
     left: VecDeque<PartId>,
-    /// The part that was fetched and is being loaded.
+    /// The fetched part that is being loaded.
     under_way: Option<LoadingPart<B>>,
     loaded: Vec<(PartId, KeyOnDevice<B>)>,
 }
 
-/// What a device's thread holds.
+/// The state of a device's thread.
 struct Worker<'a, B: Schemes> {
     backend: &'a B,
-    /// Keys in the form this device's kernels want; overwritten on drop.
+    /// Keys in the form of this device's kernels; overwritten on drop.
     keys: HashMap<(SessionId, PartId), KeyOnDevice<B>>,
     arenas: HashMap<SessionId, SessionArena<B::Arena>>,
-    /// Calls that were started, oldest first.
+    /// Started calls, oldest first.
     pending: VecDeque<(Vec<BatchTasks>, B::Pending)>,
     load: Option<KeyLoad<B>>,
-    /// The load may have its next piece before the next order.
+    /// Whether the load may have its next piece before the next order.
     piece_is_due: bool,
-    /// No call succeeds any more, and none is made.
+    /// The failure after which no call is made any more.
     lost: Option<Failure>,
     self_test: Option<SelfTest>,
     report: &'a dyn Fn(Report),
 }
 
 impl<B: Schemes> Worker<'_, B> {
-    /// Finishes what was started while there is nothing to start or no room for it.
+    /// The next order. Finishes started calls while no order has come, or no further call may start.
     fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         loop {
             let left = self.self_test.as_ref().map(|test| test.due.saturating_duration_since(Instant::now()));
@@ -218,12 +218,12 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// While a part is loaded: reports calls that are done, then loads a piece, and takes an order before the next one. So a
-    /// batch waits for one piece at most, and the load for one batch between two pieces.
+    /// While a part is loaded: reports finished calls, then loads a piece, then takes an order before the next piece.
+    /// So a batch waits for at most one piece, and the load for at most one batch between two pieces.
     fn load_between(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         let backend = self.backend;
         while let Some((_, oldest)) = self.pending.front()
-            // a failure is reported by the call that asks for the results
+            // the call that reads the results reports a failure
             && guarded(&mut self.lost, || backend.wait(oldest, &mut || true)).unwrap_or(true)
         {
             self.finish_oldest();
@@ -237,7 +237,8 @@ impl<B: Schemes> Worker<'_, B> {
         if has_place { orders.try_recv().ok() } else { None }
     }
 
-    /// Waits for the oldest call, and for an order meanwhile: the device is to have its next call before it is done with this.
+    /// Waits for the oldest call or for an order, because the device should get its next call before it has finished
+    /// this one.
     fn order_before_the_oldest_is_done(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         let mut order = None;
         let mut ordered = || {
@@ -247,19 +248,19 @@ impl<B: Schemes> Worker<'_, B> {
         if !ordered() {
             let (_, oldest) = self.pending.front()?;
             let backend = self.backend;
-            // a failure is reported by the call that asks for the results
+            // the call that reads the results reports a failure
             let _ = guarded(&mut self.lost, || backend.wait(oldest, &mut ordered));
         }
         order
     }
 
-    /// Asks the device what has a known answer.
+    /// Runs the self-test.
     fn test_itself(&mut self) {
         self.finish_all();
         let Some(mut test) = self.self_test.take() else { return };
         match guarded(&mut self.lost, || (test.check)()) {
             Err(failure) if failure.cause != Cause::OutOfMemory => {
-                let reason = format!("device lost: it failed its self-test: {}", failure.reason);
+                let reason = format!("device lost: the device failed its self-test: {}", failure.reason);
                 self.lose(Failure { cause: Cause::Lost, reason });
             }
             Ok(()) | Err(_) => {
@@ -292,8 +293,8 @@ impl<B: Schemes> Worker<'_, B> {
                 self.let_go(arena);
             }
             Order::Run(call) if call.iter().flat_map(|work| &work.batch.parts).any(|part| part.retried) => {
-                // An asynchronous failure shows in a later call. What has its last try has the device to itself, so that it
-                // is blamed for nothing but its own.
+                // An asynchronous failure shows in a later call. A batch on its last try has the device to itself, so
+                // that it is blamed only for its own failures.
                 self.finish_all();
                 self.start_by_scheme(call);
                 self.finish_all();
@@ -308,17 +309,17 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// Gives device memory back. A driver that is gone may panic there: then no call succeeds any more, and there is nothing
-    /// to overwrite.
+    /// Frees device memory. If the driver is gone, it may panic here. Then no call succeeds any more, and no memory
+    /// can be overwritten.
     fn let_go<T>(&mut self, memory: T) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(memory))) else { return };
         if self.lost.is_none() {
-            let reason = format!("device lost: it panicked while memory was given back: {}", message_of(panic));
+            let reason = format!("device lost: the driver panicked while memory was freed: {}", message_of(panic));
             self.lose(Failure { cause: Cause::Lost, reason });
         }
     }
 
-    /// Gives all device memory back.
+    /// Frees all device memory.
     fn forget_all(&mut self) {
         for (_, key) in std::mem::take(&mut self.keys) {
             self.let_go(key);
@@ -331,7 +332,7 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// Fetches the next part of the key that is loaded; reports the load when there is none.
+    /// Fetches the next part of the key that is being loaded, or reports the load if no part is left.
     fn load_next_part(&mut self) {
         let Some(load) = &mut self.load else { return };
         if let Some(&part) = load.left.front() {
@@ -344,7 +345,7 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// Begins to load what was fetched.
+    /// Begins to load the fetched part.
     fn load_part(&mut self, fetched: Result<KeyPart, String>) {
         let backend = self.backend;
         let begun = match fetched {
@@ -376,14 +377,14 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// Gives up the load under way, if there is one: none of its parts stays.
+    /// Gives up the current load, if any; none of its parts stays.
     fn fail_load(&mut self, failure: Failure) {
         let Some(KeyLoad { session, under_way, loaded, .. }) = self.load.take() else { return };
         self.let_go((under_way, loaded));
         (self.report)(Report::LoadFailed { session, failure });
     }
 
-    /// Starts the batches of a call: those of one scheme side by side.
+    /// Starts the batches of a call. Batches of one scheme run side by side.
     fn start_by_scheme(&mut self, call: Vec<BatchTasks>) {
         let (gates, numbers): (Vec<_>, Vec<_>) = call.into_iter().partition(|work| work.tasks[0].is_of_gates());
         for call in [gates, numbers] {
@@ -393,10 +394,10 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// Starts batches of one scheme side by side. One whose operands find no room fails by itself.
+    /// Starts batches of one scheme side by side. A batch whose operands find no room fails alone.
     fn start(&mut self, call: Vec<BatchTasks>) {
         let assemblies: Vec<_> = call.iter().map(|work| Assembly::of(&work.batch, &work.tasks)).collect();
-        // taken out, so that each batch has its own
+        // taken out of the map, so that each batch owns its arena
         let mut arenas: Vec<_> = call.iter().map(|work| self.arenas.remove(&work.batch.session)).collect();
         let mut sides: Vec<_> = call.iter().zip(&assemblies).zip(&mut arenas).collect();
         let written: Vec<_> =
@@ -419,7 +420,7 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// Makes the session's arena as large as the batch needs it and writes operands there.
+    /// Grows the session's arena to the size that the batch needs and writes the operands to it.
     fn write(
         &mut self,
         batch: &Batch,
@@ -440,7 +441,7 @@ impl<B: Schemes> Worker<'_, B> {
         })
     }
 
-    /// Evaluates batches whose operands are in their arenas; none if there are none.
+    /// Evaluates batches whose operands are in their arenas. `None` if no batch is left.
     fn evaluate<'b>(
         &mut self,
         ready: impl Iterator<Item = (&'b BatchTasks, &'b Assembly<'b>, &'b mut Option<SessionArena<B::Arena>>)>,
@@ -491,7 +492,7 @@ impl<B: Schemes> Worker<'_, B> {
     }
 }
 
-/// Fetches a part of a key on a thread of its own, which sends it to the device's.
+/// Fetches a part of a key on a new thread, which sends it to the device's thread.
 fn fetch(key: Arc<dyn KeySource>, part: PartId, orders: Sender<Order>) -> Result<(), String> {
     let run = move || {
         let fetched = catch_unwind(AssertUnwindSafe(|| key.fetch(part)));
@@ -500,14 +501,14 @@ fn fetch(key: Arc<dyn KeySource>, part: PartId, orders: Sender<Order>) -> Result
         let _ = orders.send(Order::Fetched(fetched)); // a device that retired needs it no more
     };
     let spawned = thread::Builder::new().name("engine-fetch".into()).spawn(run);
-    spawned.map(drop).map_err(|error| format!("no thread to read it: {error}"))
+    spawned.map(drop).map_err(|error| format!("cannot start a thread to read the key: {error}"))
 }
 
-/// Calls a device that may fail, panic or be lost. A panic is a failure of the device; the thread, and all other sessions,
-/// go on.
+/// Calls a device that may fail, panic or be lost. A panic counts as a failure of the device; the thread and all other
+/// sessions continue.
 fn guarded<T>(lost: &mut Option<Failure>, call: impl FnOnce() -> kernels::Result<T>) -> Result<T, Failure> {
     if let Some(failure) = lost {
-        // with device memory in it, which a lost driver may panic to give back
+        // the call may own device memory, and a lost driver may panic when it is freed
         let _ = catch_unwind(AssertUnwindSafe(|| drop(call)));
         return Err(failure.clone());
     }
@@ -527,7 +528,7 @@ fn guarded<T>(lost: &mut Option<Failure>, call: impl FnOnce() -> kernels::Result
     })
 }
 
-/// The words of a panic.
+/// The message of a panic.
 pub(crate) fn message_of(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(message) => *message,

@@ -1,40 +1,43 @@
-//! Which session is next: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) of accounts by weight, and of the sessions inside
-//! an account as equals.
+//! The choice of the next session: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) of accounts by weight,
+//! and of the sessions inside an account as equals.
 //!
-//! Every flow has a start tag. Serving it moves its tag on by cost / weight; the smallest tag is served next. Virtual time is
-//! the tag last served, and a flow that comes back from a pause starts there: a pause earns no credit. So between any two
-//! accounts `f`, `g` that have work throughout, served cost per weight differs by at most `cost_max / weight_f + cost_max /
-//! weight_g`, where `cost_max` is that of a full batch, whatever the others do. The same holds inside an account between two
-//! sessions, with weight 1: the bound does not depend on the rate at which the account itself is served (section 3 of the
-//! paper: fairness over a server of varying rate, hence hierarchies).
+//! Every flow has a start tag. Serving a flow advances its tag by cost / weight, and the flow with the smallest tag is
+//! served next. Virtual time is the tag last served. A flow that returns from a pause starts there, so a pause earns
+//! no credit. Consequently, for two accounts `f` and `g` that have work throughout, served cost per weight differs by
+//! at most `cost_max / weight_f + cost_max / weight_g`, where `cost_max` is the cost of a full batch, whatever other
+//! accounts do. The same holds inside an account between two sessions, with weight 1. This bound does not depend on
+//! the rate at which the account itself is served (section 3 of the paper: fairness over a server of varying rate,
+//! hence hierarchies).
 //!
-//! The bound is that of one device, and needs that it takes no batch out of turn: a head of line whose key has no room
-//! closes the device to all that are behind it (`scheduler::dispatch`). With several devices, others are served elsewhere
-//! while one drains and loads for the head of the line: a few batches each time, so that no session waits for ever. Beside a
-//! load for the head of the line those behind it run, in time that no other could use. It is charged to them and comes on top
-//! of the bound, and virtual time does not go on by it: else a newcomer would begin behind all that the load kept waiting.
+//! The bound holds for one device, if that takes no batch out of turn: when the first session in order waits for room
+//! for its key, the device accepts no session behind it (`scheduler::dispatch`). With several devices, other sessions
+//! run elsewhere while one device drains and loads for the first session. That is a few batches each time, so no
+//! session waits for ever. During a load for the first session, the sessions behind it may run on that device in time
+//! that no other could use. This work is charged to them and adds to the bound. Virtual time does not advance by it;
+//! otherwise a newcomer would start behind all sessions that the load kept waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{AccountId, SessionId};
 
-/// Smallest and largest share of an account under contention (readings P31).
+/// The smallest and the largest weight of an account under contention (readings P31).
 pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=64;
 
-/// Cost of a unit of work under the cheapest keys: other keys' units cost more in proportion.
+/// Cost of a unit of work under the cheapest keys. Units under other keys cost proportionally more.
 pub const COST_OF_UNIT: u32 = 32;
 
-/// Cost of a row without units: little, but not nothing, or it could flood.
+/// Cost of a row without units. The cost is small but not zero, so that such rows cannot flood the queue.
 pub const COST_OF_FREE_ROW: u32 = 1;
 
-/// Tags count in fractions of cost, so that a division by a weight loses next to nothing. At a million units a second
-/// a tag lasts for four years.
+/// Tags count fractions of a cost, so that division by a weight loses almost nothing. At a million units a second, a
+/// tag overflows after four years.
 const TAGS_PER_COST: u64 = 1 << 12;
 
-/// Accounts without a session whose debt is remembered. Only an account that leaves in the middle of a busy period has one.
+/// Accounts without a session whose debt is remembered. An account has debt only if it leaves in the middle of a busy
+/// period.
 const DEBTS_MAX: usize = 1024;
 
-/// What a row of this many units costs, where one costs `unit_cost`.
+/// Cost of a row of this many units, if one unit costs `unit_cost`.
 pub fn cost_of_row(units: u32, unit_cost: u32) -> u64 {
     match units {
         0 => u64::from(COST_OF_FREE_ROW),
@@ -46,13 +49,13 @@ pub fn cost_of_row(units: u32, unit_cost: u32) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
     accounts: Level<AccountId>,
-    /// The sessions of each account that has some.
+    /// For each account with sessions, its sessions.
     sessions: BTreeMap<AccountId, Level<SessionId>>,
     owners: BTreeMap<SessionId, AccountId>,
 }
 
 impl FairQueue {
-    /// A session of an account. The account has the weight of its newest session: plans change.
+    /// Adds a session of an account. The account takes the weight of its newest session, because plans change.
     pub(crate) fn add(&mut self, session: SessionId, account: AccountId, weight: u32) {
         assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
         self.accounts.add(account, weight);
@@ -75,7 +78,7 @@ impl FairQueue {
         self.owners.get(&session).is_some_and(|account| self.sessions[account].flows[&session].ready)
     }
 
-    /// Says whether the session has rows that should run now.
+    /// Sets whether the session has rows that should run now.
     pub(crate) fn set_ready(&mut self, session: SessionId, ready: bool) {
         let Some(account) = self.owners.get(&session) else { return };
         let level = self.sessions.get_mut(account).expect("it has a session");
@@ -84,13 +87,13 @@ impl FairQueue {
         self.accounts.set_ready(*account, any);
     }
 
-    /// The sessions that are ready: smallest tag of accounts first, then smallest tag in the account, the older one of equals
-    /// before.
+    /// The ready sessions, ordered by the account's tag, then by the tag in the account. Of equal tags, the older
+    /// comes first.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.accounts.in_order().flat_map(|account| self.sessions[&account].in_order())
     }
 
-    /// Counts a batch of this cost that now starts, in turn or beside a load for another.
+    /// Charges the cost of a batch that starts now, in turn or beside a load for another session.
     pub(crate) fn charge(&mut self, session: SessionId, cost: u64, in_turn: bool) {
         let account = self.owners[&session];
         self.accounts.charge(account, cost, in_turn);
@@ -104,7 +107,8 @@ struct Level<K> {
     flows: BTreeMap<K, Flow>,
     ready: BTreeSet<(u64, K)>,
     virtual_time: u64,
-    /// Tags ahead of virtual time of flows that have left: to leave and come back forgives nothing.
+    /// For flows that have left, how far their tags were ahead of virtual time. Because of this, leaving and returning
+    /// does not cancel a debt.
     debts: BTreeMap<K, u64>,
 }
 
@@ -122,13 +126,13 @@ impl<K> Default for Level<K> {
 }
 
 impl<K: Copy + Ord> Level<K> {
-    /// A flow, or a new weight for one.
+    /// Adds a flow, or changes a flow's weight.
     fn add(&mut self, id: K, weight: u32) {
         let start_tag = self.debts.remove(&id).unwrap_or(0).max(self.virtual_time);
         self.flows.entry(id).or_insert(Flow { weight, start_tag, ready: false }).weight = weight;
     }
 
-    /// A flow without work leaves, and may come back.
+    /// Removes a flow without work, which may return later.
     fn leave(&mut self, id: K) {
         let Some(flow) = self.flows.remove(&id) else { return };
         self.debts.insert(id, flow.start_tag);
@@ -179,7 +183,7 @@ mod tests {
     const B: SessionId = SessionId(2);
     const C: SessionId = SessionId(3);
 
-    /// Each session in an account of its own.
+    /// A queue in which each session has a separate account.
     fn queue(weights: &[(SessionId, u32)]) -> FairQueue {
         let mut queue = FairQueue::default();
         for &(session, weight) in weights {

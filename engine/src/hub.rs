@@ -1,8 +1,8 @@
-//! One lock around the scheduler and the tables of what it decides about: keys, operands, results, callbacks.
+//! The lock around the scheduler and the tables of its objects: keys, operands, results, callbacks.
 //!
-//! A caller, a device's thread, or the loop when time has passed takes the lock, feeds an event to the scheduler and carries
-//! the commands as far as channels and tables; that takes microseconds. Callbacks are code of the callers, and overwriting a
-//! key takes long: the loop does both outside the lock.
+//! A caller, a device's thread, or the loop (when time has passed) takes the lock, feeds an event to the scheduler and
+//! carries out the commands as far as channels and tables are concerned, which takes microseconds. Callbacks are code
+//! of the callers, and overwriting a key takes long, so the loop does both outside the lock.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,10 +22,10 @@ use crate::task::{KeySource, Progress, Task};
 use crate::usage::Usage;
 
 pub(crate) struct Hub {
-    /// Time zero of the scheduler.
+    /// Time zero of the scheduler's clock.
     started: Instant,
     state: Mutex<State>,
-    /// Wakes the loop: there are notices, an earlier time to wake, or it is over.
+    /// Wakes the loop: there are notices, the alarm is earlier, or the engine stops.
     changed: Condvar,
 }
 
@@ -33,19 +33,19 @@ struct State {
     scheduler: Scheduler,
     sessions: HashMap<SessionId, Session>,
     operations: HashMap<OperationId, Operation>,
-    /// To each device; none after it retired or [`Command::Stop`].
+    /// The sender to each device; `None` after the device retired or after [`Command::Stop`].
     orders: Vec<Option<Sender<Order>>>,
     stopped: bool,
-    /// What the loop has to deliver. Bounded by the operations and sessions there are.
+    /// Notices that the loop delivers. Their number is bounded by those of operations and sessions.
     notices: Vec<Notice>,
-    /// When the loop wakes by itself.
+    /// The time at which the loop wakes by itself.
     alarm: Option<Duration>,
     ids: u64,
 }
 
 enum Notice {
     Ended(Operation, Result<Finished, Error>),
-    /// To be dropped: a key in memory is overwritten then.
+    /// A key to drop, which overwrites it if it is in memory.
     Key(Arc<dyn KeySource>),
     Erased(Session),
     ErasedBefore(OnErased),
@@ -91,7 +91,7 @@ impl Hub {
         }
     }
 
-    /// Words of a row under the session's key, if the session is open.
+    /// The words of a row under the session's key, if the session is open.
     pub(crate) fn row_words(&self, session: SessionId) -> Option<usize> {
         self.lock().sessions.get(&session).map(|session| session.row_words)
     }
@@ -131,7 +131,8 @@ impl Hub {
         let mut state = self.lock();
         if let Some(open) = state.sessions.get_mut(&session) {
             open.on_erased.push(on_erased);
-            // At once, whatever devices do (readings G3): those that have the key in their own form need it no more.
+            // Dropped at once, whatever devices do (readings G3). Devices that hold the key in their form no longer
+            // need it.
             let key = open.key.take();
             state.notices.extend(key.map(Notice::Key));
             self.feed_locked(&mut state, Event::Closed(session));
@@ -148,20 +149,20 @@ impl Hub {
         self.lock().scheduler.usage()
     }
 
-    /// Feeds an event that cannot be refused.
+    /// Feeds an event that the scheduler cannot refuse.
     pub(crate) fn feed(&self, event: Event) {
         self.feed_locked(&mut self.lock(), event);
     }
 
-    /// The last handle is gone: ends what can be ended, and waits for nothing.
+    /// Called when the last handle is dropped: ends operations where possible and does not wait.
     pub(crate) fn abandon(&self) {
-        // Also runs while a panic unwinds, where another one would abort the process.
+        // This also runs while a panic unwinds, where a second panic would abort the process.
         if let Ok(mut state) = self.state.lock() {
             self.feed_locked(&mut state, Event::Abandon);
         }
     }
 
-    /// Takes in what a device's thread has to say.
+    /// Processes a report of a device's thread.
     pub(crate) fn report(&self, device: DeviceId, report: Report) {
         let state = &mut *self.lock();
         let event = match report {
@@ -169,7 +170,7 @@ impl Hub {
             Report::LoadFailed { session, failure } => Event::LoadFailed { device, session, failure },
             Report::Evicted(session, part) => Event::Evicted { device, session, part },
             Report::BatchDone { batch, results } => {
-                // late ones are dropped: the rows may have run elsewhere
+                // late results are dropped, because the rows may have run elsewhere
                 let awaited = if state.scheduler.awaits(batch.id) { results } else { Vec::new() };
                 for (part, results) in batch.parts.iter().zip(awaited) {
                     if let Some(operation) = state.operations.get_mut(&part.operation) {
@@ -186,18 +187,18 @@ impl Hub {
         self.feed_locked(state, event);
     }
 
-    /// Whether a device was given up: its thread may never end.
+    /// Whether a device was given up. Then its thread may never end.
     pub(crate) fn given_up(&self, device: DeviceId) -> bool {
         self.lock().scheduler.given_up(device)
     }
 
-    /// Whether each device takes work, and why it was taken out of service if it was.
+    /// For each device, whether it takes work, and the failure that took it out of service, if any.
     pub(crate) fn service(&self) -> Vec<(bool, Option<String>)> {
         let state = self.lock();
         (0..state.orders.len()).map(|device| state.scheduler.service(DeviceId(device))).collect()
     }
 
-    /// The engine's loop: feeds the passing of time, delivers notices. Returns after [`Command::Stop`].
+    /// The engine's loop: feeds the passing of time and delivers notices. Returns after [`Command::Stop`].
     pub(crate) fn run(&self) {
         let mut state = self.lock();
         loop {
@@ -231,9 +232,9 @@ impl Hub {
         self.step(state, event).expect("only openings and submissions are refused");
     }
 
-    /// Feeds an event and carries out what follows; an error is the scheduler's refusal.
+    /// Feeds an event and carries out the commands. An error is the scheduler's refusal.
     fn step(&self, state: &mut State, event: Event) -> Result<(), Error> {
-        // The clock is read under the lock: it never goes back from one event to the next.
+        // The clock is read under the lock, so that time never goes back from one event to the next.
         let commands = state.scheduler.step(self.now(), event);
         let mut answer = Ok(());
         for command in commands {
@@ -258,11 +259,11 @@ impl Hub {
     }
 }
 
-/// After a panic under the lock the books may be wrong, and every call would panic while the service goes on around it. A
-/// process that ends is noticed and started anew; no key outlives it.
+/// Ends the process after a panic under the lock. The books may be inconsistent, and every call would panic while the
+/// service continues. A process that ends is noticed and restarted, and no key outlives it.
 fn end_process() -> ! {
-    tracing::error!("the engine's books are broken by a panic: the process ends");
-    eprintln!("ango: the engine's books are broken by a panic: the process ends");
+    tracing::error!("a panic left the engine's records inconsistent: the process ends");
+    eprintln!("ango: a panic left the engine's records inconsistent: the process ends");
     std::process::abort()
 }
 
@@ -296,7 +297,7 @@ impl State {
             Command::GiveUp(device) => {
                 tracing::error!(
                     device = device.0,
-                    "a device does not report: what is in its memory cannot be overwritten"
+                    "a device does not report: keys in its memory cannot be overwritten"
                 );
             }
             Command::Restart(operation) => {
@@ -320,11 +321,11 @@ impl State {
 
     fn order(&mut self, device: DeviceId, order: Order) {
         let orders = self.orders[device.0].as_ref().expect("nothing is ordered after the end");
-        // A thread that has ended by a panic says so next, and then all that it owes is settled.
+        // A thread that ended by a panic reports that next, which settles all that it owes.
         let _ = orders.send(order);
     }
 
-    /// The task of each of a batch's parts.
+    /// The task of each part of a batch.
     fn tasks_of(&self, batch: &Batch) -> Vec<Task> {
         let task =
             |part: &BatchPart| self.operations.get(&part.operation).expect("what starts has not ended").task().clone();
@@ -353,7 +354,7 @@ impl Notice {
     }
 }
 
-/// A callback that panics has told its own task, and must not end the loop that others wait for.
+/// Calls a callback. If it panics, only its own task is affected; the loop continues.
 fn call(callback: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(callback));
 }
@@ -367,7 +368,7 @@ mod tests {
     use crate::ids::BatchId;
     use crate::scheduler::DeviceLimits;
 
-    /// A word to the process that is to end: a filter that no test has as its name.
+    /// An argument that marks the process that is to end: a filter that matches no test.
     const CHILD: &str = "that-ends";
 
     #[test]
@@ -395,7 +396,7 @@ mod tests {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&child.stderr);
-        assert!(said.contains("the engine's books are broken by a panic: the process ends"), "{said}");
+        assert!(said.contains("a panic left the engine's records inconsistent: the process ends"), "{said}");
         #[cfg(unix)]
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.status), Some(SIGABRT), "{said}");
     }

@@ -1,14 +1,14 @@
-//! Names of what the engine keeps tables of.
+//! Names of the objects in the engine's tables.
 
 /// A session inside the engine; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
-/// Names an account to the engine, which knows nothing else of it: sessions of one account share its weight.
+/// The name of an account. The engine knows nothing else about it; sessions of one account share its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccountId(pub u128);
 
-/// A part of a session's key, by its place: a device needs all parts that a task names, and no others.
+/// The index of a part of a session's key. A device needs all parts that a task names, and no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId(pub u32);
 
@@ -20,6 +20,6 @@ pub struct OperationId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BatchId(pub u64);
 
-/// A device, by its place in the list the engine was started with.
+/// The index of a device in the list that the engine was started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub usize);

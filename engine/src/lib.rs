@@ -1,17 +1,17 @@
-//! Turns operations into batches for devices: sessions, fair scheduling, residency. Threads and channels; no async runtime,
-//! no HTTP, no SQL.
+//! Turns operations into batches for devices: sessions, fair scheduling, residency. The engine uses threads and
+//! channels; it has no async runtime, no HTTP and no SQL.
 //!
-//! The decisions are pure and live in [`scheduler`], with [`fair`], `residency` and `slots` as its parts: what happened goes
-//! in with the time, commands come out. Around it `hub` keeps one lock, the operands, the results and the callbacks. Its
-//! threads are the loop (timers, callbacks, overwriting of keys) and one for each device (`device`, the only code that knows
-//! which backend it is). `task` alone knows schemes. A gate: [`Engine::submit`] -> `Submitted` -> `Load`, `Run` (batches of one or
-//! several sessions) -> a device's thread, where `task` lays out operands and results in the session's arena ->
-//! `BatchDone` -> `Finish` -> the loop calls `done`. A circuit: the same, a level after the other, and its bits stay in the
-//! arena in between.
+//! The decisions are pure functions in [`scheduler`], with [`fair`], `residency` and `slots` as parts: an event and
+//! the time go in, commands come out. Around it, `hub` keeps the one lock, the operands, the results and the
+//! callbacks. The engine's threads are the loop (timers, callbacks, overwriting of keys) and one for each device
+//! (`device`, the only code that knows the backend's type). Only `task` knows schemes. The path of a gate:
+//! [`Engine::submit`] -> `Submitted` -> `Load`, `Run` (batches of one or several sessions) -> a device's thread, where
+//! `task` lays out operands and results in the session's arena -> `BatchDone` -> `Finish` -> the loop calls `done`. A
+//! circuit takes the same path level by level, and its bits stay in the arena in between.
 //!
-//! Bounds have names in [`Config`]. There is no noise budget here: every gate but NOT ends in a bootstrap, NOT adds no noise,
-//! and so every operand has the noise the preset was made for. Plans of numbers are refused before they come here
-//! ([`ckks::operation`]).
+//! Bounds have names in [`Config`]. The engine tracks no noise budget: every gate but NOT ends in a bootstrap, and NOT
+//! adds no noise, so every operand has the noise that the preset assumes. Plans of numbers are checked before they
+//! reach the engine ([`ckks::operation`]).
 
 pub mod batch;
 pub mod fair;
@@ -70,23 +70,23 @@ use ids::DeviceId;
 use operation::Operation;
 use scheduler::{DeviceLimits, Event, SchedulerLimits};
 
-/// The engine: cheap to clone, safe to share. When the last clone is dropped, queued work ends with
-/// [`Error::ShuttingDown`], keys are overwritten and the threads end; no caller waits for that.
+/// The engine. Clones are cheap and may be shared between threads. When the last clone is dropped, queued work ends
+/// with [`Error::ShuttingDown`], keys are overwritten and the threads end; the dropping thread does not wait.
 #[derive(Clone)]
 pub struct Engine {
     handle: Arc<Handle>,
 }
 
-/// A device and whether it works.
+/// A device and its service state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceState {
-    /// What it is.
+    /// The device's description.
     pub info: DeviceInfo,
     /// Whether it takes work now.
     pub in_service: bool,
-    /// Whether it works only when no other does, and for keys that no other can hold.
+    /// Whether it works only when no other device does, and for keys that no other can hold.
     pub stand_in: bool,
-    /// Why it was taken out of service.
+    /// The failure that took it out of service.
     pub failure: Option<String>,
 }
 
@@ -94,7 +94,7 @@ struct Handle {
     hub: Arc<Hub>,
     devices: Vec<Opened>,
     passed_over: Vec<PassedOver>,
-    /// The loop's first, then each device's.
+    /// The loop's thread first, then each device's.
     threads: Mutex<Vec<(Option<DeviceId>, JoinHandle<()>)>>,
     loop_thread: ThreadId,
 }
@@ -118,8 +118,8 @@ struct Opened {
 }
 
 impl Engine {
-    /// Opens the devices of this machine and starts on them. Beside GPUs the CPU stands in: should they all fail, and for
-    /// keys that they cannot hold, such as keys for numbers.
+    /// Opens the devices of this machine and starts the engine on them. Beside GPUs, the CPU is a stand-in: for the
+    /// case that they all fail, and for keys that they cannot hold, such as keys for numbers.
     pub fn start(config: Config, choice: Choice) -> Result<Engine, Error> {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
         let all_gpus = !devices.iter().any(|device| matches!(device, detect::AnyDevice::Cpu(_)));
@@ -132,12 +132,12 @@ impl Engine {
         Engine::start_on(config, devices, passed_over)
     }
 
-    /// Starts on a given backend.
+    /// Starts the engine on a given backend.
     pub fn with_backend<B: Schemes>(config: Config, backend: B) -> Result<Engine, Error> {
         Engine::with_devices(config, vec![Device::new(backend)])
     }
 
-    /// Starts on given devices; at least one: assertion otherwise.
+    /// Starts the engine on given devices. Panics if the list is empty.
     pub fn with_devices(config: Config, devices: Vec<Device>) -> Result<Engine, Error> {
         Engine::start_on(config, devices, Vec::new())
     }
@@ -154,7 +154,7 @@ impl Engine {
             let run = move || {
                 let serving = || serve(orders, &|report| reporting.report(id, report));
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(serving)) {
-                    let reason = format!("device lost: its thread panicked: {}", message_of(panic));
+                    let reason = format!("device lost: the device's thread panicked: {}", message_of(panic));
                     reporting.report(id, Report::Died(reason));
                 }
             };
@@ -176,7 +176,7 @@ impl Engine {
         &self.handle.devices[0].info
     }
 
-    /// All devices, those taken out of service too.
+    /// All devices, including those taken out of service.
     pub fn devices(&self) -> Vec<DeviceState> {
         let service = self.handle.hub.service();
         let states = self.handle.devices.iter().zip(service).map(|(device, (in_service, failure))| DeviceState {
@@ -188,34 +188,37 @@ impl Engine {
         states.collect()
     }
 
-    /// What [`Engine::start`] looked for and does not use, and why: a line each for the operator.
+    /// The devices and kinds that [`Engine::start`] tried and does not use, each with the reason, for the operator.
     pub fn passed_over(&self) -> &[PassedOver] {
         &self.handle.passed_over
     }
 
-    /// Takes a key of an account for work; it stays where it rests, and devices fetch what they need of it. `weight`: the account's share under contention (readings P31), one of
-    /// [`WEIGHTS`]: assertion otherwise. All sessions of an account share it; it is that of the newest one.
+    /// Opens a session for a key of an account. The key stays at its source, and devices fetch the parts that they
+    /// need. `weight` is the account's share under contention (readings P31), one of [`WEIGHTS`]: assertion otherwise.
+    /// All sessions of an account share the weight of the newest one.
     ///
-    /// The caller's thread waits while devices compile what keys of this shape need, so that their own threads never do.
+    /// The caller's thread waits while devices compile the kernels for keys of this shape, so that the devices'
+    /// threads never do.
     ///
-    /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when the device never will.
+    /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when no device can ever hold
+    /// it.
     pub fn open(&self, key: impl KeySource, account: AccountId, weight: u32) -> Result<SessionId, Error> {
         assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
         let service = self.handle.hub.service();
         let whole = self.handle.devices.iter().zip(service).filter(|(_, (_, failure))| failure.is_none());
-        // a lost one may never return
+        // a lost device may never return
         let params = key.params();
         whole.for_each(|(device, _)| (device.prepare)(&params));
         let device_bytes = self.handle.devices.iter().map(|device| (device.part_bytes)(&params)).collect();
         self.handle.hub.open(Arc::new(key), account, weight, device_bytes)
     }
 
-    /// Queues a task of one session; `done` is called exactly once, from an engine thread, and must not block. After an error
-    /// from here it is not called.
+    /// Queues a task of one session. `done` is called exactly once, from an engine thread, and must not block. If this
+    /// method returns an error, `done` is not called.
     ///
-    /// Its rows are of the session's dimension (the caller parsed them against its preset): assertion otherwise.
-    /// [`Error::Busy`] when a queue is full, [`Error::Gone`] when the session is closed, [`Error::CircuitTooLarge`] when a
-    /// circuit will never fit. A result that is not there at `deadline` is [`Error::DeadlinePassed`].
+    /// The rows must have the session's dimension: assertion otherwise (the caller has parsed them for its preset).
+    /// [`Error::Busy`] when a queue is full, [`Error::Gone`] when the session is closed, [`Error::CircuitTooLarge`]
+    /// when a circuit will never fit. An operation without a result at `deadline` ends with [`Error::DeadlinePassed`].
     pub fn submit(
         &self,
         session: SessionId,
@@ -229,50 +232,50 @@ impl Engine {
         self.handle.hub.submit(session, Operation::new(task, done), deadline)
     }
 
-    /// How far an operation is; `None` when it has ended.
+    /// The progress of an operation; `None` when it has ended.
     pub fn progress(&self, operation: OperationId) -> Option<Progress> {
         self.handle.hub.progress(operation)
     }
 
-    /// Drops what of the operation has not started; its `done` gets [`Error::Cancelled`] if it can still be stopped: if all
-    /// its rows have started, it ends as if nothing had been said.
+    /// Cancels the rows of an operation that have not started; `done` then gets [`Error::Cancelled`]. If all rows have
+    /// started, the operation ends as without the call.
     pub fn cancel(&self, operation: OperationId) {
         self.handle.hub.cancel(operation);
     }
 
-    /// Ends a session: refuses new work, drops queued work ([`Error::Gone`]), overwrites the key in host memory, lets a running
-    /// batch finish, overwrites the key in device memory and then calls `erased` (readings G3: within 5 s). The memory of a
-    /// device that does not report any more is out of reach: `erased` is called when the device is given up
-    /// ([`Config::device_silence_s_max`]). A session that was closed before is
-    /// closed again in the same way; one that never was is erased already.
+    /// Ends a session in these steps: refuses new work, drops queued work ([`Error::Gone`]), overwrites the key in
+    /// host memory, lets a running batch finish, overwrites the key in device memory, calls `erased` (readings G3:
+    /// within 5 s). The memory of a device that no longer reports cannot be reached, so `erased` is then called when
+    /// the device is given up ([`Config::device_silence_s_max`]). Closing a session again has the same effect. For an
+    /// unknown session, `erased` is called at once.
     pub fn close(&self, session: SessionId, erased: OnErased) {
         self.handle.hub.close(session, erased);
     }
 
-    /// Figures of the moment.
+    /// The current figures.
     pub fn usage(&self) -> Usage {
         self.handle.hub.usage()
     }
 
-    /// Takes no new work, finishes what is queued, overwrites all keys, stops the threads. Blocks until done, except when
-    /// called from a callback: the loop cannot wait for itself.
+    /// Refuses new work, finishes queued work, overwrites all keys and stops the threads. The call blocks until that
+    /// is done, except from a callback, because the loop cannot wait for itself.
     pub fn shutdown(&self) {
         self.handle.hub.feed(Event::Drain);
         if thread::current().id() == self.handle.loop_thread {
             return;
         }
         let mut threads = self.handle.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        // The loop ends when all is settled. By then it is known which devices were given up: their threads may never end.
+        // The loop ends when all is settled. Then the given-up devices are known, whose threads may never end.
         for (device, thread) in threads.drain(..) {
             if device.is_none_or(|device| !self.handle.hub.given_up(device)) {
-                // A thread that panicked has said so; there is nothing to add.
+                // A thread that panicked has already reported that.
                 let _ = thread.join();
             }
         }
     }
 }
 
-/// Makes a device of a detected backend, with a self-test whose answers are known.
+/// Makes a device from a detected backend, with a self-test and its known answers.
 struct MakeDevice {
     answers: Arc<KnownAnswers>,
     every: Duration,
@@ -297,11 +300,11 @@ impl Drop for Handle {
     }
 }
 
-/// The scheduler's limits that follow from a configuration on these devices.
+/// The scheduler's limits for a configuration on these devices.
 ///
-/// A device's memory: half for keys, an eighth for circuits. Where an arena that grows is copied (on cards whose kernels are in
-/// WGSL, [`Backend::grow`]), its old and its new form are there together, which is another eighth at worst; a quarter is left
-/// for what kernels need while they run.
+/// Half of a device's memory is for keys, an eighth for circuits. On cards with WGSL kernels, a growing arena is
+/// copied ([`Backend::grow`]), so its old and new form exist together, which takes up to another eighth. A quarter
+/// remains for the memory that kernels need while they run.
 fn limits(config: &Config, devices: &[Device]) -> SchedulerLimits {
     let limits_of = |device: &Device| DeviceLimits {
         batch_units_max: config.batch_units_max.unwrap_or(device.info.rows_max).max(1),

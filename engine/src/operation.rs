@@ -1,4 +1,4 @@
-//! An accepted operation: its task until its rows have run, results until all are there.
+//! An accepted operation: it holds its task until its rows have run, and its results until all have arrived.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,31 +10,32 @@ use crate::task::{Completed, Progress, Tally, Task};
 /// The results and the figures of an operation.
 #[derive(Debug)]
 pub struct Done {
-    /// The results of its task, in order.
+    /// The results of the task, in order.
     pub results: Rows,
     /// Wall time from the first row's start to the last row's end (readings G12).
     pub compute: Duration,
-    /// Units of work of its rows (gates: bootstraps; an internal figure, the tariff is the service's, readings P29).
+    /// Units of work of the rows (gates: bootstraps). This is an internal figure; the service sets prices (readings
+    /// P29).
     pub units: u64,
 }
 
-/// Why an operation gave no results.
+/// Why an operation has no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// What happened.
+    /// The error.
     pub error: Error,
-    /// What had been completed by then: the work that was done for a client that cancels.
+    /// The gates completed by then, which were computed even for a client that cancels.
     pub completed: Completed,
 }
 
-/// The callback that is called once, when an operation has ended.
+/// The callback of an operation, called once when the operation has ended.
 pub type OnDone = Box<dyn FnOnce(Result<Done, Failed>) + Send>;
 
 /// An accepted operation.
 pub(crate) struct Operation {
     task: Task,
     tally: Tally,
-    /// The results of its parts with their rows, in the order in which they ran.
+    /// The results of the parts with their rows, in the order in which they ran.
     results: Vec<(Range<usize>, Rows)>,
     on_done: OnDone,
 }
@@ -53,7 +54,7 @@ impl Operation {
         self.task.progress(&self.tally)
     }
 
-    /// These rows have run. Keeps what was read after them.
+    /// Marks these rows as done and stores the results that were read after them.
     pub(crate) fn store(&mut self, rows: Range<usize>, given: Rows) {
         self.task.count(rows.clone(), &mut self.tally);
         if !given.is_empty() {
@@ -61,30 +62,30 @@ impl Operation {
         }
     }
 
-    /// A circuit begins again: what was done does not count.
+    /// Restarts a circuit: completed rows no longer count.
     pub(crate) fn restart(&mut self) {
         self.tally = Tally::default();
         self.results.clear();
     }
 
-    /// The results, in order, and the callback.
+    /// Returns the results, in order, and the callback.
     ///
     /// # Panics
-    /// When something has not run.
+    /// When a row has not run.
     pub(crate) fn finish(self) -> (Rows, OnDone) {
         let results = in_order(self.task.row_words(), self.results);
         assert_eq!(results.len(), self.task.result_rows(), "an operation is done when each of its rows has run once");
         (results, self.on_done)
     }
 
-    /// Drops operands and results, since nothing of a failed operation is delivered: what had been completed, and the
-    /// callback.
+    /// Drops operands and results, because a failed operation delivers none. Returns the gates completed by then, and
+    /// the callback.
     pub(crate) fn abort(self) -> (Completed, OnDone) {
         (self.tally.completed(), self.on_done)
     }
 }
 
-/// The results of all parts, in the order of their rows. Mostly one batch ran all rows, and nothing is copied.
+/// The results of all parts, in the order of their rows. Usually one batch ran all rows, and nothing is copied.
 fn in_order(row_words: usize, mut results: Vec<(Range<usize>, Rows)>) -> Rows {
     results.sort_unstable_by_key(|(range, _)| range.start);
     let mut results = results.into_iter().map(|(_, given)| given);

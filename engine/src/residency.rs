@@ -1,17 +1,17 @@
-//! Which parts of keys are on a device, by bytes; which must leave when others need room.
+//! Residency: which parts of keys are on a device, by bytes, and which are evicted when others need room.
 //!
-//! A part walks `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting` back to `Absent`. Bytes are
-//! taken when a load is ordered and given back when an eviction is ordered: the device carries out its orders one after
-//! another, so what is loaded after an eviction finds the room.
+//! A part moves `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting` back to `Absent`.
+//! Bytes are taken when a load is ordered and given back when an eviction is ordered. The device carries out its
+//! orders one after another, so a load after an eviction finds the room.
 //!
-//! Work needs a set of parts. A set is loaded as a whole, and what of it is there already is pinned meanwhile: else two
-//! sessions whose sets do not fit together could take each other's parts for ever.
+//! Work needs a set of parts, which is loaded as a whole. Parts of the set that are already on the device are pinned
+//! meanwhile. Otherwise two sessions whose sets do not fit together could evict each other's parts for ever.
 
 use std::collections::BTreeMap;
 
 use crate::ids::{PartId, SessionId};
 
-/// Whether a part of a session's key is on the device.
+/// The residency of a part of a session's key on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartState {
     /// Not on the device.
@@ -32,18 +32,18 @@ pub(crate) struct Residency {
     bytes: u64,
     bytes_max: u64,
     parts: BTreeMap<(SessionId, PartId), PartBooks>,
-    /// Parts whose state is [`PartState::Evicting`].
+    /// The number of parts in [`PartState::Evicting`].
     evicting: usize,
     uses: u64,
 }
 
-/// What is known of a part of a key that is on the device or on its way.
+/// The record of a part of a key that is on the device or on its way.
 #[derive(Debug)]
 struct PartBooks {
     state: PartState,
     bytes: u64,
     last_use: u64,
-    /// Batches and loads that need it.
+    /// The number of batches and loads that need it.
     pins: usize,
 }
 
@@ -64,7 +64,8 @@ impl Residency {
         self.parts.get(&(session, part)).map_or(PartState::Absent, |part| part.state)
     }
 
-    /// The state of a set of parts: `Resident` when all of them are on the device, else what must be awaited first.
+    /// The state of a set of parts: `Resident` if all of them are on the device, else the state that must be awaited
+    /// first.
     pub(crate) fn state_of_set(&self, session: SessionId, set: &[PartId]) -> PartState {
         let any = |state: PartState| set.iter().any(|&part| self.state(session, part) == state);
         let awaited =
@@ -78,7 +79,8 @@ impl Residency {
         self.parts.range(all).map(|(&(_, id), part)| (id, part.state))
     }
 
-    /// Whether there would be room for a set if everything else that may go went. With the size of each of its parts.
+    /// Whether a set would fit if everything else that may be evicted were evicted. `set` includes the size of each
+    /// part.
     pub(crate) fn could_hold(&self, session: SessionId, set: &[(PartId, u64)]) -> bool {
         let is_kept = |key: &(SessionId, PartId), part: &PartBooks| {
             let of_set = key.0 == session && set.iter().any(|&(id, _)| id == key.1);
@@ -89,8 +91,8 @@ impl Residency {
         needed <= self.bytes_max
     }
 
-    /// The parts that must go so that `bytes` more fit, least recently used first; they count as evicting from now on.
-    /// Asking for all of `bytes_max` clears the device of everything that is not pinned.
+    /// Chooses the parts to evict so that `bytes` more fit, least recently used first, and marks them as evicting.
+    /// With `bytes_max`, everything that is not pinned is evicted.
     pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<(SessionId, PartId)> {
         let mut evicted = Vec::new();
         while self.bytes.saturating_add(bytes) > self.bytes_max {
@@ -102,7 +104,7 @@ impl Residency {
         evicted
     }
 
-    /// A load is ordered. Room was made before.
+    /// Records an ordered load. Room must have been made before.
     pub(crate) fn load(&mut self, session: SessionId, parts: &[(PartId, u64)]) {
         for &(id, bytes) in parts {
             assert!(self.bytes + bytes <= self.bytes_max, "room is made before a load");
@@ -127,7 +129,7 @@ impl Residency {
         }
     }
 
-    /// A batch or a load needs these parts: they stay, and are now the most recently used.
+    /// Pins parts for a batch or a load. They are now the most recently used.
     pub(crate) fn pin(&mut self, session: SessionId, parts: &[PartId]) {
         self.uses += 1;
         for &id in parts {
@@ -142,7 +144,7 @@ impl Residency {
         }
     }
 
-    /// What needed these parts has ended.
+    /// Unpins parts when a batch or load that needed them has ended.
     pub(crate) fn unpin(&mut self, session: SessionId, parts: &[PartId]) {
         for &id in parts {
             let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
@@ -153,26 +155,26 @@ impl Residency {
         }
     }
 
-    /// An eviction is ordered.
+    /// Records an ordered eviction.
     pub(crate) fn evict(&mut self, session: SessionId, part: PartId) {
         let bytes = self.shift(session, part, PartState::Resident, PartState::Evicting).bytes;
         self.bytes -= bytes;
         self.evicting += 1;
     }
 
-    /// Whether evictions were ordered and not reported.
+    /// Whether some evictions were ordered and not yet reported.
     pub(crate) fn is_evicting(&self) -> bool {
         self.evicting > 0
     }
 
-    /// The device has overwritten the part.
+    /// Records that the device has overwritten the part.
     pub(crate) fn evicted(&mut self, session: SessionId, part: PartId) {
         let part = self.parts.remove(&(session, part)).expect("the part was evicting");
         assert_eq!(part.state, PartState::Evicting);
         self.evicting -= 1;
     }
 
-    /// The device is no more, and with it all parts.
+    /// Removes all parts, because the device is gone.
     pub(crate) fn clear(&mut self) {
         self.parts.clear();
         (self.bytes, self.evicting) = (0, 0);

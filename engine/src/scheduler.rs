@@ -1,23 +1,23 @@
-//! The heart: a pure state machine. What happened goes in with the time, what is to be done comes out.
+//! The scheduler: a pure state machine. An event and the time go in, commands come out.
 //!
 //! No clock, no thread, no I/O, no key and no ciphertext: ids, row counts, byte counts and weights only. Hence the simulator
 //! in `tests/engine/sim` can live through years of bad luck in seconds. Time is counted since the engine's start.
 //!
-//! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a full
-//!   batch gathers for `SchedulerLimits::wait`, then is ready; an idle device starts at once. [`crate::fair`] says which ready
-//!   session is next. One batch holds rows of one session; batches of several sessions that are small go to a device
-//!   side by side, in one call.
-//! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists
-//!   and other sessions take turns. A circuit stays on the device where it began, its bits in the session's arena there.
-//! - Devices (`devices`, `dispatch`): each loads parts of one key at a time, in pieces between batches, and takes
-//!   calls as long as it has fewer than its limit. A part of a key may be on several.
-//! - An operation ends exactly once, by [`Command::Finish`]. All or nothing: with its last row, or at the first of failure,
-//!   cancellation, deadline and close, and then what still runs of it is not delivered.
-//! - Failure (`reports`): of a failed batch the rows of lists run once more, each part on its own, so that one bad operation does
-//!   not take its neighbours along, and the circuits begin once more with their inputs; elsewhere, where there is an
-//!   elsewhere. A device that is lost, or fails again and again, is retired for good.
-//! - Silence (`watchdog`): a device that does not report in time is given up: as one that is lost, but nothing is awaited
-//!   from it any more.
+//! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a
+//!   full batch gathers for `SchedulerLimits::wait`, then becomes ready; an idle device starts at once.
+//!   [`crate::fair`] chooses the next ready session. A batch holds rows of one session; small batches of several
+//!   sessions run on a device side by side, in one call.
+//! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists and
+//!   other sessions take turns. A circuit stays on the device where it began, because its bits are in the arena there.
+//! - Devices (`devices`, `dispatch`): each loads parts of one key at a time, in pieces between batches, and takes calls
+//!   up to its limit. A part of a key may be on several devices.
+//! - End: an operation ends exactly once, by [`Command::Finish`]: with its last row, or at the first failure,
+//!   cancellation, deadline or close. In the latter cases, none of its results are delivered.
+//! - Failure (`reports`): after a failed batch, the rows of lists run once more, each part in a separate batch, so that
+//!   one bad operation does not affect its neighbours. Circuits restart once with their inputs. Retries prefer another
+//!   device. A device that is lost, or fails several times in a row, is retired for good.
+//! - Silence (`watchdog`): a device that does not report in time is given up. That is like a lost device, except that no
+//!   more reports are awaited from it.
 
 mod books;
 mod circuits;
@@ -46,8 +46,8 @@ use crate::work::units_of;
 use circuits::CircuitBooks;
 use devices::{DeviceBooks, largest};
 
-/// How long a client should wait when the host has no room for another key. Room comes with the end of a session, which
-/// the engine cannot foresee.
+/// How long a client should wait when the host has no room for another key. Room depends on the end of a session,
+/// which the engine cannot predict.
 const KEY_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// The scheduler of a node's devices.
@@ -57,17 +57,17 @@ pub struct Scheduler {
     phase: Phase,
     sessions: BTreeMap<SessionId, SessionBooks>,
     operations: BTreeMap<OperationId, OperationBooks>,
-    /// Circuits that have ended while rows of theirs run: they hold their slots until those have.
+    /// Ended circuits with rows that still run. They keep their slots until those rows end.
     leaving: BTreeMap<OperationId, OperationBooks>,
-    /// Sessions that gather, by the end of their wait.
+    /// Gathering sessions, by the end of their wait.
     gathering: BTreeSet<(Duration, SessionId)>,
-    /// Sessions that are ready.
+    /// Ready sessions.
     fair: FairQueue,
     deadlines: BTreeSet<(Duration, OperationId)>,
     devices: Vec<DeviceBooks>,
     pace: Pace,
     totals: Totals,
-    /// Filled by a step, emptied at its end.
+    /// Commands of the current step.
     commands: Vec<Command>,
 }
 
@@ -79,7 +79,7 @@ enum Phase {
     Stopped,
 }
 
-/// What the scheduler knows of a session.
+/// The scheduler's record of a session.
 #[derive(Debug)]
 struct SessionBooks {
     host_bytes: u64,
@@ -87,23 +87,23 @@ struct SessionBooks {
     device_bytes: Vec<Vec<u64>>,
     slot_bytes: u64,
     unit_cost: u32,
-    /// Rows waiting; parts of one operation are in the order of its rows.
+    /// Waiting rows. Parts of one operation are in the order of its rows.
     queue: VecDeque<QueuedRows>,
     /// Size of the queue, in the unit of [`DeviceLimits::batch_units_max`].
     queued_size: usize,
-    /// Rows of lists that wait or run; those of ended operations count as long as they run.
+    /// Rows of lists that wait or run. Rows of ended operations count while they run.
     held_rows: usize,
     /// Circuits that have not ended.
     circuits: BTreeSet<OperationId>,
-    /// Rows of its circuits; those of an ended circuit count as long as some of them run.
+    /// Rows of the session's circuits. Rows of an ended circuit count while some of them run.
     circuit_rows: usize,
     /// Bytes of the inputs and outputs of the same circuits.
     circuit_bytes: u64,
     gathers_until: Option<Duration>,
-    /// Where the last load failed, if none succeeded since.
+    /// The device where the last load failed, if no load has succeeded since.
     load_failed_on: Option<DeviceId>,
     closing: bool,
-    /// No device but stand-ins can hold its key.
+    /// Whether only stand-ins can hold the session's key.
     apart: bool,
 }
 
@@ -112,16 +112,16 @@ struct SessionBooks {
 struct QueuedRows {
     operation: OperationId,
     rows: Range<usize>,
-    /// A batch with these rows failed on this device.
+    /// The device on which a batch with these rows failed.
     failed_on: Option<DeviceId>,
 }
 
-/// What the scheduler knows of an operation.
+/// The scheduler's record of an operation.
 #[derive(Debug)]
 struct OperationBooks {
     session: SessionId,
     units: Vec<u32>,
-    /// Parts of the key that it needs.
+    /// Parts of the key that the operation needs.
     key: Arc<[PartId]>,
     /// Slots of each row of a list.
     list_slots: Vec<u32>,
@@ -130,7 +130,7 @@ struct OperationBooks {
     finished_rows: usize,
     started: Option<Duration>,
     deadline: Option<Duration>,
-    /// If it is one.
+    /// The circuit's record; `None` for a list.
     circuit: Option<CircuitBooks>,
 }
 
@@ -140,7 +140,7 @@ struct Totals {
     queued_rows: usize,
     queued_cost: u64,
     key_bytes: u64,
-    /// Sessions that only stand-ins serve.
+    /// The number of sessions that only stand-ins serve.
     apart: u64,
     circuits: u64,
     circuit_rows: usize,
@@ -152,7 +152,7 @@ struct Totals {
 }
 
 impl Scheduler {
-    /// A scheduler with nothing to do.
+    /// A scheduler without work.
     pub fn new(limits: SchedulerLimits) -> Self {
         assert!(!limits.devices.is_empty(), "there is a device");
         Self {
@@ -171,12 +171,12 @@ impl Scheduler {
         }
     }
 
-    /// Takes in what happened at `now` and says what to do about it. `now` never goes back.
+    /// Processes an event that happened at `now` and returns the commands that follow. `now` must never go back.
     ///
     /// # Panics
-    /// On an event that contradicts earlier ones: an id used twice, a report of what was not ordered.
+    /// When an event contradicts earlier ones: an id is used twice, or a report matches no order.
     pub fn step(&mut self, now: Duration, event: Event) -> Vec<Command> {
-        // What happened counts before what ran out meanwhile: a result that is there at its deadline is delivered.
+        // Events count before timeouts, so a result that arrives at its deadline is delivered.
         let just_loaded = if self.is_late(&event) { None } else { self.take_in(now, event) };
         self.give_up_silent_devices(now);
         self.expire(now);
@@ -188,9 +188,9 @@ impl Scheduler {
         std::mem::take(&mut self.commands)
     }
 
-    /// When a [`Event::Tick`] is due, if nothing else happens before.
+    /// The time at which an [`Event::Tick`] is due if nothing else happens before.
     pub fn next_wake(&self) -> Option<Duration> {
-        // Busy devices cannot start what has gathered; their own reports will.
+        // Busy devices cannot start gathered rows. Their reports will trigger that.
         let gathered = match self.devices_that_take_work().next() {
             Some(_) => self.gathering.first().map(|&(until, _)| until),
             None => None,
@@ -200,7 +200,7 @@ impl Scheduler {
         gathered.into_iter().chain(deadline).chain(arenas).chain(self.next_silence()).min()
     }
 
-    /// Figures of the moment.
+    /// The current figures.
     pub fn usage(&self) -> Usage {
         let in_service = || self.devices_in_service().map(|device| &self.devices[device.0]);
         // a stand-in counts while it holds keys that no other device can hold
@@ -224,12 +224,12 @@ impl Scheduler {
         }
     }
 
-    /// Whether a device takes work, and why it was taken out of service if it was.
+    /// Whether a device takes work, and the failure that took it out of service, if any.
     pub fn service(&self, device: DeviceId) -> (bool, Option<String>) {
         (self.in_service(device), self.devices[device.0].failure.clone())
     }
 
-    /// Returns the session whose key has just become resident, and where.
+    /// Returns the device and session of a key that has just become resident.
     fn take_in(&mut self, now: Duration, event: Event) -> Option<(DeviceId, SessionId)> {
         match event {
             Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes } => {
@@ -272,7 +272,7 @@ impl Scheduler {
     }
 }
 
-/// Clients: open, submit, cancel, close.
+/// Events of clients: open, submit, cancel, close.
 impl Scheduler {
     fn open(&mut self, session: SessionId, opened: SessionBooks, account: AccountId, weight: u32) {
         assert_eq!(opened.device_bytes.len(), self.devices.len(), "a key has a size on every device");
@@ -326,7 +326,7 @@ impl Scheduler {
         if fits { Ok(()) } else { Err(self.busy(self.totals.queued_cost)) }
     }
 
-    /// The session, if it takes work that needs these parts of its key.
+    /// The session, if it accepts work that needs these parts of its key.
     fn admit(&self, session: SessionId, key: &[PartId]) -> Result<&SessionBooks, Error> {
         if self.phase != Phase::Open {
             return Err(Error::ShuttingDown);
@@ -335,7 +335,7 @@ impl Scheduler {
         if self.devices_for(session, key).next().is_some() {
             return Ok(open);
         }
-        // a device that could hold them all may have been lost: then the set is not too large
+        // a lost device may have been able to hold them all; then the set is not too large
         let sizes = (0..self.devices.len()).map(|at| {
             let bytes_max = self.devices[at].limits.resident_bytes_max;
             (self.bytes_of_set(session, key, DeviceId(at)), bytes_max)
@@ -345,14 +345,14 @@ impl Scheduler {
         Err(if bytes > bytes_max { Error::KeyTooLarge { bytes, bytes_max } } else { self.no_device_serves() })
     }
 
-    /// The refusal of work that should be sent again when work of this cost is done.
+    /// The refusal of work that may be sent again after work of this cost is done.
     fn busy(&self, cost: u64) -> Error {
         let devices = self.devices_in_service().count().max(1) as u64;
         Error::Busy { retry_after: self.pace.retry_after(cost / devices) }
     }
 
     fn cancel(&mut self, operation: OperationId) {
-        // What runs entirely cannot be stopped, and will be delivered.
+        // An operation whose rows all run cannot be stopped and will be delivered.
         if self.operations.get(&operation).is_some_and(OperationBooks::can_be_stopped) {
             self.end(operation, Error::Cancelled);
         }
@@ -367,7 +367,7 @@ impl Scheduler {
         self.advance_close(session);
     }
 
-    /// Moves a closing session one step on the way of its key: off the devices, then off the host.
+    /// Advances the erasure of a closing session's key by one step: first from the devices, then from the host.
     fn advance_close(&mut self, session: SessionId) {
         if !self.sessions.get(&session).is_some_and(|session| session.closing) {
             return;
@@ -377,11 +377,11 @@ impl Scheduler {
             self.free_arena(device, session);
             self.devices[device.0].add_nothing_to(session);
             let books = &mut self.devices[device.0];
-            // A device that retires may have an arena whose key has left it.
+            // A retiring device may have an arena whose key is already gone.
             let retires = books.failure.is_some() && !books.retired;
             let there: Vec<_> = books.residency.parts_of(session).collect();
             gone &= there.is_empty() && !retires;
-            // in every other case the device's report brings us back here
+            // in every other case, the device's report leads here again
             if books.failure.is_none() {
                 for (part, _) in there.into_iter().filter(|&(_, state)| state == PartState::Resident) {
                     books.residency.evict(session, part);
@@ -421,7 +421,7 @@ impl SessionBooks {
 }
 
 impl OperationBooks {
-    /// Rows that are neither a list nor a circuit yet.
+    /// An operation that is not yet a list or a circuit.
     fn new(session: SessionId, units: Vec<u32>, key: Vec<PartId>, deadline: Option<Duration>) -> Self {
         Self {
             session,
@@ -437,19 +437,19 @@ impl OperationBooks {
         }
     }
 
-    /// Whether something of it has not started.
+    /// Whether some rows of the operation have not started.
     fn can_be_stopped(&self) -> bool {
         self.queued_rows > 0 || self.circuit.as_ref().is_some_and(CircuitBooks::goes_on)
     }
 
-    /// What it came to when its last row has run.
+    /// The figures of an operation whose last row has run.
     fn finished(&self, now: Duration) -> Finished {
         let started = self.started.expect("its rows ran");
         Finished { compute: now.saturating_sub(started), units: units_of(&self.units) }
     }
 }
 
-/// The end of it all.
+/// The shutdown.
 impl Scheduler {
     fn expire(&mut self, now: Duration) {
         while let Some(&(deadline, operation)) = self.deadlines.first()

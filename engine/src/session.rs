@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use crate::task::KeySource;
 
-/// The callback that is called once, when a session's key is erased everywhere.
+/// The callback of a session's end, called once when its key is erased everywhere.
 pub type OnErased = Box<dyn FnOnce() + Send>;
 
-/// The host's side of a session.
+/// The host's record of a session.
 pub(crate) struct Session {
-    /// Words of a row of its operands and results.
+    /// Words of a row of operands and results.
     pub(crate) row_words: usize,
-    /// Taken when the session closes: no device loads from it from then on. A device that loads holds it until it has.
+    /// The source of the key, taken when the session closes, so that no device loads from it afterwards. A device that
+    /// is loading holds it until it has finished.
     pub(crate) key: Option<Arc<dyn KeySource>>,
     pub(crate) on_erased: Vec<OnErased>,
 }

@@ -1,22 +1,22 @@
-//! The slots of one session's arena on one device: which are in use, and how many there are.
+//! The slots of one session's arena on one device: which are in use, and how many exist.
 //!
-//! Slots are given out one by one, lowest first, so that no hole is too small and the arena never needs to be larger than the
-//! most that was in use at one time; neighbours mostly stay neighbours, which keeps copies long.
+//! Slots are given out singly, lowest first. So fragmentation cannot occur, and the arena is never larger than the
+//! largest number of slots that were in use at one time. Neighbours mostly stay neighbours, so copies are long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The books of an arena.
+/// The records of an arena.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     capacity: usize,
     used: usize,
-    /// Free runs of slots: first to the one after the last. No two touch.
+    /// Free runs of slots, from the first slot to the end (exclusive). No two runs are adjacent.
     free: BTreeMap<u32, u32>,
 }
 
 impl Slots {
-    /// Slots the arena must have.
+    /// The number of slots that the arena must have.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -25,7 +25,7 @@ impl Slots {
         self.used
     }
 
-    /// Makes the arena at least this large.
+    /// Grows the arena to at least `capacity` slots.
     pub(crate) fn grow(&mut self, capacity: usize) {
         if capacity > self.capacity {
             self.add_free(self.capacity as u32, capacity as u32);
@@ -33,7 +33,7 @@ impl Slots {
         }
     }
 
-    /// Takes `count` slots; the arena grows where there are too few.
+    /// Takes `count` slots. The arena grows if too few are free.
     pub(crate) fn take(&mut self, count: usize) -> Arc<[u32]> {
         self.grow(self.used + count);
         self.used += count;
@@ -49,7 +49,7 @@ impl Slots {
         taken.into()
     }
 
-    /// Gives back what [`Slots::take`] gave.
+    /// Gives back slots from [`Slots::take`].
     pub(crate) fn give_back(&mut self, slots: &[u32]) {
         self.used -= slots.len();
         for run in slots.chunk_by(|a, b| a + 1 == *b) {

@@ -1,5 +1,5 @@
-//! What a device computes for an operation. This file and its folder are the only ones that know schemes: everything else of
-//! the engine knows rows of words, slots, units of work and keys by their sessions.
+//! The computation of an operation. Only this file and its folder know schemes. The rest of the engine knows rows of
+//! words, slots, units of work, and keys by their sessions.
 
 pub(crate) mod assembly;
 mod key;
@@ -19,52 +19,53 @@ use crate::ids::PartId;
 use crate::rows::Rows;
 use crate::work::{Form, Levels, Work};
 
-/// What an operation asks for, with its operands. Cheap to clone.
+/// The requested computation, with its operands. Cheap to clone.
 #[derive(Clone)]
 pub enum Task {
-    /// Gates that do not depend on each other, folded before ([`GateList::folded`]): the figures of [`kernels::tfhe::noise`] are
-    /// of gates whose operands differ. 1 to [`crate::OPERATION_ROWS_MAX`]. A result is a ciphertext a gate.
+    /// 1 to [`crate::OPERATION_ROWS_MAX`] independent gates. They must be folded before ([`GateList::folded`]),
+    /// because the figures of [`kernels::tfhe::noise`] are for gates with different operands. The result has one
+    /// ciphertext for each gate.
     Gates(Arc<GateList>),
-    /// A circuit of gates. A result is a ciphertext an output, in order.
+    /// A circuit of gates. The result has one ciphertext for each output bit, in order.
     Circuit(Arc<PlannedCircuit>),
     /// An operation on encrypted numbers. Results are the rows of its outputs, in order: `[2][primes of the level]` rows of
     /// `[N]` words each.
     Numbers(Arc<PlannedNumbers>),
 }
 
-/// A plan of arithmetic and its inputs, which are kept until its end: it may have to begin again.
+/// A plan of arithmetic and its inputs. They are kept until the plan's end, because the plan may have to restart.
 pub struct PlannedNumbers {
     plan: ckks::Plan,
     inputs: Vec<Arc<Vec<u32>>>,
-    /// Where each part of the key is that the plan needs.
+    /// For each part of the key that the plan needs, its index.
     parts: Vec<(PartKind, PartId)>,
 }
 
-/// A circuit and its inputs, which are kept until its end: it may have to begin again.
+/// A circuit and its inputs. They are kept until the circuit's end, because the circuit may have to restart.
 pub struct PlannedCircuit {
     plan: Arc<Plan>,
     inputs: LweList,
 }
 
-/// How many of which gates were completed, those of a circuit that they stand for counted along.
+/// The number of completed gates of each kind. The gates of a circuit that a completed gate stands for count too.
 pub type Completed = Vec<(Gate, u64)>;
 
-/// How far an operation is, in gates as they were asked for.
+/// The progress of an operation, in gates of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Completed gates. Of a circuit, gates that need no computing count too. The number falls when a circuit begins again after
-    /// a failure of its device.
+    /// Completed gates. For a circuit, gates that need no computing count too. The number falls when a circuit
+    /// restarts after a failure of its device.
     pub done: u64,
-    /// Altogether.
+    /// All gates.
     pub total: u64,
 }
 
-/// What was completed so far.
+/// The completed work so far.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// By the order of [`Gate::ALL`].
+    /// Completed gates in the order of [`Gate::ALL`].
     gates: [u64; Gate::ALL.len()],
-    /// Steps of plans of arithmetic.
+    /// Completed steps of plans of arithmetic.
     steps: u64,
 }
 
@@ -87,22 +88,22 @@ impl From<LweList> for Rows {
 }
 
 impl Task {
-    /// A circuit on `inputs`: a ciphertext an input bit, in the order of [`Plan::inputs`].
+    /// A circuit on `inputs`, one ciphertext for each input bit, in the order of [`Plan::inputs`].
     ///
     /// # Panics
-    /// When there are more or fewer.
+    /// When the number of inputs is not the plan's.
     pub fn circuit(plan: Arc<Plan>, inputs: LweList) -> Task {
         assert_eq!(inputs.len(), plan.inputs().len(), "a ciphertext an input bit");
         Task::Circuit(Arc::new(PlannedCircuit { plan, inputs }))
     }
 
-    /// An operation on numbers: each input's words are `[2][primes of its level][N]`.
+    /// An operation on numbers. The words of each input are `[2][primes of its level][N]`.
     ///
     /// # Errors
-    /// The part of the key that the plan needs and `key` has not, or not for so high a level.
+    /// A part of the key that the plan needs and `key` lacks, or has only for a lower level.
     ///
     /// # Panics
-    /// When there are more or fewer inputs than the plan has, or one has not its level's words.
+    /// When the number of inputs is not the plan's, or an input does not have its level's words.
     pub fn numbers(plan: ckks::Plan, inputs: Vec<Arc<Vec<u32>>>, key: &NumbersKey) -> Result<Task, PartKind> {
         let n = plan.params().n();
         let fits = plan.inputs().len() == inputs.len()
@@ -113,12 +114,12 @@ impl Task {
         Ok(Task::Numbers(Arc::new(PlannedNumbers { plan, inputs, parts })))
     }
 
-    /// Whether it is of gates, not of numbers.
+    /// Whether the task computes gates, not numbers.
     pub(crate) fn is_of_gates(&self) -> bool {
         !matches!(self, Task::Numbers(_))
     }
 
-    /// Words of its operands' and results' rows.
+    /// Words of a row of operands and results.
     pub(crate) fn row_words(&self) -> usize {
         match self {
             Task::Gates(list) => list.dimension() + 1,
@@ -127,12 +128,12 @@ impl Task {
         }
     }
 
-    /// What the scheduler must know of it.
+    /// The scheduler's description of the task.
     pub(crate) fn work(&self) -> Work {
         match self {
             Task::Gates(list) => {
                 let units: Vec<u32> = list.gates().iter().map(|gate| gate.bootstraps() as u32).collect();
-                // a gate has one operand more than bootstraps, and a result
+                // a gate has at most one operand more than bootstraps, and one result
                 let slots = units.iter().map(|bootstraps| bootstraps + 2).collect();
                 Work { units, key: vec![EVALUATION_KEY], form: Form::List { slots } }
             }
@@ -150,7 +151,7 @@ impl Task {
         }
     }
 
-    /// How many rows all results have.
+    /// The number of rows of all results.
     pub(crate) fn result_rows(&self) -> usize {
         match self {
             Task::Gates(list) => list.gates().len(),
@@ -159,7 +160,7 @@ impl Task {
         }
     }
 
-    /// How many rows a device reads for a part of it.
+    /// The number of rows that a device reads for a part of the task.
     pub(crate) fn reads_of(&self, part: &BatchPart) -> usize {
         match self {
             Task::Gates(_) => part.rows.len(),
@@ -168,8 +169,8 @@ impl Task {
         }
     }
 
-    /// The results of a task that has no rows. Copies the outputs of such a circuit: that may be some megabytes, and is the
-    /// caller's time.
+    /// The results of a task without rows. Outputs of such a circuit are copied, possibly some megabytes, on the
+    /// caller's thread.
     pub(crate) fn results_without_rows(&self) -> Option<Rows> {
         match self {
             Task::Circuit(circuit) if circuit.plan.rows() == 0 => Some(circuit.outputs_without_gates().into()),
@@ -190,7 +191,7 @@ impl Task {
         }
     }
 
-    /// How far it is when so much of it is completed.
+    /// The progress after this much completed work.
     pub(crate) fn progress(&self, tally: &Tally) -> Progress {
         let done = tally.gates.iter().sum::<u64>() + tally.steps;
         match self {
@@ -204,7 +205,7 @@ impl Task {
 }
 
 impl PlannedCircuit {
-    /// The outputs of a circuit that hands inputs and constants through.
+    /// The outputs of a circuit whose outputs are all inputs or constants.
     fn outputs_without_gates(&self) -> LweList {
         let PlannedCircuit { plan, inputs } = self;
         let mut outputs = LweList::with_capacity(inputs.dimension(), plan.outputs().len());
@@ -220,7 +221,7 @@ impl PlannedCircuit {
 }
 
 impl PlannedNumbers {
-    /// What the scheduler must know of it.
+    /// The scheduler's description of the plan.
     fn work(&self) -> Work {
         let PlannedNumbers { plan, inputs, parts } = self;
         let words: usize = inputs.iter().map(|words| words.len()).sum();
@@ -236,7 +237,7 @@ impl PlannedNumbers {
         Work { units, key, form: Form::Circuit(levels) }
     }
 
-    /// The outputs of a plan that hands inputs through.
+    /// The outputs of a plan whose outputs are all inputs.
     fn outputs_without_steps(&self) -> Rows {
         let PlannedNumbers { plan, inputs, .. } = self;
         let words_of = |slots: &[u32]| {
@@ -254,7 +255,7 @@ impl Tally {
         self.gates[at] += u64::from(gates);
     }
 
-    /// The gates that were completed, by their kinds.
+    /// The completed gates, by kind.
     pub(crate) fn completed(&self) -> Completed {
         Gate::ALL.into_iter().zip(self.gates).filter(|&(_, count)| count > 0).collect()
     }

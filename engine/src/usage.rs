@@ -1,4 +1,4 @@
-//! What is going on and what was done: figures for health and metrics, and the pace from which waits are guessed.
+//! Figures for health and metrics, and the measured pace, from which waits are estimated.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct Usage {
     pub running_rows: u64,
     /// Bytes of prepared keys on devices.
     pub resident_bytes: u64,
-    /// The bound of the above.
+    /// Bound on `resident_bytes`.
     pub resident_bytes_max: u64,
     /// Bytes of arenas on devices: slots of circuits, operands of batches.
     pub arena_bytes: u64,
@@ -27,9 +27,9 @@ pub struct Usage {
     pub devices_lost: u64,
     /// Bytes of seeded keys in host memory.
     pub key_bytes: u64,
-    /// Rows done since start, whether or not their operation still wanted them.
+    /// Rows done since the start, including rows of operations that had already ended.
     pub rows_done: u64,
-    /// Units of work done since start, likewise (gates: bootstraps).
+    /// Units of work done since the start (gates: bootstraps), counted like `rows_done`.
     pub units_done: u64,
     /// Batches run since start.
     pub batches_done: u64,
@@ -38,7 +38,7 @@ pub struct Usage {
 /// Weight of the newest batch in the measured pace.
 const NEWEST: f64 = 0.2;
 
-/// Shortest and longest wait that is ever suggested: a guess from a burst or a stall should not chase clients away.
+/// The shortest and the longest suggested wait. An estimate during a burst or a stall must not drive clients away.
 const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// The device's pace: an exponential average over batches.
@@ -48,20 +48,20 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A batch of this cost took this long.
+    /// Records that a batch of this cost took this time.
     pub(crate) fn observe(&mut self, cost: u64, elapsed: Duration) {
         let newest = cost as f64 / elapsed.max(Duration::from_micros(1)).as_secs_f64();
         let before = self.cost_per_second.unwrap_or(newest);
         self.cost_per_second = Some(before + NEWEST * (newest - before));
     }
 
-    /// How long work of this cost takes on a device, as far as is known.
+    /// The expected duration of work of this cost on a device.
     pub(crate) fn expected(&self, cost: u64) -> Duration {
         let seconds = self.cost_per_second.map_or(0.0, |pace| cost as f64 / pace.max(f64::MIN_POSITIVE));
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// How long work of this cost will take, in whole seconds: what a client that was refused should wait.
+    /// The wait to suggest to a refused client: the expected duration of work of this cost, in whole seconds.
     pub(crate) fn retry_after(&self, cost: u64) -> Duration {
         let [least, most] = RETRY_AFTER;
         let Some(pace) = self.cost_per_second else { return least };

@@ -1,25 +1,25 @@
-//! What an operation is to the scheduler: rows, what each takes in units that its scheme counts, and in which form.
+//! The scheduler's view of an operation: its rows, their units of work, and its form.
 
 use crate::fair;
 use crate::ids::PartId;
 
-/// Rows of the largest list (specification, Limits: gates per batch).
+/// Largest number of rows of a list (specification, Limits: gates per batch).
 pub const OPERATION_ROWS_MAX: usize = 1024;
 
-/// Slots for each unit of a list's rows at most; a row without units counts as one with one.
+/// Largest number of slots for each unit of a list's rows. A row without units counts as one unit.
 pub(crate) const LIST_SLOTS_OF_A_UNIT_MAX: usize = 3;
 
-/// Slots of a single row that exceeds a batch at most.
+/// Largest number of slots of a single row that exceeds a batch.
 pub(crate) const LIST_SLOTS_OF_A_ROW_MAX: usize = 4;
 
-/// What an operation asks for.
+/// The work of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Units of each row, in which its scheme counts work; 0: next to none. In a circuit level after level.
+    /// Units of work of each row, as the scheme counts them; 0 for almost no work. For a circuit, level after level.
     pub units: Vec<u32>,
-    /// Parts of the session's key that its rows need; each once.
+    /// Parts of the session's key that the rows need, each once.
     pub key: Vec<PartId>,
-    /// How the rows depend on each other, and where their words are.
+    /// The dependencies of the rows, and their slots.
     pub form: Form,
 }
 
@@ -27,7 +27,7 @@ impl Work {
     /// Checks that the numbers of rows and slots agree.
     ///
     /// # Panics
-    /// When they do not agree.
+    /// When the numbers disagree.
     pub(crate) fn check(&self) {
         match &self.form {
             Form::List { slots } => {
@@ -49,12 +49,13 @@ impl Work {
     }
 }
 
-/// How the rows of an operation depend on each other.
+/// The dependencies between the rows of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// 1 to 1024 rows that do not. They run on any device, each with slots of its own while it does.
+    /// 1 to 1024 independent rows. They run on any device, and each has its own slots while it runs.
     List {
-        /// Slots of each row's operands and results: at most three a unit (one unit for a row without), and four for a row.
+        /// Slots of each row's operands and results: at most three a unit (a row without units counts as one unit),
+        /// and four for a row.
         slots: Vec<u32>,
     },
     /// A circuit: rows in levels, all on one device.
@@ -64,20 +65,20 @@ pub enum Form {
 /// The levels of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// Where each level ends. Its rows run when those of the level before have.
+    /// For each level, where its rows end. A level runs after the level before.
     pub ends: Vec<usize>,
-    /// Slots that the circuit has from its first row to its end.
+    /// Slots that the circuit holds from its first row to its end.
     pub slots: usize,
-    /// Its inputs and outputs on the host, in bytes.
+    /// Bytes of the inputs and outputs on the host.
     pub host_bytes: u64,
 }
 
-/// What these rows take of [`crate::scheduler::DeviceLimits::batch_units_max`].
+/// The size of these rows in the unit of [`crate::scheduler::DeviceLimits::batch_units_max`].
 pub(crate) fn size_of(units: &[u32]) -> usize {
     units.iter().map(|&units| size_of_row(units)).sum()
 }
 
-/// How many of these rows, from the first on, take at most `room`.
+/// How many of these rows, from the first one on, fit in `room`.
 pub(crate) fn rows_that_fit(units: &[u32], room: usize) -> usize {
     let sizes = units.iter().map(|&units| size_of_row(units));
     let ends = sizes.scan(0, |end, size| {
@@ -91,12 +92,12 @@ fn size_of_row(units: u32) -> usize {
     units.max(1) as usize
 }
 
-/// The units of these rows.
+/// The units of these rows together.
 pub(crate) fn units_of(units: &[u32]) -> u64 {
     units.iter().map(|&units| u64::from(units)).sum()
 }
 
-/// What these rows count against their account's share, where a unit costs `unit_cost`.
+/// The cost of these rows for their account's share, if a unit costs `unit_cost`.
 pub(crate) fn cost_of(units: &[u32], unit_cost: u32) -> u64 {
     units.iter().map(|&units| fair::cost_of_row(units, unit_cost)).sum()
 }

@@ -79,7 +79,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
     framed
 }
 
-/// Status and code of an answer.
+/// The status and the code of an answer.
 fn outcome((status, body): &(u16, Value)) -> (u16, Option<&str>) {
     let code = body["error"]["code"].as_str();
     assert_eq!(code.is_none(), *status < 400, "{status} {body}");
@@ -107,7 +107,7 @@ struct Node {
     session: String,
     ciphertext: String,
     key_id: String,
-    /// The id of a ciphertext under that key.
+    /// The id of a ciphertext under the encryption key.
     numbers: String,
     /// Holds the node, which ends with the process.
     _running: Running,

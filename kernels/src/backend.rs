@@ -1,60 +1,60 @@
-//! What a device is, without a scheme: rows of words in its memory, written and read. What a scheme computes on them is a
-//! trait of the scheme's own over this one.
+//! A device without a scheme: rows of words in its memory, written and read. Each scheme adds a trait for its
+//! computations on these rows.
 
 pub(crate) mod chunks;
 
 use crate::error::Result;
 
-/// A device and what the engine may ask of it.
+/// A device's description, with the limits that the engine needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Short build string for `fhe_engine` (readings O7): `cpu-avx512`, `cpu-avx2`, `cpu-portable`, `cuda`, `wgpu`.
     pub backend: String,
-    /// The processor's or card's own name.
+    /// Name of the CPU or card, as the system gives it.
     pub name: String,
     /// Memory for keys and rows, in bytes.
     pub memory_bytes: u64,
-    /// Bootstraps of one batch beyond which nothing gets faster.
+    /// Largest useful number of bootstraps in a batch: larger batches are not faster.
     pub rows_max: usize,
-    /// Batches that may be given to the device before the first of them is [`Backend::finish`]ed: 1 where a batch is
-    /// computed by the caller's own threads, 2 where copies of one overlap with the work of the other.
+    /// How many batches the device may hold before the first of them is [`Backend::finish`]ed: 1 if the caller's
+    /// threads compute a batch, 2 if copies of one batch overlap with the work of another.
     pub batches_in_flight_max: usize,
-    /// Batches of different keys, of few rows each, that gain by one call ([`crate::tfhe::Gates::evaluate_together`]); 1: none
-    /// do.
+    /// How many batches of different keys, of few rows each, run faster in one call
+    /// ([`crate::tfhe::Gates::evaluate_together`]); 1 if none do.
     pub keys_together_max: usize,
 }
 
-/// One device, opened. Results are the same words on every backend (design/arithmetic.md 1).
+/// An opened device. Every backend computes the same words (design/arithmetic.md 1).
 ///
-/// Work is ordered: what is written before a call is read by it, and its results are read by the next.
+/// Calls are ordered: a call reads the words that were written before it, and the next call reads its results.
 pub trait Backend: Send + Sync + 'static {
     /// Rows of words in this device's memory, `[slots][row_words]`. Overwritten on drop.
     type Arena: Send;
 
-    /// Work under way, with the words that will be read when it is done.
+    /// Started work, with the words to read when it is done.
     type Pending: Send;
 
-    /// What this device is.
+    /// The device's description.
     fn info(&self) -> &DeviceInfo;
 
-    /// Room for `slots` rows of `row_words` words, all zero.
+    /// Allocates `slots` rows of `row_words` words, all zero.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`] when there is not that much.
+    /// [`crate::Error::OutOfMemory`] when the device has too little memory.
     fn arena(&self, row_words: usize, slots: usize) -> Result<Self::Arena>;
 
-    /// Makes an arena larger, to `slots` slots. The rows that it has keep their words; the rows that are added are zero.
+    /// Grows an arena to `slots` slots. Existing rows keep their words; new rows are zero.
     ///
-    /// On CPUs and on cards whose kernels are in CUDA this adds memory for the new slots alone, and moves nothing. Work with an
-    /// arena takes a little longer with each growth, so an arena that grows often should grow by a part of its size. A WGSL
-    /// kernel reaches only the buffer that is bound, so there the arena is copied to a larger buffer, and both are in the
-    /// card's memory until the copy is done.
+    /// On CPUs and on CUDA cards, only memory for the new slots is added, and no words move. Each growth makes later
+    /// work with the arena a little slower, so an arena that grows often should grow by a fraction of its size. A WGSL
+    /// kernel reaches only the bound buffer, so there the arena is copied to a larger buffer, and both buffers are in
+    /// the card's memory until the copy is done.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`] when there is not that much; the arena is then as it was.
+    /// [`crate::Error::OutOfMemory`] when the device has too little memory; the arena is then unchanged.
     ///
     /// # Panics
-    /// When the arena has more slots than that.
+    /// When the arena already has more slots.
     fn grow(&self, arena: &mut Self::Arena, slots: usize) -> Result<()>;
 
     /// Copies `words`, whole rows, to the slots from `first` on.
@@ -63,15 +63,16 @@ pub trait Backend: Send + Sync + 'static {
     /// Starts to read the rows of these slots.
     ///
     /// # Panics
-    /// When a slot is not in the arena.
+    /// When a slot is outside the arena.
     fn read(&self, arena: &Self::Arena, slots: &[u32]) -> Result<Self::Pending>;
 
-    /// Waits until what a call started is done, or until `wanted` says that there is something else to do for the caller, who
-    /// asks again later. True: [`Backend::finish`] will not wait. A device that cannot tell says so at once.
+    /// Waits until the work of a call is done, or until `wanted` returns true because the caller has other work. The
+    /// caller then asks again later. Returns true if [`Backend::finish`] will not wait. A device that cannot observe
+    /// its progress returns true at once.
     fn wait(&self, _pending: &Self::Pending, _wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         Ok(true)
     }
 
-    /// Waits for what one call started: the words of the rows that it reads, `[reads][row_words]`.
+    /// Waits for a call's work and returns the rows that the call reads, `[reads][row_words]`.
     fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>>;
 }

@@ -1,26 +1,27 @@
-//! What all readers of bytes share: why they refuse, and words in bytes.
+//! Shared by all readers of bytes: the reasons for refusal, and the conversion between words and bytes.
 
-/// Why bytes are refused. The service maps these to the specification's codes.
+/// Why bytes are refused. The service maps these errors to the specification's codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The blob holds a secret key, ours or a tfhe-rs client key (readings K5): never to be sent to a server.
+    /// The bytes hold a secret key (of Ango, or a tfhe-rs client key; readings K5), which must never be sent to a
+    /// server.
     #[error("the upload contains a secret key")]
     SecretKey,
-    /// Neither our container nor a form of tfhe-rs.
-    #[error("not an Ango container nor a tfhe-rs object")]
+    /// Neither an Ango container nor a form of tfhe-rs.
+    #[error("neither an Ango container nor a tfhe-rs object")]
     UnknownForm,
-    /// A version of our container that this build does not read.
+    /// A version of the Ango container that this build does not read.
     #[error("container version {0} is not supported")]
     UnknownVersion(u16),
-    /// Well-formed, but of another kind than asked for.
+    /// A well-formed object of another kind than the caller asked for.
     #[error("expected {expected}, found {found}")]
     WrongType {
-        /// What the caller wanted.
+        /// The kind that the caller wanted.
         expected: &'static str,
-        /// What the bytes are.
+        /// The kind of the bytes.
         found: &'static str,
     },
-    /// Parameters that are no preset, contradict each other, or are another session's.
+    /// The parameters match no preset, contradict each other, or belong to another session.
     #[error("{0}")]
     Params(String),
     /// Truncated, too long, damaged or out of range.
@@ -28,7 +29,7 @@ pub enum Error {
     Malformed(String),
 }
 
-/// Little-endian words of `bytes`; a remainder of under four bytes is left out.
+/// Little-endian words of `bytes`. Up to three remaining bytes are ignored.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
 }

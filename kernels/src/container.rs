@@ -1,6 +1,6 @@
 //! Bytes to types and back: the container format of docs/wire-format.md, and the forms of tfhe-rs clients.
 //!
-//! Every length and residue is checked before it is used; nothing is allocated on the word of a header alone.
+//! Every length and residue is checked before use. A header alone causes no allocation.
 
 mod evaluation_key;
 mod frame;
@@ -15,10 +15,10 @@ use crate::bytes::{put_words, words};
 use crate::tfhe::{EvaluationKey, Lwe, Preset};
 use crate::tfhe_rs;
 
-/// Which family a ciphertext came from; results go back in the form of their inputs.
+/// The format family of a ciphertext. Results are returned in the form of their inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Our container.
+    /// Ango's container.
     Ango,
     /// bincode 1.3 `Ciphertext` of the tfhe crate's Boolean API.
     TfheRs,
@@ -27,7 +27,8 @@ pub enum Form {
 /// Reads an evaluation key of either form.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key of either form, whose bytes the caller overwrites; the others as they say.
+/// [`Error::SecretKey`] for a secret key of either form, whose bytes the caller overwrites; other variants for bytes
+/// that cannot be read.
 pub fn read_evaluation_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     if bytes.starts_with(&MAGIC) {
         evaluation_key::read(bytes)
@@ -42,26 +43,26 @@ pub fn read_evaluation_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     }
 }
 
-/// Writes our container.
+/// Writes a key in Ango's container.
 ///
 /// # Panics
-/// For an imported key: it keeps its own form.
+/// For an imported key, which keeps its original form.
 pub fn write_evaluation_key(key: &EvaluationKey) -> Vec<u8> {
     evaluation_key::write(key)
 }
 
-/// Reads a bit's ciphertext of either form for a key of `preset` and `fingerprint`; the fingerprint is checked only where
+/// Reads a bit's ciphertext of either form for a key of `preset` and `fingerprint`. The fingerprint is checked only if
 /// both sides have one (readings G11).
 ///
 /// # Errors
-/// As they say; [`Error::Params`] for a ciphertext of another preset or key.
+/// [`Error::Params`] for a ciphertext of another preset or key; other variants for bytes that cannot be read.
 pub fn read_ciphertext(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]>) -> Result<(Lwe, Form), Error> {
     let dimension = preset.params().lwe_dimension;
     if is_seeded(bytes) {
         let seeded = read_seeded(bytes, preset, fingerprint)?;
         match seeded.len() {
             1 => Ok((Lwe::new(seeded.expand(dimension).into_words()), Form::Ango)),
-            found => Err(Error::Malformed(format!("one ciphertext belongs here, found {found} of a seed"))),
+            found => Err(Error::Malformed(format!("expected one ciphertext, found {found} seeded ones"))),
         }
     } else if bytes.starts_with(&MAGIC) {
         let (header, payload) = unframe(bytes, Tag::Ciphertext)?;
@@ -84,7 +85,7 @@ pub fn read_ciphertext(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]
     }
 }
 
-/// Keys of tfhe-rs clients are secret wherever they are sent (readings K5).
+/// Refuses keys of tfhe-rs clients, which are secret in every request (readings K5).
 pub(crate) fn refuse_foreign_secrets(bytes: &[u8]) -> Result<(), Error> {
     match !bytes.starts_with(&MAGIC) && tfhe_rs::is_client_key(bytes) {
         true => Err(Error::SecretKey),
@@ -92,11 +93,11 @@ pub(crate) fn refuse_foreign_secrets(bytes: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Refuses what is of another preset or, where both name theirs, of another key.
+/// Refuses a ciphertext of another preset, or of another key if both fingerprints are given.
 fn check_key(header: &Header, preset: Preset, fingerprint: Option<[u8; 8]>) -> Result<(), Error> {
     if header.preset != preset {
         let (found, wanted) = (header.preset.name(), preset.name());
-        return Err(Error::Params(format!("the ciphertext is of preset {found}, the session of {wanted}")));
+        return Err(Error::Params(format!("the ciphertext has the preset {found}, the session {wanted}")));
     }
     match (header.fingerprint, fingerprint) {
         (Some(found), Some(wanted)) if found != wanted => {
@@ -109,7 +110,7 @@ fn check_key(header: &Header, preset: Preset, fingerprint: Option<[u8; 8]>) -> R
 /// Writes a bit's ciphertext in the given form.
 ///
 /// # Panics
-/// When the ciphertext is not of the preset's dimension.
+/// When the ciphertext's dimension is not the preset's.
 pub fn write_ciphertext(lwe: &Lwe, preset: Preset, fingerprint: Option<[u8; 8]>, form: Form) -> Vec<u8> {
     assert_eq!(lwe.dimension(), preset.params().lwe_dimension, "a ciphertext of another preset");
     match form {

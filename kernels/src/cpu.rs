@@ -1,4 +1,4 @@
-//! The processor as a device: its memory, its vectors, its threads, and the ring's transforms on them.
+//! The CPU as a device: its memory, its vectors, its threads, and the ring's transforms on them.
 
 pub(crate) mod ahead;
 mod arena;
@@ -18,34 +18,35 @@ pub use arena::Arena;
 pub use host_memory::host_memory_bytes;
 pub use simd::Isa;
 
-/// Rows that go in lock step over a key. What is computed of them must stay in the second-level cache beside a part of the
-/// key.
+/// Largest number of rows that use a key in lock step. Their working data must stay in the L2 cache beside a part of
+/// the key.
 pub(crate) const GROUP_ROWS_MAX: usize = 16;
 
 /// The CPU as a device.
 pub struct Cpu {
     info: DeviceInfo,
     pub(crate) isa: Isa,
-    /// Threads of a call: all of the machine's, or one.
+    /// Threads of a call: as many as the machine has, or one.
     pub(crate) threads: usize,
 }
 
 impl Cpu {
-    /// A given instruction set and number of threads (for benches and tests); more than one needs feature `parallel`.
+    /// The CPU with a given instruction set and number of threads, for benches and tests. More than one thread needs
+    /// the feature `parallel`.
     ///
     /// # Panics
-    /// When this processor has not that instruction set.
+    /// When this CPU lacks the instruction set.
     pub fn with(isa: Isa, threads: usize) -> Cpu {
         assert!(Isa::available().contains(&isa), "this processor has no {}", isa.name());
         let threads = if cfg!(feature = "parallel") { threads.max(1) } else { 1 };
         let info = DeviceInfo {
             backend: format!("cpu-{}", isa.name()),
             name: processor_name(),
-            // the other half is the host's: seeded keys, operands, the service around it
+            // the other half is for the host: seeded keys, operands, the service
             memory_bytes: host_memory_bytes() / 2,
             rows_max: GROUP_ROWS_MAX * threads * 4,
             batches_in_flight_max: 1,
-            // twice, so that a thread whose batches are shorter has another to take
+            // twice the threads, so that a thread with shorter batches finds another
             keys_together_max: if threads > 1 { 2 * threads } else { 1 },
         };
         Cpu { info, isa, threads }
@@ -56,7 +57,7 @@ pub(crate) fn threads_available() -> usize {
     std::thread::available_parallelism().map_or(1, |threads| threads.get())
 }
 
-/// The processor's own name where the system tells it.
+/// The CPU's name, if the system gives one.
 fn processor_name() -> String {
     let told = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;
@@ -79,7 +80,7 @@ where
     all.iter_mut().try_for_each(work)
 }
 
-/// Calls `work` on pairs of equally numbered chunks, on all threads where there is more than one chunk.
+/// Calls `work` on pairs of chunks with equal index, on all threads if there is more than one chunk.
 pub(crate) fn for_each_pair<F>(
     threads: usize,
     a: &[u32],
@@ -116,7 +117,7 @@ where
 
 impl Backend for Cpu {
     type Arena = Arena;
-    /// The words: all work is done when `evaluate` returns.
+    /// The words themselves, because all work is done when `evaluate` returns.
     type Pending = Vec<u32>;
 
     fn info(&self) -> &DeviceInfo {

@@ -1,5 +1,5 @@
-//! NVIDIA's cards, by the driver's own interface. Nothing of theirs is needed to build this or to start it: the driver is
-//! looked for when a card is, the compiler when a kernel is not in the cache.
+//! NVIDIA's cards, through the driver's own interface. Building and starting the program needs nothing of NVIDIA: the
+//! driver is loaded when cards are enumerated, and the compiler when a kernel is not in the cache.
 
 mod cache;
 mod driver;
@@ -29,13 +29,13 @@ use nvrtc::Compiler;
 pub use paper::{Paper, shared_bytes_max};
 use staging::Staging;
 
-/// The oldest driver whose functions are all there, as the driver counts: CUDA 12.0.
+/// The oldest driver that has all functions in use, as the driver numbers versions: CUDA 12.0.
 const DRIVER_VERSION_MIN: i32 = 12_000;
 /// Compute capability of the first cards with clusters.
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
-/// Ranges begin where an allocation might: at 256 bytes, what the driver itself keeps to.
+/// Alignment of ranges: 256 bytes, as for the driver's allocations.
 pub(crate) const ALIGNMENT_WORDS: u32 = 64;
-/// Part of the free memory that is left to the driver, to staging and to others: an eighth.
+/// Divisor of the free memory: an eighth is left for the driver, staging and other processes.
 const RESERVE: u64 = 8;
 
 /// One card.
@@ -44,7 +44,7 @@ pub struct Cuda {
     staging: Arc<Staging>,
     context: Arc<CudaContext>,
     cache: Option<Cache>,
-    /// By the hash of their text: a loaded module is shared as long as a stem holds it.
+    /// Modules by the hash of their text. A loaded module is shared as long as a stem holds it.
     modules: Mutex<HashMap<[u8; 32], Weak<Loaded>>>,
     graphs: Arc<Recordings<Graph>>,
 }
@@ -66,12 +66,12 @@ impl Buffer for Buf {
 impl Drop for Buf {
     fn drop(&mut self) {
         self.graphs.forget(self.id);
-        // the memory is overwritten next; so is what of it is still on its way
+        // this memory is overwritten next, and so are its uploads in flight
         self.staging.forget_uploads();
     }
 }
 
-/// A kernel that is loaded on a card.
+/// A kernel loaded on a card.
 pub struct Module(Arc<Loaded>);
 
 struct Loaded {
@@ -86,7 +86,7 @@ impl Drop for Loaded {
     }
 }
 
-/// Words on their way from a card.
+/// Words in flight from a card.
 pub struct Readback(staging::Readback);
 
 /// The name of an architecture, as the compiler spells it: `sm_90`.
@@ -95,8 +95,8 @@ pub fn architecture((major, minor): (u32, u32)) -> String {
 }
 
 impl Cuda {
-    /// Opens every card of this machine, or says for each, or for all, why not. `kernel_cache` is the folder of compiled
-    /// kernels; without it they are compiled anew in every process.
+    /// Opens every card of this machine. The result has an error for each card that cannot be used, or one error for
+    /// all. `kernel_cache` is the folder of compiled kernels; without it, every process compiles them anew.
     pub fn enumerate(kernel_cache: Option<&Path>) -> Vec<Result<Cuda>> {
         match count() {
             Ok(count) => (0..count).map(|ordinal| Cuda::open(ordinal, count, kernel_cache)).collect(),
@@ -149,14 +149,14 @@ impl Cuda {
         launch.module.0.module.launch(stream, entry, &configuration, addresses, args)
     }
 
-    /// The compiled source: from the cache, else by the compiler, which need not be there for what is cached.
+    /// Loads the compiled source from the cache, else compiles it. The compiler is not needed for cached sources.
     fn load(&self, source: &Source) -> Result<driver::Module> {
         let capability = self.card.compute_capability.expect("every CUDA card has one");
         let architecture = architecture(capability);
         let cached = self.cache.as_ref().and_then(|cache| cache.get(&architecture, &source.text));
         if let Some(image) = cached {
             match driver::Module::load(self.staging.compute(), &image.bytes) {
-                // compiled by something this driver does not like
+                // the driver refused the cached image
                 Err(Error::Device(_)) => {}
                 loaded => return loaded,
             }
@@ -188,9 +188,7 @@ fn count() -> Result<usize> {
     unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(unavailable)?;
     if version < DRIVER_VERSION_MIN {
         let (major, minor) = (version / 1000, version % 1000 / 10);
-        return Err(Error::Unavailable(format!(
-            "the NVIDIA driver is of CUDA {major}.{minor}; 12.0 or newer is needed"
-        )));
+        return Err(Error::Unavailable(format!("the NVIDIA driver has CUDA {major}.{minor}; 12.0 or newer is needed")));
     }
     match CudaContext::device_count().map_err(unavailable)? {
         0 => Err(Error::Unavailable("the NVIDIA driver finds no card".into())),
@@ -198,8 +196,8 @@ fn count() -> Result<usize> {
     }
 }
 
-/// Lets the driver keep what is freed for the next allocation. Otherwise it gives all of it back to the system whenever the
-/// card is waited for, and every batch of a session that was idle pays for it.
+/// Makes the driver keep freed memory for the next allocation. By default the driver returns it to the system at every
+/// wait, and then every batch of an idle session pays for it again.
 fn keep_freed_memory(context: &Arc<CudaContext>) -> std::result::Result<(), result::DriverError> {
     if !context.has_async_alloc() {
         return Ok(());
@@ -320,7 +318,7 @@ impl Gpu for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // kernels under way end before the memory that they use is given back; a card that is lost keeps both
+        // running kernels end before the memory that they use is freed; a lost card keeps both
         let _ = self.staging.compute().drain();
     }
 }

@@ -1,7 +1,7 @@
-//! Which devices of this machine compute: those of the best kind that is here, or of the kind that was asked for.
+//! Detection of the devices that compute: those of the best available kind, or of the requested kind.
 //!
-//! No GPU is believed at its word: each evaluates a few gates first, and one that differs from the CPU in a bit is passed
-//! over like one that does not open.
+//! Every GPU must first prove itself on a few gates. A GPU that differs from the CPU in one bit is passed over, like
+//! one that cannot be opened.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ use crate::tfhe::{
 use crate::wgpu::Wgpu;
 use crate::xof;
 
-/// What the operator asked for.
+/// The operator's choice of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// CUDA, else real GPUs by wgpu, else the CPU.
@@ -36,17 +36,17 @@ pub enum Choice {
     Auto,
     /// NVIDIA's cards.
     Cuda,
-    /// GPUs of any vendor by wgpu; where there is none, a driver that computes on the processor.
+    /// GPUs of any vendor by wgpu; without one, a driver that computes on the CPU.
     Wgpu,
-    /// The processor.
+    /// The CPU.
     Cpu,
 }
 
 impl Choice {
-    /// All choices, in the order they are told to an operator.
+    /// All choices, in the order of the operator's documentation.
     pub const ALL: [Choice; 4] = [Choice::Auto, Choice::Cuda, Choice::Wgpu, Choice::Cpu];
 
-    /// The word of the setting.
+    /// The value of the setting.
     pub fn name(self) -> &'static str {
         match self {
             Choice::Auto => "auto",
@@ -66,20 +66,20 @@ impl FromStr for Choice {
     }
 }
 
-/// A device that computes, whichever kind it is.
+/// A device of any kind.
 pub enum AnyDevice {
-    /// The processor.
+    /// The CPU.
     Cpu(Cpu),
     /// One of NVIDIA's cards.
     #[cfg(feature = "cuda")]
     Cuda(Box<GpuBackend<Cuda>>),
-    /// Any other card, or a driver that computes on the processor.
+    /// Any other card, or a driver that computes on the CPU.
     #[cfg(feature = "wgpu")]
     Wgpu(Box<GpuBackend<Wgpu>>),
 }
 
 impl AnyDevice {
-    /// What it is.
+    /// The device's description.
     pub fn info(&self) -> &DeviceInfo {
         match self {
             AnyDevice::Cpu(cpu) => cpu.info(),
@@ -90,7 +90,7 @@ impl AnyDevice {
         }
     }
 
-    /// Hands the device over, its kind spent.
+    /// Passes the device, as its concrete type, to `what`.
     pub fn with<W: WithDevice>(self, what: W) -> W::Out {
         match self {
             AnyDevice::Cpu(cpu) => what.with(cpu),
@@ -102,34 +102,34 @@ impl AnyDevice {
     }
 }
 
-/// Something that is done with a device, whichever kind it is.
+/// An operation on a device of any kind.
 pub trait WithDevice {
-    /// What comes of it.
+    /// The operation's result.
     type Out;
 
-    /// Does it.
+    /// Runs the operation.
     fn with<B: Schemes>(self, backend: B) -> Self::Out;
 }
 
-/// A device, or a kind of them, that does not compute here.
+/// A device, or a kind of devices, that is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
     /// `cuda`, `wgpu`.
     pub backend: &'static str,
-    /// Why, for the operator.
+    /// The reason, for the operator.
     pub reason: String,
 }
 
-/// What was found.
+/// The result of a detection.
 pub struct Detected {
-    /// What computes, at least one; all of one kind.
+    /// The devices that compute: at least one, all of one kind.
     pub devices: Vec<AnyDevice>,
-    /// What was looked for before, and is not used.
+    /// The devices and kinds that were tried first and are not used.
     pub passed_over: Vec<PassedOver>,
 }
 
-/// Opens the devices of a choice; the CPU where there are none. `kernel_cache`: folder of compiled kernels, made if it is
-/// not there; without it they are compiled anew in every process.
+/// Opens the devices of a choice, or the CPU if there are none. `kernel_cache` is the folder of compiled kernels,
+/// created if missing. Without it, every process compiles them anew.
 pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
     let mut passed_over = Vec::new();
     for (kind, open) in [(Choice::Cuda, open_cuda as Open), (Choice::Wgpu, open_wgpu as Open)] {
@@ -146,10 +146,10 @@ pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
     Detected { devices: vec![AnyDevice::Cpu(Cpu::open())], passed_over }
 }
 
-/// Opens the devices of one kind: those that were proved, and why the others were not.
+/// Opens the devices of one kind. Returns those that passed the proof, and the errors of the others.
 type Open = fn(Choice, Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>);
 
-/// An error as a reason: of [`Error::Unavailable`] its words alone.
+/// An error as a reason: the bare message for [`Error::Unavailable`].
 fn reason(error: Error) -> String {
     match error {
         Error::Unavailable(why) => why,
@@ -186,7 +186,7 @@ fn not_built(backend: &str) -> Error {
     Error::Unavailable(format!("this program was built without the backend {backend}"))
 }
 
-/// Of cards that were opened, or not, those that compute what they should.
+/// From the opened cards and the failed ones, those that compute the right words, and all errors.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(GpuBackend<G>) -> AnyDevice) -> (Vec<AnyDevice>, Vec<Error>) {
     let (mut devices, mut refused) = (Vec::new(), Vec::new());
@@ -202,25 +202,25 @@ fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(GpuBackend<G>) -> AnyDevice)
     (devices, refused)
 }
 
-/// Different gates of a proof: more than the groups that share a step of the key, and odd.
+/// Different gates of a proof: an odd number, larger than the number of groups that share a step of the key.
 const PROOF_ROWS: usize = 33;
 
-/// Gates over a whole key: a driver that computes on the processor takes a second for each.
+/// Gates over a key of full length. A driver that computes on the CPU takes a second for each.
 const WHOLE_ROWS: usize = 2;
 
-/// Steps of a short key: the same kernels in a hundredth of the time.
+/// Steps of a short key, which runs the same kernels in a hundredth of the time.
 const SHORT_DIMENSION: usize = 3;
 
-/// Whether a device computes the words that the CPU does, for every preset: over a short key of its ring, one gate, some and
-/// more than a full batch, which may take different ways through a device; and over a key of its own dimension, which is
-/// compiled into some kernels, a few gates. Some over a short key of container version 1 too, whose modulus switch is another.
-/// Over each short key a mapped circuit too, whose cells have kernels of their own.
+/// Checks for every preset that a device computes the same words as the CPU. Over a short key of the preset's ring:
+/// one gate, some gates, and more than a full batch, because each may take another path through a device. Over a key
+/// of full dimension, which is compiled into some kernels: a few gates. Over a short key of container version 1, which
+/// has another mod switch: some gates. Over each short key also a mapped circuit, because cells have separate kernels.
 ///
 /// # Errors
-/// The device's own, or [`Error::Device`] when a word differs.
+/// The device's error, or [`Error::Device`] when a word differs.
 pub fn prove<B: Gates + ?Sized>(backend: &B) -> Result<()> {
     let full = backend.info().rows_max.max(PROOF_ROWS) + 1;
-    // A wrong word ends nothing: a card on paper, which computes nothing, is to be asked for every kernel.
+    // A wrong word does not stop the proof, because a simulated card, which computes nothing, must see every kernel.
     let mut proved = Ok(());
     for preset in Preset::ALL {
         let short = Answer::of(preset, SHORT_DIMENSION, PROOF_ROWS)?.check(backend, &[1, PROOF_ROWS, full]);
@@ -235,15 +235,15 @@ pub fn prove<B: Gates + ?Sized>(backend: &B) -> Result<()> {
     proved
 }
 
-/// What a device must answer at any time: gates over a short key of every preset's ring, computed by the processor's portable
-/// instructions.
+/// Known answers that a device must reproduce at any time: gates over a short key of every preset's ring, computed by
+/// the CPU's portable instructions.
 pub struct KnownAnswers(Vec<Answer>);
 
 impl KnownAnswers {
-    /// Computes them. Some milliseconds.
+    /// Computes the answers, in some milliseconds.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::OutOfMemory`] when memory runs out.
     pub fn compute() -> Result<KnownAnswers> {
         Preset::ALL
             .into_iter()
@@ -252,33 +252,33 @@ impl KnownAnswers {
             .map(Self)
     }
 
-    /// Whether a device still gives them.
+    /// Checks that a device reproduces the answers.
     ///
     /// # Errors
-    /// The device's own, or [`Error::Device`] when a word differs.
+    /// The device's error, or [`Error::Device`] when a word differs.
     pub fn check<B: Gates + ?Sized>(&self, backend: &B) -> Result<()> {
         self.0.iter().try_for_each(|answer| answer.check(backend, &[PROOF_ROWS]))
     }
 }
 
-/// Of six bits: a half adder's two results, a majority, a parity of three, a parity of three ANDs, whose wires have a quarter's
-/// amplitude, and the negation of an input.
+/// A circuit of six bits. Its outputs are a half adder's two results, a majority, a parity of three, a parity of three
+/// ANDs (whose wires have amplitude 1/4), and the negation of an input.
 const PROOF_CIRCUIT: &str = "14 20\n6 1 1 1 1 1 1\n6 1 1 1 1 1 1\n2 1 0 1 6 XOR\n2 1 1 2 7 XOR\n2 1 6 7 8 AND\n2 1 2 3 9 AND\n\
     2 1 4 5 10 AND\n2 1 9 10 11 XOR\n2 1 0 1 12 AND\n2 1 11 12 13 XOR\n1 1 12 14 EQW\n1 1 6 15 EQW\n2 1 1 8 16 XOR\n\
     2 1 6 2 17 XOR\n1 1 13 18 EQW\n1 1 0 19 INV\n";
-/// Its inputs.
+/// The circuit's number of inputs.
 const PROOF_INPUTS: usize = 6;
 
-/// Gates and a circuit, a key and what comes of them.
+/// Gates and a circuit under one key, with the expected results.
 struct Answer {
     key: EvaluationKey,
     rows: Vec<GateRow>,
     expected: Vec<Lwe>,
-    /// Over a short key.
+    /// The circuit, for short keys only.
     circuit: Option<CircuitAnswer>,
 }
 
-/// A mapped circuit and what comes of it.
+/// A mapped circuit with the expected results.
 struct CircuitAnswer {
     plan: Plan,
     inputs: LweList,
@@ -305,7 +305,7 @@ impl Answer {
         Ok(Answer { key, rows, expected, circuit })
     }
 
-    /// Repeats the gates to each of these counts.
+    /// Evaluates the gates, repeated up to each of these counts, and compares.
     fn check<B: Gates + ?Sized>(&self, backend: &B, counts: &[usize]) -> Result<()> {
         let loaded = backend.load_key(&self.key)?;
         let mut wrong = false;
@@ -318,24 +318,24 @@ impl Answer {
             wrong |= run_plan(backend, &loaded, plan, inputs, &mut |_| {})? != *outputs;
         }
         if wrong {
-            let why = "it computes other words than the CPU; its driver or its memory is at fault";
+            let why = "the device computes other words than the CPU; its driver or its memory is at fault";
             return Err(Error::Device(format!("{}: {why}", self.key.preset.name())));
         }
         Ok(())
     }
 }
 
-/// A key of a preset's ring with so many steps. No secret is behind its words.
+/// A key of a preset's ring with this many steps. Its words are pseudorandom and hide no secret.
 fn proof_key(preset: Preset, lwe_dimension: usize) -> EvaluationKey {
     let params =
         Params::try_from(ParamsLiteral { lwe_dimension, ..*preset.params() }).expect("fewer steps are in range");
     let seed = [0x5a; 32];
     let mut bootstrap_bodies = vec![0; params.bootstrap_body_words()];
     let mut key_switch_bodies = vec![0; params.key_switch_body_words()];
-    // rows of the masks' streams that no mask takes
+    // rows of the mask streams that no mask uses
     xof::fill_residues(&seed, xof::DOMAIN_BOOTSTRAP, u64::MAX, MODULUS, &mut bootstrap_bodies);
     xof::fill_torus(&seed, xof::DOMAIN_KEY_SWITCH, u64::MAX, &mut key_switch_bodies);
-    // where lazy ranges are the fullest
+    // the words that fill lazy ranges the most
     bootstrap_bodies[..params.polynomial_size].fill(RING_MODULUS - 1);
     let masks = Masks::Ango(seed);
     EvaluationKey { preset, params, fingerprint: None, masks, bootstrap_bodies, key_switch_bodies }
@@ -353,7 +353,7 @@ fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
     gates.map(|gate| GateRow { gate, operands: (0..gate.arity()).map(|_| operand()).collect() }).collect()
 }
 
-/// The circuit of a proof, mapped as the key's preset offers it, and its inputs.
+/// The proof's circuit, mapped for the key's preset, with its inputs.
 fn proof_circuit(key: &EvaluationKey) -> (Plan, LweList) {
     let circuit = Circuit::parse(PROOF_CIRCUIT).expect("a netlist");
     let operands = proof_rows(&key.params, PROOF_INPUTS).into_iter().flat_map(|row| row.operands);
@@ -404,7 +404,7 @@ mod tests {
         }
     }
 
-    /// The CPU, whose result in one row is wrong in one bit, over keys of one preset's ring.
+    /// A faulty device: the CPU with one wrong bit in one row, for keys of one preset's ring.
     struct Liar(Cpu, usize, Preset);
 
     impl Backend for Liar {

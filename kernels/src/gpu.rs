@@ -1,8 +1,8 @@
-//! GPUs: what a card must be able to do, and the ring's transforms on it.
+//! GPUs: the operations that a card must offer, and the ring's transforms on it.
 //!
-//! [`Gpu`] is a thin door to one card: memory, compilation, launches by name. `cuda` and `wgpu` implement
-//! it; `tests` has a third one that runs the same CUDA sources on the host. Everything above that door, the order of
-//! kernels, their bindings and their numbers of groups, is written once, here and in the schemes' folders.
+//! [`Gpu`] is a thin interface to one card: memory, compilation, launches by name. `cuda` and `wgpu` implement it;
+//! `tests` has a third implementation that runs the same CUDA sources on the host. Everything above it (the order of
+//! kernels, their bindings, their numbers of groups) is written once, here and in the schemes' folders.
 
 mod launch;
 pub mod mul_add;
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 pub use launch::{Access, Bind, Buffer, Launch, View};
 pub use stem::Compiler;
 
-/// The language a card's kernels are written in: the ending of their files in `shaders/`.
+/// The language of a card's kernels: the extension of their files in `shaders/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {
     /// CUDA C++.
@@ -31,73 +31,74 @@ pub enum Language {
     Wgsl,
 }
 
-/// What this folder must know of a card.
+/// The properties of a card that this folder uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Card {
-    /// As [`crate::DeviceInfo::backend`].
+    /// Build string, see [`crate::DeviceInfo::backend`].
     pub backend: String,
-    /// The card's own name.
+    /// Name of the card, as the driver gives it.
     pub name: String,
     /// Memory for keys and rows, in bytes.
     pub memory_bytes: u64,
-    /// What its kernels are written in.
+    /// Language of the card's kernels.
     pub language: Language,
-    /// Threads of a group at most.
+    /// Largest number of threads in a group.
     pub threads_max: u32,
-    /// Memory that a group's threads share, in bytes at most.
+    /// Largest shared memory of a group, in bytes.
     pub shared_bytes_max: u32,
-    /// Groups of a launch at most, in each dimension.
+    /// Largest number of groups in a launch, in each dimension.
     pub groups_max: [u32; 3],
-    /// Bytes of one buffer at most.
+    /// Largest size of a buffer, in bytes.
     pub buffer_bytes_max: u64,
-    /// What is bound of a buffer begins at a multiple of this many words.
+    /// Bound views of a buffer start at a multiple of this many words.
     pub alignment_words: u32,
-    /// Groups that run at the same time with one group a multiprocessor: the card's multiprocessors.
+    /// The number of multiprocessors.
     pub multiprocessors: u32,
-    /// CUDA's compute capability; decides on fast paths (`tfhe/gpu/blind_rotate.rs`).
+    /// CUDA's compute capability, which decides on fast kernels (`tfhe/gpu/blind_rotate.rs`).
     pub compute_capability: Option<(u32, u32)>,
-    /// Turns of all loops of a kernel after which the driver leaves them and says nothing; none: it does not.
+    /// Number of loop turns in a kernel after which the driver silently leaves all loops; `None` if there is no such
+    /// limit.
     pub loop_turns_max: Option<u32>,
-    /// Whether 64-bit integers may be used in WGSL.
+    /// Whether WGSL kernels may use 64-bit integers.
     pub wide_integers: bool,
 }
 
-/// One compilation: a stem with the parameters it is compiled for written out in front.
+/// The source of one compilation: a stem, preceded by the constants of its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// The stem, for messages: `blind_rotate`, `blind_rotate.warp`.
     pub stem: &'static str,
-    /// All of it: prelude, helpers, stem.
+    /// The whole text: prelude, helpers, stem.
     pub text: String,
 }
 
-/// A launch of a card.
+/// A launch on a card of type `G`.
 pub type LaunchOf<'a, G> = Launch<'a, <G as Gpu>::Module, <G as Gpu>::Buf>;
 
-/// A view of a card's buffer.
+/// A view of a buffer on a card of type `G`.
 pub type ViewOf<'a, G> = View<'a, <G as Gpu>::Buf>;
 
-/// A table of a batch. All tables of a batch are one upload.
+/// A table of a batch. One upload holds all tables of a batch.
 pub struct Table<'a, G: Gpu> {
     /// All tables.
     pub all: ViewOf<'a, G>,
-    /// The table's first word among them.
+    /// Index of the table's first word among them.
     pub first: usize,
 }
 
-/// How the groups of a launch share the rows of several keys: what [`shares`] makes, in a table.
+/// How the groups of a launch share the rows of several keys: a table made by [`shares`].
 pub struct Shares<'a, G: Gpu> {
     /// The table.
     pub table: Table<'a, G>,
-    /// How many shares: groups, or tiles of gates.
+    /// The number of shares: groups, or tiles of gates.
     pub count: usize,
-    /// Rows of a share at most.
+    /// Largest number of rows in a share.
     pub rows_max: usize,
 }
 
-/// Shares of at most `rows_max` rows, none of which has rows of two batches: `[shares][4]` words, the first row, the number of
-/// rows, and how far the batch's key is from that of the first, the low word first. `batches` are the numbers of their rows,
-/// which follow each other, and those distances.
+/// Splits the rows of batches into shares of at most `rows_max` rows, each within one batch. The result is
+/// `[shares][4]` words: the first row, the number of rows, and the distance of the batch's key from the first batch's,
+/// low word first. `batches` gives the number of rows of each batch, in order, and those distances.
 pub fn shares(batches: &[(usize, [u32; 2])], rows_max: usize) -> Vec<[u32; 4]> {
     let mut shares = Vec::new();
     let mut first = 0;
@@ -110,84 +111,86 @@ pub fn shares(batches: &[(usize, [u32; 2])], rows_max: usize) -> Vec<[u32; 4]> {
     shares
 }
 
-/// One card, opened. Calls are ordered: a launch sees what was written before it, a read sees what was launched before it.
-/// Every method may report [`crate::Error::Lost`].
+/// An opened card. Calls are ordered: a launch sees the words written before it, and a read sees the results of
+/// launches before it. Every method may return [`crate::Error::Lost`].
 pub trait Gpu: Send + Sync + 'static {
-    /// Words in the card's memory; zero at first, overwritten with zeros when dropped.
+    /// Words in the card's memory; initially zero, overwritten with zeros on drop.
     type Buf: Buffer;
     /// A compiled source.
     type Module: Send + Sync;
-    /// A read under way.
+    /// A read in flight.
     type Readback: Send;
 
-    /// What this card is.
+    /// The card's properties.
     fn card(&self) -> &Card;
-    /// Compiles a source, or takes it from the card's cache. A card may run it without checks of its own: a text stays
-    /// within its buffers and arrays, which the suite shows of those in `shaders/`.
+    /// Compiles a source, or takes it from the card's cache. A card may run the kernel without bounds checks, because
+    /// a text must stay within its buffers and arrays. The test suite verifies that for the texts in `shaders/`.
     fn compile(&self, source: &Source) -> Result<Self::Module>;
-    /// Room for this many words, all zero. [`crate::Error::OutOfMemory`] when there is not that much.
+    /// Allocates this many words, all zero. [`crate::Error::OutOfMemory`] when the card has too little memory.
     fn alloc(&self, words: usize) -> Result<Self::Buf>;
-    /// Room for this many words, of any contents: nothing reads them before they are written. Overwritten with zeros when
-    /// dropped, as every buffer. [`crate::Error::OutOfMemory`] when there is not that much.
+    /// Allocates this many words without clearing them; they must be written before they are read. Overwritten with
+    /// zeros on drop, like every buffer. [`crate::Error::OutOfMemory`] when the card has too little memory.
     fn scratch(&self, words: usize) -> Result<Self::Buf> {
         self.alloc(words)
     }
-    /// Where a buffer begins, in bytes, on cards whose kernels are in CUDA: they find one buffer from another by it. WGSL knows
-    /// no addresses.
+    /// The byte address of a buffer, on CUDA cards, whose kernels reach one buffer from another by it. WGSL has no
+    /// addresses.
     fn address(&self, _buf: &Self::Buf) -> Option<u64> {
         None
     }
-    /// Copies words to a place in a buffer. The words may be forgotten when this returns.
+    /// Copies words to a place in a buffer. The caller may drop the words when this returns.
     fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()>;
-    /// Copies the first `words` words of one buffer to another, on cards whose kernels are in WGSL: what grows there stays one
+    /// Copies the first `words` words of one buffer to another, on WGSL cards, where a growing arena remains one
     /// buffer.
     ///
     /// # Panics
-    /// On other cards: where kernels find one buffer from another, what grows is several buffers.
+    /// On CUDA cards, where a growing arena gets further buffers instead.
     fn copy(&self, _from: &Self::Buf, _to: &Self::Buf, _words: usize) -> Result<()> {
         panic!("nothing is copied on a card whose kernels know addresses")
     }
-    /// Groups of an entry that the card runs at the same time, so that all of them may wait for each other. A card that
-    /// does not tell runs one a multiprocessor.
+    /// The number of groups of an entry that the card runs at the same time, so that all of them may wait for each
+    /// other. The default is one for each multiprocessor.
     fn groups_at_once(&self, module: &Self::Module, entry: &'static str, threads: u32) -> Result<usize> {
         let _ = (module, entry, threads);
         Ok(self.card().multiprocessors as usize)
     }
-    /// Starts a kernel; an error of the kernel itself may be reported by a later call.
+    /// Starts a kernel. A later call may report an error of the kernel itself.
     ///
     /// # Errors
-    /// [`crate::Error::Unavailable`] when groups that wait for each other do not all fit on the card at once, whatever
-    /// [`Gpu::groups_at_once`] says: others may share it. Those of [`Launch::check`].
+    /// [`crate::Error::Unavailable`] when groups that wait for each other do not all fit on the card at once. That may
+    /// happen even within [`Gpu::groups_at_once`], because other processes may share the card. Also the errors of
+    /// [`Launch::check`].
     ///
     /// # Panics
-    /// As [`Launch::check`].
+    /// The panics of [`Launch::check`].
     fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()>;
-    /// Starts kernels, one after another. A door may record a sequence that comes again and replay it ([`recordings`]).
+    /// Starts kernels, one after another. An implementation may record a repeated sequence and replay it
+    /// ([`recordings`]).
     ///
     /// # Errors
-    /// As [`Gpu::launch`]; kernels before the one that failed may have been started.
+    /// The errors of [`Gpu::launch`]; kernels before the failed one may have been started.
     ///
     /// # Panics
-    /// As [`Launch::check`].
+    /// The panics of [`Launch::check`].
     fn launch_all(&self, launches: &[Launch<'_, Self::Module, Self::Buf>]) -> Result<()> {
         launches.iter().try_for_each(|launch| self.launch(launch))
     }
     /// Starts to read these ranges of words, one after another.
     fn read(&self, buf: &Self::Buf, ranges: &[std::ops::Range<usize>]) -> Result<Self::Readback>;
-    /// Waits until a read is done, or until `wanted`: as [`crate::Backend::wait`].
+    /// Waits until a read is done, or until `wanted`, like [`crate::Backend::wait`].
     fn wait(&self, _readback: &Self::Readback, _wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         Ok(true)
     }
-    /// Waits for a read.
+    /// Waits for a read and returns its words.
     fn finish(&self, readback: Self::Readback) -> Result<Vec<u32>>;
 }
 
-/// Room for this many words, all zero, if the card takes a buffer of that size and kernels can number its words.
+/// Allocates this many words, all zero, if the card allows a buffer of that size and kernels can index its words.
 pub(crate) fn alloc<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
     gpu.alloc(of_one_buffer(gpu, words)?)
 }
 
-/// The same of any contents.
+/// [`alloc`] without clearing the words.
 pub(crate) fn scratch<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
     gpu.scratch(of_one_buffer(gpu, words)?)
 }
@@ -200,8 +203,8 @@ fn of_one_buffer<G: Gpu>(gpu: &G, words: usize) -> Result<usize> {
     Ok(words.max(1))
 }
 
-/// Fills a buffer piece by piece, `make(i, piece)` on all of the host's threads, with no more of it on the host at a time
-/// than `words_max` words or a piece.
+/// Fills a buffer piece by piece with `make(i, piece)` on all of the host's threads. The host holds at most
+/// `words_max` words at a time, or one piece.
 pub(crate) fn upload<G: Gpu>(
     gpu: &G,
     buf: &G::Buf,

@@ -1,5 +1,5 @@
-//! The mathematics of Ango, as a column that only looks down: modular < ring < backend < cpu, gpu < tfhe, ckks. No clock, no
-//! network, no JSON.
+//! The mathematics of Ango. Modules depend only on those before them: modular < ring < backend < cpu, gpu < tfhe,
+//! ckks. No module uses a clock, the network or JSON.
 
 pub mod backend;
 pub mod bytes;

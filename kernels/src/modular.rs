@@ -1,13 +1,13 @@
-//! Arithmetic modulo a prime below `2^30`, one word at a time: the definition the vector paths must equal.
+//! Arithmetic modulo a prime below `2^30`, one word at a time. The vector code must give equal results.
 //!
-//! Secrets pass through [`Modulus::add`], [`Modulus::sub`], [`Modulus::mul`], [`Modulus::mul_lazy`] and
-//! [`Modulus::from_signed`] on the client's side. These are constant time on every target: multiplications, additions,
-//! shifts and masks only. A remainder by a constant is not, because some targets (wasm32, 32-bit processors, builds without
-//! optimisation) divide for it, and a division's time depends on its operands. `scripts/constant-time` looks for divisions
-//! in the produced code.
+//! On the client's side, secrets pass through [`Modulus::add`], [`Modulus::sub`], [`Modulus::mul`],
+//! [`Modulus::mul_lazy`] and [`Modulus::from_signed`]. These use only multiplications, additions, shifts and masks, so
+//! they run in constant time on every target. A remainder by a constant would not, because some targets (wasm32,
+//! 32-bit CPUs, builds without optimization) divide, and a division's time depends on its operands.
+//! `scripts/constant-time` searches the produced code for divisions.
 
-/// A modulus `q`, an odd prime below `2^30`: a butterfly's lazy range, `4q`, fits a word. Made once; where it is a constant,
-/// so is everything that is computed from it here.
+/// A modulus `q`, an odd prime below `2^30`, so that a butterfly's lazy range, `4q`, fits a word. Derived values are
+/// computed once, at compile time for a constant modulus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Modulus {
     q: u32,
@@ -17,10 +17,10 @@ pub struct Modulus {
 }
 
 impl Modulus {
-    /// Bits of a modulus at most.
+    /// Largest number of bits of a modulus.
     pub const BITS_MAX: u32 = 30;
 
-    /// Modulo `q`. Takes as many divisions as the square root of `q` is large.
+    /// The modulus `q`. The primality test takes about `sqrt(q)` divisions.
     ///
     /// # Panics
     /// When `q` is not an odd prime below `2^30`.
@@ -37,13 +37,13 @@ impl Modulus {
         self.q
     }
 
-    /// Bits of `q`.
+    /// The number of bits of `q`.
     #[inline(always)]
     pub const fn bits(self) -> u32 {
         self.bits
     }
 
-    /// `1 / q mod 2^32`: Montgomery's reduction needs it.
+    /// `1 / q mod 2^32`, for Montgomery's reduction.
     #[inline(always)]
     pub const fn montgomery_inverse(self) -> u32 {
         self.inverse
@@ -61,8 +61,8 @@ impl Modulus {
         self.reduce_once(a + self.q - b)
     }
 
-    /// `a` in `[0, 2q)` to `[0, q)`, and `a` in `[0, 3q)` to `[0, 2q)`: subtracts `q`, and adds it again under the mask of
-    /// the sign, since `2q < 2^31`.
+    /// Reduces `a` from `[0, 2q)` to `[0, q)`, or from `[0, 3q)` to `[0, 2q)`: subtracts `q`, and adds it again under
+    /// the mask of the sign. That works because `2q < 2^31`.
     #[inline(always)]
     pub fn reduce_once(self, a: u32) -> u32 {
         let difference = a.wrapping_sub(self.q);
@@ -91,7 +91,7 @@ impl Modulus {
         out
     }
 
-    /// `1 / a mod q` for `a` in `[1, q)`, by Fermat.
+    /// `1 / a mod q` for `a` in `[1, q)`, by Fermat's little theorem.
     pub fn inverse(self, a: u32) -> u32 {
         self.pow(a, self.q - 2)
     }
@@ -102,15 +102,16 @@ impl Modulus {
         (((w as u64) << 32) / self.q as u64) as u32
     }
 
-    /// `x w mod q`, lazily: any word `x`, `w` in `[0, q)` with its [`Modulus::companion`]; out in `[0, 2q)` (Shoup; Harvey
-    /// 2014, Alg. 2).
+    /// Lazy `x w mod q` for any word `x` and `w` in `[0, q)` with its [`Modulus::companion`]; the result is in
+    /// `[0, 2q)` (Shoup; Harvey 2014, Alg. 2).
     #[inline(always)]
     pub fn mul_lazy(self, x: u32, w: u32, w_companion: u32) -> u32 {
         let quotient = ((x as u64 * w_companion as u64) >> 32) as u32;
         x.wrapping_mul(w).wrapping_sub(quotient.wrapping_mul(self.q))
     }
 
-    /// `x y / 2^32 mod q` for any word `x` and `y` in `[0, q)`; out in `[0, q)` (Montgomery's reduction of the product).
+    /// `x y / 2^32 mod q` for any word `x` and `y` in `[0, q)`; the result is in `[0, q)` (Montgomery's reduction of
+    /// the product).
     #[inline(always)]
     pub fn mul_montgomery(self, x: u32, y: u32) -> u32 {
         let product = x as u64 * y as u64;
@@ -119,7 +120,7 @@ impl Modulus {
         difference.min(difference.wrapping_add(self.q))
     }
 
-    /// A signed integer of magnitude below `q` as a residue.
+    /// The residue of a signed integer of magnitude below `q`.
     #[inline(always)]
     pub fn from_signed(self, x: i32) -> u32 {
         (x + ((x >> 31) & self.q as i32)) as u32
@@ -153,7 +154,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Primes from the smallest to the largest: 1 modulo 2, 2^12, 2^14 (of TFHE), 2^16.
+    /// Primes from the smallest to the largest: 1 modulo 2, 2^12, 2^14 (TFHE's), 2^16.
     pub const PRIMES: [u32; 9] =
         [3, 12289, 65537, 786_433, 33_292_289, 132_710_401, 536_608_769, 1_073_479_681, 1_073_692_673];
 

@@ -1,13 +1,14 @@
 //! The ring `Z_q[X]/(X^N + 1)`: roots, the plain number-theoretic transform, products.
 //!
-//! The transforms here are the readable ones, a word at a time; [`crate::cpu`] has the same transform on vectors. Clients
-//! transform their secret keys by these: they are constant time (see [`crate::modular`]) and hold no division at all.
+//! The transforms here are the readable ones, a word at a time; [`crate::cpu`] has the same transform on vectors.
+//! Clients use these transforms on their secret keys, because they run in constant time (see [`crate::modular`]) and
+//! contain no division.
 
 pub mod primes;
 
 use crate::modular::Modulus;
 
-/// Smallest and largest supported `N`.
+/// The smallest and the largest supported `N`.
 pub const POLYNOMIAL_SIZES: std::ops::RangeInclusive<usize> = 16..=1 << 15;
 
 /// A constant factor with its Shoup companion.
@@ -20,7 +21,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// `w` in `[0, q)`.
+    /// The root with value `w` in `[0, q)`.
     pub fn new(modulus: Modulus, w: u32) -> Root {
         Root { value: w, companion: modulus.companion(w) }
     }
@@ -33,14 +34,14 @@ pub struct Ring {
     /// `psi^bitreverse(i)` for i in 0..N, psi a primitive 2N-th root of unity: group `g` of the stage with `m` groups uses
     /// `roots[m + g]`.
     pub roots: Vec<Root>,
-    /// Their inverses at the same places.
+    /// The inverses of `roots`, at the same places.
     pub inverse_roots: Vec<Root>,
     /// `1 / N`.
     pub inverse_degree: Root,
 }
 
 impl Ring {
-    /// Tables for `N = polynomial_size`.
+    /// Makes the tables for `N = polynomial_size`.
     ///
     /// # Panics
     /// When `N` is not a power of two within [`POLYNOMIAL_SIZES`], or `q` is not 1 modulo `2N`.
@@ -71,9 +72,11 @@ impl Ring {
         self.roots.len()
     }
 
-    /// Coefficients in natural order to values in bit-reversed order, in place; in and out in `[0, q)`.
+    /// Transforms coefficients in natural order to values in bit-reversed order, in place. Input and output are in
+    /// `[0, q)`.
     ///
-    /// Negacyclic Cooley-Tukey with the twist folded into the roots (Longa, Naehrig, eprint 2016/504, Alg. 1).
+    /// The method is negacyclic Cooley-Tukey with the twist folded into the roots (Longa, Naehrig, eprint 2016/504,
+    /// Alg. 1).
     pub fn forward(&self, row: &mut [u32]) {
         let (n, m) = (self.polynomial_size(), self.modulus);
         assert_eq!(row.len(), n);
@@ -91,7 +94,8 @@ impl Ring {
         }
     }
 
-    /// Values in bit-reversed order to coefficients in natural order, in place; in and out in `[0, q)` (same, Alg. 2).
+    /// Transforms values in bit-reversed order to coefficients in natural order, in place. Input and output are in
+    /// `[0, q)` (same source, Alg. 2).
     pub fn inverse(&self, row: &mut [u32]) {
         let (n, m) = (self.polynomial_size(), self.modulus);
         assert_eq!(row.len(), n);
@@ -122,7 +126,7 @@ impl Ring {
     }
 }
 
-/// A generator of the multiplicative group modulo `q`: the least one.
+/// The least generator of the multiplicative group modulo `q`.
 fn generator(modulus: Modulus) -> u32 {
     let order = modulus.q() - 1;
     let mut primes = Vec::new();
@@ -157,12 +161,12 @@ pub(crate) mod tests {
         })
     }
 
-    /// `N` words below `bound` that look random.
+    /// `N` pseudorandom words below `bound`.
     pub fn words(n: usize, seed: u32, bound: u32) -> Vec<u32> {
         (0..n as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) ^ seed.rotate_left(16)) % bound).collect()
     }
 
-    /// The same with few words that are not 0, so that the definition is soon computed.
+    /// [`words`] with only a few nonzero words, for which the definition is fast to compute.
     pub fn sparse(n: usize, seed: u32, bound: u32) -> Vec<u32> {
         let mut out = vec![0; n];
         let of_random = words(n, seed, bound);
@@ -172,7 +176,7 @@ pub(crate) mod tests {
         out
     }
 
-    /// `a b` in `Z_q[X]/(X^N + 1)`, from the definition.
+    /// The product `a b` in `Z_q[X]/(X^N + 1)`, from the definition.
     pub fn schoolbook(m: Modulus, a: &[u32], b: &[u32]) -> Vec<u32> {
         let n = a.len();
         let mut out = vec![0; n];
@@ -229,7 +233,7 @@ pub(crate) mod tests {
             ring in (0..rings().count()).prop_map(|i| rings().nth(i).expect("a ring")), seed: [u32; 2],
         ) {
             let (modulus, n) = ring;
-            // larger ones are in the test above
+            // the test above covers larger ones
             prop_assume!(n <= 2048);
             let [a, b] = seed.map(|seed| words(n, seed, modulus.q()));
             prop_assert_eq!(product(&Ring::new(modulus, n), &a, &b), schoolbook(modulus, &a, &b));

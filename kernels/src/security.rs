@@ -1,17 +1,19 @@
-//! How many bits of security a ring key has: a fit of the lattice estimator.
+//! Bits of security of a ring key: a fit to results of the lattice estimator.
 //!
-//! Uniform ternary secret, Gaussian errors of standard deviation [`ERROR_STD`]. The figure is that of the primal attack (uSVP,
-//! with the geometric series assumption; Alkim, Ducas, Poeppelmann, Schwabe, eprint 2015/1092) at the cost constants of MATZOV
-//! (2022), less a fitted term for bounded distance decoding and the dual attack. Against 20 runs of the lattice estimator
-//! (eprint 2015/046, version of June 2026) from 60 to 258 bits the largest error is 0.53 bit.
+//! The fit is for uniform ternary secrets and Gaussian errors of standard deviation [`ERROR_STD`]. It takes the cost
+//! of the primal attack (uSVP, with the geometric series assumption; Alkim, Ducas, Poeppelmann, Schwabe, eprint
+//! 2015/1092) with the constants of MATZOV (2022), and subtracts a fitted term for bounded distance decoding and the
+//! dual attack. Against 20 runs of the lattice estimator (eprint 2015/046, version of June 2026) from 60 to 258 bits,
+//! the largest error is 0.53 bit.
 
 /// Standard deviation of every error, in units of 1.
 pub const ERROR_STD: f64 = 3.2;
 
-/// Largest answer of [`security_bits`] (readings K17).
+/// Largest result of [`security_bits`] (readings K17).
 pub const SECURITY_BITS_MAX: u32 = 256;
 
-/// `log2 QP` at most for 128, 192 and 256 bits, by `N` (eprint 2024/463, Table 5.2, ternary secret, classical attacks).
+/// Largest `log2 QP` for 128, 192 and 256 bits, by `N` (eprint 2024/463, Table 5.2, ternary secret, classical
+/// attacks).
 const LIMITS: [(usize, [Option<u32>; 3]); 6] = [
     (1024, [Some(26), None, None]),
     (2048, [Some(53), Some(36), Some(27)]),
@@ -21,25 +23,26 @@ const LIMITS: [(usize, [Option<u32>; 3]); 6] = [
     (32768, [Some(868), Some(597), Some(462)]),
 ];
 
-/// `log2 QP` at most that gives `bits` (128, 192 or 256) at degree `polynomial_size`; `None` where nothing does.
+/// Largest `log2 QP` with `bits` bits of security (128, 192 or 256) at degree `polynomial_size`; `None` if no modulus
+/// reaches them.
 pub fn log_modulus_max(polynomial_size: usize, bits: u32) -> Option<u32> {
     let column = [128, 192, 256].iter().position(|&column| column == bits)?;
     LIMITS.iter().find(|(n, _)| *n == polynomial_size)?.1[column]
 }
 
-/// Bits of security of a ring key of degree `N` whose largest modulus is `2^log_modulus`, special primes included; rounded down, at most
-/// [`SECURITY_BITS_MAX`] (readings K17).
+/// Bits of security of a ring key of degree `N` whose largest modulus, special primes included, is `2^log_modulus`.
+/// Rounded down, and at most [`SECURITY_BITS_MAX`] (readings K17).
 pub fn security_bits(polynomial_size: usize, log_modulus: f64) -> u32 {
-    // a twentieth of a bit is within the fit's error: the table's own entries shall reach their level
+    // 0.05 bits are within the fit's error, and with them the table's entries reach their level
     ((estimate(polynomial_size as f64, log_modulus) + 0.05) as u32).min(SECURITY_BITS_MAX)
 }
 
 fn estimate(n: f64, log_q: f64) -> f64 {
     use libm::{ceil, log, log2};
-    /// log2 of a sieve's cost a dimension, and its constant (MATZOV 2022, list decoding, classical).
+    /// log2 of a sieve's cost for each dimension, and the constant term (MATZOV 2022, list decoding, classical)
     const SIEVE: [f64; 2] = [0.296135, 20.387886];
     let log_error = log2(ERROR_STD);
-    // the secret is scaled to the error's size
+    // the secret is scaled to the size of the error
     let scaling = log_error - 0.5 * log2(2.0 / 3.0);
     if log_q <= scaling {
         return 0.0;

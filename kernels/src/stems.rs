@@ -1,42 +1,45 @@
-//! The stems of `shaders/`: what the suites must know of each, said once. `shaders/README.md` says what they compute.
+//! The stems of `shaders/`: the facts that the test suites need about each. `shaders/README.md` describes their
+//! computations.
 
 use crate::error::Result;
 use crate::gpu::mul_add::MulAdd;
 use crate::gpu::{Compiler, Gpu};
 
-/// An algorithm that all devices have, with the same numbered steps in the CPU's text, in `shaders/<name>.cu` and in
+/// An algorithm for all devices, with the same numbered steps in the CPU's text, in `shaders/<name>.cu` and in
 /// `shaders/<name>.wgsl`.
 pub struct StemInfo {
-    /// Name of its files.
+    /// Base name of the stem's files.
     pub name: &'static str,
     /// Folder of the CPU's text in `kernels/src`.
     pub cpu: &'static str,
-    /// What a launch may name.
+    /// The functions that a launch may name.
     pub entries: &'static [Entry],
 }
 
 /// A function of a stem's text that a launch names.
 pub struct Entry {
-    /// Its name in both languages.
+    /// The function's name, the same in both languages.
     pub name: &'static str,
-    /// `shaders/<stem>.<variant>.cu` has the entry, for CUDA alone. None: the stem's own texts have it.
+    /// Some: only CUDA has the entry, in `shaders/<stem>.<variant>.cu`. None: the stem's own texts have the entry.
     pub variant: Option<&'static str>,
-    /// What the entry may take of a CUDA card.
+    /// The entry's limits on CUDA cards.
     pub budget: Budget,
 }
 
-/// The most that an entry takes over all presets and architectures. A kernel that grows beyond it is a decision, made in this
-/// file. No entry has a stack: what finds no register goes there, through memory that is a thousand times slower.
+/// The largest use of resources by an entry over all presets and architectures. If a kernel needs more, the limit must
+/// be raised here deliberately. Entries have no stack: registers spilled to it would go through memory that is a
+/// thousand times slower.
 pub struct Budget {
     /// Registers of a thread.
     pub registers: u32,
-    /// Shared memory of a group, where the source says its size.
+    /// Static shared memory of a group, in bytes.
     pub shared_bytes: u32,
-    /// Bytes of instructions. A multiprocessor's instruction cache holds some 128 KiB, a scheduler's some 32 KiB.
+    /// Bytes of instructions. A multiprocessor's instruction cache holds about 128 KiB, a scheduler's about 32 KiB.
     pub text_bytes: u32,
-    /// IMAD.HI and IMAD.WIDE, which others measured at half the rate of other instructions.
+    /// Number of IMAD.HI and IMAD.WIDE instructions, which run at half the rate of others according to published
+    /// measurements.
     pub wide_products: u32,
-    /// LDG. Roots that are constants, and arrays in registers, are none.
+    /// Number of LDG instructions. Constant roots and arrays in registers need none.
     pub global_loads: u32,
 }
 
@@ -53,7 +56,7 @@ impl Entry {
     }
 }
 
-/// Every stem, in the catalogue's order.
+/// Every stem, in the order of the catalogue.
 pub const STEMS: &[StemInfo] = &[
     StemInfo {
         name: "ntt",
@@ -85,12 +88,13 @@ pub const STEMS: &[StemInfo] = &[
         cpu: "tfhe/cpu",
         entries: &[
             entry("blind_rotate_start", [56, 0, 3584, 2, 2]),
-            // 64: a multiprocessor holds 1024 threads of it
+            // 64 registers: a multiprocessor holds 1024 threads
             entry("blind_rotate", [64, 4096, 20480, 112, 72]),
-            // 168: six warps of three rows; where eight rows share a step's key, `__launch_bounds__` holds it to 128
+            // 168 registers: six warps of three rows. For eight rows that share a step's key, `__launch_bounds__`
+            // limits it to 128
             entry("blind_rotate_warp", [168, 0, 98304, 740, 9]).of("warp"),
             entry("blind_rotate_warp_key", [64, 0, 26624, 200, 34]).of("warp"),
-            // few threads, that wait for each other and not for their turn: registers are there to be had
+            // this kernel has few threads, which wait for each other, so it may use many registers
             entry("blind_rotate_cluster", [240, 16896, 24576, 184, 82]).of("cluster"),
         ],
     },
@@ -114,10 +118,10 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 /// Degree of the largest ring of any scheme.
 const POLYNOMIAL_SIZE_MAX: usize = 1 << 15;
 
-/// Compiles the stems that no scheme's evaluator has compiled yet, for the largest ring.
+/// Compiles, for the largest ring, the stems that no scheme's evaluator compiles yet.
 ///
 /// # Errors
-/// The card's own.
+/// The card's error.
 pub fn compile_of_rings<G: Gpu>(gpu: &G) -> Result<()> {
     MulAdd::new(gpu, &Compiler::default(), POLYNOMIAL_SIZE_MAX).map(drop)
 }

@@ -1,8 +1,8 @@
 //! Gates on encrypted bits (TFHE, eprint 2018/421), from parameters to a bootstrapped gate.
 //!
-//! A bit is an LWE ciphertext on the 32-bit torus with phase `+2^29` (true) or `-2^29` (false). A gate adds its operands
-//! ([`gates`]), and one bootstrap ([`bootstrap`]) turns the sum back into a fresh bit: switch the modulus to 2N, rotate
-//! a constant polynomial by the phase, extract coefficient 0, switch the key back.
+//! A bit is an LWE ciphertext on the 32-bit torus with phase `+2^29` (true) or `-2^29` (false). A gate adds its
+//! operands ([`gates`]), and one bootstrap ([`bootstrap`]) turns the sum into a fresh bit: mod switch to 2N, blind
+//! rotation of a constant polynomial by the phase, extraction of coefficient 0, key switch.
 
 pub mod backend;
 pub mod bootstrap;

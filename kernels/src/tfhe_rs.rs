@@ -1,10 +1,11 @@
-//! Forms of tfhe-rs clients: the Boolean API of the `tfhe` crate 1.x and of the npm package `node-tfhe`, as bincode 1.3
-//! writes them (readings G5, G6, K5).
+//! The formats of tfhe-rs clients: the Boolean API of the `tfhe` crate 1.x and of the npm package `node-tfhe`, as
+//! bincode 1.3 writes them (readings G5, G6, K5).
 //!
-//! Only the layout is known here; the crate itself is a test's dependency (`tests/crosscheck` proves every line against
-//! it). bincode 1.3 in its default configuration writes fields in order and nothing else: integers little-endian, `usize`
-//! and lengths as u64, an enum's variant as u32, a bool as one byte. There is no magic and no version, so a form is known
-//! by its numbers. The "safe" serialisation of tfhe-rs, which has a header, is another form and is not read.
+//! Only the layout is implemented here; the crate itself is a dependency of a test only (`tests/crosscheck` checks
+//! every line against it). bincode 1.3 in its default configuration writes the bare fields in order: integers
+//! little-endian, `usize` and lengths as u64, an enum's variant as u32, a bool as one byte. There is no magic and no
+//! version, so a format is recognized by its numbers. The "safe" serialization of tfhe-rs, which has a header, is a
+//! different format and is not read.
 //!
 //! ```text
 //! CompressedServerKey   bootstrap key   u64 words, [n][l][k + 1][N] u32 bodies, last level first
@@ -22,8 +23,9 @@
 //! seed, later           u32 0 (AES-CTR; 1, a XOF seed, is refused), u128 AES-128 key, u128 block, u64 byte
 //! ```
 //!
-//! Signs are ours already: row `(i, j, c)` of the bootstrapping key has phase `-S_c s_i 2^32 / B^j` for `c < k` and
-//! `s_i 2^32 / B^j` for `c = k`, row `(i, j)` of the key-switching key `z_i 2^32 / D^j`. Only the levels run the other way.
+//! Signs already agree with Ango's: row `(i, j, c)` of the bootstrapping key has phase `-S_c s_i 2^32 / B^j` for
+//! `c < k` and `s_i 2^32 / B^j` for `c = k`; row `(i, j)` of the key-switching key has phase `z_i 2^32 / D^j`. Only
+//! the order of levels is reversed.
 
 mod ciphertext;
 mod client_key;

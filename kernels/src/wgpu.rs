@@ -1,6 +1,7 @@
-//! GPUs of any vendor, by crate wgpu: Vulkan, Metal or Direct3D 12.
+//! GPUs of any vendor, through the crate wgpu: Vulkan, Metal or Direct3D 12.
 //!
-//! Launches are collected and given to the card a few at a time; a read waits for what it needs and no longer. Whatever the driver says comes back as an [`Error`], a card that is gone or hangs as [`Error::Lost`].
+//! Launches are collected and submitted a few at a time. A read waits only for the work that it needs. Errors of the
+//! driver are returned as [`Error`]; a card that is gone or hangs gives [`Error::Lost`].
 
 mod adapter;
 mod queue;
@@ -16,18 +17,18 @@ use crate::gpu::recordings::{Sequence, new_id};
 use crate::gpu::{Buffer, Card, Gpu, Launch, Source, View};
 use queue::{Memory, Pipeline, Queue, Read, Started};
 
-/// One card, opened.
+/// An opened card.
 pub struct Wgpu {
     card: Card,
     queue: Arc<Queue>,
 }
 
-/// What is allocated on a card at this moment.
+/// The current allocations on a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocated {
-    /// Buffers, those of reads under way too.
+    /// The number of buffers, including those of reads in flight.
     pub buffers: u64,
-    /// Their bytes.
+    /// The bytes of these buffers.
     pub bytes: u64,
 }
 
@@ -53,7 +54,7 @@ impl Drop for Buf {
     }
 }
 
-/// A compiled source; a pipeline for each entry that was launched.
+/// A compiled source, with a pipeline for each entry that was launched.
 pub struct Module {
     stem: &'static str,
     shader: ::wgpu::ShaderModule,
@@ -68,31 +69,32 @@ impl Drop for Module {
     }
 }
 
-/// A read under way.
+/// A read in flight.
 pub struct Readback {
-    /// None where no word was asked for.
+    /// `None` if no words were requested.
     read: Option<Read>,
     queue: Arc<Queue>,
 }
 
 impl Wgpu {
-    /// Every adapter of this machine, opened, or why it was passed over: it is software and `software` is false, it
-    /// cannot compute, it did not open. One entry that says so where there is no adapter at all. Kernels run without the
-    /// checks that wgpu adds to texts of strangers: of bounds, of divisions, a counter in every loop.
+    /// Opens every adapter of this machine. An adapter is passed over, with the reason as error, if it is software and
+    /// `software` is false, if it cannot compute, or if it did not open. Without any adapter, the result is one error.
+    /// Kernels run without the checks that wgpu adds to untrusted texts: bounds, divisions, a counter in every loop.
     pub fn enumerate(software: bool) -> Vec<Result<Wgpu>> {
         adapter::enumerate(software, ::wgpu::Features::SHADER_INT64, ShaderRuntimeChecks::unchecked())
     }
 
-    /// The same cards with nothing that portable WGSL lacks, for tests: 64-bit integers stay off, and kernels are checked
-    /// as they run.
+    /// [`Wgpu::enumerate`] limited to portable WGSL, for tests: 64-bit integers stay off, and kernels run with all
+    /// checks.
     pub fn enumerate_portable(software: bool) -> Vec<Result<Wgpu>> {
         adapter::enumerate(software, ::wgpu::Features::empty(), ShaderRuntimeChecks::checked())
     }
 
-    /// The same card with a limit on what may be allocated, in bytes: wgpu does not tell how much memory there is.
+    /// The card with a limit on allocations, in bytes. The caller sets it because wgpu does not report the card's
+    /// memory.
     ///
     /// # Panics
-    /// When something is allocated already.
+    /// When memory is already allocated.
     pub fn with_memory_bytes(mut self, bytes: u64) -> Wgpu {
         self.card.memory_bytes = bytes;
         let queue = Arc::get_mut(&mut self.queue).expect("nothing is allocated");
@@ -100,18 +102,17 @@ impl Wgpu {
         self
     }
 
-    /// What is allocated now. What was dropped counts no more, even while the card has still to reach the place where it
-    /// is overwritten.
+    /// The current allocations. Dropped buffers do not count, even if the card has not yet overwritten them.
     pub fn allocated(&self) -> Allocated {
         self.queue.allocated()
     }
 
-    /// How many sequences of launches are recorded now.
+    /// The number of recorded sequences of launches.
     pub fn recorded(&self) -> usize {
         self.queue.recordings().recorded()
     }
 
-    /// A launch as the queue takes it; none of no group.
+    /// A launch in the queue's form; `None` if it has no group.
     fn started<'a>(&self, launch: &'a Launch<'_, Module, Buf>) -> Result<Option<Started<'a>>> {
         launch.check(&self.card)?;
         if launch.groups.contains(&0) {
@@ -133,7 +134,7 @@ impl Wgpu {
     }
 }
 
-/// What a driver refuses while it compiles is the source's fault.
+/// Reports a driver's error during compilation as a fault of the source.
 fn in_stem(stem: &str, error: Error) -> Error {
     match error {
         Error::Device(why) => Error::Compile(format!("{stem}: {why}")),
@@ -162,7 +163,7 @@ impl Gpu for Wgpu {
         let bytes = 4u64.saturating_mul(words.max(1) as u64);
         if bytes > self.card.buffer_bytes_max {
             let most = self.card.buffer_bytes_max;
-            return Err(Error::OutOfMemory(format!("{bytes} bytes in one buffer, of which {most} is the most")));
+            return Err(Error::OutOfMemory(format!("{bytes} bytes in one buffer, more than {most}")));
         }
         let (buffer, memory) = self.queue.buffer(bytes, usage)?;
         Ok(Buf { buffer, words, id: new_id(), queue: self.queue.clone(), _memory: memory })
@@ -213,7 +214,7 @@ impl Gpu for Wgpu {
     }
 }
 
-/// A view as a binding has it; [`Launch::check`] has seen that it is not empty.
+/// A view as a binding. [`Launch::check`] has checked that it is not empty.
 fn bound(View { buf, first, words }: View<'_, Buf>) -> ::wgpu::BufferBinding<'_> {
     let size = std::num::NonZeroU64::new(4 * words as u64);
     ::wgpu::BufferBinding { buffer: &buf.buffer, offset: 4 * first as u64, size }

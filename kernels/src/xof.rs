@@ -1,8 +1,8 @@
-//! Public masks from a seed: AES-256 in counter mode (NIST SP 800-38A), one stream a row.
+//! Public masks from a seed: AES-256 in counter mode (NIST SP 800-38A), with one stream for each row.
 //!
-//! Key: the 32-byte seed. Initial counter block: domain (u32, big-endian), row (u64, big-endian), 32 zero bits; the block
-//! counter is those last 32 bits, big-endian. The stream is read as little-endian words. docs/wire-format.md says the
-//! same to other programmers; a hash in the tests pins it.
+//! Key: the 32-byte seed. Initial counter block: domain (u32, big-endian), row (u64, big-endian), 32 zero bits; these
+//! last 32 bits are the block counter, big-endian. The stream is read as little-endian words. docs/wire-format.md
+//! defines the same for other programs, and a hash in the tests pins it.
 
 use aes::cipher::{InnerIvInit, KeyInit, KeyIvInit, StreamCipher, StreamCipherCoreWrapper};
 use aes::{Aes256, Aes256Enc};
@@ -13,17 +13,18 @@ use crate::modular::Modulus;
 pub const DOMAIN_BOOTSTRAP: u32 = 1;
 /// Masks of the key-switching key, row `i levels + j`: `[n]` torus words.
 pub const DOMAIN_KEY_SWITCH: u32 = 2;
-/// Representation of a loaded bootstrapping key, by a seed of the process: not part of the format.
+/// The representation of a loaded bootstrapping key, from a seed of the process. Not part of the format.
 pub(crate) const DOMAIN_REPRESENTATION: u32 = 3;
 
 /// Masks of seeded ciphertexts, row i: `[n]` torus words.
 pub const DOMAIN_CIPHERTEXT: u32 = 3;
-/// Masks of a row of a switching key for numbers, whose seed is its own: row i is `[N]` words modulo the prime of index i.
+/// Masks of a row of a switching key for numbers. Each row has its own seed; row i of the stream is `[N]` words modulo
+/// the prime of index i.
 pub const DOMAIN_SWITCHING_KEY: u32 = 4;
 
-/// The mask of a public key for numbers; rows as above.
+/// The mask of a public key for numbers; stream rows as for switching keys.
 pub const DOMAIN_PUBLIC_KEY: u32 = 5;
-/// The mask of a seeded ciphertext of numbers; rows as above.
+/// The mask of a seeded ciphertext of numbers; stream rows as for switching keys.
 pub const DOMAIN_NUMBERS: u32 = 6;
 
 type Stream = ctr::Ctr32BE<Aes256>;
@@ -39,19 +40,19 @@ fn first_block(domain: u32, row: u64) -> [u8; 16] {
     block
 }
 
-/// The streams of one seed and domain: what AES makes of the seed is made once for all rows.
+/// The streams of one seed and domain. The AES key schedule is computed once for all rows.
 pub struct Rows {
     aes: Aes256Enc,
     domain: u32,
 }
 
 impl Rows {
-    /// Those of this seed in this domain.
+    /// The streams of this seed in this domain.
     pub fn of(seed: &[u8; 32], domain: u32) -> Rows {
         Rows { aes: Aes256Enc::new(seed.into()), domain }
     }
 
-    /// Fills `out` with a row's torus words, as [`fill_torus`].
+    /// Fills `out` with a row's torus words, like [`fill_torus`].
     pub fn fill_torus(&self, row: u64, out: &mut [u32]) {
         let block = first_block(self.domain, row);
         let core = ctr::CtrCore::<Aes256Enc, ctr::flavors::Ctr32BE>::inner_iv_init(self.aes.clone(), &block.into());
@@ -66,14 +67,14 @@ pub fn fill_torus(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
     next_words(&mut stream(seed, domain, row), out);
 }
 
-/// Fills `out` with uniform words in `[0, q)`: the low bits of each stream word in turn, as many as `q` has, those at or above
-/// `q` left out.
+/// Fills `out` with uniform words in `[0, q)`. Each candidate is the low bits of a stream word, as many as `q` has;
+/// candidates at or above `q` are skipped.
 pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, modulus: Modulus, out: &mut [u32]) {
     let mask = (1 << modulus.bits()) - 1;
     let mut stream = stream(seed, domain, row);
     let mut filled = 0;
     while filled < out.len() {
-        // what is missing is drawn into its place, and the survivors move forward
+        // missing words are drawn to the end, and the accepted ones move forward
         let first = filled;
         next_words(&mut stream, &mut out[first..]);
         for at in first..out.len() {
@@ -134,7 +135,7 @@ mod tests {
             assert_eq!(few, many[..10]);
             assert!(many.iter().all(|&x| x < modulus.q()), "{modulus:?}");
             assert_ne!(many[..100], many[100..200], "{modulus:?}");
-            // uniform: in either half of [0, q) about as often, within six standard deviations
+            // uniform: both halves of [0, q) are about equally frequent, within six standard deviations
             let expected = many.len() as f64 * f64::from(modulus.q() / 2) / f64::from(modulus.q());
             let low = many.iter().filter(|&&x| x < modulus.q() / 2).count() as f64;
             assert!((low - expected).abs() < 6.0 * (many.len() as f64 / 4.0).sqrt(), "{modulus:?}: {low}");

@@ -1,4 +1,4 @@
-// Rounds of a cluster as blind_rotate.cluster has them: 4 KB shown, one barrier, the words of `partners` partners read.
+// Rounds of a cluster, as in blind_rotate.cluster: 4 KB shown, one barrier, the words of `partners` partners read.
 // `out` is [threads of the launch].
 extern "C" __global__ void __launch_bounds__(128) cluster_rounds(unsigned* out, unsigned rounds, unsigned partners) {
     __shared__ Quad shown[2][256];

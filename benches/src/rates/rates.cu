@@ -1,5 +1,6 @@
-// What a card does of one kind of instruction: every entry is a loop of as many independent ones as keep a multiprocessor
-// busy. A thread does OPERATIONS of them a round; what they come to is written, so that none is left out.
+// The throughput of single instructions. Every entry is a loop of independent instructions of one kind, enough to keep
+// a multiprocessor busy. A thread does OPERATIONS of them in a round. The result is written, so that the compiler
+// cannot remove them.
 
 struct alignas(16) Quad {
     unsigned word[4];
@@ -45,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(256)
     repeat<unsigned long long>(out, rounds, [=](unsigned long long v) { return v + (unsigned long long)unsigned(v) * x; });
 }
 
-// VIADDMNMX, where a card has it: a reduction
+// VIADDMNMX, if the card has it: a reduction
 extern "C" __global__ void __launch_bounds__(256)
     rate_reduce(unsigned* out, unsigned rounds, unsigned x, unsigned) {
     repeat<unsigned>(out, rounds, [=](unsigned v) { return min(v, v - x); });
@@ -58,14 +59,14 @@ extern "C" __global__ void __launch_bounds__(256)
     repeat<double>(out, rounds, [=](double v) { return v * factor + more; });
 }
 
-// LDS.64, without bank conflicts; a thread reads all words of its lane
+// LDS.64 without bank conflicts; a thread reads all words of its lane
 extern "C" __global__ void __launch_bounds__(256) rate_load_shared(unsigned* out, unsigned rounds, unsigned x, unsigned) {
     __shared__ uint2 words[OPERATIONS][32];
     for (unsigned at = threadIdx.x; at < OPERATIONS * 32; at += blockDim.x) words[at / 32][at % 32] = make_uint2(at, x);
     const unsigned lane = threadIdx.x % 32;
     unsigned sum = 0;
     for (unsigned round = 0; round < rounds; round++) {
-        // words may be others after a barrier, as far as the compiler knows
+        // the barrier makes the compiler assume that the words have changed
         __syncthreads();
 #pragma unroll
         for (unsigned i = 0; i < OPERATIONS; i++) sum += words[i][lane].x ^ words[i][lane].y;
@@ -73,7 +74,8 @@ extern "C" __global__ void __launch_bounds__(256) rate_load_shared(unsigned* out
     out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-// Reads `words` words, whole quads, `rounds` times past the multiprocessors' own caches: of the L2 cache if they fit it.
+// Reads `words` words, whole quads, `rounds` times, bypassing the multiprocessors' own caches: from the L2 cache if
+// they fit there.
 extern "C" __global__ void __launch_bounds__(256)
     rate_l2(const Quad* from, unsigned* out, unsigned rounds, unsigned words) {
     unsigned sum = 0;

@@ -1,4 +1,4 @@
-//! The books: what is queued, held, gathering and ready, kept in step with each other.
+//! The books: records of queued, held, gathering and ready rows, kept consistent.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Scheduler {
         push(&mut session.queue, waiting);
     }
 
-    /// Takes `rows` rows from the front of what waits at this place of the queue.
+    /// Takes `rows` rows from the front of the entry at this place of the queue.
     pub(super) fn dequeue(&mut self, session: SessionId, at: usize, rows: usize) -> QueuedRows {
         let queue = &mut self.session(session).queue;
         let whole = &mut queue[at];
@@ -59,7 +59,8 @@ impl Scheduler {
         self.totals.held_rows -= rows;
     }
 
-    /// After the next batches have started: arenas that were not needed for them are kept a while, then given back.
+    /// After the next batches have started: marks arenas that they do not need as idle, and frees idle arenas whose
+    /// time is over.
     pub(super) fn free_arenas(&mut self, now: Duration) {
         let idle = self.limits.arena_idle;
         for device in (0..self.devices.len()).map(DeviceId) {
@@ -74,7 +75,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives back what is kept on a device although nothing is in it.
+    /// Frees the empty arenas that are kept on a device.
     pub(super) fn free_idle_arenas(&mut self, device: DeviceId) {
         for session in self.devices[device.0].idle_arenas() {
             self.free_arena(device, session);
@@ -87,7 +88,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends every operation of the session of which something has not started.
+    /// Ends every operation of the session that has rows which have not started.
     pub(super) fn end_what_can_be_stopped(&mut self, session: SessionId, error: Error) {
         let dropped = std::mem::take(&mut self.session(session).queue);
         let circuits = self.sessions[&session].circuits.iter().copied();
@@ -97,13 +98,13 @@ impl Scheduler {
         stopped.into_iter().for_each(|operation| self.finish(operation, Err(error.clone())));
     }
 
-    /// Ends an operation without result: drops what of it is queued.
+    /// Ends an operation without a result and drops its queued rows.
     pub(super) fn end(&mut self, operation: OperationId, error: Error) {
         self.drop_queued(operation);
         self.finish(operation, Err(error));
     }
 
-    /// Takes what is queued of an operation off the queue.
+    /// Removes an operation's rows from the queue.
     pub(super) fn drop_queued(&mut self, operation: OperationId) {
         let OperationBooks { session, queued_rows, .. } = self.operations[&operation];
         if queued_rows > 0 {
@@ -119,7 +120,7 @@ impl Scheduler {
         }
     }
 
-    /// Strikes what was taken out of the session's queue from the books.
+    /// Removes dropped rows from the session's counts.
     fn strike(&mut self, session: SessionId, dropped: Vec<QueuedRows>) {
         for waiting in dropped {
             self.count_dequeued(session, &waiting);
@@ -150,7 +151,7 @@ impl Scheduler {
         self.commands.push(Command::Finish { operation, outcome });
     }
 
-    /// After a submission: a full batch is ready at once, less waits for company.
+    /// After a submission: makes the session ready if it has a full batch, else lets it gather.
     pub(super) fn gather_or_make_ready(&mut self, now: Duration, session: SessionId) {
         let wait = self.limits.wait;
         let batch = self.devices_in_service().map(|device| self.devices[device.0].limits.batch_units_max).max();

@@ -1,4 +1,4 @@
-//! Circuits: admitted where their slots fit, level after level, begun anew once when their device fails them.
+//! Circuits: admitted where their slots fit, run level by level, restarted once after a failure of their device.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use crate::ids::{DeviceId, OperationId, PartId, SessionId};
 use crate::residency::PartState;
 use crate::work::Levels;
 
-/// What the scheduler knows of a circuit besides its [`super::OperationBooks`].
+/// The scheduler's record of a circuit besides its [`super::OperationBooks`].
 #[derive(Debug)]
 pub(super) struct CircuitBooks {
     level_ends: Vec<usize>,
-    /// The level of which rows wait or run.
+    /// The level whose rows wait or run.
     level: usize,
     slots: usize,
     host_bytes: u64,
-    /// Where its slots are reserved.
+    /// The device where its slots are reserved.
     pub(super) home: DeviceId,
-    /// Its slots there, since its first rows have started.
+    /// Its slots there, once its first rows have started.
     pub(super) taken: Option<Arc<[u32]>>,
-    /// It is to begin anew when nothing of it runs any more; the device's words.
+    /// Set if the circuit is to restart when none of its rows run any more: the device's message.
     restarting: Option<String>,
     pub(super) restarted: bool,
 }
 
 impl CircuitBooks {
-    /// Whether something of it has not been queued.
+    /// Whether some levels have not been queued.
     pub(super) fn goes_on(&self) -> bool {
         self.restarting.is_some() || self.level + 1 < self.level_ends.len()
     }
 }
 
-/// From submission to end.
+/// A circuit from submission to end.
 impl Scheduler {
     pub(super) fn submit_circuit(&mut self, operation: OperationId, rows: OperationBooks, levels: Levels) {
         let (session, count) = (rows.session, rows.units.len());
@@ -100,8 +100,8 @@ impl Scheduler {
         self.busy(self.totals.circuit_rows as u64 * u64::from(COST_OF_UNIT))
     }
 
-    /// The device for a circuit: one with room, other than the one to avoid if there is one, with the key if there is one,
-    /// with the least claimed.
+    /// Chooses the device for a circuit: one with room, preferably not `avoid`, preferably with the key, then the
+    /// one with the least claimed memory.
     fn home_for(
         &self,
         session: SessionId,
@@ -135,7 +135,7 @@ impl Scheduler {
         }
     }
 
-    /// Queues the rows of the circuit's level; a circuit without rows is done.
+    /// Queues the rows of the circuit's level. A circuit without rows is done.
     fn enqueue_level(&mut self, operation: OperationId) {
         let OperationBooks { session, circuit, .. } = &self.operations[&operation];
         let session = *session;
@@ -146,11 +146,11 @@ impl Scheduler {
             return self.finish(operation, outcome);
         };
         self.enqueue(QueuedRows { operation, rows: first..end, failed_on: None }, VecDeque::push_back);
-        // They do not gather: the levels to come wait for this one.
+        // Circuits do not gather, because later levels wait for this one.
         self.make_ready(session);
     }
 
-    /// Rows of a circuit have run.
+    /// Processes finished rows of a circuit.
     pub(super) fn circuit_rows_done(&mut self, now: Duration, operation: OperationId, rows: usize) {
         let circuit_of = self.operations.get_mut(&operation).expect("it has not ended");
         circuit_of.finished_rows += rows;
@@ -171,7 +171,7 @@ impl Scheduler {
         }
     }
 
-    /// A circuit holds nothing any more.
+    /// Releases everything that a circuit holds.
     pub(super) fn release_circuit(&mut self, operation: &OperationBooks) {
         let circuit = operation.circuit.as_ref().expect("it is one");
         self.totals.circuit_rows -= operation.units.len();
@@ -186,7 +186,8 @@ impl Scheduler {
         self.devices[home.0].unreserve(session, slots, taken.as_deref());
     }
 
-    /// The slots of a circuit on the device where rows of it start: its home from now on, if it had not begun.
+    /// The slots of a circuit on the device where its rows start. If the circuit had not begun, this device becomes
+    /// its home.
     pub(super) fn begin(&mut self, operation: OperationId, device: DeviceId) -> Arc<[u32]> {
         let OperationBooks { session, circuit, .. } = self.operations.get_mut(&operation).expect("it has not ended");
         let (session, circuit) = (*session, circuit.as_mut().expect("it is one"));
@@ -204,8 +205,7 @@ impl Scheduler {
         taken
     }
 
-    /// Whether rows of a circuit may start on a device: where it is at home, or, before it has begun, where nothing else is
-    /// done.
+    /// Whether rows of a circuit may start on a device: on its home, or before it has begun, also on an idle device.
     pub(super) fn may_run_on(&self, session: SessionId, circuit: &CircuitBooks, device: DeviceId) -> bool {
         let (at, slot_bytes) = (&self.devices[device.0], self.sessions[&session].slot_bytes);
         circuit.home == device
@@ -220,9 +220,9 @@ impl Scheduler {
     }
 }
 
-/// When a device fails.
+/// Circuits after a failure of their device.
 impl Scheduler {
-    /// Lets a circuit begin anew, once, as soon as nothing of it runs; else it ends.
+    /// Restarts a circuit once, as soon as none of its rows run. A circuit that was restarted before ends.
     pub(super) fn restart_when_quiet(&mut self, operation: OperationId, reason: &str) {
         let failed = &self.operations[&operation];
         let (session, running, circuit) = (failed.session, failed.running_rows, failed.circuit.as_ref());
@@ -250,7 +250,7 @@ impl Scheduler {
         self.leave_home(session, home, slots, taken);
         let next = self.home_for(session, &key, slots, Some(home));
         let slot_bytes = self.sessions[&session].slot_bytes;
-        // It must have a home to leave when it ends, too.
+        // The circuit needs a home to leave even if it ends.
         let home = *next.as_ref().unwrap_or(&home);
         self.circuit(operation).home = home;
         self.devices[home.0].reserve(session, slots, slot_bytes);

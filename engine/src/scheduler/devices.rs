@@ -1,4 +1,4 @@
-//! One device's books: the key it loads, the batches it has, the keys and arenas on it, its failures.
+//! The records of one device: the key that it loads, its batches, its keys and arenas, its failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::residency::Residency;
 use crate::slots::Slots;
 use crate::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX};
 
-/// Failures in a row after which a device is given up, if there is another.
+/// Failures in a row after which a device is given up, if another one is in service.
 pub(super) const FAILURES_MAX: u32 = 3;
 
 #[derive(Debug)]
@@ -20,66 +20,66 @@ pub(super) struct DeviceBooks {
     pub(super) limits: DeviceLimits,
     pub(super) residency: Residency,
     pub(super) loading: Option<Loading>,
-    /// Calls that were ordered and not reported, in the order in which they were. The last may be [`Call::open`].
+    /// Calls that were ordered and not yet reported, in order. The last may be [`Call::open`].
     pub(super) calls: Vec<Call>,
-    /// The session whose batch or load is next here.
+    /// The session whose batch or load comes next on this device.
     pub(super) reserved_for: Option<SessionId>,
     arenas: BTreeMap<SessionId, ArenaBooks>,
-    /// Arenas in which nothing is, unless something has come since.
+    /// Arenas that became empty, unless they are in use again.
     pub(super) emptied: BTreeSet<SessionId>,
-    /// Empty arenas that are kept for the session's next request, by when they are given back.
+    /// Empty arenas that are kept for the session's next request, by the time at which they are freed.
     idle: BTreeSet<(Duration, SessionId)>,
     idle_bytes: u64,
-    /// When the last batch was reported: the next one has had the device for itself since then.
+    /// Time of the last batch report. Since then the next batch has had the device alone.
     pub(super) reported: Duration,
-    /// Calls that failed since one succeeded.
+    /// Failed calls since the last success.
     pub(super) failures: u32,
-    /// Why it was taken out of service.
+    /// The failure that took the device out of service.
     pub(super) failure: Option<String>,
-    /// It has reported that nothing is on it any more, or it was given up.
+    /// Whether the device has reported that nothing is on it any more, or was given up.
     pub(super) retired: bool,
-    /// Since when it owes a report.
+    /// The time since which the device owes a report.
     pub(super) silent_since: Option<Duration>,
-    /// It was given up: what it reports is late.
+    /// Whether the device was given up; its later reports are ignored.
     pub(super) given_up: bool,
-    /// Batches that it had when it was given up.
+    /// Batches that the device had when it was given up.
     pub(super) unreported: BTreeSet<BatchId>,
 }
 
-/// A set of parts that is loaded.
+/// A set of parts that is being loaded.
 #[derive(Debug)]
 pub(super) struct Loading {
     pub(super) session: SessionId,
-    /// The parts that are loaded.
+    /// The parts to load.
     pub(super) parts: Vec<PartId>,
-    /// The parts that were on the device before, pinned meanwhile.
+    /// The parts of the set that were already on the device, pinned meanwhile.
     pub(super) pinned: Vec<PartId>,
 }
 
 /// Batches of different sessions that run side by side.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// The batches that were not reported yet.
+    /// The batches that are not yet reported.
     pub(super) batches: Vec<Batch>,
-    /// Cost of all its batches.
+    /// Cost of all batches of the call.
     pub(super) cost: u64,
-    /// The part of [`DeviceLimits::batch_units_max`] that its batches leave free.
+    /// The part of [`DeviceLimits::batch_units_max`] that the batches leave free.
     pub(super) room: usize,
-    /// Whether it is not ordered yet: batches of other sessions may join until the end of the step.
+    /// Whether the call is not ordered yet. Until the end of the step, batches of other sessions may join.
     pub(super) open: bool,
-    /// A batch of it has failed.
+    /// Whether a batch of the call has failed.
     pub(super) failed: bool,
     pub(super) since: Duration,
 }
 
-/// A session's arena. It is there while something of the session is in it, or will be, and a while longer.
+/// A session's arena. It exists while it is in use or reserved, and some time longer.
 #[derive(Debug)]
 struct ArenaBooks {
     slot_bytes: u64,
     slots: Slots,
-    /// Slots of all circuits that have their home here, begun or not.
+    /// Slots of all circuits with their home here, begun or not.
     reserved: usize,
-    /// When it is given back, if nothing comes before.
+    /// The time at which an idle arena is freed.
     idle_until: Option<Duration>,
 }
 
@@ -112,23 +112,23 @@ impl DeviceBooks {
         }
     }
 
-    /// Nothing was ordered that was not reported.
+    /// Whether no ordered work is unreported.
     pub(super) fn is_at_rest(&self) -> bool {
         self.works() == 0 && (self.failure.is_none() || self.retired)
     }
 
-    /// Whether something was ordered that is to be reported.
+    /// Whether an ordered command is yet to be reported.
     pub(super) fn owes_report(&self) -> bool {
         let retires = self.failure.is_some() && !self.retired;
         self.works() > 0 || self.residency.is_evicting() || retires
     }
 
-    /// Loads and calls that were ordered and not reported.
+    /// The number of ordered and unreported loads and calls.
     pub(super) fn works(&self) -> usize {
         self.calls.len() + usize::from(self.loading.is_some())
     }
 
-    /// Batches that were ordered and not reported.
+    /// The ordered and unreported batches.
     pub(super) fn running(&self) -> impl Iterator<Item = &Batch> {
         self.calls.iter().flat_map(|call| &call.batches)
     }
@@ -137,29 +137,30 @@ impl DeviceBooks {
         self.running().map(Batch::rows).sum()
     }
 
-    /// Nothing was ordered before this step that was not reported.
+    /// Whether no work from earlier steps is unreported.
     pub(super) fn is_idle(&self) -> bool {
         self.calls.iter().all(|call| call.open)
     }
 
-    /// Whether another call may be ordered, also beside a load: the device loads in pieces, between batches.
+    /// Whether another call may be ordered, even beside a load, because the device loads in pieces between batches.
     pub(super) fn has_place(&self) -> bool {
         self.calls.len() < self.limits.batches_in_flight_max
     }
 
-    /// Whether it loads parts of this session's key.
+    /// Whether the device loads parts of this session's key.
     pub(super) fn loads(&self, session: SessionId) -> bool {
         self.loading.as_ref().is_some_and(|loading| loading.session == session)
     }
 
-    /// A session closes: what of its key is there goes now, not when the load that was to add to it ends.
+    /// For a closing session: its parts that are already on the device are unpinned now, not at the end of a load that
+    /// would add to them.
     pub(super) fn add_nothing_to(&mut self, session: SessionId) {
         if let Some(loading) = self.loading.as_mut().filter(|loading| loading.session == session) {
             self.residency.unpin(session, &std::mem::take(&mut loading.pinned));
         }
     }
 
-    /// The call that another batch may join, if it is small enough.
+    /// The call that another small batch may join.
     pub(super) fn open_call(&self) -> Option<&Call> {
         let keys_max = self.limits.keys_together_max;
         self.calls.last().filter(|call| call.open && call.room > 0 && call.batches.len() < keys_max)
@@ -169,14 +170,14 @@ impl DeviceBooks {
         self.arenas.values().map(ArenaBooks::bytes).sum()
     }
 
-    /// Slots that rows of lists in running batches take at most.
+    /// Largest number of slots that rows of lists in running batches can take.
     fn list_slots_max(&self) -> usize {
         let of_a_batch = LIST_SLOTS_OF_A_UNIT_MAX * self.limits.batch_units_max;
         self.limits.batches_in_flight_max * of_a_batch.max(LIST_SLOTS_OF_A_ROW_MAX)
     }
 
-    /// Slots that must be there for an arena. A session without circuits claims nothing: what its batches need is bounded
-    /// by their number.
+    /// Slots claimed for an arena. A session without circuits claims none, because the number of its batches bounds
+    /// its arena.
     fn claim(&self, arena: &ArenaBooks, more: usize) -> usize {
         let (reserved, capacity) = (arena.reserved + more, arena.slots.capacity());
         if reserved == 0 && capacity <= self.list_slots_max() {
@@ -190,12 +191,12 @@ impl DeviceBooks {
         others.map(|(_, arena)| self.claim(arena, 0) as u64 * arena.slot_bytes).sum()
     }
 
-    /// Bytes of arenas that are spoken for.
+    /// Bytes of arenas that are claimed.
     pub(super) fn claimed_bytes(&self) -> u64 {
         self.arenas.values().map(|arena| self.claim(arena, 0) as u64 * arena.slot_bytes).sum()
     }
 
-    /// Bytes that a circuit claims if nothing else does.
+    /// Bytes that a circuit claims on an otherwise empty device.
     pub(super) fn bytes_alone(&self, slots: usize, slot_bytes: u64) -> u64 {
         (self.list_slots_max() as u64).saturating_add(slots as u64).saturating_mul(slot_bytes)
     }
@@ -209,13 +210,13 @@ impl DeviceBooks {
         self.claims_but_of(session).saturating_add(claimed) <= self.limits.arena_bytes_max
     }
 
-    /// A circuit has its home here.
+    /// Reserves slots for a circuit with its home here.
     pub(super) fn reserve(&mut self, session: SessionId, slots: usize, slot_bytes: u64) {
         self.not_idle(session);
         self.arena(session, slot_bytes).reserved += slots;
     }
 
-    /// A circuit has its home here no more.
+    /// Cancels the reservation of a circuit that leaves.
     pub(super) fn unreserve(&mut self, session: SessionId, slots: usize, taken: Option<&[u32]>) {
         self.arenas.get_mut(&session).expect("it was reserved").reserved -= slots;
         self.give_back(session, taken.unwrap_or(&[]));
@@ -230,13 +231,13 @@ impl DeviceBooks {
         })
     }
 
-    /// Slots for a part of a batch, or for a circuit that begins.
+    /// Takes slots for a part of a batch, or for a circuit that begins.
     pub(super) fn take_slots(&mut self, session: SessionId, count: usize, slot_bytes: u64) -> Arc<[u32]> {
         self.not_idle(session);
         let arena = self.arena(session, slot_bytes);
         let (needed, capacity, reserved) = (arena.slots.used() + count, arena.slots.capacity(), arena.reserved);
         if needed > capacity {
-            // Each growth is one more chunk of memory, on some cards a copy: by doubling there are few.
+            // Each growth adds a chunk of memory, and on some cards copies the arena. Doubling keeps growths few.
             let (wanted, room) = if reserved > 0 {
                 let unclaimed = self.limits.arena_bytes_max.saturating_sub(self.claims_but_of(session));
                 (reserved.max(2 * capacity), (unclaimed / slot_bytes) as usize)
@@ -248,7 +249,7 @@ impl DeviceBooks {
         self.arena(session, slot_bytes).slots.take(count)
     }
 
-    /// Rows or a circuit have ended that were in these slots.
+    /// Gives back the slots of ended rows or of an ended circuit.
     pub(super) fn give_back(&mut self, session: SessionId, slots: &[u32]) {
         let arena = self.arenas.get_mut(&session).expect("slots are given back once");
         arena.slots.give_back(slots);
@@ -257,9 +258,9 @@ impl DeviceBooks {
         }
     }
 
-    /// Keeps an emptied arena until `until`, for the session's next list. False where it is not worth its memory:
-    /// that of a circuit, and any on a device out of service. Those that are kept hold a quarter of
-    /// [`DeviceLimits::arena_bytes_max`] at most, and claim nothing.
+    /// Keeps an emptied arena until `until`, for the session's next list. Returns false if the arena is to be freed
+    /// instead: a circuit's arena, or any on a device out of service. Kept arenas take at most a quarter of
+    /// [`DeviceLimits::arena_bytes_max`] and claim nothing.
     pub(super) fn keep_idle(&mut self, session: SessionId, until: Duration) -> bool {
         let (list_slots_max, bytes_max) = (self.list_slots_max(), self.limits.arena_bytes_max / 4);
         let Some(arena) = self.arenas.get_mut(&session).filter(|arena| arena.slots.used() == 0) else { return true };
@@ -273,18 +274,18 @@ impl DeviceBooks {
         true
     }
 
-    /// The idle arena that is given back next: its time is over, or those that came later need its bytes.
+    /// The next idle arena to free, because its time is over or newer arenas need its bytes.
     pub(super) fn next_to_free(&self, now: Duration) -> Option<SessionId> {
         let &(until, session) = self.idle.first()?;
         (until <= now || self.idle_bytes > self.limits.arena_bytes_max / 4).then_some(session)
     }
 
-    /// Sessions whose arenas are kept although nothing is in them.
+    /// Sessions whose empty arenas are kept.
     pub(super) fn idle_arenas(&self) -> Vec<SessionId> {
         self.idle.iter().map(|&(_, session)| session).collect()
     }
 
-    /// When the next idle arena is to be given back.
+    /// The time at which the next idle arena is freed.
     pub(super) fn idle_end(&self) -> Option<Duration> {
         self.idle.first().map(|&(until, _)| until)
     }
@@ -297,7 +298,7 @@ impl DeviceBooks {
         }
     }
 
-    /// Strikes the session's arena from the books if nothing is in it. True when there is memory to give back.
+    /// Removes the session's arena from the records if it is empty. Returns true if device memory must be freed.
     pub(super) fn strike_arena(&mut self, session: SessionId) -> bool {
         self.emptied.remove(&session);
         if self.arenas.get(&session).is_none_or(|arena| arena.slots.used() > 0) {
@@ -309,16 +310,16 @@ impl DeviceBooks {
         if arena.reserved == 0 {
             self.arenas.remove(&session);
         }
-        // a device that retires forgets its arenas without being told
+        // a retiring device forgets its arenas without an order
         existed && self.failure.is_none()
     }
 
-    /// Slots that the session's arena must have.
+    /// The number of slots that the session's arena must have.
     pub(super) fn arena_slots(&self, session: SessionId) -> usize {
         self.arenas.get(&session).map_or(0, |arena| arena.slots.capacity())
     }
 
-    /// It has forgotten all keys and arenas.
+    /// Records that the device has forgotten all keys and arenas.
     pub(super) fn retire(&mut self) {
         assert!(self.works() == 0 && self.arenas.is_empty(), "all was reported before");
         self.residency.clear();
@@ -331,17 +332,17 @@ pub(super) fn largest(parts: &[u64]) -> u64 {
     parts.iter().copied().max().unwrap_or(0)
 }
 
-/// Which devices take work.
+/// The devices that take work.
 impl Scheduler {
-    /// Healthy, and no stand-in unless all others have failed.
+    /// Whether the device is healthy and, if it is a stand-in, all others have failed.
     pub(super) fn in_service(&self, device: DeviceId) -> bool {
         let device = &self.devices[device.0];
         let needed = || !self.devices.iter().any(|other| other.failure.is_none() && !other.limits.stand_in);
         device.failure.is_none() && (!device.limits.stand_in || needed())
     }
 
-    /// Whether a device may be given work of this session: a stand-in also has the sessions whose key no other device holds, such as
-    /// keys for numbers where all others are cards that do not compute on numbers.
+    /// Whether a device may get work of this session. A stand-in also serves sessions whose key no other device can
+    /// hold, such as keys for numbers if all others are cards that do not compute on numbers.
     pub(super) fn serves(&self, session: SessionId, device: DeviceId) -> bool {
         self.in_service(device) || (self.sessions[&session].apart && self.devices[device.0].failure.is_none())
     }
@@ -392,7 +393,7 @@ impl Scheduler {
         })
     }
 
-    /// The refusal where no device in service can do the work.
+    /// The refusal if no device in service can do the work.
     pub(super) fn no_device_serves(&self) -> Error {
         let reasons: Vec<_> = self.devices.iter().filter_map(|device| device.failure.as_deref()).collect();
         Error::Device(format!("no device is in service: {}", reasons.join("; ")))

@@ -1,4 +1,4 @@
-//! What each device does next.
+//! Dispatch: the next work of each device.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::work::{cost_of, rows_that_fit, size_of, units_of};
 
 impl Scheduler {
     pub(super) fn dispatch(&mut self, now: Duration, just_loaded: Option<(DeviceId, SessionId)>) {
-        // A set that was loaded is used before another can push it out; else a stream of newcomers could keep the device
-        // loading for ever. Where batches have all places, the next one is its own.
+        // A loaded set is used before another set can evict it. Otherwise a stream of newcomers could keep the device
+        // loading for ever. If batches occupy all places, the next free place is reserved for it.
         if let Some((device, session)) = just_loaded
             && self.fair.is_ready(session)
             && self.serves(session, device)
@@ -27,7 +27,7 @@ impl Scheduler {
         }
         while self.devices_that_take_work().next().is_some() {
             let Some((session, device)) = self.next_in_turn() else {
-                // nothing that is ready can start: what gathers has nothing to wait for where a device idles
+                // no ready session can start; on an idle device, gathering sessions need not wait
                 match self.gathering_for_an_idle_device() {
                     Some(session) => self.make_ready(session),
                     None => break,
@@ -42,9 +42,9 @@ impl Scheduler {
         (0..self.devices.len()).map(DeviceId).for_each(|device| self.order_open_call(device));
     }
 
-    /// The next session that can be given work, and where. A session that is passed over, since its key has no room now or
-    /// its device is full, reserves a device: the next place there is its own. Else those whose keys are there would be
-    /// served again and again, and it never.
+    /// The next session that can get work, and its device. A session that is passed over, because its key has no room
+    /// now or its device is full, reserves a device, whose next place goes to it. Otherwise sessions with loaded keys
+    /// would be served again and again, and this one never.
     fn next_in_turn(&mut self) -> Option<(SessionId, DeviceId)> {
         let mut open: Vec<_> = self.devices_that_take_work().collect();
         let mut reserved: Vec<_> = (0..self.devices.len()).map(|at| self.reservation(DeviceId(at))).collect();
@@ -69,14 +69,14 @@ impl Scheduler {
         next
     }
 
-    /// The session that a device is reserved for, if the session still waits for it.
+    /// The session for which a device is reserved, if that session still waits.
     fn reservation(&self, device: DeviceId) -> Option<SessionId> {
         let reserved = self.devices[device.0].reserved_for;
         reserved.filter(|&session| self.fair.is_ready(session) && self.has_work_for(session, device))
     }
 
-    /// Chooses the device whose next free call is reserved for a ready session that no device can serve now: one that has room
-    /// for its key, else one that must drain first. Among several, the one with the least to do.
+    /// Chooses the device to reserve for a ready session that no device can serve now: one with room for its key, else
+    /// one that must drain first. Among several, the one with the least work.
     fn device_to_reserve(&self, session: SessionId, reserved: &[Option<SessionId>]) -> Option<DeviceId> {
         if self.devices.iter().any(|device| device.loads(session)) {
             return None; // it is served where its key is loaded
@@ -88,21 +88,21 @@ impl Scheduler {
         };
         let devices = (0..self.devices.len()).map(DeviceId);
         let free = devices.filter(|id| reserved[id.0].is_none());
-        // what is behind a load waits for its end, and does not keep others from running beside it
+        // a session that waits for the end of a load does not block others from running beside that load
         let may_wait_for =
             |id: DeviceId| self.devices[id.0].loading.is_none() || self.key_state(session, id) == PartState::Resident;
         let candidates = free.filter(|&id| self.has_work_for(session, id) && may_wait_for(id));
         candidates.min_by_key(|&id| (must_drain(id), self.devices[id.0].works()))
     }
 
-    /// A session is served: it waits for no device any more.
+    /// Removes the reservations of a session that is served.
     fn release_reservations(&mut self, session: SessionId) {
         let held = self.devices.iter_mut().filter(|device| device.reserved_for == Some(session));
         held.for_each(|device| device.reserved_for = None);
     }
 
-    /// Where a ready session goes, of these devices: to an idle one that has its key, else to others that run side by side
-    /// on such a one, else to an idle one, else to one that has its key.
+    /// Chooses among these devices for a ready session: an idle device that has its key, else a device with its key
+    /// where it can join a call, else an idle device, else any device with its key.
     fn device_for(&self, session: SessionId, open: &[DeviceId]) -> Option<DeviceId> {
         let books = &self.sessions[&session];
         let loading = self.devices.iter().any(|device| device.loads(session));
@@ -113,7 +113,7 @@ impl Scheduler {
                 PartState::Resident | PartState::Pinned if self.may_join(session, id) => Some(1),
                 _ if !device.has_place() => None,
                 PartState::Resident | PartState::Pinned => Some(if idle { 0 } else { 3 }),
-                // One load at a time, of a device and of a session: the first rows may well be all.
+                // Only one load at a time, for each device and each session: the first rows may need all of it.
                 PartState::Absent if device.loading.is_some() => None,
                 PartState::Absent if loading || !self.could_hold_next(session, id) => None,
                 PartState::Absent if books.load_failed_on == Some(id) => Some(5),
@@ -125,9 +125,9 @@ impl Scheduler {
         candidates.filter_map(|id| Some((rank(id)?, id))).min().map(|(_, id)| id)
     }
 
-    /// Whether a batch of the session may run beside those of the call that this step puts together on a device. All that
-    /// waits must fit, or half a batch: the key is the costly operand, and its rows are not to be scattered. What failed
-    /// before rides alone.
+    /// Whether a batch of the session may join the open call of a device. All waiting rows must fit, or at least half
+    /// a batch, because the key is the costly operand and its rows should not be scattered. Rows that failed before
+    /// run alone.
     fn may_join(&self, session: SessionId, device: DeviceId) -> bool {
         let books = &self.devices[device.0];
         let Some(call) = books.open_call() else { return false };
@@ -144,13 +144,13 @@ impl Scheduler {
         &self.operations[&waiting.operation].units[waiting.rows.clone()]
     }
 
-    /// Whether a batch with these rows failed, or one of their circuit's.
+    /// Whether a batch with these rows (or with rows of their circuit) failed before.
     fn failed_before(&self, waiting: &QueuedRows) -> bool {
         let circuit = self.operations[&waiting.operation].circuit.as_ref();
         waiting.failed_on.is_some() || circuit.is_some_and(|circuit| circuit.restarted)
     }
 
-    /// The session that has gathered longest among those that an idle device could serve.
+    /// Of the sessions that an idle device could serve, the one that has gathered longest.
     fn gathering_for_an_idle_device(&self) -> Option<SessionId> {
         let unreserved = self.devices_that_take_work().filter(|id| self.devices[id.0].reserved_for.is_none());
         let idle: Vec<_> = unreserved.filter(|id| self.devices[id.0].is_idle()).collect();
@@ -162,31 +162,31 @@ impl Scheduler {
         self.next_key(session, device).is_some()
     }
 
-    /// The parts of its key that the session's next rows need on a device, if it has rows for it.
+    /// The parts of the key that the session's next rows on this device need; `None` if it has no rows for it.
     fn next_key(&self, session: SessionId, device: DeviceId) -> Option<Arc<[PartId]>> {
         let next = self.sessions[&session].queue.iter().find(|waiting| self.may_start(session, waiting, device))?;
         Some(self.operations[&next.operation].key.clone())
     }
 
-    /// Where those are: `Resident` when all are there.
+    /// The state of those parts: `Resident` if all are on the device.
     fn key_state(&self, session: SessionId, device: DeviceId) -> PartState {
         let key = self.next_key(session, device);
         key.map_or(PartState::Absent, |key| self.devices[device.0].residency.state_of_set(session, &key))
     }
 
-    /// Whether there would be room for those if everything else that may go went.
+    /// Whether those parts would fit if everything else that may be evicted were evicted.
     fn could_hold_next(&self, session: SessionId, device: DeviceId) -> bool {
         let sizes = |key: Arc<[PartId]>| self.sizes(session, &key, device);
         let set = self.next_key(session, device).map(sizes);
         set.is_some_and(|set| self.devices[device.0].residency.could_hold(session, &set))
     }
 
-    /// Parts with their sizes on a device.
+    /// The parts with their sizes on a device.
     fn sizes(&self, session: SessionId, key: &[PartId], device: DeviceId) -> Vec<(PartId, u64)> {
         key.iter().map(|&part| (part, self.bytes_of_part(session, part, device))).collect()
     }
 
-    /// Whether these rows may run on this device. What failed on one goes to another if there is another.
+    /// Whether these rows may run on this device. Rows that failed on a device go to another one if possible.
     fn may_start(&self, session: SessionId, waiting: &QueuedRows, device: DeviceId) -> bool {
         let OperationBooks { circuit, key, .. } = &self.operations[&waiting.operation];
         let may_run = match circuit {
@@ -199,7 +199,7 @@ impl Scheduler {
     fn load(&mut self, session: SessionId, device: DeviceId) {
         let key = self.next_key(session, device).expect("it has rows for the device");
         self.release_reservations(session);
-        // what runs beside a load must be there before it
+        // a call beside a load must be ordered before the load
         self.order_open_call(device);
         let residency = &mut self.devices[device.0].residency;
         let is_absent = |part: &PartId| residency.state(session, *part) == PartState::Absent;
@@ -221,7 +221,7 @@ impl Scheduler {
         }
     }
 
-    /// Starts a batch: in the call that this step puts together, or in one of its own.
+    /// Starts a batch: in the open call of this step, or in a new call.
     fn run(&mut self, now: Duration, session: SessionId, device: DeviceId) {
         let joins = self.may_join(session, device);
         if !joins {
@@ -247,15 +247,15 @@ impl Scheduler {
         }
     }
 
-    /// Nothing joins the call any more that this step has put together.
+    /// Orders the open call of this step; no more batches join it.
     fn order_open_call(&mut self, device: DeviceId) {
         let Some(call) = self.devices[device.0].calls.last_mut().filter(|call| call.open) else { return };
         call.open = false;
         self.commands.push(Command::Run { device, batches: call.batches.clone() });
     }
 
-    /// Takes from the queue, first come, first served, as many rows as the device's last call has room for. A call's first
-    /// batch has at least one.
+    /// Takes rows from the queue, first come, first served, as many as fit in the device's last call. A call's first
+    /// batch takes at least one.
     fn next_batch(&mut self, now: Duration, session: SessionId, device: DeviceId) -> Batch {
         let id = BatchId(self.totals.batches_started);
         self.totals.batches_started += 1;
@@ -269,7 +269,7 @@ impl Scheduler {
                 at += 1;
                 continue;
             }
-            // Rows of a batch that failed run in a batch of their own.
+            // Rows of a failed batch run in separate batches.
             let alone = waiting.failed_on.is_some();
             if batch.parts.first().is_some_and(|first| first.retried || alone)
                 || (!first_of_call && self.failed_before(waiting))

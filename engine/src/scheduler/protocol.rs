@@ -1,4 +1,4 @@
-//! What goes into the scheduler and what comes out.
+//! The events and commands of the scheduler.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct SchedulerLimits {
     pub queue_rows_max: usize,
     /// Rows of lists waiting or running, one session.
     pub session_rows_max: usize,
-    /// How long rows that would not fill a batch wait at most for more; only while no idle device can take them.
+    /// How long rows that do not fill a batch wait for more rows; only while no idle device can take them.
     pub wait: Duration,
     /// How long an empty arena is kept for the session's next list.
     pub arena_idle: Duration,
@@ -28,8 +28,8 @@ pub struct SchedulerLimits {
     pub session_circuit_rows_max: usize,
     /// Bytes of inputs and outputs of the circuits of one session that have not ended.
     pub session_circuit_bytes_max: u64,
-    /// How long a device that was ordered something may be silent before it is given up; longer while it has a batch that
-    /// takes longer by far at the measured pace.
+    /// How long a device with orders may be silent before it is given up. The time is longer for a batch that takes
+    /// much longer by the measured pace.
     pub silence_max: Duration,
     /// The bounds of each device; at least one.
     pub devices: Vec<DeviceLimits>,
@@ -38,45 +38,45 @@ pub struct SchedulerLimits {
 /// The bounds of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// Size of a batch: a row counts its units, or one if it has none. A single row may exceed it.
+    /// Size of a batch. A row counts its units, or one if it has none. A single row may exceed the bound.
     pub batch_units_max: usize,
-    /// Calls ordered and not reported: batches of one session each, side by side.
+    /// Calls that are ordered and not yet reported. A call has batches of one session each, side by side.
     pub batches_in_flight_max: usize,
-    /// Batches of a call, each of another session; their sizes together are bounded by `batch_units_max`.
+    /// Batches of a call, each of another session. `batch_units_max` bounds the sum of their sizes.
     pub keys_together_max: usize,
     /// Bytes of prepared keys.
     pub resident_bytes_max: u64,
-    /// Bytes of the arenas of sessions with circuits. The arena of a session without circuits has at most twice the slots that
-    /// operands and results of its running batches took. Empty arenas that are kept for later lists hold at most a quarter of
-    /// this bound together.
+    /// Bytes of the arenas of sessions with circuits. The arena of a session without circuits has at most twice the
+    /// slots of its running batches' operands and results. Empty arenas that are kept for later lists take at most a
+    /// quarter of this bound together.
     pub arena_bytes_max: u64,
-    /// Works when no other does, and for keys that no other can hold.
+    /// Whether the device works only when no other does, and for keys that no other can hold.
     pub stand_in: bool,
 }
 
-/// What went wrong on a device.
+/// A failure of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What the scheduler does about it.
+    /// The kind of failure, which decides the reaction.
     pub cause: Cause,
     /// The device's message.
     pub reason: String,
 }
 
-/// The kind of a failure, which decides what the scheduler does about it.
+/// The kind of a failure, which decides the scheduler's reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The device has no memory left. Evicting other keys may help.
+    /// The device is out of memory. Evicting other keys may help.
     OutOfMemory,
-    /// The key could not be read from its source. The device works.
+    /// The key could not be read from its source. The device itself works.
     Key,
-    /// The next call may succeed.
+    /// A call failed. The next one may succeed.
     Device,
     /// No call will succeed any more.
     Lost,
 }
 
-/// What happened: an input of the scheduler.
+/// An event: an input of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A caller opens a session. The same step refuses it by [`Command::RefuseSession`], or it is accepted.
@@ -87,7 +87,7 @@ pub enum Event {
         account: AccountId,
         /// The account's share under contention, 1 to 64.
         weight: u32,
-        /// Cost of a unit of work under this key, [`crate::fair::COST_OF_UNIT`] under the cheapest.
+        /// Cost of a unit of work under this key; under the cheapest keys it is [`crate::fair::COST_OF_UNIT`].
         unit_cost: u32,
         /// Host memory that the key takes.
         host_bytes: u64,
@@ -104,12 +104,12 @@ pub enum Event {
         operation: OperationId,
         /// Its rows.
         work: Work,
-        /// The time after which the result is of no use.
+        /// The time after which the result is useless.
         deadline: Option<Duration>,
     },
     /// The caller cancels an operation. Without effect when none of it can be stopped.
     Cancelled(OperationId),
-    /// The session ends; its key is to be erased.
+    /// The caller closes a session, whose key must be erased.
     Closed(SessionId),
     /// [`Command::Load`] was carried out.
     Loaded {
@@ -133,66 +133,67 @@ pub enum Event {
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
-        /// Which part of it.
+        /// The part of the key.
         part: PartId,
     },
     /// A batch of [`Command::Run`] was carried out.
     BatchDone(BatchId),
     /// A batch of [`Command::Run`] failed.
     BatchFailed {
-        /// Which.
+        /// The batch.
         batch: BatchId,
         /// What went wrong.
         failure: Failure,
     },
-    /// [`Command::Retire`] was carried out: nothing is on the device any more, and it will not report again.
+    /// [`Command::Retire`] was carried out: nothing is on the device any more, and it sends no more reports.
     Retired(DeviceId),
-    /// The device found, apart from an order, that no call will succeed any more. It reports what was ordered all the same.
+    /// The device found, independently of an order, that no call will succeed any more. It still reports what was
+    /// ordered.
     Lost {
-        /// Which.
+        /// The device.
         device: DeviceId,
         /// The device's message.
         reason: String,
     },
-    /// The device's thread has ended by a panic. It reports nothing any more.
+    /// A panic ended the device's thread. It sends no more reports.
     Died {
-        /// Which.
+        /// The device.
         device: DeviceId,
         /// The message of the panic.
         reason: String,
     },
     /// Time has passed; see [`super::Scheduler::next_wake`].
     Tick,
-    /// No new work; what is queued still runs, then all keys are erased and [`Command::Stop`] follows.
+    /// Shut down without new work: queued work still runs, then all keys are erased and [`Command::Stop`] follows.
     Drain,
-    /// No new work, and what is queued ends with [`Error::ShuttingDown`]; then as [`Event::Drain`].
+    /// Shut down without new work: queued work ends with [`Error::ShuttingDown`], then as with [`Event::Drain`].
     Abandon,
 }
 
-/// What the host must do, in the order of the list: the output of the scheduler.
+/// A command to the host: an output of the scheduler. Commands are carried out in the order of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// To the caller: the session is not opened.
     RefuseSession {
-        /// The one of [`Event::Opened`].
+        /// The session of [`Event::Opened`].
         session: SessionId,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// To the caller: the operation is not accepted, and will not be finished.
+    /// To the caller: the operation is not accepted; no [`Command::Finish`] follows.
     Refuse {
-        /// The one of [`Event::Submitted`].
+        /// The operation of [`Event::Submitted`].
         operation: OperationId,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// To a device: prepare these parts of a session's key. Reported once, when all are there or one failed.
+    /// To a device: prepare these parts of a session's key. The device reports once, when all are ready or one failed.
     Load {
         /// The device.
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
-        /// Which parts of it; at least one.
+        /// The parts of the key; at least one.
         parts: Vec<PartId>,
     },
     /// To a device: overwrite a prepared part of a session's key.
@@ -201,48 +202,48 @@ pub enum Command {
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
-        /// Which part of it.
+        /// The part of the key.
         part: PartId,
     },
-    /// To a device: run these batches side by side, in one call. Each is reported.
+    /// To a device: run these batches side by side, in one call. The device reports each.
     Run {
         /// The device.
         device: DeviceId,
-        /// At least one, each of another session.
+        /// The batches; at least one, each of another session.
         batches: Vec<Batch>,
     },
-    /// To a device: overwrite this session's arena, nothing in it is needed. Not reported.
+    /// To a device: overwrite this session's arena, which is no longer needed. The device does not report this.
     FreeArena {
         /// The device.
         device: DeviceId,
         /// The session of the arena.
         session: SessionId,
     },
-    /// To a device: report what was ordered before, then forget all keys and arenas. It gets no more orders.
+    /// To a device: report all earlier orders, then forget all keys and arenas. The device gets no more orders.
     Retire(DeviceId),
-    /// To the host: the device did not report in time. Nothing is awaited from it any more, what it still reports is
-    /// ignored, and its memory is out of reach: keys there are no more counted on, nor erased.
+    /// To the host: the device did not report in time. Its later reports are ignored. Its memory cannot be reached, so
+    /// keys there are neither counted nor erased.
     GiveUp(DeviceId),
-    /// To the host: the circuit begins again with its inputs, what was done of it does not count.
+    /// To the host: the circuit restarts with its inputs. Rows done so far do not count.
     Restart(OperationId),
     /// To the client: the operation has ended.
     Finish {
-        /// Which.
+        /// The operation.
         operation: OperationId,
-        /// How.
+        /// The result, or the error.
         outcome: Result<Finished, Error>,
     },
-    /// To the host: the prepared key is gone from all devices, overwrite the seeded one and forget the session.
+    /// To the host: no device holds the prepared key any more. Overwrite the seeded key and forget the session.
     Erase(SessionId),
-    /// All is done and erased; nothing follows.
+    /// All work is done and all keys are erased. No command follows.
     Stop,
 }
 
 /// A finished operation's figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// From the first row's start to the last row's end.
+    /// Time from the first row's start to the last row's end.
     pub compute: Duration,
-    /// Units of its rows.
+    /// Units of the operation's rows.
     pub units: u64,
 }

@@ -1,4 +1,4 @@
-//! What devices report, and what follows when they fail.
+//! Reports of devices, and the reactions to failures.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use crate::batch::{Batch, BatchPart};
 use crate::error::Error;
 use crate::ids::{BatchId, DeviceId, OperationId, PartId, SessionId};
 
-/// The operation that rows of a reported batch belong to.
+/// The state of the operation that rows of a reported batch belong to.
 enum RowsOwner {
-    /// It has ended: nothing follows.
+    /// The operation has ended, so nothing follows.
     Ended,
-    /// It is a list that has not ended.
+    /// A list that has not ended.
     List,
-    /// It is a circuit that has not ended.
+    /// A circuit that has not ended.
     Circuit,
 }
 
-/// Keys.
+/// Reports about keys.
 impl Scheduler {
     pub(super) fn loaded(&mut self, device: DeviceId, session: SessionId) {
         let parts = self.device_was_loading(device, session);
@@ -34,7 +34,7 @@ impl Scheduler {
         self.devices[device.0].residency.load_failed(session, &parts);
         self.count_failure(device, &failure);
         if self.devices[device.0].failure.is_some() {
-            // not for the key's sake
+            // not if the key itself could not be read
         } else if failure.cause == Cause::Key {
             self.end_what_can_be_stopped(session, Error::Key(failure.reason));
         } else if self.session(session).load_failed_on.replace(device).is_some() {
@@ -46,7 +46,7 @@ impl Scheduler {
         self.advance_close(session);
     }
 
-    /// The parts that it was to load.
+    /// Ends the device's load and returns the parts that it was to load.
     fn device_was_loading(&mut self, device: DeviceId, session: SessionId) -> Vec<PartId> {
         let books = &mut self.devices[device.0];
         let loading = books.loading.take().filter(|loading| loading.session == session);
@@ -57,7 +57,8 @@ impl Scheduler {
         parts
     }
 
-    /// The device's books and ours differ: whatever may leave it does before the second try.
+    /// The device ran out of memory although the records allowed the load. Evicts everything possible before the
+    /// second try.
     fn clear(&mut self, device: DeviceId) {
         if self.devices[device.0].failure.is_none() {
             self.free_idle_arenas(device);
@@ -66,7 +67,7 @@ impl Scheduler {
     }
 }
 
-/// Batches.
+/// Reports about batches.
 impl Scheduler {
     pub(super) fn batch_done(&mut self, now: Duration, batch: BatchId) {
         let batch = self.device_was_running(now, batch);
@@ -94,13 +95,13 @@ impl Scheduler {
     }
 
     pub(super) fn batch_failed(&mut self, now: Duration, batch: BatchId, failure: Failure) {
-        // batches of a call fail together: that is one failure of the device, unless it is lost
+        // batches of a call fail together, which counts as one failure of the device, unless it is lost
         let first = self.call_of(batch).is_some_and(|call| !std::mem::replace(&mut call.failed, true));
         let batch = self.device_was_running(now, batch);
         if first || failure.cause == Cause::Lost {
             self.count_failure(batch.device, &failure);
         }
-        // Last part first, so that the queue's head ends up in the old order.
+        // Last part first, so that the head of the queue has the old order again.
         for part in batch.parts.iter().rev() {
             match self.take_off_device(&batch, part) {
                 RowsOwner::Ended => {}
@@ -109,7 +110,7 @@ impl Scheduler {
             }
         }
         if failure.cause == Cause::OutOfMemory {
-            // all but the key that the second try needs
+            // evict everything but the key that the second try needs
             self.devices[batch.device.0].residency.pin(batch.session, &batch.key);
             self.clear(batch.device);
             self.devices[batch.device.0].residency.unpin(batch.session, &batch.key);
@@ -129,7 +130,7 @@ impl Scheduler {
         }
     }
 
-    /// Why work that failed is not tried again; it needs these parts of the key.
+    /// Why failed work is not tried again, if so. `key` lists the parts of the key that it needs.
     pub(super) fn reason_not_to_retry(
         &self,
         session: SessionId,
@@ -153,7 +154,7 @@ impl Scheduler {
         calls.find(|call| call.batches.iter().any(|running| running.id == batch))
     }
 
-    /// Takes a batch off its device's books. The last of a call that went well tells the pace.
+    /// Removes a batch from its device's records. The last batch of a successful call updates the pace.
     fn device_was_running(&mut self, now: Duration, id: BatchId) -> Batch {
         let call = self.call_of(id).unwrap_or_else(|| panic!("{id:?} was reported, but no device runs it"));
         let at = call.batches.iter().position(|running| running.id == id).expect("it runs in this call");
@@ -171,7 +172,7 @@ impl Scheduler {
         batch
     }
 
-    /// Takes rows of a reported batch off the device's books. Gives the operation they belong to.
+    /// Removes rows of a reported batch from the device's records. Returns the state of their operation.
     fn take_off_device(&mut self, batch: &Batch, part: &BatchPart) -> RowsOwner {
         let rows = part.rows.len();
         if let Some(left) = self.leaving.get_mut(&part.operation) {

@@ -29,7 +29,7 @@ fn op(number: u64) -> OperationId {
 /// The only device.
 const ONE: DeviceId = DeviceId(0);
 
-/// Two keys fit the device, eight bootstraps a batch.
+/// Limits under which two keys fit the device, and a batch has eight bootstraps.
 fn limits() -> SchedulerLimits {
     limits_of(2 * KEY)
 }
@@ -77,27 +77,27 @@ fn smoke(cause: Cause) -> Failure {
     Failure { cause, reason: "smoke".into() }
 }
 
-/// A session of weight 1 in an account of its own.
+/// The opening of a session of weight 1 in a separate account.
 fn opening(session: SessionId, host_bytes: u64, device_bytes: Vec<u64>) -> Event {
     let device_bytes = device_bytes.into_iter().map(|bytes| vec![bytes]).collect();
     let account = AccountId(u128::from(session.0));
     Event::Opened { session, account, weight: 1, unit_cost: 32, host_bytes, device_bytes, slot_bytes: 1 }
 }
 
-/// A list of rows of so many units.
+/// A list with rows of these units.
 fn list(units: &[u32]) -> Work {
     let slots = units.iter().map(|units| units + 2).collect();
     Work { units: units.to_vec(), key: vec![KEY_PART], form: Form::List { slots } }
 }
 
-/// A scheduler, and a clock that is moved by hand.
+/// A scheduler with a manual clock.
 struct Desk {
     scheduler: Scheduler,
     now: Duration,
 }
 
 impl Desk {
-    /// Sessions of weight 1 are open.
+    /// A desk with open sessions of weight 1.
     fn with(limits: SchedulerLimits, sessions: &[SessionId]) -> Self {
         let mut desk = Desk { scheduler: Scheduler::new(limits), now: Duration::ZERO };
         for &session in sessions {
@@ -106,7 +106,7 @@ impl Desk {
         desk
     }
 
-    /// As [`Desk::with`], and the keys are on the device.
+    /// [`Desk::with`], and the keys are on the device.
     fn resident(sessions: &[SessionId]) -> Self {
         let mut desk = Desk::with(limits(), sessions);
         for (at, &session) in sessions.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Desk {
         desk
     }
 
-    /// The session's key is on the device, which runs one batch of it and would take another.
+    /// A desk where the session's key is on the device, which runs one batch of it and could take another.
     fn half_busy(session: SessionId) -> Self {
         Desk::half_busy_with(limits(), session)
     }
@@ -131,7 +131,7 @@ impl Desk {
         desk
     }
 
-    /// What follows, but for arenas that are given back: those have their own tests, in `arenas` and `circuits`.
+    /// The commands that follow, without freed arenas, which have separate tests in `arenas` and `circuits`.
     fn feed(&mut self, event: Event) -> Vec<Command> {
         let mut commands = self.feed_whole(event);
         commands.retain(|command| !matches!(command, Command::FreeArena { .. }));
@@ -172,7 +172,7 @@ impl Desk {
     }
 }
 
-/// The one batch that is to run.
+/// The only batch in these commands.
 fn run_of(commands: &[Command]) -> Batch {
     let batches = commands.iter().filter_map(|command| match command {
         Command::Run { batches, .. } => Some(batches),
@@ -352,7 +352,7 @@ fn a_full_queue_refuses_with_a_wait_from_the_measured_pace() {
     let batch = run_of(&desk.feed(loaded(A)));
     desk.now += Duration::from_millis(300);
     run_of(&desk.done(&batch));
-    // 8 bootstraps took 300 ms, 1008 wait: 37.8 s
+    // 8 bootstraps took 300 ms, and 1008 wait: 37.8 s
     let error = Error::Busy { retry_after: Duration::from_secs(38) };
     assert_eq!(desk.submit(A, op(2), &[1; 9]), [Command::Refuse { operation: op(2), error }]);
     assert_eq!(desk.submit(A, op(3), &[1; 8]), [], "what has run made room");

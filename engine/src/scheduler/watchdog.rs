@@ -1,12 +1,12 @@
-//! Devices that do not report: after a bound they are given up. Their operations go elsewhere or end, sessions are erased as
-//! far as the host and other devices reach, and what they report later is ignored.
+//! The watchdog: devices that do not report in time are given up. Their operations go elsewhere or end. Sessions are
+//! erased as far as the host and other devices hold their keys. Later reports are ignored.
 
 use std::time::Duration;
 
 use super::{Cause, Command, Event, Failure, Scheduler};
 use crate::ids::{BatchId, DeviceId};
 
-/// A call may take this many times what it takes by the measured pace.
+/// A call may take this many times its duration by the measured pace.
 const PATIENCE: u32 = 32;
 
 impl Scheduler {
@@ -36,12 +36,12 @@ impl Scheduler {
         }
     }
 
-    /// A device has reported.
+    /// Records that a device has reported.
     pub(super) fn heard(&mut self, device: DeviceId) {
         self.devices[device.0].silent_since = None;
     }
 
-    /// At the end of a step: from now on devices owe reports of what was ordered in it.
+    /// At the end of a step: starts the clocks of devices that owe reports of orders in it.
     pub(super) fn watch(&mut self, now: Duration) {
         for device in &mut self.devices {
             let since = device.silent_since.unwrap_or(now);
@@ -49,7 +49,7 @@ impl Scheduler {
         }
     }
 
-    /// When the next device is given up, if none reports.
+    /// The time at which the next device is given up if none reports.
     pub(super) fn next_silence(&self) -> Option<Duration> {
         (0..self.devices.len()).filter_map(|device| self.silence_ends(DeviceId(device))).min()
     }
@@ -67,12 +67,16 @@ impl Scheduler {
                 && end <= now
             {
                 let silent = now.saturating_sub(self.devices[device.0].silent_since.unwrap_or(now));
-                self.give_up(now, device, &format!("device lost: it did not report for {} s", silent.as_secs()));
+                self.give_up(
+                    now,
+                    device,
+                    &format!("device lost: the device did not report for {} s", silent.as_secs()),
+                );
             }
         }
     }
 
-    /// Takes a device out of service as one that is lost, and settles all that it owes.
+    /// Takes a device out of service like a lost one, and settles everything that it owes.
     pub(super) fn give_up(&mut self, now: Duration, device: DeviceId, reason: &str) {
         if self.devices[device.0].retired {
             return;

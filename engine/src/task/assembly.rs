@@ -17,17 +17,17 @@ pub(crate) struct BatchTasks {
     pub(crate) tasks: Vec<Task>,
 }
 
-/// What a device writes, evaluates and reads for a batch.
+/// The writes, evaluations and reads of a device for a batch.
 pub(crate) struct Assembly<'a> {
     pub(crate) row_words: usize,
-    /// First slot and whole rows of words; few, and copied only where short ones are joined.
+    /// Writes: a first slot with whole rows of words. Words are copied only where short runs are joined.
     pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
     gates: Vec<SlotGate>,
     cells: SlotCells,
-    /// Of numbers.
+    /// Steps of numbers.
     plans: Vec<PlannedSteps<'a>>,
     parts: Vec<(PartKind, PartId)>,
-    /// Slots, part by part.
+    /// Slots to read, part by part.
     reads: Vec<u32>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Assembly<'a> {
 
     fn add_gates(&mut self, part: &BatchPart, list: &'a GateList) {
         let (operand_slots, result_slots) = part.slots.split_at(part.slots.len() - part.rows.len());
-        // a ciphertext that several gates take is written once, and a few slots stay empty
+        // a ciphertext that several gates share is written once, which leaves a few slots empty
         let needed = list.needed_by(part.rows.clone());
         let mut written = 0;
         for run in needed.chunk_by(|a, b| a.block == b.block && a.row + 1 == b.row) {
@@ -122,7 +122,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Writes whole rows of words from a slot on. Short runs are joined with what stands before them.
+    /// Writes whole rows of words from a slot on. A short run is joined with the run before it.
     fn write_run(&mut self, slot: u32, words: Cow<'a, [u32]>) {
         let row_words = self.row_words;
         let is_short = |words: &Cow<'_, [u32]>| words.len() < JOINED_ROWS_MAX * row_words;
@@ -139,10 +139,10 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// A batch that is ready: its tasks, what is made of them, and the arena that its operands were written to.
+/// A batch that is ready to start: its tasks, their assembly, and the arena that holds its operands.
 pub(crate) type Ready<'a, A> = (&'a BatchTasks, &'a Assembly<'a>, &'a mut A);
 
-/// Starts batches of one scheme, at least one.
+/// Starts batches of one scheme; at least one.
 pub(crate) fn start<'a, B: Schemes>(
     backend: &B,
     batches: Vec<Ready<'a, B::Arena>>,
@@ -168,12 +168,12 @@ pub(crate) fn start<'a, B: Schemes>(
     }
 }
 
-/// Rows of a run from which a call of the device costs less than copying them to another run's end.
+/// The number of rows from which on a separate device call costs less than copying the rows to the end of another run.
 const JOINED_ROWS_MAX: usize = 32;
 
-/// Cuts the words that a call has read into the results of each batch's parts.
+/// Splits the words that a call has read into the results of each batch's parts.
 pub(crate) fn results(call: &[BatchTasks], words: Vec<u32>) -> Vec<Vec<Rows>> {
-    // of each batch the words of a row, and how many rows each of its parts has read
+    // for each batch, the words of a row, and the number of rows that each part reads
     let counts = |BatchTasks { batch, tasks }: &BatchTasks| -> (usize, Vec<usize>) {
         (tasks[0].row_words(), batch.parts.iter().zip(tasks).map(|(part, task)| task.reads_of(part)).collect())
     };
@@ -205,7 +205,7 @@ mod tests {
 
     const DIMENSION: usize = 1;
 
-    /// Ciphertexts that are told apart by their words.
+    /// Ciphertexts that differ in their words.
     fn block(first: u32, rows: u32) -> OperandBlock {
         Arc::new(LweList::from_words(DIMENSION, (2 * first..2 * (first + rows)).collect()))
     }

@@ -1,4 +1,5 @@
-//! Keys of each scheme: their source on the host, what is known before they are read, their parts on the host and on a device.
+//! Keys of each scheme: their source on the host, their public description, and their parts on the host and on a
+//! device.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,33 +10,33 @@ use kernels::tfhe::{EvaluationKey, Params};
 
 use crate::ids::PartId;
 
-/// The one part of a key for gates.
+/// The only part of a key for gates.
 pub(crate) const EVALUATION_KEY: PartId = PartId(0);
 
-/// Of a key for numbers, the tables that follow from its parameters: the part before those of the key itself. Every task needs
-/// it, so that none goes to a device that does not compute on numbers.
+/// The first part of a key for numbers: the tables that follow from its parameters. Every task needs this part, so no
+/// task goes to a device that does not compute on numbers.
 pub(crate) const TABLES: PartId = PartId(0);
 
-/// Public parameters of a key, by its scheme.
+/// Public description of a key, by scheme.
 #[derive(Clone, Debug)]
 pub enum KeyParams {
-    /// Of an evaluation key for gates: one part.
+    /// An evaluation key for gates, which has one part.
     Gates(Params),
-    /// Of a key for numbers.
+    /// A key for numbers.
     Numbers(Arc<NumbersKey>),
 }
 
-/// What is known of a key for numbers: its parts, from [`PartId`] 1 on, in order.
+/// The description of a key for numbers. Its parts have the indices from [`PartId`] 1 on, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NumbersKey {
-    /// Its parameters.
+    /// The key's parameters.
     pub params: ckks::Params,
-    /// What each part is for, and the highest level it serves.
+    /// For each part, its kind, and the highest level at which it works.
     pub parts: Vec<(PartKind, usize)>,
 }
 
 impl NumbersKey {
-    /// The part for this purpose at this level: the lowest that serves it.
+    /// The part of this kind for this level: the one of the lowest sufficient level.
     pub fn part(&self, kind: PartKind, level: usize) -> Option<PartId> {
         let serves = |(_, (of, highest)): &(usize, &(PartKind, usize))| *of == kind && *highest >= level;
         let found = self.parts.iter().enumerate().filter(serves).min_by_key(|(_, (_, highest))| *highest)?;
@@ -49,49 +50,49 @@ impl NumbersKey {
     }
 }
 
-/// A key at rest. The engine keeps the source, not the key: it fetches a part whenever a device is to load it, and drops
-/// what it fetched when the device has its own form. The source is dropped when its session is closed.
+/// A stored key. The engine keeps only the source. It fetches a part whenever a device loads it, and drops the fetched
+/// part when the device has its own form. The source is dropped when its session is closed.
 pub trait KeySource: Send + Sync + 'static {
-    /// What is known of the key without reading it.
+    /// The key's public description, known without reading it.
     fn params(&self) -> KeyParams;
 
-    /// Host memory that it takes while its session is open, in bytes: the key's own where it rests in memory, none where
-    /// it rests elsewhere.
+    /// Host memory that the key takes while its session is open, in bytes: the key's size if it is stored in memory, 0
+    /// if it is stored elsewhere.
     fn host_bytes(&self) -> u64;
 
-    /// Reads a part. Called on a thread of its own, so it may block; it bounds its own waits and repeats what is worth
-    /// repeating, since a device loads nothing else meanwhile.
+    /// Reads a part. The engine calls this on a separate thread, so it may block. It must bound its own waits and
+    /// retries, because the device loads nothing else meanwhile.
     ///
     /// # Errors
-    /// Why it cannot be read, for the operator's log: the session's operations end with [`crate::Error::Key`], and the next
-    /// one tries again.
+    /// The reason why the part cannot be read, for the operator's log. The session's operations end with
+    /// [`crate::Error::Key`], and the next operation tries again.
     fn fetch(&self, part: PartId) -> Result<KeyPart, String>;
 }
 
-/// A row of a part of a key for numbers, as [`SeededRow`].
+/// A row of a part of a key for numbers, like [`SeededRow`].
 #[derive(Clone, Debug)]
 pub struct SwitchingKeyRow {
-    /// Of its mask.
+    /// Seed of the mask.
     pub seed: [u8; 32],
-    /// `[primes][N]` words.
+    /// Body, `[primes][N]` words.
     pub body: Vec<u32>,
 }
 
-/// A part of a key for numbers on the host: rows by digits.
+/// A part of a key for numbers on the host, one row a digit.
 #[derive(Clone, Debug)]
 pub struct NumbersPart {
-    /// What it is.
+    /// Shape of the part.
     pub shape: PartShape,
-    /// As many as its digits.
+    /// Rows of the part, one for each digit.
     pub rows: Arc<Vec<SwitchingKeyRow>>,
 }
 
-/// A part of a key on the host, by its scheme. Overwritten when its last holder drops it.
+/// A part of a key on the host, by scheme. Overwritten when its last holder drops it.
 #[derive(Clone)]
 pub enum KeyPart {
     /// The evaluation key for gates.
     Gates(Arc<EvaluationKey>),
-    /// The tables of parameters for numbers.
+    /// The parameters whose tables a key for numbers needs.
     Tables(ckks::Params),
     /// A part of a key for numbers.
     Numbers(NumbersPart),
@@ -100,7 +101,7 @@ pub enum KeyPart {
 /// A part of a key on a device. Overwritten on drop.
 pub(crate) enum KeyOnDevice<B: Schemes> {
     Gates(B::Key),
-    /// Made by the backend when it was made ready.
+    /// The backend made the tables when it was prepared.
     Tables,
     Numbers(B::Part),
 }
@@ -117,16 +118,16 @@ impl<B: Schemes> KeyOnDevice<B> {
     }
 }
 
-/// Bytes of the tables of these parameters: roots of each prime, there and back, with their companions, twice.
+/// Bytes of the tables for these parameters: for each prime, roots of both directions with their companions, twice.
 fn table_bytes(params: &ckks::Params) -> u64 {
     (params.primes().len() * params.n() * 4 * 8) as u64
 }
 
-/// What a unit of numbers costs: it is a sixteenth of the cheapest gate's.
+/// Cost of a unit of numbers: a sixteenth of that of the cheapest gate.
 const UNIT_COST_OF_NUMBERS: u32 = crate::fair::COST_OF_UNIT / 16;
 
 impl KeyParams {
-    /// What a unit of work costs under such a key: [`crate::fair::COST_OF_UNIT`] under the cheapest.
+    /// Cost of a unit of work under such a key; under the cheapest keys it is [`crate::fair::COST_OF_UNIT`].
     pub(crate) fn unit_cost(&self) -> u32 {
         match self {
             KeyParams::Gates(params) => params.cost(),
@@ -142,7 +143,7 @@ impl KeyParams {
         }
     }
 
-    /// Bytes of each part on a device; more than any has where it does not compute on numbers.
+    /// Bytes of each part on a device. `u64::MAX` if the device does not compute on numbers.
     pub(crate) fn part_bytes<B: Schemes>(&self, backend: &B) -> Vec<u64> {
         match self {
             KeyParams::Gates(params) => vec![backend.key_bytes(params)],
@@ -157,7 +158,7 @@ impl KeyParams {
         }
     }
 
-    /// Compiles what such a key needs.
+    /// Compiles the kernels for such a key.
     pub(crate) fn prepare<B: Schemes>(&self, backend: &B) -> kernels::Result<()> {
         match self {
             KeyParams::Gates(params) => backend.prepare(params),
@@ -170,12 +171,12 @@ impl KeyParams {
 pub(crate) struct LoadingPart<B: Schemes> {
     from: KeyPart,
     into: KeyOnDevice<B>,
-    /// Pieces that were loaded.
+    /// The number of loaded pieces.
     pieces: usize,
 }
 
 impl<B: Schemes> LoadingPart<B> {
-    /// Makes room for it.
+    /// Allocates room on the device.
     pub(crate) fn begin(backend: &B, from: KeyPart) -> kernels::Result<Self> {
         let into = match &from {
             KeyPart::Gates(key) => KeyOnDevice::Gates(backend.room_for_key(&key.params)?),
@@ -188,8 +189,8 @@ impl<B: Schemes> LoadingPart<B> {
         Ok(LoadingPart { from, into, pieces: 0 })
     }
 
-    /// Loads the next piece, of numbers a row; the device's form when it was the last, and then no thread of the engine holds the
-    /// host's.
+    /// Loads the next piece; for numbers, a row. After the last piece, returns the device's form; then no thread of
+    /// the engine holds the host's form.
     pub(crate) fn load_piece(mut self, backend: &B) -> kernels::Result<ControlFlow<KeyOnDevice<B>, Self>> {
         let more = match (&self.from, &mut self.into) {
             (KeyPart::Gates(key), KeyOnDevice::Gates(into)) => backend.load_piece(into, self.pieces, key)?,
@@ -205,7 +206,7 @@ impl<B: Schemes> LoadingPart<B> {
     }
 }
 
-/// A key that rests in memory. Overwritten when its last holder drops it.
+/// A key in memory. Overwritten when its last holder drops it.
 impl KeySource for Arc<EvaluationKey> {
     fn params(&self) -> KeyParams {
         KeyParams::Gates(self.params)

@@ -1,41 +1,42 @@
-//! Rows in slots, in chunks of memory. An arena grows by a chunk, and what is in it stays where it is.
+//! Rows in slots, in chunks of memory. An arena grows by a chunk, so existing rows do not move.
 
 use std::ops::Range;
 
-/// Memories of type `M` that hold rows in slots, the first slots in the first chunk. There is one chunk at least.
+/// Chunks of memory of type `M` that hold rows in slots; the first chunk holds the first slots. At least one chunk
+/// exists.
 pub(crate) struct Chunks<M> {
     chunks: Vec<Chunk<M>>,
     slots: usize,
 }
 
 struct Chunk<M> {
-    /// Its first slot.
+    /// The chunk's first slot.
     first: usize,
     memory: M,
 }
 
-/// Where a row is.
+/// The place of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowPlace {
-    /// Which chunk.
+    /// Index of the chunk.
     pub chunk: usize,
-    /// Which of the chunk's rows.
+    /// Index of the row in the chunk.
     pub row: usize,
 }
 
 impl<M> Chunks<M> {
-    /// One chunk, of so many slots.
+    /// A single chunk of `slots` slots.
     pub fn new(memory: M, slots: usize) -> Self {
         Chunks { chunks: vec![Chunk { first: 0, memory }], slots }
     }
 
-    /// Adds a chunk of so many slots.
+    /// Adds a chunk of `slots` slots.
     pub fn add(&mut self, memory: M, slots: usize) {
         self.chunks.push(Chunk { first: self.slots, memory });
         self.slots += slots;
     }
 
-    /// All slots.
+    /// The number of all slots.
     pub fn slots(&self) -> usize {
         self.slots
     }
@@ -50,19 +51,19 @@ impl<M> Chunks<M> {
         &self.chunks[chunk].memory
     }
 
-    /// The same, to be written.
+    /// The memory of a chunk, mutable.
     pub fn memory_mut(&mut self, chunk: usize) -> &mut M {
         &mut self.chunks[chunk].memory
     }
 
-    /// Where a slot's row is.
+    /// The place of a slot's row.
     ///
     /// # Panics
-    /// When there is no such slot.
+    /// When the slot does not exist.
     pub fn place(&self, slot: u32) -> RowPlace {
         let slot = slot as usize;
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        // the last that begins there or before: one without slots begins where the next does
+        // the last chunk that begins at or before the slot; an empty chunk begins where the next one does
         let chunk = self.chunks.partition_point(|chunk| chunk.first <= slot) - 1;
         RowPlace { chunk, row: slot - self.chunks[chunk].first }
     }
@@ -70,7 +71,7 @@ impl<M> Chunks<M> {
     /// Splits a range of slots by chunks: the number of each chunk that holds some of the slots, and the range of its rows.
     ///
     /// # Panics
-    /// When a slot is not there.
+    /// When a slot does not exist.
     pub fn runs(&self, slots: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> + use<M> {
         assert!(slots.start <= slots.end && slots.end <= self.slots, "slots {slots:?} of {}", self.slots);
         let ends = self.chunks.iter().skip(1).map(|chunk| chunk.first).chain([self.slots]);

@@ -84,7 +84,7 @@ fn literal_of(block: &[u8]) -> Result<ParamsLiteral, Error> {
     };
     let params = |why: String| Err(Error::Params(why));
     if version != CHAIN_VERSION {
-        return params(format!("primes are of version {CHAIN_VERSION}, not {version}"));
+        return params(format!("the version of the primes must be {CHAIN_VERSION}, not {version}"));
     }
     let Some(security) = SecurityLevel::from_code(security) else {
         return params(format!("unknown security level {security}"));
@@ -93,7 +93,7 @@ fn literal_of(block: &[u8]) -> Result<ParamsLiteral, Error> {
         return params(format!("unknown flags {flags}"));
     }
     if log_n > 15 {
-        return params(format!("no poly_degree is 2^{log_n}"));
+        return params(format!("2^{log_n} is not a poly_degree"));
     }
     Ok(ParamsLiteral {
         poly_degree: 1 << log_n,
@@ -116,7 +116,7 @@ fn expect_params<'a>(payload: &'a [u8], params: &Params) -> Result<&'a [u8], Err
     let (block, rest) = split(payload, PARAMS_BYTES)?;
     match literal_of(block)? == params.literal() {
         true => Ok(rest),
-        false => Err(Error::Params("the ciphertext is of other parameters than the key".into())),
+        false => Err(Error::Params("the ciphertext and the key have different parameters".into())),
     }
 }
 

@@ -207,7 +207,7 @@ impl Planning<'_> {
             Operation::PolyEval => self.polynomial(first),
             Operation::Bootstrap => {
                 if !self.builder.params().literal().bootstrap {
-                    let why = "the key's parameters have no levels for bootstrapping: params.bootstrap asks for them";
+                    let why = "the key's parameters have no levels for bootstrapping: make a key with params.bootstrap";
                     return Err(Refusal::Invalid(why.into()));
                 }
                 let at_bottom = self.at_default_scale(first)?;
@@ -244,7 +244,7 @@ impl Planning<'_> {
             return Ok(());
         }
         let name = self.request.operation.name();
-        Err(Refusal::BudgetExhausted(format!("{name} takes {levels} levels, and the ciphertext has {there} left")))
+        Err(Refusal::BudgetExhausted(format!("{name} takes {levels} levels, but the ciphertext has {there} left")))
     }
 
     /// Checks that a product fits the modulus before it is rescaled.
@@ -285,7 +285,9 @@ impl Planning<'_> {
         let slots = self.builder.params().slots();
         if numbers.len() != slots {
             let found = numbers.len();
-            return Err(Refusal::Invalid(format!("plain_operand has a number a slot: {slots}, not {found}")));
+            return Err(Refusal::Invalid(format!(
+                "plain_operand must have a number for each of {slots} slots, not {found}"
+            )));
         }
         let level = self.builder.level(value);
         let words = self.plaintexts.encode_reals(numbers, level, scale).map_err(|error| match error {
@@ -343,7 +345,7 @@ impl Planning<'_> {
         if (scale / self.builder.params().level(level).scale).log2().abs() < 1.0 {
             return Ok(rescaled);
         }
-        let why = format!("a scale of {:.1} bits is not that of a level: rescale first", scale.log2());
+        let why = format!("no level has a scale of {:.1} bits: rescale first", scale.log2());
         Err(Refusal::MismatchedLevel(why))
     }
 
@@ -356,7 +358,9 @@ impl Planning<'_> {
             return Err(Refusal::Invalid("rotate needs rotation_steps".into()));
         };
         if steps.fract() != 0.0 || steps.abs() >= (1u64 << 53) as f64 {
-            return Err(Refusal::Invalid(format!("a rotation is by a whole number of slots, not by {steps}")));
+            return Err(Refusal::Invalid(format!(
+                "the steps of a rotation must be a whole number of slots, not {steps}"
+            )));
         }
         Ok(steps as i64)
     }
@@ -374,8 +378,9 @@ impl Planning<'_> {
         };
         let elements: Vec<u32> = self.request.parts.iter().filter_map(element).collect();
         rotation::path(self.builder.params().n(), steps, &elements).ok_or_else(|| {
-            let why =
-                format!("no rotation by {steps} slots at level {level} in the evaluation key, nor any that make it up");
+            let why = format!(
+                "the evaluation key has no rotation by {steps} slots at level {level}, and no rotations that compose it"
+            );
             Refusal::Invalid(why)
         })
     }
@@ -411,7 +416,7 @@ impl Planning<'_> {
     fn polynomial(&mut self, value: Value) -> Result<Value, Refusal> {
         let coefficients = self.request.coefficients.unwrap_or_default();
         if coefficients.is_empty() {
-            return Err(Refusal::Invalid("polynomial_coeffs has 1 to 65 numbers".into()));
+            return Err(Refusal::Invalid("polynomial_coeffs must have 1 to 65 numbers".into()));
         }
         if coefficients.len() > polynomial::COEFFICIENTS_MAX {
             return Err(Refusal::TooManyCoefficients(coefficients.len()));

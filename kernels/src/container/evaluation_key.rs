@@ -6,7 +6,7 @@ use crate::bytes::{put_words, words};
 use crate::tfhe::keys::Masks;
 use crate::tfhe::{EvaluationKey, ModSwitch, Params, Preset, RING_MODULUS};
 
-/// Words that say the key's shape, each repeated from the preset so that a reader sees what it reads.
+/// Words of the key's shape. They repeat the preset's values, so a reader can check them.
 const SHAPE_WORDS: usize = 8;
 const SEED_BYTES: usize = 32;
 
@@ -42,7 +42,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     let (header, payload) = unframe(bytes, Tag::EvaluationKey)?;
     if header.version == VERSION && !Preset::OF_VERSION_1.contains(&header.preset) {
         let preset = header.preset.name();
-        return Err(Error::Params(format!("evaluation keys of {preset} begin with version {VERSION_CENTRED}")));
+        return Err(Error::Params(format!("evaluation keys of {preset} need at least version {VERSION_CENTRED}")));
     }
     let mod_switch = if header.version == VERSION { ModSwitch::Nearest } else { ModSwitch::Centred };
     let params = header.preset.params().with_mod_switch(mod_switch);

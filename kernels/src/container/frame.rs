@@ -1,4 +1,4 @@
-//! The frame every container has: header, payload, checksum over both (docs/wire-format.md 2).
+//! The frame of every container: header, payload, and a checksum over both (docs/wire-format.md 2).
 
 use sha2::{Digest, Sha256};
 
@@ -7,27 +7,27 @@ use crate::tfhe::Preset;
 
 /// The first four bytes.
 pub const MAGIC: [u8; 4] = *b"ANGO";
-/// The version of every type.
+/// The first version, which every type has.
 pub const VERSION: u16 = 1;
-/// The version of evaluation keys of bits whose gates switch the modulus centred ([`crate::tfhe::ModSwitch`]).
+/// The version of evaluation keys for bits whose gates use the centred mod switch ([`crate::tfhe::ModSwitch`]).
 pub const VERSION_CENTRED: u16 = 2;
 /// Bytes before the payload.
 pub const HEADER_BYTES: usize = 32;
 /// Bytes of the header that hold the checksum, at its end.
 pub const CHECKSUM_BYTES: usize = 8;
 
-/// What a container holds.
+/// The type of a container's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
-    /// A secret key; stays with the client.
+    /// A secret key; it stays with the client.
     SecretKey = 1,
     /// An evaluation key, seeded.
     EvaluationKey = 2,
     /// A bit's ciphertext.
     Ciphertext = 3,
-    /// Ciphertexts of bits whose masks are a seed's.
+    /// Ciphertexts of bits with masks from a seed.
     SeededCiphertexts = 4,
-    /// A secret key of arithmetic; stays with the client.
+    /// A secret key of arithmetic; it stays with the client.
     ArithmeticSecretKey = 5,
     /// A public key of arithmetic.
     ArithmeticPublicKey = 6,
@@ -49,7 +49,7 @@ impl Tag {
         Tag::ArithmeticCiphertext,
     ];
 
-    /// In words, for messages.
+    /// The type in words, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Tag::SecretKey => "a secret key",
@@ -68,7 +68,7 @@ impl Tag {
         if self == Tag::EvaluationKey { VERSION_CENTRED } else { VERSION }
     }
 
-    /// Whether it is a secret key of any scheme.
+    /// Whether the type is a secret key of any scheme.
     fn is_secret(self) -> bool {
         matches!(self, Tag::SecretKey | Tag::ArithmeticSecretKey)
     }
@@ -81,7 +81,7 @@ pub struct Header {
     pub version: u16,
     /// The preset of the payload.
     pub preset: Preset,
-    /// The key's random name, where the writer gave one.
+    /// Random fingerprint of the key, if the writer gave one.
     pub fingerprint: Option<[u8; 8]>,
 }
 
@@ -95,15 +95,15 @@ fn preset_code(preset: Preset) -> u8 {
     }
 }
 
-/// Byte 7 of containers of arithmetic, whose payload names its parameters.
+/// The value of byte 7 in containers of arithmetic, because their payload states the parameters.
 const NO_PRESET: u8 = 0;
 
-/// A container of version 1 whose payload `put` appends.
+/// Writes a container of version 1. `put` appends the payload.
 pub fn frame(tag: Tag, preset: Preset, fingerprint: Option<[u8; 8]>, put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     frame_of_version(VERSION, tag, preset, fingerprint, put)
 }
 
-/// The same of a version that the type has.
+/// [`frame`] with another version that the type has.
 pub(super) fn frame_of_version(
     version: u16,
     tag: Tag,
@@ -114,7 +114,7 @@ pub(super) fn frame_of_version(
     framed(version, tag, preset_code(preset), fingerprint.unwrap_or_default(), put)
 }
 
-/// The same for arithmetic.
+/// [`frame`] for arithmetic.
 pub(crate) fn frame_arithmetic(tag: Tag, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     framed(VERSION, tag, NO_PRESET, fingerprint, put)
 }
@@ -129,7 +129,7 @@ fn framed(version: u16, tag: Tag, preset: u8, fingerprint: [u8; 8], put: impl Fn
     out
 }
 
-/// A header whose checksum is still zero.
+/// A header with a zero checksum.
 fn header(version: u16, tag: Tag, preset: u8, fingerprint: [u8; 8], payload_bytes: u64) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     out[..4].copy_from_slice(&MAGIC);
@@ -140,8 +140,8 @@ fn header(version: u16, tag: Tag, preset: u8, fingerprint: [u8; 8], payload_byte
     out
 }
 
-/// The head of a container of arithmetic whose checksum covers no more than the head: the frame's header for so many payload bytes,
-/// and the first of these.
+/// Writes the head of a container of arithmetic whose checksum covers only the head: a frame header for
+/// `payload_bytes` bytes, and the first bytes of the payload.
 pub(crate) fn frame_head(tag: Tag, fingerprint: [u8; 8], payload_bytes: u64, first: &[u8]) -> Vec<u8> {
     let mut out = header(VERSION, tag, NO_PRESET, fingerprint, payload_bytes).to_vec();
     out.extend(first);
@@ -150,10 +150,12 @@ pub(crate) fn frame_head(tag: Tag, fingerprint: [u8; 8], payload_bytes: u64, fir
     out
 }
 
-/// The header and payload of a container of kind `wanted`, checked: magic, version, tag, preset, length, checksum.
+/// Checks a container of type `wanted` (magic, version, tag, preset, length, checksum) and returns its header and
+/// payload.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key where something else is wanted, whatever else is wrong with it.
+/// [`Error::SecretKey`] for a secret key if another type is wanted, even if other checks would fail too. Other
+/// variants for a failed check.
 pub fn unframe(bytes: &[u8], wanted: Tag) -> Result<(Header, &[u8]), Error> {
     let opened = open(bytes, wanted)?;
     let Some(preset) = Preset::ALL.into_iter().find(|&preset| preset_code(preset) == opened.preset) else {
@@ -164,14 +166,15 @@ pub fn unframe(bytes: &[u8], wanted: Tag) -> Result<(Header, &[u8]), Error> {
     Ok((Header { version, preset, fingerprint: (fingerprint != [0; 8]).then_some(fingerprint) }, payload))
 }
 
-/// The fingerprint and payload of a container of arithmetic, checked in the same way. It always has a fingerprint.
+/// [`unframe`] for arithmetic: returns the fingerprint, which these containers always have, and the payload.
 pub(crate) fn unframe_arithmetic(bytes: &[u8], wanted: Tag) -> Result<([u8; 8], &[u8]), Error> {
     let opened = open(bytes, wanted)?;
     let fingerprint = opened.of_arithmetic()?;
     Ok((fingerprint, opened.whole(bytes)?))
 }
 
-/// The same of a head alone, `first` bytes of payload with it: the fingerprint, the announced payload's bytes, the first of them.
+/// [`unframe_arithmetic`] for a head alone, with `first` bytes of payload. Returns the fingerprint, the announced
+/// number of payload bytes, and the first of them.
 pub(crate) fn unframe_head(bytes: &[u8], wanted: Tag, first: usize) -> Result<([u8; 8], u64, &[u8]), Error> {
     let opened = open(bytes, wanted)?;
     let fingerprint = opened.of_arithmetic()?;
@@ -182,12 +185,12 @@ pub(crate) fn unframe_head(bytes: &[u8], wanted: Tag, first: usize) -> Result<([
     Ok((fingerprint, opened.announced, &head[HEADER_BYTES..]))
 }
 
-/// What a header says, before the payload is looked at.
+/// The content of a header, before the payload is checked.
 struct Opened {
     version: u16,
     preset: u8,
     fingerprint: [u8; 8],
-    /// Bytes of the payload.
+    /// Announced number of payload bytes.
     announced: u64,
 }
 
@@ -195,13 +198,13 @@ impl Opened {
     /// The fingerprint of a container of arithmetic.
     fn of_arithmetic(&self) -> Result<[u8; 8], Error> {
         match (self.preset, self.fingerprint) {
-            (NO_PRESET, [0, 0, 0, 0, 0, 0, 0, 0]) => Err(Error::Malformed("there is no fingerprint".into())),
+            (NO_PRESET, [0, 0, 0, 0, 0, 0, 0, 0]) => Err(Error::Malformed("the fingerprint is missing".into())),
             (NO_PRESET, fingerprint) => Ok(fingerprint),
             (preset, _) => Err(Error::Params(format!("arithmetic has no presets, found preset {preset}"))),
         }
     }
 
-    /// The payload that the header announces, undamaged.
+    /// Checks the announced length and the checksum and returns the payload.
     fn whole<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
         let payload = &bytes[HEADER_BYTES..];
         if self.announced != payload.len() as u64 {
@@ -220,7 +223,7 @@ fn open(bytes: &[u8], wanted: Tag) -> Result<Opened, Error> {
         return Err(Error::UnknownForm);
     }
     let tag = bytes.get(6).and_then(|&code| Tag::ALL.into_iter().find(|&tag| tag as u8 == code));
-    // before anything else can refuse it for another reason: whatever says it is a secret key is one
+    // before any other refusal: bytes that claim to be a secret key are treated as one
     if tag.is_some_and(|tag| tag.is_secret() && tag != wanted) {
         return Err(Error::SecretKey);
     }
@@ -248,7 +251,8 @@ fn check_sum(container: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// First bytes of SHA-256 over the header without its checksum, then the payload. Against damage, not against malice.
+/// The first bytes of SHA-256 over the header without its checksum, then the payload. The checksum detects damage, not
+/// malice.
 fn checksum(container: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut hash = Sha256::new();
     hash.update(&container[..HEADER_BYTES - CHECKSUM_BYTES]);

@@ -6,18 +6,18 @@ use crate::bytes::{put_words, words};
 use crate::tfhe::seeded::SEED_BYTES;
 use crate::tfhe::{Preset, SeededLweList};
 
-/// Ciphertexts of one container at most.
+/// Largest number of ciphertexts in one container.
 pub const SEEDED_CIPHERTEXTS_MAX: usize = 1 << 16;
 
-/// Whether the bytes say that they are a container of seeded ciphertexts.
+/// Whether the header of the bytes announces a container of seeded ciphertexts.
 pub fn is_seeded(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) && bytes.get(6) == Some(&(Tag::SeededCiphertexts as u8))
 }
 
-/// Writes our container.
+/// Writes the container.
 ///
 /// # Panics
-/// Without a ciphertext, or with more than [`SEEDED_CIPHERTEXTS_MAX`].
+/// When the list is empty or has more than [`SEEDED_CIPHERTEXTS_MAX`] ciphertexts.
 pub fn write_seeded(list: &SeededLweList, preset: Preset, fingerprint: Option<[u8; 8]>) -> Vec<u8> {
     assert!((1..=SEEDED_CIPHERTEXTS_MAX).contains(&list.len()), "{} ciphertexts of a seed", list.len());
     frame(Tag::SeededCiphertexts, preset, fingerprint, |out| {
@@ -26,20 +26,20 @@ pub fn write_seeded(list: &SeededLweList, preset: Preset, fingerprint: Option<[u
     })
 }
 
-/// Reads our container for a preset and a key: the masks are still to be made. `fingerprint` names the session's key.
+/// Reads the container for a preset and a key, without expanding the masks. `fingerprint` names the session's key.
 ///
 /// # Errors
-/// As they say; [`Error::Params`] for ciphertexts of another preset or key.
+/// [`Error::Params`] for ciphertexts of another preset or key; other variants for bytes that cannot be read.
 pub fn read_seeded(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]>) -> Result<SeededLweList, Error> {
     let (header, list) = unframe_seeded(bytes)?;
     check_key(&header, preset, fingerprint)?;
     Ok(list)
 }
 
-/// Reads our container, whatever preset and key it is of: its header says them.
+/// Reads the container for any preset and key, which its header names.
 ///
 /// # Errors
-/// As they say.
+/// [`Error`] for bytes that are not such a container.
 pub fn unframe_seeded(bytes: &[u8]) -> Result<(Header, SeededLweList), Error> {
     let (header, payload) = unframe(bytes, Tag::SeededCiphertexts)?;
     let cut = || Error::Malformed(format!("a seed has {SEED_BYTES} bytes, found {}", payload.len()));
@@ -48,7 +48,7 @@ pub fn unframe_seeded(bytes: &[u8]) -> Result<(Header, SeededLweList), Error> {
     if !bodies.len().is_multiple_of(4) || !(1..=SEEDED_CIPHERTEXTS_MAX).contains(&count) {
         let found = bodies.len();
         return Err(Error::Malformed(format!(
-            "1 to {SEEDED_CIPHERTEXTS_MAX} words belong behind the seed, found {found} bytes"
+            "1 to {SEEDED_CIPHERTEXTS_MAX} words must follow the seed, found {found} bytes"
         )));
     }
     Ok((header, SeededLweList::new(*seed, words(bodies).collect())))

@@ -24,7 +24,7 @@ fn lwe(preset: Preset) -> Lwe {
     Lwe::new((0..=preset.params().lwe_dimension as u32).map(|i| i.wrapping_mul(2_654_435_761)).collect())
 }
 
-/// A container with a fresh checksum over changed bytes, as a malicious client would send it.
+/// The container with its checksum recomputed after a change, as a malicious client would send it.
 fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update(&bytes[..24]);
@@ -82,7 +82,7 @@ fn seeded_ciphertexts_of_another_key_length_or_preset_are_refused_even_under_a_r
     assert!(matches!(read_evaluation_key(&good), Err(Error::WrongType { .. })));
 }
 
-/// The same key as clients of version 1 made it.
+/// The same key in the form of version 1 clients.
 fn key_of_version_1(preset: Preset) -> EvaluationKey {
     let mut key = key(preset);
     key.params = key.params.with_mod_switch(ModSwitch::Nearest);
@@ -97,7 +97,7 @@ fn keys_of_version_1_are_read_and_written_as_before_and_differ_in_the_version_al
         assert_eq!((old[4], new[4]), (1, 2));
         assert_eq!(old[HEADER_BYTES..], new[HEADER_BYTES..]);
         assert_eq!(read_evaluation_key(&old), Ok(of_version_1));
-        // the version says how gates switch the modulus, and the checksum covers it: a changed byte is noticed
+        // the version decides the mod switch, and the checksum covers it, so a changed byte is detected
         let mut changed = old.clone();
         changed[4] = 2;
         assert!(matches!(read_evaluation_key(&changed), Err(Error::Malformed(_))));

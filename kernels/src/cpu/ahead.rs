@@ -1,11 +1,11 @@
-//! Memory called into the cache while the processor computes: memory and arithmetic then overlap.
+//! Prefetching: memory is loaded into the cache while the CPU computes, so both overlap.
 
 use super::simd::Simd;
 
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// Numbers that will be read soon, called into the cache a few lines at a time.
+/// Values that will be read soon, prefetched into the cache a few lines at a time.
 pub(crate) struct Ahead<'a, T> {
     values: &'a [T],
     at_once: usize,
@@ -14,21 +14,21 @@ pub(crate) struct Ahead<'a, T> {
 impl<'a, T> Ahead<'a, T> {
     const LINE: usize = LINE_BYTES / size_of::<T>();
 
-    /// All of `values`, by `calls` calls of [`Ahead::call`].
+    /// Prefetches all of `values` over `calls` calls of [`Ahead::call`].
     #[inline(always)]
     pub(crate) fn new(values: &'a [T], calls: usize) -> Self {
         Ahead { values, at_once: values.len().div_ceil(calls).next_multiple_of(Self::LINE) }
     }
 
-    /// Nothing.
+    /// Prefetches nothing.
     pub(crate) fn none() -> Self {
         Ahead { values: &[], at_once: 0 }
     }
 
-    /// The next lines.
+    /// Prefetches the next lines.
     ///
     /// # Safety
-    /// The processor has the instruction set `S`.
+    /// The CPU has the instruction set `S`.
     #[inline(always)]
     pub(crate) unsafe fn call<S: Simd>(&mut self) {
         let (now, later) = self.values.split_at(self.values.len().min(self.at_once));

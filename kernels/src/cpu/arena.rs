@@ -1,4 +1,4 @@
-//! Rows in slots.
+//! Rows in slots, in the CPU's memory.
 
 use std::ops::Range;
 
@@ -18,10 +18,10 @@ impl Arena {
         Ok(Arena { chunks: Chunks::new(Words::zeroed(slots * row_words)?, slots), row_words })
     }
 
-    /// Adds slots until there are so many.
+    /// Adds slots until the arena has `slots`.
     ///
     /// # Panics
-    /// When there are more.
+    /// When the arena already has more.
     pub(crate) fn grow(&mut self, slots: usize) -> Result<()> {
         let more = slots.checked_sub(self.chunks.slots()).expect("an arena does not shrink");
         if more > 0 {
@@ -33,7 +33,7 @@ impl Arena {
     /// Copies whole rows to the slots from `first` on.
     ///
     /// # Panics
-    /// When there are not so many slots.
+    /// When the arena has too few slots.
     pub(crate) fn write(&mut self, first: u32, words: &[u32]) {
         assert!(words.len().is_multiple_of(self.row_words), "whole rows");
         let (first, mut rest) = (first as usize, words);
@@ -47,7 +47,7 @@ impl Arena {
     /// The words of a slot.
     ///
     /// # Panics
-    /// When there is no such slot.
+    /// When the slot does not exist.
     pub(crate) fn row(&self, slot: u32) -> &[u32] {
         let place = self.chunks.place(slot);
         &self.chunks.memory(place.chunk)[self.words(place)]
@@ -59,17 +59,17 @@ impl Arena {
         &mut self.chunks.memory_mut(place.chunk)[words]
     }
 
-    /// Rows to read, of each of some lists of slots, and rows to write.
+    /// The rows to read for each list of slots, and the rows to write.
     ///
     /// # Panics
-    /// When there is no such slot, or a slot that is written is another one that is written or read.
+    /// When a slot does not exist, or a written slot is also read or is written twice.
     pub(crate) fn rows(&mut self, reads: &[Vec<u32>], writes: &[u32]) -> (Vec<Vec<&[u32]>>, Vec<&mut [u32]>) {
         let mut written = writes.to_vec();
         written.sort_unstable();
         assert!(written.windows(2).all(|pair| pair[0] < pair[1]), "a slot is written once");
         let is_written = |slot: &u32| written.binary_search(slot).is_ok();
         assert!(!reads.iter().flatten().any(is_written), "a slot that is written is not read");
-        // taken before any row: a later borrow of a chunk would end those of its rows
+        // taken before any row, because a later borrow of a chunk would invalidate its rows
         let chunks = self.chunks.iter().len();
         let starts: Vec<_> = (0..chunks).map(|chunk| self.chunks.memory_mut(chunk).as_mut_ptr()).collect();
         let start_of = |slot: u32| {
@@ -84,7 +84,7 @@ impl Arena {
         (reads.iter().map(of_list).collect(), writes.iter().map(write).collect())
     }
 
-    /// The words of a row, in its chunk.
+    /// The range of a row's words in its chunk.
     fn words(&self, place: RowPlace) -> Range<usize> {
         place.row * self.row_words..(place.row + 1) * self.row_words
     }
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(places(&arena), before);
         }
         assert_eq!((arena.row(1), arena.row(2), arena.row(99_999)), (&[4, 5, 6][..], &[0; 3][..], &[0; 3][..]));
-        // over the ends of chunks
+        // a write across the ends of chunks
         let words: Vec<u32> = (10..25).collect();
         arena.write(1, &words);
         let found: Vec<u32> = (0..7).flat_map(|slot| arena.row(slot).to_vec()).collect();

@@ -1,33 +1,34 @@
-//! Automorphisms `X -> X^g` of the ring, on transformed rows in the reading order of [`crate::cpu::ntt`]: a permutation.
+//! Automorphisms `X -> X^g` of the ring, on transformed rows in the reading order of [`crate::cpu::ntt`]. They permute
+//! the words.
 //!
-//! Value `i` in bit-reversed order is that at `psi^(2 r + 1)` with `r` the reversed bits of `i`; `a(X^g)` there is `a` at
-//! `psi^(g (2 r + 1))`.
+//! In bit-reversed order, value `i` is the value at `psi^(2 r + 1)`, where `r` is `i` with its bits reversed. There
+//! `a(X^g)` is the value of `a` at `psi^(g (2 r + 1))`.
 //!
-//! A square of `LANES` vectors comes from one square. With `t` the top `2 log LANES` bits of `r`, which number the words of a square,
-//! it is `t -> h + g t` modulo `LANES^2`, where `h` is the square's own. The low digit of the right side depends on the low digit of
-//! `t` alone. So, transposed, a vector comes from one vector, its lanes permuted by one of `LANES` permutations: that of
-//! what is carried to the high digit.
+//! Each square of `LANES` vectors comes from one square. Let `t` be the top `2 log LANES` bits of `r`, which number
+//! the words of a square. Then the map is `t -> h + g t` modulo `LANES^2`, where `h` depends on the square. The low
+//! digit of the result depends only on the low digit of `t`. So in transposed squares, a vector comes from one vector,
+//! and its lanes are permuted by one of `LANES` permutations, selected by the carry to the high digit.
 
 use crate::cpu::ntt::NttTables;
 use crate::cpu::simd::{Isa, Simd};
 
-/// Where the words of a permuted row come from.
+/// The sources of the words of a permuted row.
 pub struct Permutation {
     isa: Isa,
     /// The source of each square.
     squares: Vec<u32>,
-    /// `[N / LANES]`: for each vector of each transposed square, the vector of the source square that it is made of, and the row of
-    /// `lanes` that permutes it.
+    /// `[N / LANES]`: for each vector of each transposed square, the vector of the source square that it comes from,
+    /// and the row of `lanes` that permutes it.
     vectors: Vec<(u8, u8)>,
     /// `[LANES][LANES]`: a row for each carry, with the source of each lane.
     lanes: Vec<u32>,
 }
 
 impl Permutation {
-    /// That of `X -> X^element`, for rows of these tables' degree and vectors.
+    /// The permutation for `X -> X^element`, for rows of the degree and vector width of these tables.
     ///
     /// # Panics
-    /// When the element is even.
+    /// When `element` is even.
     pub fn of(tables: &NttTables, element: u32) -> Permutation {
         assert!(element % 2 == 1, "an automorphism's exponent is odd");
         let (n, lanes) = (tables.polynomial_size(), tables.lanes());
@@ -37,7 +38,7 @@ impl Permutation {
         let low = lanes as u32 - 1;
         let (mut squares, mut vectors) = (Vec::new(), Vec::with_capacity(n / lanes));
         for square in 0..1u32 << of_squares {
-            // of the square's first value, whose t is 0
+            // for the square's first value, whose t is 0
             let first = (2 * reverse(square, of_squares) + 1).wrapping_mul(element) & mask;
             let (source, own) = ((first >> 1) & ((1 << of_squares) - 1), first >> 1 >> of_squares);
             squares.push(reverse(source, of_squares));
@@ -53,7 +54,7 @@ impl Permutation {
         Permutation { isa: tables.isa(), squares, vectors, lanes }
     }
 
-    /// The permuted row.
+    /// Writes the permuted row to `out`.
     #[cfg(test)]
     pub(crate) fn apply(&self, row: &[u32], out: &mut [u32]) {
         let n = self.vectors.len() * self.isa.lanes();
@@ -61,21 +62,22 @@ impl Permutation {
         dispatch_permute(self.isa, self, row, out);
     }
 
-    /// Whether it is one for rows of these tables.
+    /// Whether the permutation suits rows of these tables.
     pub(crate) fn fits(&self, tables: &NttTables) -> bool {
         self.isa == tables.isa() && self.vectors.len() * tables.lanes() == tables.polynomial_size()
     }
 
-    /// Which square of a row becomes square `at`.
+    /// The index of the square that becomes square `at`.
     #[inline(always)]
     pub(crate) fn source(&self, at: usize) -> usize {
         self.squares[at] as usize
     }
 
-    /// Square `at` of the permuted row, from its source's words: `[LANES][LANES]` both.
+    /// Writes square `at` of the permuted row from the words of its source; both are `[LANES][LANES]`.
     ///
     /// # Safety
-    /// The processor has the instruction set `S`, which is that of the permutation; both are whole squares, and do not overlap.
+    /// The CPU has the instruction set `S`, which is that of the permutation. Both pointers are to whole squares that
+    /// do not overlap.
     #[inline(always)]
     pub(crate) unsafe fn square<S: Simd>(&self, at: usize, from: *const u32, out: *mut u32) {
         let vectors = &self.vectors[at * S::LANES..][..S::LANES];
@@ -116,7 +118,7 @@ crate::cpu::simd::dispatch! {
     fn dispatch_permute = permute_row(permutation: &Permutation, row: &[u32], out: &mut [u32])
 }
 
-/// A row in bit-reversed order, as [`crate::ring::Ring::forward`] leaves it, to reading order, or back.
+/// Reorders a row from bit-reversed order, as [`crate::ring::Ring::forward`] leaves it, to reading order, or back.
 pub fn swap_order(tables: &NttTables, row: &[u32], out: &mut [u32]) {
     assert!(row.len() == tables.polynomial_size() && out.len() == row.len(), "rows of the tables' degree");
     let lanes = tables.lanes();

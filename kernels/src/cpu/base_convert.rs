@@ -1,23 +1,24 @@
-//! Base conversion: a polynomial known modulo a few primes, read as the integers nearest to 0, modulo other primes (full-RNS
-//! conversion of Halevi, Polyakov, Shoup, eprint 2018/117, 2.2, with the quotient in fixed point).
+//! Base conversion: a polynomial known modulo a few primes is read as the integers nearest to 0 and reduced modulo
+//! other primes (full-RNS conversion of Halevi, Polyakov, Shoup, eprint 2018/117, 2.2, with the quotient in fixed
+//! point).
 //!
-//! With `A` the product of the source primes `a_i` and `x` in coefficients:
+//! Let `A` be the product of the source primes `a_i`, and `x` a polynomial in coefficient form:
 //!
 //! ```text
-//! (1) y_i = x_i scale_i mod a_i                              scale_i = (A / a_i)^-1, and what else is asked for
+//! (1) y_i = x_i scale_i mod a_i                              scale_i = (A / a_i)^-1, times a given factor
 //! (2) v   = floor(sum of y_i / a_i + 1/2)                    fractions of 28 bits
 //! (3) out = (sum of y_i (A / a_i) - v A) factor mod p        for each target prime p
 //! ```
 //!
-//! Sum and quotient are integers, so every device gives the same words. An `x` within `2^-24 A` of `A / 2` may become `x - A`
-//! or `x`: either is a representative, and the error of a switch is the same.
+//! Sum and quotient are integers, so every device gives the same words. An `x` within `2^-24 A` of `A / 2` may become
+//! `x` or `x - A`. Both are valid representatives, and the error of a key switch is the same.
 
 use crate::cpu::ntt::{mul_lazy, reduce};
 use crate::cpu::simd::{Isa, Simd};
 use crate::modular::Modulus;
 use crate::ring::Root;
 
-/// Source primes at most: as many products and the quotient's fit a word after the reduction.
+/// Largest number of source primes: their products and the quotient's fit a word after the reduction.
 pub const SOURCES_MAX: usize = 11;
 /// Bits of a fraction.
 const FRACTION_BITS: u32 = 28;
@@ -31,24 +32,26 @@ pub struct Conversion {
 struct Source {
     modulus: Modulus,
     scale: Root,
-    /// `floor(2^(30 + bits) / a_i)`: times `y_i 2^(30 - bits)`, the high word is the fraction.
+    /// `floor(2^(30 + bits) / a_i)`. The high word of its product with `y_i 2^(30 - bits)` is the fraction.
     fraction: u32,
 }
 
 struct Target {
     modulus: Modulus,
-    /// `(A / a_i) factor` for each source, then `-A factor`, modulo p; times `2^32` where there are more than [`FEW`] sources.
+    /// `(A / a_i) factor` for each source, then `-A factor`, modulo p; times `2^32` for more than [`FEW`] sources.
     factors: Vec<Root>,
 }
 
-/// Sources at most whose products are reduced one by one, which takes less than one reduction of their sum.
+/// Largest number of sources whose products are reduced one by one, which is then faster than one reduction of their
+/// sum.
 const FEW: usize = 2;
 
 impl Conversion {
-    /// From primes and what their residues are multiplied by before, to primes and what the result is multiplied by, `[0, p)`.
+    /// A conversion from primes, each with a factor for its residues, to primes, each with a factor for the result in
+    /// `[0, p)`.
     ///
     /// # Panics
-    /// When there is no source, or more than [`SOURCES_MAX`].
+    /// When there are no sources, or more than [`SOURCES_MAX`].
     pub fn new(sources: &[(Modulus, u32)], targets: &[(Modulus, u32)]) -> Conversion {
         assert!((1..=SOURCES_MAX).contains(&sources.len()), "a conversion has 1 to {SOURCES_MAX} sources");
         let product_but = |at: usize, p: Modulus| {
@@ -72,15 +75,15 @@ impl Conversion {
         }
     }
 
-    /// Steps (1) and (2), in place: `rows` is `[sources][N]` words of any size, and becomes the `y_i` in `[0, a_i)`, followed by the
-    /// quotients, `[sources + 1][N]`.
+    /// Steps (1) and (2), in place. `rows` starts with `[sources][N]` words of any size, which become the `y_i` in
+    /// `[0, a_i)`, followed by the quotients: `[sources + 1][N]` in all.
     pub(crate) fn scale(&self, isa: Isa, polynomial_size: usize, rows: &mut [u32]) {
         assert!(polynomial_size.is_multiple_of(isa.lanes()), "whole vectors");
         assert_eq!(rows.len(), (self.sources.len() + 1) * polynomial_size, "a row a source, and one of quotients");
         dispatch_scale(isa, &self.sources, polynomial_size, rows);
     }
 
-    /// Step (3) for the target of this number: `rows` as [`Conversion::scale`] leaves them; out in `[0, 2p)`.
+    /// Step (3) for one target. `rows` are as [`Conversion::scale`] leaves them; the result is in `[0, 2p)`.
     pub(crate) fn convert(&self, isa: Isa, rows: &[u32], target: usize, out: &mut [u32]) {
         let target = &self.targets[target];
         assert!(out.len().is_multiple_of(isa.lanes()), "whole vectors");
@@ -134,7 +137,7 @@ unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
     }
 }
 
-/// One or two sources.
+/// Step (3) for one or two sources.
 #[inline(always)]
 unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
     // SAFETY: the caller promises a processor with `S` and `SOURCES + 1` rows of `out`'s length, whole vectors.
@@ -190,7 +193,8 @@ mod tests {
     use crate::ring::primes::nearest_to_power;
     use crate::ring::tests::words;
 
-    /// The definition in big integers: products of up to 11 primes of 30 bits as vectors of words would be needed, so three suffice.
+    /// The definition in big integers. Three sources are enough for a test; 11 primes of 30 bits would need integers
+    /// of many words.
     fn expected(sources: &[(Modulus, u32)], x: &[u32], p: Modulus, factor: u32) -> i128 {
         let all: i128 = sources.iter().map(|(a, _)| i128::from(a.q())).product();
         let mut value = 0i128;

@@ -1,5 +1,5 @@
-//! Products of digits with the rows of a key, summed: the inner loop of every key switch (eprint 2018/931, 3.2; hybrid form: Han,
-//! Ki, eprint 2019/688).
+//! Gadget product: sums of products of digits with the rows of a key, the inner loop of every key switch (eprint
+//! 2018/931, 3.2; hybrid form: Han, Ki, eprint 2019/688).
 
 use crate::cpu::ahead::Ahead;
 use crate::cpu::ntt::{self, NttTables, reduce};
@@ -7,11 +7,11 @@ use crate::cpu::simd::Simd;
 use crate::modular::Modulus;
 use crate::ring::Root;
 
-/// Products whose sum's reduction fits a word.
+/// Number of products whose sum still reduces to a word.
 const TOGETHER: usize = 12;
 
-/// Lays a polynomial of a key out among those of its prime, times `2^32`: `[N / lanes][digits][2][lanes]`, so that the loop reads one
-/// stream. `place` is twice the digit, and one more for the mask.
+/// Stores a polynomial of a key, times `2^32`, among the polynomials of its prime: `[N / lanes][digits][2][lanes]`, so
+/// that the loop reads one stream. `place` is twice the digit, plus one for the mask.
 pub(crate) fn arrange(lanes: usize, modulus: Modulus, polynomial: &[u32], place: usize, out: &mut [u32]) {
     let step = out.len() / polynomial.len() * lanes;
     assert!(out.len().is_multiple_of(polynomial.len()) && (place + 1) * lanes <= step, "a place of the key");
@@ -28,7 +28,7 @@ pub(crate) fn arrange(lanes: usize, modulus: Modulus, polynomial: &[u32], place:
 pub(crate) enum DigitRow<'a> {
     /// Transformed, in `[0, 2p)`.
     Whole(&'a [u32]),
-    /// As [`ntt::begin_forward`] leaves it. The product ends the transform.
+    /// As [`ntt::begin_forward`] leaves it. The product finishes the transform.
     Begun(&'a mut [u32]),
 }
 
@@ -41,11 +41,12 @@ impl DigitRow<'_> {
     }
 }
 
-/// `out_c = sum over j of d_j key_jc mod p`: `digits` are numbers of digits with their rows, not all of the key's where a ciphertext
-/// has fewer primes than the key; `key` as [`arrange`] leaves it, `out` two rows in `[0, 2p)`.
+/// `out_c = sum over j of d_j key_jc mod p`. `digits` are digit indices with their rows; digits are missing if the
+/// ciphertext has fewer primes than the key. `key` is in the layout of [`arrange`]; `out` is two rows in `[0, 2p)`.
 ///
-/// Goes square by square of vectors: all digits' transforms end there, with the same roots, and their words are multiplied while
-/// they are in the first-level cache. Meanwhile the key's words for the next square come from memory.
+/// The loop goes square by square of vectors: the transforms of all digits finish there, with the same roots, and
+/// their words are multiplied while they are in the L1 cache. Meanwhile the key's words for the next square are
+/// prefetched.
 pub(crate) fn product(tables: &NttTables, digits: &mut [(usize, DigitRow<'_>)], key: &[u32], out: [&mut [u32]; 2]) {
     let n = tables.polynomial_size();
     assert!(out.iter().all(|out| out.len() == n) && key.len().is_multiple_of(2 * n), "rows of one degree");
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn products_are_summed_by_their_definition_for_few_and_many_digits() {
-        // a short prime, one that is not, and one that is just short enough for its stages
+        // a short prime, a long one, and one just short enough for its stages
         for (q, n) in [(786_433, 256), (1_073_479_681, 256), (67_043_329, 16384)] {
             let m = Modulus::new(q);
             let ring = Arc::new(Ring::new(m, n));
@@ -155,7 +156,7 @@ mod tests {
                     for (place, polynomial) in keys.iter().flatten().enumerate() {
                         arrange(tables.lanes(), m, polynomial, place, &mut arranged);
                     }
-                    // all but the second; every third is transformed already
+                    // all digits but the second; every third is already transformed
                     let present = |at: &usize| *at != 1;
                     let mut transformed = digits.clone();
                     transformed.iter_mut().for_each(|row| ntt::forward_all(&tables, row));

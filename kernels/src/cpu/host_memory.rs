@@ -1,19 +1,20 @@
-//! How much memory this process may use: what the system has, or less where its control group has a limit.
+//! The memory that this process may use: the system's, or less if its control group has a limit.
 //!
 //! Source: the kernel's admin-guide, `cgroup-v2.rst` (`memory.max`, `memory.high`), `cgroup-v1/memory.rst`
 //! (`memory.limit_in_bytes`), and proc(5) (`/proc/self/cgroup`, `/proc/self/mountinfo`, `/proc/meminfo`).
 
 use std::path::{Path, PathBuf};
 
-/// Where the system does not tell.
+/// The assumed memory if the system does not report it.
 const UNTOLD_BYTES: u64 = 8 << 30;
 
-/// Bytes that this process may use: the system's memory, or the smallest limit of its control group and those above it.
+/// Bytes that this process may use: the smallest of the system's memory and the limits of its control group and all
+/// parent groups.
 pub fn host_memory_bytes() -> u64 {
     bytes_of(&|path| std::fs::read_to_string(path).ok())
 }
 
-/// The same, of what `read` finds in the system's files.
+/// [`host_memory_bytes`] with `read` in place of the file system.
 fn bytes_of(read: &dyn Fn(&Path) -> Option<String>) -> u64 {
     let total = read(Path::new("/proc/meminfo")).and_then(|text| memory_total(&text));
     let limits = folders(read).into_iter().flat_map(|(folder, names)| {
@@ -28,10 +29,11 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
 
-/// Files with a limit in a group's folder.
+/// Names of the files that hold a group's limit.
 type Names = &'static [&'static str];
 
-/// The folders of this process's groups with memory limits, each with those above it, as far as they are mounted here.
+/// For each of this process's groups with memory limits, its folder and all parent folders, as far as they are
+/// mounted.
 fn folders(read: &dyn Fn(&Path) -> Option<String>) -> Vec<(PathBuf, Names)> {
     let (Some(groups), Some(mounts)) = (read(Path::new("/proc/self/cgroup")), read(Path::new("/proc/self/mountinfo")))
     else {
@@ -39,7 +41,7 @@ fn folders(read: &dyn Fn(&Path) -> Option<String>) -> Vec<(PathBuf, Names)> {
     };
     let mut found = Vec::new();
     for line in groups.lines() {
-        // number:controllers:path; version 2 is number 0 without controllers
+        // number:controllers:path; version 2 has number 0 and no controllers
         let mut fields = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(group)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let (kind, names): (_, Names) = match controllers {
@@ -57,13 +59,13 @@ fn folders(read: &dyn Fn(&Path) -> Option<String>) -> Vec<(PathBuf, Names)> {
     found
 }
 
-/// A line of `mountinfo`, as far as it matters.
+/// The relevant fields of a line of `mountinfo`.
 struct Mount<'a> {
-    /// What of the file system is mounted.
+    /// The part of the file system that is mounted.
     root: PathBuf,
     point: PathBuf,
     kind: &'a str,
-    /// The file system's own.
+    /// Options of the file system.
     options: &'a str,
 }
 
@@ -76,8 +78,8 @@ impl Mount<'_> {
         Some(Mount { root, point, kind: system.next()?, options: system.nth(1)? })
     }
 
-    /// The folder of a group and those above it, up to where it is mounted. A group that is not below what is mounted (its
-    /// path is told as seen from outside of the container) has its limits where it is mounted.
+    /// The folder of a group and its parents, up to the mount point. A group outside the mounted part (its path is
+    /// given as seen from outside the container) has its limits at the mount point.
     fn folders_of(&self, group: &Path) -> Vec<PathBuf> {
         let below = group.strip_prefix(&self.root).unwrap_or(Path::new(""));
         let is_plain = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
@@ -86,7 +88,7 @@ impl Mount<'_> {
     }
 }
 
-/// Spaces are written as octal numbers.
+/// Replaces octal escapes, which stand for spaces.
 fn unescaped(path: &str) -> PathBuf {
     PathBuf::from(path.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\"))
 }

@@ -1,5 +1,4 @@
-//! Words and doubles in memory that suits long streams: aligned to cache lines, on huge pages where they are large,
-//! overwritten on drop.
+//! Memory for long streams of words and doubles: aligned to cache lines, on huge pages if large, overwritten on drop.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ops::{Deref, DerefMut};
@@ -13,17 +12,17 @@ use crate::error::{Error, Result};
 const CACHE_LINE_BYTES: usize = 64;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A fixed number of words, zero at first.
+/// A fixed number of words, initially zero.
 pub type Words = Memory<u32>;
-/// A fixed number of doubles, zero at first.
+/// A fixed number of doubles, initially zero.
 pub type Doubles = Memory<f64>;
 
-/// A number whose zero is all zero bits.
+/// A number type whose zero is all zero bits.
 pub trait Number: Send + Sync + DefaultIsZeroes + Zeroable {}
 impl Number for u32 {}
 impl Number for f64 {}
 
-/// A fixed number of `T`, zero at first.
+/// A fixed number of values `T`, initially zero.
 pub struct Memory<T: Number> {
     start: NonNull<T>,
     len: usize,
@@ -35,27 +34,27 @@ unsafe impl<T: Number> Send for Memory<T> {}
 unsafe impl<T: Number> Sync for Memory<T> {}
 
 impl<T: Number> Memory<T> {
-    /// `len` zeros.
+    /// Allocates `len` zeros.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the allocator has no such piece. A system that promises more than it has may end the
-    /// process later all the same: what is asked for is bounded by what the machine has.
+    /// [`Error::OutOfMemory`] when the allocator has no piece of this size. An overcommitting system may still end the
+    /// process later, so callers bound requests by the machine's memory.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let none = || Error::OutOfMemory(format!("no {len} numbers in one piece"));
+        let none = || Error::OutOfMemory(format!("no room for {len} numbers in one piece"));
         let layout = Self::layout(len).ok_or_else(none)?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(none)?;
-        // before the first write: pages that are there already stay small
+        // before the first write, because pages that already exist stay small
         advise_huge_pages(start, layout);
         // SAFETY: the bytes are ours; zero bits are a number, as `Zeroable` says.
         unsafe { start.write_bytes(0, layout.size()) };
         Ok(Memory { start: start.cast(), len })
     }
 
-    /// A copy.
+    /// Allocates a copy of `numbers`.
     ///
     /// # Errors
-    /// As [`Memory::zeroed`].
+    /// The error of [`Memory::zeroed`].
     pub fn copy_of(numbers: &[T]) -> Result<Self> {
         let mut out = Self::zeroed(numbers.len())?;
         out.copy_from_slice(numbers);
@@ -69,7 +68,8 @@ impl<T: Number> Memory<T> {
     }
 }
 
-/// Fewer page-table walks while a key streams by. Advice only: a kernel without huge pages ignores it.
+/// Requests huge pages, so that a streaming key causes fewer page-table walks. A kernel without huge pages ignores the
+/// advice.
 fn advise_huge_pages(start: NonNull<u8>, layout: Layout) {
     #[cfg(target_os = "linux")]
     if layout.align() == HUGE_PAGE_BYTES {
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(Words::zeroed(3).unwrap()[..], [0; 3]);
     }
 
-    /// A word to the process that has little memory: a filter that no test has as its name.
+    /// An argument that marks the child process with little memory: a filter that matches no test.
     #[cfg(target_os = "linux")]
     const CHILD: &str = "with-little-memory";
 

@@ -1,15 +1,16 @@
 //! The number-theoretic transform on vectors, in place, lazily reduced.
 //!
-//! `forward`: `[N]` coefficients in natural order, in `[0, 2q)`, to `[N]` values in *reading order*, in `[0, 2q)`.
-//! `inverse`: back, times `N`; in and out in `[0, 2q)`. Reading order is whatever order the last steps of `forward` leave
-//! behind; it differs between vector widths, and only this folder knows it: pointwise work does not care.
+//! `forward` maps `[N]` coefficients in natural order, in `[0, 2q)`, to `[N]` values in *reading order*, in `[0, 2q)`.
+//! `inverse` maps them back, times `N`; input and output are in `[0, 2q)`. Reading order is the order that the last
+//! steps of `forward` leave. It differs between vector widths, and only this folder depends on it, because pointwise
+//! work does not.
 //!
-//! Negacyclic Cooley-Tukey / Gentleman-Sande with the twist folded into the roots (eprint 2016/504, Alg. 1 and 2), lazy
-//! butterflies of Harvey (2014, Alg. 2): values stay below `4q < 2^32`, each product below `2q`.
+//! The method is negacyclic Cooley-Tukey / Gentleman-Sande with the twist folded into the roots (eprint 2016/504, Alg.
+//! 1 and 2), and lazy butterflies of Harvey (2014, Alg. 2): values stay below `4q < 2^32`, each product below `2q`.
 //!
-//! First go the stages whose partners lie far apart, 8 or 16 vectors in registers at a time; then the last ones, whose
-//! partners lie within `LANES` vectors: those are loaded together, and for the stages within a vector transposed, so that
-//! partners are whole vectors again.
+//! The first stages have partners that lie far apart; they run on 8 or 16 vectors in registers at a time. The last
+//! stages have partners within `LANES` vectors. Those vectors are loaded together, and transposed for the stages
+//! within a vector, so that partners are whole vectors again.
 
 mod transforms;
 mod unreduced;
@@ -25,21 +26,23 @@ use crate::cpu::simd::{Isa, Simd};
 use crate::modular::Modulus;
 use crate::ring::{Ring, Root};
 
-/// Roots of a ring as one vector width reads them.
+/// Roots of a ring in the order of one vector width.
 pub struct NttTables {
     isa: Isa,
     ring: Arc<Ring>,
     unreduced: Option<Unreduced>,
-    /// For the last stages, for each group of `LANES` vectors, each stage and each block of it, `[LANES]` roots then `[LANES]` companions.
+    /// For the last stages: for each group of `LANES` vectors, each stage and each of its blocks, `[LANES]` roots,
+    /// then `[LANES]` companions.
     lane_roots: Words,
     lane_inverse_roots: Words,
 }
 
 impl NttTables {
-    /// Tables for `ring` on `isa`, or on a narrower one where the ring's degree is smaller than a square of vectors.
+    /// Makes tables for `ring` on `isa`, or on a narrower instruction set if the ring is smaller than a square of
+    /// vectors.
     ///
     /// # Panics
-    /// When this processor has not that instruction set.
+    /// When this CPU lacks the instruction set.
     pub fn new(isa: Isa, ring: Arc<Ring>) -> NttTables {
         let isa = Isa::available()
             .into_iter()
@@ -47,7 +50,7 @@ impl NttTables {
             .find(|&candidate| candidate.lanes().pow(2) <= ring.polynomial_size())
             .expect("an instruction set of this processor, the narrowest of which serves the smallest ring");
         let (lanes, stages) = (isa.lanes(), ring.polynomial_size().trailing_zeros());
-        // the first stage is one of a pass
+        // the first stage belongs to a whole pass
         let passes = stages - lanes.trailing_zeros() >= pass_stages(lanes);
         NttTables {
             isa,
@@ -68,12 +71,12 @@ impl NttTables {
         self.ring.modulus
     }
 
-    /// What [`begin_forward`] leaves, if it reduces nothing: `None` is a transform of words below `4q`.
+    /// The bounds of [`begin_forward`] if it reduces nothing. With `None`, the transform keeps words below `4q`.
     pub(crate) fn unreduced(&self) -> Option<Unreduced> {
         self.unreduced
     }
 
-    /// The instruction set the tables are for; this processor has it.
+    /// The instruction set that the tables are for. This CPU supports it.
     pub fn isa(&self) -> Isa {
         self.isa
     }
@@ -96,11 +99,11 @@ fn lane_roots(roots: &[Root], lanes: usize) -> Words {
             }
         }
     }
-    // a vector that lies across two cache lines takes twice as long to load
+    // aligned, because a vector across two cache lines takes twice as long to load
     Words::copy_of(&out).expect("memory for tables")
 }
 
-/// `x w mod q` in `[0, 2q)`, any `x`; Shoup's product with the companion of `w`.
+/// `x w mod q` in `[0, 2q)` for any `x`, by Shoup's product with the companion of `w`.
 #[inline(always)]
 pub(crate) unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, companion: S::V, q: S::V) -> S::V {
     // SAFETY: the caller promises a processor with `S`.
@@ -110,7 +113,7 @@ pub(crate) unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, co
     }
 }
 
-/// `x` in `[0, 2m)` to `[0, m)`.
+/// Reduces `x` from `[0, 2m)` to `[0, m)`.
 #[inline(always)]
 pub(crate) unsafe fn reduce<S: Simd>(x: S::V, m: S::V) -> S::V {
     // SAFETY: the caller promises a processor with `S`.
@@ -135,15 +138,15 @@ impl<S: Simd> ModulusLanes<S> {
     }
 }
 
-/// Words that are read after forward transforms of `rows` rows of `row_words`, called into the cache meanwhile.
+/// Prefetches `words` during forward transforms of `rows` rows of `row_words`.
 #[inline(always)]
 pub(crate) fn ahead_of<S: Simd>(words: &[u32], rows: usize, row_words: usize) -> Ahead<'_, u32> {
-    // at least this often is `call` called: once a square of vectors in each step of a transform
+    // `call` runs at least this often: once for each square of vectors in each step of a transform
     Ahead::new(words, rows * 2 * (row_words / (S::LANES * S::LANES)))
 }
 
-/// Cooley-Tukey butterfly; in and out in `[0, 4q)`, or as [`Unreduced`] says if `SHORT`. `FRESH`: it is of the first stage, and its
-/// words are below `2q`.
+/// Cooley-Tukey butterfly. Input and output are in `[0, 4q)`, or within the bounds of [`Unreduced`] if `SHORT`.
+/// `FRESH` marks the first stage, whose words are below `2q`.
 #[inline(always)]
 unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool, const SHORT: bool>(
     x: &mut S::V,
@@ -165,7 +168,7 @@ unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool, const SHORT
     }
 }
 
-/// Gentleman-Sande butterfly; in and out in `[0, 2q)`.
+/// Gentleman-Sande butterfly. Input and output are in `[0, 2q)`.
 #[inline(always)]
 unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
     x: &mut S::V,
@@ -188,7 +191,7 @@ unsafe fn uniform<S: Simd>(root: &Root) -> (S::V, S::V) {
     unsafe { (S::splat(root.value), S::splat(root.companion)) }
 }
 
-/// `RADIX = 2^STAGES` vectors through STAGES stages, the first of which has its group number `group` of `groups`.
+/// Applies STAGES stages to `RADIX = 2^STAGES` vectors. In the first stage they are group `group` of `groups`.
 #[inline(always)]
 unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool, const SHORT: bool>(
     v: &mut [S::V; RADIX],
@@ -200,7 +203,7 @@ unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: 
     // SAFETY: the caller promises a processor with `S`; a stage of `g` groups, at most `N / 2`, reads roots from `g` to
     // below `2g`, and the ring has `N`.
     unsafe {
-        // the first stage apart: it alone may be fresh, and loops of constant shape unroll into registers
+        // the first stage is separate, because only it may be fresh and loops of constant shape unroll into registers
         let w = uniform::<S>(roots.get_unchecked(groups + group));
         for i in 0..RADIX / 2 {
             let (low, high) = v.split_at_mut(i + RADIX / 2);
@@ -220,7 +223,7 @@ unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: 
     }
 }
 
-/// The same backwards.
+/// Applies STAGES inverse stages to `RADIX = 2^STAGES` vectors.
 #[inline(always)]
 unsafe fn inverse_stages<S: Simd, const STAGES: usize, const RADIX: usize>(
     v: &mut [S::V; RADIX],
@@ -245,7 +248,7 @@ unsafe fn inverse_stages<S: Simd, const STAGES: usize, const RADIX: usize>(
     }
 }
 
-/// One pass over the row: STAGES stages, starting with the stage of `groups` groups.
+/// One pass of STAGES stages over the row, starting with the stage of `groups` groups.
 #[inline(always)]
 unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool, const SHORT: bool>(
     row: &mut [u32],
@@ -297,8 +300,9 @@ unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
     }
 }
 
-/// The end of `forward` for one square of `LANES` vectors, number `at` of the row: the last STAGES stages between vectors and all
-/// stages within them; out in `[0, 2q)`. `groups` is the row's number of squares, `lane_roots` are those of this square.
+/// The end of `forward` for square `at` of the row, `LANES` vectors: the last STAGES stages between vectors and all
+/// stages within them. The result is in `[0, 2q)`. `groups` is the row's number of squares; `lane_roots` belong to
+/// this square.
 #[inline(always)]
 unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>(
     square_words: *mut u32,
@@ -352,7 +356,7 @@ unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>
     }
 }
 
-/// Words of the roots of a square's last stages.
+/// Words of the roots for a square's last stages.
 #[inline(always)]
 const fn lane_root_words<S: Simd>() -> usize {
     2 * S::LANES * (S::LANES - 1)
@@ -378,8 +382,8 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     }
 }
 
-/// The beginning of `inverse`: all stages within vectors and the first STAGES stages between them. Words come from the row itself, or
-/// from another row.
+/// The beginning of `inverse`: all stages within vectors and the first STAGES stages between them. Words come from the
+/// row itself, or from `from`.
 #[inline(always)]
 unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
     from: Option<&[u32]>,
@@ -436,14 +440,14 @@ unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
     }
 }
 
-/// Stages of a pass: as many vectors go through it together as the registers hold, so that enough butterflies are
-/// independent of each other.
+/// Stages of a pass. As many vectors as the registers hold pass together, so that enough butterflies are independent
+/// of each other.
 #[inline(always)]
 const fn pass_stages(lanes: usize) -> u32 {
     if lanes == 16 { 4 } else { 3 }
 }
 
-/// The beginning of `forward`: the stages between vectors that make whole passes.
+/// The beginning of `forward`: the stages between vectors that form whole passes.
 #[inline(always)]
 unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
     // SAFETY: the caller promises a processor with `S` and a row of the tables' degree.
@@ -462,7 +466,7 @@ unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32]
     }
 }
 
-/// `[N]` words in place; see the module's head.
+/// `forward` on `[N]` words in place; see the module's documentation.
 #[inline(always)]
 unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
     // SAFETY: the caller promises a processor with `S` and a row of the tables\' degree.
@@ -470,7 +474,7 @@ unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahea
         passes::<S, false>(tables, row, ahead);
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
-        // the rest of the stages between vectors, and those within vectors
+        // the remaining stages between vectors, and those within vectors
         match between % pass_stages(S::LANES) {
             0 => last_stages::<S, 0>(row, roots, &tables.lane_roots, m, ahead),
             1 => last_stages::<S, 1>(row, roots, &tables.lane_roots, m, ahead),
@@ -480,11 +484,12 @@ unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahea
     }
 }
 
-/// Ends `forward` for square number `at` of a row that [`begin_forward`] began. Rows of one prime share the roots, which are
-/// twice a square's own words. `SHORT`: the transform is unreduced, and so are the words that come out; else they are in `[0, 2q)`.
+/// Finishes `forward` for square `at` of a row that [`begin_forward`] began. Rows of one prime share the roots, which
+/// take twice the words of the square itself. With `SHORT`, the transform is unreduced and so are its results; else
+/// the results are in `[0, 2q)`.
 ///
 /// # Safety
-/// The processor has the instruction set `S`; each row has the tables' degree, and the square is one of theirs.
+/// The CPU has the instruction set `S`; each row has the tables' degree, and `at` is the index of a square.
 #[inline(always)]
 pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32], at: usize) {
     // SAFETY: the contract above; a square has `lane_root_words` of the tables' lane roots.
@@ -503,10 +508,10 @@ pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, 
     }
 }
 
-/// `[N]` words, in place or of another row; see the module's head.
+/// `inverse` on `[N]` words, in place or from another row; see the module's documentation.
 ///
 /// # Safety
-/// The processor has the instruction set `S`; both rows have the tables' degree.
+/// The CPU has the instruction set `S`; both rows have the tables' degree.
 #[inline(always)]
 unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
     // SAFETY: the contract above.
@@ -514,14 +519,14 @@ unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, row: &mut [
         let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
         let m = ModulusLanes::of(tables);
         let between = (row.len() / S::LANES).trailing_zeros();
-        // stages within vectors, and those between them that make no whole pass
+        // stages within vectors, and stages between them that form no whole pass
         match between % pass_stages(S::LANES) {
             0 => first_inverse_stages::<S, 0>(from, row, roots, lane_roots, m),
             1 => first_inverse_stages::<S, 1>(from, row, roots, lane_roots, m),
             2 => first_inverse_stages::<S, 2>(from, row, roots, lane_roots, m),
             _ => first_inverse_stages::<S, 3>(from, row, roots, lane_roots, m),
         }
-        // the others
+        // the remaining whole passes
         for i in (0..between / pass_stages(S::LANES)).rev() {
             let groups = 1 << (i * pass_stages(S::LANES));
             match pass_stages(S::LANES) {
@@ -588,7 +593,7 @@ pub fn forward_all(tables: &NttTables, rows: &mut [u32]) {
     dispatch_forward(tables.isa, tables, rows);
 }
 
-/// The beginning of `forward` for one row of `N` words. What is left are the last stages, square by square ([`end_square`]).
+/// The beginning of `forward` for one row of `N` words. The last stages remain, square by square ([`end_square`]).
 ///
 /// # Panics
 /// When the row has another length.
@@ -597,7 +602,7 @@ pub(crate) fn begin_forward(tables: &NttTables, row: &mut [u32]) {
     dispatch_begin(tables.isa, tables, row);
 }
 
-/// `inverse` over `[rows][N]` words; the result is `N` times the coefficients.
+/// `inverse` over `[rows][N]` words. The result is `N` times the coefficients.
 ///
 /// # Panics
 /// When `rows` is not a whole number of rows.

@@ -6,7 +6,7 @@ use crate::cpu::simd::{Isa, LANES_MAX, Simd};
 use crate::modular::Modulus;
 use crate::ring::Root;
 
-/// `q`, `2q` and `1 / q mod 2^32` in every lane.
+/// Vectors with `q`, `2q` and `1 / q mod 2^32` in every lane.
 struct Lanes<S: Simd> {
     q: S::V,
     q2: S::V,
@@ -23,7 +23,7 @@ impl<S: Simd> Lanes<S> {
         }
     }
 
-    /// `x w` in `[0, 2q)`, any `x`.
+    /// `x w` in `[0, 2q)`, for any `x`.
     #[inline(always)]
     unsafe fn times(&self, x: S::V, w: Root) -> S::V {
         // SAFETY: the caller promises a processor with `S`.
@@ -41,7 +41,7 @@ impl<S: Simd> Lanes<S> {
     }
 }
 
-/// Whether the row is whole vectors.
+/// Whether the row consists of whole vectors.
 fn whole(isa: Isa, row: &[u32]) -> bool {
     row.len().is_multiple_of(isa.lanes())
 }
@@ -58,7 +58,7 @@ pub(crate) fn sub(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u
     dispatch_sub(isa, modulus, a, b, out);
 }
 
-/// `out = x w`, any words; out in `[0, q)`.
+/// `out = x w`, for any words `x`; results in `[0, q)`.
 pub(crate) fn scale(isa: Isa, modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
     assert!(x.len() == out.len() && whole(isa, out), "rows of one degree");
     dispatch_scale(isa, modulus, x, w, out);
@@ -71,8 +71,8 @@ pub(crate) fn multiply(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &m
     dispatch_multiply(isa, modulus, a, b, square, out);
 }
 
-/// The product of two ciphertexts: `a = (a0, a1)`, `b = (b0, b1)` in `[0, q)` to `a0 b0 / 2^32`, `(a0 b1 + a1 b0) / 2^32` and
-/// `a1 b1`, in `[0, 2q)`.
+/// The tensor product of two ciphertexts: from `a = (a0, a1)` and `b = (b0, b1)` in `[0, q)` to `a0 b0 / 2^32`,
+/// `(a0 b1 + a1 b0) / 2^32` and `a1 b1`, in `[0, 2q)`.
 pub(crate) fn tensor(isa: Isa, modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], out: [&mut [u32]; 3]) {
     let n = a[0].len();
     let inputs = a.iter().chain(&b).all(|row| row.len() == n);
@@ -81,7 +81,8 @@ pub(crate) fn tensor(isa: Isa, modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2],
     dispatch_tensor(isa, modulus, a, b, square, out);
 }
 
-/// `out = t + x w`, and `+ y z` where there is a second product: `t` in `[0, 2q)`, `x` and `y` any words; out in `[0, q)`.
+/// `out = t + x w`, plus `y z` if a second product is given. `t` is in `[0, 2q)`, `x` and `y` are any words; results
+/// are in `[0, q)`.
 pub(crate) fn combine(
     isa: Isa,
     modulus: Modulus,
@@ -96,8 +97,8 @@ pub(crate) fn combine(
     dispatch_combine(isa, modulus, t, first, second, out);
 }
 
-/// The same of a `t` that [`ntt::begin_forward`] left, permuted if there is a permutation: its transform ends here, square by square,
-/// and the words are combined and permuted while they are in the first-level cache.
+/// [`combine`] for a `t` that [`ntt::begin_forward`] left, with an optional permutation. The transform finishes here,
+/// square by square, and the words are combined and permuted while they are in the L1 cache.
 pub(crate) fn combine_begun(
     tables: &NttTables,
     t: &mut [u32],
@@ -262,7 +263,7 @@ unsafe fn combine_squares<S: Simd, const SHORT: bool>(
     }
 }
 
-/// Words on whole cache lines.
+/// Words aligned to whole cache lines.
 #[repr(align(64))]
 struct Square([u32; LANES_MAX * LANES_MAX]);
 

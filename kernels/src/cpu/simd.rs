@@ -1,11 +1,11 @@
-//! Vectors of words: the few operations that the kernels need, once per instruction set.
+//! Vectors of words: the few operations that the kernels need, for each instruction set.
 //!
-//! A kernel is written once over [`Simd`] as an `#[inline(always)]` function; `dispatch!` compiles it for each instruction
-//! set inside a function that enables it, and [`Isa::detect`] chooses at run time. Results are equal by construction:
-//! every operation is exact.
+//! A kernel is written once over [`Simd`] as an `#[inline(always)]` function. `dispatch!` compiles it for each
+//! instruction set inside a function that enables the set, and [`Isa::detect`] chooses at run time. All sets give
+//! equal results, because every operation is exact.
 //!
-//! Operations without pointers enable the set themselves, so the compiler checks that each intrinsic belongs to it. They are
-//! inlined as intrinsics are, into functions that enable the set.
+//! Operations without pointers enable the instruction set themselves, so the compiler checks that each intrinsic
+//! belongs to it. They are inlined, like intrinsics, into functions that enable the set.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -13,30 +13,30 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
-/// Words in the longest vector.
+/// The number of words in the longest vector.
 pub(crate) const LANES_MAX: usize = 16;
 
 /// `LANES` words side by side. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
 ///
 /// # Safety
-/// Every method may only be called on a processor that has the instruction set; `load` and `store` need `LANES` words at the pointer.
-/// Functions over `S: Simd` have the same contract: a processor with `S`.
+/// Every method may only be called on a CPU that has the instruction set; `load` and `store` need `LANES` words at the
+/// pointer. Functions over `S: Simd` have the same contract: a CPU with `S`.
 pub(crate) unsafe trait Simd: Copy + 'static {
-    /// Words in a vector; a power of two.
+    /// The number of words in a vector; a power of two.
     const LANES: usize;
     /// The vector.
     type V: Copy;
-    /// A 64-bit sum a lane.
+    /// A 64-bit sum for each lane.
     type Wide: Copy;
     /// `LANES` vectors, for [`Simd::transpose`].
     type Square: AsMut<[Self::V]>;
 
     unsafe fn load(from: *const u32) -> Self::V;
     unsafe fn store(to: *mut u32, v: Self::V);
-    /// Calls a cache line into the first level; any address.
+    /// Prefetches a cache line into L1; any address is allowed.
     #[inline(always)]
     unsafe fn prefetch(_at: *const u32) {}
-    /// Calls a cache line into the second level; any address.
+    /// Prefetches a cache line into L2; any address is allowed.
     #[inline(always)]
     unsafe fn prefetch_far(_at: *const u32) {}
     unsafe fn splat(word: u32) -> Self::V;
@@ -48,38 +48,39 @@ pub(crate) unsafe trait Simd: Copy + 'static {
     /// Unsigned minimum.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn shift_left<const BITS: u32>(a: Self::V) -> Self::V;
-    /// By `bits` below 32.
+    /// Shifts right by `bits`, below 32.
     unsafe fn shift_right(a: Self::V, bits: u32) -> Self::V;
-    /// By the number in `bits`, below 32, lane by lane.
+    /// Shifts left by the number in `bits`, below 32, lane by lane.
     unsafe fn shift_left_by(a: Self::V, bits: Self::V) -> Self::V;
     /// Low word of the product.
     unsafe fn mul_low(a: Self::V, b: Self::V) -> Self::V;
     /// High word of the product.
     unsafe fn mul_high(a: Self::V, b: Self::V) -> Self::V;
-    /// High word of the product where all lanes of `b` are equal.
+    /// High word of the product, if all lanes of `b` are equal.
     unsafe fn mul_high_uniform(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn wide_zero() -> Self::Wide;
-    /// `sum + a b`, 64 bits a lane.
+    /// `sum + a b`, 64 bits in each lane.
     unsafe fn mul_add_wide(sum: Self::Wide, a: Self::V, b: Self::V) -> Self::Wide;
     /// `(sum - (sum q' mod 2^32) q) / 2^32 + q`, with `q_inverse = 1/q mod 2^32`: Montgomery's reduction, in `(0, sum/2^32 + q]`.
     unsafe fn montgomery(sum: Self::Wide, q: Self::V, q_inverse: Self::V) -> Self::V;
-    /// Word `i` is that of `v` at `places[i]`, below `LANES`.
+    /// Permutes: word `i` is the word of `v` at `places[i]`, below `LANES`.
     unsafe fn permute(v: Self::V, places: Self::V) -> Self::V;
-    /// Uninitialised-looking but zeroed square, to be filled.
+    /// A square of zeros, to be filled.
     unsafe fn square() -> Self::Square;
-    /// Word `j` of vector `i` goes to word `i` of vector `j`.
+    /// Transposes: word `j` of vector `i` becomes word `i` of vector `j`.
     unsafe fn transpose(square: &mut Self::Square);
 }
 
-/// The same vectors as half as many doubles. Products and sums are fused: rounded once.
+/// The same vectors with half as many doubles. Products with sums are fused: rounded once.
 ///
 /// # Safety
-/// As [`Simd`]; `load_reals` and `store_reals` need `REALS` doubles, `from_words` as many words at the pointer.
+/// The conditions of [`Simd`]. `load_reals` and `store_reals` need `REALS` doubles at the pointer, `from_words` as
+/// many words.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(crate) unsafe trait SimdReals: Simd {
-    /// Doubles in a vector: `LANES / 2`.
+    /// The number of doubles in a vector: `LANES / 2`.
     const REALS: usize;
-    /// Whether the processor has adders beside its units for fused products, so that a sum costs no product.
+    /// Whether the CPU has adders beside its units for fused products, so that sums run in parallel with products.
     const SEPARATE_ADDERS: bool;
     /// The vector.
     type R: Copy;
@@ -89,7 +90,7 @@ pub(crate) unsafe trait SimdReals: Simd {
     unsafe fn load_reals(from: *const f64) -> Self::R;
     unsafe fn store_reals(to: *mut f64, v: Self::R);
     unsafe fn splat_real(real: f64) -> Self::R;
-    /// Signed words as doubles.
+    /// Loads signed words as doubles.
     unsafe fn from_words(from: *const u32) -> Self::R;
     unsafe fn add_reals(a: Self::R, b: Self::R) -> Self::R;
     unsafe fn sub_reals(a: Self::R, b: Self::R) -> Self::R;
@@ -100,13 +101,13 @@ pub(crate) unsafe trait SimdReals: Simd {
     unsafe fn mul_sub(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
     /// `c - a b`.
     unsafe fn neg_mul_add(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
-    /// `a` minus the integer below it, exactly but for the last bit where that is negative; `|a|` below 2^51.
+    /// `a` minus the integer below it; exact, but for a rounded last bit if `a` is negative. `|a|` is below 2^51.
     unsafe fn fraction(a: Self::R) -> Self::R;
-    /// The low words of the doubles' bits, of `a` then of `b`.
+    /// The low words of the doubles' bits: those of `a`, then those of `b`.
     unsafe fn low_words(a: Self::R, b: Self::R) -> Self::V;
-    /// All zero.
+    /// A square of zeros.
     unsafe fn square_of_reals() -> Self::SquareOfReals;
-    /// Double `j` of vector `i` goes to double `i` of vector `j`.
+    /// Transposes: double `j` of vector `i` becomes double `i` of vector `j`.
     unsafe fn transpose_reals(square: &mut Self::SquareOfReals);
 }
 
@@ -124,17 +125,17 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The best one of this processor.
+    /// The best instruction set of this CPU.
     pub fn detect() -> Isa {
         Isa::available()[0]
     }
 
-    /// All that this processor runs, best first.
+    /// All instruction sets that this CPU supports, best first.
     pub fn available() -> Vec<Isa> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            // all that `dispatch!` enables
+            // the features that `dispatch!` enables
             let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq");
             if avx512 && avx2 && is_x86_feature_detected!("bmi2") {
@@ -148,7 +149,7 @@ impl Isa {
         all
     }
 
-    /// Words of a vector.
+    /// The number of words in a vector.
     pub fn lanes(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -159,7 +160,7 @@ impl Isa {
         }
     }
 
-    /// Doubles of a vector, where there are vectors of doubles with fused products.
+    /// The number of doubles in a vector, if the set has vectors of doubles with fused products.
     pub(crate) fn reals(self) -> Option<usize> {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -170,7 +171,7 @@ impl Isa {
         }
     }
 
-    /// [`SimdReals::SEPARATE_ADDERS`].
+    /// The value of [`SimdReals::SEPARATE_ADDERS`].
     pub(crate) fn separate_adders(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -181,7 +182,7 @@ impl Isa {
         }
     }
 
-    /// The name in `fhe_engine`.
+    /// The set's name in `fhe_engine`.
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -193,9 +194,9 @@ impl Isa {
     }
 }
 
-/// Defines `fn name(isa, args)` that runs a generic kernel compiled for the instruction set. For this folder only: nothing
-/// checks that the processor has `isa`, or that slices have the lengths the kernel reads. `reals`: the kernel is over
-/// [`SimdReals`], and `isa` is one that has them.
+/// Defines `fn name(isa, args)` that runs a generic kernel compiled for the instruction set. For this folder only,
+/// because the function does not check that the CPU has `isa`, or that slices have the lengths that the kernel reads.
+/// With `reals`, the kernel is over [`SimdReals`], and `isa` must have vectors of doubles.
 macro_rules! dispatch {
     ($(#[$meta:meta])* reals $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),* $(,)?)) => {
         $crate::cpu::simd::dispatch! {

@@ -1,7 +1,9 @@
-//! Compiled kernels on disk, so that a node compiles each of them once, and a machine without a compiler can be given them.
+//! Compiled kernels on disk. A node compiles each kernel only once, and a machine without a compiler can receive
+//! compiled kernels.
 //!
-//! A file is named by the SHA-256 of architecture and source, whichever compiler made it, and holds a line that says what
-//! it is, the SHA-256 of the rest, and the rest: the compiler's name and the image. What does not check is compiled anew.
+//! A file is named by the SHA-256 of architecture and source, independent of the compiler. The file holds a line that
+//! names the format, the SHA-256 of the rest, and the rest: the compiler's name and the image. A file that fails a
+//! check is compiled anew.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{Read, Write};
@@ -11,30 +13,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
-/// First bytes of a file; counts up when what stands for a kernel changes: the options of the compiler, this format.
+/// First bytes of a file. The number rises when this format or the compiler's options change.
 const MAGIC: &[u8] = b"ango kernel 1\n";
-/// Bytes of one image at most.
+/// Largest size of one image, in bytes.
 const IMAGE_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of all files at most; the oldest are removed.
+/// Largest size of all files, in bytes. The oldest files are removed first.
 const FOLDER_BYTES_MAX: u64 = 256 << 20;
 
-/// A folder of compiled kernels that only its owner may write.
+/// A folder of compiled kernels to which only its owner may write.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
 }
 
-/// What a compiler made.
+/// The output of a compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// `nvrtc 12.9`.
+    /// Name and version of the compiler: `nvrtc 12.9`.
     pub compiler: String,
     /// A cubin, or PTX that ends in a zero byte.
     pub bytes: Vec<u8>,
 }
 
 impl Image {
-    /// Whether the driver can be given the bytes: an ELF file, or text up to a zero byte.
+    /// Whether the bytes are safe to pass to the driver: an ELF file, or text that ends in a zero byte.
     fn is_whole(&self) -> bool {
         let elf_header = self.bytes.len() >= 64 && self.bytes.starts_with(b"\x7fELF");
         elf_header || (self.bytes.last() == Some(&0) && !self.bytes.starts_with(b"\x7fELF"))
@@ -42,10 +44,10 @@ impl Image {
 }
 
 impl Cache {
-    /// The cache in this folder, which is made with mode 0700 if it is not there. None when it cannot be made, or when
-    /// others could have put kernels into it: then there is no cache.
+    /// Opens the cache in this folder, which is created with mode 0700 if it is missing. `None` if the folder cannot
+    /// be created, or if other users could have written kernels into it.
     pub fn open(folder: &Path) -> Option<Cache> {
-        // an existing folder is no error, and what else failed shows in the next line
+        // an existing folder is no error, and other failures show in the next line
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         let metadata = fs::metadata(folder).ok()?;
         let trusted = metadata.is_dir() && metadata.permissions().mode() & 0o022 == 0;
@@ -61,7 +63,7 @@ impl Cache {
         self.folder.join(format!("{}.kernel", hex(&hash.finalize())))
     }
 
-    /// The image of this source for this architecture, if a whole one is there.
+    /// The image of this source for this architecture, if the cache has a whole one.
     pub fn get(&self, architecture: &str, text: &str) -> Option<Image> {
         let file = fs::File::open(self.path(architecture, text)).ok()?;
         let mut bytes = Vec::new();
@@ -78,7 +80,7 @@ impl Cache {
         image.is_whole().then_some(image)
     }
 
-    /// Keeps an image, if it can: a cache that is full or read-only costs time, not the work.
+    /// Stores an image if possible. If the cache is full or read-only, the next process compiles again.
     pub fn put(&self, architecture: &str, text: &str, image: &Image) {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let path = self.path(architecture, text);
@@ -99,7 +101,7 @@ impl Cache {
         self.keep_within(FOLDER_BYTES_MAX);
     }
 
-    /// Removes the oldest files until the rest is within the bound.
+    /// Removes the oldest files until the remaining ones fit the bound.
     fn keep_within(&self, bytes_max: u64) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut files: Vec<_> = entries
@@ -132,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of this test's own, gone when it ends.
+    /// A temporary folder of one test, removed when the test ends.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -187,7 +189,7 @@ mod tests {
             fs::write(path, &whole[..at]).unwrap();
             assert_eq!(cache.get("sm_90", "text"), None, "cut at {at}");
         }
-        // checks, but is nothing that a driver could be given
+        // the hash matches, but the driver must not get these bytes
         cache.put("sm_90", "text", &Image { compiler: "nvrtc 12.9".into(), bytes: b"\x7fELF".to_vec() });
         assert_eq!(cache.get("sm_90", "text"), None);
         cache.put("sm_90", "text", &image(100));

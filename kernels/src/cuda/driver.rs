@@ -1,7 +1,7 @@
-//! The few things of the driver that this backend holds, each of which gives itself back.
+//! Wrappers of the driver's objects that this backend holds. Each frees its object on drop.
 //!
-//! All memory of the card is allocated, zeroed, used and freed in the order of one stream, so that a buffer may be dropped
-//! while a kernel that reads it still waits for its turn.
+//! All memory of the card is allocated, zeroed, used and freed in the order of one stream. So a buffer may be dropped
+//! while a kernel that reads it still waits to run.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -15,7 +15,7 @@ use super::failed::failed;
 use super::waiting::{self, Health};
 use crate::error::{Error, Result};
 
-/// A stream of a card, with what is known of the card's health.
+/// A stream of a card, with the card's health.
 pub struct Stream {
     stream: Arc<CudaStream>,
     health: Health,
@@ -43,13 +43,14 @@ impl Stream {
         self.stream.cu_stream()
     }
 
-    /// Chooses the card for calls of this thread. [`Error::Lost`] when it is lost: no call goes to it any more.
+    /// Selects the card for calls of this thread. [`Error::Lost`] when the card is lost, because no further call may
+    /// go to it.
     pub fn bind(&self) -> Result<()> {
         self.health.alive()?;
         self.context().bind_to_thread().map_err(|error| failed("choosing the card", error))
     }
 
-    /// Waits until the card has done everything that was started in this stream, as long as [`waiting::wait`] does.
+    /// Waits until the card has done all work started in this stream, at most as long as [`waiting::wait`] waits.
     pub fn drain(&self) -> Result<()> {
         self.bind()?;
         let event = self.stream.record_event(None).map_err(|error| failed("waiting for the card", error))?;
@@ -60,13 +61,13 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.health.alive().is_err() {
-            // the driver may wait for the card without end where a stream or the context is given back
+            // leak them: to free a stream or context, the driver might wait for the card without end
             std::mem::forget(self.stream.clone());
         }
     }
 }
 
-/// Words in the card's memory. Overwritten with zeros before they are given back, in the stream's order.
+/// Words in the card's memory. They are overwritten with zeros before they are freed, in the stream's order.
 pub struct Memory {
     address: sys::CUdeviceptr,
     words: usize,
@@ -80,11 +81,11 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Words of any contents, which are written before anything reads them.
+    /// Allocates words without clearing them. They must be written before they are read.
     pub fn uncleared(stream: &Arc<Stream>, words: usize) -> Result<Memory> {
         let context = stream.context();
         stream.bind()?;
-        // the driver gives nothing for nothing
+        // the driver allocates no empty buffer
         let bytes = words.max(1).checked_mul(4).ok_or_else(|| Error::OutOfMemory(format!("{words} words")))?;
         // SAFETY: the context is bound; the address is owned by the value made of it
         let address = unsafe {
@@ -98,7 +99,7 @@ impl Memory {
         Ok(Memory { address, words, stream: stream.clone() })
     }
 
-    /// How many there are.
+    /// The number of words.
     pub fn words(&self) -> usize {
         self.words
     }
@@ -106,14 +107,14 @@ impl Memory {
     /// The address of a range of words.
     ///
     /// # Panics
-    /// When the range is not within the buffer: a caller's mistake, and the card would not see it.
+    /// When the range is outside the buffer. That is a caller's mistake, which the card would not detect.
     pub fn at(&self, at: usize, words: usize) -> sys::CUdeviceptr {
         let end = at.checked_add(words);
         assert!(end.is_some_and(|end| end <= self.words), "{words} words at {at} of a buffer of {}", self.words);
         self.address + 4 * at as u64
     }
 
-    /// Zeros to the first words, in the order of `stream`.
+    /// Writes zeros to the first words, in the order of `stream`.
     pub fn clear(&self, stream: &Stream, words: usize) -> Result<()> {
         let address = self.at(0, words);
         if words == 0 {
@@ -127,7 +128,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // a failure here is the card's, and its next call tells; a lost card keeps its memory
+        // a failure here is the card's, and its next call reports it; a lost card keeps its memory
         if self.stream.bind().is_err() {
             return;
         }
@@ -145,7 +146,7 @@ impl Drop for Memory {
     }
 }
 
-/// Words of the host that the card copies by itself. Overwritten on drop.
+/// Host memory that the card copies by itself (pinned memory). Overwritten on drop.
 pub struct Pinned {
     start: NonNull<u32>,
     words: usize,
@@ -171,13 +172,13 @@ impl Pinned {
         Ok(Pinned { start, words, stream: stream.clone() })
     }
 
-    /// The words. No copy of the card to them may be under way.
+    /// The words. The card must not be copying to them.
     pub fn words(&self) -> &[u32] {
         // SAFETY: allocated and set by `zeroed`
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
-    /// The words, to be written. No copy of the card from or to them may be under way.
+    /// The words, mutable. The card must not be copying from or to them.
     pub fn words_mut(&mut self) -> &mut [u32] {
         // SAFETY: allocated and set by `zeroed`; borrowed as the value is
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.words) }
@@ -186,9 +187,9 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // no secret is among them: keys here are public ones, words are ciphertexts
+        // plain fill is enough, because no word is secret: keys here are public, and words are ciphertexts
         self.words_mut().fill(0);
-        // the driver waits for the card before it gives these back, for a lost one without end
+        // the driver waits for the card before it frees this memory; for a lost card without end
         if self.stream.bind().is_err() {
             return;
         }
@@ -197,7 +198,7 @@ impl Drop for Pinned {
     }
 }
 
-/// A function of a module, and the dynamic shared memory it has been allowed, in bytes.
+/// A function of a module, and the dynamic shared memory that it may use so far, in bytes.
 #[derive(Clone, Copy)]
 struct Function {
     handle: sys::CUfunction,
@@ -216,7 +217,7 @@ unsafe impl Send for Module {}
 // SAFETY: as above; the map of functions has its lock
 unsafe impl Sync for Module {}
 
-/// What a launch needs beside its function.
+/// The configuration of a launch besides its function.
 pub struct LaunchConfiguration {
     pub groups: [u32; 3],
     pub threads: u32,
@@ -227,9 +228,9 @@ pub struct LaunchConfiguration {
 /// Groups that may wait for each other.
 pub enum Together {
     Alone,
-    /// Neighbours, as many at a time.
+    /// Clusters of this many neighbouring groups.
     Cluster(u32),
-    /// All of the launch; the driver refuses more than fit on the card at once.
+    /// All groups of the launch; the driver refuses a launch with more groups than run at once.
     All,
 }
 
@@ -259,7 +260,7 @@ impl Module {
         };
         if shared_bytes > function.shared_bytes_allowed {
             use sys::CUfunction_attribute::*;
-            // beyond 48 KiB a group must be allowed what it takes; and then it wants shared memory rather than cache
+            // above 48 KiB, the function must be granted its shared memory; it also prefers shared memory to cache
             let attributes = [
                 (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes as i32),
                 (CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100),
@@ -275,7 +276,7 @@ impl Module {
         Ok(function.handle)
     }
 
-    /// Groups of an entry, without shared memory of a launch's own, that a multiprocessor runs at the same time.
+    /// How many groups of an entry, without dynamic shared memory, run on a multiprocessor at the same time.
     pub fn groups_of_a_multiprocessor(&self, entry: &'static str, threads: u32) -> Result<usize> {
         self.stream.bind()?;
         let (function, mut groups) = (self.function(entry, 0)?, 0);
@@ -286,8 +287,8 @@ impl Module {
         Ok(groups as usize)
     }
 
-    /// Starts an entry with these addresses, then these words as its arguments, in the order of a stream. What lies at the
-    /// addresses is the caller's to hold.
+    /// Starts an entry with these addresses, then these words as its arguments, in the order of a stream. The caller
+    /// keeps the memory at these addresses alive.
     pub fn launch(
         &self,
         stream: &Stream,
@@ -354,7 +355,7 @@ impl Module {
     }
 }
 
-/// Whether the source fixes the size of a cluster, so that a launch must not.
+/// Whether the source fixes the cluster size, so that a launch must not set it.
 fn has_cluster_of_its_own(function: sys::CUfunction) -> bool {
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
     // SAFETY: the caller has it from a loaded module
@@ -363,7 +364,7 @@ fn has_cluster_of_its_own(function: sys::CUfunction) -> bool {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // kernels of this module end first, or the card is lost and keeps it
+        // kernels of this module end first; a lost card keeps the module
         if self.stream.drain().is_ok() {
             // SAFETY: loaded by `load`, unloaded once
             let _ = unsafe { result::module::unload(self.handle) };

@@ -4,15 +4,15 @@ use cudarc::driver::{DriverError, sys};
 
 use crate::error::Error;
 
-/// An error of the driver, by what can be done about it.
+/// Converts an error of the driver, by how a caller can react to it.
 pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
     use sys::CUresult::*;
     let message = format!("{doing}: {code:?}");
     match code {
         CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory(message),
-        // more groups that wait for each other than there is room for
+        // more groups that wait for each other than fit on the card
         CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => Error::Unavailable(message),
-        // after these no call of the process to this card succeeds any more
+        // after these errors, no call of the process to this card succeeds
         CUDA_ERROR_NOT_INITIALIZED
         | CUDA_ERROR_DEINITIALIZED
         | CUDA_ERROR_DEVICE_UNAVAILABLE

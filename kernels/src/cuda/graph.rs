@@ -1,4 +1,4 @@
-//! Kernels that the driver knows in advance: captured once from a stream, started together by one call.
+//! CUDA graphs: kernels captured once from a stream and then started together by one call.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::driver::Stream;
 use super::failed::failed;
 use crate::error::Result;
 
-/// A sequence of kernels that runs in the order of the computing stream. Its arguments are fixed: what lies at the addresses
-/// among them must be there whenever it is started.
+/// A sequence of kernels that runs in the order of the computing stream. Its arguments are fixed, so the memory at the
+/// addresses among them must exist at every start.
 pub struct Graph {
     executable: sys::CUgraphExec,
     compute: Arc<Stream>,
@@ -21,10 +21,10 @@ unsafe impl Send for Graph {}
 unsafe impl Sync for Graph {}
 
 impl Graph {
-    /// Captures what `launch` starts in `capture`, a stream that nothing else uses; none of it runs.
+    /// Captures the kernels that `launch` starts in `capture`, a stream without other users. None of them runs.
     ///
     /// # Errors
-    /// Those of `launch`; the driver's, when it does not capture what was started.
+    /// The errors of `launch`, and the driver's if the capture fails.
     pub fn capture(capture: &Stream, compute: &Arc<Stream>, launch: impl FnOnce() -> Result<()>) -> Result<Graph> {
         use sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         capture.bind()?;
@@ -54,7 +54,7 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // one that still runs is given back when it ends; a card that is lost keeps it
+        // a running graph is freed when it ends; a lost card keeps it
         if self.compute.bind().is_ok() {
             // SAFETY: instantiated by `capture`, given back once
             let _ = unsafe { result::graph::exec_destroy(self.executable) };

@@ -1,8 +1,8 @@
-//! NVIDIA's run-time compiler, if the machine has it: sources to binaries of one architecture.
+//! NVRTC, NVIDIA's run-time compiler, if the machine has it: compiles sources to binaries of one architecture.
 //!
-//! A cubin is made rather than PTX, which a driver older than the compiler refuses. Only for a card that the compiler does
-//! not know PTX is made, of the newest architecture it knows that is not above the card: any later card runs that, and the
-//! driver, which knows the card, does the rest.
+//! The output is a cubin, because a driver older than the compiler refuses its PTX. Only for a card that the compiler
+//! does not know, the output is PTX: of the newest architecture that the compiler knows and that is not above the
+//! card. Every later card runs that PTX, because its driver compiles it for the card.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -14,26 +14,26 @@ use super::cache::Image;
 use crate::error::{Error, Result};
 use crate::gpu::Source;
 
-/// The oldest compiler that can say what it knows, and makes cubins.
+/// The oldest compiler that lists its architectures and makes cubins.
 const VERSION_MIN: (i32, i32) = (11, 2);
-/// Lines of a compiler's log in an error.
+/// Largest number of lines of a compiler's log in an error.
 const LOG_LINES_MAX: usize = 20;
 
 /// The compiler of this machine.
 #[derive(Debug)]
 pub struct Compiler {
     version: (i32, i32),
-    /// Architectures it compiles for, `90` for sm_90, rising.
+    /// The architectures that it compiles for, ascending; `90` means sm_90.
     architectures: Vec<i32>,
-    /// One compilation at a time: it is allowed to hold locks of its own, and memory.
+    /// Serializes compilations, because the compiler may hold locks and much memory.
     turn: Mutex<()>,
 }
 
 impl Compiler {
-    /// The compiler, looked for once a process.
+    /// The compiler of this machine, loaded once in a process.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is none, and what to install.
+    /// [`Error::Unavailable`], with the package to install, when the machine has no usable compiler.
     pub fn of_this_machine() -> Result<&'static Compiler> {
         static COMPILER: OnceLock<Result<Compiler>> = OnceLock::new();
         COMPILER.get_or_init(Compiler::open).as_ref().map_err(Clone::clone)
@@ -49,13 +49,13 @@ impl Compiler {
                     .into(),
             ));
         }
-        let told = |error| Error::Unavailable(format!("NVRTC does not say what it knows: {error}"));
+        let told = |error| Error::Unavailable(format!("NVRTC does not report its architectures: {error}"));
         let mut version = (0, 0);
         // SAFETY: the library is there, and two integers of this frame are written
         unsafe { sys::nvrtcVersion(&mut version.0, &mut version.1) }.result().map_err(told)?;
         if version < VERSION_MIN {
             let (major, minor) = version;
-            return Err(Error::Unavailable(format!("NVRTC is of CUDA {major}.{minor}; 12.0 or newer is needed")));
+            return Err(Error::Unavailable(format!("NVRTC has CUDA {major}.{minor}; 12.0 or newer is needed")));
         }
         let mut count = 0;
         // SAFETY: as above, one integer
@@ -67,7 +67,7 @@ impl Compiler {
         Ok(Compiler { version, architectures, turn: Mutex::default() })
     }
 
-    /// `nvrtc 12.9`
+    /// Name and version: `nvrtc 12.9`.
     pub fn name(&self) -> String {
         format!("nvrtc {}.{}", self.version.0, self.version.1)
     }
@@ -80,7 +80,7 @@ impl Compiler {
     /// Compiles a source for a card of this compute capability.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the compiler's words, or when the card is older than everything it compiles for.
+    /// [`Error::Compile`] with the compiler's log, or when the card is older than every architecture of the compiler.
     pub fn compile(&self, source: &Source, capability: (u32, u32)) -> Result<Image> {
         let Target { name: target, binary } = target(&self.architectures, capability).ok_or_else(|| {
             let (major, minor) = capability;
@@ -110,17 +110,17 @@ impl Compiler {
     }
 }
 
-/// What is compiled for a card.
+/// The target architecture of a compilation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
-    /// `sm_90`, or `compute_90`.
+    /// The architecture option: `sm_90`, or `compute_90`.
     name: String,
-    /// A cubin of the card's own architecture; else PTX.
+    /// True for a cubin of the card's own architecture, false for PTX.
     binary: bool,
 }
 
-/// The target for a card, by a compiler that knows these architectures (`90` for sm_90, rising): the card's own, else the
-/// newest that is not above it. None when all are.
+/// The target for a card, given the compiler's architectures (ascending; `90` means sm_90): the card's own, else the
+/// newest that is not above the card. `None` if all are above it.
 fn target(architectures: &[i32], capability: (u32, u32)) -> Option<Target> {
     let card = (10 * capability.0 + capability.1) as i32;
     let newest = *architectures.iter().rfind(|&&architecture| architecture <= card)?;
@@ -130,7 +130,7 @@ fn target(architectures: &[i32], capability: (u32, u32)) -> Option<Target> {
     Some(Target { name: format!("compute_{newest}"), binary: false })
 }
 
-/// A program under way.
+/// A program in compilation.
 struct Program(sys::nvrtcProgram);
 
 impl Program {
@@ -138,7 +138,7 @@ impl Program {
         result::create_program(text, None).map(Program)
     }
 
-    /// What the compiler says about it.
+    /// The compiler's log of the program.
     fn log(&self) -> String {
         // SAFETY: a program that was made and not yet destroyed
         let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
@@ -155,7 +155,7 @@ impl Program {
         Ok(bytes)
     }
 
-    /// With the zero byte at its end.
+    /// The PTX, with a zero byte at its end.
     fn ptx(&self) -> std::result::Result<Vec<u8>, NvrtcError> {
         // SAFETY: a compiled program
         unsafe { result::get_ptx(self.0) }.map(bytes_of)
@@ -177,7 +177,7 @@ fn bytes_of(characters: Vec<c_char>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// What compilers of three releases know.
+    /// The architectures of compilers of three releases.
     const CUDA_12_8: [i32; 19] = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 120, 121, 122];
     const CUDA_12_9: [i32; 19] = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 120, 121];
     const CUDA_13_0: [i32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
@@ -193,15 +193,15 @@ mod tests {
         assert_eq!(of(&CUDA_12_9, (9, 0)), cubin("sm_90"));
         assert_eq!(of(&CUDA_13_0, (8, 9)), cubin("sm_89"));
         assert_eq!(of(&CUDA_12_8, (12, 0)), cubin("sm_120"));
-        // B300 before its compiler: of B200, never of the RTX that are numbered above it
+        // B300 with a compiler that does not know it: uses B200's PTX, never that of the RTX cards with higher numbers
         assert_eq!(of(&CUDA_12_8, (10, 3)), ptx("compute_101"));
         assert_eq!(of(&CUDA_12_9, (10, 3)), cubin("sm_103"));
         // Thor
         assert_eq!(of(&CUDA_12_9, (11, 0)), ptx("compute_103"));
         assert_eq!(of(&CUDA_13_0, (11, 0)), cubin("sm_110"));
-        // newer than all
+        // a card newer than all architectures
         assert_eq!(of(&CUDA_13_0, (14, 0)), ptx("compute_121"));
-        // V100: CUDA 13 compiles for nothing as old
+        // V100: CUDA 13 compiles for no card that old
         assert_eq!(of(&CUDA_12_9, (7, 0)), cubin("sm_70"));
         assert_eq!(of(&CUDA_13_0, (7, 0)), None);
         assert_eq!(of(&[], (9, 0)), None);

@@ -1,5 +1,5 @@
-//! A card on paper: takes what would be compiled for it, and computes nothing. So kernels can be compiled, checked and
-//! packed where no card is, without a second list of them.
+//! A simulated card that collects the sources to compile and computes nothing. So kernels can be compiled, checked and
+//! packed on machines without a card, without a second list of them.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::Result;
 use crate::gpu::{Buffer, Card, Gpu, Language, Launch, Source};
 
-/// Shared memory of a group at most, in bytes, on cards of a compute capability (CUDA C++ Programming Guide, technical
+/// Largest shared memory of a group, in bytes, by compute capability (CUDA C++ Programming Guide, technical
 /// specifications per compute capability).
 pub fn shared_bytes_max(compute_capability: (u32, u32)) -> u32 {
     match compute_capability {
@@ -19,7 +19,7 @@ pub fn shared_bytes_max(compute_capability: (u32, u32)) -> u32 {
     }
 }
 
-/// A card of some compute capability. A clone is the same card.
+/// A simulated card of a compute capability. Clones share one state.
 #[derive(Clone)]
 pub struct Paper {
     card: Card,
@@ -27,8 +27,8 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// A card of this compute capability, with the shared memory that such cards have. No source depends on its other
-    /// figures.
+    /// A card of this compute capability, with the shared memory of such cards. No source depends on its other
+    /// properties.
     pub fn new(compute_capability: (u32, u32)) -> Paper {
         let card = Card {
             backend: "cuda".into(),
@@ -48,13 +48,13 @@ impl Paper {
         Paper { card, sources: Arc::default() }
     }
 
-    /// What was to be compiled so far, each once, in order.
+    /// The sources that were compiled so far, each once, in order.
     pub fn sources(&self) -> Vec<Source> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// So many words, of which none is anywhere.
+/// The length of a buffer; no memory is behind it.
 pub struct Buf(usize);
 
 impl Buffer for Buf {
@@ -66,7 +66,7 @@ impl Buffer for Buf {
 impl Gpu for Paper {
     type Buf = Buf;
     type Module = ();
-    /// Words that were asked for.
+    /// The number of requested words.
     type Readback = usize;
 
     fn card(&self) -> &Card {

@@ -1,10 +1,9 @@
-//! Words between host and card, so that copies of one batch overlap with the work of another.
+//! Staging between host and card, so that copies of one batch overlap with the work of another.
 //!
-//! The host's words go through blocks of memory that the card copies by itself. A block has a twin on the card: up, the
-//! copying stream fills the twin while kernels of an earlier batch run, and the computing stream, when it comes to that,
-//! moves the words to their buffer; down, it is the other way round. So everything that touches a buffer is in the order
-//! of the computing stream, and only what crosses the bus runs beside it. Few words take the direct way, in small blocks
-//! that have no twin.
+//! Words pass through blocks of pinned host memory. A block has a twin on the card. On upload, the copying stream
+//! fills the twin while kernels of an earlier batch run; later the computing stream moves the words to their buffer. A
+//! download goes the opposite way. So every access to a buffer is in the order of the computing stream, and only the
+//! transfer over the bus runs beside it. Small copies go directly through small blocks without a twin.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,18 +18,20 @@ use crate::error::Result;
 
 /// Words of a large block: 4 MiB.
 const BLOCK_WORDS: usize = 1 << 20;
-/// Words of a small block, 64 KiB: up to these a copy on the computing stream takes less time than two streams and a twin.
+/// Words of a small block, 64 KiB. Up to this size, a copy on the computing stream is faster than two streams and a
+/// twin.
 const SMALL_WORDS: usize = 1 << 14;
-/// Uploads under way of either size, in blocks; a writer waits beyond that. A batch of 16384 two-input gates fits.
+/// Largest number of uploads in flight for each block size; a writer waits beyond that. A batch of 16384 two-input
+/// gates fits.
 const BLOCKS_MAX: usize = 32;
 
 /// The streams of a card and the blocks between it and the host.
 pub struct Staging {
-    /// Kernels, and everything that touches a buffer.
+    /// The stream of kernels and of all accesses to buffers.
     compute: Arc<Stream>,
     up: Arc<Stream>,
     down: Arc<Stream>,
-    /// Where kernels are captured, by one thread at a time; nothing runs in it.
+    /// The stream in which one thread at a time captures kernels; nothing runs in it.
     capture: Mutex<Arc<Stream>>,
     small: Mutex<Pool>,
     large: Mutex<Pool>,
@@ -40,38 +41,38 @@ pub struct Staging {
 #[derive(Default)]
 struct Pool {
     free: Vec<Block>,
-    /// In the order of their events.
+    /// Blocks of uploads in flight, in the order of their events.
     uploads: VecDeque<Block>,
 }
 
 struct Block {
     host: Pinned,
-    /// Of large blocks.
+    /// The twin on the card; only large blocks have one.
     twin: Option<Twin>,
     /// Words of the block in use.
     words: usize,
-    /// Its words have arrived, and the twin is zero again.
+    /// Event: the words have arrived, and the twin is zero again.
     done: CudaEvent,
-    /// The streams whose copies may use it.
+    /// The streams whose copies may still use the block.
     used_by: Vec<Arc<Stream>>,
 }
 
 struct Twin {
     memory: Memory,
-    /// The first of two streams is done with it.
+    /// Event: the first of the two streams has finished with the twin.
     halfway: CudaEvent,
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // rare, and whatever failed before, no copy may find the memory gone; a lost card keeps it
+        // rare; after any failure, no copy may use freed memory; a lost card keeps it
         for stream in &self.used_by {
             let _ = stream.drain();
         }
     }
 }
 
-/// A read under way.
+/// A read in flight.
 pub struct Readback {
     blocks: Vec<Block>,
     staging: Arc<Staging>,
@@ -91,12 +92,12 @@ impl Staging {
         &self.compute
     }
 
-    /// The stream where kernels are captured.
+    /// The stream that captures kernels.
     pub fn capture(&self) -> MutexGuard<'_, Arc<Stream>> {
         self.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies words to a place in a buffer, after everything that was started before. They may be forgotten at once.
+    /// Copies words to a place in a buffer, after all work started before. The caller may drop `words` at once.
     pub fn write(&self, to: &Memory, at: usize, words: &[u32]) -> Result<()> {
         to.at(at, words.len());
         for (i, words) in words.chunks(BLOCK_WORDS).enumerate() {
@@ -128,12 +129,12 @@ impl Staging {
         block.done.record(self.compute.inner()).map_err(told)
     }
 
-    /// Starts to read these ranges of a buffer, one after another, as everything that was started before leaves them.
+    /// Starts to read these ranges of a buffer, one after another, after all work started before.
     pub fn read(self: &Arc<Self>, from: &Memory, ranges: &[Range<usize>]) -> Result<Readback> {
         let mut readback = Readback { blocks: Vec::new(), staging: self.clone() };
         for pieces in blocks_of(ranges) {
             let words = pieces.iter().map(ExactSizeIterator::len).sum();
-            // what lies in several places is gathered in a twin
+            // several ranges are gathered in a twin
             let mut block = self.block(if pieces.len() == 1 { words } else { BLOCK_WORDS })?;
             block.words = words;
             self.fetch(&mut block, from, &pieces)?;
@@ -175,7 +176,7 @@ impl Staging {
         block.done.record(stream.inner()).map_err(told)
     }
 
-    /// The blocks for this many words.
+    /// The pool of blocks for this many words.
     fn pool(&self, words: usize) -> &Mutex<Pool> {
         if words <= SMALL_WORDS { &self.small } else { &self.large }
     }
@@ -199,7 +200,7 @@ impl Staging {
     fn new_block(&self, words: usize) -> Result<Block> {
         let context = self.compute.context();
         let told = |error| failed("making a block", error);
-        // events without a time, which is not asked for and costs the driver work
+        // events without timing, which would cost the driver work
         let event = || context.new_event(None).map_err(told);
         if words <= SMALL_WORDS {
             let (host, used_by) = (Pinned::zeroed(&self.compute, SMALL_WORDS)?, vec![self.compute.clone()]);
@@ -207,7 +208,7 @@ impl Staging {
         }
         let twin = Twin { memory: Memory::zeroed(&self.compute, BLOCK_WORDS)?, halfway: event()? };
         let used_by = vec![self.compute.clone(), self.up.clone(), self.down.clone()];
-        // the other streams see the twin when it is there
+        // the other streams see the twin only after it exists
         twin.halfway.record(self.compute.inner()).map_err(told)?;
         self.up.inner().wait(&twin.halfway).map_err(told)?;
         self.down.inner().wait(&twin.halfway).map_err(told)?;
@@ -215,7 +216,7 @@ impl Staging {
         Ok(Block { host, twin: Some(twin), words: 0, done: event()?, used_by })
     }
 
-    /// Overwrites what has been uploaded, keys among it, as far as the card has it by now.
+    /// Overwrites blocks of finished uploads, which include keys.
     pub fn forget_uploads(&self) {
         if self.compute.bind().is_ok() {
             pool(&self.small).reclaim();
@@ -223,7 +224,7 @@ impl Staging {
         }
     }
 
-    /// Keeps a block that was read. Its words are ciphertexts, which need no overwriting.
+    /// Returns a block to the pool after a read. Its words are ciphertexts, so they are not overwritten.
     fn give_back(&self, mut block: Block) {
         block.words = 0;
         let mut pool = pool(if block.twin.is_some() { &self.large } else { &self.small });
@@ -238,7 +239,7 @@ fn pool(pool: &Mutex<Pool>) -> MutexGuard<'_, Pool> {
 }
 
 impl Pool {
-    /// Uploads that have arrived become free.
+    /// Frees the blocks of finished uploads.
     fn reclaim(&mut self) {
         while self.uploads.front().is_some_and(|block| block.done.is_complete()) {
             let block = self.uploads.pop_front();
@@ -248,8 +249,8 @@ impl Pool {
 }
 
 impl Block {
-    /// Nothing is left in the host's part of a block; the card has cleared its own. Whole memory at once: nothing in it
-    /// is secret, and the compiler cannot know that it is not read again.
+    /// Zeroes the host's part of a block; the card has cleared its own part. A plain fill of the whole memory is
+    /// enough: no word is secret, and the compiler cannot prove that it is not read again.
     fn cleared(mut self) -> Block {
         let words = self.words;
         self.host.words_mut()[..words].fill(0);
@@ -259,7 +260,7 @@ impl Block {
 }
 
 impl Readback {
-    /// Waits until the words are there, or until `wanted`: as [`crate::Backend::wait`].
+    /// Waits until the words have arrived, or until `wanted`, like [`crate::Backend::wait`].
     pub fn wait(&self, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         for block in &self.blocks {
             if !wait_unless(&block.done, self.staging.compute.health(), wanted)? {
@@ -269,7 +270,7 @@ impl Readback {
         Ok(true)
     }
 
-    /// Waits; the words.
+    /// Waits for the words and returns them.
     pub fn finish(self) -> Result<Vec<u32>> {
         let mut words = Vec::with_capacity(self.blocks.iter().map(|block| block.words).sum());
         for block in &self.blocks {
@@ -283,7 +284,7 @@ impl Readback {
 impl Drop for Readback {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
-            // a block of a lost card is not used again
+            // a block of a lost card is not reused
             if wait(&block.done, self.staging.compute.health()).is_ok() {
                 self.staging.give_back(block);
             }
@@ -291,7 +292,7 @@ impl Drop for Readback {
     }
 }
 
-/// The ranges in pieces of at most a block, neighbours joined, a list a block.
+/// Splits ranges into pieces of at most a block and joins neighbours. The result has one list for each block.
 fn blocks_of(ranges: &[Range<usize>]) -> Vec<Vec<Range<usize>>> {
     let (mut blocks, mut pieces, mut room) = (Vec::new(), Vec::<Range<usize>>::new(), BLOCK_WORDS);
     for range in ranges {

@@ -1,4 +1,5 @@
-//! Waiting for a card, with an end: the driver itself waits for a kernel that hangs for as long as the process lives.
+//! Waiting for a card with a time limit, because the driver would wait for a hanging kernel as long as the process
+//! lives.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -8,18 +9,19 @@ use cudarc::driver::CudaEvent;
 use super::failed::failed;
 use crate::error::{Error, Result};
 
-/// A card that does not reach an event for this long is lost. What may lie before an event is bounded: a launch is some
+/// A card that does not reach an event within this time is lost. The work before an event is bounded: a launch is some
 /// waves of groups (`tfhe/gpu/backend.rs`), half a second on the smallest supported card, and uploads wait for blocks
 /// (`staging.rs`) before more than 32 launches' tables are queued.
 pub const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Questions to an event before the thread sleeps between them: a lone gate is done within as many.
+/// Polls of an event before the thread sleeps between polls. A single gate finishes within them.
 const QUESTIONS_AWAKE: usize = 4096;
-/// A sleep is this part of the time waited so far, so that a batch is noticed at most a fiftieth of its time late.
+/// A sleep lasts this part of the time waited so far, so a finished batch is noticed at most a fiftieth of its time
+/// late.
 const NAP_PART: u32 = 50;
-/// The shortest sleep that a system keeps, and the longest.
+/// The shortest sleep that a system can keep, and the longest allowed one.
 const NAP: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
-/// Whether a card still answers. All that is on the card shares one; a card that is lost stays lost.
+/// Whether a card still works. All objects of the card share one value; a lost card stays lost.
 #[derive(Clone, Debug, Default)]
 pub struct Health(Arc<OnceLock<String>>);
 
@@ -29,19 +31,19 @@ impl Health {
         self.0.get().map_or(Ok(()), |why| Err(Error::Lost(why.clone())))
     }
 
-    /// Gives the card up; the error to report.
+    /// Marks the card as lost and returns the error to report.
     pub fn lose(&self, why: impl Into<String>) -> Error {
         Error::Lost(self.0.get_or_init(|| why.into()).clone())
     }
 }
 
-/// What a wait asks: the driver's event and the system's clock, or those of a test.
+/// The operations of a wait: on the driver's event and the system's clock, or on a test's.
 trait Awaited {
-    /// Whether the card has come to the place of the event.
+    /// Whether the card has reached the event.
     fn is_done(&self) -> Result<bool>;
     /// Time since the wait began.
     fn waited(&self) -> Duration;
-    /// Lets other threads run, for a time.
+    /// Sleeps for a time and lets other threads run.
     fn nap(&self, time: Duration);
 }
 
@@ -64,18 +66,18 @@ impl Awaited for Asked<'_> {
     }
 }
 
-/// Waits for an event: a while awake, since a gate takes less than a millisecond, then asleep between questions.
+/// Waits for an event: first by polling, because a gate takes less than a millisecond, then with sleeps between polls.
 ///
 /// # Errors
-/// [`Error::Lost`] after [`SILENCE_MAX`], and from then on whenever the card is asked for anything; the driver's own.
+/// [`Error::Lost`] after [`SILENCE_MAX`] and for every later use of the card; the driver's errors.
 pub fn wait(event: &CudaEvent, health: &Health) -> Result<()> {
     wait_unless(event, health, &mut || false).map(drop)
 }
 
-/// As [`wait`], until `wanted` says that there is something else to do. Whether the event was reached.
+/// [`wait`] that also ends when `wanted` returns true. Returns whether the event was reached.
 ///
 /// # Errors
-/// As [`wait`].
+/// The errors of [`wait`].
 pub fn wait_unless(event: &CudaEvent, health: &Health, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
     health.alive()?;
     event.context().bind_to_thread().map_err(|error| failed("choosing the card", error))?;
@@ -91,11 +93,11 @@ fn wait_for(awaited: &impl Awaited, health: &Health, wanted: &mut dyn FnMut() ->
             Err(Error::Lost(why)) => return Err(health.lose(why)),
             Err(error) => return Err(error),
         }
-        // another wait may have given the card up
+        // another wait may have marked the card as lost
         health.alive()?;
         let waited = awaited.waited();
         if waited >= SILENCE_MAX {
-            return Err(health.lose(format!("it finished nothing for {} s", SILENCE_MAX.as_secs())));
+            return Err(health.lose(format!("the card finished nothing for {} s", SILENCE_MAX.as_secs())));
         }
         let [shortest, longest] = NAP;
         let nap =
@@ -111,8 +113,8 @@ mod tests {
 
     use super::*;
 
-    /// An event of a card that is done after a time, or never, and a clock that goes on by a microsecond a question and by
-    /// what is slept.
+    /// A simulated event that completes after a time or never, with a clock that advances by a microsecond for each
+    /// poll and by each sleep.
     struct Fake {
         done_after: Option<Duration>,
         fails_after: Option<Duration>,
@@ -150,9 +152,9 @@ mod tests {
         let health = Health::default();
         let hangs = Fake::new(None, None);
         let error = wait_for(&hangs, &health, &mut || false).expect_err("it never completes");
-        assert_eq!(error.to_string(), "device lost: it finished nothing for 60 s");
+        assert_eq!(error.to_string(), "device lost: the card finished nothing for 60 s");
         assert!(hangs.now.get() >= SILENCE_MAX && hangs.now.get() < SILENCE_MAX + Duration::from_millis(10));
-        // all that is on the card is told at once, whatever it waits for
+        // all users of the card get the error at once
         assert_eq!(health.clone().alive(), Err(error.clone()));
         assert_eq!(wait_for(&Fake::new(None, None), &health, &mut || false), Err(error));
     }

@@ -1,4 +1,4 @@
-//! A launch as data: a kernel, its groups, the ranges of buffers that it reads and writes, its words.
+//! A launch as data: a kernel, its groups, its buffer arguments and its words.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use crate::error::{Error, Result};
 
 /// Words in a card's memory.
 pub trait Buffer: Send + Sync {
-    /// How many words there are.
+    /// The number of words.
     fn words(&self) -> usize;
 }
 
-/// A range of words of a buffer. A view that is bound begins at a multiple of [`Card::alignment_words`].
+/// A range of words of a buffer. A bound view starts at a multiple of [`Card::alignment_words`].
 pub struct View<'a, B> {
     /// The buffer.
     pub buf: &'a B,
     /// The first word.
     pub first: usize,
-    /// How many words.
+    /// The number of words.
     pub words: usize,
 }
 
@@ -30,22 +30,22 @@ impl<B> Clone for View<'_, B> {
 impl<B> Copy for View<'_, B> {}
 
 impl<B> View<'_, B> {
-    /// Their places in the buffer.
+    /// The range in the buffer.
     pub fn range(self) -> Range<usize> {
         self.first..self.first + self.words
     }
 }
 
 impl<'a, B: Buffer> View<'a, B> {
-    /// All words of a buffer.
+    /// A view of all words of a buffer.
     pub fn all(buf: &'a B) -> Self {
         View { buf, first: 0, words: buf.words() }
     }
 
-    /// Some of these words.
+    /// A part of this view.
     ///
     /// # Panics
-    /// When the range is not within them.
+    /// When the range is outside the view.
     pub fn part(self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.words, "words {range:?} of {}", self.words);
         View { buf: self.buf, first: self.first + range.start, words: range.len() }
@@ -61,66 +61,66 @@ impl<'a, B: Buffer> View<'a, B> {
     }
 }
 
-/// What a kernel does with the words of an argument.
+/// How a kernel accesses the words of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It reads them.
+    /// The kernel reads them.
     Read,
-    /// It writes them, and may read them.
+    /// The kernel writes them, and may read them.
     Write,
-    /// It writes the words that it reads as this argument, a thread each of its words after it has read it. CUDA only: WGSL
-    /// has one argument for both.
+    /// The kernel writes the words that it reads as this other argument; each thread writes its words after it has
+    /// read them. CUDA only, because WGSL uses one argument for both.
     InPlaceOf(usize),
 }
 
 /// A buffer argument of a launch.
 pub struct Bind<'a, B> {
-    /// What the kernel does with it.
+    /// How the kernel accesses the argument.
     pub access: Access,
-    /// What the kernel is given.
+    /// The view that the kernel gets.
     pub view: View<'a, B>,
-    /// What the kernel finds from `view` by distances in a table, `view` among them or not (CUDA only).
+    /// The views that the kernel reaches from `view` by distances in a table; `view` may be among them (CUDA only).
     pub reached: &'a [View<'a, B>],
 }
 
 impl<'a, B: Buffer> Bind<'a, B> {
-    /// Words that the kernel reads.
+    /// An argument that the kernel reads.
     pub fn read(view: View<'a, B>) -> Self {
         Bind { access: Access::Read, view, reached: &[] }
     }
 
-    /// Words that the kernel writes.
+    /// An argument that the kernel writes.
     pub fn write(view: View<'a, B>) -> Self {
         Bind { access: Access::Write, view, reached: &[] }
     }
 
-    /// Words that the kernel writes, and reads as argument `read`.
+    /// An argument that the kernel writes, and reads as argument `read`.
     pub fn in_place_of(read: usize, view: View<'a, B>) -> Self {
         Bind { access: Access::InPlaceOf(read), view, reached: &[] }
     }
 
-    /// Several views: the kernel is given the first, reads it, and the others by distances.
+    /// An argument of several views. The kernel gets the first and reaches the others by distances. All are read.
     ///
     /// # Panics
-    /// When there is none.
+    /// When `views` is empty.
     pub fn read_each(views: &'a [View<'a, B>]) -> Self {
         Bind { access: Access::Read, view: views[0], reached: &views[1..] }
     }
 
-    /// As [`Bind::read_each`], written.
+    /// [`Bind::read_each`] for views that are written.
     ///
     /// # Panics
-    /// When there is none.
+    /// When `views` is empty.
     pub fn write_each(views: &'a [View<'a, B>]) -> Self {
         Bind { access: Access::Write, view: views[0], reached: &views[1..] }
     }
 
-    /// All views, the given one first.
+    /// All views of the argument, the bound one first.
     pub fn views(&self) -> impl Iterator<Item = View<'a, B>> + Clone + use<'a, B> {
         std::iter::once(self.view).chain(self.reached.iter().copied())
     }
 
-    /// Whether the kernel writes to it.
+    /// Whether the kernel writes to the argument.
     pub fn is_written(&self) -> bool {
         self.access != Access::Read
     }
@@ -128,41 +128,41 @@ impl<'a, B: Buffer> Bind<'a, B> {
 
 /// One launch: groups of `threads` threads.
 pub struct Launch<'a, M, B> {
-    /// Compiled for the key's parameters.
+    /// The module, compiled for the key's parameters.
     pub module: &'a M,
-    /// Function of the source.
+    /// Name of the function in the source.
     pub entry: &'static str,
-    /// Groups in each dimension, `[x, y, z]`. No group is no launch.
+    /// Groups in each dimension, `[x, y, z]`. With zero groups nothing is launched.
     pub groups: [u32; 3],
     /// Threads of a group, in one dimension.
     pub threads: u32,
-    /// Shared memory of a group whose size is not in the source, in bytes (CUDA only).
+    /// Dynamic shared memory of a group, in bytes (CUDA only).
     pub shared_bytes: u32,
-    /// Groups, neighbours in x, that run together and may synchronise (CUDA only); 1: none. On cards without clusters all groups
-    /// of the launch do, and must fit on the card at once.
+    /// The number of groups, neighbours in x, that run together and may synchronize (CUDA only); 1 if none. On cards
+    /// without clusters, all groups of the launch run together and must fit on the card at once.
     pub cluster: u32,
-    /// Buffers, in the order of the entry's arguments. In WGSL bindings 0, 1, ... of group 0.
+    /// Buffers, in the order of the entry's arguments. In WGSL these are the bindings 0, 1, ... of group 0.
     pub bind: Vec<Bind<'a, B>>,
-    /// Words after the buffers. In WGSL the `args` at the binding after the last buffer.
+    /// Words after the buffers. In WGSL these are the `args` at the binding after the last buffer.
     pub args: Vec<u32>,
 }
 
 impl<M, B: Buffer> Launch<'_, M, B> {
-    /// What every door checks before it starts a kernel.
+    /// Checks the launch. Every implementation calls this before it starts a kernel.
     ///
     /// # Errors
-    /// [`Error::Device`] when the card does not take so many groups or threads.
+    /// [`Error::Device`] when the card does not allow this many groups or threads.
     ///
     /// # Panics
-    /// When a view is not within its buffer, empty, or not aligned; when views of two arguments overlap, one of them is written,
-    /// and that is not declared; when a cluster is not whole. In WGSL, also when one buffer is both read and written, or more
-    /// is declared than WGSL has words for. The card would not see these mistakes.
+    /// When a view is outside its buffer, empty, or not aligned; when views of two arguments overlap, one of them is
+    /// written, and that is not declared; when the last cluster is incomplete. In WGSL, also when one buffer is both
+    /// read and written, or the launch declares a feature that WGSL lacks. The card would not detect these mistakes.
     pub fn check(&self, card: &Card) -> Result<()> {
         let Launch { entry, groups, threads, cluster, .. } = self;
         if groups.iter().zip(card.groups_max).any(|(groups, most)| *groups > most) || *threads > card.threads_max {
             let (groups_max, threads_max) = (card.groups_max, card.threads_max);
             return Err(Error::Device(format!(
-                "{entry}: {groups:?} groups of {threads} threads, of which {groups_max:?} and {threads_max} are the most"
+                "{entry}: {groups:?} groups of {threads} threads, but at most {groups_max:?} and {threads_max} are allowed"
             )));
         }
         assert!(*cluster <= 1 || groups[0].is_multiple_of(*cluster), "{entry}: {groups:?} groups in {cluster}s");
@@ -184,7 +184,7 @@ impl<M, B: Buffer> Launch<'_, M, B> {
         Ok(())
     }
 
-    /// Of a written argument and another one.
+    /// Checks a written argument against another argument.
     fn check_pair(&self, language: Language, (at, written): (usize, &Bind<B>), (other_at, other): (usize, &Bind<B>)) {
         let entry = self.entry;
         let declared = |bind: &Bind<B>, of: usize| bind.access == Access::InPlaceOf(of);
@@ -243,7 +243,7 @@ mod tests {
         Launch { module: &(), entry: "check", groups, threads: 64, shared_bytes: 0, cluster: 1, bind, args: Vec::new() }
     }
 
-    /// Whether a launch of these arguments is taken.
+    /// Whether a launch with these arguments passes the check.
     fn taken(language: Language, bind: Vec<Bind<'_, Words>>) -> bool {
         let check = || launch([1; 3], bind).check(&card(language)).expect("one group");
         catch_unwind(AssertUnwindSafe(check)).is_ok()
@@ -279,7 +279,7 @@ mod tests {
             assert!(!taken(language, vec![Bind::write(low), Bind::write(low)]), "writes overlap");
             assert!(!taken(language, vec![Bind::read(View::all(&buf)), Bind::write(high)]), "a read overlaps");
         }
-        // of one buffer, WGSL reads all or writes all
+        // WGSL allows one buffer to be read twice or written twice, but not both
         assert_eq!(both.map(|language| taken(language, vec![Bind::read(low), Bind::write(high)])), [true, false]);
         let in_place = |language| taken(language, vec![Bind::read(low), Bind::in_place_of(0, low)]);
         assert_eq!(both.map(in_place), [true, false]);

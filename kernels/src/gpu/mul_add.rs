@@ -1,4 +1,4 @@
-//! Launch of `mul_add`: products of residues added to sums, limbs times batch.
+//! Launch of `mul_add`: products of residues added to sums, for limbs times batch.
 
 use super::source::{Text, text};
 use super::stem::{Compiler, Stem, threads};
@@ -8,7 +8,7 @@ use crate::modular::Modulus;
 
 const MUL_ADD: Text = text!("mul_add");
 
-/// Primes as kernels read them: `[limbs][2]` words, each a prime and its inverse modulo 2^32.
+/// Primes in the form of the kernels: `[limbs][2]` words, each a prime and its inverse modulo 2^32.
 pub fn primes(primes: &[Modulus]) -> Vec<u32> {
     primes.iter().flat_map(|prime| [prime.q(), prime.montgomery_inverse()]).collect()
 }
@@ -22,7 +22,7 @@ pub struct MulAdd<G: Gpu> {
 }
 
 impl<G: Gpu> MulAdd<G> {
-    /// Compiled for rows of so many words.
+    /// Compiles the stem for rows of `polynomial_size` words.
     pub fn new(gpu: &G, compiler: &Compiler<G>, polynomial_size: usize) -> Result<Self> {
         let threads = threads(gpu.card()).min(polynomial_size as u32);
         let stem = compiler.stem(gpu, "mul_add", &[&MUL_ADD], &[("N", polynomial_size as u32)], threads, &[])?;
@@ -30,8 +30,8 @@ impl<G: Gpu> MulAdd<G> {
         Ok(MulAdd { stem, row_groups, batch_groups_max: gpu.card().groups_max[2] })
     }
 
-    /// `sums += x y` modulo each limb's prime: `sums` and `x` are `[batch][limbs][N]` words in `[0, q)`, `y` `[limbs][N]`, times
-    /// 2^32, `primes` those of [`primes`]. None for an empty batch or no limbs.
+    /// `sums += x y` modulo each limb's prime. `sums` and `x` are `[batch][limbs][N]` words in `[0, q)`; `y` is
+    /// `[limbs][N]`, times 2^32; `primes` are those of [`primes`]. `None` for an empty batch or no limbs.
     pub fn run<'a>(
         &'a self,
         [sums, x, y, primes]: [ViewOf<'a, G>; 4],

@@ -1,8 +1,10 @@
-//! Sequences of launches that come again. A door records a sequence the second time it comes and replays it from then on.
+//! Repeated sequences of launches. A card's implementation records a sequence at its second occurrence and replays it
+//! afterwards.
 //!
-//! A sequence is what its launches name, not what is in the buffers: gates of other slots, by the same keys over the same rows,
-//! are the same sequence. Buffers and modules are named by numbers that are given once ([`new_id`]), so a sequence never comes
-//! again when one of them is gone; the door then forgets its recording ([`Recordings::forget`]).
+//! A sequence consists of the names in its launches, not of the content of buffers: gates on other slots, by the same
+//! keys over the same rows, are the same sequence. Buffers and modules are named by numbers that are never reused
+//! ([`new_id`]). When one of them is dropped, its sequences cannot occur again, so their recordings are dropped too
+//! ([`Recordings::forget`]).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,20 +14,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Access, Launch, View};
 use crate::error::{Error, Result};
 
-/// Sequences that are kept at a time. The sequence that was used longest ago is forgotten first.
+/// Largest number of sequences kept. The least recently used one is dropped first.
 const SEQUENCES_MAX: usize = 64;
 
-/// A number for a buffer or a module, which no other one ever has.
+/// A unique number for a buffer or a module.
 pub fn new_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What launches name.
+/// The names in a sequence of launches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence(Vec<Step>);
 
-/// What one launch names.
+/// The names in one launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
     module: u64,
@@ -34,13 +36,13 @@ struct Step {
     threads: u32,
     shared_bytes: u32,
     cluster: u32,
-    /// Argument, buffer and range of each view.
+    /// For each view, its argument's access, its buffer and its range.
     views: Vec<(usize, Access, u64, Range<usize>)>,
     args: Vec<u32>,
 }
 
 impl Sequence {
-    /// Of launches whose modules and buffers have these numbers.
+    /// The sequence of these launches, with the numbers of their modules and buffers.
     pub fn of<M, B>(launches: &[Launch<'_, M, B>], module_id: fn(&M) -> u64, buffer_id: fn(&B) -> u64) -> Sequence {
         let step = |launch: &Launch<'_, M, B>| {
             let arguments = launch.bind.iter().enumerate();
@@ -62,23 +64,23 @@ impl Sequence {
         Sequence(launches.iter().map(step).collect())
     }
 
-    /// Whether a launch names the buffer or module.
+    /// Whether the launch names this buffer or module.
     fn names(&self, id: u64) -> bool {
         self.0.iter().any(|step| step.module == id || step.views.iter().any(|(_, _, buffer, _)| *buffer == id))
     }
 }
 
-/// What a door knows of the sequences that came last, with its recordings `R`.
+/// Recent sequences, with recordings `R`.
 pub struct Recordings<R> {
-    /// The one that came last at the end.
+    /// The sequences, least recently used first.
     known: Mutex<VecDeque<(Sequence, State<R>)>>,
 }
 
 enum State<R> {
-    /// It came once.
+    /// The sequence occurred once.
     Seen,
     Recorded(Arc<R>),
-    /// The driver did not record it.
+    /// The driver failed to record the sequence.
     Refused,
 }
 
@@ -89,11 +91,11 @@ impl<R> Default for Recordings<R> {
 }
 
 impl<R> Recordings<R> {
-    /// Starts a sequence by `replay` where it is recorded, or by `launch`, its launches one by one. Where it comes for the second
-    /// time it is recorded by `record`; if that fails, it is never tried again.
+    /// Starts a sequence: by `replay` if it is recorded, else by `launch`, one launch after another. At its second
+    /// occurrence, `record` records the sequence; a failed recording is not tried again.
     ///
     /// # Errors
-    /// Those of `replay` and `launch`; of `record` only [`Error::Lost`].
+    /// The errors of `replay` and `launch`; of `record` only [`Error::Lost`].
     pub fn start(
         &self,
         sequence: Sequence,
@@ -124,17 +126,17 @@ impl<R> Recordings<R> {
         replay(&recording)
     }
 
-    /// Forgets the sequences that name a buffer or a module which is about to go.
+    /// Drops the sequences that name a buffer or a module which is being dropped.
     pub fn forget(&self, id: u64) {
         let mut known = self.known();
         let (gone, left) = std::mem::take(&mut *known).into_iter().partition(|(sequence, _)| sequence.names(id));
         *known = left;
         drop(known);
-        // without the lock: a recording may hold what forgets in turn
+        // after the lock is released, because dropping a recording may call this function again
         drop::<VecDeque<_>>(gone);
     }
 
-    /// How many are recorded.
+    /// The number of recorded sequences.
     pub fn recorded(&self) -> usize {
         self.known().iter().filter(|(_, state)| matches!(state, State::Recorded(_))).count()
     }
@@ -174,7 +176,7 @@ mod tests {
         Sequence::of(&[launch], |module| *module, |buffer| *buffer)
     }
 
-    /// What was done to start a sequence: `record`, `replay`, `launch`.
+    /// The calls that started a sequence: `record`, `replay`, `launch`.
     fn started(recordings: &Recordings<u64>, sequence: Sequence, recorded: Result<u64>) -> Vec<&'static str> {
         let done = RefCell::new(Vec::new());
         let tell = |what| done.borrow_mut().push(what);
@@ -200,7 +202,7 @@ mod tests {
         assert_eq!(started(&recordings, sequence(1, 5), Ok(0)), ["launch"]);
         assert_eq!(started(&recordings, sequence(1, 5), Ok(0)), ["record", "replay"]);
         assert_eq!(started(&recordings, sequence(1, 5), Ok(0)), ["replay"]);
-        // other words, another buffer
+        // other argument words, then another buffer
         assert_eq!(started(&recordings, sequence(1, 6), Ok(0)), ["launch"]);
         assert_eq!(started(&recordings, sequence(2, 5), Ok(0)), ["launch"]);
         assert_eq!(recordings.recorded(), 1);
@@ -241,7 +243,7 @@ mod tests {
         }
         assert_eq!(started(&recordings, sequence(1, 0), Ok(0)), ["record", "replay"]);
         assert_eq!(started(&recordings, sequence(1, SEQUENCES_MAX as u32), Ok(0)), ["launch"]);
-        // the oldest had to go, and the one that came again had not
+        // the oldest sequence was dropped, and the repeated one was kept
         assert_eq!(started(&recordings, sequence(1, 0), Ok(0)), ["replay"]);
         assert_eq!(started(&recordings, sequence(1, 1), Ok(0)), ["launch"]);
         assert_eq!(recordings.known().len(), SEQUENCES_MAX);

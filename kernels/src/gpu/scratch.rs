@@ -1,10 +1,10 @@
-//! Scratch memory: one allocation, from which a sequence of launches takes ranges. The next sequence takes others.
+//! Scratch memory: one allocation from which a sequence of launches takes ranges. The next sequence takes new ranges.
 
 use super::{Buffer, Gpu, View, ViewOf};
 use crate::error::Result;
 
-/// One buffer, which grows with what is asked of it. Its words are not cleared between sequences: a kernel reads only what was
-/// written since its ranges were taken. They are overwritten with zeros when the buffer is dropped.
+/// One buffer, which grows to the largest request. Its words are not cleared between sequences, because a kernel reads
+/// only words written since its ranges were taken. The buffer is overwritten with zeros on drop.
 pub struct Scratch<G: Gpu>(Option<G::Buf>);
 
 impl<G: Gpu> Default for Scratch<G> {
@@ -14,10 +14,10 @@ impl<G: Gpu> Default for Scratch<G> {
 }
 
 impl<G: Gpu> Scratch<G> {
-    /// Ranges of so many words, of any contents. What was taken before is given back.
+    /// Takes ranges of these numbers of words, with any contents. Earlier ranges are given back.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfMemory`] when the card has no room for all of them in one buffer.
+    /// [`crate::Error::OutOfMemory`] when the card has no room for all ranges in one buffer.
     pub fn take<const RANGES: usize>(&mut self, gpu: &G, words: [usize; RANGES]) -> Result<[ViewOf<'_, G>; RANGES]> {
         let alignment = gpu.card().alignment_words as usize;
         let mut end = 0;
@@ -27,7 +27,7 @@ impl<G: Gpu> Scratch<G> {
             first..first + words
         });
         if self.0.as_ref().is_none_or(|buf| buf.words() < end) {
-            // the smaller one goes first
+            // the smaller buffer is freed first
             self.0 = None;
             self.0 = Some(super::scratch(gpu, end)?);
         }

@@ -1,7 +1,7 @@
-//! Sources as they are compiled: constants in the language's own syntax, `residue`, helpers, the stem.
+//! Sources for compilation: constants in the language's syntax, `residue`, helpers, the stem.
 //!
-//! No number of a parameter set is written in a shader. A constant that a text does not name is left out of its prelude, so
-//! that constants which differ in nothing that matters to a stem share its compilation.
+//! No number of a parameter set is written in a shader. Constants that a text does not name are left out of its
+//! prelude, so parameter sets that differ only in other constants share a compilation.
 
 use super::unroll::unrolled;
 use super::{Card, Language, Source};
@@ -9,28 +9,28 @@ use crate::ring::Ring;
 
 /// A text of `shaders/`.
 pub struct Text {
-    /// In CUDA C++.
+    /// The CUDA C++ text.
     pub cuda: &'static str,
-    /// In WGSL; empty where CUDA alone has it.
+    /// The WGSL text; empty if only CUDA has it.
     pub wgsl: &'static str,
 }
 
-/// A name that texts know, and its value.
+/// A constant of the prelude: its name and value.
 pub type Constant = (&'static str, u32);
 
-/// A language as one card takes it.
+/// A language variant that a card compiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// CUDA C++.
     Cuda,
     /// WGSL with 64-bit integers.
     WideWgsl,
-    /// WGSL without them: what every card takes.
+    /// WGSL without 64-bit integers, which every card compiles.
     NarrowWgsl,
 }
 
 impl Dialect {
-    /// That of a card.
+    /// The dialect of a card.
     pub fn of(card: &Card) -> Dialect {
         match card.language {
             Language::Cuda => Dialect::Cuda,
@@ -39,7 +39,7 @@ impl Dialect {
         }
     }
 
-    /// What goes before the texts, which WGSL has no word for and CUDA has.
+    /// A function for WGSL's missing high product, which CUDA has built in.
     fn mul_high(self) -> &'static str {
         match self {
             Dialect::Cuda => "",
@@ -60,7 +60,7 @@ macro_rules! text {
 }
 pub(crate) use text;
 
-/// A text that only CUDA has.
+/// A text for CUDA only.
 macro_rules! cuda_text {
     ($name:literal) => {
         $crate::gpu::source::Text {
@@ -71,11 +71,11 @@ macro_rules! cuda_text {
 }
 pub(crate) use cuda_text;
 
-/// Arithmetic modulo a prime that is an argument, in front of every stem.
+/// Arithmetic modulo a prime given as an argument; precedes every stem.
 const RESIDUE: Text = text!("residue");
-/// Arithmetic modulo the prime of a ring: a helper.
+/// Helper: arithmetic modulo the prime of a ring.
 pub const MODULAR: Text = text!("modular");
-/// Transforms: a stem, and a helper of others.
+/// Transforms: a stem, and also a helper of other stems.
 pub const NTT: Text = text!("ntt");
 
 impl Text {
@@ -87,8 +87,8 @@ impl Text {
     }
 }
 
-/// The source of a stem: `texts` are its helpers and itself, `constants` those of its scheme, `threads` those of a group, `more`
-/// constants of its own.
+/// The source of a stem: `texts` are its helpers and the stem itself, `constants` those of its scheme, `threads` the
+/// threads of a group, and `more` additional constants.
 pub fn source(
     dialect: Dialect,
     stem: &'static str,
@@ -119,15 +119,15 @@ pub fn source(
     Source { stem, text }
 }
 
-/// Whether the text has this word.
+/// Whether the text contains this word.
 fn names(text: &str, word: &str) -> bool {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|found| found == word)
 }
 
-/// What a ring is to a kernel.
+/// The constants of a ring for kernels.
 pub fn ring_constants(ring: &Ring) -> Vec<Constant> {
     let (m, n) = (ring.modulus, ring.polynomial_size() as u32);
-    // a product with a key is Montgomery's, the inverse transform multiplies by N
+    // products with a key use Montgomery's reduction, and the inverse transform multiplies by N
     let key_factor = m.mul(m.pow(2, 32), m.inverse(n));
     vec![
         ("Q", m.q()),

@@ -1,4 +1,4 @@
-//! A stem of `shaders/`, compiled for one card and one set of constants, ready to be launched.
+//! A stem of `shaders/`, compiled for one card and one set of constants.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,13 @@ use super::source::{Constant, Dialect, Text, source};
 use super::{Bind, Card, Gpu, Launch, LaunchOf, Source};
 use crate::error::Result;
 
-/// Threads of a group, unless a stem has a reason for another number.
+/// Default number of threads in a group.
 pub const THREADS: u32 = 256;
 
-/// Compiled sources that are kept while no stem uses them: those of several parameter sets.
+/// Largest number of compiled sources that are cached while no stem uses them, enough for several parameter sets.
 const KEPT_MAX: usize = 64;
 
-/// Compiles sources, each once as long as it is in use.
+/// Compiles sources, each only once while it is in use.
 pub struct Compiler<G: Gpu> {
     compiled: Mutex<HashMap<Source, Arc<G::Module>>>,
 }
@@ -38,8 +38,8 @@ impl<G: Gpu> Compiler<G> {
         Ok(module)
     }
 
-    /// Compiles `name`, which is `texts` one after another, for groups of `threads` threads, with the constants of its
-    /// scheme and `more` of its own.
+    /// Compiles `name`, the concatenation of `texts`, for groups of `threads` threads, with the constants of its
+    /// scheme and `more` additional ones.
     pub(crate) fn stem(
         &self,
         gpu: &G,
@@ -55,7 +55,7 @@ impl<G: Gpu> Compiler<G> {
     }
 }
 
-/// The groups of a launch that is not just one group a piece of work.
+/// The groups of a launch with a custom shape.
 pub(crate) struct Grid {
     pub groups: [u32; 3],
     pub threads: u32,
@@ -63,7 +63,7 @@ pub(crate) struct Grid {
     pub cluster: u32,
 }
 
-/// A compiled stem. It says what to launch; the caller launches it.
+/// A compiled stem. It describes launches, which the caller starts.
 pub(crate) struct Stem<G: Gpu> {
     module: Arc<G::Module>,
     threads: u32,
@@ -71,8 +71,8 @@ pub(crate) struct Stem<G: Gpu> {
 }
 
 impl<G: Gpu> Stem<G> {
-    /// An entry whose groups share `work` among themselves, one piece after another: as many groups as there are pieces, or as
-    /// the card takes. No work is no launch.
+    /// A launch whose groups share `work` pieces, one piece after another: one group for each piece, or as many as the
+    /// card allows. `None` for no work.
     pub fn launch<'a>(
         &'a self,
         entry: &'static str,
@@ -84,10 +84,10 @@ impl<G: Gpu> Stem<G> {
         (groups > 0).then(|| self.launch_grid(entry, self.grid([groups, 1, 1]), bind, args))
     }
 
-    /// An entry that needs a group for each piece of its work.
+    /// A launch with one group for each piece of work.
     ///
     /// # Panics
-    /// When that is more than the card takes: the caller has to cut the work up.
+    /// When the card does not allow that many groups. Callers must split the work.
     pub fn launch_whole<'a>(
         &'a self,
         entry: &'static str,
@@ -99,17 +99,17 @@ impl<G: Gpu> Stem<G> {
         self.launch(entry, work, bind, args)
     }
 
-    /// Groups of an entry that the card runs at the same time.
+    /// The number of groups of an entry that run on the card at the same time.
     pub fn groups_at_once(&self, gpu: &G, entry: &'static str) -> Result<usize> {
         gpu.groups_at_once(&self.module, entry, self.threads)
     }
 
-    /// So many groups, each alone, of the threads that the stem is compiled for.
+    /// A grid of these groups without clusters, with the threads that the stem is compiled for.
     pub fn grid(&self, groups: [u32; 3]) -> Grid {
         Grid { groups, threads: self.threads, shared_bytes: 0, cluster: 1 }
     }
 
-    /// An entry over a grid of its own.
+    /// A launch over this grid.
     pub fn launch_grid<'a>(
         &'a self,
         entry: &'static str,
@@ -122,7 +122,7 @@ impl<G: Gpu> Stem<G> {
     }
 }
 
-/// [`THREADS`], or what the card has.
+/// [`THREADS`], or fewer if the card allows fewer.
 pub(crate) fn threads(card: &Card) -> u32 {
     THREADS.min(card.threads_max)
 }

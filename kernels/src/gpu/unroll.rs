@@ -1,16 +1,16 @@
-//! Loops of WGSL written out. Its compilers keep every loop as one, and what a loop indexes of a thread's own arrays then
-//! lies in memory instead of registers.
+//! Unrolls marked loops of WGSL. WGSL compilers do not unroll loops, and arrays of a thread that a loop indexes are
+//! then in memory instead of registers.
 //!
-//! A loop `for (var x = 0u; x < BOUND; x++) { // unroll`, or with `<=`, whose BOUND is a constant of the source's prelude
-//! becomes BOUND blocks, each with its number in place of `x`. Its body does not set `x`, nor leave the loop, nor go on to
-//! the next turn. Braces stand in no string there, since WGSL has none, and in no comment of such a body.
+//! A loop `for (var x = 0u; x < BOUND; x++) { // unroll`, or with `<=`, whose BOUND is a constant of the source's
+//! prelude, becomes BOUND blocks with the number in place of `x`. Its body must not assign `x`, leave the loop, or
+//! continue with the next turn. Comments in such a body must not contain braces; WGSL has no strings that could.
 
 const MARK: &str = "{ // unroll\n";
 
-/// The text with every marked loop written out.
+/// The text with every marked loop unrolled.
 ///
 /// # Panics
-/// When a marked loop is not of that form: a mistake in a shader, which every test of a card sees.
+/// When a marked loop has another form. That is a mistake in a shader, which every test of a card detects.
 pub fn unrolled(text: &str, constants: &[(&str, u32)]) -> String {
     let Some(mark) = text.find(MARK) else { return text.to_owned() };
     let head_at = text[..mark].rfind("for (").expect("a loop before its mark");
@@ -18,7 +18,7 @@ pub fn unrolled(text: &str, constants: &[(&str, u32)]) -> String {
     let (name, turns) = head_of(head, constants).unwrap_or_else(|| panic!("not to be unrolled: {head}"));
     let body_at = mark + MARK.len();
     let body_end = body_at + end_of_block(&text[body_at..]).unwrap_or_else(|| panic!("without an end: {head}"));
-    // loops within are written out first, once for all turns
+    // inner loops are unrolled first, once for all turns
     let body = unrolled(&text[body_at..body_end], constants);
     let turns = (0..turns).map(|turn| format!("{{\n{}}}\n", replaced(&body, name, &format!("{turn}u"))));
     let rest = unrolled(&text[body_end + 1..], constants);
@@ -37,7 +37,7 @@ fn head_of<'a>(head: &'a str, constants: &[(&str, u32)]) -> Option<(&'a str, u32
     plain.then_some((name, turns + last))
 }
 
-/// Where the block ends that these bytes are in: at its closing brace.
+/// The index of the closing brace of the block in which the text starts.
 fn end_of_block(text: &str) -> Option<usize> {
     let mut depth = 1;
     text.bytes().position(|byte| {
@@ -46,7 +46,7 @@ fn end_of_block(text: &str) -> Option<usize> {
     })
 }
 
-/// `text` with `to` in place of the whole word `word`.
+/// `text` with every whole word `word` replaced by `to`.
 fn replaced(text: &str, word: &str, to: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut out = String::with_capacity(text.len());

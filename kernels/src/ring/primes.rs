@@ -1,4 +1,4 @@
-//! Primes that have a ring of a given degree.
+//! Primes for rings of a given degree.
 
 use crate::modular::Modulus;
 
@@ -30,8 +30,8 @@ pub fn is_prime(x: u32) -> bool {
     })
 }
 
-/// Primes below `2^30` that are 1 modulo `2N` and lie within half a bit of `2^bits`, nearest first, the one above before the one
-/// below where both are as near; at most `count`.
+/// Primes below `2^30` that are 1 modulo `2N` and lie within half a bit of `2^bits`, nearest first; at most `count`.
+/// Of two equally near primes, the larger comes first.
 pub fn nearest_to_power(polynomial_size: usize, bits: u32, count: usize) -> Vec<u32> {
     let step = 2 * polynomial_size as u64;
     let base = 1u64 << bits;
@@ -77,7 +77,7 @@ mod tests {
             assert!(found.iter().all(|&q| q % (2 * n as u32) == 1 && is_prime(q) && q < 1 << 30));
             assert!(found.iter().all(|&q| (f64::from(q).log2() - f64::from(bits)).abs() <= 0.5));
         }
-        // counted by an independent program (primes of 16 to 30 bits at every degree)
+        // an independent program counted these primes (16 to 30 bits, every degree)
         assert_eq!(nearest_to_power(8192, 20, 100).len(), 8);
         assert_eq!(nearest_to_power(32768, 25, 100).len(), 43);
         assert_eq!(nearest_to_power(32768, 20, 100).len(), 3);

@@ -1,4 +1,4 @@
-//! The texts of a stem against one another, the table and the catalogue.
+//! Compares the texts of a stem with one another, with the table of stems and with the catalogue.
 
 #[cfg(feature = "wgpu")]
 mod wgsl;
@@ -46,7 +46,7 @@ fn a_stem_has_the_same_steps_in_every_language() {
     }
 }
 
-/// The functions of a text that stand behind `mark` and `keyword`, and perhaps their launch bounds.
+/// The names of the functions that follow `mark` and `keyword`, with optional launch bounds between them.
 fn marked(text: &str, mark: &str, keyword: &str) -> BTreeSet<String> {
     let name = |rest: &str| {
         let declared = &rest[rest.find(keyword).expect("a function behind its mark") + keyword.len()..];

@@ -130,7 +130,7 @@ impl Circuit {
             reader.gate(&line)?;
         }
         if let Some(line) = lines.next_any() {
-            return Err(line.error(format!("the header announces {gate_lines} gates, and here is one more")));
+            return Err(line.error(format!("the header announces {gate_lines} gates, but this line is one more")));
         }
         let Reader { wires, gates, .. } = reader;
         let signals = wires.all_written().map_err(|reason| lines.error_at_end(reason))?;
@@ -294,7 +294,7 @@ impl Reader {
                 };
                 self.write(line, results[0], Signal::Constant(bit))
             }
-            other => Err(line.error(format!("`{other}` is none of XOR, AND, INV, EQ, EQW, MAND"))),
+            other => Err(line.error(format!("`{other}` is not one of XOR, AND, INV, EQ, EQW, MAND"))),
         }
     }
 
@@ -418,7 +418,9 @@ impl Line<'_> {
         for &width in widths {
             bits += width;
             if width == 0 || bits > PORT_BITS_MAX {
-                return Err(self.error(format!("{of} must have a bit each and {PORT_BITS_MAX} together at most")));
+                return Err(
+                    self.error(format!("{of} must have at least one bit each and at most {PORT_BITS_MAX} together"))
+                );
             }
         }
         Ok(widths.to_vec())
@@ -527,7 +529,7 @@ pub(in crate::tfhe) mod tests {
             ("1 3\n1 2\n1 1\n2 1 0 1 2 INV\n", 4, "INV does not have"),
             ("1 4\n1 3\n1 1\n3 1 0 1 2 3 MAND\n", 4, "MAND does not have 3 operands"),
             ("1 3\n1 2\n1 1\n1 1 2 2 EQ\n", 4, "EQ takes the constant"),
-            ("1 3\n1 2\n1 1\n2 1 0 1 2 NAND\n", 4, "`NAND` is none of"),
+            ("1 3\n1 2\n1 1\n2 1 0 1 2 NAND\n", 4, "`NAND` is not one of"),
             ("1 3\n1 2\n1 1\n2 1 0 1 -2 AND\n", 4, "not a number"),
             ("1 3\n1 2\n1 1\n2 1 0 1 +2 AND\n", 4, "not a number"),
             ("1 3\n1 2\n1 1\nAND\n", 4, "fan_in"),

@@ -1,4 +1,4 @@
-//! `Ciphertext` and `CompressedCiphertext`: a bit, with its mask or with the seed of it.
+//! `Ciphertext` and `CompressedCiphertext`: a bit, with its mask or with the mask's seed.
 
 use super::reader::Reader;
 use crate::bytes::Error;
@@ -12,11 +12,11 @@ const TRIVIAL: u32 = 1;
 const ENCRYPTED_FRAME: usize = 4 + 8 + 24;
 /// Bytes of `Ciphertext::Trivial`.
 const TRIVIAL_SIZE: usize = 4 + 1;
-/// Bytes of a `CompressedCiphertext`, with the seed of releases 1.0 to 1.5 and of later ones.
+/// Bytes of a `CompressedCiphertext`: with the seed of releases 1.0 to 1.5, and with that of later ones.
 const COMPRESSED_SIZES: [usize; 2] = [52, 80];
 
-/// Reads a bit's ciphertext of dimension `lwe_dimension`, in any of its three forms; the mask of a compressed one is
-/// written out, a trivial one gets a mask of zeros.
+/// Reads a bit's ciphertext of dimension `lwe_dimension`, in any of its three forms. The mask of a compressed one is
+/// expanded; a trivial one gets a mask of zeros.
 ///
 /// # Errors
 /// `Malformed` for bytes of another form, lengths that disagree or another dimension; `Params` for a custom modulus or
@@ -55,7 +55,7 @@ pub fn read_ciphertext(bytes: &[u8], lwe_dimension: usize) -> Result<Lwe, Error>
     }
 }
 
-/// The bytes that bincode makes of `Ciphertext::Encrypted`.
+/// The bytes of `Ciphertext::Encrypted` in bincode.
 pub fn write_ciphertext(lwe: &Lwe) -> Vec<u8> {
     let words = lwe.words();
     let mut bytes = Vec::with_capacity(ENCRYPTED_FRAME + 4 * words.len());
@@ -67,8 +67,8 @@ pub fn write_ciphertext(lwe: &Lwe) -> Vec<u8> {
     bytes
 }
 
-/// Whether the bytes have the shape of a `Ciphertext` or `CompressedCiphertext`. Cheap; says nothing about whether they
-/// are acceptable.
+/// Whether the bytes have the shape of a `Ciphertext` or `CompressedCiphertext`. The check is cheap and does not show
+/// that the bytes are acceptable.
 pub fn looks_like_ciphertext(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     if COMPRESSED_SIZES.contains(&bytes.len()) {
@@ -94,8 +94,8 @@ mod tests {
 
     use super::*;
 
-    /// A compressed true bit as `node-tfhe` wrote it, and the SHA-256 of the `Ciphertext` that the same release made of
-    /// it: one release of each seed layout.
+    /// For each of the two seed layouts, a compressed true bit as a release of `node-tfhe` wrote it, and the SHA-256
+    /// of the `Ciphertext` that the same release expanded from it.
     const KNOWN: [(&str, &str, &str); 2] = [
         (
             "1.0.0",

@@ -1,14 +1,14 @@
-//! `ClientKey`: recognised so that it can be refused, never read (readings K5).
+//! `ClientKey`: recognized only to refuse it, never read (readings K5).
 
 use super::reader::Reader;
 
-/// Fewer bits than this are no key, and could be another object's small numbers.
+/// Smallest number of bits in a key. Shorter sequences could be small numbers of another object.
 const BITS_MIN: u64 = 64;
-/// More than any parameter set has.
+/// Larger than the dimension of every parameter set.
 const BITS_MAX: u64 = 1 << 16;
 
-/// Whether the bytes begin as a `ClientKey` does, and as a lone secret key of tfhe-rs does: with a length and that many
-/// words, every one 0 or 1. What is missing at the end does not matter: half a secret key is secret too.
+/// Whether the bytes begin like a `ClientKey` or like a bare secret key of tfhe-rs: a length, then that many words,
+/// each 0 or 1. The bytes may be cut short, because half a secret key is secret too.
 pub fn is_client_key(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     let Ok(count @ BITS_MIN..=BITS_MAX) = reader.u64() else { return false };

@@ -1,9 +1,10 @@
-//! A cursor over bincode's plain layout. Nothing is allocated; every length is checked against the bytes that are there.
+//! A cursor over bincode's plain layout. The reader allocates nothing and checks every length against the remaining
+//! bytes.
 
 use crate::bytes::Error;
 use crate::tfhe::masks::TfheRsSeed;
 
-/// What is left to read.
+/// The unread bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
@@ -12,12 +13,12 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    /// Bytes not yet read.
+    /// The number of unread bytes.
     pub(super) fn remaining(&self) -> usize {
         self.0.len()
     }
 
-    /// All that is left.
+    /// The unread bytes.
     pub(super) fn rest(self) -> &'a [u8] {
         self.0
     }
@@ -50,20 +51,21 @@ impl<'a> Reader<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// A `usize` that later arithmetic may multiply freely: sizes, bases and levels are far below 2^16.
+    /// Reads a `usize` below 2^16, as all sizes, bases and levels are, so that products of several do not overflow.
     pub(super) fn small(&mut self, what: &'static str) -> Result<usize, Error> {
         let value = self.u64()?;
         u16::try_from(value).map(usize::from).map_err(|_| Error::Malformed(format!("{what} is out of range")))
     }
 
-    /// A vector of words, still as bytes.
+    /// Reads a vector of words and leaves them as bytes.
     pub(super) fn words(&mut self) -> Result<Words<'a>, Error> {
         let count = self.u64()?;
         let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(4)).ok_or_else(truncated)?;
         self.bytes(bytes).map(Words)
     }
 
-    /// The seed of a mask stream, of either layout. The modulus always follows it, which tells the layouts apart.
+    /// Reads the seed of a mask stream, in either layout. The modulus that follows every seed shows which layout it
+    /// is.
     pub(super) fn seed(&mut self) -> Result<TfheRsSeed, Error> {
         let mut bare = *self;
         if let Ok(key) = bare.u128()
@@ -82,7 +84,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The ciphertext modulus, which must be the native one.
+    /// Reads the ciphertext modulus, which must be the native one.
     pub(super) fn modulus(&mut self) -> Result<(), Error> {
         match (self.u128()?, self.u64()?) {
             (0, 32) => Ok(()),
@@ -90,18 +92,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Everything was read.
+    /// Checks that no bytes are left.
     pub(super) fn end(self) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed("bytes after the end of the object".into())) }
     }
 }
 
-/// Words in their bytes, little-endian.
+/// Words as little-endian bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a>(&'a [u8]);
 
 impl<'a> Words<'a> {
-    /// Number of words.
+    /// The number of words.
     pub(super) fn len(self) -> usize {
         self.0.len() / 4
     }
@@ -110,7 +112,7 @@ impl<'a> Words<'a> {
         self.0.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
     }
 
-    /// Pieces of `size` words, `size > 0`, in order; a last shorter one is left out.
+    /// Pieces of `size` words, `size > 0`, in order. A shorter last piece is left out.
     pub(super) fn chunks(self, size: usize) -> impl DoubleEndedIterator<Item = Words<'a>> {
         self.0.chunks_exact(4 * size).map(Words)
     }

@@ -6,18 +6,19 @@ use crate::tfhe::keys::Masks;
 use crate::tfhe::masks::TfheRsSeed;
 use crate::tfhe::{EvaluationKey, ModSwitch, Params, ParamsLiteral, Preset};
 
-/// Bases, as powers of two, and levels that an imported key's bootstrap may have.
+/// Bootstraps that an imported key may have: log2 of the base, and levels.
 const BOOTSTRAPS: [(usize, usize); 3] = [(8, 2), (9, 2), (6, 3)];
 
-/// Those of its key switch.
+/// Key switches that an imported key may have: log2 of the base, and levels.
 const KEY_SWITCHES: [(usize, usize); 4] = [(2, 5), (2, 6), (2, 7), (4, 3)];
 
-/// What a key must be that has other bases or levels.
+/// The accepted bases and levels, for messages.
 const ACCEPTED: &str =
     "accepted are bootstraps of 2^8 x 2, 2^9 x 2 or 2^6 x 3 and key switches of 2^2 x 5, 2^2 x 6, 2^2 x 7 or 2^4 x 3";
 
-/// The parameters of every key that [`read_server_key`] accepts: a short list, so that no upload chooses what a gate costs, and
-/// that a device can have every kernel ready. Noise is 0, which stands for unknown: keys do not say what they were made with.
+/// The parameters of every key that [`read_server_key`] accepts. The list is short, so an upload cannot choose an
+/// expensive gate, and a device can prepare all kernels. The noise is 0, which means unknown, because keys do not
+/// state it.
 pub fn accepted_params() -> impl Iterator<Item = Params> {
     Preset::ALL.into_iter().flat_map(|preset| {
         BOOTSTRAPS.into_iter().flat_map(move |bootstrap| {
@@ -40,22 +41,23 @@ fn params(
         key_switch_level_count,
         lwe_noise_std: 0.0,
         glwe_noise_std: 0.0,
-        // as tfhe-rs switches, which its maker chose parameters for; and the object has no version to say another by
+        // as tfhe-rs switches, for which the maker chose the parameters; the object has no version that could state
+        // another switch
         mod_switch: ModSwitch::Nearest,
         ..*preset.params()
     };
     Params::try_from(literal).map_err(|error| Error::Params(error.to_string()))
 }
 
-/// Reads a `CompressedServerKey` with the dimensions of a preset and bases and levels of a short list: bootstraps of 2^8 x 2,
+/// Reads a `CompressedServerKey` with the dimensions of a preset and listed bases and levels: bootstraps of 2^8 x 2,
 /// 2^9 x 2 or 2^6 x 3, key switches of 2^2 x 5 to 7 or 2^4 x 3 (readings G6).
 ///
-/// The result has our level order. Its noise figures are 0, for unknown: the object does not say which noise it was made with,
-/// and tfhe-rs draws binary ring secrets where the presets' figures assume ternary ones. So security and failure probability
-/// of an imported key are its maker's to know.
+/// The result has Ango's level order. Its noise figures are 0, which means unknown, for two reasons: the object does
+/// not state its noise, and tfhe-rs draws binary ring secrets whereas the presets' figures assume ternary ones. So
+/// only the maker knows the security and the failure probability of an imported key.
 ///
 /// # Errors
-/// `Params` when the dimensions are no preset's, when bases or levels are not on the list, for ciphertexts under the ring
+/// `Params` when the dimensions match no preset, when bases or levels are not listed, for ciphertexts under the ring
 /// key, a custom modulus or another mask generator; `Malformed` when lengths disagree.
 pub fn read_server_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     let fields = Fields::read(bytes)?;
@@ -78,8 +80,8 @@ pub fn read_server_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     })
 }
 
-/// Whether the bytes have the shape of a `CompressedServerKey`: the length of the first key's bodies is followed by small
-/// numbers in the right places. Cheap; says nothing about whether the key is whole or acceptable.
+/// Whether the bytes have the shape of a `CompressedServerKey`: after the bodies of the first key follow small numbers
+/// in the right places. The check is cheap and does not show that the key is whole or acceptable.
 pub fn looks_like_server_key(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     let shape = reader.words().and_then(|bodies| Ok((bodies, BootstrapShape::read(&mut reader)?)));
@@ -144,7 +146,7 @@ impl<'a> Fields<'a> {
 
     fn params(&self) -> Result<(Preset, Params), Error> {
         let shape = &self.bootstrap.shape;
-        // a size of zero cannot be a preset's either way
+        // a size of zero is no preset's anyway
         let lwe_dimension = self.key_switch.output_size.saturating_sub(1);
         let glwe_dimension = shape.glwe_size.saturating_sub(1);
         let preset =
@@ -200,7 +202,7 @@ impl<'a> KeySwitch<'a> {
     }
 }
 
-/// `[..][level_count][level_words]` with the levels in the other order.
+/// The words of `[..][level_count][level_words]` with the order of levels reversed.
 fn levels_reversed(words: Words, level_count: usize, level_words: usize) -> Vec<u32> {
     let mut reversed = Vec::with_capacity(words.len());
     for item in words.chunks(level_count * level_words) {

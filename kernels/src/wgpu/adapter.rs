@@ -1,4 +1,4 @@
-//! Which adapters there are, which of them are used, and what is known of each.
+//! The adapters of the machine: which of them are used, and their properties.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,39 +10,39 @@ use super::queue::{Queue, block_on};
 use crate::error::{Error, Result};
 use crate::gpu::{Card, Language};
 
-/// wgpu tells of no card how much memory it has. Keys and rows may take this much, or one buffer's limit where that is
-/// less: about twenty keys of a preset, and room that any card of the last years has.
+/// wgpu does not report a card's memory. Keys and rows may take this much, or the limit of one buffer if that is less:
+/// about twenty keys of a preset, which every card of recent years can hold.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
-/// Nor does it tell a card's multiprocessors; these are of a small card of each kind. They only say how many rows a batch
-/// should have.
+/// wgpu does not report the number of multiprocessors either. These numbers are those of a small card of each kind,
+/// and only determine how many rows a batch should have.
 const MULTIPROCESSORS_DISCRETE: u32 = 32;
 const MULTIPROCESSORS_INTEGRATED: u32 = 8;
 
-/// A software driver leaves a kernel's loops after as many turns, all of them together.
+/// Total loop turns in a kernel after which a software driver leaves all loops.
 const SOFTWARE_LOOP_TURNS_MAX: u32 = 65_535;
 
 /// Bytes of a word.
 const WORD_BYTES: u32 = 4;
 
-/// [`Wgpu::enumerate`]; of `features` each card gets those it has.
+/// Implements [`Wgpu::enumerate`]. Each card gets those of `features` that it has.
 pub(super) fn enumerate(software: bool, features: Features, checks: ShaderRuntimeChecks) -> Vec<Result<Wgpu>> {
     let mut descriptor = ::wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.flags = ::wgpu::InstanceFlags::empty();
-    // a card that is nearly full says so before it evicts what is there
+    // a nearly full card refuses allocations before it evicts others
     descriptor.memory_budget_thresholds.for_resource_creation = Some(95);
     let instance = ::wgpu::Instance::new(descriptor);
     let mut seen = HashSet::new();
     let cards: Vec<_> = block_on(instance.enumerate_adapters(::wgpu::Backends::PRIMARY))
         .into_iter()
-        // one card under two drivers is still one
+        // one card under two drivers counts once
         .filter(|adapter| {
             let place = adapter.get_info().device_pci_bus_id;
             place.is_empty() || seen.insert(place)
         })
         .map(|adapter| {
             if !adapter.get_downlevel_capabilities().flags.contains(::wgpu::DownlevelFlags::COMPUTE_SHADERS) {
-                return Err(Error::Unavailable(format!("{}: it cannot compute", adapter.get_info().name)));
+                return Err(Error::Unavailable(format!("{}: the adapter cannot compute", adapter.get_info().name)));
             }
             usable(&adapter.get_info(), adapter.features(), software)?;
             open(&adapter, features & adapter.features(), checks)
@@ -56,7 +56,8 @@ pub(super) fn enumerate(software: bool, features: Features, checks: ShaderRuntim
 
 fn usable(info: &AdapterInfo, features: Features, software: bool) -> Result<()> {
     let refuse = |why: &str| Err(Error::Unavailable(format!("{}: {why}", info.name)));
-    // 64-bit integers are what Direct3D 12 has with the compiler DXC and lacks with FXC, which takes minutes for our loops
+    // Direct3D 12 has 64-bit integers only with the compiler DXC. Without them the compiler is FXC, which takes
+    // minutes for these loops
     if info.backend == Backend::Dx12 && !features.contains(Features::SHADER_INT64) {
         return refuse(
             "Direct3D 12 has no compiler for these kernels here: put dxcompiler.dll (DXC) beside the program, or install \
@@ -66,8 +67,8 @@ fn usable(info: &AdapterInfo, features: Features, software: bool) -> Result<()> 
     match info.device_type {
         DeviceType::DiscreteGpu | DeviceType::IntegratedGpu | DeviceType::VirtualGpu => Ok(()),
         DeviceType::Cpu if software => Ok(()),
-        DeviceType::Cpu => refuse("it is a processor, not a card"),
-        DeviceType::Other => refuse("it is of no known kind"),
+        DeviceType::Cpu => refuse("the adapter is a processor, not a card"),
+        DeviceType::Other => refuse("the adapter is of no known kind"),
     }
 }
 

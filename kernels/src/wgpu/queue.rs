@@ -1,4 +1,4 @@
-//! The one way to a card: commands in order, memory counted, failures caught.
+//! The queue of a card: orders commands, counts memory, catches failures.
 
 mod recording;
 
@@ -21,16 +21,16 @@ use crate::error::{Error, Result};
 use crate::gpu::recordings::Recordings;
 pub(super) use recording::Recording;
 
-/// Launches of one submission. Systems end what holds a card for seconds, and count by submission.
+/// Launches of one submission. Operating systems end submissions that hold a card for seconds.
 const LAUNCHES_MAX: usize = 4;
 
-/// Words of one launch's arguments at most.
+/// Largest number of argument words of a launch.
 const ARGUMENTS_MAX: usize = 16;
 
-/// Written words are handed over at once beyond this many, so that they do not pile up on the host.
+/// Written words beyond this number are submitted at once, so that they do not pile up on the host.
 const WRITE_WORDS_WAITING_MAX: usize = 1 << 20;
 
-/// A card that finishes nothing for this many times this long is lost.
+/// A card is lost if it finishes nothing during this many waits of [`WAIT`].
 const WAITS_MAX: u32 = 60;
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -40,7 +40,7 @@ pub(super) struct Queue {
     queue: ::wgpu::Queue,
     memory_bytes_max: u64,
     checks: ShaderRuntimeChecks,
-    /// `[LAUNCHES_MAX][arguments_words]`: arguments of the launches that are recorded.
+    /// `[LAUNCHES_MAX][arguments_words]`: arguments of the recorded launches.
     arguments: Buffer,
     arguments_words: usize,
     recorder: Mutex<Recorder>,
@@ -48,7 +48,7 @@ pub(super) struct Queue {
     state: Arc<State>,
 }
 
-/// What was asked for and is not yet submitted.
+/// The commands that are not yet submitted.
 #[derive(Default)]
 struct Recorder {
     encoder: Option<::wgpu::CommandEncoder>,
@@ -56,11 +56,11 @@ struct Recorder {
     launches: usize,
 }
 
-/// What callbacks and counted memory need of a queue.
+/// The part of a queue's state that callbacks and counted memory use.
 #[derive(Default)]
 struct State {
     lost: OnceLock<String>,
-    /// A failure that is not yet reported.
+    /// A failure not yet reported.
     failed: Mutex<Option<Error>>,
     submissions_done: AtomicU64,
     buffers: AtomicU64,
@@ -80,14 +80,14 @@ impl Drop for Memory {
     }
 }
 
-/// An entry, ready to run.
+/// A compiled entry, ready to run.
 #[derive(Clone)]
 pub(super) struct Pipeline {
     pipeline: ::wgpu::ComputePipeline,
     layout: ::wgpu::BindGroupLayout,
 }
 
-/// A kernel that is to be started.
+/// A kernel to start.
 pub(super) struct Started<'a> {
     pub pipeline: Pipeline,
     pub bind: Vec<BufferBinding<'a>>,
@@ -95,11 +95,11 @@ pub(super) struct Started<'a> {
     pub groups: [u32; 3],
 }
 
-/// Words on their way to the host.
+/// Words in flight to the host.
 pub(super) struct Read {
     staging: Buffer,
     submission: SubmissionIndex,
-    /// Told whether the staging buffer is mapped.
+    /// Receives whether the staging buffer is mapped.
     mapped: Receiver<bool>,
     _memory: Memory,
 }
@@ -166,7 +166,7 @@ impl Queue {
                 module: shader,
                 entry_point: Some(entry),
                 compilation_options: ::wgpu::PipelineCompilationOptions {
-                    // kernels write what they share before they read it
+                    // kernels write shared memory before they read it
                     zero_initialize_workgroup_memory: false,
                     ..Default::default()
                 },
@@ -177,7 +177,8 @@ impl Queue {
         })
     }
 
-    /// A buffer of zeros. What was dropped but is still in use by the card is waited for before memory is refused.
+    /// Allocates a buffer of zeros. Before memory is refused, the call waits for dropped buffers that the card still
+    /// uses.
     pub(super) fn buffer(&self, bytes: u64, usage: BufferUsages) -> Result<(Buffer, Memory)> {
         let memory = self.reserve(bytes)?;
         let create = || {
@@ -204,14 +205,15 @@ impl Queue {
         self.alive()?;
         let (state, most) = (&self.state, self.memory_bytes_max);
         let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
-        state.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|used| {
-            Error::OutOfMemory(format!("{bytes} bytes beside {used} in use, of which {most} is the most"))
-        })?;
+        state
+            .bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|used| Error::OutOfMemory(format!("{bytes} bytes, with {used} of at most {most} in use")))?;
         state.buffers.fetch_add(1, Ordering::Relaxed);
         Ok(Memory { state: state.clone(), bytes })
     }
 
-    /// The words arrive after what was asked for before, and before what is asked for next.
+    /// Writes words. They arrive after all earlier commands and before all later ones.
     pub(super) fn write(&self, buffer: &Buffer, offset: u64, words: &[u32]) -> Result<()> {
         let mut recorder = self.recorder()?;
         if recorder.encoder.is_some() {
@@ -229,7 +231,7 @@ impl Queue {
         self.checked(|| self.encoder(&mut recorder).copy_buffer_to_buffer(from, 0, to, 0, bytes))
     }
 
-    /// Overwrites a buffer that is being dropped. A failure cannot be returned from there: the next call reports it.
+    /// Overwrites a buffer that is being dropped. A failure cannot be returned here, so the next call reports it.
     pub(super) fn clear(&self, buffer: &Buffer) {
         if let Ok(mut recorder) = self.recorder_for_drop() {
             let cleared = self.checked(|| self.encoder(&mut recorder).clear_buffer(buffer, 0, None));
@@ -260,11 +262,11 @@ impl Queue {
         Ok(())
     }
 
-    /// What a kernel is given: its buffers, and its arguments from a word of `arguments` on.
+    /// The bind group of a kernel: its buffers, and its arguments, which start at word `first` of `arguments`.
     fn bind_group(&self, started: &Started<'_>, arguments: &Buffer, first: usize) -> Result<BindGroup> {
         let Started { pipeline, bind, arguments: words, .. } = started;
         if words.len() > ARGUMENTS_MAX {
-            return Err(Error::Device(format!("{} arguments, of which {ARGUMENTS_MAX} is the most", words.len())));
+            return Err(Error::Device(format!("{} arguments, more than {ARGUMENTS_MAX}", words.len())));
         }
         let size = std::num::NonZeroU64::new(4 * self.arguments_words as u64);
         let place = BufferBinding { buffer: arguments, offset: 4 * first as u64, size };
@@ -279,7 +281,7 @@ impl Queue {
         })
     }
 
-    /// Starts to read ranges of bytes, packed; None where they are empty.
+    /// Starts to read ranges of bytes, packed. `None` if the ranges are empty.
     pub(super) fn read(
         &self,
         buffer: &Buffer,
@@ -313,7 +315,7 @@ impl Queue {
     pub(super) fn finish(&self, read: Read) -> Result<Vec<u32>> {
         self.wait(read.submission)?;
         self.state.told()?;
-        // a poll of another thread may have taken the callback, and be about to call it
+        // another thread's poll may have taken the callback and be about to call it
         if read.mapped.recv_timeout(WAIT) != Ok(true) {
             return Err(Error::Device("a result could not be mapped".to_owned()));
         }
@@ -321,7 +323,7 @@ impl Queue {
         Ok(view.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
     }
 
-    /// The recorder of a card that lives and has no failure to report.
+    /// The recorder, if the card is alive and has no failure to report.
     fn recorder(&self) -> Result<MutexGuard<'_, Recorder>> {
         let recorder = self.recorder_for_drop()?;
         self.state.told()?;
@@ -337,7 +339,7 @@ impl Queue {
         recorder.encoder.get_or_insert_with(|| self.device.create_command_encoder(&Default::default()))
     }
 
-    /// Hands over what is recorded and written.
+    /// Submits the recorded commands and written words.
     fn submit(&self, recorder: &mut Recorder) -> Result<SubmissionIndex> {
         let Recorder { encoder, arguments, .. } = std::mem::take(recorder);
         self.checked(|| {
@@ -353,23 +355,23 @@ impl Queue {
         })
     }
 
-    /// Waits for a submission, as long as the card finishes any.
+    /// Waits for a submission as long as the card finishes any work.
     fn wait(&self, submission: SubmissionIndex) -> Result<()> {
         let wait = PollType::Wait { submission_index: Some(submission), timeout: Some(WAIT) };
         let mut waits = 0;
         while waits < WAITS_MAX {
             let done = self.state.submissions_done.load(Ordering::Relaxed);
-            // wgpu panics where the device vanishes while it is waited for; nothing of ours is changed in between
+            // wgpu panics if the device vanishes during the wait; no state of this crate changes in between
             match catch_unwind(AssertUnwindSafe(|| self.device.poll(wait.clone()))) {
                 Ok(Ok(_)) => return self.alive(),
                 Ok(Err(PollError::Timeout)) => {}
                 Ok(Err(error)) => return Err(Error::Device(error.to_string())),
-                Err(_) => self.state.lose("it vanished while it was waited for".to_owned()),
+                Err(_) => self.state.lose("the card vanished during a wait".to_owned()),
             }
             self.alive()?;
             waits = if self.state.submissions_done.load(Ordering::Relaxed) == done { waits + 1 } else { 0 };
         }
-        self.state.lose(format!("it finished nothing for {} s", WAITS_MAX as u64 * WAIT.as_secs()));
+        self.state.lose(format!("the card finished nothing for {} s", WAITS_MAX as u64 * WAIT.as_secs()));
         self.alive()
     }
 
@@ -377,12 +379,12 @@ impl Queue {
         self.state.lost.get().map_or(Ok(()), |why| Err(Error::Lost(why.clone())))
     }
 
-    /// Calls `work` and tells what wgpu found wrong with it.
+    /// Calls `work` and returns the errors that wgpu found in it.
     fn checked<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         let filters = [ErrorFilter::Internal, ErrorFilter::OutOfMemory, ErrorFilter::Validation];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));
         let out = work();
-        // scopes end in reverse
+        // scopes end in reverse order
         let errors = scopes.into_iter().rev().map(|scope| block_on(scope.pop()));
         let error = errors.fold(None, |found, error| found.or(error));
         self.alive()?;
@@ -399,7 +401,7 @@ fn dispatch(pass: &mut ::wgpu::ComputePass<'_>, pipeline: &Pipeline, group: &Bin
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.state.lost.get().is_some() {
-            // wgpu would wait for the card without end
+            // leak them, because wgpu would wait for the card without end
             std::mem::forget((self.device.clone(), self.queue.clone()));
         }
     }
@@ -429,7 +431,7 @@ fn convert(error: ::wgpu::Error) -> Error {
     }
 }
 
-/// Native wgpu never suspends: its futures are ready when they are made.
+/// Runs a future to its end. Futures of native wgpu are ready when they are made, so this never suspends.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -41,7 +41,7 @@ async fn what_is_no_circuit_is_refused_with_the_line_that_is_at_fault() {
         ("1 3\n2 2\n1 1\n\n2 1 0 1 2 AND\n", "line 2: 2 inputs announced, 1 widths found"),
         ("1 3\n1 2\n1 4\n\n2 1 0 1 2 AND\n", "line 3: 4 output bits"),
         ("2 3\n1 2\n1 1\n\n2 1 0 1 2 AND\n", "the text ends before gate 2 of 2"),
-        ("1 3\n1 2\n1 1\n\n2 1 0 1 2 NAND\n", "line 5: `NAND` is none of"),
+        ("1 3\n1 2\n1 1\n\n2 1 0 1 2 NAND\n", "line 5: `NAND` is not one of"),
         ("\n", "the text ends before gates and wires"),
         (wide(16385).as_str(), "takes 16385 bits, more than 16384"),
         ("not a name", "neither a netlist"),

@@ -1,5 +1,5 @@
-//! Poulpy's CKKS on one thread, for `benches/peers/run.py`: `poulpy-peer multiply|rotate DEGREE` prints the seconds of each run, for a
-//! moment. A product is relinearized and rescaled.
+//! Poulpy's CKKS on one thread, for `benches/peers/run.py`: `poulpy-peer multiply|rotate DEGREE` runs the operation
+//! for a short time and prints the seconds of each run. A product is relinearized and rescaled.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use poulpy_hal::api::ScratchOwnedBorrow;
 use poulpy_hal::layouts::{HostBytesBackend, Module};
 use poulpy_hal::source::Source;
 
-/// Degree, and bits of the ciphertext modulus.
+/// The degree, and the bits of the ciphertext modulus.
 const SETS: [(usize, usize); 3] = [(8192, 169), (16384, 378), (32768, 760)];
 const MOMENT: Duration = Duration::from_millis(1500);
 

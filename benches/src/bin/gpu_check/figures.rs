@@ -1,9 +1,9 @@
-//! What was measured, as a table and as JSON.
+//! The measured figures, as a table and as JSON.
 
 use kernels::DeviceInfo;
 use serde_json::{Value, json};
 
-/// One measured or told quantity.
+/// One measured or reported quantity.
 struct Figure {
     what: String,
     value: f64,
@@ -32,7 +32,7 @@ impl Figures {
         self.notes.push(text);
     }
 
-    /// The largest value so far of a unit.
+    /// The largest value so far among figures of this unit.
     pub fn largest(&self, unit: &str) -> Option<f64> {
         let values = self.figures.iter().filter(|figure| figure.unit == unit).map(|figure| figure.value);
         values.max_by(f64::total_cmp)
@@ -68,7 +68,7 @@ impl Figures {
     }
 }
 
-/// Four digits that mean something: more than a measurement has.
+/// Rounds to four significant digits, which is more than a measurement has.
 fn readable(value: f64) -> String {
     let places = (3 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
     format!("{value:.places$}")

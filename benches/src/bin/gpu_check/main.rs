@@ -1,6 +1,7 @@
-//! What a device does: gates a second, latency, single kernels, and the share of what its arithmetic allows.
+//! Measures a device: gates a second, latency, single kernels, and the share of the limit that its arithmetic sets.
 //!
-//! Runs by itself on a machine with a card and nothing else (`scripts/gpu-check` packs it); with `--backend cpu` anywhere.
+//! The program runs without other files on a machine with a card (`scripts/gpu-check` packs it), and with
+//! `--backend cpu` on any machine.
 
 mod figures;
 mod measure;
@@ -23,9 +24,10 @@ use figures::Figures;
 use measure::NandGates;
 
 const BATCHES: &str = "1,16,64,132,198,199,264,265,528,529,792,793,1024,1056,1057,2112,16384";
-/// Sessions of one gate each, at most: some 40 MB a key.
+/// Largest number of sessions of one gate each; a key takes about 40 MB.
 const SESSIONS_MAX: usize = 64;
-/// Turing, Ampere, Ada, Hopper, Blackwell: the architectures whose kernels are compiled for a machine without a compiler.
+/// Architectures whose kernels are precompiled for a machine without a compiler: Turing, Ampere, Ada, Hopper,
+/// Blackwell.
 const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
 
 #[derive(Parser)]
@@ -39,19 +41,20 @@ struct Arguments {
     /// Folder of compiled kernels
     #[arg(long)]
     kernels: Option<PathBuf>,
-    /// Folder to compile the measurements' own kernels into, for every architecture; then nothing is measured
+    /// Folder into which the measurements' own kernels are compiled, for every architecture; nothing is measured then
     #[arg(long)]
     precompile: Option<PathBuf>,
-    /// Gates of a batch; the default has both sides of every change of kernel on a card of 132 multiprocessors
+    /// Gates of a batch; the default has sizes on both sides of every switch between kernels on a card of 132
+    /// multiprocessors
     #[arg(long, value_delimiter = ',', default_value = BATCHES, value_parser = clap::value_parser!(u32).range(1..))]
     batches: Vec<u32>,
-    /// Time for each figure
+    /// Seconds for each figure
     #[arg(long, default_value = "3")]
     seconds: u64,
-    /// Printed with the figures
+    /// Date printed with the figures
     #[arg(long, default_value = "")]
     date: String,
-    /// File for the same as JSON
+    /// File for the figures as JSON
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -119,10 +122,11 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Compiles what [`rates::measure`] launches.
+/// Compiles the kernels that [`rates::measure`] launches.
 fn precompile(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let compiler = Compiler::of_this_machine()?;
-    let cache = Cache::open(folder).ok_or_else(|| format!("{}: not a folder of one's own", folder.display()))?;
+    let cache = Cache::open(folder)
+        .ok_or_else(|| format!("{}: the folder cannot be made, or other users may write to it", folder.display()))?;
     for capability in CAPABILITIES.into_iter().filter(|&capability| compiler.knows(capability)) {
         for source in rates::sources(capability) {
             cache.put(&architecture(capability), &source.text, &compiler.compile(&source, capability)?);
@@ -131,7 +135,7 @@ fn precompile(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Whether a device is of the kind that was asked for, or any would do.
+/// Whether a device is of the requested kind, or any kind was requested.
 fn asked_for(choice: Choice, device: &AnyDevice) -> bool {
     match device {
         _ if choice == Choice::Auto => true,

@@ -1,5 +1,5 @@
-//! The measurements. Each repeats its work for a time and takes all of it; nothing is measured before it ran once, and what
-//! comes back is decrypted and compared.
+//! The measurements. Each runs its work once unmeasured, then repeats it for a time and averages over all runs. The
+//! results are decrypted and compared.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,15 +17,15 @@ use kernels::{Backend, Result};
 
 use crate::figures::Figures;
 
-/// Different pairs of bits in a batch; their ciphertexts repeat.
+/// Different pairs of bits in a batch. Their ciphertexts repeat.
 const PAIRS: usize = 64;
-/// Rows of a processor's batch: enough for a group of them on each of its threads.
+/// Rows of a CPU's batch: enough for a group on each of its threads.
 const PROCESSOR_ROWS: usize = 64;
-/// Launches before the clock is read, of a transform, a blind rotation, a key switch: so many that waiting for the last
-/// is no part of the figure.
+/// Launches before the clock is read, of a transform, a blind rotation, a key switch. With so many, the wait for the
+/// last one does not affect the figure.
 const LAUNCHES: [usize; 3] = [256, 2, 64];
 
-/// Repeats `work` for at least `time`, at least three times after one that does not count: the seconds one takes.
+/// Repeats `work` for at least `time`, at least three times, after one unmeasured run. Returns the seconds of one run.
 fn seconds_each(time: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     work()?;
     let start = Instant::now();
@@ -37,7 +37,7 @@ fn seconds_each(time: Duration, mut work: impl FnMut() -> Result<()>) -> Result<
     Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
 }
 
-/// NAND gates whose operands come from the host and whose results go back to it.
+/// NAND gates whose operands come from the host and whose results return to it.
 pub struct NandGates<'a, B: Gates> {
     backend: &'a B,
     key: B::Key,
@@ -53,19 +53,19 @@ impl<'a, B: Gates> NandGates<'a, B> {
         Ok(NandGates { backend, key: backend.load_key(evaluation_key)?, params: evaluation_key.params, secret, pairs })
     }
 
-    /// Gates a second in batches of this size, as many of them under way as the device takes.
+    /// Gates a second in batches of this size, with as many batches in flight as the device allows.
     pub fn rate(&self, batch: usize, time: Duration) -> Result<f64> {
         self.seconds_a_batch(batch, self.backend.info().batches_in_flight_max, time)
             .map(|seconds| batch as f64 / seconds)
     }
 
-    /// Milliseconds from a lone gate's operands to its result.
+    /// Milliseconds from a single gate's operands to its result.
     pub fn latency_ms(&self, time: Duration) -> Result<f64> {
         Ok(1e3 * self.seconds_a_batch(1, 1, time)?)
     }
 
-    /// Gates a second of so many sessions of one gate each, a call a session and a call for all of them. Each has its own copy
-    /// of the key: a device does not know that they are equal.
+    /// Gates a second of `count` sessions of one gate each: with a call for each session, and with one call for all.
+    /// Each session has a separate copy of the key, because a device does not know that they are equal.
     pub fn sessions(&self, evaluation_key: &EvaluationKey, count: usize, time: Duration) -> Result<[f64; 2]> {
         let keys: Vec<B::Key> = (0..count).map(|_| self.backend.load_key(evaluation_key)).collect::<Result<_>>()?;
         let pairs = self.pairs.iter().cycle().take(count);
@@ -131,7 +131,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
     }
 }
 
-/// Kernels of a card alone over a full batch of rows, the card's own way through each of them.
+/// Single kernels of a card over a full batch of rows, in the variants that the card uses.
 pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
     let (gpu, p, rows) = (card.gpu(), &key.params, card.info().rows_max);
     let stems = CompiledStems::new(gpu, &Compiler::default(), p, Variant::of(gpu.card(), p))?;
@@ -154,7 +154,7 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &Evaluati
     let words = shares(&[(rows, [0; 2])], rows_max);
     let (shared, count) = (gpu.alloc(words.as_flattened().len())?, words.len());
     gpu.write(&shared, 0, words.as_flattened())?;
-    // a full batch goes by kernels whose groups show each other nothing
+    // for a full batch, the card uses kernels whose groups exchange nothing
     let nothing = gpu.alloc(0)?;
     let keys = [View::all(&bootstrap)];
     let shared_rows = Shares { table: Table { all: View::all(&shared), first: 0 }, count, rows_max };
@@ -174,7 +174,7 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &Evaluati
     let samples = gpu.alloc(rows * (p.extracted_dimension() + 1))?;
     let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.card().groups_max[0]);
     let words = shares(&[(rows, [0; 2])], rows_max);
-    // how far each result is from the start of the arena, less than 2^32 words
+    // the distance of each result from the start of the arena, less than 2^32 words
     let results = (0..rows).flat_map(|row| [(row * (p.lwe_dimension + 1)) as u32, 0]);
     let written: Vec<u32> = results.chain(words.as_flattened().iter().copied()).collect();
     let (tables, count) = (gpu.alloc(written.len())?, words.len());
@@ -189,7 +189,7 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &Evaluati
     Ok(())
 }
 
-/// Pieces a second, so many in each of so many turns of these launches; a word of `out` is read when the last has ended.
+/// Pieces a second: each of `turns` turns of these launches does `pieces`. After the last, a word of `out` is read.
 fn per_second<G: Gpu>(
     gpu: &G,
     out: &G::Buf,
@@ -206,13 +206,13 @@ fn per_second<G: Gpu>(
     Ok((turns * pieces) as f64 / seconds)
 }
 
-/// Rotations of any length, `[rows][n + 1]` words in `[0, 2N)`.
+/// Pseudorandom exponents, `[rows][n + 1]` words in `[0, 2N)`.
 fn any_exponents(p: &Params, rows: usize) -> Vec<u32> {
     let mask = 2 * p.polynomial_size as u32 - 1;
     (0..(rows * (p.lwe_dimension + 1)) as u32).map(|i| i.wrapping_mul(2_654_435_761) >> 7 & mask).collect()
 }
 
-/// The same of a processor, as near as its interface comes: with extraction, with copies of its words.
+/// The kernels of a CPU, as far as its interface separates them: with extraction, and with copies of the words.
 pub fn processor<B: kernels::tfhe::Stems>(
     figures: &mut Figures,
     backend: &B,
@@ -243,7 +243,7 @@ pub fn processor<B: kernels::tfhe::Stems>(
     Ok(())
 }
 
-/// What the card does of single instructions.
+/// Adds the rates of single instructions on the card.
 pub fn rates(figures: &mut Figures, rates: &Rates) {
     let lanes = [
         ("IMAD", rates.multiply),
@@ -263,8 +263,8 @@ pub fn rates(figures: &mut Figures, rates: &Rates) {
     }
 }
 
-/// The share of what the card's arithmetic allows at the rates that were measured of it, and the formula; a preset of another
-/// ring has no such figure.
+/// Adds the share of the limit that the card's arithmetic sets at the measured rates, and the formula. Presets of
+/// another ring have no such figure.
 pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, preset: Preset, rates: &Rates) {
     let p = preset.params();
     if (p.polynomial_size, p.glwe_dimension, p.bootstrap_level_count) != (1024, 1, 2) {

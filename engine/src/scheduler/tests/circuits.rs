@@ -1,4 +1,4 @@
-//! Circuits, arenas and several devices, one situation each.
+//! Tests of circuits, arenas and several devices.
 
 use super::*;
 use crate::scheduler::Levels;
@@ -9,7 +9,7 @@ fn load_on_two(session: SessionId) -> Command {
     Command::Load { device: TWO, session, parts: vec![KEY_PART] }
 }
 
-/// Levels of these widths; a slot is a byte, and 24 are kept for gates.
+/// A circuit with levels of these widths. A slot takes a byte, and 24 slots are kept for gates.
 fn circuit(widths: &[usize], slots: usize) -> Work {
     let ends: Vec<usize> = widths
         .iter()
@@ -22,7 +22,7 @@ fn circuit(widths: &[usize], slots: usize) -> Work {
     Work { units: vec![1; widths.iter().sum()], key: vec![KEY_PART], form: Form::Circuit(levels) }
 }
 
-/// One device with the key of A on it, or two of which only the first has it.
+/// A desk with one device that has the key of A, or with two devices of which only the first has it.
 fn desk(devices: usize) -> Desk {
     let mut limits = limits();
     limits.devices = vec![limits.devices[0].clone(); devices];
@@ -156,7 +156,7 @@ fn a_stand_in_has_the_sessions_whose_key_no_other_device_holds() {
     let mut limits = limits();
     limits.devices.push(DeviceLimits { stand_in: true, ..limits.devices[0].clone() });
     let mut desk = Desk::with(limits, &[A]);
-    // as a card says of a key for numbers
+    // a card reports this size for a key for numbers
     assert_eq!(desk.feed(opening(B, 10, vec![u64::MAX, KEY])), []);
     desk.submit(A, op(1), &[1; 8]);
     let on_card = run_of(&desk.feed(loaded(A)));
@@ -164,7 +164,7 @@ fn a_stand_in_has_the_sessions_whose_key_no_other_device_holds() {
     assert_eq!(commands, [load_on_two(B)], "beside what the card computes");
     let beside = run_of(&desk.feed(Event::Loaded { device: TWO, session: B }));
     assert_eq!((on_card.device, beside.device), (ONE, TWO));
-    // what the card can hold waits for the card
+    // work under keys that the card can hold waits for the card
     assert_eq!(desk.submit(A, op(3), &[1; 8]), []);
     assert_eq!(finished(&desk.done(&beside)), [op(2)]);
     let next = desk.done(&on_card);
@@ -172,7 +172,7 @@ fn a_stand_in_has_the_sessions_whose_key_no_other_device_holds() {
     let runs = next.iter().filter(|command| matches!(command, Command::Run { device: ONE, .. }));
     assert_eq!(runs.count(), 1, "{next:?}");
     assert_eq!(desk.scheduler.usage().devices_in_service, 1);
-    // and a key that nothing holds is refused
+    // a key that no device can hold is refused
     let refused = desk.feed(opening(C, 10, vec![u64::MAX, u64::MAX]));
     assert!(matches!(refused[..], [Command::RefuseSession { error: Error::KeyTooLarge { .. }, .. }]), "{refused:?}");
 }

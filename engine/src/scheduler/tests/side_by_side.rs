@@ -1,11 +1,11 @@
-//! Batches of several sessions in one call.
+//! Tests of batches of several sessions in one call.
 
 use super::*;
 
 const D: SessionId = SessionId(4);
 const ALL: [SessionId; 4] = [A, B, C, D];
 
-/// Devices of eight bootstraps and eight keys a call; nothing gathers.
+/// Limits with eight bootstraps and eight keys a call; sessions do not gather.
 fn wide_limits(devices: usize) -> SchedulerLimits {
     let mut limits = limits_of(KEY * ALL.len() as u64);
     limits.wait = Duration::ZERO;
@@ -14,7 +14,7 @@ fn wide_limits(devices: usize) -> SchedulerLimits {
     limits
 }
 
-/// The keys of these sessions are on the first device.
+/// A desk with the keys of these sessions on the first device.
 fn desk(limits: SchedulerLimits, sessions: &[SessionId]) -> Desk {
     let mut desk = Desk::with(limits, &ALL);
     for (at, &session) in sessions.iter().enumerate() {
@@ -26,7 +26,7 @@ fn desk(limits: SchedulerLimits, sessions: &[SessionId]) -> Desk {
     desk
 }
 
-/// The batches of the one call that is ordered.
+/// The batches of the only ordered call.
 fn call_of(commands: &[Command]) -> Vec<Batch> {
     let mut calls = commands.iter().filter_map(|command| match command {
         Command::Run { device: ONE, batches } => Some(batches.clone()),
@@ -41,7 +41,7 @@ fn sessions(call: &[Batch]) -> Vec<SessionId> {
     call.iter().map(|batch| batch.session).collect()
 }
 
-/// A call of eight gates of D is running; the others have submitted so many gates each, which wait.
+/// Runs a call of eight gates of D while the other sessions submit these numbers of gates, which wait.
 fn behind_a_full_batch(desk: &mut Desk, rows: [usize; 3]) -> Batch {
     let running = run_of(&desk.submit(D, op(100), &[1; 8]));
     for (at, (session, rows)) in [A, B, C].into_iter().zip(rows).enumerate() {

@@ -1,10 +1,10 @@
-//! Devices that do not report, one situation each.
+//! Tests of devices that do not report.
 
 use super::*;
 
 const TWO: DeviceId = DeviceId(1);
 
-/// Two devices, of which the first has the key of A.
+/// A desk with two devices, of which the first has the key of A.
 fn desk() -> Desk {
     let mut limits = limits();
     limits.devices = vec![limits.devices[0].clone(); 2];
@@ -30,7 +30,7 @@ fn a_device_that_never_reports_a_batch_is_given_up_and_the_batch_runs_elsewhere(
     let commands = silence(&mut desk);
     let load = Command::Load { device: TWO, session: A, parts: vec![KEY_PART] };
     assert_eq!(commands, [Command::GiveUp(ONE), Command::Retire(ONE), load]);
-    assert_eq!(desk.scheduler.service(ONE), (false, Some("device lost: it did not report for 60 s".into())));
+    assert_eq!(desk.scheduler.service(ONE), (false, Some("device lost: the device did not report for 60 s".into())));
 
     let second = run_of(&desk.feed(Event::Loaded { device: TWO, session: A }));
     assert!(!desk.scheduler.awaits(batch.id) && desk.scheduler.awaits(second.id));
@@ -43,7 +43,7 @@ fn a_device_that_never_reports_a_batch_is_given_up_and_the_batch_runs_elsewhere(
 #[test]
 fn a_device_that_never_reports_a_load_or_an_eviction_is_given_up_and_the_session_erased() {
     let mut desk = desk();
-    // on its way to the first device, since the second is busy
+    // this batch goes to the first device, because the second is busy
     let batch = run_of(&desk.submit(A, op(1), &[1; 8]));
     assert_eq!(desk.submit(B, op(2), &[1; 8]), [Command::Load { device: TWO, session: B, parts: vec![KEY_PART] }]);
     desk.done(&batch);

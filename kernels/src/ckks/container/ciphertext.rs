@@ -132,10 +132,10 @@ fn read_floats(bytes: &[u8], params: &Params, level: usize) -> Result<(f64, Nois
     let [scale, value_bound, variance] = [float(0), float(1), float(2)];
     let amount = |x: f64| x.is_sign_positive() && (x == 0.0 || x.is_normal());
     if !(amount(scale) && scale >= 1.0 && libm::log2(scale) < params.level(level).log_modulus) {
-        return Err(Error::Malformed(format!("{scale} is no scale of level {level}")));
+        return Err(Error::Malformed(format!("level {level} cannot have the scale {scale}")));
     }
     if !(amount(value_bound) && amount(variance)) {
-        return Err(Error::Malformed("the bound on the values and the variance are numbers from 0 on".into()));
+        return Err(Error::Malformed("the bound on the values and the variance must be numbers of at least 0".into()));
     }
     Ok((scale, Noise { value_bound, variance }))
 }

@@ -164,7 +164,7 @@ fn kind_of(params: &Params, code: u8, element: u32) -> Result<PartKind, Error> {
         (2, element) if element % 2 == 1 && (3..2 * params.n() as u32).contains(&element) => {
             Ok(PartKind::Galois(element))
         }
-        (2, element) => Err(Error::Params(format!("{element} is no Galois element of these parameters"))),
+        (2, element) => Err(Error::Params(format!("these parameters have no Galois element {element}"))),
         (3, 0) if bootstrap => Ok(PartKind::ToSparse),
         (4, 0) if bootstrap => Ok(PartKind::FromSparse),
         (3 | 4, 0) => Err(Error::Params("these parameters have no sparse secret".into())),

@@ -1,14 +1,14 @@
-//! The transforms as one function for each instruction set: inlined into their callers they would be dozens of copies, short of
-//! registers.
+//! The transforms as one function for each instruction set. If they were inlined into their callers, there would be
+//! dozens of copies, which would run short of registers.
 
 use super::NttTables;
 use crate::cpu::ahead::Ahead;
 use crate::cpu::simd::Simd;
 
-/// Vectors with transforms of a row that are compiled once.
+/// Vectors with whole-row transforms that are compiled once.
 ///
 /// # Safety
-/// Both methods may only be called where the instruction set is enabled, for rows of the tables' degree.
+/// Both methods may only be called if the instruction set is enabled, for rows of the tables' degree.
 pub(crate) unsafe trait Transforms: Simd {
     /// `forward` of [`crate::cpu::ntt`].
     unsafe fn forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>);

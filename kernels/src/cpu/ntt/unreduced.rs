@@ -1,28 +1,29 @@
-//! Forward transforms without reductions: which primes are short enough, and how far words go under them.
+//! Forward transforms without reductions: the primes that are short enough, and the bounds of the words.
 
-/// A forward transform that reduces no sum on its way, since its prime is short: the words fit without.
+/// A forward transform that reduces no sum, because the words of its short prime fit without.
 #[derive(Clone, Copy)]
 pub(crate) struct Unreduced {
-    /// This multiple of `q` is added to the sums of the first stage: what later stages subtract is less.
+    /// A multiple of `q` that is added to the sums of the first stage. Later stages subtract less than it in all.
     pub(super) offset: u32,
     /// All words stay below this.
     bound: u32,
 }
 
 impl Unreduced {
-    /// For words in `[0, 2q)`, if they fit. A stage adds or subtracts a product, which is below `(1 + bound / 2^32) q`.
+    /// The bounds for words in `[0, 2q)`, if they fit. A stage adds or subtracts a product, which is below
+    /// `(1 + bound / 2^32) q`.
     pub(super) fn new(q: u32, stages: u32) -> Option<Unreduced> {
         let word = 1u64 << 32;
         (stages..2 * stages).find_map(|multiple| {
             let [offset, bound] = [multiple, 2 + 2 * multiple].map(|of| u64::from(of) * u64::from(q));
-            // what is multiplied after the transform may be added to a word: twice 2q
+            // after the transform, products may be added to a word: up to twice 2q
             let fits = bound + 4 * u64::from(q) <= word;
             let suffices = u64::from(stages) * (word + bound) <= u64::from(multiple) * word;
             (fits && suffices).then_some(Unreduced { offset: offset as u32, bound: bound as u32 })
         })
     }
 
-    /// Products of such a word and one in `[0, q)` whose sum is below `3 q 2^32`.
+    /// How many products of such a word and a word in `[0, q)` sum to less than `3 q 2^32`.
     pub(crate) fn products_together(&self) -> usize {
         ((3 << 32) / u64::from(self.bound)) as usize
     }

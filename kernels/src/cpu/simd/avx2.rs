@@ -1,4 +1,4 @@
-//! Eight words: AVX2 and FMA.
+//! Vectors of eight words: AVX2 and FMA.
 
 use std::arch::x86_64::*;
 
@@ -8,14 +8,14 @@ use super::{Simd, SimdReals};
 #[derive(Clone, Copy)]
 pub struct Avx2;
 
-/// Odd words moved to the even places, where a widening product reads.
+/// Moves odd words to the even places, from which a widening product reads.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn odd(a: __m256i) -> __m256i {
     _mm256_srli_epi64::<32>(a)
 }
 
-/// High words of the products of even and of odd lanes, in order.
+/// High words of the products of the even and of the odd lanes, in order.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn high_words(even: __m256i, odd: __m256i) -> __m256i {
@@ -169,7 +169,7 @@ unsafe impl Simd for Avx2 {
 // SAFETY: called where the instruction set is enabled; pointers are used as the trait says.
 unsafe impl SimdReals for Avx2 {
     const REALS: usize = 4;
-    /// AMD's have since Zen, Intel's without AVX-512 since Golden Cove.
+    /// CPUs of AMD have them since Zen, those of Intel without AVX-512 since Golden Cove.
     const SEPARATE_ADDERS: bool = true;
     type R = __m256d;
     type SquareOfReals = [__m256d; 4];

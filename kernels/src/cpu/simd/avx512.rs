@@ -1,4 +1,4 @@
-//! Sixteen words: AVX-512 F and DQ.
+//! Vectors of sixteen words: AVX-512 F and DQ.
 
 use std::arch::x86_64::*;
 
@@ -8,17 +8,17 @@ use super::{Simd, SimdReals};
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
-/// Lanes whose high halves of 64-bit products sit in place: the odd ones.
+/// The even lanes. The high halves of 64-bit products are already in place in the odd lanes.
 const EVEN: __mmask16 = 0x5555;
 
-/// Odd words moved to the even places, where a widening product reads.
+/// Moves odd words to the even places, from which a widening product reads.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn odd(a: __m512i) -> __m512i {
     _mm512_srli_epi64::<32>(a)
 }
 
-/// High words of the products of even and of odd lanes, in order.
+/// High words of the products of the even and of the odd lanes, in order.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn high_words(even: __m512i, odd: __m512i) -> __m512i {

@@ -1,4 +1,4 @@
-//! Four words as a plain array, which the compiler turns into a vector where the processor has one.
+//! Vectors of four words as a plain array, which the compiler maps to a vector register if the CPU has one.
 
 use super::Simd;
 

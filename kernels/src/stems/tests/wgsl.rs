@@ -1,4 +1,4 @@
-//! Sources without a card: naga, which wgpu compiles with, reads and checks every stem.
+//! Checks WGSL sources without a card: naga, the compiler front end of wgpu, parses and validates every stem.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,11 +15,11 @@ use crate::tfhe::gpu::CompiledStems;
 use crate::tfhe::gpu::blind_rotate::Variant;
 use crate::tfhe::{Params, ParamsLiteral, Preset};
 
-/// What every card has that wgpu opens.
+/// The shared memory that every card of wgpu has.
 const SHARED_BYTES_MAX: u32 = 16 << 10;
 const THREADS_MAX: u32 = 256;
 
-/// A card that only compiles.
+/// A simulated card that only compiles.
 struct Checked {
     card: Card,
     entries: Mutex<HashSet<String>>,
@@ -52,7 +52,7 @@ impl Checked {
     }
 }
 
-/// None is ever made.
+/// No value of this type exists.
 enum NoBuf {}
 
 impl Buffer for NoBuf {
@@ -112,7 +112,7 @@ impl Gpu for Checked {
     }
 }
 
-/// The presets, and shapes with the largest of everything.
+/// The presets, and the shapes with the largest value of every parameter.
 fn parameters() -> impl Iterator<Item = Params> {
     let preset = *Preset::Fast128.params();
     let smallest = ParamsLiteral { polynomial_size: 64, ..preset };

@@ -1,11 +1,11 @@
-//! Launches that come again: their bind groups and arguments are kept, so that a replay makes and checks neither.
+//! Repeated launches: their bind groups and arguments are kept, so a replay creates and checks neither.
 
 use ::wgpu::{BindGroup, Buffer, BufferDescriptor, BufferUsages};
 
 use super::{LAUNCHES_MAX, Pipeline, Queue, Started, dispatch};
 use crate::error::Result;
 
-/// Kernels with all that they are given. It holds their buffers, so it is forgotten before they are given back.
+/// Kernels with all their arguments. A recording holds its buffers, so it is dropped before they are.
 pub(in crate::wgpu) struct Recording {
     steps: Vec<Step>,
     /// `[steps][arguments_words]`
@@ -19,7 +19,7 @@ struct Step {
 }
 
 impl Queue {
-    /// Makes everything that these launches need, and starts none.
+    /// Creates all objects that these launches need. Starts no launch.
     pub(in crate::wgpu) fn record(&self, launches: &[Started<'_>]) -> Result<Recording> {
         let mut words = Vec::with_capacity(launches.len() * self.arguments_words);
         for (launch, end) in launches.iter().zip((self.arguments_words..).step_by(self.arguments_words)) {
@@ -44,7 +44,7 @@ impl Queue {
         Ok(Recording { steps, _arguments: arguments })
     }
 
-    /// Starts the launches, in submissions as short as those of launches one by one.
+    /// Starts the launches, in submissions of the same size as without a recording.
     pub(in crate::wgpu) fn replay(&self, recording: &Recording) -> Result<()> {
         let mut recorder = self.recorder()?;
         if recorder.launches > 0 {

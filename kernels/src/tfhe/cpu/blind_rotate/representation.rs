@@ -2,10 +2,11 @@
 //! loaded in a random representation.
 //!
 //! # The method
-//! A key word `w` in `[0, q)` is a residue: `w` and `w - q` are equivalent. When a key is loaded, each of its words becomes
-//! `w - q` with probability `w / q`, and stays `w` otherwise ([`represent`]). The choice comes from a stream whose seed the operating
-//! system provides; the seed is discarded at once. So every integer of a loaded key is independent of the others, has mean 0 (up to
-//! `q 2^-32`) and lies in an interval of length `q`. The method adds no work to a step.
+//! A key word `w` in `[0, q)` is a residue: `w` and `w - q` are equivalent. When a key is loaded, each of its words
+//! becomes `w - q` with probability `w / q`, and stays `w` otherwise ([`represent`]). The choice comes from a stream
+//! whose seed the operating system provides; the seed is discarded at once. So every integer of a loaded key is
+//! independent of the others, has mean 0 (up to `q 2^-32`) and lies in an interval of length `q`. The method adds no
+//! work to a step.
 //!
 //! # Why it helps
 //! Digits come from accumulators, and accumulators hold the exact words under every representation. So as long as all
@@ -14,18 +15,19 @@
 //! independent variables with mean 0.
 //!
 //! # The bound
-//! Let `u = 2^-53`, `s = q / 2`, `R` rows, `M = N / 2` points, and `d` the root of the sum of all squared digits of a step, at
-//! most `sqrt(R N) B / 2`.
+//! Let `u = 2^-53`, `s = q / 2`, `R` rows, `M = N / 2` points. Let `d` be the root of the sum of all squared digits of
+//! a step, at most `sqrt(R N) B / 2`.
 //!
 //! 1. *One functional.* A linear functional of the key's integers whose coefficients have norm `a` exceeds `s a sqrt(2x)`
 //!    with probability at most `2 e^-x` (Hoeffding, "Probability inequalities for sums of bounded random variables", J. Amer.
 //!    Statist. Assoc. 58, 1963, theorem 2).
-//! 2. *Roundings of a stage.* `c` complex values of a stage make up an output, each by a factor of magnitude one, and each of their
-//!    parts is rounded, to `u` of its size. What comes of that is at most `u` times the largest of `2^2c` functionals (one for
-//!    each choice of signs). Real and imaginary parts of a value have coefficients of equal norm, so each functional has the norm
-//!    of the output itself, `d`. All of them stay below `s d g(c)`, `g(c) = sqrt(2x + 4c ln 2)`, but for `2 e^-x`.
+//! 2. *Roundings of a stage.* An output is made up of `c` complex values of a stage, each times a factor of magnitude one.
+//!    Each part of such a value is rounded, to `u` of its size. The resulting error is at most `u` times the largest of
+//!    `2^2c` functionals, one for each choice of signs. Real and imaginary parts of a value have coefficients of equal
+//!    norm, so each functional has the norm of the output itself, `d`. All of them stay below `s d g(c)` with
+//!    `g(c) = sqrt(2x + 4c ln 2)`, except with probability `2 e^-x`.
 //!
-//! In units of `u s d`, an output of a step is then wrong by at most the sum of
+//! In units of `u s d`, the error of a step's output is then at most the sum of
 //! - `F sqrt(2x)`: the digits' transforms. Their errors have norm at most `F u d` and do not depend on the key; `F` adds a
 //!   unit for each rounding and for each rounded factor that a value passes ([`Roundings::forward`]);
 //! - `g(R M)`: the key's values, each rounded once from a transform that is better than doubles ([`fft::precise`]);
@@ -34,11 +36,12 @@
 //!   ([`Roundings::products`]);
 //! - `H sqrt(2x)`: its rounded factors ([`Roundings::factors`]).
 //!
-//! Products of two errors are below `2^-40` of that. A sum that is wrong by less than 7/8 is right or noticed
-//! (`reals.rs`). [`serves`] asks that all sums of a bootstrap stay below 7/8 but for a probability of 2^-28, over the node's own
-//! choice, even where each rounding goes the worst way. The bound itself is far smaller for most shapes: `fast_128` stays
-//! below 7/8 but for 2^-472. Sums of real keys, and of those that a search finds, are off by some 2^-6: a hostile key gains nothing,
-//! and has no step computed twice.
+//! Products of two errors are below `2^-40` of that. A sum with an error below 7/8 is either right or detected
+//! (`reals.rs`). [`serves`] requires that all sums of a bootstrap stay below 7/8 except with a probability of 2^-28.
+//! The probability is over the node's random choice, even if each rounding goes the worst way. For most shapes the
+//! bound is far smaller: `fast_128` stays below 7/8 except with probability 2^-472. The measured error is about 2^-6,
+//! for ordinary keys and for those that a search finds. So a hostile key gains nothing, and causes no step to be
+//! computed twice.
 
 use std::f64::consts::LN_2;
 
