@@ -4,6 +4,8 @@
 //! integer fractions: a product is computed first, then divided once and rounded once. Rules that the law changes at a
 //! date stand in tables with dates.
 
+#[cfg(test)]
+mod asked;
 pub mod audit;
 pub mod calendar;
 pub mod csv;

@@ -2,8 +2,6 @@
 
 mod account;
 #[cfg(test)]
-mod asked;
-#[cfg(test)]
 mod description_tests;
 mod document;
 mod fault;

@@ -142,8 +142,11 @@ fn names(sources: &BTreeMap<String, String>) -> Names {
     let children_of = |file: &str| -> Vec<&str> {
         files.iter().copied().filter(|child| *child != "lib" && parent(child) == file).collect()
     };
-    let mentions: BTreeMap<&str, Vec<Mention>> =
+    let mut mentions: BTreeMap<&str, Vec<Mention>> =
         codes.iter().map(|(file, (code, _))| (file.as_str(), mentions(file, code, &children_of(file)))).collect();
+    // hooks of tests, which product code calls in builds for tests
+    let is_of_tests = |mention: &Mention| of_tests.iter().any(|test| is_within(&mention.path, test));
+    mentions.values_mut().for_each(|mentions| mentions.retain(|mention| !is_of_tests(mention)));
     let used = mentions.iter().flat_map(|(file, all)| all.iter().filter(|one| one.is_use).map(move |one| (*file, one)));
     let used: BTreeMap<(&str, &str), &str> =
         used.map(|(file, Mention { path, name, .. })| ((file, name.as_str()), path.as_str())).collect();

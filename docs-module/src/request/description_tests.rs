@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use time::macros::date;
 use utoipa::ToSchema;
 
-use super::asked;
 use super::*;
+use crate::asked;
 use crate::drawing::picture::tests::png_uri;
 
 const GIVEN: Given<'static> = Given { today: date!(2025 - 11 - 30), number: "20251130-AAAAAAAA", original_number: "" };

@@ -70,7 +70,7 @@ impl<'a> Object<'a> {
     /// A member that may be missing, and is not null.
     pub fn optional(&self, name: &'static str) -> Option<Field<'a>> {
         #[cfg(test)]
-        super::asked::note(self.field.at.iter().map(Place::step), name);
+        crate::asked::note(self.field.at.iter().map(Place::step), name);
         let raw = self.members.get(name).copied()?;
         Some(Field { raw, at: self.at(name), faults: self.field.faults })
     }

@@ -210,7 +210,7 @@ fn g3_a_card_that_hangs_is_given_up_its_work_goes_on_elsewhere_and_its_session_i
     sum.check(&circuit);
     assert_eq!(bits(soon(&gates)), [false; 20]);
     let failure = health(&engine)[0].1.clone().expect("the device was given up");
-    assert!(failure.starts_with("device lost: it did not report for "), "{failure}");
+    assert!(failure.starts_with("device lost: the device did not report for "), "{failure}");
     assert_eq!(health(&engine)[1], (true, None));
     soon(&close(&engine, session));
     assert_eq!(two.counts().bytes, 0);
@@ -271,7 +271,7 @@ fn a_devices_thread_that_panics_loses_its_device_and_nothing_else() {
     one.next_finish(Behaviour::ShortResult);
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
     let failure = health(&engine)[0].1.clone().expect("the device is lost");
-    assert!(failure.contains("its thread panicked"), "{failure}");
+    assert!(failure.contains("the device's thread panicked"), "{failure}");
     assert_eq!((two.counts().batches, one.counts().bytes), (1, 0));
     soon(&close(&engine, session));
     engine.shutdown();
@@ -313,7 +313,7 @@ fn a_device_whose_self_test_fails_is_lost_and_its_work_goes_on_elsewhere() {
     fails.store(true, Ordering::Relaxed);
     eventually("the loss", || !health(&engine)[0].0);
     let failure = health(&engine)[0].1.clone().expect("the device is lost");
-    assert_eq!(failure, "device lost: it failed its self-test: device failed: a wrong word");
+    assert_eq!(failure, "device lost: the device failed its self-test: device failed: a wrong word");
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(20)))), [false; 20]);
     soon(&close(&engine, session));
     engine.shutdown();
