@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 use api::office::{HTTPValidationError, OfficeError};
 use api::{Code, ErrorEnvelope};
+use serde::Serialize;
+use serde_json::ser::PrettyFormatter;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::content::Content;
@@ -194,11 +196,13 @@ fn schema_name(content: &Content) -> Option<&str> {
     }
 }
 
-/// The description as text, as it is committed.
+/// The description as text, as it is committed: a member a line, one space for each level.
 pub fn pretty(document: &OpenApi) -> String {
-    let mut text = serde_json::to_string_pretty(document).expect("the page is JSON");
-    text.push('\n');
-    text
+    let mut text = Vec::new();
+    let formatter = PrettyFormatter::with_indent(b" ");
+    document.serialize(&mut serde_json::Serializer::with_formatter(&mut text, formatter)).expect("the page is JSON");
+    text.push(b'\n');
+    String::from_utf8(text).expect("JSON is UTF-8")
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
