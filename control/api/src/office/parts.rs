@@ -9,7 +9,7 @@ use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Type};
 macro_rules! values {
     ($($doc:literal $name:ident($type:ty) = $schema:expr;)*) => {$(
         #[doc = $doc]
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub $type);
 
@@ -119,16 +119,4 @@ values! {
 
     "How documents of payments are given to the buyer."
     DeliveryMode(String) = word(["store", "email", "both"]);
-}
-
-impl Default for BrandColor {
-    fn default() -> BrandColor {
-        BrandColor(String::new())
-    }
-}
-
-impl Default for PictureUri {
-    fn default() -> PictureUri {
-        PictureUri(String::new())
-    }
 }
