@@ -411,6 +411,7 @@ unsafe fn step<S: Transforms, const COMPONENTS: usize, const ROWS: usize>(
 
 #[inline(always)]
 unsafe fn group<S: Transforms>(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
+    // SAFETY: the caller promises a processor with `S`.
     unsafe {
         match key.params.glwe_dimension {
             1 => steps::<S, 2>(key, inputs, accumulators, scratch),

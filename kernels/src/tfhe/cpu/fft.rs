@@ -14,13 +14,13 @@
 //!
 //! * Without separate adders, twiddles are in tangent form ([`tangent`]). `inverse` is the textbook's: one twiddle for
 //!   each place, and the
-//! twist at the end. Passes have radix 8 where vectors have 8 reals (such CPUs have 32 registers), with squares of six
-//! stages.
+//!   twist at the end. Passes have radix 8 where vectors have 8 reals (such CPUs have 32 registers), with squares of six
+//!   stages.
 //! * With separate adders, twiddles are real and imaginary parts ([`cartesian`]). `inverse` undoes `forward`: it is
 //!   decimated in frequency,
-//! with the same twiddles and without a twist. Passes have radix 4. Their three products and eight sums form shorter
-//! dependency chains than four butterflies, and such passes wait for their own results rather than for execution
-//! units.
+//!   with the same twiddles and without a twist. Passes have radix 4. Their three products and eight sums form shorter
+//!   dependency chains than four butterflies, and such passes wait for their own results rather than for execution
+//!   units.
 //!
 //! Every output of a stage is rounded once or twice and its twiddle once, each to `2^-53` of its size.
 //! `blind_rotate/representation.rs` bounds the resulting error, and `blind_rotate/reals/tests.rs` measures it. Keys

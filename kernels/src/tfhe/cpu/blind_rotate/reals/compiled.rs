@@ -29,6 +29,7 @@ macro_rules! compile {
             #[inline(never)]
             #[target_feature(enable = $features)]
             unsafe fn add_sums(tables: &fft::FftTables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
+                // SAFETY: the instruction set is enabled here; the caller promises lengths of the tables' degree.
                 unsafe { super::sums::add_sums::<$vectors, false>(tables, values, accumulator) }
             }
         }
