@@ -255,7 +255,7 @@ fn a_driver_that_panics_where_memory_is_given_back_loses_its_device_and_nothing_
         }
         eventually("the loss", || !health(&engine)[0].0);
         let failure = health(&engine)[0].1.clone().expect("the device is lost");
-        assert!(failure.contains("while memory was given back"), "{failure}");
+        assert!(failure.contains("while memory was freed"), "{failure}");
         let session = open(&engine).unwrap();
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
         assert_eq!(two.counts().batches, 1);
