@@ -178,22 +178,22 @@ pub struct BankTransferIn {
     /// 銀行名.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub bank_name: String,
-    /// 統一金融機関コード.
+    /// 統一金融機関コード: up to 4 digits.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9]{0,4}$"))]
+    #[cfg_attr(feature = "openapi", schema(max_length = 4))]
     pub bank_code: Option<String>,
     /// 支店名.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub branch_name: String,
-    /// 支店コード.
+    /// 支店コード: up to 3 digits.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9]{0,3}$"))]
+    #[cfg_attr(feature = "openapi", schema(max_length = 3))]
     pub branch_code: Option<String>,
     /// The kind of account; `普通` when absent.
     #[serde(default)]
     pub account_type: Option<BankAccountType>,
-    /// Up to 7 digits; zeros are put before fewer.
-    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9]{1,7}$"))]
+    /// Up to 7 digits; a shorter number gets zeros in front.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 7))]
     pub account_number: String,
     /// 口座名義.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]

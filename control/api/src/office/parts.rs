@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 #[cfg(feature = "openapi")]
-use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Type};
+use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, SchemaType, Type};
 
 /// Types of one value whose schemas are built by hand.
 macro_rules! values {
@@ -53,6 +53,9 @@ values! {
 
     "A number, or a text of one."
     NumberOrText(Value) = AnyOfBuilder::new().item(ObjectBuilder::new().schema_type(Type::Number)).item(text());
+
+    "A text of a provider's object. A value of another type counts as absent, because providers add forms."
+    LooseText(Value) = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
 
     "A rate of consumption tax in percent."
     TaxRate(i64) = integer().enum_values(Some([8, 10]));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::NumberOrText;
+use super::{LooseText, NumberOrText};
 
 /// A payment: of Stripe a payment intent, charge, checkout session, invoice, refund or credit note; of PAY.JP a charge; of another provider an object with
 /// the members named here. In yen, and successful.
@@ -137,13 +137,13 @@ pub struct TransferIn {
     pub amount: i64,
     /// The provider's id of it. Each comes once.
     #[serde(default)]
-    pub id: Option<String>,
+    pub id: Option<LooseText>,
     /// `transfer` (when absent) or `payout`.
     #[serde(default)]
-    pub object: Option<String>,
+    pub object: Option<LooseText>,
     /// `jpy`.
     #[serde(default)]
-    pub currency: Option<String>,
+    pub currency: Option<LooseText>,
     /// Yen of it that came back.
     #[serde(default)]
     pub amount_reversed: Option<i64>,
@@ -158,10 +158,10 @@ pub struct TransferIn {
     pub destination: Option<TextOrObject>,
     /// The connected account, where `destination` is none.
     #[serde(default)]
-    pub account: Option<String>,
+    pub account: Option<LooseText>,
     /// Of a payout. `canceled` and `failed` ones are skipped.
     #[serde(default)]
-    pub status: Option<String>,
+    pub status: Option<LooseText>,
     /// The payout that took this one back, or its object.
     #[serde(default)]
     pub reversed_by: Option<TextOrObject>,
