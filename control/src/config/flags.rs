@@ -1,12 +1,14 @@
 //! The settings as flags of a command. Flags are taken as texts and parsed together with the environment and the
 //! settings file.
 
+use std::sync::LazyLock;
+
 use clap::builder::ValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
-use super::layers::{command, variable};
+use super::layers::{command, help, variable};
 use super::{Config, ConfigError, Setting};
 
 /// The settings that a command line gives, by the names of their variables.
@@ -42,7 +44,7 @@ fn as_text(arg: &Arg) -> Arg {
         .value_parser(ValueParser::string())
         .value_name("VALUE")
         .num_args(1)
-        .help(format!("{} [env: {}]", arg.get_help().map(ToString::to_string).unwrap_or_default(), variable(arg)))
+        .help(format!("{} [env: {}]", help(arg), variable(arg)))
         .help_heading("Settings")
         // `-h` shows only a command's own arguments, `--help` the settings too
         .hide_short_help(true)
@@ -50,7 +52,9 @@ fn as_text(arg: &Arg) -> Arg {
 
 impl Args for Flags {
     fn augment_args(onto: Command) -> Command {
-        onto.args(command().get_arguments().map(as_text))
+        // made once, because every command of an operator takes all settings
+        static FLAGS: LazyLock<Vec<Arg>> = LazyLock::new(|| command().get_arguments().map(as_text).collect());
+        onto.args(FLAGS.iter())
     }
 
     fn augment_args_for_update(onto: Command) -> Command {

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
@@ -106,17 +107,24 @@ pub(super) fn variable(arg: &Arg) -> &str {
 
 /// Every setting as an argument with its parser, in the order of the pages. A flag is the variable's name without its
 /// prefix.
-pub fn command() -> Command {
-    let command = Command::new("settings").no_binary_name(true).disable_help_flag(true);
-    Config::augment_args(command).mut_args(|arg| {
-        let name = variable(&arg);
-        let flag = name.trim_start_matches("ANGO_").trim_start_matches("SERVICE_").to_lowercase().replace('_', "-");
-        // clap removes the last full stop
-        let help =
-            arg.get_help().map(|text| format!("{}.", text.to_string().trim_end_matches('.'))).unwrap_or_default();
-        // a switch takes the values true and false
-        arg.long(flag).help(help).action(ArgAction::Set)
-    })
+pub fn command() -> &'static Command {
+    static COMMAND: LazyLock<Command> = LazyLock::new(|| {
+        let command = Command::new("settings").no_binary_name(true).disable_help_flag(true);
+        Config::augment_args(command).mut_args(|arg| {
+            let name = variable(&arg);
+            let flag = name.trim_start_matches("ANGO_").trim_start_matches("SERVICE_").to_lowercase().replace('_', "-");
+            // clap removes the last full stop
+            let help = format!("{}.", help(&arg).trim_end_matches('.'));
+            // a switch takes the values true and false
+            arg.long(flag).help(help).action(ArgAction::Set)
+        })
+    });
+    &COMMAND
+}
+
+/// What an argument is, in words. Without `ansi`, clap looks for colours in each text, a tenth of a second for all commands.
+pub(super) fn help(arg: &Arg) -> String {
+    arg.get_help().map(|text| text.ansi().to_string()).unwrap_or_default()
 }
 
 impl Config {
@@ -222,7 +230,7 @@ pub(super) fn parse(settings: &[Setting]) -> Result<Config, ConfigError> {
         }
     }
     // the variables were read above
-    let command = command.mut_args(|arg| arg.required(false).env(None::<&'static str>));
+    let command = command.clone().mut_args(|arg| arg.required(false).env(None::<&'static str>));
     let matches =
         command.try_get_matches_from(given.iter().map(|setting| format!("--{}={}", setting.flag(), setting.text)));
     let config =
