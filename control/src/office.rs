@@ -1,6 +1,6 @@
 //! The back office (specification, Back-Office Documents Service): documents, records of payments, reconciliation and
-//! registration numbers under `/v1`. The rules are in `docs-module`; this area reads requests, charges, stores and
-//! delivers.
+//! registration numbers under `/v1`. The rules are in `docs-module`. This area reads requests, charges for
+//! them, stores documents and delivers them.
 
 pub(crate) mod account;
 pub(crate) mod admin_keys;
@@ -49,17 +49,17 @@ pub struct OfficeConfig {
     #[arg(env = "SERVICE_AUDIT_LOG", value_parser = audit_log_path)]
     pub audit_log: Option<PathBuf>,
     // readings B18
-    /// Yen for a document.
+    /// Price of a document, in yen.
     #[arg(env = "ANGO_OFFICE_DOCUMENT_YEN", default_value = "10", value_parser = number::<i64>(0..=1_000_000))]
     pub document_yen: i64,
-    /// Yen for each payee of withholding records.
+    /// Price of withholding records for each payee, in yen.
     #[arg(env = "ANGO_OFFICE_PAYEE_YEN", default_value = "10", value_parser = number::<i64>(0..=1_000_000))]
     pub payee_yen: i64,
-    /// Yen for each registration number that is verified or monitored.
+    /// Price of each registration number that is verified or monitored, in yen.
     #[arg(env = "ANGO_OFFICE_NUMBER_YEN", default_value = "1", value_parser = number::<i64>(0..=1_000_000))]
     pub number_yen: i64,
-    /// Billable calls of the back office that an account of the plan free has in a month. Calls that cost nothing on
-    /// other plans do not count.
+    /// Number of billable calls of the back office that an account on the plan free may make in a month. Calls that
+    /// cost nothing on other plans do not count.
     #[arg(env = "ANGO_OFFICE_FREE_CALLS", default_value = "30", value_parser = number::<i64>(0..=1_000_000_000))]
     pub free_calls: i64,
 }
@@ -102,9 +102,9 @@ pub struct Office {
     pub(crate) audit_log: Option<Arc<AuditLog>>,
     /// Seals profiles, events and documents at rest.
     pub(crate) seals: AccountSeals,
-    /// Whether the node sends e-mails.
+    /// True if the node sends e-mails.
     pub(crate) sends_mail: bool,
-    /// Wakes the jobs of the back office because there is new work.
+    /// Wakes the jobs of the back office when new work exists.
     pub(crate) told: Notify,
 }
 

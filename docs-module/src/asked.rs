@@ -7,13 +7,13 @@ thread_local! {
     static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Notes that a member was asked for, by the names on the way to it; `[]` is any place of a list.
+/// Notes that a member was asked for. `way`: the names on the path to the member; `[]` stands for any index of a list.
 pub fn note(way: impl Iterator<Item = String>, name: &str) {
     let way: String = way.map(|step| if step == "[]" { step } else { format!(".{step}") }).collect();
     ASKED.with_borrow_mut(|asked| asked.insert(format!("{way}.{name}").trim_start_matches('.').to_owned()));
 }
 
-/// What was asked for since the last call.
+/// The members that were asked for since the last call.
 pub fn take() -> BTreeSet<String> {
     ASKED.take()
 }

@@ -1,5 +1,6 @@
-//! The back office (specification, Back-Office Documents Service): its bodies as they are described. `docs_module::request` reads them, finds all faults
-//! of a body at once, and is tested against these types member by member. Clients may use these types or their own.
+//! The bodies of the back office (specification, Back-Office Documents Service), as the API page describes them.
+//! `docs_module::request` reads the bodies and finds all faults of a body at once. Tests compare that reader with these
+//! types, member by member. Clients may use these types or their own.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub use parts::*;
 pub use provider_objects::*;
 pub use published::*;
 
-/// Defaults of members.
+/// Default values of members.
 mod defaults {
     use super::*;
 
@@ -61,40 +62,41 @@ mod defaults {
     }
 }
 
-/// An invoice, receipt or another document of its kind.
+/// An invoice, receipt or other document for a sale.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InvoiceIn {
     /// Name of the issuer.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
     pub issuer: String,
-    /// T and 13 digits. The check digit is not enforced; a wrong one brings `X-Document-Warning`.
+    /// Registration number of the issuer: T and 13 digits. A wrong check digit is accepted, and the answer has a
+    /// warning in `X-Document-Warning`.
     pub registration_number: RegistrationNumber,
-    /// Lines.
+    /// Line items.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
     pub items: Vec<LineItemIn>,
-    /// To whom the document is given; empty when absent.
+    /// Name of the recipient. Absent means empty.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub recipient: String,
-    /// The date of the document; today in Tokyo when absent.
+    /// Issue date of the document. Absent means today in Tokyo.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub issue_date: Option<String>,
-    /// Until when it is to be paid; of a quote, until when it holds.
+    /// Payment due date; for a quote, the date its offer ends.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub due_date: Option<String>,
-    /// How parts of a yen are rounded; `floor` when absent.
+    /// Rounding of fractions of a yen. Absent means `floor`.
     #[serde(default = "defaults::floor")]
     pub rounding: Rounding,
-    /// What the document is; `invoice` when absent.
+    /// Type of the document. Absent means `invoice`.
     #[serde(default = "defaults::invoice")]
     pub document_type: DocumentType,
-    /// Whether prices hold the tax; false when absent.
+    /// True if prices include consumption tax. Absent means false.
     #[serde(default)]
     pub tax_inclusive: bool,
-    /// The number of the document; made when absent.
+    /// Number of the document. Absent means that the service makes a number.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub invoice_number: Option<String>,
@@ -110,95 +112,95 @@ pub struct InvoiceIn {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
-    /// What follows the recipient's name; `御中` when absent.
+    /// Honorific after the recipient's name. Absent means `御中`.
     #[serde(default = "defaults::company")]
     #[cfg_attr(feature = "openapi", schema(max_length = 10))]
     pub recipient_honorific: String,
-    /// Where to pay.
+    /// Bank account to which the recipient pays.
     #[serde(default)]
     pub bank_transfer: Option<BankTransferIn>,
-    /// Who bears the fee of a transfer, at most 200 lines.
+    /// Note on who bears the fee of a bank transfer, at most 200 lines.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub transfer_fee_note: Option<String>,
-    /// Income tax that the recipient withholds.
+    /// Withholding tax: income tax that the recipient withholds.
     #[serde(default)]
     pub withholding: Option<InvoiceWithholdingIn>,
-    /// The time of the sales.
+    /// Period of the sales, as a text.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub period: Option<String>,
-    /// How it was or is paid: `credit_card`, `bank_transfer`, `konbini`, `cash`, `paypay`, `direct_debit`, or free text.
+    /// Payment method: `credit_card`, `bank_transfer`, `konbini`, `cash`, `paypay`, `direct_debit`, or free text.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub payment_method: Option<String>,
-    /// Date or period of the sale that is returned or corrected.
+    /// Date or period of the original sale, for a credit note or a corrected invoice.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub original_date: Option<String>,
-    /// Number of the document that is returned or corrected (our addition).
+    /// Number of the original document, for a credit note or a corrected invoice (our addition).
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub original_number: Option<String>,
     /// Registration number of the recipient, for `format=xml` (our addition).
     #[serde(default)]
     pub recipient_number: Option<RegistrationNumber>,
-    /// For whom the issuer sells. Required with `consignor_registration_number`.
+    /// Name of the consignor, for whom the issuer sells. Required with `consignor_registration_number`.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
     #[serde(default)]
     pub consignor_registration_number: Option<RegistrationNumber>,
-    /// Colour, pictures and the text at the foot.
+    /// Appearance of the document: colour, logo, seal and footer.
     #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
 
-/// A line of a document.
+/// A line item of a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LineItemIn {
-    /// What was sold.
+    /// Name of the goods or service.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub name: String,
-    /// Yen a piece, with or without tax as `tax_inclusive` says. Negative for a discount.
+    /// Unit price in yen. The price includes consumption tax if `tax_inclusive` is true. Negative for a discount.
     pub unit_price: Decimal,
-    /// The rate of consumption tax in percent.
+    /// Rate of consumption tax in percent.
     pub tax_rate: TaxRate,
-    /// Pieces; 1 when absent.
+    /// Quantity. Absent means 1.
     #[serde(default = "defaults::one")]
     pub qty: Decimal,
 }
 
-/// An account of a bank.
+/// A bank account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BankTransferIn {
-    /// 銀行名.
+    /// Name of the bank (銀行名).
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub bank_name: String,
-    /// 統一金融機関コード: up to 4 digits.
+    /// Bank code (統一金融機関コード): up to 4 digits.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 4))]
     pub bank_code: Option<String>,
-    /// 支店名.
+    /// Name of the branch (支店名).
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub branch_name: String,
-    /// 支店コード: up to 3 digits.
+    /// Branch code (支店コード): up to 3 digits.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 3))]
     pub branch_code: Option<String>,
-    /// The kind of account; `普通` when absent.
+    /// Type of the account. Absent means `普通`.
     #[serde(default)]
     pub account_type: Option<BankAccountType>,
-    /// Up to 7 digits; a shorter number gets zeros in front.
+    /// Account number: up to 7 digits. A shorter number gets zeros in front.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 7))]
     pub account_number: String,
-    /// 口座名義.
+    /// Name of the account holder (口座名義).
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub account_holder: String,
-    /// The same in half-width katakana, as banks show it.
+    /// Name of the account holder in half-width katakana, as banks show it.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub account_holder_kana: Option<String>,
@@ -208,44 +210,44 @@ pub struct BankTransferIn {
     pub note: Option<String>,
 }
 
-/// Income tax that the recipient withholds from the issuer, an individual.
+/// Withholding tax: income tax that the recipient withholds from the issuer, an individual.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InvoiceWithholdingIn {
-    /// What the fee is for; `原稿料等` when absent.
+    /// Category of the remuneration. Absent means `原稿料等`.
     #[serde(default)]
     pub category: Option<Category>,
-    /// Of which amount the tax is taken; `tax_exclusive` when absent.
+    /// Amount from which the withholding tax is computed. Absent means `tax_exclusive`.
     #[serde(default)]
     pub basis: Option<WithholdingBasis>,
-    /// The tax in yen, in place of the computed one. At most the total of the document.
+    /// Withholding tax in yen, in place of the computed tax. At most the total of the document.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64))]
     pub amount: Option<i64>,
-    /// Places of the items that are subject to it, each once; all when absent.
+    /// Indexes of the line items that are subject to withholding tax, each at most once. Absent means all line items.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub lines: Option<Vec<LinePlace>>,
 }
 
-/// How a document looks.
+/// Appearance of a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ThemeIn {
-    /// The colour of lines and titles.
+    /// Colour of lines and titles.
     #[serde(default)]
     pub brand_color: Option<BrandColor>,
-    /// The logo.
+    /// Logo.
     #[serde(default)]
     pub logo: Option<PictureUri>,
-    /// The seal (角印).
+    /// Seal (角印).
     #[serde(default)]
     pub seal: Option<PictureUri>,
-    /// The text at the foot of each page, at most 6 lines.
+    /// Text at the foot of each page, at most 6 lines.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub footer: Option<String>,
-    /// The language of the document; `ja` when absent.
+    /// Language of the document. Absent means `ja`.
     #[serde(default)]
     pub locale: Option<Locale>,
 }
@@ -257,24 +259,24 @@ pub struct PaymentImportIn {
     /// Name of the issuer.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
     pub issuer: String,
-    /// T and 13 digits.
+    /// Registration number of the issuer: T and 13 digits.
     pub registration_number: RegistrationNumber,
     /// The payment.
     pub payment_object: PaymentObject,
-    /// Whose payment objects; `stripe` when absent.
+    /// Payment provider that made the payment object. Absent means `stripe`.
     #[serde(default = "defaults::stripe")]
     pub provider: Provider,
-    /// To whom the document is given; the buyer when absent.
+    /// Name of the recipient. Absent means the buyer.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub recipient: Option<String>,
-    /// The rate of what has none of its own; 10 when absent.
+    /// Rate of consumption tax in percent, for a payment or a line item without its own rate. Absent means 10.
     #[serde(default = "defaults::standard_rate")]
     pub default_tax_rate: TaxRate,
-    /// What the document is; `receipt` when absent.
+    /// Type of the document. Absent means `receipt`.
     #[serde(default)]
     pub document_type: Option<DocumentType>,
-    /// How parts of a yen are rounded; `floor` when absent.
+    /// Rounding of fractions of a yen. Absent means `floor`.
     #[serde(default = "defaults::floor")]
     pub rounding: Rounding,
     /// Address of the issuer, at most 6 lines (our addition).
@@ -285,14 +287,14 @@ pub struct PaymentImportIn {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
-    /// For whom the issuer sells. Required with `consignor_registration_number`.
+    /// Name of the consignor, for whom the issuer sells. Required with `consignor_registration_number`.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
     #[serde(default)]
     pub consignor_registration_number: Option<RegistrationNumber>,
-    /// Colour, pictures and the text at the foot.
+    /// Appearance of the document: colour, logo, seal and footer.
     #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
@@ -304,42 +306,42 @@ pub struct PaymentsImportIn {
     /// Name of the issuer.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
     pub issuer: String,
-    /// T and 13 digits.
+    /// Registration number of the issuer: T and 13 digits.
     pub registration_number: RegistrationNumber,
-    /// The payments, each once.
+    /// The payments. Each payment may occur once.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
     pub payment_objects: Vec<PaymentObject>,
-    /// To whom the document is given.
+    /// Name of the recipient.
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub recipient: String,
-    /// Whose payment objects; `stripe` when absent.
+    /// Payment provider that made the payment objects. Absent means `stripe`.
     #[serde(default = "defaults::stripe")]
     pub provider: Provider,
-    /// The time of the sales; that of the payments when absent.
+    /// Period of the sales, as a text. Absent means the period of the payments.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub period: Option<String>,
-    /// The rate of what has none of its own; 10 when absent.
+    /// Rate of consumption tax in percent, for a payment or a line item without its own rate. Absent means 10.
     #[serde(default = "defaults::standard_rate")]
     pub default_tax_rate: TaxRate,
-    /// What the document is; `invoice` when absent.
+    /// Type of the document. Absent means `invoice`.
     #[serde(default = "defaults::invoice")]
     pub document_type: DocumentType,
-    /// How parts of a yen are rounded; `floor` when absent.
+    /// Rounding of fractions of a yen. Absent means `floor`.
     #[serde(default = "defaults::floor")]
     pub rounding: Rounding,
-    /// The number of the document; made when absent.
+    /// Number of the document. Absent means that the service makes a number.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub invoice_number: Option<String>,
-    /// Until when it is to be paid; of a quote, until when it holds.
+    /// Payment due date; for a quote, the date its offer ends.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub due_date: Option<String>,
-    /// Where to pay.
+    /// Bank account to which the recipient pays.
     #[serde(default)]
     pub bank_transfer: Option<BankTransferIn>,
-    /// Who bears the fee of a transfer, at most 200 lines.
+    /// Note on who bears the fee of a bank transfer, at most 200 lines.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub transfer_fee_note: Option<String>,
@@ -355,33 +357,33 @@ pub struct PaymentsImportIn {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
-    /// For whom the issuer sells. Required with `consignor_registration_number`.
+    /// Name of the consignor, for whom the issuer sells. Required with `consignor_registration_number`.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
     #[serde(default)]
     pub consignor_registration_number: Option<RegistrationNumber>,
-    /// Colour, pictures and the text at the foot.
+    /// Appearance of the document: colour, logo, seal and footer.
     #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
 
-/// Payments to payees of a year.
+/// Payments of one year to payees.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WithholdingRecordsIn {
     /// The payees.
     #[cfg_attr(feature = "openapi", schema(max_items = 200_000))]
     pub payees: Vec<WithholdingPayeeIn>,
-    /// The year; that of the latest payment when absent.
+    /// Calendar year of the records. Absent means the year of the latest payment.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 2013, maximum = 2999))]
     pub year: Option<i64>,
-    /// Who paid.
+    /// The payer.
     #[serde(default)]
     pub payer: Option<PayerIn>,
-    /// `brand_color` is the colour of the PDF. Its other members are not used.
+    /// Appearance of the PDF: `brand_color` is its colour. The other members are not used.
     #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
@@ -390,18 +392,20 @@ pub struct WithholdingRecordsIn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WithholdingPayeeIn {
-    /// Name.
+    /// Name of the payee.
     pub name: String,
-    /// What was paid.
+    /// Payments to the payee.
     #[cfg_attr(feature = "openapi", schema(max_items = 200_000))]
     pub payments: Vec<WithholdingPaymentIn>,
-    /// Address; empty when absent.
+    /// Address of the payee. Absent means empty.
     #[serde(default)]
     pub address: String,
-    /// Individual or corporate number; empty when absent. No answer repeats it.
+    /// Individual or corporate number of the payee. Absent means empty. Only an answer in the format `etax_csv`
+    /// contains the number.
     #[serde(default)]
     pub number: String,
-    /// Whether the payee is a person: corporations have nothing withheld. True when absent.
+    /// True if the payee is an individual. No tax is withheld from a corporation, except from `競馬賞金`. Absent means
+    /// true.
     #[serde(default = "defaults::yes")]
     pub is_individual: bool,
 }
@@ -410,120 +414,125 @@ pub struct WithholdingPayeeIn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WithholdingPaymentIn {
-    /// Yen of which the tax is taken: without consumption tax when that is clearly known.
+    /// Amount in yen from which the withholding tax is computed: tax-exclusive if the tax-exclusive amount is clearly
+    /// known, otherwise tax-inclusive.
     pub amount: WholeYen,
-    /// What it was paid for; `原稿料等` when absent.
+    /// Category of the remuneration. Absent means `原稿料等`.
     #[serde(default = "defaults::manuscript")]
     pub category: Category,
-    /// The day of the payment. A payment without a day counts in the year of the records.
+    /// Date of the payment. A payment without a date counts in the year of the records.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub paid_on: Option<String>,
-    /// Consumption tax in yen that was paid beside it; 0 when absent.
+    /// Consumption tax in yen that was paid in addition to `amount`. Absent means 0.
     #[serde(default = "defaults::zero")]
     pub consumption_tax: WholeYen,
-    /// What was paid for, in the words of the payer; empty when absent.
+    /// Subject of the payment, in the payer's words. Absent means empty.
     #[serde(default)]
     pub description: String,
-    /// 細目 of the record; `description` when absent or empty (our addition).
+    /// Detail (細目) on the payment record. Absent or empty means `description` (our addition).
     #[serde(default)]
     pub detail: String,
-    /// Whether the payment became fixed in the year and is not paid yet; false when absent (our addition).
+    /// True if the payment was fixed (支払の確定) in the year but is not made yet. Absent means false (our addition).
     #[serde(default)]
     pub unpaid: bool,
-    /// Calendar days of the period that is paid, for `ホステス等` (our addition).
+    /// Number of calendar days in the period that the payment covers, for `ホステス等` (our addition).
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 366, nullable = false))]
     pub days: Option<i64>,
-    /// Salary of the same month or period in yen, for `外交員等` and `ホステス等` (our addition).
+    /// Salary in yen for the same month or period, for `外交員等` and `ホステス等` (our addition).
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64, nullable = false))]
     pub salary: Option<i64>,
 }
 
-/// Who paid.
+/// A payer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PayerIn {
-    /// Name; empty when absent.
+    /// Name of the payer. Absent means empty.
     #[serde(default)]
     pub name: String,
-    /// Address; empty when absent.
+    /// Address of the payer. Absent means empty.
     #[serde(default)]
     pub address: String,
-    /// Individual or corporate number; empty when absent. No answer repeats it.
+    /// Individual or corporate number of the payer. Absent means empty. Only an answer in the format `etax_csv`
+    /// contains the number.
     #[serde(default)]
     pub number: String,
-    /// Telephone number; empty when absent.
+    /// Telephone number of the payer. Absent means empty.
     #[serde(default)]
     pub tel: String,
 }
 
-/// Transfers of a platform with connected accounts.
+/// Transfers of a payment platform to connected accounts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TransfersWithholdingIn {
     /// Transfers or payouts.
     #[cfg_attr(feature = "openapi", schema(max_items = 200_000))]
     pub transfers: Vec<TransferIn>,
-    /// What is known of the payees, by connected account.
+    /// Declarations about the payees. Each member name is the id of a connected account.
     #[serde(default)]
     pub payee_map: BTreeMap<String, DeclaredPayeeIn>,
-    /// The category of transfers that name none; `原稿料等` when absent.
+    /// Category of the remuneration, for transfers whose metadata and payee name no category. Absent means `原稿料等`.
     #[serde(default = "defaults::manuscript")]
     pub default_category: Category,
-    /// The year; that of the latest transfer when absent.
+    /// Calendar year of the records. Absent means the year of the latest transfer.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 2013, maximum = 2999))]
     pub year: Option<i64>,
-    /// Who paid.
+    /// The payer.
     #[serde(default)]
     pub payer: Option<PayerIn>,
-    /// `brand_color` is the colour of the PDF. Its other members are not used.
+    /// Appearance of the PDF: `brand_color` is its colour. The other members are not used.
     #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
 
-/// What a platform knows of a connected account.
+/// A platform's declaration about the payee of a connected account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeclaredPayeeIn {
-    /// Name.
+    /// Name of the payee.
     #[serde(default)]
     pub name: Option<String>,
-    /// Address.
+    /// Address of the payee.
     #[serde(default)]
     pub address: Option<String>,
-    /// Individual or corporate number; empty when absent. No answer repeats it.
+    /// Individual or corporate number of the payee. Absent means empty. Only an answer in the format `etax_csv`
+    /// contains the number.
     #[serde(default)]
     pub number: String,
-    /// Whether the payee is a person: corporations have nothing withheld. True when absent.
+    /// True if the payee is an individual. No tax is withheld from a corporation, except from `競馬賞金`. Absent means
+    /// true.
     #[serde(default)]
     pub is_individual: Option<bool>,
-    /// What the payee is paid for; `default_category` when absent.
+    /// Category of the remuneration. Absent means `default_category`.
     #[serde(default)]
     pub category: Option<Category>,
-    /// 細目 of the record.
+    /// Detail (細目) on the payment record.
     #[serde(default)]
     pub description: Option<String>,
-    /// How transfers hold consumption tax; `included` when absent.
+    /// Treatment of the consumption tax in a transfer. Absent means `included`.
     #[serde(default)]
     pub tax: Option<DeclaredTax>,
-    /// False is `tax: separate`. Ignored beside `tax`.
+    /// False means the same as `tax: separate`. Ignored if `tax` is present.
     #[serde(default)]
     pub tax_included: Option<bool>,
-    /// The rate of that tax; 10 when absent.
+    /// Rate of that consumption tax in percent. Absent means 10.
     #[serde(default)]
     pub tax_rate: Option<TaxRate>,
-    /// What a transfer is; `gross` when absent.
+    /// Meaning of a transfer's amount. Absent means `gross`.
     #[serde(default)]
     pub amount_is: Option<DeclaredAmount>,
-    /// Whether the payee lives abroad, under other law: transfers to it are skipped. False when absent.
+    /// True if the payee lives abroad. Transfers to such a payee are skipped, because another law applies. Absent means
+    /// false.
     #[serde(default)]
     pub non_resident: Option<bool>,
 }
 
-/// Two lists that are to be reconciled.
+/// Two lists to reconcile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReconcileIn {
@@ -533,110 +542,112 @@ pub struct ReconcileIn {
     /// Records of the right side.
     #[cfg_attr(feature = "openapi", schema(max_items = 20_000))]
     pub right: Vec<Row>,
-    /// The member of left records by which they match: a text or a number that each record has.
+    /// Name of the member that identifies a left record in the comparison. Each left record has this member, as a text
+    /// or a number.
     pub left_key: String,
-    /// The same of right records; `left_key` when absent.
+    /// Name of the member that identifies a right record in the comparison. Each right record has this member, as a
+    /// text or a number. Absent means `left_key`.
     #[serde(default)]
     pub right_key: Option<String>,
-    /// How names are compared; `text` when absent.
+    /// Method of comparing names. Absent means `text`.
     #[serde(default = "defaults::text")]
     pub kind: NameKind,
-    /// The member of left records with an amount; without it amounts are not compared.
+    /// Name of the member that holds the amount of a left record. Absent means that amounts are not compared.
     #[serde(default)]
     pub left_amount: Option<String>,
-    /// The same of right records; `left_amount` when absent.
+    /// Name of the member that holds the amount of a right record. Absent means `left_amount`.
     #[serde(default)]
     pub right_amount: Option<String>,
-    /// Yen by which matched amounts may differ; 0 when absent.
+    /// Largest difference in yen between matched amounts. Absent means 0.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64))]
     pub amount_tolerance: i64,
 }
 
-/// Registration numbers that are to be checked.
+/// Registration numbers to verify.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegistrationVerifyIn {
-    /// The numbers, in any form.
+    /// The registration numbers, in any spelling.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub numbers: Vec<String>,
-    /// Published records. Without them form and check digit are checked.
+    /// Published records. Without records, only the form and the check digit are verified.
     #[serde(default)]
     pub records: Option<PublishedRecords>,
-    /// The day whose state is asked for; today in Tokyo when absent.
+    /// Reference date, for which the status is determined. Absent means today in Tokyo.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: Option<String>,
-    /// Where the records come from.
+    /// Source of the records, in the caller's words.
     #[serde(default)]
     pub source: Option<String>,
 }
 
-/// Registration numbers that are watched.
+/// Registration numbers to monitor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegistrationMonitorIn {
-    /// The numbers, in any form.
+    /// The registration numbers, in any spelling.
     #[cfg_attr(feature = "openapi", schema(max_items = 100_000))]
     pub watch: Vec<String>,
     /// Published records: a current snapshot.
     #[serde(default)]
     pub records: Option<PublishedRecords>,
-    /// The day whose state is asked for; today in Tokyo when absent.
+    /// Reference date, for which the status is determined. Absent means today in Tokyo.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: Option<String>,
-    /// Where the records come from.
+    /// Source of the records, in the caller's words.
     #[serde(default)]
     pub source: Option<String>,
 }
 
-/// A key that is to be issued.
+/// An API key to issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IssueKeyIn {
-    /// Its plan; `payg` when absent.
+    /// Plan of the key. Absent means `payg`.
     #[serde(default = "defaults::payg")]
     pub plan: OfficePlan,
-    /// A label; empty when absent.
+    /// Label of the key. Absent means empty.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub customer: String,
-    /// Monthly cap in yen; 0 or absent: none.
+    /// Monthly cap in yen. 0 or absent means no cap.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64))]
     pub cap_yen: i64,
 }
 
-/// What documents of payments have.
+/// Profile of an issuer: settings for the documents that are made from payments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProfileIn {
     /// Name of the issuer.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
     pub issuer: String,
-    /// T and 13 digits.
+    /// Registration number of the issuer: T and 13 digits.
     pub registration_number: RegistrationNumber,
-    /// How documents are given to the buyer; `store` when absent.
+    /// Delivery of the documents to the buyer. Absent means `store`.
     #[serde(default = "defaults::store")]
     pub delivery_mode: DeliveryMode,
-    /// Where copies of sent documents go; empty or absent: nowhere.
+    /// E-mail address for copies of sent documents. Empty or absent means no copies.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 254, pattern = r"^([^@\s,;<>]+@[^@\s,;<>]+)?$"))]
     pub delivery_email: String,
-    /// The rate of what has none of its own; 10 when absent.
+    /// Rate of consumption tax in percent, for a payment or a line item without its own rate. Absent means 10.
     #[serde(default = "defaults::standard_rate")]
     pub default_tax_rate: TaxRate,
-    /// What the documents are; `receipt` when empty or absent.
+    /// Type of the documents. Empty or absent means `receipt`.
     #[serde(default = "defaults::unsaid")]
     pub document_type: ProfileDocumentType,
-    /// The colour of lines and titles.
+    /// Colour of lines and titles.
     #[serde(default)]
     pub brand_color: BrandColor,
-    /// The logo.
+    /// Logo.
     #[serde(default)]
     pub logo: PictureUri,
-    /// The seal (角印).
+    /// Seal (角印).
     #[serde(default)]
     pub seal: PictureUri,
     /// Address of the issuer, at most 6 lines (our addition).
@@ -647,10 +658,11 @@ pub struct ProfileIn {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
-    /// Whether the ingest URL is replaced by a new one; false when absent.
+    /// True to replace the ingest URL with a new one. Absent means false.
     #[serde(default)]
     pub rotate_token: bool,
-    /// The secret of the webhook at the payment provider. With it, events must be signed. Empty: none; absent: the one before.
+    /// Signing secret of the webhook at the payment provider. With a secret, events must be signed. Empty means no
+    /// secret. Absent keeps the previous secret.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub provider_signing_secret: Option<String>,
@@ -660,7 +672,7 @@ pub struct ProfileIn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CapIn {
-    /// Yen; 0 or absent: none.
+    /// Monthly cap in yen. 0 or absent means no cap.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64))]
     pub cap_yen: i64,

@@ -21,13 +21,13 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// Show the plan, the calling key's use and spending in this month (UTC), its cap and its limits.
+/// Show the plan and its limits, and the calling key's use, spending and cap in this month (UTC).
 #[utoipa::path(
     get,
     path = "/v1/me",
     operation_id = "getMe",
     tag = "Back office",
-    responses((status = 200, description = "This month.", body = Me)),
+    responses((status = 200, description = "Use, spending, cap and limits in this month.", body = Me)),
     extensions(("x-errors" = json!([])))
 )]
 pub async fn me(State(office): State<Arc<Office>>, caller: Caller) -> Result<Json<Me>, ApiError> {
@@ -71,7 +71,7 @@ pub async fn me(State(office): State<Arc<Office>>, caller: Caller) -> Result<Jso
 
 /// Set the monthly cap of the calling key.
 ///
-/// The new cap replaces the old one and holds from the next call on; 0 removes the cap.
+/// The new cap replaces the old one from the next call on. 0 removes the cap.
 #[utoipa::path(
     post,
     path = "/v1/cap",

@@ -25,8 +25,8 @@ use crate::web::error::ApiError;
 use crate::web::openapi::BODY;
 use crate::web::peer::ClientAddress;
 
-/// Lets the administrator pass: checks the secret of the settings. A wrong secret counts for the lockout of its
-/// network, like a wrong API key.
+/// Lets only the administrator pass, by the secret in the settings. A wrong secret counts for the lockout of the
+/// caller's network, like a wrong API key.
 pub async fn require(State(office): State<Arc<Office>>, request: Request, next: Next) -> Result<Response, ApiError> {
     let forbidden =
         || ApiError::new(Code::InsufficientRole, "only the administrator issues keys, with SERVICE_ADMIN_KEY");
@@ -37,7 +37,7 @@ pub async fn require(State(office): State<Arc<Office>>, request: Request, next: 
     limits.check_lockout(address, None, now)?;
     let shown = presented_key(request.headers())?;
     limits.check_lockout(None, Some(shown), now)?;
-    // compare digests: they have one length, so the time of the comparison hides the secret's length
+    // compare digests: all digests have the same length, so the time of the comparison hides the secret's length
     if bool::from(Sha256::digest(shown).ct_eq(&Sha256::digest(secret.0.as_bytes()))) {
         return Ok(next.run(request).await);
     }
@@ -50,9 +50,9 @@ pub async fn require(State(office): State<Arc<Office>>, request: Request, next: 
     Err(refused)
 }
 
-/// Issue a key on a plan, with a new account.
+/// Issue an API key on a plan, with a new account.
 ///
-/// For the administrator, after a payment was received. No later answer shows the key again.
+/// The administrator issues a key after a payment was received. No later answer shows the key again.
 #[utoipa::path(
     post,
     path = "/v1/admin/keys",

@@ -16,9 +16,9 @@ use utoipa::{IntoResponses, PartialSchema};
 
 /// The number of the document.
 const X_INVOICE_NUMBER: HeaderName = HeaderName::from_static("x-invoice-number");
-/// The total of the document in yen, with tax.
+/// The total of the document in yen, tax-inclusive.
 const X_DOCUMENT_TOTAL: HeaderName = HeaderName::from_static("x-document-total");
-/// A warning to the issuer of the document; one header for each.
+/// A warning to the issuer of the document. Each warning has its own header.
 const X_DOCUMENT_WARNING: HeaderName = HeaderName::from_static("x-document-warning");
 
 /// The API description of an answer with a document in one of the formats.
@@ -27,7 +27,7 @@ pub struct DocumentAnswer;
 impl IntoResponses for DocumentAnswer {
     fn responses() -> BTreeMap<String, RefOr<response::Response>> {
         let text = || ContentBuilder::new().schema(Some(String::schema())).build();
-        let warning = "A doubt about the document, for its issuer, in English and ASCII; one header for each doubt.";
+        let warning = "A warning to the issuer of the document, in English and ASCII. Each warning has its own header.";
         let answer = described_document().content("text/html", text()).content("application/xml", text()).header(
             "X-Document-Warning",
             HeaderBuilder::new().schema(Some(String::schema())).description(Some(warning)).build(),
@@ -47,8 +47,8 @@ impl IntoResponses for KeptDocumentAnswer {
 
 /// The API description of a PDF with the headers of [`file`] and [`describe`].
 fn described_document() -> ResponseBuilder {
-    let number = "The number of the document: UTF-8, in which each byte but ASCII letters, digits, `-`, `.` and `_` is percent-encoded, as `%E8%AB%8B-1`.";
-    let name = "`attachment` with a name for the file, in both forms of RFC 6266: `filename` in ASCII, `filename*` in UTF-8. Not for `html`.";
+    let number = "Number of the document, in UTF-8. Each byte except ASCII letters, digits, `-`, `.` and `_` is percent-encoded, as in `%E8%AB%8B-1`.";
+    let name = "`attachment` with a name for the file, in both forms of RFC 6266: `filename` in ASCII, `filename*` in UTF-8. Absent for `html`.";
     let header =
         |of: Type, text: &str| HeaderBuilder::new().schema(Some(Object::with_type(of))).description(Some(text)).build();
     let pdf =
@@ -60,7 +60,7 @@ fn described_document() -> ResponseBuilder {
         .header("X-Invoice-Number", header(Type::String, number))
         .header(
             "X-Document-Total",
-            header(Type::Integer, "The total of the document in yen, with tax. Negative for a credit note."),
+            header(Type::Integer, "Total of the document in yen, tax-inclusive. Negative for a credit note."),
         )
 }
 
@@ -98,7 +98,7 @@ fn is_plain(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_')
 }
 
-/// Percent-encodes every byte of the UTF-8 text but letters, digits and a few signs.
+/// Percent-encodes every byte of the UTF-8 text except ASCII letters, digits and a few signs.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

@@ -1,7 +1,7 @@
 //! The audit log of registration numbers: a hash chain, a file in which each line names the SHA-256 of the line before
 //! (readings B39). Several nodes and batches may write the same file: each takes the file's lock while it writes.
 //!
-//! A hash chain shows every change but a missing tail. So after each batch the end of the chain is noted in a second
+//! A hash chain shows every change except a missing tail. So after each batch the end of the chain is noted in a second
 //! file, `<log>.head`.
 
 use std::fs::{File, OpenOptions};
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use docs_module::audit::{Chain, Head, Members, entry};
 use serde_json::{Value, json};
 
-/// Bytes of a line, at most.
+/// Largest length of a line, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// Entries in an answer, at most. The latest are shown.
+/// Largest number of entries in an answer. The answer has the latest entries.
 pub const ENTRIES_MAX: usize = 10_000;
 /// The value of `account` in entries that an operator's batch wrote.
 pub const OPERATOR: &str = "operator";
@@ -31,7 +31,7 @@ pub struct Batch<'a> {
     pub account: &'a str,
     /// `verify` or `monitor`.
     pub operation: &'static str,
-    /// The day that the request asked about.
+    /// The reference date of the request.
     pub as_of: String,
     /// The source of the published records.
     pub source: Option<&'a str>,
@@ -78,7 +78,7 @@ impl AuditLog {
         AuditLog { path: path.to_owned() }
     }
 
-    /// Adds entries and syncs the file: when this returns they are on disk.
+    /// Adds entries and syncs the file. When this function returns, the entries are on disk.
     ///
     /// # Errors
     /// When the file cannot be read or written. Also when its last line is not an entry and no end was noted.
@@ -197,7 +197,7 @@ impl AuditLog {
     }
 }
 
-/// The end of a chain whose last line is this.
+/// The end of a chain, read from the last line of the chain.
 fn head_of(line: &[u8]) -> Option<Head> {
     let entry: Value = serde_json::from_slice(line).ok()?;
     let hash = entry["hash"].as_str().filter(|hash| hash.len() == 64)?;

@@ -14,12 +14,12 @@ use crate::web::Web;
 use crate::web::body::{Pieces, Reserved, media_type};
 use crate::web::error::ApiError;
 
-/// Bytes of a body, at most (readings B41).
+/// Largest size of a body, in bytes (readings B41).
 const BODY_BYTES_MAX: usize = 10 << 20;
-/// Memory reserved for each byte of a body: for the body, for the values read from it, and for the document.
+/// Bytes of memory reserved for each byte of a body: for the body, for the values read from it, and for the document.
 const COPIES: u64 = 4;
 
-/// A request's body that is not read yet.
+/// The body of a request, before the body is read.
 pub struct Body {
     web: Arc<Web>,
     payer: Payer,
@@ -47,7 +47,7 @@ where
 }
 
 impl Body {
-    /// Reads the body and does this work on it, on a thread for long computations.
+    /// Does this work on the bytes of the body, on a thread for long computations.
     pub async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce(&[u8]) -> Result<T, Vec<Fault>> + Send + 'static,
@@ -61,7 +61,7 @@ impl Body {
     }
 }
 
-/// 422 with these faults of the body.
+/// The error 422 with these faults of the body.
 pub fn refusal(faults: Vec<Fault>) -> ApiError {
     let values: Result<Vec<_>, _> = faults.iter().map(serde_json::to_value).collect();
     values.map_or_else(ApiError::internal, ApiError::with_faults)

@@ -21,7 +21,7 @@ const MILLI_YEN: i64 = 1000;
 /// The operations that are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfficeOperation {
-    /// A document, made on request or of a payment.
+    /// A document, made on request or from a payment.
     Document,
     /// Withholding records; the units are payees.
     Withholding,
@@ -124,12 +124,12 @@ impl Office {
         }
     }
 
-    /// Billable calls that the plan includes in a month. `None`: any number.
+    /// Largest number of billable calls in a month under the plan. `None` means no limit.
     pub(super) fn calls_max(&self, plan: Plan) -> Option<i64> {
         (plan == Plan::Free).then_some(self.config.free_calls)
     }
 
-    /// The error of a refused charge. `None`: the charge was made.
+    /// The error of a refused charge. `None` means that the charge was made.
     pub(super) fn refusal(&self, charged: OfficeCharged) -> Option<ApiError> {
         let (code, message) = match charged {
             OfficeCharged::Made => return None,

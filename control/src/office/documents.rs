@@ -27,13 +27,13 @@ const FORMATS: [&str; 3] = ["pdf", "html", "xml"];
 /// Reads a body into a document.
 type Read = fn(&[u8], &Given<'_>) -> Result<Document, Vec<Fault>>;
 
-/// Make an invoice, a receipt or another document of its kind.
+/// Make an invoice, a receipt or another document for a sale.
 #[utoipa::path(
     post,
     path = "/v1/invoices",
     operation_id = "createInvoice",
     tag = "Back office",
-    params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "`pdf` (default), `html`, or `xml` (JP PINT; our addition).")),
+    params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "Format of the document: `pdf` (default), `html`, or `xml` (JP PINT; our addition).")),
     request_body = api::office::InvoiceIn,
     responses(DocumentAnswer),
     extensions(("x-errors" = json!([CHARGED, BODY])))
@@ -48,13 +48,13 @@ pub async fn create(
     office.document(&caller, &claim, &query, body, request::document).await
 }
 
-/// Make a document of one payment of a payment provider.
+/// Make a document for one payment of a payment provider.
 #[utoipa::path(
     post,
     path = "/v1/invoices/from_payment",
     operation_id = "createInvoiceFromPayment",
     tag = "Back office",
-    params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "As for `POST /v1/invoices`.")),
+    params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "Format of the document, as for `POST /v1/invoices`.")),
     request_body = api::office::PaymentImportIn,
     responses(DocumentAnswer),
     extensions(("x-errors" = json!([CHARGED, BODY])))
@@ -69,13 +69,13 @@ pub async fn create_from_payment(
     office.document(&caller, &claim, &query, body, request::document_of_payment).await
 }
 
-/// Make one invoice of many payments.
+/// Make one invoice for many payments.
 #[utoipa::path(
     post,
     path = "/v1/invoices/from_payments",
     operation_id = "createInvoiceFromPayments",
     tag = "Back office",
-    params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "As for `POST /v1/invoices`.")),
+    params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "Format of the document, as for `POST /v1/invoices`.")),
     request_body = api::office::PaymentsImportIn,
     responses(DocumentAnswer),
     extensions(("x-errors" = json!([CHARGED, BODY])))

@@ -27,27 +27,27 @@ use crate::web::error::ApiError;
 use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
 
-/// Bytes of an event, at most (readings B45).
+/// Largest size of an event, in bytes (readings B45).
 const EVENT_BYTES_MAX: usize = 1 << 20;
 /// Types of events that announce a payment (readings B14).
 const TYPES: [&str; 4] = ["payment_intent.succeeded", "charge.succeeded", "checkout.session.completed", "invoice.paid"];
-/// Members that show that nothing was paid, or not in yen. Such an event is ignored, because a repetition would change
-/// nothing.
+/// Members whose faults mean that nothing was paid, or that the payment was not in yen. An event with such a fault is
+/// ignored, because a repetition of the event would change nothing.
 const STATES: [&str; 5] = ["status", "payment_status", "paid", "captured", "currency"];
-/// The lease of a document: after this time another node may make it.
+/// Lease of a document. After this time another node may make the document.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Receive an event of a payment provider.
 ///
-/// The provider calls this route, at the address that `POST /v1/account/profile` returned.
+/// The provider sends its events to this route, at the URL that `POST /v1/account/profile` returned.
 #[utoipa::path(
     post,
     path = "/v1/ingest/{token}",
     operation_id = "ingestPaymentEvent",
     tag = "Back office",
-    params(("token" = String, Path, description = "The last part of the ingest address.")),
+    params(("token" = String, Path, description = "Last part of the ingest URL.")),
     request_body = PaymentEvent,
-    responses((status = 200, description = "Whether a document was made, is held, or the event was ignored.", body = IngestResult)),
+    responses((status = 200, description = "Outcome of the event: the document was made or is held, or the event was ignored.", body = IngestResult)),
     extensions(("x-errors" = json!([Code::NotFound, Code::InvalidSignature, BODY])))
 )]
 pub async fn receive(
@@ -70,7 +70,7 @@ pub async fn receive(
         return Err(ApiError::new(Code::InvalidSignature, "the signature is missing, wrong or older than 5 minutes"));
     }
     let Some(told) = read(&body, &set, &office)? else { return Ok(answer("ignored", None)) };
-    // a separate task: the work goes on if the provider closes the connection
+    // a separate task, so the work goes on if the provider closes the connection
     let working = tokio::spawn(async move { office.take(&record, told).await });
     working.await?.map(Json)
 }
@@ -82,7 +82,7 @@ struct Told {
     payment: Payment,
 }
 
-/// Reads an event. `None`: the event announces no payment that gets a document.
+/// Reads an event. `None` means that the event announces no payment that gets a document.
 fn read(body: &[u8], set: &SetProfile, office: &Office) -> Result<Option<Told>, ApiError> {
     let event: Value = serde_json::from_slice(body).map_err(|_| fault(&[], "json_invalid", "should be JSON"))?;
     let Some(kind) = event["type"].as_str() else { return Err(fault(&["type"], "missing", "is required")) };
@@ -109,7 +109,7 @@ fn read(body: &[u8], set: &SetProfile, office: &Office) -> Result<Option<Told>, 
 }
 
 impl Office {
-    /// Records a payment, unless it is recorded already, and makes its document.
+    /// Records a payment, unless the payment is recorded already, and makes its document.
     async fn take(&self, record: &IssuerProfile, told: Told) -> Result<IngestResult, ApiError> {
         let Told { event_id, object, payment } = told;
         let account = record.account_id.parse().map_err(ApiError::internal)?;

@@ -1,5 +1,5 @@
 //! The jobs of the back office: documents of payments that a monthly cap or a crash held up. A lease in the database
-//! lets one node at a time do them.
+//! lets one node at a time do the jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use super::Office;
 use crate::web::error::ApiError;
 
-/// Time between two looks for work.
+/// Time between two searches for work.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
-/// The lease of a look: after this time another node may take it.
+/// Lease of the jobs. After this time another node may do the jobs.
 const LEASE: Duration = Duration::from_secs(120);
 /// The name of the lease.
 const JOB: &str = "office";
@@ -32,7 +32,7 @@ pub async fn keep(office: Arc<Office>, mut stopped: watch::Receiver<bool>) {
             _ = stopped.wait_for(|stopped| *stopped) => return,
         };
         if let Err(error) = done {
-            tracing::warn!(cause = error.message, "a look of the back office failed; the next one tries again");
+            tracing::warn!(cause = error.message, "the jobs of the back office failed and will be tried again");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Makes one document of each payment that a provider announced (readings B11, B14-B16). The payment is recorded before
+//! Makes one document for each payment that a provider announced (readings B11, B14-B16). The payment is recorded before
 //! its document is made, so a document that a crash or a cap holds up is made later.
 
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::ids;
 use crate::resource;
 use crate::web::error::ApiError;
 
-/// Wait between two attempts to make a document.
+/// Waiting time between two attempts to make a document.
 const HELD_WAIT: Duration = Duration::from_secs(3600);
-/// Payments that one query reads, at most.
+/// Largest number of payments that one query reads.
 const AT_ONCE: i64 = 20;
-/// Characters of an error that are stored.
+/// Largest number of characters of an error that are stored.
 const ERROR_CHARACTERS_MAX: usize = 200;
 
 /// The result of an attempt to make a payment's document.
@@ -41,7 +41,7 @@ pub enum Issued {
     Held,
 }
 
-/// Why a transaction ended without storing the document.
+/// Reason why a transaction ended without storing the document.
 enum Unkept {
     Refused(OfficeCharged),
     Before,
@@ -54,7 +54,7 @@ impl From<store::Error> for Unkept {
     }
 }
 
-/// The document of a payment under a profile.
+/// The document for a payment, with the settings of a profile.
 ///
 /// # Errors
 /// The faults of the document, each with its path from the payment object.
@@ -92,7 +92,7 @@ impl Office {
             for payment in &due {
                 self.issue_or_put_off(payment).await?;
             }
-            // each of these is now stored or due later
+            // each of these payments now has a stored document or is due later
             if (due.len() as i64) < AT_ONCE {
                 return Ok(());
             }
@@ -113,7 +113,7 @@ impl Office {
         Ok(())
     }
 
-    /// Makes the document of a payment, stores it and writes its e-mail.
+    /// Makes the document of a payment, stores the document and writes its e-mail.
     pub(super) async fn issue(&self, ingested: &IngestedPayment) -> Result<Issued, ApiError> {
         let IngestedPayment { document_id, account_id, lineage_id, sealed_event, .. } = ingested;
         let account: AccountId = account_id.parse().map_err(ApiError::internal)?;
@@ -182,7 +182,8 @@ impl Office {
         }
     }
 
-    /// Puts a payment off until the next hour or month. A new cap makes it due at once.
+    /// Puts a payment off for an hour, or until the next month if that is earlier. A new cap makes the payment due at
+    /// once.
     async fn hold(&self, ingested: &IngestedPayment, why: &str) -> Result<Issued, ApiError> {
         let now = self.clock.now();
         let due_at = now.plus(HELD_WAIT).min(month_start(Period::of(now).month + 1));
@@ -218,7 +219,7 @@ impl Office {
         }
     }
 
-    /// Whether the document is sent by e-mail, and the e-mail (readings B11).
+    /// The delivery status of a document, and the e-mail if one is sent (readings B11).
     fn delivery(
         &self,
         profile: &Profile,

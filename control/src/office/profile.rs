@@ -1,4 +1,5 @@
-//! The profile of the issuer, and the address to which a payment provider sends events (specification, `/v1/account/profile`; readings B9-B13).
+//! The profile of the issuer, and the URL to which a payment provider sends events (specification,
+//! `/v1/account/profile`; readings B9-B13).
 
 use std::sync::Arc;
 
@@ -44,18 +45,18 @@ impl Drop for Kept {
 pub struct SetProfile {
     /// The part of the profile that goes into documents of payments.
     pub profile: Profile,
-    /// The secret with which the provider signs events. Empty: events are not signed.
+    /// The secret with which the provider signs events. Empty means that events are not signed.
     pub signing_secret: Zeroizing<String>,
     logo: Option<ImageFacts>,
     seal: Option<ImageFacts>,
 }
 
-/// Set the issuer's profile and get the address for the payment provider's events.
+/// Set the issuer's profile and get the URL for the payment provider's events.
 ///
 /// The new profile replaces the old one.
 ///
-/// The address stays the same unless `rotate_token` asks for a new one. If `provider_signing_secret` is left out, the
-/// old secret stays; an empty one removes it.
+/// The URL stays the same unless `rotate_token` is true. If `provider_signing_secret` is absent, the old secret stays.
+/// An empty secret removes the old one.
 #[utoipa::path(
     post,
     path = "/v1/account/profile",
@@ -119,7 +120,7 @@ pub async fn set(
     Ok(answer)
 }
 
-/// Show the issuer's profile, without its secret and its pictures.
+/// Show the issuer's profile, without the signing secret and the pictures.
 #[utoipa::path(
     get,
     path = "/v1/account/profile",
@@ -148,7 +149,7 @@ pub(super) fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// The name under which a lineage's token is sealed, so that a sealed profile cannot stand in for it.
+/// The name under which a lineage's token is sealed, so that a sealed profile cannot take the token's place.
 fn token_name(lineage_id: &str) -> String {
     format!("{lineage_id} token")
 }

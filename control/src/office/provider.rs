@@ -1,4 +1,4 @@
-//! Keys that customers buy: events of the operator's payment provider, and the key for its buyer (specification,
+//! Keys that customers buy: events of the operator's payment provider, and the key for the buyer (specification,
 //! `/v1/provider/webhook` and `/v1/keys/by-session`; readings B6-B8).
 
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::billing::{Billing, provider_events};
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 
-/// Bytes of a checkout's id, at most.
+/// Largest length of a checkout's id, in bytes.
 const SESSION_ID_BYTES_MAX: usize = 255;
 
 /// Receive an event of the operator's payment provider and check its signature.
 ///
-/// The same as `POST /api/v1/billing/provider_webhook`.
+/// This route does the same as `POST /api/v1/billing/provider_webhook`.
 ///
 /// A paid checkout issues a key. The end of the subscription revokes the key. The provider may repeat an event.
 #[utoipa::path(
@@ -48,13 +48,13 @@ pub async fn webhook(
     provider_events::receive(billing, headers, body).await
 }
 
-/// Get the key of a purchase, for the page to which the provider's checkout leads. The key is shown for 24 hours.
+/// Get the key of a purchase, for the success page of the provider's checkout. The key is shown for 24 hours.
 #[utoipa::path(
     get,
     path = "/v1/keys/by-session",
     operation_id = "getKeyBySession",
     tag = "Back office",
-    params(("session_id" = String, Query, description = "The id of the checkout.")),
+    params(("session_id" = String, Query, description = "Id of the checkout.")),
     responses(
         (status = 200, description = "The key.", body = PurchasedKey),
         (status = 202, description = "The payment is being processed: ask again after `Retry-After` seconds.", body = PurchasedKey,
@@ -76,7 +76,7 @@ pub async fn by_session(
     if session_id.len() > SESSION_ID_BYTES_MAX || !session_id.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(refusal(vec![Fault::of_query("session_id", session_id, &["the id of a checkout"])]));
     }
-    // a checkout's id is as good as a password, so wrong ids count for the lockout
+    // a checkout's id gives access like a password, so wrong ids count for the lockout
     let told = match office.access.limits.attempt(address, bought(&billing, session_id)).await? {
         Bought::Key(key, plan) => {
             let key = Some(Hidden(key.to_string()));

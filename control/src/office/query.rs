@@ -1,4 +1,4 @@
-//! Query parameters. A value that is not allowed is 422 (specification, Behaviour rule 1).
+//! Query parameters. A value that is not allowed is answered with 422 (specification, Behaviour rule 1).
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -7,7 +7,7 @@ use docs_module::request::Fault;
 use super::body::refusal;
 use crate::web::error::ApiError;
 
-/// The query parameters of a request. Unknown ones are ignored.
+/// The query parameters of a request. Unknown parameters are ignored.
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
@@ -16,7 +16,7 @@ impl Query {
         self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a parameter that must be one of these. Absent: the first.
+    /// The value of a parameter that must be one of these values. Absent means the first value.
     pub fn choice(&self, name: &'static str, allowed: &[&'static str]) -> Result<&'static str, ApiError> {
         let Some(value) = self.get(name) else { return Ok(allowed[0]) };
         let found = allowed.iter().copied().find(|choice| *choice == value);

@@ -16,7 +16,7 @@ use crate::web::openapi::BODY;
     operation_id = "reconcile",
     tag = "Back office",
     request_body = api::office::ReconcileIn,
-    responses((status = 200, description = "The four groups.", body = api::office::Reconciliation)),
+    responses((status = 200, description = "The four groups of records.", body = api::office::Reconciliation)),
     extensions(("x-errors" = json!(BODY)))
 )]
 pub async fn run(body: Body) -> Result<Response, ApiError> {

@@ -28,7 +28,7 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// Headers of a CSV answer: whether the whole log is unchanged, and the number of the first broken line.
+/// Headers of a CSV answer: `true` if the whole log is unchanged, and the number of the first broken line.
 const X_CHAIN_VALID: HeaderName = HeaderName::from_static("x-chain-valid");
 const X_BROKEN_AT: HeaderName = HeaderName::from_static("x-broken-at");
 /// The members of an entry that are the columns of the CSV.
@@ -42,7 +42,7 @@ struct Looked {
     numbers: usize,
 }
 
-/// Check registration numbers.
+/// Verify registration numbers.
 ///
 /// If the request has published records, the numbers are checked against them. Otherwise only their form and check
 /// digit are checked.
@@ -78,7 +78,7 @@ pub async fn verify(
     operation_id = "monitorRegistrations",
     tag = "Back office",
     request_body = api::office::RegistrationMonitorIn,
-    responses((status = 200, description = "The alerts, and the numbers without one.", body = api::office::MonitorResult)),
+    responses((status = 200, description = "The numbers with an alert, and the other numbers.", body = api::office::MonitorResult)),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
 pub async fn monitor(
@@ -98,22 +98,22 @@ pub async fn monitor(
     office.looked(&caller, &claim, OfficeOperation::Monitor, looked.await?).await
 }
 
-/// Show this account's entries in the audit log, and whether the log was changed afterwards.
+/// Show this account's entries in the audit log, and check that the log is unchanged.
 #[utoipa::path(
     get,
     path = "/v1/registration/audit",
     operation_id = "getRegistrationAudit",
     tag = "Back office",
     params(
-        ("number" = Option<String>, Query, description = "Only entries of this number."),
-        ("format" = Option<String>, Query, pattern = "^(json|csv)$", description = "`json` (default) or `csv`."),
+        ("number" = Option<String>, Query, description = "Registration number whose entries are shown. Absent means all entries."),
+        ("format" = Option<String>, Query, pattern = "^(json|csv)$", description = "Format of the answer: `json` (default) or `csv`."),
     ),
     responses((status = 200, description = "The latest 10000 entries.", content(
         (api::office::AuditTrail = "application/json"), (String = "text/csv"),
     ), headers(
-        ("Content-Disposition" = Option<String>, description = "`attachment` with a name for the file (RFC 6266); not for `json`."),
-        ("X-Chain-Valid" = Option<bool>, description = "Of a CSV: whether the whole log is as it was written."),
-        ("X-Broken-At" = Option<u64>, description = "Of a CSV: number of the first line that is not as it was written."),
+        ("Content-Disposition" = Option<String>, description = "`attachment` with a name for the file (RFC 6266). Absent for `json`."),
+        ("X-Chain-Valid" = Option<bool>, description = "For `csv`: true if the whole log is unchanged."),
+        ("X-Broken-At" = Option<u64>, description = "For `csv`: number of the first line that was changed or is missing."),
     ))),
     extensions(("x-errors" = json!([Code::NotFound])))
 )]

@@ -41,10 +41,10 @@ use crate::web::path::PathParts;
         ("min" = Option<i64>, Query, description = "The lowest total in yen."),
         ("max" = Option<i64>, Query, description = "The highest total in yen."),
         ("recipient" = Option<String>, Query, description = "Part of the recipient's name. Case, width and spaces do not matter."),
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many documents a page has; 20 when absent."),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Number of documents on a page. Absent means 20."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
-    responses((status = 200, description = "A page.", body = StoredInvoicePage)),
+    responses((status = 200, description = "A page of documents.", body = StoredInvoicePage)),
     extensions(("x-errors" = json!([])))
 )]
 pub async fn list(
@@ -71,7 +71,7 @@ pub async fn list(
     path = "/v1/invoices/stored/{invoice_id}",
     operation_id = "getStoredInvoice",
     tag = "Back office",
-    params(("invoice_id" = String, Path, description = "The document's id in the list.")),
+    params(("invoice_id" = String, Path, description = "Id of the document, from the list of stored documents.")),
     responses(KeptDocumentAnswer),
     extensions(("x-errors" = json!([Code::NotFound])))
 )]
@@ -96,7 +96,7 @@ pub async fn download(
     path = "/v1/invoices/stored/{invoice_id}/corrections",
     operation_id = "correctStoredInvoice",
     tag = "Back office",
-    params(("invoice_id" = String, Path, description = "The id of the document to correct.")),
+    params(("invoice_id" = String, Path, description = "Id of the document to correct.")),
     request_body = api::office::InvoiceIn,
     responses((status = 200, description = "The new document.", body = StoredInvoice)),
     extensions(("x-errors" = json!([Code::NotFound, CHARGED, BODY])))

@@ -26,19 +26,19 @@ const FORMATS: [&str; 4] = ["json", "csv", "pdf", "etax_csv"];
 /// Reads a body into records.
 type Read = fn(&[u8], &Given<'_>) -> Result<RecordsOrder, Vec<Fault>>;
 
-/// Make the records of a year's payments to payees.
+/// Make the payment records of a year, from payments to payees.
 #[utoipa::path(
     post,
     path = "/v1/withholding-records",
     operation_id = "createWithholdingRecords",
     tag = "Back office",
-    params(("format" = Option<String>, Query, pattern = "^(json|csv|pdf|etax_csv)$", description = "`json` (default), `csv`, `pdf`, or `etax_csv` (form 309).")),
+    params(("format" = Option<String>, Query, pattern = "^(json|csv|pdf|etax_csv)$", description = "Format of the records: `json` (default), `csv`, `pdf`, or `etax_csv` (form 309).")),
     request_body = api::office::WithholdingRecordsIn,
     responses((status = 200, description = "The records.", content(
         (api::office::WithholdingRecords = "application/json"), (String = "text/csv"), (Vec<u8> = "application/pdf"),
     ), headers(
-        ("Content-Disposition" = Option<String>, description = "`attachment` with a name for the file (RFC 6266); not for `json`."),
-        ("X-Document-Warning" = Option<String>, description = "Of a PDF: characters that it lacks, in English and ASCII."),
+        ("Content-Disposition" = Option<String>, description = "`attachment` with a name for the file (RFC 6266). Absent for `json`."),
+        ("X-Document-Warning" = Option<String>, description = "For `pdf`: the characters that the PDF lacks, in English and ASCII."),
     ))),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]
@@ -52,19 +52,19 @@ pub async fn create(
     office.records(&caller, &claim, &query, body, request::records).await
 }
 
-/// Make the records of a year's transfers to the connected accounts of a payment platform.
+/// Make the payment records of a year, from transfers to the connected accounts of a payment platform.
 #[utoipa::path(
     post,
     path = "/v1/withholding-records/from_transfers",
     operation_id = "createWithholdingRecordsFromTransfers",
     tag = "Back office",
-    params(("format" = Option<String>, Query, pattern = "^(json|csv|pdf|etax_csv)$", description = "As for `POST /v1/withholding-records`.")),
+    params(("format" = Option<String>, Query, pattern = "^(json|csv|pdf|etax_csv)$", description = "Format of the records, as for `POST /v1/withholding-records`.")),
     request_body = api::office::TransfersWithholdingIn,
     responses((status = 200, description = "The records.", content(
         (api::office::WithholdingRecords = "application/json"), (String = "text/csv"), (Vec<u8> = "application/pdf"),
     ), headers(
-        ("Content-Disposition" = Option<String>, description = "`attachment` with a name for the file (RFC 6266); not for `json`."),
-        ("X-Document-Warning" = Option<String>, description = "Of a PDF: characters that it lacks, in English and ASCII."),
+        ("Content-Disposition" = Option<String>, description = "`attachment` with a name for the file (RFC 6266). Absent for `json`."),
+        ("X-Document-Warning" = Option<String>, description = "For `pdf`: the characters that the PDF lacks, in English and ASCII."),
     ))),
     extensions(("x-errors" = json!([CHARGED, BODY])))
 )]

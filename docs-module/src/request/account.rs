@@ -1,4 +1,4 @@
-//! Settings of an account: a key with a plan, the issuer's profile, the monthly cap (specification, IssueKeyIn,
+//! Settings of an account: an API key with a plan, the issuer's profile, the monthly cap (specification, IssueKeyIn,
 //! ProfileIn and CapIn).
 
 use rust_decimal::Decimal;
@@ -12,32 +12,32 @@ use crate::tax::consumption::{Basis, Rate};
 
 /// Plans of the interface (B4).
 const PLANS: [&str; 6] = ["free", "payg", "starter", "pro", "scale", "enterprise"];
-/// Largest numbers of characters of a label, and of an e-mail address (RFC 5321).
+/// Largest number of characters of a label, and of an e-mail address (RFC 5321).
 const LABEL_MAX: usize = 200;
 const EMAIL_MAX: usize = 254;
-/// Characters of a secret of a provider.
+/// Largest length of a provider's signing secret, in bytes.
 const SECRET_MAX: usize = 200;
 
-/// A key that is asked for.
+/// A request for an API key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyOrder {
     /// One of the plans.
     pub plan: String,
-    /// A label.
+    /// Label of the key.
     pub customer: String,
     /// Monthly cap in yen; 0: no cap.
     pub cap_yen: i64,
 }
 
-/// How documents of payments are given to the buyer (B11).
+/// Delivery of the documents that are made from payments (B11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeliveryMode {
-    /// They are stored.
+    /// Documents are stored.
     #[default]
     Store,
-    /// They are sent.
+    /// Documents are sent to the buyer.
     Email,
-    /// Both.
+    /// Documents are stored and sent.
     Both,
 }
 
@@ -55,7 +55,7 @@ impl DeliveryMode {
         })
     }
 
-    /// The mode's value of `delivery_mode`.
+    /// The value of `delivery_mode` for this mode.
     pub fn name(self) -> &'static str {
         DeliveryMode::NAMES[self as usize]
     }
@@ -66,21 +66,22 @@ impl DeliveryMode {
 pub struct Profile {
     /// The issuer of the documents.
     pub issuer: Issuer,
-    /// How the documents are given to the buyer.
+    /// Delivery of the documents to the buyer.
     pub delivery_mode: DeliveryMode,
-    /// Where copies are sent; may be empty.
+    /// E-mail address for copies of sent documents; may be empty.
     pub delivery_email: String,
-    /// The rate of payments and lines that have no rate themselves.
+    /// The tax rate for payments and line items without their own rate.
     pub default_rate: Rate,
     /// The kind of the documents.
     pub kind: Kind,
-    /// Colour and pictures.
+    /// Colour, logo and seal.
     pub theme: Theme,
     /// `brand_color` as it was given; may be empty.
     pub brand_color: String,
-    /// Whether the request asks for a new address to which the provider sends events (B9).
+    /// True if the request asks for a new ingest URL (B9).
     pub rotate_token: bool,
-    /// The secret with which the provider signs (B13); empty: none. `None`: the request does not say.
+    /// The secret with which the provider signs events (B13). Empty means no secret. `None` means that the request does
+    /// not state a secret.
     pub provider_signing_secret: Option<String>,
 }
 
@@ -97,7 +98,7 @@ pub fn key_order(bytes: &[u8]) -> Result<KeyOrder, Vec<Fault>> {
     })
 }
 
-/// The cap in yen that a body of `POST /v1/cap` sets; 0: none.
+/// The cap in yen that a body of `POST /v1/cap` sets. 0 means no cap.
 ///
 /// # Errors
 /// All faults of the body.
@@ -117,7 +118,8 @@ fn bounded(object: &Object<'_>, name: &'static str, most: usize) -> String {
     text
 }
 
-/// The profile that a body of `POST /v1/account/profile` sets. Beside the members of the specification it may have `issuer_address` and `issuer_tel`.
+/// The profile that a body of `POST /v1/account/profile` sets. In addition to the members of the specification, the body
+/// may have `issuer_address` and `issuer_tel`.
 ///
 /// # Errors
 /// All faults of the body, including those that would make documents with this profile invalid.
@@ -147,7 +149,7 @@ pub fn profile(bytes: &[u8], given: &Given<'_>) -> Result<Profile, Vec<Fault>> {
     })
 }
 
-/// A text with one `@` between others. Whether mail arrives is seen when it is sent.
+/// Reads a text with one `@` between other characters. Only sending an e-mail shows if the address works.
 fn email(object: &Object<'_>) -> String {
     let text = bounded(object, "delivery_email", EMAIL_MAX);
     let is_address = match text.split_once('@') {
@@ -188,7 +190,7 @@ fn sample(profile: &Profile, today: Date) -> Draft {
         withholding: None,
         period: String::new(),
         payment_method: String::new(),
-        // the payment, which has the date of its sale, is not known here
+        // the payment is not known here, and only the payment has the date of the sale
         original_date: "-".to_owned(),
         original_number: String::new(),
         bank: None,

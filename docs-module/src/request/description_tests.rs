@@ -1,5 +1,6 @@
-//! Readers and the description of bodies (`api::office`) agree member by member. The schemas drive these tests: each described type, requirement, word, form,
-//! range and length is tried at both sides, and the members that a reader asks for are those that are described.
+//! Readers and the description of bodies (`api::office`) agree member by member. The schemas drive these tests. Each
+//! described type, requirement, word, form, range and length is tried with an allowed value and with a refused one. A
+//! reader asks for exactly the described members.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use crate::drawing::picture::tests::png_uri;
 
 const GIVEN: Given<'static> = Given { today: date!(2025 - 11 - 30), number: "20251130-AAAAAAAA", original_number: "" };
 
-/// A body with its schema's name, its reader, and all members that are described.
+/// A body with its schema's name, its reader, and all described members.
 struct Body {
     name: &'static str,
     faults: fn(&[u8]) -> Vec<Fault>,
@@ -22,18 +23,18 @@ struct Body {
     disagreements: RefCell<Vec<String>>,
 }
 
-/// Schemas by their names, as the page has them.
+/// The schemas of the API page, by name.
 struct Schemas(BTreeMap<String, Value>);
 
 /// A described member, or a value of a list or map, in a whole body.
 struct Member {
-    /// The way to it in the body.
+    /// The path to the member in the body.
     at: Vec<Place>,
-    /// What it may be: schemas of one type each.
+    /// The allowed kinds of value: schemas of one type each.
     kinds: Vec<Value>,
-    /// Whether it is required; `None`: it has no name that could be left out.
+    /// True if the member is required. `None` for a value of a list or map, which has no name to leave out.
     required: Option<bool>,
-    /// Whether it belongs to an object of a provider or of an authority, whose types are not ours to check.
+    /// True if the member belongs to an object of a provider or of an authority. These tests do not check its type.
     foreign: bool,
 }
 
@@ -146,7 +147,7 @@ fn transfers() -> Value {
     json!([transfer, payout])
 }
 
-/// Objects with their members together; later ones count.
+/// Objects joined into one object. A later member replaces an earlier one.
 fn join(objects: &[&Value]) -> Value {
     let members = objects.iter().flat_map(|object| object.as_object().unwrap().clone());
     Value::Object(members.collect())
@@ -180,7 +181,7 @@ impl Schemas {
         Schemas(found.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap())).collect())
     }
 
-    /// The schemas of one type each that a schema stands for.
+    /// The schemas of one type each that together mean the same as a schema.
     fn kinds(&self, schema: &Value) -> Vec<Value> {
         if let Some(way) = schema["$ref"].as_str() {
             return self.kinds(&self.0[way.rsplit('/').next().unwrap()]);
@@ -203,7 +204,7 @@ impl Schemas {
                 (Some("object"), Value::Object(members)) => {
                     let described = kind["properties"].as_object().cloned().unwrap_or_default();
                     let rest = kind.get("additionalProperties");
-                    // an object with members beside those that are named is not ours
+                    // an object that allows other members is a provider's or an authority's
                     let foreign = foreign || !described.is_empty() && rest.is_some();
                     let required = kind["required"].as_array().cloned().unwrap_or_default();
                     for (name, schema) in &described {
@@ -256,7 +257,7 @@ impl Body {
         found
     }
 
-    /// The whole body with a member replaced, or left out.
+    /// The whole body with one member replaced or left out.
     fn with(&self, at: &[Place], value: Option<Value>) -> Value {
         let mut body = self.whole.clone();
         let mut here = &mut body;
@@ -276,8 +277,9 @@ impl Body {
         body
     }
 
-    /// Faults at a place when the value there is another. A published record is named by the message of its list's fault. That a member is required in
-    /// some cases alone stands in words.
+    /// Faults at a path when the value at this path is replaced. A fault of a published record stands at the list, and its
+    /// message names the record. Faults of members that are required only in some cases are left out, because only words
+    /// describe such cases.
     fn told(&self, at: &[Place], value: Option<Value>) -> Vec<Fault> {
         let body = serde_json::to_vec(&self.with(at, value)).unwrap();
         let is_of_record =
@@ -317,7 +319,7 @@ impl Body {
         })
     }
 
-    /// Types: of each JSON type a value that the description admits, or does not.
+    /// Tries a value of each JSON type, which the description admits or does not admit.
     fn check_types(&self, member: &Member) {
         let at = &member.at;
         let described: BTreeSet<&str> =
@@ -356,7 +358,8 @@ impl Body {
         );
     }
 
-    /// Words of a closed set: those of the description, and of the message of a fault. Other words for the same are in neither.
+    /// Compares the words of a closed set in the description with the words in the message of a fault. Aliases are in
+    /// neither.
     fn check_words(&self, member: &Member, words: &[Value]) {
         for word in words {
             self.accepts(&member.at, word.clone());
@@ -369,7 +372,7 @@ impl Body {
             let expected: BTreeSet<&str> = expected.split(", ").map(|word| word.trim_matches('\'')).collect();
             let words: Vec<String> =
                 words.iter().map(|word| word.as_str().map_or(word.to_string(), str::to_owned)).collect();
-            // an empty text is no word: the member is not given
+            // an empty text is no word, because it counts as a missing member
             let words: BTreeSet<&str> = words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
             self.expect(words == expected, &member.at, &format!("is described with {words:?}, read with {expected:?}"));
         }
@@ -416,7 +419,7 @@ impl Body {
         self.refuses(&member.at, json!(most + 1));
     }
 
-    /// Lengths of lists. A fault says the greatest.
+    /// Tries lengths of lists. A fault states the largest allowed length.
     fn check_list(&self, member: &Member, kind: &Value) {
         let of = |values: u64| json!(vec![Value::Null; values as usize]);
         match kind["minItems"].as_u64() {
@@ -451,7 +454,7 @@ impl Body {
     }
 }
 
-/// The way to a member in words, as `asked` notes it.
+/// The path to a member as a text, in the form that `asked` notes.
 fn way(at: &[Place]) -> String {
     let steps = at.iter().map(Place::step);
     steps
@@ -470,7 +473,7 @@ fn each_member_is_read_as_it_is_described() {
         for member in body.members(&schemas) {
             body.check(&member);
         }
-        // members that are not known are passed over
+        // unknown members are ignored
         assert_eq!(body.told(&["body".into(), "no_such_member".into()], Some(json!([]))), [], "{}", body.name);
         disagreements.extend(body.disagreements.into_inner());
     }
@@ -491,7 +494,7 @@ fn the_members_that_are_read_are_those_that_are_described() {
     }
 }
 
-/// Objects of providers are read by their own readers, which pass over what they do not know.
+/// Objects of providers have their own readers, which ignore unknown members.
 #[test]
 fn members_of_payments_transfers_and_published_records_are_read_as_they_are_described() {
     let schemas = Schemas::of_page();
@@ -507,7 +510,7 @@ fn members_of_payments_transfers_and_published_records_are_read_as_they_are_desc
         asked::take().into_iter().filter(|way| !way.starts_with("body")).collect()
     };
 
-    // a name that is found keeps others from being looked for
+    // a reader that finds one name does not look for the other names
     let without =
         |changes: Value| join(&[&payment(), &json!({"paid": true, "captured": true, "status": "succeeded"}), &changes]);
     let mut of_payments = BTreeSet::new();
@@ -544,7 +547,7 @@ fn members_of_payments_transfers_and_published_records_are_read_as_they_are_desc
     }
 }
 
-/// An answer is a value of its type, and nothing beside.
+/// Checks that an answer is a value of its type, without other members.
 fn check_answer<T: serde::Serialize + serde::de::DeserializeOwned>(answer: Value) {
     let read: T = serde_json::from_value(answer.clone()).unwrap_or_else(|error| panic!("{error}: {answer}"));
     assert_eq!(serde_json::to_value(read).unwrap(), answer);

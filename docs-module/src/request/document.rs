@@ -1,4 +1,4 @@
-//! A document from explicit lines (specification, InvoiceIn).
+//! A document from explicit line items (specification, InvoiceIn).
 
 use rust_decimal::Decimal;
 
@@ -7,14 +7,15 @@ use super::{Fault, Given, parts};
 use crate::document::{Document, Draft, LINES_MAX, Line};
 use crate::tax::consumption::{Basis, Rate};
 
-/// The document that a body of `POST /v1/invoices` asks for. Beside the members of the specification it may have `recipient_number`, the recipient's
-/// registration number, and `original_number`, the number of the document that is corrected or returned.
+/// The document that a body of `POST /v1/invoices` asks for. In addition to the members of the specification, the body
+/// may have `recipient_number`, the recipient's registration number, and `original_number`, the number of the original
+/// document for a credit note or a corrected invoice.
 ///
 /// # Errors
 /// All faults of the body.
 pub fn document(bytes: &[u8], given: &Given<'_>) -> Result<Document, Vec<Fault>> {
     body(bytes, |object| {
-        // a draft's problems name members of the body, which has the same names
+        // a draft's problems name members of the body, because draft and body have the same names
         let told = |problems| object.faults().add_problems(&["body".into()], problems);
         draft(object, given).complete().map_err(told).ok()
     })
@@ -54,7 +55,7 @@ fn draft(object: &Object<'_>, given: &Given<'_>) -> Draft {
     }
 }
 
-/// A line in the place of one with faults.
+/// A line item that replaces a line item with faults.
 fn filler() -> Line {
     Line { name: "-".to_owned(), unit_price: Decimal::ZERO, quantity: Decimal::ONE, rate: Rate::Standard }
 }

@@ -11,19 +11,19 @@ use crate::document::{Problem, Step};
 /// Largest number of faults in an answer. Further faults are left out.
 const FAULTS_MAX: usize = 1_000;
 
-/// A step of the path to a value: `body` or `query` first, then members and places in lists.
+/// A step of the path to a value: first `body` or `query`, then member names and list indexes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Place {
-    /// A member.
+    /// A member name.
     Name(Cow<'static, str>),
-    /// A place in a list, counted from 0.
+    /// An index in a list, counted from 0.
     Index(usize),
 }
 
 #[cfg(test)]
 impl Place {
-    /// The step without its place in a list.
+    /// The step as a text, with `[]` for any index.
     pub(super) fn step(&self) -> String {
         match self {
             Place::Name(name) => name.to_string(),
@@ -47,7 +47,7 @@ impl From<&Step> for Place {
     }
 }
 
-/// A fault of a request. Types and members are those of pydantic, which clients of such interfaces know.
+/// A fault of a request. Its types and members are those of pydantic, because clients of such interfaces know them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fault {
     /// The path to the value at fault.
@@ -57,10 +57,10 @@ pub struct Fault {
     /// The kind of fault: `missing`, `string_type`, `value_error` and others.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The value at fault, if it is short.
+    /// The value at fault, if the value is short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What is allowed, for programs.
+    /// Allowed values or limits, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ctx: Option<Value>,
 }
@@ -71,7 +71,7 @@ impl Fault {
         Fault { msg: format!("{} {expected}", path(&loc)), kind, loc, input: None, ctx: None }
     }
 
-    /// A parameter of the query that is none of the allowed values.
+    /// A fault of a query parameter whose value is not allowed.
     pub fn of_query(name: &'static str, value: &str, allowed: &[&str]) -> Fault {
         let loc = vec![Place::from("query"), Place::from(name)];
         let expected = format!("should be one of: {}", allowed.join(", "));
@@ -80,18 +80,18 @@ impl Fault {
         Fault { input, ctx: Some(ctx), ..Fault::new("string_pattern_mismatch", loc, &expected) }
     }
 
-    /// A parameter of the query that is required.
+    /// A fault of a required query parameter that is missing.
     pub fn missing_in_query(name: &'static str) -> Fault {
         Fault::new("missing", vec![Place::from("query"), Place::from(name)], "is required")
     }
 }
 
-/// A text that is short enough to be repeated in a fault.
+/// The text, if it is short enough to be repeated in a fault.
 pub(super) fn short(text: &str) -> Option<&str> {
     (text.len() <= 200).then_some(text)
 }
 
-/// The path to a value, as messages show it: `items[3].unit_price`; `the body` for the whole.
+/// The path to a value, as messages show it: `items[3].unit_price`, or `the body` for the whole body.
 pub(super) fn path(loc: &[Place]) -> String {
     let mut path = String::new();
     for place in loc.iter().skip(1) {
@@ -124,7 +124,8 @@ impl Faults {
         !self.any.get()
     }
 
-    /// Adds problems of a value at `at`. A problem of a value that has a fault already follows from that fault, and is left out.
+    /// Adds problems of a value at `at`. If a value already has a fault, its problems follow from that fault and are left
+    /// out.
     pub fn add_problems(&self, at: &[Place], problems: Vec<Problem>) {
         for problem in problems {
             let loc: Vec<Place> = at.iter().cloned().chain(problem.at.iter().map(Place::from)).collect();

@@ -1,4 +1,5 @@
-//! Values of a JSON body with their places. A value of a wrong type is a fault, and reading goes on, so that all faults are found.
+//! Values of a JSON body with their places. A value of a wrong type is a fault. Reading goes on after a fault, so all
+//! faults are found.
 //!
 //! Numbers are read from their text, so that no amount becomes a binary floating-point number. Types are strict: `"1"`
 //! is not a number, and `0` is not a boolean.
@@ -16,11 +17,11 @@ use time::macros::format_description;
 use super::fault::{Fault, Faults, Place, short};
 use crate::rounding::YEN_MAX;
 
-/// Digits before and after the point of a decimal (B24).
+/// Largest number of digits before and after the point of a decimal (B24).
 const WHOLE_DIGITS: usize = 12;
 const FRACTION_DIGITS: usize = 6;
 
-/// Reads a body, or returns all of its faults.
+/// Reads a body, or returns all faults of the body.
 pub(super) fn body<T>(bytes: &[u8], read: impl FnOnce(&Object<'_>) -> Option<T>) -> Result<T, Vec<Fault>> {
     let faults = Faults::default();
     let value = whole(bytes, &faults).and_then(|field| field.object()).and_then(|object| read(&object));
@@ -30,7 +31,7 @@ pub(super) fn body<T>(bytes: &[u8], read: impl FnOnce(&Object<'_>) -> Option<T>)
     }
 }
 
-/// The value that a body is.
+/// The whole body as a value.
 fn whole<'a>(bytes: &'a [u8], faults: &'a Faults) -> Option<Field<'a>> {
     let at = vec![Place::from("body")];
     if bytes.iter().all(u8::is_ascii_whitespace) {
@@ -58,7 +59,7 @@ pub(super) struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// A member that must be there.
+    /// A required member.
     pub fn required(&self, name: &'static str) -> Option<Field<'a>> {
         let field = self.optional(name);
         if field.is_none() {
@@ -67,7 +68,7 @@ impl<'a> Object<'a> {
         field
     }
 
-    /// A member that may be missing, and is not null.
+    /// A member that may be missing but not null.
     pub fn optional(&self, name: &'static str) -> Option<Field<'a>> {
         #[cfg(test)]
         crate::asked::note(self.field.at.iter().map(Place::step), name);
@@ -126,13 +127,13 @@ impl<'a> Object<'a> {
 #[derive(Clone)]
 pub(super) struct Field<'a> {
     raw: &'a RawValue,
-    /// Where it is.
+    /// The path to the value.
     pub at: Vec<Place>,
     faults: &'a Faults,
 }
 
 impl<'a> Field<'a> {
-    /// Its text as it stands in the body.
+    /// The text of the value, as in the body.
     pub fn raw(&self) -> &'a str {
         self.raw.get()
     }
@@ -160,7 +161,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A whole number; `10.0` is one.
+    /// A whole number. `10.0` is a whole number too.
     pub fn integer(&self) -> Option<i64> {
         if !self.is_number() {
             return self.refuse("int_type", "should be a whole number", None);
@@ -187,7 +188,8 @@ impl<'a> Field<'a> {
         Some(number)
     }
 
-    /// A number, or a text that matches the specification's pattern of decimals, of at most 12 digits before the point and 6 after it (B24).
+    /// A number, or a text that matches the specification's pattern of decimals, with at most 12 digits before the point
+    /// and 6 after it (B24).
     pub fn decimal(&self) -> Option<Decimal> {
         let expected = format!(
             "should be a number of at most {WHOLE_DIGITS} digits before the point and {FRACTION_DIGITS} after it, as 1250 or \"1250.5\""
@@ -223,14 +225,14 @@ impl<'a> Field<'a> {
         date.or_else(|| self.refuse("date_from_datetime_parsing", expected, None))
     }
 
-    /// One of some words.
+    /// One of the allowed words.
     pub fn choice<T>(&self, allowed: &[&str], of_name: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let name = self.text()?;
         of_name(&name)
             .or_else(|| self.refuse_choice(&allowed.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>()))
     }
 
-    /// One of some whole numbers.
+    /// One of the allowed whole numbers.
     pub fn integer_choice<T>(&self, allowed: &[i64], of_number: impl FnOnce(i64) -> Option<T>) -> Option<T> {
         let number = self.integer()?;
         of_number(number).or_else(|| self.refuse_choice(&allowed.iter().map(i64::to_string).collect::<Vec<_>>()))
@@ -241,7 +243,7 @@ impl<'a> Field<'a> {
         self.refuse("literal_error", &format!("should be one of: {allowed}"), Some(json!({"expected": allowed})))
     }
 
-    /// A list of at most so many values.
+    /// A list of at most `most` values.
     pub fn list(&self, most: usize) -> Option<Vec<Field<'a>>> {
         if !self.raw().starts_with('[') {
             return self.refuse("list_type", "should be a list", None);
@@ -259,7 +261,7 @@ impl<'a> Field<'a> {
         Some(list.into_iter().enumerate().map(field).collect())
     }
 
-    /// A list of at least one and at most so many values.
+    /// A list of at least one and at most `most` values.
     pub fn filled_list(&self, most: usize) -> Option<Vec<Field<'a>>> {
         let list = self.list(most)?;
         if list.is_empty() {
@@ -296,7 +298,7 @@ impl<'a> Field<'a> {
         None
     }
 
-    /// Adds a fault without the value, which must not be repeated: numbers of persons, tokens, secrets.
+    /// Adds a fault without the value. For values that no answer may repeat: numbers of persons, tokens, secrets.
     pub fn refuse_unseen<T>(&self, kind: &'static str, expected: &str) -> Option<T> {
         self.faults.add(Fault::new(kind, self.at.clone(), expected));
         None
@@ -311,8 +313,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The decimal of a text: a sign, digits, a point, digits, an exponent. `None`: the text is not a decimal, or has too
-/// many digits.
+/// The decimal of a text: a sign, digits, a point, digits, an exponent. `None` means that the text is not a decimal, or
+/// has too many digits.
 fn decimal_of(text: &str) -> Option<Decimal> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),

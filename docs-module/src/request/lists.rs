@@ -1,5 +1,5 @@
-//! Lists that are compared: two sides of payments, and registration numbers with published records (specification, ReconcileIn, RegistrationVerifyIn and
-//! RegistrationMonitorIn).
+//! Lists that are compared: the two sides of a reconciliation, and registration numbers with published records
+//! (specification, ReconcileIn, RegistrationVerifyIn and RegistrationMonitorIn).
 
 use std::sync::LazyLock;
 
@@ -17,15 +17,15 @@ use crate::document::DISCLAIMER;
 use crate::reconcile::{Match, NameKind, Record, amount, key, reconcile};
 use crate::registration::{Checked, Finding, Monitored, Snapshot, Status, check, monitor};
 
-/// Records of a side (B35).
+/// Largest number of records of a side (B35).
 const ROWS_MAX: usize = 20_000;
-/// Numbers of a request: of a check (B36), and of a watch.
+/// Largest number of registration numbers in a request: to verify (B36), and to monitor.
 const NUMBERS_MAX: usize = 1_000;
 const WATCH_MAX: usize = 100_000;
-/// Largest tolerance, in yen.
+/// Largest amount tolerance, in yen.
 const TOLERANCE_MAX: i64 = 999_999_999_999;
 
-/// Records that belong together.
+/// Left and right records that belong together.
 #[derive(Serialize)]
 struct Group<'a> {
     left: Vec<Placed<'a>>,
@@ -34,14 +34,14 @@ struct Group<'a> {
     difference: Value,
 }
 
-/// A record with its place.
+/// A record with its index.
 #[derive(Serialize)]
 struct Placed<'a> {
     index: usize,
     record: &'a RawValue,
 }
 
-/// A record that is on one side alone.
+/// A record without a match on the other side.
 #[derive(Serialize)]
 struct Alone<'a> {
     index: usize,
@@ -50,7 +50,7 @@ struct Alone<'a> {
     reason: &'static str,
 }
 
-/// The answer to a comparison.
+/// The answer to a reconciliation.
 #[derive(Serialize)]
 struct Answer<'a> {
     matched: Vec<Group<'a>>,
@@ -65,12 +65,13 @@ struct Answer<'a> {
 struct Side<'a> {
     rows: Vec<Field<'a>>,
     records: Vec<Record>,
-    /// Whether the amount of a record could be read.
+    /// For each record: true if its amount could be read.
     is_readable: Vec<bool>,
 }
 
-/// The answer to a body of `POST /v1/reconcile` (B35), as JSON: `matched` and `amount_mismatch` of groups with `left`, `right`, `normalized_key` and `difference`;
-/// `left_only` and `right_only` of records with a `reason`; `summary`.
+/// The answer to a body of `POST /v1/reconcile` (B35), as JSON. `matched` and `amount_mismatch` are lists of groups with
+/// `left`, `right`, `normalized_key` and `difference`. `left_only` and `right_only` are lists of records with a `reason`.
+/// `summary` has counts and sums.
 ///
 /// # Errors
 /// All faults of the body.
@@ -116,7 +117,7 @@ fn side<'a>(
     (records.len() == rows.len()).then_some(Side { rows, records, is_readable })
 }
 
-/// A text, or a number as it is written.
+/// A text, or a number as written in the body.
 fn plain(raw: &RawValue) -> Option<String> {
     let is_number = raw.get().starts_with(|first: char| first == '-' || first.is_ascii_digit());
     if is_number { Some(raw.get().to_owned()) } else { serde_json::from_str(raw.get()).ok() }
@@ -144,7 +145,7 @@ fn answer(left: &Side<'_>, right: &Side<'_>, tolerance: Decimal) -> String {
 }
 
 impl<'a> Side<'a> {
-    /// The records that can be compared, with their places in the request.
+    /// The records that can be compared, with their indexes in the request.
     fn readable(&self) -> (Vec<usize>, Vec<Record>) {
         let kept = self.records.iter().enumerate().filter(|(at, _)| self.is_readable[*at]);
         kept.map(|(at, record)| (at, record.clone())).unzip()
@@ -154,7 +155,7 @@ impl<'a> Side<'a> {
         Placed { index: at, record: self.rows[at].raw_value() }
     }
 
-    /// The records without a partner, and those whose amount could not be read, in the order of the request.
+    /// The records without a match, and the records whose amount could not be read, in the order of the request.
     fn alone(&self, places: &[usize], found: &[usize]) -> Vec<Alone<'_>> {
         let unmatched = found.iter().map(|at| (places[*at], "no_match"));
         let unreadable = (0..self.rows.len()).filter(|at| !self.is_readable[*at]).map(|at| (at, "amount_unreadable"));
@@ -167,7 +168,7 @@ impl<'a> Side<'a> {
         all.into_iter().map(alone).collect()
     }
 
-    /// The sum of the amounts; null without amounts.
+    /// The sum of the amounts. Null without amounts.
     fn total(&self) -> Value {
         let mut amounts = self.records.iter().filter_map(|record| record.amount).peekable();
         if amounts.peek().is_none() {
@@ -177,7 +178,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A number where the amount is whole, otherwise a text.
+/// A number if the amount is whole, otherwise a text.
 fn yen(amount: Decimal) -> Value {
     match amount.to_i64().filter(|_| amount.fract().is_zero()) {
         Some(whole) => json!(whole),
@@ -185,34 +186,34 @@ fn yen(amount: Decimal) -> Value {
     }
 }
 
-/// Published records that a request holds.
+/// The published records in a request.
 #[derive(Clone, Debug, Default)]
 pub struct Published {
-    /// The records; `None`: none were given.
+    /// The records. `None` means that the request has no records.
     pub snapshot: Option<Snapshot>,
     /// SHA-256 of their text, in hexadecimal.
     pub sha256: Option<String>,
-    /// The day of which the state is wanted.
+    /// The reference date, for which the status is determined.
     pub as_of: Option<Date>,
-    /// Where the records come from, in the caller's words.
+    /// Source of the records, in the caller's words.
     pub source: Option<String>,
 }
 
-/// Numbers to be checked (B36).
+/// Registration numbers to verify (B36).
 #[derive(Clone, Debug)]
 pub struct Verification {
-    /// The numbers as given.
+    /// The registration numbers as sent.
     pub numbers: Vec<String>,
-    /// The records.
+    /// The published records.
     pub published: Published,
 }
 
-/// Numbers that are watched (B38).
+/// Registration numbers to monitor (B38).
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// The numbers as given.
+    /// The registration numbers as sent.
     pub numbers: Vec<String>,
-    /// The records.
+    /// The published records.
     pub published: Published,
 }
 
@@ -258,13 +259,13 @@ fn published(object: &Object<'_>) -> Published {
 }
 
 impl Verification {
-    /// Checks each number, in the order of the request. `today`: in Tokyo.
+    /// Verifies each number, in the order of the request. `today`: the date in Tokyo.
     pub fn checked(&self, today: Date) -> Vec<Checked<'_>> {
         let as_of = self.published.as_of.unwrap_or(today);
         self.numbers.iter().map(|number| check(number, self.published.snapshot.as_ref(), as_of)).collect()
     }
 
-    /// The answer: `results` of [`Verification::checked`].
+    /// The answer. Its `results` come from [`Verification::checked`].
     pub fn answer(&self, checked: &[Checked<'_>], today: Date) -> Value {
         let basis = if self.published.snapshot.is_some() { "records" } else { "format_only" };
         let result = |one: &Checked<'_>| {
@@ -282,14 +283,14 @@ impl Verification {
 }
 
 impl Watch {
-    /// Checks each number. `today`: in Tokyo. Without records all numbers are in `not_found`.
+    /// Checks each number. `today`: the date in Tokyo. Without published records, all numbers are in `not_found`.
     pub fn found(&self, today: Date) -> Monitored<'_> {
         static NO_RECORDS: LazyLock<Snapshot> = LazyLock::new(Snapshot::default);
         let snapshot = self.published.snapshot.as_ref().unwrap_or(&NO_RECORDS);
         monitor(&self.numbers, snapshot, self.published.as_of.unwrap_or(today))
     }
 
-    /// The answer: numbers of [`Watch::found`] in `alerts`, `ok` and `not_found`.
+    /// The answer: the numbers from [`Watch::found`] in `alerts`, `ok` and `not_found`.
     pub fn answer(&self, found: &Monitored<'_>, today: Date) -> Value {
         let group = |checked: &[Checked<'_>]| checked.iter().map(result).collect::<Vec<_>>();
         json!({

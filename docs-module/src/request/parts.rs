@@ -1,4 +1,5 @@
-//! Pieces that several requests have: numbers, who issues, colours and pictures, accounts of banks, what is withheld.
+//! Values that several requests share: registration numbers, issuers, colours and pictures, bank accounts, withholding
+//! tax.
 
 use std::sync::Arc;
 
@@ -13,10 +14,10 @@ use crate::rounding::{Rounding, YEN_MAX};
 use crate::tax::consumption::{Basis, Rate};
 use crate::tax::withholding::Category;
 
-/// Rates of lines, in percent.
+/// Allowed rates of consumption tax, in percent.
 const RATES: [i64; 2] = [8, 10];
 
-/// A registration number; full-width characters and spaces are normalised first (B26).
+/// A registration number. Full-width characters and spaces are normalised first (B26).
 pub(super) fn registration_number(field: &Field<'_>) -> Option<RegistrationNumber> {
     let text = field.text()?;
     let plain: String = text.nfkc().filter(|character| !character.is_whitespace()).take(20).collect();
@@ -63,7 +64,7 @@ pub(super) fn provider(object: &Object<'_>) -> Provider {
     field.and_then(|field| field.choice(&Provider::NAMES, Provider::of_name)).unwrap_or_default()
 }
 
-/// A rate of tax.
+/// A rate of consumption tax.
 pub(super) fn rate(field: &Field<'_>) -> Option<Rate> {
     field.integer_choice(&RATES, Rate::of_percent)
 }
@@ -90,7 +91,7 @@ pub(super) fn theme(object: &Object<'_>) -> Theme {
     Theme { footer, ..looks(&given, Object::nullable) }
 }
 
-/// How a member is read: whether null counts as a missing member.
+/// The function that reads a member. The functions differ in the meaning of null: a fault, or a missing member.
 type Member<'a> = fn(&Object<'a>, &'static str) -> Option<Field<'a>>;
 
 /// `brand_color`, `logo` and `seal`. An empty text counts as missing.

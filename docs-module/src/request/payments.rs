@@ -1,4 +1,5 @@
-//! Documents from payments of a provider (specification, PaymentImportIn and PaymentsImportIn; B29, B30). Amounts hold their tax.
+//! Documents from payments of a provider (specification, PaymentImportIn and PaymentsImportIn; B29, B30). Amounts are
+//! tax-inclusive.
 
 use super::fault::{Place, path};
 use super::field::{Object, body};
@@ -6,8 +7,8 @@ use super::{Fault, Given, parts};
 use crate::document::{Document, Draft, LINES_MAX, Problem, Step};
 use crate::payment_import::{Order, Payment, draft_of_all, draft_of_one, first_repeated, read};
 
-/// The document that a body of `POST /v1/invoices/from_payment` asks for. Beside the members of the specification it may have `issuer_address` and
-/// `issuer_tel`.
+/// The document that a body of `POST /v1/invoices/from_payment` asks for. In addition to the members of the
+/// specification, the body may have `issuer_address` and `issuer_tel`.
 ///
 /// # Errors
 /// All faults of the body.
@@ -37,8 +38,8 @@ pub fn document_of_payment(bytes: &[u8], given: &Given<'_>) -> Result<Document, 
     })
 }
 
-/// The document that a body of `POST /v1/invoices/from_payments` asks for. Beside the members of the specification it may have `issuer_address` and
-/// `issuer_tel`.
+/// The document that a body of `POST /v1/invoices/from_payments` asks for. In addition to the members of the
+/// specification, the body may have `issuer_address` and `issuer_tel`.
 ///
 /// # Errors
 /// All faults of the body.
@@ -102,7 +103,7 @@ fn payments(object: &Object<'_>) -> Option<Vec<Payment>> {
     Some(payments)
 }
 
-/// Completes a draft. Problems of values that came from the payments are reported at `at`, the place of the payments.
+/// Completes a draft. Problems of values that came from the payments are reported at `at`, the path to the payments.
 fn complete(object: &Object<'_>, draft: Draft, at: &[Place]) -> Option<Document> {
     let problems = match draft.complete() {
         Ok(document) => return Some(document),

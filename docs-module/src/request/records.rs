@@ -1,4 +1,5 @@
-//! Payment records of a year from payments or from transfers (specification, WithholdingRecordsIn and TransfersWithholdingIn; B31, B33).
+//! Payment records of a year, from payments or from transfers (specification, WithholdingRecordsIn and
+//! TransfersWithholdingIn; B31, B33).
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ use crate::tax::withholding::{Category, Circumstances};
 const YEARS: (i64, i64) = (2013, 2999);
 /// Largest number of values of a list. The size of a body is bounded separately.
 const VALUES_MAX: usize = 200_000;
-/// Calendar days of a period that is paid.
+/// Largest number of calendar days in the period that a payment covers.
 const DAYS_MAX: i64 = 366;
 
 /// The records that a body asks for.
@@ -30,9 +31,9 @@ const DAYS_MAX: i64 = 366;
 pub struct RecordsOrder {
     /// The records.
     pub yearly: Yearly,
-    /// The colour of what is printed.
+    /// The colour of the PDF.
     pub theme: Theme,
-    /// Where each payee is in the body.
+    /// The path to each payee in the body.
     places: Vec<Vec<Place>>,
 }
 
@@ -40,7 +41,7 @@ impl RecordsOrder {
     /// The text for the tax office ([`Yearly::etax`]).
     ///
     /// # Errors
-    /// The items that cannot be written, each with its place and the character at fault.
+    /// The items that cannot be written, each with its path and the character at fault.
     pub fn etax(&self) -> Result<Vec<u8>, Vec<Fault>> {
         let payer = |name: &'static str| vec!["body".into(), "payer".into(), name.into()];
         let required = [("name", &self.yearly.payer.name), ("address", &self.yearly.payer.address)];
@@ -53,7 +54,7 @@ impl RecordsOrder {
         }
         self.yearly.etax().map_err(|faults| {
             let mut told: Vec<Fault> = faults.into_iter().map(|(payee, fault)| self.etax_fault(payee, fault)).collect();
-            // a fault of the payer comes again in each record
+            // a fault of the payer is repeated in each record
             told.dedup();
             told
         })
@@ -104,8 +105,9 @@ impl RecordsOrder {
     }
 }
 
-/// The records that a body of `POST /v1/withholding-records` asks for. Beside the members of the specification a payment may have `unpaid`: it became fixed in
-/// the year and is not paid yet; `days` and `salary` of the period that is paid ([`Circumstances`]).
+/// The records that a body of `POST /v1/withholding-records` asks for. In addition to the members of the specification, a
+/// payment may have `unpaid`, for a payment that was fixed in the year but is not made yet, and `days` and `salary` of the
+/// period that the payment covers ([`Circumstances`]).
 ///
 /// # Errors
 /// All faults of the body.
@@ -223,7 +225,7 @@ impl Reading {
         self.places.push(field.at.clone());
     }
 
-    /// Makes the records. `year`: the year if the request names none.
+    /// Makes the records. `year`: the year of the records if the request names no year.
     fn finish(mut self, object: &Object<'_>, year: i32) -> Option<RecordsOrder> {
         if !object.faults().is_empty() {
             return None;
@@ -232,7 +234,7 @@ impl Reading {
         self.warn(year);
         let is_individual: Vec<bool> = self.payees.iter().map(|payee| payee.is_individual).collect();
         let Some(records) = records_of(&is_individual, &self.payments, year) else {
-            let expected = format!("should be {} or later, and sums at most {YEN_MAX} yen", YEARS.0);
+            let expected = format!("should be {} or later, and the sums should be at most {YEN_MAX} yen", YEARS.0);
             object.fault("year", &expected);
             return None;
         };
@@ -274,7 +276,7 @@ impl Reading {
     }
 }
 
-/// Whether 13 digits have their check digit.
+/// True for 13 digits with the right check digit.
 fn is_corporate_number(digits: &str) -> bool {
     let digits: Option<Vec<u8>> = digits.chars().map(|digit| digit.to_digit(10).map(|digit| digit as u8)).collect();
     let digits: Option<[u8; 13]> = digits.and_then(|digits| digits.try_into().ok());
@@ -290,7 +292,7 @@ fn payer(object: &Object<'_>) -> Payer {
     }
 }
 
-/// A number of a person, which no answer repeats.
+/// An individual or corporate number. A fault never repeats the number.
 fn number(object: &Object<'_>) -> String {
     let Some(field) = object.optional("number") else { return String::new() };
     let text = serde_json::from_str::<String>(field.raw()).ok();
@@ -318,7 +320,7 @@ fn read_payment(payee: usize, object: &Object<'_>) -> (Payment, String) {
     (payment, Some(object.text("detail")).filter(|detail| !detail.is_empty()).unwrap_or(description))
 }
 
-/// The declarations about connected accounts, by account (fact sheet of the back office, 7).
+/// The declarations about connected accounts, by account id (fact sheet of the back office, 7).
 fn declarations(object: &Object<'_>) -> BTreeMap<String, Declaration> {
     let Some(map) = object.optional("payee_map").and_then(|field| field.object()) else { return BTreeMap::new() };
     map.all().filter_map(|(account, field)| Some((account.to_owned(), declaration(&field.object()?)))).collect()

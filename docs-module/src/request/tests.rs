@@ -26,7 +26,7 @@ fn invoice() -> Value {
     json!({"issuer": "株式会社あんご", "registration_number": "T7000012050002", "items": [{"name": "設計", "unit_price": 1000, "tax_rate": 10}]})
 }
 
-/// Type and place of each fault.
+/// Type and path of each fault.
 fn told(faults: &[Fault]) -> Vec<(&'static str, String)> {
     let place = |place: &Place| match place {
         Place::Name(name) => name.to_string(),
@@ -173,7 +173,7 @@ fn a_body_with_very_many_faults_tells_the_first() {
     let transfers = vec![json!(1); 5_000];
     let faults = records_of_transfers(&bytes(&json!({"transfers": transfers})), &GIVEN).unwrap_err();
     assert_eq!(faults.len(), 1_000);
-    // a list that is too long is not looked into
+    // the values of a list that is too long are not read
     let items = vec![json!({}); 1_001];
     assert_eq!(
         refused(document(&with(invoice(), json!({"items": items})), &GIVEN)),
@@ -259,7 +259,7 @@ fn b23_b29_a_payment_is_a_receipt_or_its_fault_is_told() {
     let at = |place: &str| vec![("value_error", format!("body.payment_object{place}"))];
     assert_eq!(object("currency", json!("usd")), at(".currency"));
     assert_eq!(object("metadata", json!({"document_type": "poem"})), at(".metadata.document_type"));
-    // what is wrong with the document that comes of it
+    // a problem of the document that the payment would make
     assert_eq!(object("billing_details", json!({"name": "長".repeat(300)})), at(""));
     assert_eq!(of(json!({"payment_object": 5, "default_tax_rate": 5})).len(), 2);
     assert_eq!(of(json!({"recipient": "長".repeat(300)})), [("value_error", "body.recipient".to_owned())]);
@@ -367,7 +367,7 @@ fn records_with_faults_are_refused() {
     );
     assert_eq!(payment(json!({"amount": 1, "days": 0, "salary": -1})).len(), 2);
     assert_eq!(payment(json!({})), fault("missing", "payees.0.payments.0.amount"));
-    // a number of a person is not repeated
+    // a fault does not repeat the number of a person
     let faults = records(
         &with(payees(), json!({"payees": [{"name": "x", "payments": [], "number": 123_456_789_018_i64}]})),
         &GIVEN,
@@ -454,7 +454,7 @@ fn b28b_b33_records_of_transfers() {
         of(json!({"transfers": [transfer("tr_1", "acct_1", 5), transfer("tr_1", "acct_1", 5)]})),
         [("value_error", "body.transfers.1.id".to_owned())]
     );
-    // the account's id names a payee of transfers
+    // a fault of a payee of transfers names the account's id
     let payer = json!({"name": "x", "address": "y"});
     let order = records_of_transfers(
         &with(body.clone(), json!({"payer": payer, "payee_map": {"acct_1": {"name": "🍣"}}})),
@@ -631,7 +631,7 @@ proptest::proptest! {
                 document_of_payments(bytes, &GIVEN).err(),
                 profile(bytes, &GIVEN).err(),
             ];
-            // each of these has another member that is required
+            // each of these readers requires a member that the body lacks
             for faults in told {
                 proptest::prop_assert!(faults.is_some_and(|faults| !faults.is_empty()));
             }

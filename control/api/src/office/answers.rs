@@ -5,80 +5,80 @@ use serde_json::{Map, Value};
 
 use crate::sign_in::Hidden;
 
-/// A key that was issued. The key is shown once.
+/// An issued API key. Only this answer shows the key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IssuedKey {
-    /// The key.
+    /// The API key.
     pub api_key: Hidden,
-    /// The key again, under another name.
+    /// Same value as `api_key`.
     pub key: Hidden,
-    /// `ak_...`
+    /// Id of the key: `ak_...`.
     pub key_id: String,
-    /// The key's first 16 characters.
+    /// First 16 characters of the key.
     pub key_prefix: String,
-    /// The plan.
+    /// Plan of the key.
     pub plan: String,
-    /// The label.
+    /// Label of the key.
     pub customer: String,
-    /// Monthly cap in yen; 0: no cap.
+    /// Monthly cap in yen. 0 means no cap.
     pub cap_yen: i64,
-    /// When the key was issued.
+    /// Time at which the key was issued.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
 }
 
-/// A key that was bought.
+/// A purchased API key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PurchasedKey {
-    /// `ready`; or `pending` while the payment is being processed, before the key exists.
+    /// `ready`, or `pending` while the payment is being processed and the key does not exist yet.
     pub status: String,
-    /// The key.
+    /// The API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Hidden>,
-    /// The key again, under another name.
+    /// Same value as `api_key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Hidden>,
-    /// The plan.
+    /// Plan of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
 }
 
-/// The stored profile.
+/// The stored profile of an issuer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Profile {
     /// Name of the issuer.
     pub issuer: String,
-    /// T and 13 digits.
+    /// Registration number of the issuer: T and 13 digits.
     pub registration_number: String,
     /// Address of the issuer.
     pub issuer_address: String,
     /// Telephone number of the issuer.
     pub issuer_tel: String,
-    /// `store`, `email` or `both`.
+    /// Delivery of the documents: `store`, `email` or `both`.
     pub delivery_mode: String,
     /// E-mail address for copies of sent documents.
     pub delivery_email: String,
     /// Default rate of consumption tax in percent: 8 or 10.
     pub default_tax_rate: i64,
-    /// The kind of the documents.
+    /// Type of the documents.
     pub document_type: String,
-    /// `#RRGGBB`, or empty.
+    /// Colour of lines and titles: `#RRGGBB`, or empty.
     pub brand_color: String,
-    /// The logo, if one is set.
+    /// Logo, if one is set.
     pub logo: Option<ImageFacts>,
-    /// The seal, if one is set.
+    /// Seal (角印), if one is set.
     pub seal: Option<ImageFacts>,
-    /// Whether events must be signed.
+    /// True if events must be signed.
     pub signature_required: bool,
-    /// The URL to which the payment provider sends its events. The URL is a secret.
+    /// URL to which the payment provider sends its events. The URL is a secret.
     pub ingest_url: Hidden,
-    /// When the profile was first set.
+    /// Time at which the profile was first set.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When the profile was last set.
+    /// Time at which the profile was last set.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub updated_at: String,
 }
@@ -99,7 +99,7 @@ pub struct ImageFacts {
 pub struct IngestResult {
     /// `created`, `duplicate`, `held` (the cap is reached, so the document is made later) or `ignored`.
     pub status: String,
-    /// The document's id.
+    /// Id of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invoice_id: Option<String>,
 }
@@ -108,31 +108,31 @@ pub struct IngestResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoredInvoice {
-    /// The document's id.
+    /// Id of the document.
     pub invoice_id: String,
-    /// The document's number.
+    /// Number of the document.
     pub invoice_number: String,
-    /// The kind of document.
+    /// Type of the document.
     pub document_type: String,
-    /// The recipient's name.
+    /// Name of the recipient.
     pub recipient: String,
-    /// The total with tax, in yen.
+    /// Total in yen, tax-inclusive.
     pub total_yen: i64,
-    /// The date of issue.
+    /// Issue date.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub issue_date: String,
-    /// The date of the sale.
+    /// Transaction date: the date of the sale.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub transaction_date: String,
-    /// The provider's id of the payment; empty for a correction.
+    /// Provider's id of the payment. Empty for a correction.
     pub payment_id: String,
-    /// The id of the document that this one corrects.
+    /// Id of the document that this one corrects.
     pub original_invoice_id: Option<String>,
-    /// `stored`, `not_sent`, `pending`, `sent` or `failed`.
+    /// Delivery status: `stored`, `not_sent`, `pending`, `sent` or `failed`.
     pub delivery_status: String,
     /// SHA-256 of the PDF, in hexadecimal.
     pub pdf_sha256: String,
-    /// When the document was made.
+    /// Time at which the document was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
 }
@@ -143,23 +143,23 @@ pub struct StoredInvoice {
 pub struct StoredInvoicePage {
     /// The documents, newest first.
     pub items: Vec<StoredInvoice>,
-    /// Where the next page begins: the `cursor` of the next request. Null on the last page.
+    /// Start of the next page: the `cursor` of the next request. Null on the last page.
     pub next_cursor: Option<String>,
-    /// Whether there is a next page.
+    /// True if there is a next page.
     pub has_more: bool,
-    /// Documents on all pages.
+    /// Number of documents on all pages.
     pub total_count: u64,
 }
 
-/// A monthly cap, with the spending and the rest.
+/// A monthly cap, and the spending of the current month.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CapStanding {
-    /// The cap in yen; 0: no cap.
+    /// Monthly cap in yen. 0 means no cap.
     pub cap_yen: i64,
     /// Spending of the key in the current month, in yen.
     pub charge_yen: i64,
-    /// The rest of the cap in yen; null without a cap.
+    /// Rest of the cap in yen. Null without a cap.
     pub remaining_yen: Option<i64>,
 }
 
@@ -167,33 +167,33 @@ pub struct CapStanding {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Me {
-    /// The account's plan.
+    /// Plan of the account.
     pub plan: String,
-    /// The key's first 16 characters.
+    /// First 16 characters of the key.
     pub key_prefix: String,
-    /// The month's first moment, UTC.
+    /// First moment of the month, in UTC.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub period_start: String,
-    /// The first moment after the month, UTC.
+    /// First moment after the month, in UTC.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub period_end: String,
     /// Usage by operation: `document`, `withholding`, `verify`, `monitor`.
     pub usage: std::collections::BTreeMap<String, OperationUse>,
     /// Spending of the key, in yen.
     pub charge_yen: i64,
-    /// Projected spending of the whole month in yen, at the present pace.
+    /// Projected spending of the whole month in yen, at the present rate of spending.
     pub projected_charge_yen: i64,
-    /// Monthly cap in yen; 0: no cap.
+    /// Monthly cap in yen. 0 means no cap.
     pub cap_yen: i64,
-    /// The rest of the cap in yen; null without a cap.
+    /// Rest of the cap in yen. Null without a cap.
     pub remaining_yen: Option<i64>,
-    /// Thresholds of the cap that were reached.
+    /// Thresholds of the cap that the spending has reached.
     pub alerts: Vec<CapAlert>,
-    /// The plan's limits.
+    /// Limits of the plan.
     pub limits: OfficeLimits,
 }
 
-/// Completed calls of an operation.
+/// Completed calls of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperationUse {
@@ -205,13 +205,13 @@ pub struct OperationUse {
     pub yen: i64,
 }
 
-/// A threshold of a cap that was reached.
+/// A threshold of a cap that the spending has reached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CapAlert {
-    /// 80 or 100.
+    /// Threshold in percent of the cap: 80 or 100.
     pub threshold_pct: i64,
-    /// When the threshold was reached.
+    /// Time at which the spending reached the threshold.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub reached_at: String,
 }
@@ -220,13 +220,14 @@ pub struct CapAlert {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OfficeLimits {
-    /// Largest number of requests of the account per day.
+    /// Largest number of requests of the account in a day.
     pub requests_a_day: u64,
-    /// Largest number of requests of the account per month.
+    /// Largest number of requests of the account in a month.
     pub requests_a_month: u64,
-    /// Largest number of the account's calls per month that other plans charge for; null: no limit.
+    /// Largest number of billable calls of the account in a month. Other plans charge for these calls. Null means no
+    /// limit.
     pub billable_calls_a_month: Option<i64>,
-    /// Number of such calls of the account in the current month.
+    /// Number of billable calls of the account in the current month.
     pub billable_calls_used: i64,
 }
 
@@ -242,17 +243,17 @@ pub struct HTTPValidationError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ValidationError {
-    /// Path to the value at fault: `body`, `query` or `header`, then members and indices in lists.
+    /// Path to the value at fault: first `body`, `query` or `header`, then member names and list indexes.
     pub loc: Vec<Location>,
-    /// What is wrong, in words.
+    /// Description of the fault, for people.
     pub msg: String,
-    /// What is wrong, for programs.
+    /// Kind of the fault, for programs.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The value at fault, if it is short.
+    /// Value at fault, if the value is short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What is allowed, for programs.
+    /// Allowed values or limits, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ctx: Option<Map<String, Value>>,
 }
@@ -262,17 +263,17 @@ pub struct ValidationError {
 #[serde(untagged)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Location {
-    /// A member.
+    /// A member name.
     Name(String),
-    /// An index in a list, from 0.
+    /// An index in a list, counted from 0.
     Index(u64),
 }
 
-/// An error other than faults of a request.
+/// An error other than a fault of the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OfficeError {
-    /// What happened, for people.
+    /// Description of the error, for people.
     pub detail: String,
     /// The error for programs.
     pub error: crate::ErrorBody,

@@ -1,100 +1,100 @@
-//! What the back office finds out: records of withholding, reconciliation, states of registrations, the audit log.
+//! Results of the back office: withholding records, reconciliation, status of registrations, audit log.
 
 use serde::{Deserialize, Serialize};
 
 use super::{NumberOrText, Row};
 
-/// Payment records of a year.
+/// Payment records of a year, for withholding tax.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WithholdingRecords {
-    /// The year.
+    /// Calendar year of the records.
     pub year: i64,
-    /// Who paid.
+    /// The payer.
     pub payer: RecordedPayer,
     /// The payees.
     pub payees: Vec<RecordedPayee>,
-    /// The statutory summary table, section 3 (309).
+    /// Statutory summary table, section 3 (309).
     pub summary_table: SummaryTable,
     /// Payments that are in no record.
     pub excluded: Vec<ExcludedPayment>,
-    /// Transfers that are no payments.
+    /// Transfers that are not counted as payments.
     pub skipped: Vec<SkippedTransfer>,
-    /// What the payer should know.
+    /// Warnings for the payer.
     pub warnings: Vec<String>,
-    /// That results are reference values and must be checked by official means.
+    /// Notice that the results are reference values and must be checked by official means.
     pub disclaimer: String,
 }
 
-/// Who paid.
+/// A payer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecordedPayer {
-    /// Name.
+    /// Name of the payer.
     pub name: String,
-    /// Address.
+    /// Address of the payer.
     pub address: String,
-    /// Telephone number.
+    /// Telephone number of the payer.
     pub tel: String,
-    /// Individual or corporate number, masked.
+    /// Individual or corporate number of the payer, masked.
     pub number: String,
 }
 
-/// A payee with the records.
+/// A payee and the payee's payment records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecordedPayee {
-    /// Name; of an account without a declaration the account.
+    /// Name of the payee. For an account without a declaration, the id of the account.
     pub name: String,
-    /// Address.
+    /// Address of the payee.
     pub address: String,
-    /// Individual or corporate number, masked.
+    /// Individual or corporate number of the payee, masked.
     pub number: String,
-    /// Whether the payee is a person.
+    /// True if the payee is an individual.
     pub is_individual: bool,
-    /// A record of each category.
+    /// One record for each category.
     pub categories: Vec<RecordedCategory>,
-    /// Of transfers: the connected account.
+    /// Id of the connected account. Present only for records made from transfers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// Of transfers: whether `payee_map` lacks the account.
+    /// True if `payee_map` lacks the account. Present only for records made from transfers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_declaration: Option<bool>,
 }
 
-/// Payments of a category to a payee.
+/// Payments of one category to one payee.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecordedCategory {
-    /// As in Category.
+    /// Category of the remuneration, as in `Category`.
     pub category: String,
-    /// Payments in yen, those not paid yet with them.
+    /// Sum of the payments in yen, including unpaid ones.
     pub payment_total: i64,
-    /// The part that is not paid yet.
+    /// Unpaid part of `payment_total`, in yen.
     pub unpaid_total: i64,
-    /// Tax withheld in yen, that of payments not paid yet with it.
+    /// Withholding tax in yen, including the tax on unpaid payments.
     pub tax_total: i64,
-    /// The part that is not withheld yet.
+    /// Part of `tax_total` that is not withheld yet, in yen.
     pub uncollected_tax_total: i64,
-    /// Consumption tax in yen that was paid beside it.
+    /// Consumption tax in yen that was paid in addition to `payment_total`.
     pub consumption_tax_total: i64,
-    /// Payments.
+    /// Number of payments.
     pub count: i64,
-    /// Whether the record must be filed.
+    /// True if the payment record must be filed.
     pub must_be_filed: bool,
 }
 
-/// The summary table.
+/// Summary table of payments and withholding tax.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SummaryTable {
-    /// The eight clauses of article 204.
+    /// Rows of the eight clauses of article 204.
     pub clauses: Vec<SummaryClause>,
-    /// All payees, each once.
+    /// Row of all payees. Each payee counts once.
     pub all: SummaryRow,
-    /// Of these the payees whose records must be filed.
+    /// Row of the payees whose records must be filed. These payees count in `all` too.
     pub filed: SummaryRow,
-    /// Prizes to corporations (article 174, number 10).
+    /// Row of the prizes to corporations (article 174, number 10).
     pub corporate_prizes: SummaryRow,
 }
 
@@ -102,35 +102,35 @@ pub struct SummaryTable {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SummaryRow {
-    /// Payees.
+    /// Number of payees.
     pub count: i64,
-    /// Of these persons.
+    /// Number of payees who are individuals.
     pub individuals: i64,
-    /// Of these others.
+    /// Number of payees who are not individuals.
     pub others: i64,
-    /// Payments in yen.
+    /// Sum of the payments in yen.
     pub payment_total: i64,
-    /// Tax withheld in yen.
+    /// Withholding tax in yen.
     pub tax_total: i64,
 }
 
-/// A row of the summary table that is a clause.
+/// A row of the summary table for one clause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SummaryClause {
-    /// 1 to 8.
+    /// Number of the clause: 1 to 8.
     pub clause: i64,
-    /// The name of the row.
+    /// Name of the row.
     pub name: String,
-    /// Payees.
+    /// Number of payees.
     pub count: i64,
-    /// Of these persons.
+    /// Number of payees who are individuals.
     pub individuals: i64,
-    /// Of these others.
+    /// Number of payees who are not individuals.
     pub others: i64,
-    /// Payments in yen.
+    /// Sum of the payments in yen.
     pub payment_total: i64,
-    /// Tax withheld in yen.
+    /// Withholding tax in yen.
     pub tax_total: i64,
 }
 
@@ -140,82 +140,83 @@ pub struct SummaryClause {
 pub struct ExcludedPayment {
     /// Name of the payee.
     pub payee: String,
-    /// Yen.
+    /// Amount of the payment in yen.
     pub amount: i64,
-    /// As in Category.
+    /// Category of the remuneration, as in `Category`.
     pub category: String,
-    /// The day of the payment.
+    /// Date of the payment.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub paid_on: Option<String>,
-    /// `other_year` or `not_recorded`.
+    /// Reason for the exclusion: `other_year` or `not_recorded`.
     pub reason: String,
 }
 
-/// A transfer that is no payment.
+/// A transfer that is not counted as a payment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SkippedTransfer {
-    /// Its place in the request, counted from 0.
+    /// Index of the transfer in the request, counted from 0.
     pub index: u64,
-    /// Its id; empty: none.
+    /// Id of the transfer. Empty means that the transfer has no id.
     pub id: String,
-    /// `unsupported_object`, `not_jpy`, `not_paid`, `reversed`, `no_payee`, `non_resident` or `no_gross_amount`.
+    /// Reason for skipping the transfer: `unsupported_object`, `not_jpy`, `not_paid`, `reversed`, `no_payee`,
+    /// `non_resident` or `no_gross_amount`.
     pub reason: String,
 }
 
-/// Two lists in four groups. Each record is in one.
+/// Two lists, reconciled into four groups. Each record is in exactly one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reconciliation {
-    /// Records that belong together.
+    /// Records that match.
     pub matched: Vec<ReconciledGroup>,
-    /// Records of one name whose amounts differ.
+    /// Records with the same name whose amounts differ.
     pub amount_mismatch: Vec<ReconciledGroup>,
-    /// Left records without a partner.
+    /// Left records without a match.
     pub left_only: Vec<UnmatchedRow>,
-    /// Right records without a partner.
+    /// Right records without a match.
     pub right_only: Vec<UnmatchedRow>,
     /// Counts and sums.
     pub summary: ReconciliationSummary,
-    /// That results are reference values and must be checked by official means.
+    /// Notice that the results are reference values and must be checked by official means.
     pub disclaimer: String,
 }
 
-/// Records that belong together.
+/// Left and right records that belong together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReconciledGroup {
-    /// Of the left side.
+    /// Records of the left side.
     pub left: Vec<PlacedRow>,
-    /// Of the right side.
+    /// Records of the right side.
     pub right: Vec<PlacedRow>,
-    /// The name as it was compared.
+    /// Name in the normalised form that was compared.
     pub normalized_key: String,
-    /// Left less right in yen; a text where it is not whole.
+    /// Left amount minus right amount, in yen. A text if the difference is not a whole number.
     pub difference: NumberOrText,
 }
 
-/// A record and its place.
+/// A record and its index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlacedRow {
-    /// Its place in the request, counted from 0.
+    /// Index of the record in the request, counted from 0.
     pub index: u64,
-    /// As it was sent.
+    /// The record as sent.
     pub record: Row,
 }
 
-/// A record without a partner.
+/// A record without a match.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UnmatchedRow {
-    /// Its place in the request, counted from 0.
+    /// Index of the record in the request, counted from 0.
     pub index: u64,
-    /// As it was sent.
+    /// The record as sent.
     pub record: Row,
-    /// The name as it was compared.
+    /// Name in the normalised form that was compared.
     pub normalized_key: String,
-    /// `no_match` or `amount_unreadable`.
+    /// Reason for the missing match: `no_match` or `amount_unreadable`.
     pub reason: String,
 }
 
@@ -223,185 +224,187 @@ pub struct UnmatchedRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReconciliationSummary {
-    /// Left records.
+    /// Number of left records.
     pub left: u64,
-    /// Right records.
+    /// Number of right records.
     pub right: u64,
-    /// Groups that match.
+    /// Number of groups that match.
     pub matched: u64,
-    /// Groups whose amounts differ.
+    /// Number of groups whose amounts differ.
     pub amount_mismatch: u64,
-    /// Left records without a partner.
+    /// Number of left records without a match.
     pub left_only: u64,
-    /// Right records without a partner.
+    /// Number of right records without a match.
     pub right_only: u64,
-    /// The sum of the left amounts in yen; null without amounts, a text where it is not whole.
+    /// Sum of the left amounts in yen. Null without amounts. A text if the sum is not a whole number.
     pub left_total: Option<NumberOrText>,
-    /// The same of the right side.
+    /// Sum of the right amounts in yen. Null without amounts. A text if the sum is not a whole number.
     pub right_total: Option<NumberOrText>,
 }
 
-/// What was found of registration numbers.
+/// Results of a verification of registration numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegistrationResults {
-    /// In the order of the request.
+    /// One result for each number, in the order of the request.
     pub results: Vec<RegistrationResult>,
-    /// The day whose state was asked for.
+    /// Reference date of the results.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: String,
-    /// As the request says.
+    /// Source of the records, as stated in the request.
     pub source: Option<String>,
-    /// That results are reference values and must be checked by official means.
+    /// Notice that the results are reference values and must be checked by official means.
     pub disclaimer: String,
 }
 
-/// What was found of a registration number.
+/// Result of the verification of one registration number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegistrationResult {
-    /// As it was sent.
+    /// The number as sent.
     pub number: String,
-    /// T and 13 digits, where it is one.
+    /// The number in normal form: T and 13 digits, if the number has this form.
     pub normalized: String,
-    /// Whether it is T and 13 digits.
+    /// True if the number has the form T and 13 digits.
     pub format_valid: bool,
-    /// Whether its check digit is right; null where the format is not.
+    /// True if the check digit is right. Null if the number does not have this form.
     pub check_digit_valid: Option<bool>,
-    /// With records `active`, `not_found`, `revoked`, `expired` or `not_yet_effective`; without `format_ok`; in both cases `check_digit_mismatch` or `format_error`.
+    /// Status of the number. With records: `active`, `not_found`, `revoked`, `expired` or `not_yet_effective`. Without
+    /// records: `format_ok`. In both cases: `check_digit_mismatch` or `format_error`.
     pub status: String,
-    /// The same in Japanese.
+    /// The status in Japanese.
     pub status_ja: String,
     /// Name of the issuer.
     pub name: Option<String>,
-    /// From when the registration holds.
+    /// Date from which the registration is effective.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub registered_on: Option<String>,
-    /// From when it is revoked.
+    /// Date from which the registration is revoked.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub revoked_on: Option<String>,
-    /// From when it has lapsed.
+    /// Date from which the registration has lapsed.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub expired_on: Option<String>,
-    /// Of an active one: from when it will not hold.
+    /// For an active registration: date from which it will no longer be effective.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub ends_on: Option<String>,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
-    /// `records` or `format_only`.
+    /// Basis of the result: `records` or `format_only`.
     pub basis: String,
 }
 
-/// What was found of watched numbers.
+/// Results of monitoring registration numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MonitorResult {
-    /// Revoked or lapsed ones.
+    /// Numbers whose registration is revoked or has lapsed.
     pub alerts: Vec<WatchedRegistration>,
-    /// Others.
+    /// Numbers whose registration is active.
     pub ok: Vec<WatchedRegistration>,
-    /// Numbers that the records lack.
+    /// All other numbers: without a record, not effective yet, or not valid.
     pub not_found: Vec<WatchedRegistration>,
-    /// Watched numbers.
+    /// Number of monitored registration numbers.
     pub checked: u64,
-    /// The day whose state was asked for.
+    /// Reference date of the results.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: String,
-    /// As the request says.
+    /// Source of the records, as stated in the request.
     pub source: Option<String>,
-    /// That results are reference values and must be checked by official means.
+    /// Notice that the results are reference values and must be checked by official means.
     pub disclaimer: String,
 }
 
-/// What was found of a watched number.
+/// Result for one monitored registration number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WatchedRegistration {
-    /// As it was sent.
+    /// The number as sent.
     pub number: String,
-    /// T and 13 digits, where it is one.
+    /// The number in normal form: T and 13 digits, if the number has this form.
     pub normalized: String,
-    /// Whether it is T and 13 digits.
+    /// True if the number has the form T and 13 digits.
     pub format_valid: bool,
-    /// Whether its check digit is right; null where the format is not.
+    /// True if the check digit is right. Null if the number does not have this form.
     pub check_digit_valid: Option<bool>,
-    /// With records `active`, `not_found`, `revoked`, `expired` or `not_yet_effective`; without `format_ok`; in both cases `check_digit_mismatch` or `format_error`.
+    /// Status of the number. With records: `active`, `not_found`, `revoked`, `expired` or `not_yet_effective`. Without
+    /// records: `format_ok`. In both cases: `check_digit_mismatch` or `format_error`.
     pub status: String,
-    /// The same in Japanese.
+    /// The status in Japanese.
     pub status_ja: String,
     /// Name of the issuer.
     pub name: Option<String>,
-    /// From when the registration holds.
+    /// Date from which the registration is effective.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub registered_on: Option<String>,
-    /// From when it is revoked.
+    /// Date from which the registration is revoked.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub revoked_on: Option<String>,
-    /// From when it has lapsed.
+    /// Date from which the registration has lapsed.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub expired_on: Option<String>,
-    /// Of an active one: from when it will not hold.
+    /// For an active registration: date from which it will no longer be effective.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub ends_on: Option<String>,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
-/// What an account had checked.
+/// Entries of the audit log for one account, and the state of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditTrail {
-    /// The latest 10000 entries, the oldest first.
+    /// The latest 10000 entries, oldest first.
     pub entries: Vec<AuditEntry>,
-    /// Entries in all.
+    /// Total number of entries.
     pub entries_total: u64,
-    /// Whether the whole log is as it was written.
+    /// True if the whole log is unchanged.
     pub chain_valid: bool,
-    /// Number of the first line that is not; null: none.
+    /// Number of the first line that was changed or is missing. Null means no such line.
     pub broken_at: Option<u64>,
-    /// The end of what is whole, to be kept and compared.
+    /// End of the unchanged part of the log. Clients may keep this value and compare it later.
     pub head: AuditHead,
-    /// That results are reference values and must be checked by official means.
+    /// Notice that the results are reference values and must be checked by official means.
     pub disclaimer: String,
 }
 
-/// An end of the log.
+/// An end of the audit log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditHead {
-    /// Number of its line.
+    /// Number of the last line.
     pub seq: u64,
-    /// SHA-256 of that line, in hexadecimal.
+    /// SHA-256 of the last line, in hexadecimal.
     pub hash: String,
 }
 
-/// An entry of the log.
+/// An entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditEntry {
-    /// Number of its line.
+    /// Number of the line.
     pub seq: u64,
-    /// When.
+    /// Time of the entry.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub at: String,
-    /// Whose: an account.
+    /// Id of the account.
     pub account: String,
-    /// `verify` or `monitor`.
+    /// Operation: `verify` or `monitor`.
     pub op: String,
-    /// The number, normalised.
+    /// Registration number, normalised.
     pub number: String,
-    /// What was found, as in RegistrationResult.
+    /// Status of the registration, as in `RegistrationResult`.
     pub status: String,
-    /// The day whose state was asked for.
+    /// Reference date of the status.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: String,
-    /// Where the records came from.
+    /// Source of the records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// SHA-256 of the records, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records_sha256: Option<String>,
-    /// SHA-256 of the line before.
+    /// SHA-256 of the previous line.
     pub prev: String,
     /// SHA-256 of this entry without this member.
     pub hash: String,

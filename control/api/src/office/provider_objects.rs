@@ -1,48 +1,50 @@
-//! Objects of payment providers, as far as the service reads them. A client sends them as the provider made them, with all their members.
+//! Objects of payment providers: the members that the service reads. A client sends an object as the provider made it,
+//! with all members.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{LooseText, NumberOrText};
 
-/// A payment: of Stripe a payment intent, charge, checkout session, invoice, refund or credit note; of PAY.JP a charge; of another provider an object with
-/// the members named here. In yen, and successful.
+/// A successful payment in yen. From Stripe: a payment intent, charge, checkout session, invoice, refund or credit
+/// note. From PAY.JP: a charge. From another provider: an object with the members named here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentObject {
-    /// `jpy`.
+    /// Currency: `jpy`.
     pub currency: String,
-    /// The provider's id of it.
+    /// Provider's id of the payment.
     #[serde(default)]
     pub id: Option<String>,
-    /// Of Stripe: `payment_intent`, `charge`, `checkout.session`, `invoice`, `refund` or `credit_note`.
+    /// Type of the object. Stripe's types are `payment_intent`, `charge`, `checkout.session`, `invoice`, `refund` and
+    /// `credit_note`.
     #[serde(default)]
     pub object: Option<String>,
-    /// Yen with tax. Of `generic` the sum of `lines` when absent.
+    /// Amount in yen, tax-inclusive. For `generic`, absent means the sum of `lines`.
     #[serde(default)]
     pub amount: Option<i64>,
-    /// When, in seconds since 1970.
+    /// Time of the payment, in seconds since 1970.
     #[serde(default)]
     pub created: Option<i64>,
-    /// What was sold, when there are no lines.
+    /// Name of the goods or service, for a payment without line items.
     #[serde(default)]
     pub description: Option<String>,
-    /// Of `generic`: the buyer.
+    /// For `generic`: name of the buyer.
     #[serde(default)]
     pub customer_name: Option<String>,
-    /// Of `generic`: where a document may be sent.
+    /// For `generic`: e-mail address to which a document may be sent.
     #[serde(default)]
     pub customer_email: Option<String>,
-    /// Of `generic`: how it was paid, as a text.
+    /// For `generic`: payment method, as a text.
     #[serde(default)]
     pub payment_method: Option<TextOrObject>,
-    /// Of `generic`: the rate of lines that have none of their own.
+    /// For `generic`: rate of consumption tax for line items without their own rate.
     #[serde(default)]
     pub tax_rate: Option<NumberOrText>,
-    /// What was sold: of `generic` a list of lines.
+    /// Line items. For `generic`, a list.
     #[serde(default)]
     pub lines: Option<PaymentLines>,
-    /// What the merchant wrote to the payment.
+    /// Metadata that the merchant wrote to the payment.
     #[serde(default)]
     pub metadata: Option<PaymentMetadata>,
     /// The provider's other members.
@@ -50,33 +52,33 @@ pub struct PaymentObject {
     pub others: Map<String, Value>,
 }
 
-/// Lines of a payment.
+/// Line items of a payment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum PaymentLines {
-    /// Of `generic`.
+    /// For `generic`: a list of line items.
     Lines(Vec<PaymentLine>),
-    /// A list object of Stripe, with the lines in `data`.
+    /// A list object of Stripe, with the line items in `data`.
     List(Map<String, Value>),
 }
 
-/// A line of a payment of `generic`.
+/// A line item of a `generic` payment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentLine {
-    /// Yen of the whole line, with tax.
+    /// Amount of the whole line item in yen, tax-inclusive.
     pub amount: i64,
-    /// What was sold.
+    /// Name of the goods or service.
     #[serde(default)]
     pub description: Option<String>,
-    /// The same, where `description` is absent.
+    /// Name of the goods or service, used if `description` is absent.
     #[serde(default)]
     pub name: Option<String>,
-    /// Pieces.
+    /// Quantity.
     #[serde(default)]
     pub quantity: Option<i64>,
-    /// The rate of consumption tax.
+    /// Rate of consumption tax.
     #[serde(default)]
     pub tax_rate: Option<NumberOrText>,
     /// Members that are not read.
@@ -84,88 +86,89 @@ pub struct PaymentLine {
     pub others: Map<String, Value>,
 }
 
-/// What a merchant may write to a payment, so that the document follows it.
+/// Metadata with which a merchant changes the document of a payment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentMetadata {
-    /// The rate of lines that have none of their own: `8`, `10`, `8%` or `0.08`.
+    /// Rate of consumption tax for line items without their own rate: `8`, `10`, `8%` or `0.08`.
     #[serde(default)]
     pub tax_rate: Option<NumberOrText>,
-    /// To whom the document is given. `invoice_recipient` and `宛名` are other names of this member.
+    /// Name of the recipient. `invoice_recipient` and `宛名` are other names of this member.
     #[serde(default)]
     pub recipient: Option<String>,
-    /// As `recipient`.
+    /// Same as `recipient`.
     #[serde(default)]
     pub invoice_recipient: Option<String>,
-    /// As `recipient`.
+    /// Same as `recipient`.
     #[serde(default, rename = "宛名")]
     pub recipient_ja: Option<String>,
-    /// What follows the recipient's name.
+    /// Honorific after the recipient's name.
     #[serde(default)]
     pub recipient_honorific: Option<String>,
-    /// What was sold, when there are no lines.
+    /// Name of the goods or service, for a payment without line items.
     #[serde(default)]
     pub item_name: Option<String>,
-    /// The same, where `item_name` is absent.
+    /// Name of the goods or service, used if `item_name` is absent.
     #[serde(default)]
     pub description: Option<String>,
-    /// The number of the document.
+    /// Number of the document.
     #[serde(default)]
     pub invoice_number: Option<String>,
-    /// As in InvoiceIn.
+    /// Type of the document, as in `InvoiceIn`.
     #[serde(default)]
     pub document_type: Option<String>,
-    /// For whom the issuer sells.
+    /// Name of the consignor, for whom the issuer sells.
     #[serde(default)]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
     #[serde(default)]
     pub consignor_registration_number: Option<String>,
-    /// `true`: an event of this payment makes no document.
+    /// `true` means that an event of this payment makes no document.
     #[serde(default)]
     pub do_not_invoice: Option<String>,
-    /// What the merchant wrote beside.
+    /// Other metadata of the merchant.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
 
-/// A transfer or payout of a platform with connected accounts. What is no payment in yen to a known account is skipped, and the answer says why.
+/// A transfer or payout of a payment platform with connected accounts. A transfer is skipped if it is not a payment in
+/// yen to a connected account. The answer states the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TransferIn {
-    /// Yen.
+    /// Amount in yen.
     pub amount: i64,
-    /// The provider's id of it. Each comes once.
+    /// Provider's id of the transfer. Each id may occur once.
     #[serde(default)]
     pub id: Option<LooseText>,
-    /// `transfer` (when absent) or `payout`.
+    /// Type of the object: `transfer` or `payout`. Absent means `transfer`.
     #[serde(default)]
     pub object: Option<LooseText>,
-    /// `jpy`.
+    /// Currency: `jpy`.
     #[serde(default)]
     pub currency: Option<LooseText>,
-    /// Yen of it that came back.
+    /// Reversed part of the amount, in yen.
     #[serde(default)]
     pub amount_reversed: Option<i64>,
-    /// When, in seconds since 1970.
+    /// Time of the transfer, in seconds since 1970.
     #[serde(default)]
     pub created: Option<i64>,
-    /// When a payout arrives, in seconds since 1970.
+    /// Arrival time of a payout, in seconds since 1970.
     #[serde(default)]
     pub arrival_date: Option<i64>,
-    /// The connected account, or its object. Of a payout: an account of a bank, which is passed over.
+    /// Connected account: its id, or its object. The destination of a payout is a bank account and is ignored.
     #[serde(default)]
     pub destination: Option<TextOrObject>,
-    /// The connected account, where `destination` is none.
+    /// Connected account, used if `destination` names none.
     #[serde(default)]
     pub account: Option<LooseText>,
-    /// Of a payout. `canceled` and `failed` ones are skipped.
+    /// Status of a payout. Payouts with the status `canceled` or `failed` are skipped.
     #[serde(default)]
     pub status: Option<LooseText>,
-    /// The payout that took this one back, or its object.
+    /// Payout that reversed this one: its id, or its object.
     #[serde(default)]
     pub reversed_by: Option<TextOrObject>,
-    /// What the platform wrote to it.
+    /// Metadata that the platform wrote to the transfer.
     #[serde(default)]
     pub metadata: Option<TransferMetadata>,
     /// The provider's other members.
@@ -173,23 +176,23 @@ pub struct TransferIn {
     pub others: Map<String, Value>,
 }
 
-/// What a platform may write to a transfer.
+/// Metadata of a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TransferMetadata {
-    /// A category of remuneration, or the name of a trade.
+    /// Category of the remuneration, or the name of a trade.
     #[serde(default)]
     pub category: Option<String>,
-    /// Consumption tax in yen that it holds.
+    /// Consumption tax in yen that the transfer includes.
     #[serde(default)]
     pub consumption_tax: Option<NumberOrText>,
-    /// The connected account, where `destination` and `account` are none.
+    /// Connected account, used if neither `destination` nor `account` of the transfer names one.
     #[serde(default)]
     pub account: Option<String>,
-    /// The same, where `account` is absent too.
+    /// Connected account, used if this `account` is absent too.
     #[serde(default)]
     pub payee: Option<String>,
-    /// What the platform wrote beside.
+    /// Other metadata of the platform.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
@@ -198,12 +201,12 @@ pub struct TransferMetadata {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentEvent {
-    /// What happened. Events of other things than payments are ignored.
+    /// Type of the event. Events that do not announce a payment are ignored.
     pub r#type: String,
-    /// The provider's id of it.
+    /// Provider's id of the event.
     #[serde(default)]
     pub id: Option<String>,
-    /// What it happened to. Required where the event tells of a payment.
+    /// Data of the event. Required if the event announces a payment.
     #[serde(default)]
     pub data: Option<PaymentEventData>,
     /// The provider's other members.
@@ -211,15 +214,15 @@ pub struct PaymentEvent {
     pub others: Map<String, Value>,
 }
 
-/// What an event tells of.
+/// Data of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentEventData {
-    /// A payment, where the event tells of one.
+    /// Object of the event: the payment, if the event announces one.
     pub object: Value,
 }
 
-/// A text, or an object of the provider in its place.
+/// A text, or an object of the provider in place of the text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -230,11 +233,11 @@ pub enum TextOrObject {
     Object(IdentifiedObject),
 }
 
-/// An object of a provider by its id.
+/// An object of a provider, with its id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IdentifiedObject {
-    /// The provider's id of it.
+    /// Provider's id of the object.
     #[serde(default)]
     pub id: Option<String>,
     /// The provider's other members.
@@ -242,7 +245,7 @@ pub struct IdentifiedObject {
     pub others: Map<String, Value>,
 }
 
-/// A record of a list that is reconciled: any members. Those that the request names are texts or numbers.
+/// A record to reconcile, with any members. The members that the request names hold texts or numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -1,20 +1,20 @@
-//! Records that the tax authority publishes of registrations (resource definition of May 2024).
+//! Records of registrations that the tax authority publishes (resource definition of May 2024).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Published records: a list, the authority's own layout, or a map from number to record.
+/// Published records: a list, the authority's own layout, or a map from registration number to record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum PublishedRecords {
-    /// A list.
+    /// A list of records.
     List(Vec<PublishedRecord>),
     /// The authority's own layout.
     Announced(Announcement),
-    /// A map from number to record.
+    /// A map from registration number to record.
     Map(BTreeMap<String, PublishedRecord>),
 }
 
@@ -25,7 +25,7 @@ pub enum PublishedRecords {
 pub struct Announcement {
     /// The records.
     pub announcement: Vec<PublishedRecord>,
-    /// As of when.
+    /// Date of the last update of the records.
     #[serde(default)]
     pub last_update_date: Option<String>,
     /// Members that are not read.
@@ -33,25 +33,25 @@ pub struct Announcement {
     pub others: Map<String, Value>,
 }
 
-/// A record of a number. Names of members may be in snake case too; an empty text is null.
+/// A published record of a registration number. Member names may also be in snake case. An empty text means null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PublishedRecord {
-    /// T and 13 digits; in a map the name of the record says it. The spelling is the authority's; `registeredNumber`, `registrationNumber` and `number` are
-    /// read too.
+    /// Registration number: T and 13 digits. In a map, the member name is the registration number. The spelling of this
+    /// name is the authority's; `registeredNumber`, `registrationNumber` and `number` are read too.
     #[serde(default)]
     pub registrated_number: Option<String>,
-    /// `01` new, `02` change, `03` lapse, `04` revocation, `99` deletion.
+    /// Kind of change: `01` new, `02` change, `03` lapse, `04` revocation, `99` deletion.
     #[serde(default)]
     pub process: Option<String>,
-    /// From when the registration holds, as `2023-10-01`. Required but in a deletion.
+    /// Date from which the registration is effective, as `2023-10-01`. Required except in a deletion.
     #[serde(default)]
     pub registration_date: Option<String>,
-    /// From when it is revoked.
+    /// Date from which the registration is revoked.
     #[serde(default)]
     pub disposal_date: Option<String>,
-    /// From when it has lapsed.
+    /// Date from which the registration has lapsed.
     #[serde(default)]
     pub expire_date: Option<String>,
     /// Name of the issuer.
