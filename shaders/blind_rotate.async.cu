@@ -1,5 +1,6 @@
 // Features that plain C++ lacks: shared memory whose size the launch sets, asynchronous copies, and groups that see
-// each other's shared memory. Each has two implementations of one meaning: for a card, and for the emulated host.
+// each other's shared memory. Each feature is implemented twice with the same meaning: for a card, and for the emulated
+// host.
 
 #ifdef __CUDA_ARCH__
 
@@ -9,7 +10,8 @@
     extern __shared__ __align__(128) unsigned dynamic_shared[]; \
     T* const name = reinterpret_cast<T*>(dynamic_shared)
 
-// Starts to copy 16 bytes; both places are aligned to 16. The target must not be read or written before the wait.
+// Starts to copy 16 bytes between places that are aligned to 16 bytes. The target must not be read or written before
+// copy_async_wait.
 __device__ inline void copy_async16(void* shared_to, const void* global_from) {
     asm volatile(
         "{\n"
@@ -26,15 +28,15 @@ __device__ inline void copy_async16(void* shared_to, const void* global_from) {
 // Ends a batch of this thread's copies.
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// A barrier of groups that all run at once and count in `arrived`, which starts at zero. `expected` is the number of
-// groups times the number of barriers so far, including this one. Afterwards each group sees what the others wrote,
-// through load_shown.
+// A barrier for groups that all run at the same time. Each group adds 1 to `arrived`, which starts at zero. `expected`
+// is the number of groups times the number of barriers until now, including this one. Afterwards each group can read
+// what the others wrote, with load_shown.
 __device__ inline void groups_sync(unsigned* arrived, unsigned expected) {
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) atomicAdd(arrived, 1);
     unsigned seen;
-    // all threads poll and continue together, so that the code after this need not reconverge a warp
+    // all threads poll and continue together, so that the threads of a warp have not diverged afterwards
     do {
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrived) : "memory");
     } while (__syncthreads_or(seen < expected));
@@ -76,7 +78,7 @@ __device__ inline void cluster_sync() {
             : "memory");
 }
 
-// The same place in the shared memory of another group of the cluster.
+// The address of the same place in the shared memory of another group of the cluster.
 template <class T>
 __device__ inline T* remote(T* shared, unsigned rank) {
     unsigned long long to;
@@ -99,7 +101,7 @@ inline void copy_async_wait() {
 inline unsigned cluster_rank() { return host::cluster_rank(); }
 inline void cluster_sync(unsigned line = __builtin_LINE()) { host::wait(host::AT_CLUSTER, line); }
 
-// groups that run at once form a cluster here
+// on the host, groups that run at the same time form a cluster
 inline void groups_sync(unsigned*, unsigned, unsigned line = __builtin_LINE()) { host::wait(host::AT_CLUSTER, line); }
 
 template <class T>

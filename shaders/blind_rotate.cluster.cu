@@ -1,15 +1,14 @@
 // Blind rotation with low latency: one row spread over (K + 1) LEVELS blocks, for batches that leave most of the card
 // idle.
 //
-// Computes the same words as blind_rotate.cu. Block `rank` = level (K + 1) + component of a row transforms that
-// level's digits of that component and shows the values to its partners. After one barrier, each block multiplies all
-// values by its component's column of the key and transforms back. Blocks of one component do the same and keep the
-// same accumulator, which saves the second barrier. Partners are a cluster and read each other's shared memory
-// (CLUSTERS, sm_90 and later); or they are blocks of one launch that all run at once, and exchange their values in
-// global memory.
+// Computes the same words as blind_rotate.cu. Block `rank` = level (K + 1) + component of a row transforms that level's
+// digits of that component and shows the values to its partners. After one barrier, each block multiplies all values by
+// its component's column of the key and transforms back. All blocks of one component do the same and keep the same
+// accumulator, so a second barrier is not needed. Partners are a cluster and read each other's shared memory (CLUSTERS,
+// sm_90 and later); or they are blocks of one launch that all run at once, and exchange their values in global memory.
 // A block is N/8 threads with 8 words each, in three layouts:
 //   far:  word i of thread t is coefficient N/8 i + t. The first three stages; all threads have the same roots.
-//   mid:  a warp holds 256 values in a row, a lane 8 of a block of N/8, N/64 apart. Three stages.
+//   mid:  a warp holds 256 consecutive values; a lane holds 8 values of a block of N/8, N/64 apart. Three stages.
 //   near: word i of thread t is value 8 t + i. The last three stages; for N 1024 one more comes before, between lanes.
 // The roots of mid and near stay in registers. The key has the order of blind_rotate.warp.cu.
 //
@@ -32,12 +31,13 @@ struct alignas(16) Quad {
     unsigned word[4];
 };
 
-// A thread's roots: those of the mid stages, between lanes, of the near stages; in the order of stages and blocks.
+// A thread's roots: for the mid stages, for the stage between lanes, for the near stages; in the order of stages and
+// blocks.
 struct Roots {
     uint2 mid[7], between, near[7];
 };
 
-// Place of a value in shared memory. Four words of padding after every 32 keep all layouts free of bank conflicts.
+// Place of a value in shared memory. Four words of padding after every 32 words avoid bank conflicts in all layouts.
 __device__ __forceinline__ constexpr unsigned place(unsigned value) { return value + 4 * (value >> 5); }
 constexpr unsigned PADDED = N + N / 8;
 
@@ -180,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(T)
 
     for (unsigned step = 0; step < steps; step++) {
         const unsigned a = exponents[step];
-        // this step's column of the key is loaded while the digits are transformed
+        // this step's column of the key is loaded here, so that it arrives while the digits are transformed
         KeyWords column[COMPONENTS][8];
 #pragma unroll
         for (unsigned c = 0; c < COMPONENTS; c++) {

@@ -1,9 +1,9 @@
 // Blind rotation: `n` external products that multiply a constant polynomial by X to the power of an encrypted phase;
 // kernels/src/tfhe/cpu/blind_rotate.rs in CUDA. Needs `torus`, `distance` and `ntt`.
 //
-// A group has a row. Its accumulator [K + 1][N], in [0, q), is in global memory, the polynomial under transformation
-// in shared memory, sums in registers. Outside transforms, word `threadIdx.x + w THREADS` of a polynomial belongs to
-// one thread.
+// A group has one row. Its accumulator [K + 1][N], in [0, q), is in global memory; the polynomial under transformation
+// is in shared memory; sums are in registers. Outside transforms, word `threadIdx.x + w THREADS` of a polynomial
+// belongs to one thread.
 
 // Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4 if b has the mark 2^31. `exponents` is
 // [rows][n + 1] in [0, 2 N), mask then body b, which may have the mark. `acc` is [rows][K + 1][N]. A group takes row

@@ -1,8 +1,8 @@
 // Transforms whose words stay in a thread's registers, shared by blind_rotate.warp and blind_rotate.cluster.
 //
-// The root of group g in the stage with m groups is roots[m + g]. Minus its inverse is the root of the mirrored group,
-// roots[m + m - 1 - g], so one table serves both directions. The first 32 roots are the same for all threads: they are
-// constants, computed from ROOT_64, a primitive 64th root of unity.
+// The root of group g in the stage with m groups is roots[m + g]. The negated inverse of this root is the root of the
+// mirrored group, roots[m + m - 1 - g]. So one table serves both directions. The first 32 roots are the same for all
+// threads: they are constants, computed from ROOT_64, a primitive 64th root of unity.
 
 struct UniformRoots {
     // value, companion
@@ -35,14 +35,14 @@ __device__ __forceinline__ void butterfly(unsigned& x, unsigned& y, uint2 w) {
     y = low - t + 2 * Q;
 }
 
-// (x, y) <- (x + y, (y - x) w), with w of the mirrored group; all values are in [0, 2 Q).
+// (x, y) <- (x + y, (y - x) w), where w is the root of the mirrored group. All values are in [0, 2 Q).
 __device__ __forceinline__ void inverse_butterfly(unsigned& x, unsigned& y, uint2 w) {
     const unsigned difference = y - x + 2 * Q;
     x = reduce(x + y, 2 * Q);
     y = mul_lazy(difference, w);
 }
 
-// A butterfly between two lanes whose numbers differ in the bits `apart`. `high` means that this lane has y.
+// A butterfly between two lanes whose numbers differ in the bits `apart`. If `high`, this lane has y, else x.
 __device__ __forceinline__ unsigned butterfly_of_lanes(unsigned own, bool high, unsigned apart, uint2 w) {
     const unsigned mine = high ? mul_lazy(own, w) : reduce(own, 2 * Q);
     const unsigned other = __shfl_xor_sync(~0u, mine, apart);

@@ -107,7 +107,7 @@ __device__ __forceinline__ void inverse_far(unsigned (&v)[W], unsigned lane) {
     }
 }
 
-// From far to near through `own`. A word of padding after every 32 keeps both sides free of bank conflicts.
+// From far to near through `own`. A word of padding after every 32 words avoids bank conflicts on both sides.
 __device__ __forceinline__ void far_to_near(unsigned (&v)[W], unsigned* own, unsigned lane) {
     __syncwarp();
 #pragma unroll
@@ -178,8 +178,8 @@ __device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
 // Runs all `steps` = n steps. `exponents` is [rows][n + 1] in [0, 2N); `accumulators` is [rows][K + 1][N], written, in
 // [0, Q). `table` is [groups][4] from word `table_first` on: a group's first row, its number of rows (at most GATES,
 // all of one key), and the distance from `key` to their key. n is not a constant, so that presets of one ring share a
-// compilation. With K 2, the launch bounds allow one group a multiprocessor; otherwise the compiler would save
-// registers for others, and spill.
+// compilation. With K 2, the launch bounds allow one group a multiprocessor; otherwise the compiler would leave
+// registers to other groups, and spill.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
     blind_rotate_warp(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
                       const unsigned* table, unsigned steps, unsigned table_first) {
@@ -189,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned gate = warp / COMPONENTS, component = warp % COMPONENTS;
     const unsigned* share = table + table_first + 4 * blockIdx.x;
-    // a block with fewer rows than GATES repeats the last one
+    // a block with fewer rows than GATES repeats its last row
     const unsigned rows = share[1], row = share[0] + min(gate, rows - 1);
     key += distance(share + 2);
     unsigned* accumulator = shared + AT_ACCUMULATORS + gate * ACCUMULATOR + component * N;
@@ -232,7 +232,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
         __syncwarp();
         if (TILES == 1) {
             copy_async_wait<0>();
-            __syncthreads();  // this step's key is there
+            __syncthreads();  // this step's key has arrived
         }
         // (4) multiply by the key of step i, sum up
         unsigned* tile = tiles + step % TILES * TILE;
@@ -252,7 +252,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
                 else own[(turn - 1) * N + 32 * i + lane] = part;
             }
         }
-        __syncthreads();  // partial sums are there; no thread reads this step's key any more
+        __syncthreads();  // all partial sums are written, and no thread reads this step's key any more
         if (step + TILES < steps) copy_tile(tile, key + (step + TILES) * (unsigned long long)TILE);
         copy_async_commit();
 #pragma unroll
@@ -263,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
             for (unsigned i = 0; i < W; i++) sum[i] = reduce(sum[i] + partial[32 * i], 2 * Q);
         }
         if (TILES > 1) copy_async_wait<TILES - 1>();
-        __syncthreads();  // warps' own memory is their own again; of two tiles, the next step's key is there
+        __syncthreads();  // all partial sums are read; with two tiles, the next step's key has arrived
         // (5) transform back
         inverse_near(sum, near_roots, lane);
         near_to_far(sum, own, lane);

@@ -1,9 +1,10 @@
 // Blind rotation: `n` external products that multiply a constant polynomial by X to the power of an encrypted phase;
 // kernels/src/tfhe/cpu/blind_rotate.rs in WGSL. Needs `torus` and `ntt`.
 //
-// A group has a row. The polynomial under transformation is in shared memory, sums in registers. Outside transforms,
-// word `thread + w THREADS` of a polynomial belongs to one thread. The accumulator [K + 1][N], in [0, q), is in shared
-// memory during a launch if the card has room for it (ACC_SHARED 1; ACC_WORDS words), else in global memory.
+// A group has one row. The polynomial under transformation is in shared memory; sums are in registers. Outside
+// transforms, word `thread + w THREADS` of a polynomial belongs to one thread. The accumulator [K + 1][N], in [0, q),
+// is in shared memory during a launch if the card has room for it (ACC_SHARED 1; ACC_WORDS words), else in global
+// memory.
 
 struct StartArgs {
     rows: u32,

@@ -5,7 +5,7 @@ constexpr unsigned PARTS = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1) / (LWE_DIME
 constexpr unsigned QUARTER = 1u << 31;
 
 // `arena` is the first of the chunks that hold slots of n + 1 words. `table` is [rows][3] from word `first` on: the
-// constant of the body, the index of the table word where the row's terms begin, and their number. A term is
+// constant of the body, the index of the table word where the row's terms begin, and the number of terms. A term is
 // [1 + 2 PARTS]: a factor, and for each slot of the wire its distance from `arena`. `out` is [rows][kN + 1]. A group
 // takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) wire_sum(
@@ -28,8 +28,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) wire_sum(
 }
 
 // `table` is [rows][4] from word `first` on: the constant of the body, the index of the table word where the row's
-// terms begin, their number, and 1 if the row of `out` already holds a sum, else 0. A term is [3]: a factor, and the
-// input's distance from `arena`. `out` is [rows][n + 1]. A group takes row after row.
+// terms begin, the number of terms, and 1 if the row of `out` already holds a sum, else 0. A term is [3]: a factor, and
+// the input's distance from `arena`. `out` is [rows][n + 1]. A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) input_sum(
     const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) input_sum(
 extern "C" __global__ void __launch_bounds__(THREADS) mark_quarter(
     const unsigned* table, unsigned* exponents, unsigned count, unsigned first) {
     for (unsigned at = blockIdx.x * THREADS + threadIdx.x; at < count; at += gridDim.x * THREADS) {
-        // (5) a mark beside the body's exponent: begin with a quarter
+        // (5) a mark in the word of the body's exponent: the rotation starts with amplitude 1/4
         exponents[table[first + at] * (LWE_DIMENSION + 1) + LWE_DIMENSION] |= QUARTER;
     }
 }

@@ -15,9 +15,9 @@ struct CellsArgs {
 @group(0) @binding(3) var<uniform> args: CellsArgs;
 
 // `arena` is [slots][n + 1]. `table` is [rows][3] from word `first` on: the constant of the body, the index of the
-// table word where the row's terms begin, and their number. A term is [1 + 2 PARTS]: a factor, and for each slot of
-// the wire its distance from the start of `arena`, each with a second word for CUDA. `out` is [rows][kN + 1]. A group
-// takes row after row.
+// table word where the row's terms begin, and the number of terms. A term is [1 + 2 PARTS]: a factor, and for each slot
+// of the wire its distance from the start of `arena`, each with a second word for CUDA. `out` is [rows][kN + 1]. A
+// group takes row after row.
 @compute @workgroup_size(THREADS)
 fn wire_sum(
     @builtin(local_invocation_index) thread: u32,
@@ -44,9 +44,9 @@ fn wire_sum(
 }
 
 // `table` is [rows][4] from word `first` on: the constant of the body, the index of the table word where the row's
-// terms begin, their number, and 1 if the row of `out` already holds a sum, else 0. A term is [3]: a factor, and the
-// input's distance from the start of `arena`, with a second word for CUDA. `out` is [rows][n + 1]. A group takes row
-// after row.
+// terms begin, the number of terms, and 1 if the row of `out` already holds a sum, else 0. A term is [3]: a factor, and
+// the input's distance from the start of `arena`, with a second word for CUDA. `out` is [rows][n + 1]. A group takes
+// row after row.
 @compute @workgroup_size(THREADS)
 fn input_sum(
     @builtin(local_invocation_index) thread: u32,
@@ -89,7 +89,7 @@ struct MarkArgs {
 fn mark_quarter(@builtin(global_invocation_id) first: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     for (var at = first.x; at < mark_quarter_args.count; at += groups.x * THREADS) {
         let row = mark_quarter_table[mark_quarter_args.first + at];
-        // (5) a mark beside the body's exponent: begin with a quarter
+        // (5) a mark in the word of the body's exponent: the rotation starts with amplitude 1/4
         mark_quarter_exponents[row * (LWE_DIMENSION + 1u) + LWE_DIMENSION] |= QUARTER;
     }
 }

@@ -1,9 +1,9 @@
 // Key switch: from an LWE ciphertext under the ring key to one under the small key;
 // kernels/src/tfhe/cpu/lwe_key_switch.rs in CUDA. Needs `distance`.
 //
-// A group has TILE_GATES gates of one key and TILE_COLUMNS columns of their results. Its warps share the key rows:
-// each takes every SLICES-th row. A thread keeps COLUMNS columns of all the gates in registers, so that a word of the
-// key is read once for them. Digits are staged in shared memory, CHUNK coefficients at a time; at the end the warps'
+// A group has TILE_GATES gates of one key and TILE_COLUMNS columns of their results. Its warps share the key rows: each
+// takes every SLICES-th row. A thread keeps COLUMNS columns of all the gates in registers, so that a word of the key is
+// read once for all of them. Digits are staged in shared memory, CHUNK coefficients at a time. At the end, the warps'
 // sums are added there.
 
 constexpr unsigned LANES = 32;
@@ -32,11 +32,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
         unsigned coefficients = min(CHUNK, EXTRACTED_DIMENSION - first);
         for (unsigned at = threadIdx.x; at < TILE_GATES * coefficients; at += THREADS) {
             unsigned gate = at / coefficients, i = at % coefficients;
-            // gates beyond the last one have digits of 0
+            // gates beyond the last gate have digits of 0
             const unsigned* sample = samples + (first_gate + gate) * (EXTRACTED_DIMENSION + 1);
             unsigned a = gate < gates ? sample[first + i] : 0;
             // (1) v <- round(a D^t / 2^32)
-            // D^t = 2^32 is written as 0
+            // KS_COVERED is D^t; as a 32-bit word, 2^32 is 0
             unsigned v = KS_COVERED == 0 ? a : __umulhi(a, KS_COVERED) + (a * KS_COVERED >> 31);
             for (unsigned level = KS_LEVELS; level-- > 0;) {
                 // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped

@@ -2,9 +2,9 @@
 // kernels/src/tfhe/cpu/lwe_key_switch.rs in WGSL.
 //
 // A group has TILE_GATES gates and TILE_COLUMNS columns of their results. Its slices of LANES threads share the key
-// rows: each takes every SLICES-th row. A thread keeps COLUMNS columns of all the gates in registers, so that a word
-// of the key is read once for them. Digits are staged in shared memory, CHUNK coefficients at a time; at the end the
-// slices' sums are added there.
+// rows: each takes every SLICES-th row. A thread keeps COLUMNS columns of all the gates in registers, so that a word of
+// the key is read once for all of them. Digits are staged in shared memory, CHUNK coefficients at a time. At the end,
+// the slices' sums are added there.
 
 const LANES: u32 = 32u;
 const SLICES: u32 = THREADS / LANES;
@@ -43,13 +43,13 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
         for (var at = thread; at < TILE_GATES * coefficients; at += THREADS) {
             let gate = at / coefficients;
             let i = at % coefficients;
-            // gates beyond the last one have digits of 0
+            // gates beyond the last gate have digits of 0
             var a = 0u;
             if (gate < gates) {
                 a = samples[(first_gate + gate) * (EXTRACTED_DIMENSION + 1u) + first + i];
             }
             // (1) v <- round(a D^t / 2^32)
-            // D^t = 2^32 is written as 0
+            // KS_COVERED is D^t; as a 32-bit word, 2^32 is 0
             var v = select(mul_high(a, KS_COVERED) + ((a * KS_COVERED) >> 31u), a, KS_COVERED == 0u);
             for (var level = KS_LEVELS; level > 0u; level--) {
                 // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped

@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) mod_switch(unsigned* rows)
         row[at] = exponent;
     }
     if (CENTRED) {
-        // adds the threads' sums by halving; words wrap, so the order does not matter
+        // adds up the threads' sums in pairs; words wrap, so the order does not matter
         sums[threadIdx.x] = sum;
         for (unsigned apart = THREADS / 2; apart > 0; apart /= 2) {
             __syncthreads();

@@ -23,7 +23,7 @@ fn mod_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_i
         rows[row + at] = exponent;
     }
     if (CENTRED == 1u) {
-        // adds the threads' sums by halving; words wrap, so the order does not matter
+        // adds up the threads' sums in pairs; words wrap, so the order does not matter
         sums[thread] = sum;
         for (var apart = THREADS / 2u; apart > 0u; apart /= 2u) {
             workgroupBarrier();

@@ -1,8 +1,8 @@
 // The number-theoretic transform of one row in shared memory: kernels/src/ring.rs, with four words of a thread at a
 // time.
 //
-// Transforms coefficients in natural order to values in bit-reversed order, and back. A pass takes two stages: its
-// four words stay in registers, and partners of later passes meet after a barrier. If LOG_N is odd, the last stage
+// Transforms coefficients in natural order to values in bit-reversed order, and back. A pass computes two stages. A
+// thread's four words stay in registers during a pass, and a barrier separates passes. If LOG_N is odd, the last stage
 // runs alone. `roots` is [2][N]: first the roots of the transform, then those of its inverse, each a value and its
 // companion.
 
@@ -26,7 +26,7 @@ __device__ inline void inverse_butterfly(unsigned& x, unsigned& y, uint2 w) {
 // Transforms [N] words of shared memory in place, by THREADS threads. Input and output are in [0, 4 q). Begins and
 // ends with a barrier.
 __device__ inline void ntt_forward_lazy(unsigned* row, const uint2* roots) {
-    // unrolled pass by pass, so that the divisions below become shifts
+    // the loop over passes is unrolled, so that the divisions below become shifts
 #pragma unroll
     for (unsigned groups = 1; groups <= N / 4; groups *= 4) {
         __syncthreads();

@@ -1,10 +1,10 @@
 //! Netlists mapped to cells, compared with gate-by-gate evaluation and with the `tfhe` crate, on all cores. Prints
 //! tables.
 //!
-//! `cargo bench --workspace --bench circuits`; names of netlists as arguments run only those. The peer
-//! evaluates the gates of the netlist as it is written, a level at a time, the gates of a level with all threads. The bits that
-//! every run gives are decrypted and compared with the netlist's on plain bits. Another table is a gate of `fast_128_k2`
-//! against one of `fast_128`.
+//! `cargo bench --workspace --bench circuits`; names of netlists as arguments run only those. The peer evaluates the
+//! unchanged netlist level by level, with all threads for the gates of a level. The result bits of every run are
+//! decrypted and compared with the netlist's results on plain bits. Another table compares a gate of `fast_128_k2` with
+//! a gate of `fast_128`.
 
 use std::time::{Duration, Instant};
 
@@ -134,7 +134,7 @@ fn netlist(cpu: &Cpu, parties: &[Party; 2], peers: &[Peer; 2], name: &str, round
     }
 }
 
-/// An Ango key and its client.
+/// A client of Ango and its keys.
 struct Party {
     preset: Preset,
     secret: SecretKey,
@@ -156,7 +156,7 @@ impl Party {
         Plan::mapped(&map(circuit, &names, &params, InputNoise::Fresh), inputs, &params)
     }
 
-    /// Runs a plan on these bits. The time includes decryption, as the peer's does.
+    /// Runs a plan on these bits. The time includes decryption, as does the time of the peer.
     fn runs<'a>(&'a self, cpu: &'a Cpu, plan: Plan, bits: &[bool]) -> impl FnMut() -> Vec<bool> + 'a {
         let mut inputs = LweList::with_capacity(self.preset.params().lwe_dimension, bits.len());
         bits.iter().for_each(|&bit| inputs.push(self.secret.encrypt(bit).words()));
@@ -167,7 +167,7 @@ impl Party {
     }
 }
 
-/// A key of the peer and its client.
+/// A client of the peer and its keys.
 struct Peer {
     client: ClientKey,
     server: ServerKey,

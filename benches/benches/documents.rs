@@ -88,8 +88,8 @@ fn document(lines: usize) -> Document {
     draft.complete().expect("a document")
 }
 
-/// Reconciles lists of names as banks write them with names as books have them: from the text of a record to the
-/// result.
+/// Reconciles two lists of the same names, one written as banks write names and one as books do. The time is from the
+/// texts of the records to the result.
 fn lists() {
     let count = if only_once() { 200 } else { 20_000 };
     let side = |name: &dyn Fn(usize) -> String| -> Vec<(String, String)> {

@@ -1,8 +1,8 @@
 //! Gates of this engine compared with the `tfhe` crate at the same dimensions, in one run. Prints a table.
 //!
-//! `cargo bench --workspace --bench gates`: each instruction set but plain Rust, the peer always with its
-//! default. Both sides: n 636, k 1, N 1024, bootstrap base 2^8 in 2 levels. The key switches differ as their presets do: base
-//! 3 in 7 levels here, base 2^2 in 6 levels there (its bases are powers of two).
+//! `cargo bench --workspace --bench gates` measures Ango with each instruction set except plain Rust; the peer always
+//! uses its default. Both sides have n 636, k 1, N 1024, and bootstrap base 2^8 in 2 levels. The key switches differ:
+//! base 3 in 7 levels in Ango, base 2^2 in 6 levels in the peer, whose bases are powers of two.
 
 use benches::{in_turns, ms_each, peer as peers_own};
 use client::SecretKey;

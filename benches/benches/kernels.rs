@@ -1,5 +1,5 @@
-//! Single kernels of the CPU backend for each instruction set (criterion; no peer, because these explain the figures
-//! of `gates`).
+//! Single kernels of the CPU backend for each instruction set, measured with criterion. They explain the figures of
+//! `gates`, so they are not compared with a peer.
 
 use client::SecretKey;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

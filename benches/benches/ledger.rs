@@ -1,6 +1,6 @@
-//! Pairs of reserving and posting a transfer, for each second: on both databases, with few and with many existing
-//! transfers, for many accounts and for one. Each answer is durable. Each caller waits for its answer before its next
-//! pair, as a node's requests do.
+//! How many transfers a second can be reserved and then posted (a pair): on both databases, with few and with many
+//! existing transfers, for many accounts and for one. Each answer is durable. Each caller waits for its answer before
+//! its next pair, like a request of a node.
 //!
 //! `cargo bench --workspace --bench ledger [-- ROWS [URL]]`: ROWS transfers exist before the last rows of the table.
 //! The databases are new, or the one at this URL, which is kept.
@@ -40,7 +40,7 @@ fn main() {
     }
 }
 
-/// Prints the rows of the table for this number of existing transfers.
+/// Prints the rows of the table for a database with `before` existing transfers.
 async fn rows_of(store: &Store, name: &str, before: usize) {
     for accounts in [1000, 1] {
         fill(store, before).await;
@@ -49,9 +49,9 @@ async fn rows_of(store: &Store, name: &str, before: usize) {
     }
 }
 
-/// Measures the pairs in a second, and the slowest pair.
+/// Measures the number of pairs a second, and the duration of the slowest pair.
 async fn measure(store: &Store, before: usize, accounts: usize) -> (f64, Duration) {
-    // names that differ from those of an earlier run on the same database
+    // the ids of transfers must differ from those of an earlier run on the same database
     let run = std::process::id();
     let begun = Instant::now();
     let length = if only_once() { Duration::ZERO } else { MEASURED };

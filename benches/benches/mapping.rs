@@ -1,8 +1,8 @@
 //! Time to read, map and lay out the largest netlists that a node takes, as a table.
 //!
-//! Run it by `cargo bench -p benches --bench mapping`. `cargo test -p benches --bench mapping` runs the same code and needs no release
-//! build. No other library maps netlists, so there is no ratio. The preset is `fast_128_k2`. Each netlist is mapped twice: for fresh
-//! inputs, and for inputs that may be any results of the node.
+//! Run it by `cargo bench -p benches --bench mapping`. `cargo test -p benches --bench mapping` runs the same code and
+//! needs no release build. No other library maps netlists, so there is no ratio. The preset is `fast_128_k2`. Each
+//! netlist is mapped twice: for fresh inputs, and for inputs that may be results of any earlier gates.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use kernels::tfhe::mapping::map;
 use kernels::tfhe::noise::InputNoise;
 use kernels::tfhe::{Circuit, Plan, Preset};
 
-/// The number of runs of each row; the fastest counts.
+/// The number of runs of each row; the table shows the fastest.
 const ROUNDS: usize = 5;
-/// Input bits, and output bits of netlists in which outputs need many gates.
+/// Number of input bits, and number of output bits of the netlist that has many.
 const INPUTS: usize = 256;
 const OUTPUTS_MANY: usize = 1 << 16;
 
-/// Operands and operation of a gate, given the wire that it writes.
+/// The text of a gate (operands, output wire and operation), given the number of its output wire.
 type GateOf = fn(usize, &mut dyn FnMut(usize) -> usize) -> String;
 
-/// Name, output bits, gates.
+/// Name, number of output bits, gates.
 const NETLISTS: [(&str, usize, GateOf); 4] = [
     ("random, operands from anywhere", OUTPUTS_MANY, |out, random| any_gate(out, random, out)),
     ("random, operands from the last 300 wires", 64, |out, random| any_gate(out, random, out.min(300))),

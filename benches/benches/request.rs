@@ -1,10 +1,10 @@
-//! The cost of a batch of 1024 NAND gates besides its computation: a node on loopback whose device computes in no
-//! time, and one client that sends one request after another on one connection. For comparison, the time of the bare
-//! sockets for the bytes of the largest request.
+//! The cost of a request with a batch of 1024 NAND gates, without the computation of the gates: a node on loopback has
+//! a device that computes in no time, and one client sends one request after another on one connection. For comparison,
+//! bare sockets transfer the bytes of the largest request.
 //!
-//! Operands are random words, because any words are ciphertexts and no two of these are equal. Handles in answers are
-//! deleted between the measured requests. The node logs as in production. A separate row shows the time of the device
-//! for copying operands in and results out.
+//! Operands are random words: any words are valid ciphertexts, and random ones all differ. Handles in answers are
+//! deleted between the measured requests. The node logs as in production. A separate row shows how long the device
+//! takes to copy operands in and results out.
 //!
 //! `cargo bench --workspace --bench request [-- WORD]`: WORD restricts the run to rows whose operands begin with it.
 
@@ -85,7 +85,7 @@ impl Bench {
         message(line, &self.key, &[("Accept", form), ("Content-Type", form)], body)
     }
 
-    /// The handle of a batch's results.
+    /// Runs a batch whose results stay on the node, and returns their handle.
     fn keep(&self, bodies: &[u8], seeds: &Value) -> String {
         let request = self.octets(json!({"seeds": seeds, "outputs": "handles"}), bodies);
         handle(Connection::open(self.address).exchange(&request).1).expect("a handle")
@@ -106,7 +106,7 @@ impl Bench {
     }
 }
 
-/// How often a row with these operands is measured: never if the arguments name others.
+/// How often a row with these operands is measured; 0 if the arguments name only other operands.
 fn rounds(operands: &str) -> usize {
     let mut named = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
     match named.peek().is_none() || named.any(|name| operands.starts_with(&name)) {
@@ -140,7 +140,7 @@ impl Row {
         if pieces < 2 {
             return;
         }
-        self.times.remove(0); // the first makes what the others find
+        self.times.remove(0); // the first run warms up the node, so its time does not count
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let fastest = self.times.iter().min().copied().unwrap_or_default();
         println!(
@@ -155,7 +155,7 @@ impl Row {
     }
 }
 
-/// Prints the time in which the device copies the operands of such a batch in and its results out.
+/// Prints how long the device takes to copy the operands of such a batch in and its results out.
 fn device_alone(words: &[u8]) {
     let (device, params) = (Idle::new(), Preset::Fast128.params());
     let words: Vec<u32> =

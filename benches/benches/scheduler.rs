@@ -9,7 +9,7 @@ use engine::{AccountId, OperationId, PartId, SessionId};
 
 const QUEUE_ROWS_MAX: usize = 16_384;
 
-/// A scheduler with a simulated device: the sessions are open, and the device has room for their keys.
+/// A scheduler with a simulated device. The sessions are open, and the device has room for their keys.
 struct Desk {
     scheduler: Scheduler,
     sessions: u64,
@@ -58,7 +58,7 @@ impl Desk {
         self.scheduler.step(Duration::ZERO, Event::Submitted { session, operation, work, deadline: None })
     }
 
-    /// Carries out the device's part until it has no work or `batches` have run.
+    /// Carries out the orders to the device until none is left or `batches` batches have run.
     fn work(&mut self, mut commands: Vec<Command>, batches: usize) -> Vec<Command> {
         let mut done = 0;
         let is_order = |command: &Command| matches!(command, Command::Load { .. } | Command::Run { .. });
@@ -70,7 +70,7 @@ impl Desk {
                 _ => unreachable!("neither a load nor a call"),
             };
             done += usize::from(matches!(report, Event::BatchDone(_)));
-            // a load and a batch beside it are ordered together
+            // a step may order a load and a batch together, so the other order stays in the list
             commands.retain(is_order);
             commands.extend(self.scheduler.step(Duration::ZERO, report));
         }

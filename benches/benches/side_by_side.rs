@@ -1,8 +1,8 @@
 //! Sixteen sessions with a gate each, compared with one session with sixteen gates, on the CPU's threads. Prints a
 //! table.
 //!
-//! `cargo bench --workspace --bench side_by_side`. Each key must come from memory once for its single gate. The last
-//! rows show the least time for that: they read as many bytes with all threads.
+//! `cargo bench --workspace --bench side_by_side`. Each key must be read from memory once for its single gate. The last
+//! row shows the least time that this takes: all threads read as many bytes as the keys have.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ fn run(engine: &Engine, sessions: &[SessionId], gates: &GateList) {
     assert_eq!(done.iter().filter(|&succeeded| succeeded).count(), sessions.len());
 }
 
-/// The same keys without an engine, each evaluated in a separate call.
+/// The same keys without an engine, each evaluated in its own call.
 struct Alone<'a> {
     cpu: &'a Cpu,
     keys: Vec<<Cpu as Gates>::Key>,

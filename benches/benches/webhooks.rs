@@ -1,5 +1,5 @@
-//! Deliveries of a node to a receiver on loopback: the rate, and whether an outage of two minutes loses or doubles
-//! any.
+//! Deliveries of a node to a receiver on loopback: the rate, and whether any is lost or sent too often when the
+//! receiver refuses the first two attempts.
 //!
 //! `cargo bench --workspace --bench webhooks`
 
@@ -16,7 +16,7 @@ use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::receiver::Receiver;
 
-/// Slightly more than the wait after a first failed attempt, and after a second one.
+/// Slightly longer than the delay after a first failed attempt (30 s) and after a second one (5 min).
 const WAITS: [Duration; 2] = [Duration::from_secs(34), Duration::from_secs(331)];
 
 fn main() {
@@ -39,13 +39,13 @@ fn main() {
         let took = deliver(&server, &receiver, account.as_str(), "all_taken", count, count).await;
         println!("| taken at once | {count} | {:.0} |", count as f64 / took.as_secs_f64());
 
-        // the receiver is away for the first attempt, and for the second, 30 seconds later
+        // the receiver answers 503 to the first attempt, and to the second attempt 30 seconds later
         receiver.answer(&vec![503; 2 * count]);
         let before = receiver.received().len();
         deliver(&server, &receiver, account.as_str(), "outage", count, before + count).await;
         let mut took = Duration::ZERO;
         for (attempt, wait) in WAITS.into_iter().enumerate() {
-            // until the attempts are recorded, because their wait begins then
+            // wait until the attempts are recorded, because the delay before the next attempt begins then
             tokio::time::sleep(Duration::from_secs(1)).await;
             server.clock.advance(wait);
             let begun = Instant::now();
@@ -64,7 +64,7 @@ fn main() {
     });
 }
 
-/// Writes events and waits until the receiver has got `received` deliveries in total.
+/// Writes events and waits until the receiver has received `received` deliveries in total.
 async fn deliver(
     server: &TestServer,
     receiver: &Receiver,

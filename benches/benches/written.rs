@@ -1,8 +1,8 @@
 //! The cost of recording a gate request: one session sends requests of one gate to a device that computes in no time,
-//! on both databases, which wait for the disk at each commit. Each request is charged. A request with an
-//! `Idempotency-Key` is also claimed before, and its answer is kept with its charge. For comparison, an authenticated
-//! request that writes nothing. The requests run over one connection, where each write is a commit, and over 32, whose
-//! writes share commits.
+//! on both databases, which wait for the disk at each commit. Each request is charged. If a request has an
+//! `Idempotency-Key`, the node also claims the key before, and stores the answer together with the charge. For
+//! comparison, the bench measures an authenticated request that writes nothing. The requests run over one connection,
+//! where each write is a commit, and over 32, whose writes share commits.
 //!
 //! `THROWAWAY_POSTGRES_DURABLE=1 cargo bench -p benches --bench written`
 
@@ -51,7 +51,7 @@ fn main() {
 
 /// A key, and a gate request in one of its sessions.
 async fn gate(server: &TestServer) -> (String, String) {
-    let key = server.key(Role::AccountAdmin).await; // the list of sessions is for this role
+    let key = server.key(Role::AccountAdmin).await; // only this role may list sessions
     let open = Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(&key);
     let session = server.send(open).await.ok(201)["session_id"].as_str().expect("a string").to_owned();
     let mut bits = Vec::new();

@@ -10,7 +10,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// A device with room for everything, as wide as a large card.
+    /// A device with room for everything, whose batches may have as many rows as those of a large card.
     pub fn new() -> Idle {
         let info = DeviceInfo {
             backend: "idle".into(),

@@ -13,9 +13,9 @@ pub fn only_once() -> bool {
     std::env::args().any(|arg| arg == "--test")
 }
 
-/// Median times of two pieces of work, measured in turns so that both see the same machine.
+/// Median times of two pieces of work, measured in turns so that the machine is in the same state for both.
 ///
-/// There are `rounds` pairs after one unmeasured pair, or one pair when [`only_once`].
+/// Measures `rounds` pairs after one unmeasured pair, or a single pair when [`only_once`].
 pub fn in_turns(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) -> [Duration; 2] {
     let timed = |work: &mut dyn FnMut()| {
         let start = Instant::now();

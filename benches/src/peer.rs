@@ -9,7 +9,8 @@ use tfhe::boolean::prelude::{BinaryBooleanGates, Ciphertext, ServerKey};
 
 /// The peer's parameters with the dimensions, the noise and the bootstrap decomposition of `fast_128`.
 ///
-/// The key switches differ: base 3 in 7 levels here, base 2^2 in 6 levels there (its bases are powers of two).
+/// The key switches differ: base 3 in 7 levels in Ango, base 2^2 in 6 levels in the peer, whose bases are powers of
+/// two.
 pub fn parameters_of_fast_128() -> BooleanParameters {
     let p = Preset::Fast128.params();
     let noise = |std| DynamicDistribution::new_gaussian_from_std_dev(StandardDev(std));

@@ -1,35 +1,36 @@
-//! The throughput of single instructions on a card, in operations a clock. It limits the speed of gates, and vendors
-//! do not publish it for products with high and wide words.
+//! The throughput of single instructions on a card, in operations a clock. This throughput limits the speed of gates.
+//! Vendors do not publish it for multiplications that give high or wide words.
 
 use std::time::{Duration, Instant};
 
 use kernels::Result;
 use kernels::gpu::{Bind, Gpu, Launch, Source, View};
 
-/// Operations of a thread in a round, as in the source.
+/// Operations of a thread in a round. The kernels' source has the same number.
 const OPERATIONS: u32 = 128;
 const THREADS: u32 = 256;
-/// Groups of a launch for each multiprocessor, all of which run at once.
+/// Number of groups that a launch has for each multiprocessor. All of them run at once.
 const GROUPS_OF_A_MULTIPROCESSOR: u32 = 8;
 /// Words read from the L2 cache: 40 MB, the size of the two keys of `fast_128`.
 const L2_WORDS: u32 = 10_000_000;
-/// Groups of a cluster, and the numbers of clusters of a launch: one, a batch of 64, and more than run at once.
+/// Groups of a cluster; then the numbers of clusters in a launch: one, as many as a batch of 64 has, and more than can
+/// run at once.
 const CLUSTER: u32 = 4;
 const CLUSTERS: [u32; 3] = [1, 64, 500];
-/// Threads of a group of a cluster, as in the source.
+/// Threads of a group of a cluster. The kernel's source has the same number.
 const CLUSTER_THREADS: u32 = 128;
 /// Compute capability of the first cards with clusters.
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
 
-/// Rounds of a launch. On a card a launch takes some milliseconds, or a third of a second where doubles are slow.
-/// Emulated cards use few rounds.
+/// Numbers of rounds in a launch. On a card a launch takes some milliseconds, or a third of a second if the card
+/// computes slowly with doubles. Emulated cards use few rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
-    /// Rounds of instructions.
+    /// Rounds of a kernel that measures an instruction.
     pub instructions: u32,
-    /// Reads of all words in the L2 cache.
+    /// How often a launch reads all words of the L2 cache.
     pub l2: u32,
-    /// Rounds of a cluster.
+    /// Rounds of the kernel for clusters.
     pub cluster: u32,
     /// Words read from the L2 cache.
     pub l2_words: u32,
@@ -43,14 +44,14 @@ impl Rounds {
 /// The measured rates of one card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    /// IMAD, in lanes for each multiprocessor and clock, as for the following: 64 means that a warp's instruction
-    /// takes half a clock.
+    /// IMAD, in lanes a clock on each multiprocessor, which is the unit of this figure and the next five. 64 means that
+    /// an instruction of a warp takes half a clock.
     pub multiply: f64,
     /// IMAD.HI.
     pub multiply_high: f64,
     /// IMAD.WIDE.
     pub multiply_wide: f64,
-    /// A sum, and the minimum of it and another word.
+    /// Adds two words and takes the minimum of the sum and a third word (VIADDMNMX).
     pub reduce: f64,
     /// DFMA.
     pub double: f64,
@@ -58,7 +59,8 @@ pub struct Rates {
     pub load_shared: f64,
     /// Bytes a second from the L2 cache.
     pub l2_bytes: f64,
-    /// For numbers of clusters, the nanoseconds of a round: with a barrier alone, and with 12 KB read from partners.
+    /// For each number of clusters, the nanoseconds of a round with a barrier alone, and of a round that also reads 12
+    /// KB from the partners in the cluster.
     pub clusters: Vec<(u32, [f64; 2])>,
 }
 
@@ -74,7 +76,7 @@ pub fn sources(capability: (u32, u32)) -> Vec<Source> {
     sources
 }
 
-/// Measures a card whose multiprocessors have this clock, each figure for at least `time`.
+/// Measures a card whose multiprocessors have this clock. Each figure takes at least `time`.
 ///
 /// # Errors
 /// The card's error.
@@ -161,7 +163,8 @@ fn clusters<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) ->
         .collect()
 }
 
-/// Seconds of a launch over at least `time`, after one unmeasured launch. Each launch ends when its last word is read.
+/// Seconds of a launch, averaged over at least `time` after one unmeasured launch. A launch ends when a word of `out`
+/// has been read.
 fn seconds_each<G: Gpu>(gpu: &G, out: &G::Buf, time: Duration, launch: impl Fn() -> Result<()>) -> Result<f64> {
     let one = || -> Result<()> {
         launch()?;
@@ -182,13 +185,13 @@ fn seconds_each<G: Gpu>(gpu: &G, out: &G::Buf, time: Duration, launch: impl Fn()
 const HIGH: f64 = 64.0 * 576.0;
 const WIDE: f64 = 64.0 * 128.0;
 const LOW: f64 = 64.0 * 1024.0;
-/// All instructions of the loop over steps. A multiprocessor issues four a clock, each for a warp.
+/// All instructions of the loop over steps, for two warps. A multiprocessor issues four a clock, each for one warp.
 const ISSUED: f64 = 2.0 * 4909.0;
 const ISSUES_A_CLOCK: f64 = 4.0;
 
 impl Rates {
-    /// Clocks of a multiprocessor for one gate and step without waits: the time of its multiplier or of its
-    /// instruction issue, whichever is longer.
+    /// Clocks that a multiprocessor needs for one step of one gate without waits: the time of its multiplier or the
+    /// time to issue all instructions, whichever is longer.
     pub fn clocks_of_a_step(&self) -> f64 {
         let multiplier = HIGH / self.multiply_high + WIDE / self.multiply_wide + LOW / self.multiply;
         multiplier.max(ISSUED / ISSUES_A_CLOCK)
@@ -211,8 +214,9 @@ mod tests {
             l2_bytes: 5e12,
             clusters: Vec::new(),
         };
-        // At half rate, as published for neighbouring architectures, the multiplier takes 1152 + 256 + 1024 clocks,
-        // less than the issue. At a quarter of the rate it takes more.
+        // First case: IMAD.HI and IMAD.WIDE run at half the rate of IMAD, as published for neighbouring architectures.
+        // The multiplier then takes 1152 + 256 + 1024 = 2432 clocks, less than issuing all instructions takes. In the
+        // last case they run at a quarter of the rate of IMAD, and the multiplier takes longer.
         assert_eq!(rates(32.0, 32.0).clocks_of_a_step(), 2454.5);
         assert_eq!(rates(64.0, 64.0).clocks_of_a_step(), 2454.5);
         assert_eq!(rates(16.0, 16.0).clocks_of_a_step(), 2304.0 + 512.0 + 1024.0);

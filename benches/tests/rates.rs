@@ -17,7 +17,7 @@ fn every_rate_is_measured_on_an_emulated_card_with_clusters_and_one_without() {
                 card.compute_capability = Some(capability);
                 card.multiprocessors = 1;
             }),
-            Err(Error::Unavailable(_)) => return, // no C++ compiler with sanitizers
+            Err(Error::Unavailable(_)) => return, // this machine has no C++ compiler with sanitizers
             Err(error) => panic!("{error}"),
         };
         let rounds = Rounds { instructions: 1, l2: 1, cluster: 1, l2_words: 4096 };
@@ -38,7 +38,7 @@ fn the_kernels_compile_for_every_kind_of_card_and_are_made_of_what_they_are_name
             compiler.compile(&source, capability).unwrap_or_else(|error| panic!("{error}"));
         }
     }
-    // the output is text (PTX) for a card that the compiler does not know
+    // NVIDIA's compiler does not know this card, so the output is text (PTX)
     let image = compiler.compile(&sources((8, 0))[0], (99, 0)).expect("it compiles");
     let text = String::from_utf8_lossy(&image.bytes).into_owned();
     for (entry, instruction) in [

@@ -60,7 +60,7 @@ pub struct AuthConfig {
     pub external_issuer: Option<ExternalIssuer>,
 }
 
-/// Keys, users and limits of a node, with what their endpoints need.
+/// The state of the endpoints for keys, users and sign-ins, with the node's rate limits.
 pub struct Access {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
@@ -72,7 +72,7 @@ pub struct Access {
     pub(crate) passwords: Passwords,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,
-    /// The key of the digests of refresh tokens and of the tokens of links.
+    /// The secret under which refresh tokens and tokens of links are digested.
     pub(crate) token_pepper: Pepper,
     /// Seals the successor of a refresh token, so that only the old token opens it.
     pub(crate) refresh_seal: Seal,
@@ -80,19 +80,20 @@ pub struct Access {
 }
 
 impl Access {
-    /// Invalidates the keys of this lineage on every node, because they were revoked or rotated.
+    /// Invalidates the cached keys of this lineage on every node, because the keys were revoked or rotated.
     pub(crate) async fn forget_keys(&self, lineage: &str) {
         self.api_keys.forget(lineage);
         self.tell_others(News::Keys { lineage: lineage.to_owned() }).await;
     }
 
-    /// Invalidates the cached session tokens on every node, because some have ended.
+    /// Invalidates the cached session tokens on every node, because some tokens have ended.
     async fn forget_tokens(&self) {
         self.session_tokens.forget_checked();
         self.tell_others(News::Tokens).await;
     }
 
-    /// Sends news to the other nodes at once. Without it they would read the change from the database within a second.
+    /// Sends news to the other nodes at once. Without the news, the other nodes would read the change from the database
+    /// within a second.
     async fn tell_others(&self, news: News) {
         if let Some(cache) = &self.cache_store {
             cache.publish(news).await;
@@ -108,7 +109,7 @@ impl Access {
 
 impl Follower for Access {
     fn opened(&self) {
-        // messages sent before this connection were missed
+        // other nodes' messages before this connection were missed, so the cached values may be out of date
         self.api_keys.forget_all();
         self.session_tokens.forget_checked();
         self.limits.look_at_lockouts();
@@ -123,7 +124,7 @@ impl Follower for Access {
     }
 }
 
-/// Admits a request to an area if its key is valid there and its role may use the route.
+/// A layer that admits a request if its key is valid in this area and the key's role may use the route.
 pub async fn require(
     level: Level,
     area: Area,
@@ -133,14 +134,14 @@ pub async fn require(
 ) -> Result<Response, ApiError> {
     let now = access.clock.now();
     let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
-    // a locked network is refused whichever credential it sends (readings A21)
+    // a locked network is refused, whatever credential the request has (readings A21)
     access.limits.check_lockout(address, None, now)?;
     let shown = presented_key(request.headers())?;
     access.limits.check_lockout(None, Some(shown), now)?;
     let caller = match (session_token::looks_like_a_token(shown), level) {
         (true, _) if area == Area::Platform => access.session_tokens.caller(shown, now).await,
-        // a route for session tokens does not look API keys up, so an API key there is no failed attempt (readings A8,
-        // A21)
+        // a route for session tokens looks up no API keys, so an API key sent to it does not count as a failed attempt
+        // (readings A8, A21)
         (false, Level::Session) => return Err(session_token::invalid_token()),
         _ => access.api_keys.caller(shown, area, now).await,
     };
@@ -159,7 +160,7 @@ pub async fn require(
         ));
     }
     if level == Level::Compute && caller.is_suspended {
-        let message = "a payment has been due for more than 7 days; until it is paid, nothing is computed";
+        let message = "a payment has been due for more than 7 days: pay it before you compute again";
         return Err(ApiError::new(Code::AccountSuspended, message));
     }
     let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
@@ -171,7 +172,7 @@ pub async fn require(
     Ok(next.run(request).await)
 }
 
-/// Like [`require`], but admits callers without a key too. These count by their network (readings B2).
+/// Like [`require`], but admits callers without a key too. Requests without a key are counted by network (readings B2).
 pub async fn require_if_shown(
     level: Level,
     area: Area,
@@ -186,8 +187,8 @@ pub async fn require_if_shown(
     limits::anonymous(State(access.limits.clone()), request, next).await
 }
 
-/// Admits a trial's request. The database counts a trial's operations, and the headers show how many are left
-/// afterwards (readings L1).
+/// Admits a trial's request. The database counts a trial's operations, and the headers show how many operations are
+/// left afterwards (readings L1).
 async fn of_trial(
     access: &Access,
     quota: &Quota,
@@ -208,7 +209,7 @@ async fn of_trial(
     answer
 }
 
-/// The key as sent: after `Bearer` in any case, or alone (readings A1).
+/// The credential as sent: after the word `Bearer` in upper or lower case, or without that word (readings A1).
 pub(crate) fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let missing = || {
@@ -216,7 +217,10 @@ pub(crate) fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
     };
     let value = values.next().ok_or_else(missing)?;
     if values.next().is_some() {
-        return Err(ApiError::new(Code::InvalidRequest, "more than one Authorization header"));
+        return Err(ApiError::new(
+            Code::InvalidRequest,
+            "the request has more than one Authorization header: send one",
+        ));
     }
     let text = value.to_str().map_err(|_| invalid_key())?.trim();
     if text.is_empty() {
@@ -238,7 +242,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
             .extensions
             .get::<Caller>()
             .cloned()
-            .ok_or_else(|| ApiError::internal("a handler wants the caller of a route without authentication"))
+            .ok_or_else(|| ApiError::internal("a handler reads the caller on a route without authentication"))
     }
 }
 

@@ -89,14 +89,14 @@ pub async fn create_key(
     Ok(CreatedKey { key: fresh.secret, key_id, account_id })
 }
 
-/// Prepares the data folder, the node's id and the database like the first start of a node, so that keys can be made
-/// before it.
+/// Prepares the data folder, the node's id and the database, as a node's first start does, so that keys can be made
+/// before that start.
 pub async fn prepare(config: &Config) -> anyhow::Result<()> {
     DataDir::open(&config.data_dir)?.node_id()?;
     database::migrate(config).await.map(drop)
 }
 
-/// The server's secret. An error if the keys in the database were made under another secret.
+/// The server's secret. Fails if the keys in the database were made under another secret.
 async fn checked_secrets(config: &Config, store: &Store) -> anyhow::Result<Secrets> {
     let has_keys = store.has_api_keys().await?;
     // a secret in the settings needs no data folder
@@ -139,8 +139,8 @@ impl Operator {
         Ok(Operator { store, clock: Clock::system(), cache_store: config.cache_store.clone() })
     }
 
-    /// Sends news to the running nodes at once. Without it they would read the change from the database within a
-    /// second.
+    /// Sends news to the running nodes at once. Without the news, the nodes would read the change from the database
+    /// within a second.
     async fn tell_nodes(&self, news: News) {
         if let Some(cache_store) = &self.cache_store
             && let Err(error) = cache_store::publish_once(cache_store, news).await

@@ -60,9 +60,9 @@ use crate::{database, fail_point, listener};
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 /// How often the times of keys' last use are recorded.
 const USE_PERIOD: Duration = Duration::from_secs(60);
-/// Old records are removed once in this many such periods.
+/// Old records are removed once in this many `USE_PERIOD`s: every hour.
 const FORGET_TICKS: u64 = 60;
-/// Open connections of the second listener, at most.
+/// Open connections of the listener for metrics and probes, at most.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 
 /// Starts nodes.
@@ -76,7 +76,7 @@ pub struct Running {
     pub metrics_addr: SocketAddr,
     /// Base of documentation links.
     pub base_url: String,
-    /// Build string of the backend.
+    /// Base URL of links to the documentation.
     pub backend: String,
     /// Name of the computing device.
     pub device_name: String,
@@ -86,7 +86,8 @@ pub struct Running {
     areas: Areas,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
-    // the last field, because the folder may be free only when everything else is dropped
+    // the last field, because the fields are dropped in this order and the folder must stay locked while the others
+    // exist
     _lock: NodeLock,
 }
 
@@ -101,7 +102,7 @@ impl App {
         App::start_with(config, clock, Engine::start).await
     }
 
-    /// Starts a node that computes on these devices, for tests and benches of everything but the devices.
+    /// Starts a node that computes on these devices, for tests and benches that do not measure the devices.
     pub async fn start_on(config: Config, clock: Clock, devices: Vec<EngineDevice>) -> anyhow::Result<Running> {
         App::start_with(config, clock, |bounds, _| Engine::start_on(bounds, devices)).await
     }
@@ -274,7 +275,7 @@ impl App {
         let areas = Areas { web, access, billing, events, compute, office, docs };
 
         fail_point::watch();
-        // before the first request, so that lockouts from before the start still hold
+        // read the lockouts before the first request, so that lockouts from before the start still hold
         let Areas { access, compute, .. } = &areas;
         access.limits.exchange_lockouts(access.clock.now()).await;
 
@@ -284,7 +285,7 @@ impl App {
             let (tell_tried, tried) = oneshot::channel();
             tasks.push(tokio::spawn(cache_store::keep(cache, access.clone(), tell_tried, stopped.clone())));
             tasks.push(tokio::spawn(access.limits.clone().look(stopped.clone())));
-            // wait for the first attempt, so that the first request can use the cache store
+            // wait for the first attempt to connect, so that the first request can use the cache store
             let _ = tried.await;
         }
         tasks.extend([
@@ -338,7 +339,8 @@ impl Running {
         &self.config
     }
 
-    /// The link that creates the first administrator, at the first start of a node that signs users in itself.
+    /// The link that creates the first administrator. `None`: an external issuer signs users in, or a user or a link
+    /// exists already.
     pub async fn first_setup_link(&self) -> anyhow::Result<Option<Zeroizing<String>>> {
         let Access { store, session_tokens, token_pepper, clock, .. } = &*self.areas.access;
         let embedded = session_tokens.embedded().is_some();
@@ -351,7 +353,7 @@ impl Running {
     /// Writes a setup link to a file in the data folder with mode 0600.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn keep_setup_link(&self, link: &str) -> anyhow::Result<PathBuf> {
         DataDir::at(&self.config.data_dir).keep_setup_link(link)
     }
@@ -370,7 +372,7 @@ impl Running {
     pub async fn shutdown(self) {
         let Areas { web, access, compute, .. } = self.areas;
         web.drain();
-        // every request has a deadline, so this wait ends
+        // this wait ends, because every request has a deadline
         web.in_flight.idle().await;
         let _ = self.stop.send(true);
         for task in self.tasks {
@@ -379,22 +381,22 @@ impl Running {
             }
         }
         compute.sessions.lose_all().await;
-        // circuits in the background ended with their sessions; wait until their ends are recorded
+        // circuits that ran in the background have ended with their sessions; wait until their ends are recorded
         compute.unfinished.idle().await;
         access.api_keys.record_use().await;
         let engine = compute.engine.clone();
         if tokio::task::spawn_blocking(move || engine.shutdown()).await.is_err() {
-            tracing::error!("the engine did not stop in order");
+            tracing::error!("the engine failed while it stopped");
         }
         access.limits.close(access.clock.now()).await;
         if let Err(error) = compute.store.end_lease(&compute.sessions.node_id).await {
-            tracing::warn!(cause = %error, "the lease could not be ended, so other nodes take this one for alive until it expires");
+            tracing::warn!(cause = %error, "the node's lease could not be ended: other nodes count the node as running until it expires");
         }
         compute.store.close().await;
     }
 }
 
-/// The issuer of session tokens: the external one of the settings, otherwise the node itself.
+/// The issuer of session tokens: the external issuer that the settings name, otherwise the node itself.
 async fn issuer(
     config: &Config,
     store: &Store,
@@ -422,7 +424,7 @@ async fn bind(variable: &str, address: SocketAddr) -> anyhow::Result<TcpListener
     TcpListener::bind(address).await.with_context(|| format!("{variable}: cannot listen on {address}"))
 }
 
-/// Erases the keys of expired sessions, and does other periodic work that never waits, until the node stops.
+/// Erases the keys of expired sessions until the node stops. Also does other periodic work that never blocks.
 async fn erase(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     let (mut ticks, mut lost_devices) = (Ticks::new(SWEEP_PERIOD, stopped), LostDevices::default());
     while ticks.next().await.is_some() {
@@ -443,7 +445,7 @@ async fn record_ends(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Records the times of keys' last use, and every hour removes expired records and files.
+/// Records the keys' times of last use. Every hour, removes expired records and files.
 async fn keep_house(Areas { web, access, events, compute, .. }: Areas, stopped: watch::Receiver<bool>) {
     let mut ticks = Ticks::new(USE_PERIOD, stopped);
     while let Some(tick) = ticks.next().await {
@@ -474,7 +476,7 @@ impl Ticks {
         Ticks { interval, stopped, ticks: 0 }
     }
 
-    /// Waits for the next tick. Returns the number of ticks before it. `None`: the node stops.
+    /// Waits for the next tick. Returns how many ticks came before it. `None`: the node stops.
     async fn next(&mut self) -> Option<u64> {
         tokio::select! {
             _ = self.interval.tick() => {}

@@ -44,11 +44,11 @@ pub struct Billing {
     pub(crate) provider: Option<Arc<dyn PaymentProvider>>,
     pub(crate) access: Arc<Access>,
     pub(crate) mailer: Option<Mailer>,
-    /// Opens the documents that e-mails carry.
+    /// Opens the sealed documents that are attached to e-mails.
     pub(crate) seals: AccountSeals,
     pub(crate) telemetry: Arc<Telemetry>,
-    /// The key that authenticates the addresses of invoices' pages.
+    /// The key for the codes in the addresses of invoice pages.
     pub(crate) pages: Key,
-    /// Wakes the jobs of billing because there is new work.
+    /// Wakes the billing jobs because new work exists.
     pub(crate) told: Notify,
 }

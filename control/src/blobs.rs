@@ -1,10 +1,10 @@
 //! Blobs: bytes that outlive a request, as objects in a node's data folder or in a bucket that the nodes of a database
 //! share.
 //!
-//! An object is sealed under its account's key, to its kind and to a label from its record. Its name is the SHA-256 of
-//! the sealed bytes. Nonces never repeat, so two objects never have the same name, and equal contents do not show. An
-//! object is written before the record that names it, and removed after that record. A sweep removes objects that no
-//! record names.
+//! An object is sealed under its account's key, to its kind and to a label from its record. It opens only with the same
+//! key, kind and label. Its name is the SHA-256 of the sealed bytes. Nonces never repeat, so two objects never have the
+//! same name, and equal contents cannot be recognized. An object is written before the record that names it, and
+//! removed after that record. A sweep removes objects that no record names.
 
 mod bucket;
 mod owner;
@@ -29,10 +29,11 @@ use crate::sealing::AccountSeals;
 pub use bucket::{BucketConfig, BucketUrl};
 pub use owner::{Unclaimed, claim, try_once};
 
-/// A sweep leaves objects without a record alone for this long, because a record may be about to be written.
+/// A sweep removes an object without a record only after this time, because a record may be about to be written.
 const UNNAMED: Duration = Duration::from_secs(3600);
 
-/// The kind of an object. Its word is in the object's path and is authenticated with the bytes, so it never changes.
+/// The kind of an object. The kind's name is in the object's path and is authenticated with the bytes, so it never
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     /// Bodies of stored answers (readings I6).
@@ -102,7 +103,7 @@ impl Blobs {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&folder)?;
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?;
-        // an object must be on disk before a record names it
+        // an object that records name must be on disk before its record is written
         let objects = objects.with_fsync(ObjectKind::LASTING.contains(&kind));
         Ok(Blobs { objects: Arc::new(objects), prefix: ObjectPath::default(), kind, seals, bucket: None })
     }
@@ -153,7 +154,7 @@ impl Blobs {
         })
     }
 
-    /// Writes an object durably. Returns the name by which it is found.
+    /// Writes an object durably. Returns the object's name.
     ///
     /// # Errors
     /// The object store's error.
@@ -203,7 +204,7 @@ impl Blobs {
         let mut objects = self.objects.list(Some(&self.prefix));
         while let Some(object) = objects.try_next().await.map_err(|error| error.to_string())? {
             let name = object.location.filename().unwrap_or_default();
-            // an object with a time in the future is not old
+            // an object whose time is in the future does not count as old
             let old = SystemTime::now().duration_since(object.last_modified.into()).is_ok_and(|since| since >= age);
             if old && is_name(name) && !named.contains(name) {
                 self.objects.delete(&object.location).await.map_err(|error| error.to_string())?;
@@ -278,7 +279,7 @@ mod tests {
         let blobs = blobs(folder.path());
         let (kept, dropped) = (put(&blobs, b"kept").await, put(&blobs, b"dropped").await);
         assert_eq!(read(&blobs, &dropped).await.unwrap(), b"dropped");
-        // new objects stay, because their records may be about to be written
+        // a sweep leaves new objects, because their records may be about to be written
         blobs.sweep(&[]).await.unwrap();
         assert_eq!(read(&blobs, &kept).await.unwrap(), b"kept");
         blobs.sweep_older_than(std::slice::from_ref(&kept), Duration::ZERO).await.unwrap();
@@ -295,7 +296,7 @@ mod tests {
         let blobs = blobs(folder.path());
         let seal = |bits| blobs.seal(&account(bits), b"label", b"content".to_vec());
         let sealed = seal(1);
-        // the same content again, for this and for another account: another name, other bytes
+        // the same content sealed again, for this account and for another, gets another name and other bytes
         let others = [seal(1), seal(2)];
         assert!(others.iter().all(|other| other.name != sealed.name && other.bytes != sealed.bytes));
         assert!(!sealed.bytes.windows(7).any(|window| window == b"content"));
@@ -322,7 +323,7 @@ mod tests {
             assert!(matches!(blobs.get(name).await, Err(Missing::Failed(_))), "{name}");
         }
         let [name, older] = [put(&blobs, b"true").await, put(&blobs, b"older").await];
-        // a replacement by another object of the same record is detected
+        // another object, valid for the same record, replaces this one: reading detects the replacement
         let path = |name: &str| folder.path().join("answers").join(name);
         std::fs::copy(path(&older), path(&name)).unwrap();
         assert!(matches!(read(&blobs, &name).await, Err(Missing::Failed(_))));

@@ -46,7 +46,7 @@ impl CacheStoreConfig {
     /// The rule that the URL breaks, without the URL.
     pub fn at(url: &str) -> Result<CacheStoreConfig, &'static str> {
         let is_redis = ["redis://", "rediss://", "redis+unix://"].iter().any(|scheme| url.starts_with(scheme));
-        // refuse a fragment: with #insecure the client would not check certificates
+        // refuse a fragment, because with #insecure the client would not check certificates
         if !is_redis || url.contains('#') || Client::open(url).is_err() {
             return Err("must be a redis:, rediss: or redis+unix: URL without a fragment");
         }
@@ -89,7 +89,7 @@ struct Shared {
 #[derive(Default)]
 struct Current {
     connection: Option<MultiplexedConnection>,
-    /// Number of connections so far.
+    /// Number of connections opened so far.
     number: u64,
 }
 
@@ -146,7 +146,7 @@ impl CacheStore {
     async fn connect(&self) -> Result<(MultiplexedConnection, impl Stream<Item = redis::Msg> + use<>), String> {
         let config = &self.0.config;
         let opening = async {
-            // each call has its own timeout
+            // no timeouts here, because each call has its own
             let unlimited = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
             let connection = self.0.client.get_multiplexed_async_connection_with_config(&unlimited).await?;
             let mut news = self.0.client.get_async_pubsub().await?;

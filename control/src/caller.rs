@@ -24,7 +24,7 @@ pub struct Caller {
     pub role: Role,
     /// Plan of the account.
     pub plan: Plan,
-    /// Whether the account has not paid: its keys may not compute (readings P18). False for session tokens.
+    /// Whether the account has not paid, so that its keys may not compute (readings P18). False for session tokens.
     pub is_suspended: bool,
     /// The credential of the request.
     pub credential: Credential,
@@ -71,7 +71,7 @@ impl From<&Caller> for Payer {
     }
 }
 
-/// The payer of a request's memory and cores. Before the credential is checked, a caller without a key.
+/// The payer of a request's memory and cores. Until the credential is checked, the payer is a caller without a key.
 pub fn payer(extensions: &Extensions) -> Payer {
     extensions.get::<Caller>().map_or_else(Payer::without_key, Payer::from)
 }

@@ -1,4 +1,4 @@
-//! The time, as the service reads it. Tests move it in place of waiting.
+//! The time, as the service reads it. Tests move the clock instead of waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

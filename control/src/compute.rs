@@ -26,7 +26,7 @@ use crate::in_flight::InFlight;
 use crate::telemetry::Telemetry;
 use crate::web::offload::Offload;
 
-/// Gate sessions and stored keys of a node, with everything that computes for them.
+/// Gate sessions and stored keys of a node, with the engine and everything else that computes with them.
 pub struct Compute {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
@@ -55,8 +55,8 @@ pub struct Compute {
 }
 
 impl Compute {
-    /// Ends trials that have expired or whose key was revoked. Closes their sessions on this node at once, and erases
-    /// everything that they own when no node has a session of theirs open.
+    /// Ends trials that have expired or whose key was revoked. Closes their sessions on this node at once. Erases
+    /// everything that a trial owns when no node has an open session of that trial.
     pub(crate) async fn end_trials(&self) {
         let now = self.clock.now();
         for account in self.trials.ended(now).await {

@@ -1,7 +1,7 @@
 //! Settings of a node, checked before anything starts. No crate below this one reads the environment.
 //!
-//! A setting is a field. Its attribute gives its flag, its variable, its default and its parser; its comment is its
-//! description. The command line, the settings file, `.env.sample` and docs/settings.md are made of these.
+//! A setting is a field. Its attribute gives its flag, its variable, its default and its parser. Its comment is its
+//! description. The command line, the settings file, `.env.sample` and docs/settings.md are made from these fields.
 
 mod addresses;
 mod flags;
@@ -115,7 +115,7 @@ pub struct Config {
     #[command(flatten)]
     pub requests: RequestsConfig,
     // readings O6
-    /// Whether health hides that the node has a GPU, for operators of a public cloud.
+    /// Whether health hides that the node has a GPU. For operators of a public cloud.
     #[arg(env = "ANGO_HEALTH_HIDE_GPU", default_value = "false")]
     pub hide_gpu: bool,
     /// Bounds on computing.
@@ -161,12 +161,13 @@ pub struct RequestsConfig {
     /// Longest time for a request in seconds. Work that takes longer is dropped and not charged.
     #[arg(env = "ANGO_REQUEST_DEADLINE_S", default_value = "300", value_parser = seconds(1..=3600))]
     pub deadline: Duration,
-    /// Most open connections. Further connections wait until one is closed.
+    /// Largest number of open connections. Further connections wait until one is closed.
     #[arg(env = "ANGO_CONNECTIONS_MAX", default_value = "4096", value_parser = number::<usize>(1..=1 << 20))]
     pub connections_max: usize,
-    /// Memory in MB for the bodies of requests in transit. Beyond this uploads are answered 503. `auto` is an eighth of
-    /// the memory that the process may use, at most 512. All trials together may use a tenth of it (at least one upload
-    /// of the largest key), and a tenth of ANGO_KEY_STORAGE_MB, ANGO_KEY_MEMORY_MB and ANGO_VALUE_MEMORY_MB.
+    /// Memory in MB for the bodies of requests in transit. When the memory is full, uploads are answered 503. `auto` is
+    /// an eighth of the memory that the process may use, at most 512. All trials together may use a tenth of this
+    /// memory (at least one upload of the largest key), and a tenth of ANGO_KEY_STORAGE_MB, ANGO_KEY_MEMORY_MB and
+    /// ANGO_VALUE_MEMORY_MB.
     // the minimum has room for two uploads of the largest key
     #[arg(env = "ANGO_BODY_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(96..=1 << 20, || (memory_bytes() / 8).clamp(96 << 20, 512 << 20)))]

@@ -56,7 +56,7 @@ impl DataDir {
         Ok(DataDir { path: path.to_owned() })
     }
 
-    /// A folder that may not exist. Makes nothing.
+    /// The folder at this path, which need not exist. Makes nothing.
     pub fn at(path: &Path) -> DataDir {
         DataDir { path: path.to_owned() }
     }
@@ -112,8 +112,8 @@ impl DataDir {
         }
     }
 
-    /// The server's secret, which is the key of API keys' digests. The first start makes it. If keys exist already, a
-    /// missing secret is an error, because a new one would silently invalidate all keys.
+    /// The server's secret, under which API keys are digested. The first start makes the secret. If keys exist already,
+    /// a missing secret is an error, because a new one would silently invalidate all keys.
     pub fn pepper(&self, has_keys: bool) -> anyhow::Result<Zeroizing<[u8; PEPPER_BYTES]>> {
         let path = self.pepper_path();
         if !path.exists() {
@@ -148,8 +148,8 @@ impl DataDir {
         Ok(Zeroizing::new(pepper))
     }
 
-    /// Writes a new secret to a temporary file and links it into place. So no reader sees half a secret, and if two
-    /// processes write, one of them wins.
+    /// Writes a new secret to a temporary file and links the file into place. So no reader sees half a secret, and if
+    /// two processes write at the same time, one secret stays.
     fn make_pepper(&self, path: &Path) -> std::io::Result<()> {
         let pepper = Zeroizing::new(ids::random::<PEPPER_BYTES>());
         let aside = self.path.join(format!("pepper.{}", std::process::id()));
@@ -215,7 +215,7 @@ mod tests {
         let data = DataDir::open(folder.path()).unwrap();
         let id = data.node_id().unwrap();
         assert_eq!((data.node_id().unwrap(), id.len()), (id, 32));
-        // an id cut off by a power failure is replaced
+        // an id that a power failure cut off is replaced
         fs::write(folder.path().join("node-id"), "0123").unwrap();
         assert_eq!(data.node_id().unwrap().len(), 32);
     }

@@ -76,7 +76,7 @@ pub async fn migrate(config: &Config) -> anyhow::Result<Schema> {
     Ok(before)
 }
 
-/// Checks the database for a node that would start. Returns its state in words. Makes nothing.
+/// Checks whether a node could start on the database. Returns the database's state in words. Makes nothing.
 ///
 /// # Errors
 /// When a node could not start on the database.
@@ -88,13 +88,13 @@ pub async fn standing(config: &Config) -> anyhow::Result<String> {
     }
     let store = connect(config).await?;
     let words = match store.schema().await? {
-        Schema::Empty => "it is empty: the first start creates its tables".to_owned(),
-        Schema::Current => "its schema is up to date".to_owned(),
-        Schema::Newer(newer) => format!("its schema is newer than this program, by {}", list(&newer)),
+        Schema::Empty => "the database is empty: the first start creates its tables".to_owned(),
+        Schema::Current => "the schema is up to date".to_owned(),
+        Schema::Newer(newer) => format!("the schema has {}, which this program does not know", list(&newer)),
         Schema::Older(missing) if is_embedded(config) || config.migrate_at_start => {
-            format!("a start migrates its schema, by {}", list(&missing))
+            format!("the next start applies {} to the schema", list(&missing))
         }
-        Schema::Older(missing) => bail!("its schema is older, without {}: run `ango migrate`", list(&missing)),
+        Schema::Older(missing) => bail!("the schema lacks {}: run `ango migrate`", list(&missing)),
     };
     Ok(format!("{} answers; {words}", store.database()))
 }

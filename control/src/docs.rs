@@ -154,14 +154,14 @@ form.addEventListener("submit", async (event) => {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response()
 }
 
-/// The HTTP library's own answers, to requests that reach no handler.
+/// Answers that the HTTP library sends itself, to requests that reach no handler.
 const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
     <p>A request that is not HTTP, such as one with a malformed request line or header or with two lengths, is answered \
     with status 400. A request whose head has more than about 64 KB or 100 lines is answered with 431 (or 414, if the \
     address is too long). These answers have no body, no <code>X-Request-Id</code> and no rate-limit headers, and \
     the connection is closed.</p>\n";
 
-/// The way to a first gate (readings O9), with only this node and a shell.
+/// The quickstart: how to evaluate a first gate with only this node and a shell (readings O9).
 pub async fn quickstart(State(docs): State<Arc<Docs>>) -> Response {
     let (url, trials) = (escape(&docs.web.base_url), docs.access.trial_keys);
     let key = if trials {

@@ -1,10 +1,9 @@
-//! Fail points: a test lets the process die at the n-th write from now on, just before or just after the write becomes
-//! durable.
+//! Fail points: a test makes the process die at its n-th write, just before or just after the write becomes durable.
 //!
-//! `ANGO_FAIL_POINT` names a file that the test writes when it likes. With `before 2 a` the process dies before the
-//! second write from then on, with `after 1 b` after the first. The third word distinguishes an order from the one
-//! before it. Writes are counted at the database, not at places in the code, so that no write is missed. The variable
-//! is not a setting, because operators do not need it, and release builds ignore it.
+//! `ANGO_FAIL_POINT` names a file that the test may write at any time. From then on writes are counted: with `before 2
+//! a` the process dies before the second write, with `after 1 b` after the first. The third word only distinguishes an
+//! order from the one before it. Writes are counted at the database, not at places in the code, so that no write is
+//! missed. The variable is not a setting, because operators do not need it, and release builds ignore it.
 
 #[cfg(debug_assertions)]
 use std::fs;
@@ -22,14 +21,14 @@ pub fn watch() {
         commits::watch(move |moment| {
             let mut orders = orders.lock();
             if orders.reached(&fs::read_to_string(&file).unwrap_or_default(), moment) {
-                // like a power failure
+                // ends the process without any cleanup, like a power failure
                 std::process::abort();
             }
         });
     }
 }
 
-/// The present order, and how often its moment was reached.
+/// The present order, and how many writes have reached its moment.
 #[cfg(debug_assertions)]
 #[derive(Default)]
 struct Orders {
@@ -39,7 +38,7 @@ struct Orders {
 
 #[cfg(debug_assertions)]
 impl Orders {
-    /// Whether the order means this write.
+    /// Whether the process must die at this write.
     fn reached(&mut self, order: &str, moment: Moment) -> bool {
         if self.order != order {
             (self.order, self.reached) = (order.to_owned(), 0);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The count of running work. Clones count together.
+/// The count of running work. Clones share the count.
 #[derive(Clone, Debug)]
 pub struct InFlight {
     count: Arc<watch::Sender<usize>>,
 }
 
-/// One piece of running work. Dropping it ends the work.
+/// One piece of running work. Dropping the guard ends its count.
 #[derive(Debug)]
 pub struct Guard {
     count: Arc<watch::Sender<usize>>,
@@ -31,7 +31,7 @@ impl InFlight {
     /// Waits until no work is running.
     pub async fn idle(&self) {
         let mut count = self.count.subscribe();
-        // cannot fail: self holds the sender
+        // this wait cannot fail, because self holds the sender
         let _ = count.wait_for(|&count| count == 0).await;
     }
 }

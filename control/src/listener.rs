@@ -62,7 +62,7 @@ pub async fn serve(
                 continue;
             }
         };
-        // without Nagle's delay; an error only means slower answers
+        // send small answers at once (no Nagle's algorithm); an error here only means slower answers
         let _ = stream.set_nodelay(true);
         let (builder, router, watcher) = (builder.clone(), router.clone(), graceful.watcher());
         let (tls, stopped) = (tls.as_ref().map(Tls::acceptor), stop.clone());
@@ -110,6 +110,6 @@ async fn converse(
         request.map(Lingering::new)
     });
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    // an error only means that the peer broke the connection
+    // an error here only means that the peer broke the connection
     let _ = watcher.watch(connection).await;
 }

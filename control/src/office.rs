@@ -95,7 +95,7 @@ pub struct Office {
     pub(crate) store: Store,
     pub(crate) node_id: String,
     pub(crate) config: OfficeConfig,
-    /// The present rate of yen for a dollar, which charges record.
+    /// The present exchange rate, in yen for a dollar. Charges record this rate.
     pub(crate) rate: UsdRate,
     pub(crate) web: Arc<Web>,
     pub(crate) access: Arc<Access>,
@@ -104,7 +104,7 @@ pub struct Office {
     pub(crate) seals: AccountSeals,
     /// True if the node sends e-mails.
     pub(crate) sends_mail: bool,
-    /// Wakes the jobs of the back office when new work exists.
+    /// Wakes the jobs of the back office because new work exists.
     pub(crate) told: Notify,
 }
 

@@ -14,7 +14,7 @@ const BELIEVED: Duration = Duration::from_secs(2);
 /// A dependency that can be probed.
 pub struct Probe {
     name: &'static str,
-    /// A slower answer means that the dependency is degraded.
+    /// If an answer takes longer than this, the dependency is degraded.
     slow: Duration,
     believed: Duration,
     last: Mutex<Option<(Instant, Probed)>>,
@@ -27,7 +27,7 @@ pub struct Probed {
     pub status: HealthStatus,
     /// Time to the answer, if one came.
     pub latency_ms: Option<f64>,
-    /// Why the dependency is unavailable. Without internals, which are in the log.
+    /// Why the dependency is unavailable. Internal details are only in the log.
     pub error: Option<&'static str>,
 }
 
@@ -37,7 +37,7 @@ impl Probe {
         Probe { name, slow, believed: BELIEVED, last: Mutex::default() }
     }
 
-    /// Caches results for this long, for dependencies that limit or charge requests.
+    /// Sets how long results are cached, for dependencies that limit or charge requests.
     pub fn believed_for(self, believed: Duration) -> Probe {
         Probe { believed, ..self }
     }

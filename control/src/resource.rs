@@ -5,12 +5,12 @@
 //! so that trials can open both kinds of session. An account takes more than half only while a tenth stays free, or
 //! while no other account holds anything.
 //!
-//! *Turns* (cores): while others wait, all trials together use at most a tenth of the cores (at least one) and a tenth
-//! of the time, and an account at most half of the cores (at least one). While no other account waits, one account may
-//! use all cores.
+//! *Turns* (cores): while other requests wait, all trials together use at most a tenth of the cores (at least one) and
+//! a tenth of the time, and an account uses at most half of the cores (at least one). While no other account waits, one
+//! account may use all cores.
 //!
-//! Waiting requests do not block each other. Every request that fits is granted, first those of the account that was
-//! served least recently.
+//! Waiting requests do not block each other. Every request that fits is granted. Requests of the account that was
+//! served least recently come first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use tokio::time::Instant;
 
 /// The share of all trials together is one part in this many.
 const TRIALS_PART: u64 = 10;
-/// Bound on the time that trials may be ahead of or behind their share of contended turns, so that older imbalances do
-/// not count.
+/// Largest lead or lag of the trials against their share of contended turns that is remembered, so that old imbalances
+/// do not count.
 const BALANCE_MAX_US: i64 = 1_000_000;
 
-/// The account, or the caller without a key, whose share is used.
+/// The account, or the caller without a key, that a grant counts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payer {
     /// The account. `None`: a caller without a key.
@@ -52,7 +52,7 @@ impl Payer {
     }
 }
 
-/// A resource with a bound, shared out to payers. Clones count together.
+/// A bounded resource that payers share. Clones share its counts.
 #[derive(Clone, Debug)]
 pub struct Resource {
     inner: Arc<Inner>,
@@ -123,7 +123,7 @@ pub struct Grant {
     payer: Payer,
     amount: u64,
     since: Instant,
-    /// Whether trials and others were both waiting when this was granted.
+    /// Whether trials and others were both waiting when this amount was granted.
     contended: bool,
 }
 
@@ -191,7 +191,7 @@ impl Resource {
             books.enter(WaitingRequest { ticket, payer: payer.clone(), amount, tell });
             (ticket, granted)
         };
-        // removes the request from the list if the caller drops this future
+        // if the caller drops this future, the guard removes the request from the list
         let _leaving = Leaving { resource: self, ticket };
         granted.await.map_err(|_| NotGranted::NotNow)
     }
@@ -208,7 +208,7 @@ impl Resource {
             books.accounts.get(&payer.account).map_or((0, 0), |account| (account.used, account.waiting));
         let after = books.used + amount;
         let trials_fit = !payer.is_trial || books.used_by_trials + amount <= trials_max;
-        // callers without a key are many: only the trials' bound holds for them
+        // all callers without a key share one entry, so the bound on one account does not apply to them
         let account_fits = payer.account.is_none() || held + amount <= account_max;
         after <= total
             && match kind {
@@ -239,7 +239,7 @@ impl Resource {
                 let WaitingRequest { payer, amount, tell, .. } = books.leave(index);
                 (tell, self.grant(&mut books, payer, amount, contended))
             };
-            // if the caller has just left, the grant is dropped here, outside the lock, and given back
+            // if the caller has just left, the grant is given back by this drop, outside the lock
             drop(tell.send(share));
         }
     }
@@ -299,7 +299,7 @@ impl Drop for Leaving<'_> {
             let left = books.leave(index);
             books.forget_if_idle(&left.payer);
         }
-        // other requests may fit now
+        // other requests may fit now that this request has left
         self.resource.serve();
     }
 }
@@ -363,7 +363,7 @@ mod tests {
     fn all_trials_together_hold_a_tenth_of_the_memory_and_at_least_one_largest_upload() {
         let resource = Resource::memory(1000, 40);
         let held: Vec<_> = (0..10).map(|number| resource.try_take(&trial(number), 10).unwrap()).collect();
-        // 150 trials get no more than one trial
+        // 140 more trials get nothing, because all trials together share one tenth
         for number in 10..150 {
             assert_eq!(resource.try_take(&trial(number), 10).unwrap_err(), NotGranted::NotNow);
         }
@@ -373,7 +373,7 @@ mod tests {
         drop(held);
         assert_eq!(resource.used(), 0);
         assert!(resource.inner.books.lock().accounts.is_empty());
-        // if a tenth is less than the largest upload, trials get one upload
+        // if a tenth is less than the largest upload, the trials may still hold one largest upload
         let small = Resource::memory(100, 40);
         assert!(small.try_take(&trial(1), 40).is_ok());
         assert_eq!(small.try_take(&trial(1), 41).unwrap_err(), NotGranted::TooMuch);
@@ -413,7 +413,8 @@ mod tests {
         assert_eq!(resource.used(), 0);
     }
 
-    /// Lets these payers compete for a second, with turns of a millisecond. Returns the turns of trials and of others.
+    /// Lets these payers compete for a second, with turns of a millisecond. Returns the number of turns that trials
+    /// got, and the number that others got.
     async fn contend(resource: &Resource, payers: &[Payer]) -> (usize, usize) {
         let turns = payers.iter().map(|payer| {
             let (resource, payer) = (resource.clone(), payer.clone());
@@ -422,7 +423,7 @@ mod tests {
                 let mut turns = 0;
                 while Instant::now() < until {
                     let turn = resource.take(&payer, 1).await.unwrap();
-                    // requests still waiting at the end of the test do not count
+                    // do not count a turn that was granted after the end of the test
                     turns += usize::from(Instant::now() < until);
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     drop(turn);
@@ -475,7 +476,7 @@ mod tests {
             started.elapsed()
         };
         let (_, took) = tokio::join!(busy, alone);
-        // one turn for itself and one for each of the others
+        // before each of its 100 turns, account 3 waits for at most one turn of each other account
         assert!(took <= Duration::from_millis(400), "{took:?}");
     }
 }

@@ -43,7 +43,7 @@ pub struct Areas {
     pub(crate) docs: Arc<Docs>,
 }
 
-/// The credentials that a caller needs to reach routes.
+/// The credentials that a caller needs for a route.
 #[derive(Clone, Copy)]
 enum Door {
     /// Admits a key or token of this area whose role reaches this level.
@@ -54,14 +54,15 @@ enum Door {
     Administrator,
     /// Admits callers without a key, counted by their network.
     Anonymous,
-    /// Like [`Door::Anonymous`], but only for token buckets and lockouts.
+    /// Like [`Door::Anonymous`], but only token buckets and lockouts limit the callers.
     SigningIn,
 }
 
 /// Routes of one path and their description.
 type Routes = UtoipaMethodRouter<Areas>;
 
-/// The API's routes and their description. `behind` puts a door in front of routes, or its words into their description.
+/// The API's routes and their description. `behind` puts a door in front of routes, or names the door's credentials in
+/// their description.
 fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
     let anonymous = |routes| behind(Door::Anonymous, routes);
     let signing_in = |routes| behind(Door::SigningIn, routes);
@@ -77,16 +78,16 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
     let key_or_none = |routes| behind(Door::KeyOrNone, routes);
     let administrator = |routes| behind(Door::Administrator, routes);
     OpenApiRouter::with_openapi(openapi::frame())
-        // without a key; health has no limit, so monitors may ask at any rate
+        // no key; health has no limit, so that monitors may ask at any rate
         .routes(routes!(health::brief))
         .routes(routes!(health::full))
         .routes(anonymous(routes!(models::list)))
         .routes(anonymous(routes!(pricing::list)))
         .routes(anonymous(routes!(params::suggest)))
-        // has a separate, lower limit
+        // no door, because this route has a separate, lower limit
         .routes(routes!(trial_keys::create))
         .routes(anonymous(routes!(trial_keys::revoke)))
-        // the payment provider's signature is its credential
+        // no door, because the payment provider's signature is the credential
         .routes(routes!(provider_events::receive))
         // limited only by token buckets and lockouts
         .routes(signing_in(routes!(sign_in::issuer_metadata)))
@@ -97,7 +98,7 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(signing_in(routes!(sign_in::set_up)))
         .routes(signing_in(routes!(sign_in::sign_up)))
         .routes(signing_in(routes!(sign_in::reset_password)))
-        // any valid key, also for changes to itself
+        // any valid key, because a key may replace itself
         .routes(own(routes!(rotation::rotate)))
         // any valid key; a viewer may only read
         .routes(computing(routes!(gates::create_managed)))
@@ -127,13 +128,13 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(any_key(routes!(webhooks::list_events)))
         .routes(any_key(routes!(webhooks::show)))
         .routes(any_key(routes!(webhooks::list_deliveries)))
-        // viewer, developer, account_admin
+        // the roles viewer, developer and account_admin
         .routes(readers(routes!(keys::list)))
         .routes(readers(routes!(keys::show)))
         .routes(readers(routes!(ciphertexts::list)))
         .routes(readers(routes!(circuits::list)))
         .routes(readers(routes!(circuits::show)))
-        // developer, account_admin
+        // the roles developer and account_admin
         .routes(writers(routes!(circuits::put, circuits::delete)))
         .routes(writers(routes!(keys::delete)))
         .routes(writers(routes!(arithmetic::status, arithmetic::cancel)))
@@ -155,7 +156,7 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(users(routes!(user_keys::log_out)))
         .routes(users(routes!(user_keys::list_keys, user_keys::create_key)))
         .routes(users(routes!(user_keys::revoke_key)))
-        // the back office, with its keys: a viewer may only read, and an account that has not paid may not use charged
+        // the back office, with its keys: a viewer may only read, and an account that has not paid may not call charged
         // endpoints
         .routes(office_work(routes!(documents::create)))
         .routes(office_work(routes!(documents::create_from_payment)))
@@ -173,7 +174,7 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(office(routes!(stored::download)))
         .routes(office_work(routes!(stored::correct)))
         .routes(administrator(routes!(admin_keys::issue)))
-        // the signature, the id of the checkout and the token of the address are the credentials
+        // no door: the credential is the signature, the checkout's id, or the token in the address
         .routes(routes!(provider::webhook))
         .routes(signing_in(routes!(provider::by_session)))
         .routes(routes!(ingest::receive))
@@ -234,14 +235,14 @@ fn described(door: Door, (schemas, mut paths, methods): Routes) -> Routes {
 pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
     let (api, _) = api(|door, routes| guarded(&areas, door, routes)).split_for_parts();
     let Areas { web, access, .. } = areas.clone();
-    // the last layer is the outermost
+    // the layer that is added last is the outermost
     api.merge(pages())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(web.clone(), edge::answer))
         .layer(from_fn_with_state(access.limits.clone(), limits::counted))
         .layer(from_fn_with_state(web, edge::arrive))
-        // outside the others, so that pages of other origins can read refusals too
+        // outside the other layers, so that pages of other origins can read refusals too
         .layer(option_layer(cors::layer(cors_origins)))
         .with_state(areas)
 }

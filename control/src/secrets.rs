@@ -42,11 +42,11 @@ impl std::fmt::Debug for ServerSecret {
 /// A digest of a text, HMAC-SHA-256 under a key of the server or SHA-256.
 pub type Digest = [u8; 32];
 
-/// The key of digests of secrets.
+/// The key under which secrets are digested.
 pub struct Pepper(pub Key);
 
 impl Pepper {
-    /// The digest of a secret, which is stored in its place.
+    /// The digest of a secret. The database stores the digest in place of the secret.
     pub fn digest(&self, key: &str) -> Digest {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0[..]).expect("HMAC takes any key length");
         mac.update(key.as_bytes());
@@ -76,9 +76,9 @@ pub enum Purpose {
     Emails,
     /// Encrypts the ids of gate sessions, which every node of a database lists (readings X16).
     SessionIds,
-    /// Encrypts the next refresh token, for the grace period in which the old one may ask for it again.
+    /// Encrypts the next refresh token, for the grace period in which the old refresh token still returns it.
     RefreshTokens,
-    /// Authenticates the addresses of invoices' pages.
+    /// Authenticates the addresses of invoice pages.
     InvoicePages,
     /// Stored in the database, so that nodes can check that they have the same secret.
     Recognition,
@@ -102,7 +102,7 @@ impl Purpose {
 }
 
 impl Secrets {
-    /// The secret of the settings, otherwise that of the data folder, which the first start makes.
+    /// The secret of the settings. Without one, the secret of the data folder, which the first start makes.
     ///
     /// # Errors
     /// When the folder has another secret and the database has API keys made under it.
@@ -115,7 +115,7 @@ impl Secrets {
             && !bool::from(kept[..].ct_eq(&given.0[..]))
         {
             bail!(
-                "ANGO_SECRET: it is not the secret in {}, under which API keys were made; set ANGO_SECRET to that secret in hexadecimal",
+                "ANGO_SECRET: must be the secret in {}, in hexadecimal, because API keys were made under that secret",
                 folder.pepper_path().display()
             );
         }
@@ -129,13 +129,14 @@ impl Secrets {
         }
         if !store.is_server_secret(&self.key(Purpose::Recognition)).await? {
             bail!(
-                "ANGO_SECRET: the database's API keys were made under another secret; all its nodes need the same one"
+                "ANGO_SECRET: the database's API keys were made under another secret; all nodes of a database need the same secret"
             );
         }
         Ok(())
     }
 
-    /// The key of API keys' digests: the secret itself, for compatibility with versions that derived no keys.
+    /// The key under which API keys are digested. It is the secret itself, for compatibility with versions that derived
+    /// no keys.
     pub fn pepper(&self) -> Pepper {
         Pepper(self.root.clone())
     }

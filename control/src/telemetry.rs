@@ -150,7 +150,7 @@ impl Telemetry {
         self.record(|| counter!("ango_password_hashes_total").increment(1));
     }
 
-    /// The metrics as text for Prometheus.
+    /// The metrics in Prometheus's text format.
     pub fn render(&self) -> String {
         self.handle.render()
     }

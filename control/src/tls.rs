@@ -1,7 +1,8 @@
 //! TLS within the process (readings X12), for nodes without a proxy in front.
 //!
 //! Certificates are renewed every few weeks, so each new connection checks whether the files have changed, and uses the
-//! new ones from then on. While certificate and key do not match, as between two writes, the old ones stay in use.
+//! new files from then on. While certificate and key do not match, for example when only one of the files was replaced,
+//! the old certificate and key stay in use.
 
 use std::fs;
 use std::io;
@@ -96,6 +97,6 @@ impl TlsConfig {
 /// Chooses the cryptography for all HTTPS clients of this process, before the first client is made. A choice that the
 /// program made before stays.
 pub fn choose_cryptography() {
-    // an error means that a choice was made before
+    // an error here means that the program chose the cryptography before
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -35,7 +35,7 @@ use offload::Offload;
 /// The state that requests of every area share.
 pub struct Web {
     pub(crate) clock: Clock,
-    /// Base of documentation links.
+    /// Base URL of links to the documentation.
     pub(crate) base_url: String,
     /// Deadline of a request, counted from its arrival.
     pub(crate) deadline: Duration,
@@ -50,7 +50,7 @@ pub struct Web {
     pub(crate) answers: Answers,
     pub(crate) in_flight: InFlight,
     pub(crate) telemetry: Arc<Telemetry>,
-    /// Whether the warning about a proxy that the settings do not name was logged.
+    /// Whether the node has logged the warning about a proxy that the settings do not name.
     pub(crate) unnamed_proxy_logged: AtomicBool,
     pub(crate) draining: AtomicBool,
 }

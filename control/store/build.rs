@@ -1,7 +1,7 @@
 //! Puts the migrations' texts into the build, as `(version, description, text)`, in the order of their versions.
 //!
-//! The driver's own macro does that too, but it is compiled with both drivers, SQLite's C among them, once more for the
-//! machine that compiles.
+//! The driver's own macro does this too. But that macro would compile both drivers, including SQLite's C code, a second
+//! time for the build machine.
 
 use std::path::Path;
 use std::{env, fs};
@@ -17,7 +17,7 @@ fn main() {
     fs::write(Path::new(&out).join("migrations.rs"), tables.concat()).expect("the table is written");
 }
 
-/// An entry a file, `<version>_<description>.sql`.
+/// One entry for each file. A file's name is `<version>_<description>.sql`.
 fn entries(folder: &Path) -> String {
     let files = fs::read_dir(folder).expect("a folder of migrations").map(|file| file.expect("a file").path());
     let mut entries: Vec<(i64, String)> = files

@@ -1,4 +1,5 @@
-//! The members that the readers of this thread asked for, so that tests can compare them with the description of a body.
+//! Records which members the readers of this thread look up, so that tests can compare them with the description of a
+//! body.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -7,13 +8,14 @@ thread_local! {
     static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Notes that a member was asked for. `way`: the names on the path to the member; `[]` stands for any index of a list.
+/// Notes that a reader looked up a member. `way`: the names on the path to the member; `[]` stands for any index of a
+/// list.
 pub fn note(way: impl Iterator<Item = String>, name: &str) {
     let way: String = way.map(|step| if step == "[]" { step } else { format!(".{step}") }).collect();
     ASKED.with_borrow_mut(|asked| asked.insert(format!("{way}.{name}").trim_start_matches('.').to_owned()));
 }
 
-/// The members that were asked for since the last call.
+/// The members that were looked up since the last call.
 pub fn take() -> BTreeSet<String> {
     ASKED.take()
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Members of an entry, beside `seq`, `prev` and `hash`. Numbers are integers.
+/// Members of an entry besides `seq`, `prev` and `hash`. Numbers are integers.
 pub type Members = BTreeMap<String, Value>;
 
 /// The end of a log. The next entry continues from here.
@@ -89,7 +89,7 @@ impl Chain {
 /// The entry of a line, if the line continues from `head`; and the head after it.
 fn follows(head: &Head, line: &str) -> Option<(Members, Head)> {
     let mut entry: Members = serde_json::from_str(line).ok()?;
-    // only the canonical text of an entry is accepted
+    // a line that is not the canonical text of its entry is refused
     if canonical(&entry) != line {
         return None;
     }
@@ -122,7 +122,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    /// The log of the fact sheet.
+    /// The example log in the fact sheet.
     fn log() -> [String; 2] {
         let first = json!({
             "as_of": "2025-11-30", "at": "2025-11-30T00:00:00.000Z", "number": "T7000012050002", "status": "active",
@@ -157,14 +157,14 @@ mod tests {
         assert_eq!(broken(&[]), None);
         assert_eq!(broken(&[&one.replace("active", "revoked"), &two]), Some(1));
         assert_eq!(broken(&[&one, &two.replace("not_found", "active")]), Some(2));
-        // another order, a gap, an entry twice, more spaces, half a line, no JSON
+        // refused: another order, a gap, a repeated entry, added spaces, half a line, an empty line
         assert_eq!(broken(&[&two, &one]), Some(1));
         assert_eq!(broken(&[&two]), Some(1));
         assert_eq!(broken(&[&one, &one, &two]), Some(2));
         assert_eq!(broken(&[&one.replace(':', ": "), &two]), Some(1));
         assert_eq!(broken(&[&one, &two[..40]]), Some(2));
         assert_eq!(broken(&[&one, "", &two]), Some(2));
-        // a changed entry with a new hash no longer fits the entry after it
+        // a changed entry with a new hash breaks the log at the next entry, which still has the old hash in `prev`
         let mut changed: Members = serde_json::from_str(&one).unwrap();
         for name in ["hash", "seq", "prev"] {
             changed.remove(name);

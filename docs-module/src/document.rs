@@ -114,9 +114,9 @@ pub struct Line {
 pub struct Withholding {
     /// Category of the remuneration.
     pub category: Category,
-    /// Whether the tax is computed on the fee without or with consumption tax.
+    /// Whether the tax is computed on the fee with or without consumption tax.
     pub basis: Basis,
-    /// The tax in yen, when the caller gives it; `None`: the tax is computed.
+    /// The tax in yen, if the caller gives it; `None`: the tax is computed.
     pub amount: Option<i64>,
     /// Indices, from 0, of the lines that make up the fee; `None`: all lines.
     pub lines: Option<Vec<usize>>,
@@ -213,7 +213,7 @@ impl Draft {
 }
 
 impl Document {
-    /// The amount to pay, in yen: the total less the income tax withheld.
+    /// The amount to pay, in yen: the total minus the income tax withheld.
     pub fn payable(&self) -> i64 {
         self.totals.total.gross - self.withheld.unwrap_or(0)
     }

@@ -14,7 +14,7 @@ pub use picture::Picture;
 
 /// Width and height of a page: A4.
 pub const PAGE: (f32, f32) = (210.0, 297.0);
-/// Millimetres of a point.
+/// Length of a point in millimetres.
 pub const POINT: f32 = 25.4 / 72.0;
 
 /// Red, green and blue.

@@ -1,8 +1,8 @@
 //! Japanese documents and tax rules: values in, values and bytes out. No clock, no database, no network.
 //!
 //! Amounts are whole yen. Prices and quantities are exact decimals, never binary floating-point numbers. Rates are
-//! integer fractions: a product is computed first, then divided once and rounded once. Rules that the law changes at a
-//! date stand in tables with dates.
+//! integer fractions: a product is computed first, then divided once and rounded once. Rules that the law changes on a
+//! certain date are in tables with dates.
 
 #[cfg(test)]
 mod asked;

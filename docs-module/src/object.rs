@@ -42,7 +42,7 @@ impl<'a> Node<'a> {
         self.value.is_null()
     }
 
-    /// A text that is not empty.
+    /// A text; `None` when it is missing or empty.
     pub fn text(&self) -> Option<&'a str> {
         self.value.as_str().map(str::trim).filter(|text| !text.is_empty())
     }

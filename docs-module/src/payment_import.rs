@@ -73,7 +73,7 @@ pub struct Payment {
     pub payment_method: Option<String>,
     /// The merchant's wishes in the object's metadata.
     pub wishes: Wishes,
-    /// Total minus the sum of the object's lines, in yen. An adjustment line holds this difference.
+    /// Total minus the sum of the object's lines, in yen. An added adjustment line has this amount.
     pub unexplained: i64,
 }
 
@@ -90,14 +90,15 @@ pub struct Wishes {
     pub consignor: Option<String>,
     /// Value of `consignor_registration_number`.
     pub consignor_registration_number: Option<String>,
-    /// `do_not_invoice` is true.
+    /// Whether `do_not_invoice` is true.
     pub do_not_invoice: bool,
 }
 
 /// Reads a payment object. A line without its own rate has `default_rate`.
 ///
 /// # Errors
-/// When the object is of no known kind, the payment did not succeed or is not in yen, or a member is missing or wrong. The steps begin at the object.
+/// When the object is of no known kind, the payment did not succeed or is not in yen, or a member is missing or wrong.
+/// The path of the problem begins at the object.
 pub fn read(provider: Provider, object: &Value, default_rate: Rate) -> Result<Payment, Problem> {
     let node = Node::of(object, Vec::new());
     if !object.is_object() {

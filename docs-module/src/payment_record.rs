@@ -12,11 +12,11 @@ use time::Date;
 
 use crate::tax::withholding::{Category, Circumstances, Pool, tax};
 
-/// Remuneration of a payee is filed above this many yen in a year: the usual limit, and the limit of the filing groups
-/// with a deduction ([`filing_group`]).
+/// Remuneration of a payee is filed if it exceeds this many yen in a year. The first limit is the usual one; the second
+/// is for the filing groups with a deduction ([`filing_group`]).
 const FILED_ABOVE: i64 = 50_000;
 const FILED_ABOVE_OF_DEDUCTED: i64 = 500_000;
-/// If a single prize of a race horse's owner is above this many yen, all the owner's prizes of the year are filed.
+/// If a single prize of a race horse's owner exceeds this many yen, all the owner's prizes of the year are filed.
 const HORSE_PRIZE_FILED_ABOVE: i64 = 750_000;
 /// Number of clauses of article 204.
 const CLAUSES: usize = 8;
@@ -28,15 +28,15 @@ pub struct Payment {
     pub payee: usize,
     /// Category of the remuneration.
     pub category: Category,
-    /// Amount in yen on which tax is withheld, at least 0: without consumption tax where that is stated apart.
+    /// Amount in yen on which tax is withheld, at least 0. Consumption tax is not included if it is stated separately.
     pub amount: i64,
-    /// Consumption tax that is stated apart, in yen.
+    /// Consumption tax that is stated separately, in yen.
     pub consumption_tax: i64,
     /// Date of payment in Tokyo; `None`: some day of the requested year.
     pub paid_on: Option<Date>,
     /// Whether the payment became fixed in the year but is not paid yet.
     pub is_unpaid: bool,
-    /// Values that some formulas need beside the amount.
+    /// Values that some formulas need besides the amount.
     pub circumstances: Circumstances,
 }
 
@@ -52,7 +52,7 @@ pub struct Totals {
     pub tax: i64,
     /// 未徴収税額.
     pub uncollected_tax: i64,
-    /// Consumption tax that is stated apart.
+    /// Consumption tax that is stated separately.
     pub consumption_tax: i64,
     /// Number of payments.
     pub count: usize,
@@ -102,7 +102,7 @@ pub struct Summary {
 pub struct Records {
     /// The rows, sorted by payee, then by category.
     pub rows: Vec<Row>,
-    /// Indices of payments that are left out: of another year, or of a category that no clause names.
+    /// Indices of payments that are left out, because they are of another year or no clause names their category.
     pub excluded: Vec<usize>,
     /// The summary table.
     pub summary: Summary,
@@ -138,19 +138,19 @@ pub fn records(is_individual: &[bool], payments: &[Payment], year: i32) -> Optio
 fn is_of_year(payment: &Payment, year: i32) -> bool {
     match payment.paid_on {
         None => true,
-        // fixed in this year, and paid in this year or later
+        // an unpaid payment became fixed in this year; its date, if it has one, is in this year or later
         Some(date) if payment.is_unpaid => date.year() >= year,
         Some(date) => date.year() == year,
     }
 }
 
-/// Totals of a payee's payments of a category. Each pool's tax is truncated by itself.
+/// Totals of a payee's payments of a category. The tax of each pool is truncated separately.
 fn totals(category: Category, payments: &[&Payment], withholds: bool, year: i32) -> Option<Totals> {
     let mut pools: BTreeMap<usize, Vec<&Payment>> = BTreeMap::new();
     for (at, payment) in payments.iter().enumerate() {
         let pool = match category.pool() {
             Pool::Payment => at,
-            // a pool for each month, and one more for payments without a date
+            // one pool for each month, and one for payments without a date
             Pool::Month => payment.paid_on.map_or(0, |date| usize::from(u8::from(date.month()))),
         };
         pools.entry(pool).or_default().push(payment);
@@ -296,11 +296,11 @@ mod tests {
             assert_eq!(filed(&[paid(0, category, line)]), [false], "{category:?}");
             assert_eq!(filed(&[paid(0, category, line + 1)]), [true], "{category:?}");
         }
-        // the categories of a group are added up, but prizes of a race horse's owner count one by one
+        // amounts of a filing group are added up, but each prize of a race horse's owner is compared separately
         assert_eq!(filed(&[paid(0, Category::Boxer, 300_000), paid(0, Category::Salesperson, 300_000)]), [true, true]);
         assert_eq!(filed(&[paid(0, Category::Boxer, 300_000), paid(0, Category::Hostess, 300_000)]), [false, false]);
         assert_eq!(filed(&[paid(0, Category::HorseRacePrize, 750_000); 3]), [false]);
-        // the consumption tax that is stated apart does not count
+        // consumption tax that is stated separately does not count towards the limit
         let apart = Payment { consumption_tax: 3_840, ..paid(0, Category::Manuscript, 48_000) };
         assert_eq!(filed(&[apart]), [false]);
     }
@@ -310,7 +310,7 @@ mod tests {
         let of = |payments: &[Payment]| records(&[true], payments, 2025).unwrap().rows[0].totals;
         assert_eq!(of(&[paid(0, Category::Manuscript, 800_000); 2]).tax, 163_360);
         let month = |month| on(2025, month, paid(0, Category::Salesperson, 100_000));
-        // 200,000 in March, 100,000 in April: each month has one deduction
+        // 200,000 yen in March and 100,000 yen in April: each month has one deduction
         assert_eq!(of(&[month(3), month(3), month(4)]).tax, 8_168);
         let with_salary = Payment { circumstances: Circumstances { salary: 50_000, days: 0 }, ..month(3) };
         assert_eq!(of(&[month(3), with_salary]).tax, 13_273);
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(records(&[true], &[paid(1, Category::Manuscript, 1)], 2025), None);
         assert_eq!(records(&[true], &[paid(0, Category::Manuscript, -1)], 2025), None);
         assert_eq!(records(&[true], &[paid(0, Category::Manuscript, i64::MAX); 2], 2025), None);
-        // tax is withheld from a corporation's prize, which has a row of its own in the summary
+        // tax is withheld from a corporation's prize, and the summary has a separate row for such prizes
         let prize = records(&[false], &[paid(0, Category::HorseRacePrize, 1_000_000)], 2025).unwrap();
         assert_eq!((prize.summary.corporate_prizes.others, prize.summary.corporate_prizes.tax), (1, 20_420));
     }

@@ -1,5 +1,5 @@
 //! Personal numbers (個人番号): 12 digits, of which the last is the check digit (act on numbers, article 8; ordinance of
-//! 2014). Personal numbers are written to filings only.
+//! 2014). Personal numbers are written only to filings.
 
 /// Whether a text is a personal number: 12 half-width digits with a valid check digit.
 pub fn is_personal_number(text: &str) -> bool {
@@ -32,7 +32,7 @@ mod tests {
         {
             assert!(!is_personal_number(text), "{text}");
         }
-        // the weights are n + 1 up to the sixth digit from the right and n - 5 after it
+        // counted from the right, the weight of digit n is n + 1 up to the sixth digit and n - 5 after it
         let weights: Vec<u32> = (1..=11).map(|n: u32| if n <= 6 { n + 1 } else { n - 5 }).collect();
         assert_eq!((0..11).map(|at: u32| at % 6 + 2).collect::<Vec<_>>(), weights);
     }
@@ -48,7 +48,7 @@ mod tests {
                 passed += usize::from(slip != right && is_personal_number(std::str::from_utf8(&slip).unwrap()));
             }
         }
-        // a slip could pass only by changing the remainder from 0 to 1 or from 1 to 0; no slip here does
+        // a slip passes only if it changes the remainder from 0 to 1 or from 1 to 0, and no slip in this number does
         assert_eq!(passed, 0);
     }
 }

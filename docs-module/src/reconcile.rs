@@ -11,15 +11,15 @@ use rust_decimal::Decimal;
 pub use amount::amount;
 pub use name::{NameKind, key};
 
-/// Largest number of records of one side that are matched as a group with one record of the other; and the number of
-/// records of a name that are tried for groups.
+/// Largest number of records of one side that are matched as a group with one record of the other side. The second
+/// constant is the number of records of a name that are tried for groups.
 const GROUP_MAX: usize = 6;
 const GROUP_CANDIDATES_MAX: usize = 20;
 
 /// A record: the key of its name ([`key`]) and its amount. Without amounts, records are matched by name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Records of different keys never match.
+    /// The key of the name. Records with different keys never match.
     pub key: String,
     /// The amount in yen; `None`: records are matched by name alone.
     pub amount: Option<Decimal>,
@@ -122,9 +122,9 @@ impl Name<'_> {
         self.of_right.retain(|at| taken.binary_search(at).is_err());
     }
 
-    /// Matches pairs within the tolerance, the smallest difference first. When all amounts are sorted, the two closest
-    /// are always neighbours, so only neighbours are candidates. When a pair is taken, the records before and after it
-    /// become neighbours.
+    /// Matches pairs within the tolerance, the smallest difference first. If all amounts of both sides are sorted
+    /// together, the two closest amounts are always neighbours, so only neighbours are candidates. When a pair is
+    /// taken, the records before and after the pair become neighbours.
     fn closest(&mut self, tolerance: Decimal) {
         if self.of_left.is_empty() || self.of_right.is_empty() {
             return;
@@ -170,7 +170,8 @@ impl Name<'_> {
         self.of_right.retain(|at| !taken_right.contains(at));
     }
 
-    /// Matches one record with several of the other side whose sum it is: first exactly, then within the tolerance.
+    /// Matches one record with several records of the other side that add up to its amount: first exactly, then within
+    /// the tolerance.
     fn groups(&mut self, tolerance: Decimal) {
         for tolerance in [Decimal::ZERO, tolerance] {
             for whole in first(&self.of_left) {
@@ -209,7 +210,7 @@ impl Name<'_> {
     }
 }
 
-/// The first records, which are tried as sums of a group.
+/// The first records of a name, up to the number that is tried for groups.
 fn first(records: &VecDeque<usize>) -> Vec<usize> {
     records.iter().copied().take(GROUP_CANDIDATES_MAX).collect()
 }
@@ -285,11 +286,11 @@ mod tests {
         let right = records(&[("ア", 200), ("ア", 100), ("ア", 101)]);
         let found = reconcile(&left, &right, Decimal::from(5));
         assert_eq!(found.matched, [pair(&[0], &[1], 0), pair(&[1], &[2], -1), pair(&[2], &[0], 5)]);
-        // the closest first, whatever the order of the input
+        // the closest pair is matched first, whatever the order of the input
         let found =
             reconcile(&records(&[("ア", 10), ("ア", 14)]), &records(&[("ア", 15), ("ア", 19)]), Decimal::from(9));
         assert_eq!(found.matched, [pair(&[0], &[1], -9), pair(&[1], &[0], -1)]);
-        // six parts are a group, seven are not
+        // six records can be a group, seven cannot
         let parts = |count: i64| records(&vec![("ア", 7); count as usize]);
         assert_eq!(reconcile(&records(&[("ア", 42)]), &parts(6), Decimal::ZERO).matched.len(), 1);
         assert_eq!(reconcile(&records(&[("ア", 49)]), &parts(7), Decimal::ZERO).matched, []);
@@ -343,7 +344,7 @@ mod tests {
                 let keys: Vec<&str> = one.left.iter().map(|at| &*left[*at].key).chain(one.right.iter().map(|at| &*right[*at].key)).collect();
                 prop_assert!(keys.windows(2).all(|two| two[0] == two[1]));
             }
-            // no name has records without a partner on both sides
+            // a name never has unmatched records on both sides
             let alone = |places: &[usize], records: &[Record]| -> HashSet<String> {
                 places.iter().map(|at| records[*at].key.clone()).collect()
             };

@@ -46,7 +46,7 @@ impl RegistrationNumber {
     }
 
     /// Whether the first digit is the check digit of the other twelve. The law defines the check digit for
-    /// corporations. The published numbers of individuals all have it too, so a wrong check digit is a typing error.
+    /// corporations. The published numbers of individuals all have it too, so a wrong check digit means a typing error.
     pub fn has_valid_check_digit(self) -> bool {
         let [check, base @ ..] = self.0;
         corporate_check_digit(base) == check
@@ -74,7 +74,7 @@ pub fn corporate_check_digit(base: [u8; 12]) -> u8 {
     9 - (weighted.sum::<u32>() % 9) as u8
 }
 
-/// Half-width, upper case, without spaces and hyphens; 13 digits get their `T`.
+/// The number in half-width and upper case, without spaces and hyphens. A number of only 13 digits gets its `T`.
 fn normalized(text: &str) -> String {
     let is_kept = |character: &char| !character.is_whitespace() && !is_hyphen(*character);
     let kept: String = text.nfkc().filter(is_kept).take(64).collect::<String>().to_uppercase();

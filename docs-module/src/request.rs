@@ -1,4 +1,5 @@
-//! Bodies of requests, read into what this crate computes. All faults of a body are found at once, each with its place (specification, HTTPValidationError).
+//! Reads the bodies of requests into the types of this crate. All faults of a body are found at once, each with its
+//! place (specification, HTTPValidationError).
 
 mod account;
 #[cfg(test)]

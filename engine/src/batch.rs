@@ -1,7 +1,8 @@
 //! Rows of one key for one device. A call may have several batches, side by side.
 //!
-//! A batch never mixes keys, because the key is the costly operand: it streams through the cache once for all rows. An
-//! HTTP batch is something else: an operation, which may be split into several batches or share one.
+//! A batch never mixes keys, because the key is the costly operand: it streams through the cache once for all rows. A
+//! batch of the HTTP interface is an operation instead, which may be split into several batches or share one with
+//! others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::ids::{OperationId, PartId, SessionId};
 pub struct BatchPart {
     /// The operation of the rows.
     pub operation: OperationId,
-    /// The rows of the operation. With its first row, a circuit's inputs are written.
+    /// The rows of the operation. With the first row of a circuit, the device also writes the circuit's inputs.
     pub rows: Range<usize>,
     /// Whether a batch with these rows (or with rows of their circuit) failed before. Then the device runs this batch
     /// alone.
@@ -22,7 +23,7 @@ pub struct BatchPart {
     /// Slots in the session's arena: for a list, the operands of these rows in order, then their results; for a
     /// circuit, all of its slots.
     pub slots: Arc<[u32]>,
-    /// Whether these are a circuit's last rows, after which its outputs are read.
+    /// Whether these are the last rows of a circuit. Then the device reads the circuit's outputs after them.
     pub completes: bool,
 }
 
@@ -33,7 +34,7 @@ pub struct Batch {
     pub id: BatchId,
     /// The device that runs the batch.
     pub device: DeviceId,
-    /// The session of its operations, whose key it runs under.
+    /// The session of the operations. The batch runs under this session's key.
     pub session: SessionId,
     /// The rows, in the order in which they run.
     pub parts: Vec<BatchPart>,

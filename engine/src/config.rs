@@ -14,14 +14,14 @@ const GIB: u64 = 1 << 30;
 /// Smallest default memory for keys: at least one key of the largest preset, or of the largest upload.
 const KEY_BYTES_LEAST: u64 = 64 << 20;
 
-/// The engine's bounds: each limits something that could grow.
+/// The engine's bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Rows waiting or running in all sessions together. Beyond it, submissions fail with [`Error::Busy`]. A row's
-    /// operands take 5 to 10 KB.
+    /// Largest number of rows that wait or run in all sessions together. Above this, submissions fail with
+    /// [`Error::Busy`]. A row's operands take 5 to 10 KB.
     pub queue_rows_max: usize,
-    /// Rows waiting or running in one session. At least [`OPERATION_ROWS_MAX`], so that an empty queue accepts any
-    /// operation.
+    /// Largest number of rows that wait or run in one session. At least [`OPERATION_ROWS_MAX`], so that an empty queue
+    /// accepts any operation.
     pub session_rows_max: usize,
     /// While all devices are busy, how long rows that do not fill a batch wait for more rows of their session, in
     /// microseconds. An idle device starts at once. 0: no wait.
@@ -30,9 +30,9 @@ pub struct Config {
     /// that the next request need not wait for a new one. The arena is freed earlier if the session closes or the
     /// device needs the memory. 0: freed at once.
     pub arena_idle_ms: u64,
-    /// Units of work in one batch (gates: bootstraps). A batch cannot be interrupted, so this bounds how long a
-    /// session waits for another one, and how long an eviction takes. `None`: the device's `rows_max`, beyond which
-    /// batches are not faster. At 2 ms for a bootstrap on a core, 64 rows a core take 128 ms.
+    /// Units of work in one batch (gates: bootstraps). A batch cannot be interrupted, so this bounds how long a session
+    /// waits for a batch of another session, and how long an eviction takes. `None`: the device's `rows_max`, beyond
+    /// which batches are not faster. At 2 ms for a bootstrap on a core, 64 rows a core take 128 ms.
     pub batch_units_max: Option<usize>,
     /// Host memory for seeded keys of open sessions, in bytes. The default is an eighth of the memory that the process
     /// may use (its container's limit, if it has one), at most 4 GiB. The CPU's prepared keys take a quarter, arenas a
@@ -40,21 +40,21 @@ pub struct Config {
     pub key_bytes_max: u64,
     /// Device memory for prepared keys, in bytes. `None`: half of the device's memory.
     pub resident_bytes_max: Option<u64>,
-    /// Rows of all circuits that wait or run. Beyond it, circuits fail with [`Error::Busy`]. A gate takes about 40
-    /// bytes.
+    /// Largest number of rows of all circuits that wait or run. Above this, circuits fail with [`Error::Busy`]. A gate
+    /// takes about 40 bytes.
     pub circuit_rows_max: usize,
     /// Host memory for the inputs and outputs of circuits that wait or run, in bytes.
     pub circuit_bytes_max: u64,
-    /// Rows of one session's circuits that wait or run. The default is one circuit of the largest size, so that no
-    /// session takes more than a quarter of the node's bound.
+    /// Largest number of rows of one session's circuits that wait or run. The default is one circuit of the largest
+    /// size, which is a quarter of the default for all sessions.
     pub session_circuit_rows_max: usize,
     /// Host memory for the inputs and outputs of circuits of one session that wait or run, in bytes.
     pub session_circuit_bytes_max: u64,
     /// Device memory for the slots of circuits, in bytes, on each device. `None`: an eighth of the device's memory.
     pub arena_bytes_max: Option<u64>,
-    /// How long a device with work may report nothing before the engine gives it up, in seconds. The bound is longer
-    /// for a batch that takes 32 times less by the measured pace. The default exceeds the longest wait in a driver
-    /// that works: compiling kernels for a key of a new shape.
+    /// How long a device with work may report nothing before the engine gives it up, in seconds. For a large batch, the
+    /// bound is 32 times the duration expected from the measured pace, if that is longer. The default exceeds the
+    /// longest wait in a driver that works: compiling kernels for a key of a new shape.
     pub device_silence_s_max: u64,
     /// Interval between self-tests of each detected device, in seconds. 0: no self-tests.
     pub self_test_s: u64,
@@ -69,13 +69,15 @@ impl Default for Config {
         Self {
             queue_rows_max: 16 * OPERATION_ROWS_MAX,
             session_rows_max: 4 * OPERATION_ROWS_MAX,
-            wait_us_max: 200, // a tenth of a bootstrap on a processor: long enough for a burst of requests
+            // a tenth of a bootstrap's time on a processor, and long enough for the requests of a burst to arrive
+            wait_us_max: 200,
             arena_idle_ms: 5000,
             batch_units_max: None,
-            key_bytes_max: (memory_bytes / 8).clamp(KEY_BYTES_LEAST, 4 * GIB), // 300 keys of the largest preset
+            // 4 GiB hold 300 keys of the largest preset
+            key_bytes_max: (memory_bytes / 8).clamp(KEY_BYTES_LEAST, 4 * GIB),
             resident_bytes_max: None,
             circuit_rows_max: 4 * GATES_MAX,
-            circuit_bytes_max, // 400 000 bits, or six circuits of the most inputs there may be
+            circuit_bytes_max, // 1 GiB holds 400,000 encrypted bits, or six circuits with the largest number of inputs
             session_circuit_rows_max: GATES_MAX,
             session_circuit_bytes_max: circuit_bytes_max.div_ceil(4),
             arena_bytes_max: None,

@@ -25,7 +25,7 @@ pub(crate) enum Order {
         session: SessionId,
         parts: Vec<PartId>,
         key: Arc<dyn KeySource>,
-        /// The sender to this device's orders, for fetched parts.
+        /// Sends fetched parts to this device's thread.
         orders: Sender<Order>,
     },
     /// The next part of a key that is being loaded.
@@ -54,7 +54,7 @@ pub(crate) enum Report {
         failure: Failure,
     },
     Retired,
-    /// No call succeeds any more. Sent independently of orders.
+    /// No call succeeds any more. The thread reports this without an order.
     Lost(Failure),
     /// A panic ended the thread.
     Died(String),
@@ -72,7 +72,8 @@ pub struct Device {
 /// Bytes of each part of a key of these parameters on a device.
 pub(crate) type PartBytes = Box<dyn Fn(&KeyParams) -> Vec<u64> + Send + Sync>;
 
-/// Prepares a device for keys of these parameters, on the caller's thread. The later load reports a failure.
+/// Prepares a device for keys of these parameters, on the caller's thread. A failure is not reported here; the later
+/// load reports it.
 pub(crate) type Prepare = Box<dyn Fn(&KeyParams) + Send + Sync>;
 
 /// The body of a device's thread, from first order to last.
@@ -115,7 +116,7 @@ impl Device {
         }
     }
 
-    /// A device that works only after all others have failed, and for keys that no other can hold.
+    /// A device that works only after all others have failed, and for keys that no other device can hold.
     pub fn stand_in<B: Schemes>(backend: B) -> Device {
         Device { stand_in: true, ..Device::new(backend) }
     }
@@ -178,7 +179,7 @@ struct Worker<'a, B: Schemes> {
     /// Started calls, oldest first.
     pending: VecDeque<(Vec<BatchTasks>, B::Pending)>,
     load: Option<KeyLoad<B>>,
-    /// Whether the load may have its next piece before the next order.
+    /// Whether the next piece of the load comes before the next order.
     piece_is_due: bool,
     /// The failure after which no call is made any more.
     lost: Option<Failure>,
@@ -187,7 +188,7 @@ struct Worker<'a, B: Schemes> {
 }
 
 impl<B: Schemes> Worker<'_, B> {
-    /// The next order. Finishes started calls while no order has come, or no further call may start.
+    /// The next order. While none has come, or while no further call may start, finishes started calls.
     fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         loop {
             let left = self.self_test.as_ref().map(|test| test.due.saturating_duration_since(Instant::now()));
@@ -223,7 +224,7 @@ impl<B: Schemes> Worker<'_, B> {
     fn load_between(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         let backend = self.backend;
         while let Some((_, oldest)) = self.pending.front()
-            // the call that reads the results reports a failure
+            // a failure counts as done, because the call that then reads the results reports the failure
             && guarded(&mut self.lost, || backend.wait(oldest, &mut || true)).unwrap_or(true)
         {
             self.finish_oldest();
@@ -237,8 +238,8 @@ impl<B: Schemes> Worker<'_, B> {
         if has_place { orders.try_recv().ok() } else { None }
     }
 
-    /// Waits for the oldest call or for an order, because the device should get its next call before it has finished
-    /// this one.
+    /// Waits until the oldest call is done or an order comes. The wait stops for an order, because the device should
+    /// get its next call before it has finished the oldest one.
     fn order_before_the_oldest_is_done(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         let mut order = None;
         let mut ordered = || {
@@ -248,7 +249,7 @@ impl<B: Schemes> Worker<'_, B> {
         if !ordered() {
             let (_, oldest) = self.pending.front()?;
             let backend = self.backend;
-            // the call that reads the results reports a failure
+            // a failure is ignored here, because the call that reads the results reports it
             let _ = guarded(&mut self.lost, || backend.wait(oldest, &mut ordered));
         }
         order
@@ -293,8 +294,8 @@ impl<B: Schemes> Worker<'_, B> {
                 self.let_go(arena);
             }
             Order::Run(call) if call.iter().flat_map(|work| &work.batch.parts).any(|part| part.retried) => {
-                // An asynchronous failure shows in a later call. A batch on its last try has the device to itself, so
-                // that it is blamed only for its own failures.
+                // A failure of an asynchronous call shows in a later call. So a batch on its last try runs alone on the
+                // device: a failure is then its own.
                 self.finish_all();
                 self.start_by_scheme(call);
                 self.finish_all();
@@ -309,8 +310,8 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// Frees device memory. If the driver is gone, it may panic here. Then no call succeeds any more, and no memory
-    /// can be overwritten.
+    /// Frees device memory. A driver that is gone may panic here. Then no call succeeds any more, and no memory can be
+    /// overwritten.
     fn let_go<T>(&mut self, memory: T) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(memory))) else { return };
         if self.lost.is_none() {
@@ -394,10 +395,11 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// Starts batches of one scheme side by side. A batch whose operands find no room fails alone.
+    /// Starts batches of one scheme side by side. If there is no room for the operands of a batch, only that batch
+    /// fails.
     fn start(&mut self, call: Vec<BatchTasks>) {
         let assemblies: Vec<_> = call.iter().map(|work| Assembly::of(&work.batch, &work.tasks)).collect();
-        // taken out of the map, so that each batch owns its arena
+        // the arenas leave the map for the call, so that each batch can own its arena
         let mut arenas: Vec<_> = call.iter().map(|work| self.arenas.remove(&work.batch.session)).collect();
         let mut sides: Vec<_> = call.iter().zip(&assemblies).zip(&mut arenas).collect();
         let written: Vec<_> =
@@ -497,8 +499,9 @@ fn fetch(key: Arc<dyn KeySource>, part: PartId, orders: Sender<Order>) -> Result
     let run = move || {
         let fetched = catch_unwind(AssertUnwindSafe(|| key.fetch(part)));
         let fetched = fetched.unwrap_or_else(|panic| Err(format!("panicked: {}", message_of(panic))));
-        drop(key); // first: when the load is reported, no thread of the engine holds the key
-        let _ = orders.send(Order::Fetched(fetched)); // a device that retired needs it no more
+        drop(key); // dropped before the part is sent: when the load is reported, no thread of the engine holds the key
+        // the send fails if the device has retired, and then the part is not needed
+        let _ = orders.send(Order::Fetched(fetched));
     };
     let spawned = thread::Builder::new().name("engine-fetch".into()).spawn(run);
     spawned.map(drop).map_err(|error| format!("cannot start a thread to read the key: {error}"))
@@ -508,7 +511,7 @@ fn fetch(key: Arc<dyn KeySource>, part: PartId, orders: Sender<Order>) -> Result
 /// sessions continue.
 fn guarded<T>(lost: &mut Option<Failure>, call: impl FnOnce() -> kernels::Result<T>) -> Result<T, Failure> {
     if let Some(failure) = lost {
-        // the call may own device memory, and a lost driver may panic when it is freed
+        // the call may own device memory, and a lost driver may panic when this memory is freed
         let _ = catch_unwind(AssertUnwindSafe(|| drop(call)));
         return Err(failure.clone());
     }

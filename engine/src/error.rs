@@ -30,7 +30,8 @@ pub enum Error {
     /// The session's key could not be read from its source. The client may send the work again.
     #[error("the key could not be read: {0}")]
     Key(String),
-    /// The key alone exceeds the device's memory for keys. Only another device or setting helps.
+    /// The key alone exceeds the device's memory for keys. Trying again does not help: another device or setting is
+    /// needed.
     #[error("the key takes {bytes} bytes on the device, which has {bytes_max} for keys")]
     KeyTooLarge {
         /// Bytes of the prepared key.
@@ -38,7 +39,7 @@ pub enum Error {
         /// The device's memory for prepared keys, in bytes.
         bytes_max: u64,
     },
-    /// The circuit alone exceeds a bound. Only another device or setting helps.
+    /// The circuit alone exceeds a bound. Trying again does not help: another device or setting is needed.
     #[error("the circuit takes {needed} {of}, more than {max}")]
     CircuitTooLarge {
         /// The bounded quantity: gates, bytes on the device, bytes of inputs and outputs.

@@ -1,8 +1,8 @@
 //! The lock around the scheduler and the tables of its objects: keys, operands, results, callbacks.
 //!
 //! A caller, a device's thread, or the loop (when time has passed) takes the lock, feeds an event to the scheduler and
-//! carries out the commands as far as channels and tables are concerned, which takes microseconds. Callbacks are code
-//! of the callers, and overwriting a key takes long, so the loop does both outside the lock.
+//! carries out those parts of the commands that only need channels and tables, which takes microseconds. Callbacks are
+//! code of the callers, and overwriting a key takes long, so the loop does both outside the lock.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,7 +36,7 @@ struct State {
     /// The sender to each device; `None` after the device retired or after [`Command::Stop`].
     orders: Vec<Option<Sender<Order>>>,
     stopped: bool,
-    /// Notices that the loop delivers. Their number is bounded by those of operations and sessions.
+    /// Notices that the loop delivers. Their number is bounded by the numbers of operations and sessions.
     notices: Vec<Notice>,
     /// The time at which the loop wakes by itself.
     alarm: Option<Duration>,
@@ -85,7 +85,7 @@ impl Hub {
             Err(error) => {
                 let refused = state.sessions.remove(&session);
                 drop(state);
-                drop(refused); // overwrites a key in memory
+                drop(refused); // the drop is outside the lock, because it overwrites a key that is in memory
                 Err(error)
             }
         }
@@ -103,7 +103,7 @@ impl Hub {
         deadline: Option<Instant>,
     ) -> Result<OperationId, Error> {
         let work = submitted.task().work();
-        work.check(); // a panic under the lock would end the process
+        work.check(); // checked before the lock is taken, because a panic under the lock would end the process
         let deadline = deadline.map(|deadline| deadline.saturating_duration_since(self.started));
         let mut state = self.lock();
         let operation = OperationId(state.next_id());
@@ -131,8 +131,8 @@ impl Hub {
         let mut state = self.lock();
         if let Some(open) = state.sessions.get_mut(&session) {
             open.on_erased.push(on_erased);
-            // Dropped at once, whatever devices do (readings G3). Devices that hold the key in their form no longer
-            // need it.
+            // The host's form of the key is dropped at once, whatever the devices do (readings G3). A device that holds
+            // the key in its own form no longer needs the host's.
             let key = open.key.take();
             state.notices.extend(key.map(Notice::Key));
             self.feed_locked(&mut state, Event::Closed(session));
@@ -140,7 +140,7 @@ impl Hub {
             state.notices.push(Notice::ErasedBefore(on_erased));
             self.changed.notify_one();
         } else {
-            drop(state); // the loop may be gone
+            drop(state); // the loop may have ended, so this thread calls the callback
             on_erased();
         }
     }
@@ -154,9 +154,9 @@ impl Hub {
         self.feed_locked(&mut self.lock(), event);
     }
 
-    /// Called when the last handle is dropped: ends operations where possible and does not wait.
+    /// Called when the last handle is dropped: ends the operations that can be ended, and does not wait.
     pub(crate) fn abandon(&self) {
-        // This also runs while a panic unwinds, where a second panic would abort the process.
+        // This also runs while a panic unwinds. A second panic would abort the process, so a poisoned lock is ignored.
         if let Ok(mut state) = self.state.lock() {
             self.feed_locked(&mut state, Event::Abandon);
         }
@@ -170,7 +170,8 @@ impl Hub {
             Report::LoadFailed { session, failure } => Event::LoadFailed { device, session, failure },
             Report::Evicted(session, part) => Event::Evicted { device, session, part },
             Report::BatchDone { batch, results } => {
-                // late results are dropped, because the rows may have run elsewhere
+                // late results of a device that was given up are dropped, because the rows may have run on another
+                // device
                 let awaited = if state.scheduler.awaits(batch.id) { results } else { Vec::new() };
                 for (part, results) in batch.parts.iter().zip(awaited) {
                     if let Some(operation) = state.operations.get_mut(&part.operation) {
@@ -321,7 +322,8 @@ impl State {
 
     fn order(&mut self, device: DeviceId, order: Order) {
         let orders = self.orders[device.0].as_ref().expect("nothing is ordered after the end");
-        // A thread that ended by a panic reports that next, which settles all that it owes.
+        // The send fails if the device's thread has panicked. The report of that panic settles all that the device
+        // owes.
         let _ = orders.send(order);
     }
 
@@ -368,7 +370,7 @@ mod tests {
     use crate::ids::BatchId;
     use crate::scheduler::DeviceLimits;
 
-    /// An argument that marks the process that is to end: a filter that matches no test.
+    /// Argument for the child process that must end. As a filter of tests it matches no test.
     const CHILD: &str = "that-ends";
 
     #[test]

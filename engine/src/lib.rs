@@ -82,11 +82,11 @@ pub struct Engine {
 pub struct DeviceState {
     /// The device's description.
     pub info: DeviceInfo,
-    /// Whether it takes work now.
+    /// Whether the device takes work now.
     pub in_service: bool,
-    /// Whether it works only when no other device does, and for keys that no other can hold.
+    /// Whether the device works only when no other device does, and for keys that no other device can hold.
     pub stand_in: bool,
-    /// The failure that took it out of service.
+    /// The failure that took the device out of service.
     pub failure: Option<String>,
 }
 
@@ -118,8 +118,8 @@ struct Opened {
 }
 
 impl Engine {
-    /// Opens the devices of this machine and starts the engine on them. Beside GPUs, the CPU is a stand-in: for the
-    /// case that they all fail, and for keys that they cannot hold, such as keys for numbers.
+    /// Opens the devices of this machine and starts the engine on them. If there are GPUs, the CPU is a stand-in: for
+    /// the case that all GPUs fail, and for keys that no GPU can hold, such as keys for numbers.
     pub fn start(config: Config, choice: Choice) -> Result<Engine, Error> {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
         let all_gpus = !devices.iter().any(|device| matches!(device, detect::AnyDevice::Cpu(_)));
@@ -194,19 +194,19 @@ impl Engine {
     }
 
     /// Opens a session for a key of an account. The key stays at its source, and devices fetch the parts that they
-    /// need. `weight` is the account's share under contention (readings P31), one of [`WEIGHTS`]: assertion otherwise.
-    /// All sessions of an account share the weight of the newest one.
+    /// need. `weight` is the account's share under contention (readings P31); the method panics if it is not in
+    /// [`WEIGHTS`]. All sessions of an account share the weight of the newest one.
     ///
-    /// The caller's thread waits while devices compile the kernels for keys of this shape, so that the devices'
-    /// threads never do.
+    /// The caller's thread waits while devices compile the kernels for keys of this shape, so that the devices' threads
+    /// never wait for that.
     ///
     /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when no device can ever hold
-    /// it.
+    /// the key.
     pub fn open(&self, key: impl KeySource, account: AccountId, weight: u32) -> Result<SessionId, Error> {
         assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
         let service = self.handle.hub.service();
         let whole = self.handle.devices.iter().zip(service).filter(|(_, (_, failure))| failure.is_none());
-        // a lost device may never return
+        // a lost device is not prepared, because its call may never return
         let params = key.params();
         whole.for_each(|(device, _)| (device.prepare)(&params));
         let device_bytes = self.handle.devices.iter().map(|device| (device.part_bytes)(&params)).collect();
@@ -216,9 +216,10 @@ impl Engine {
     /// Queues a task of one session. `done` is called exactly once, from an engine thread, and must not block. If this
     /// method returns an error, `done` is not called.
     ///
-    /// The rows must have the session's dimension: assertion otherwise (the caller has parsed them for its preset).
-    /// [`Error::Busy`] when a queue is full, [`Error::Gone`] when the session is closed, [`Error::CircuitTooLarge`]
-    /// when a circuit will never fit. An operation without a result at `deadline` ends with [`Error::DeadlinePassed`].
+    /// The rows must have the session's dimension; the method panics otherwise, because the caller has parsed them for
+    /// the session's preset. [`Error::Busy`] when a queue is full, [`Error::Gone`] when the session is closed,
+    /// [`Error::CircuitTooLarge`] when a circuit will never fit. An operation without a result at `deadline` ends with
+    /// [`Error::DeadlinePassed`].
     pub fn submit(
         &self,
         session: SessionId,
@@ -238,15 +239,15 @@ impl Engine {
     }
 
     /// Cancels the rows of an operation that have not started; `done` then gets [`Error::Cancelled`]. If all rows have
-    /// started, the operation ends as without the call.
+    /// started, the call has no effect.
     pub fn cancel(&self, operation: OperationId) {
         self.handle.hub.cancel(operation);
     }
 
-    /// Ends a session in these steps: refuses new work, drops queued work ([`Error::Gone`]), overwrites the key in
-    /// host memory, lets a running batch finish, overwrites the key in device memory, calls `erased` (readings G3:
-    /// within 5 s). The memory of a device that no longer reports cannot be reached, so `erased` is then called when
-    /// the device is given up ([`Config::device_silence_s_max`]). Closing a session again has the same effect. For an
+    /// Ends a session in these steps: refuses new work, drops queued work ([`Error::Gone`]), overwrites the key in host
+    /// memory, lets a running batch finish, overwrites the key in device memory, calls `erased` (readings G3: within 5
+    /// s). The memory of a device that no longer reports cannot be reached, so `erased` is then called when the device
+    /// is given up ([`Config::device_silence_s_max`]). A session may be closed again: each `erased` is called. For an
     /// unknown session, `erased` is called at once.
     pub fn close(&self, session: SessionId, erased: OnErased) {
         self.handle.hub.close(session, erased);
@@ -265,10 +266,11 @@ impl Engine {
             return;
         }
         let mut threads = self.handle.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        // The loop ends when all is settled. Then the given-up devices are known, whose threads may never end.
+        // The loop's thread is joined first. When it has ended, it is known which devices were given up. Their threads
+        // may never end, so they are not joined.
         for (device, thread) in threads.drain(..) {
             if device.is_none_or(|device| !self.handle.hub.given_up(device)) {
-                // A thread that panicked has already reported that.
+                // The result is ignored, because a thread that panicked has already reported the panic.
                 let _ = thread.join();
             }
         }

@@ -24,7 +24,7 @@ pub struct Done {
 pub struct Failed {
     /// The error.
     pub error: Error,
-    /// The gates completed by then, which were computed even for a client that cancels.
+    /// The gates completed before the end. A client that cancels learns which gates were computed nevertheless.
     pub completed: Completed,
 }
 
@@ -35,7 +35,7 @@ pub type OnDone = Box<dyn FnOnce(Result<Done, Failed>) + Send>;
 pub(crate) struct Operation {
     task: Task,
     tally: Tally,
-    /// The results of the parts with their rows, in the order in which they ran.
+    /// Rows with their results, in the order in which the rows ran.
     results: Vec<(Range<usize>, Rows)>,
     on_done: OnDone,
 }

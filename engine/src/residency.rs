@@ -43,7 +43,7 @@ struct PartBooks {
     state: PartState,
     bytes: u64,
     last_use: u64,
-    /// The number of batches and loads that need it.
+    /// The number of batches and loads that need the part.
     pins: usize,
 }
 
@@ -144,7 +144,7 @@ impl Residency {
         }
     }
 
-    /// Unpins parts when a batch or load that needed them has ended.
+    /// Unpins parts after the end of a batch or load that needed them.
     pub(crate) fn unpin(&mut self, session: SessionId, parts: &[PartId]) {
         for &id in parts {
             let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");

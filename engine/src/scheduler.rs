@@ -1,7 +1,8 @@
 //! The scheduler: a pure state machine. An event and the time go in, commands come out.
 //!
-//! No clock, no thread, no I/O, no key and no ciphertext: ids, row counts, byte counts and weights only. Hence the simulator
-//! in `tests/engine/sim` can live through years of bad luck in seconds. Time is counted since the engine's start.
+//! No clock, no thread, no I/O, no key and no ciphertext: ids, row counts, byte counts and weights only. Hence the
+//! simulator in `tests/engine/sim` can run through years of failures in seconds. Time is counted since the engine's
+//! start.
 //!
 //! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a
 //!   full batch gathers for `SchedulerLimits::wait`, then becomes ready; an idle device starts at once.
@@ -176,7 +177,7 @@ impl Scheduler {
     /// # Panics
     /// When an event contradicts earlier ones: an id is used twice, or a report matches no order.
     pub fn step(&mut self, now: Duration, event: Event) -> Vec<Command> {
-        // Events count before timeouts, so a result that arrives at its deadline is delivered.
+        // The event is processed before the timeouts, so a result that arrives at its deadline is delivered.
         let just_loaded = if self.is_late(&event) { None } else { self.take_in(now, event) };
         self.give_up_silent_devices(now);
         self.expire(now);
@@ -190,7 +191,8 @@ impl Scheduler {
 
     /// The time at which an [`Event::Tick`] is due if nothing else happens before.
     pub fn next_wake(&self) -> Option<Duration> {
-        // Busy devices cannot start gathered rows. Their reports will trigger that.
+        // While all devices are busy, gathered rows cannot start. Then no timer is needed, because the next report of a
+        // device starts them.
         let gathered = match self.devices_that_take_work().next() {
             Some(_) => self.gathering.first().map(|&(until, _)| until),
             None => None,
@@ -203,7 +205,7 @@ impl Scheduler {
     /// The current figures.
     pub fn usage(&self) -> Usage {
         let in_service = || self.devices_in_service().map(|device| &self.devices[device.0]);
-        // a stand-in counts while it holds keys that no other device can hold
+        // a stand-in that is not in service counts only while it holds keys that no other device can hold
         let idle = |at: usize| !self.in_service(DeviceId(at)) && self.devices[at].residency.bytes() == 0;
         let holding = (0..self.devices.len()).filter(|&at| !idle(at)).map(|at| &self.devices[at]);
         Usage {
@@ -335,7 +337,7 @@ impl Scheduler {
         if self.devices_for(session, key).next().is_some() {
             return Ok(open);
         }
-        // a lost device may have been able to hold them all; then the set is not too large
+        // lost devices count too: if one of them could have held the set, the set is not too large
         let sizes = (0..self.devices.len()).map(|at| {
             let bytes_max = self.devices[at].limits.resident_bytes_max;
             (self.bytes_of_set(session, key, DeviceId(at)), bytes_max)
@@ -345,14 +347,14 @@ impl Scheduler {
         Err(if bytes > bytes_max { Error::KeyTooLarge { bytes, bytes_max } } else { self.no_device_serves() })
     }
 
-    /// The refusal of work that may be sent again after work of this cost is done.
+    /// The refusal [`Error::Busy`], with the time that work of this cost takes as the wait.
     fn busy(&self, cost: u64) -> Error {
         let devices = self.devices_in_service().count().max(1) as u64;
         Error::Busy { retry_after: self.pace.retry_after(cost / devices) }
     }
 
     fn cancel(&mut self, operation: OperationId) {
-        // An operation whose rows all run cannot be stopped and will be delivered.
+        // An operation whose rows have all started cannot be stopped; its results will be delivered.
         if self.operations.get(&operation).is_some_and(OperationBooks::can_be_stopped) {
             self.end(operation, Error::Cancelled);
         }
@@ -377,11 +379,11 @@ impl Scheduler {
             self.free_arena(device, session);
             self.devices[device.0].add_nothing_to(session);
             let books = &mut self.devices[device.0];
-            // A retiring device may have an arena whose key is already gone.
+            // A retiring device may still have the session's arena although the key is already gone.
             let retires = books.failure.is_some() && !books.retired;
             let there: Vec<_> = books.residency.parts_of(session).collect();
             gone &= there.is_empty() && !retires;
-            // in every other case, the device's report leads here again
+            // for parts in all other states, and for a device that retires, the device's report calls this method again
             if books.failure.is_none() {
                 for (part, _) in there.into_iter().filter(|&(_, state)| state == PartState::Resident) {
                     books.residency.evict(session, part);
@@ -463,7 +465,7 @@ impl Scheduler {
         if self.phase == Phase::Open {
             self.phase = Phase::Draining;
             while let Some(&(_, session)) = self.gathering.first() {
-                self.make_ready(session); // no company will come
+                self.make_ready(session); // no more rows will come to fill a batch
             }
         }
     }

@@ -11,8 +11,8 @@ pub type OnErased = Box<dyn FnOnce() + Send>;
 pub(crate) struct Session {
     /// Words of a row of operands and results.
     pub(crate) row_words: usize,
-    /// The source of the key, taken when the session closes, so that no device loads from it afterwards. A device that
-    /// is loading holds it until it has finished.
+    /// The source of the key. It is dropped when the session closes, so that no device loads from it afterwards. A
+    /// device that is loading then keeps the source until the load has ended.
     pub(crate) key: Option<Arc<dyn KeySource>>,
     pub(crate) on_erased: Vec<OnErased>,
 }

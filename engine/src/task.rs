@@ -22,8 +22,8 @@ use crate::work::{Form, Levels, Work};
 /// The requested computation, with its operands. Cheap to clone.
 #[derive(Clone)]
 pub enum Task {
-    /// 1 to [`crate::OPERATION_ROWS_MAX`] independent gates. They must be folded before ([`GateList::folded`]),
-    /// because the figures of [`kernels::tfhe::noise`] are for gates with different operands. The result has one
+    /// 1 to [`crate::OPERATION_ROWS_MAX`] independent gates. The caller must fold them before ([`GateList::folded`]),
+    /// because the figures of [`kernels::tfhe::noise`] hold for gates with different operands. The result has one
     /// ciphertext for each gate.
     Gates(Arc<GateList>),
     /// A circuit of gates. The result has one ciphertext for each output bit, in order.
@@ -33,7 +33,7 @@ pub enum Task {
     Numbers(Arc<PlannedNumbers>),
 }
 
-/// A plan of arithmetic and its inputs. They are kept until the plan's end, because the plan may have to restart.
+/// A plan of arithmetic and its inputs. The inputs are kept until the plan's end, because the plan may have to restart.
 pub struct PlannedNumbers {
     plan: ckks::Plan,
     inputs: Vec<Arc<Vec<u32>>>,
@@ -41,19 +41,20 @@ pub struct PlannedNumbers {
     parts: Vec<(PartKind, PartId)>,
 }
 
-/// A circuit and its inputs. They are kept until the circuit's end, because the circuit may have to restart.
+/// A circuit and its inputs. The inputs are kept until the circuit's end, because the circuit may have to restart.
 pub struct PlannedCircuit {
     plan: Arc<Plan>,
     inputs: LweList,
 }
 
-/// The number of completed gates of each kind. The gates of a circuit that a completed gate stands for count too.
+/// The number of completed gates of each kind. If a gate of a plan stands for several gates of the circuit, all of
+/// these count.
 pub type Completed = Vec<(Gate, u64)>;
 
 /// The progress of an operation, in gates of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Completed gates. For a circuit, gates that need no computing count too. The number falls when a circuit
+    /// Completed gates. For a circuit, gates that need no computation count too. The number falls when a circuit
     /// restarts after a failure of its device.
     pub done: u64,
     /// All gates.
@@ -100,7 +101,7 @@ impl Task {
     /// An operation on numbers. The words of each input are `[2][primes of its level][N]`.
     ///
     /// # Errors
-    /// A part of the key that the plan needs and `key` lacks, or has only for a lower level.
+    /// The kind of a part that the plan needs and that `key` lacks, or has only for a lower level.
     ///
     /// # Panics
     /// When the number of inputs is not the plan's, or an input does not have its level's words.
@@ -133,7 +134,7 @@ impl Task {
         match self {
             Task::Gates(list) => {
                 let units: Vec<u32> = list.gates().iter().map(|gate| gate.bootstraps() as u32).collect();
-                // a gate has at most one operand more than bootstraps, and one result
+                // slots for the operands, at most one more than the gate has bootstraps, and for the result
                 let slots = units.iter().map(|bootstraps| bootstraps + 2).collect();
                 Work { units, key: vec![EVALUATION_KEY], form: Form::List { slots } }
             }
@@ -169,8 +170,8 @@ impl Task {
         }
     }
 
-    /// The results of a task without rows. Outputs of such a circuit are copied, possibly some megabytes, on the
-    /// caller's thread.
+    /// The results of a task without rows; `None` for other tasks. The outputs are copied on the caller's thread and
+    /// may have some megabytes.
     pub(crate) fn results_without_rows(&self) -> Option<Rows> {
         match self {
             Task::Circuit(circuit) if circuit.plan.rows() == 0 => Some(circuit.outputs_without_gates().into()),
@@ -210,7 +211,7 @@ impl PlannedCircuit {
         let PlannedCircuit { plan, inputs } = self;
         let mut outputs = LweList::with_capacity(inputs.dimension(), plan.outputs().len());
         for &slot in plan.outputs() {
-            // inputs have the first slots, in order
+            // the inputs are in the first slots, in order, so the slot of an input is its number
             match plan.constants().iter().find(|&&(of, _)| of == slot) {
                 Some(&(_, bit)) => outputs.push(Lwe::trivial(inputs.dimension(), bit).words()),
                 None => outputs.push(inputs.row(slot as usize)),

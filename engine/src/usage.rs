@@ -11,7 +11,7 @@ pub struct Usage {
     pub operations: u64,
     /// Rows waiting.
     pub queued_rows: u64,
-    /// Rows in the batch on a device.
+    /// Rows in the batches that devices run.
     pub running_rows: u64,
     /// Bytes of prepared keys on devices.
     pub resident_bytes: u64,
@@ -27,7 +27,7 @@ pub struct Usage {
     pub devices_lost: u64,
     /// Bytes of seeded keys in host memory.
     pub key_bytes: u64,
-    /// Rows done since the start, including rows of operations that had already ended.
+    /// Rows done since the start, including rows that ran after the end of their operation.
     pub rows_done: u64,
     /// Units of work done since the start (gates: bootstraps), counted like `rows_done`.
     pub units_done: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Records that a batch of this cost took this time.
+    /// Records how long a batch of this cost took.
     pub(crate) fn observe(&mut self, cost: u64, elapsed: Duration) {
         let newest = cost as f64 / elapsed.max(Duration::from_micros(1)).as_secs_f64();
         let before = self.cost_per_second.unwrap_or(newest);

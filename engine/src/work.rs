@@ -9,7 +9,7 @@ pub const OPERATION_ROWS_MAX: usize = 1024;
 /// Largest number of slots for each unit of a list's rows. A row without units counts as one unit.
 pub(crate) const LIST_SLOTS_OF_A_UNIT_MAX: usize = 3;
 
-/// Largest number of slots of a single row that exceeds a batch.
+/// Largest number of slots of one row of a list.
 pub(crate) const LIST_SLOTS_OF_A_ROW_MAX: usize = 4;
 
 /// The work of an operation.
@@ -54,8 +54,8 @@ impl Work {
 pub enum Form {
     /// 1 to 1024 independent rows. They run on any device, and each has its own slots while it runs.
     List {
-        /// Slots of each row's operands and results: at most three a unit (a row without units counts as one unit),
-        /// and four for a row.
+        /// Slots of each row's operands and results: at most three for each unit of the row (a row without units counts
+        /// as one unit), and at most four.
         slots: Vec<u32>,
     },
     /// A circuit: rows in levels, all on one device.
@@ -65,7 +65,7 @@ pub enum Form {
 /// The levels of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// For each level, where its rows end. A level runs after the level before.
+    /// For each level, the index after its last row. A level runs after the level before.
     pub ends: Vec<usize>,
     /// Slots that the circuit holds from its first row to its end.
     pub slots: usize,
@@ -78,7 +78,7 @@ pub(crate) fn size_of(units: &[u32]) -> usize {
     units.iter().map(|&units| size_of_row(units)).sum()
 }
 
-/// How many of these rows, from the first one on, fit in `room`.
+/// How many of these rows, counted from the first one, fit in `room`.
 pub(crate) fn rows_that_fit(units: &[u32], room: usize) -> usize {
     let sizes = units.iter().map(|&units| size_of_row(units));
     let ends = sizes.scan(0, |end, size| {

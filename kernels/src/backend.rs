@@ -1,5 +1,5 @@
-//! A device without a scheme: rows of words in its memory, written and read. Each scheme adds a trait for its
-//! computations on these rows.
+//! A device without regard to schemes: its memory holds rows of words, which are written and read. Each scheme adds a
+//! trait for its computations on these rows.
 
 pub(crate) mod chunks;
 
@@ -17,21 +17,21 @@ pub struct DeviceInfo {
     /// Largest useful number of bootstraps in a batch: larger batches are not faster.
     pub rows_max: usize,
     /// How many batches the device may hold before the first of them is [`Backend::finish`]ed: 1 if the caller's
-    /// threads compute a batch, 2 if copies of one batch overlap with the work of another.
+    /// threads compute a batch, 2 if the copies of one batch overlap with the work of another batch.
     pub batches_in_flight_max: usize,
-    /// How many batches of different keys, of few rows each, run faster in one call
+    /// How many batches of different keys run faster in one call, if each batch has few rows
     /// ([`crate::tfhe::Gates::evaluate_together`]); 1 if none do.
     pub keys_together_max: usize,
 }
 
 /// An opened device. Every backend computes the same words (design/arithmetic.md 1).
 ///
-/// Calls are ordered: a call reads the words that were written before it, and the next call reads its results.
+/// Calls are ordered: each call sees the words that earlier calls wrote, and later calls see its results.
 pub trait Backend: Send + Sync + 'static {
     /// Rows of words in this device's memory, `[slots][row_words]`. Overwritten on drop.
     type Arena: Send;
 
-    /// Started work, with the words to read when it is done.
+    /// Started work, with the words to read when the work is done.
     type Pending: Send;
 
     /// The device's description.
@@ -47,17 +47,17 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// On CPUs and on CUDA cards, only memory for the new slots is added, and no words move. Each growth makes later
     /// work with the arena a little slower, so an arena that grows often should grow by a fraction of its size. A WGSL
-    /// kernel reaches only the bound buffer, so there the arena is copied to a larger buffer, and both buffers are in
-    /// the card's memory until the copy is done.
+    /// kernel reaches only the bound buffer. So for WGSL, the arena is copied to a larger buffer, and both buffers are
+    /// in the card's memory until the copy is done.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when the device has too little memory; the arena is then unchanged.
     ///
     /// # Panics
-    /// When the arena already has more slots.
+    /// When the arena already has more than `slots` slots.
     fn grow(&self, arena: &mut Self::Arena, slots: usize) -> Result<()>;
 
-    /// Copies `words`, whole rows, to the slots from `first` on.
+    /// Copies `words`, which are whole rows, to the slots from `first` on.
     fn write(&self, arena: &mut Self::Arena, first: u32, words: &[u32]) -> Result<()>;
 
     /// Starts to read the rows of these slots.
@@ -66,9 +66,9 @@ pub trait Backend: Send + Sync + 'static {
     /// When a slot is outside the arena.
     fn read(&self, arena: &Self::Arena, slots: &[u32]) -> Result<Self::Pending>;
 
-    /// Waits until the work of a call is done, or until `wanted` returns true because the caller has other work. The
-    /// caller then asks again later. Returns true if [`Backend::finish`] will not wait. A device that cannot observe
-    /// its progress returns true at once.
+    /// Waits until the work of a call is done. Ends earlier when `wanted` returns true, because the caller then has
+    /// other work and calls this again later. Returns true if the work is done, so that [`Backend::finish`] does not
+    /// wait. A device that cannot observe its progress returns true at once.
     fn wait(&self, _pending: &Self::Pending, _wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         Ok(true)
     }

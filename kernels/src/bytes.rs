@@ -1,4 +1,4 @@
-//! Shared by all readers of bytes: the reasons for refusal, and the conversion between words and bytes.
+//! The reasons for which readers refuse bytes, and the conversion between words and bytes.
 
 /// Why bytes are refused. The service maps these errors to the specification's codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,7 +8,7 @@ pub enum Error {
     #[error("the upload contains a secret key")]
     SecretKey,
     /// Neither an Ango container nor a form of tfhe-rs.
-    #[error("neither an Ango container nor a tfhe-rs object")]
+    #[error("the bytes are neither an Ango container nor a tfhe-rs object")]
     UnknownForm,
     /// A version of the Ango container that this build does not read.
     #[error("container version {0} is not supported")]
@@ -16,15 +16,15 @@ pub enum Error {
     /// A well-formed object of another kind than the caller asked for.
     #[error("expected {expected}, found {found}")]
     WrongType {
-        /// The kind that the caller wanted.
+        /// The kind of object that the caller expected.
         expected: &'static str,
-        /// The kind of the bytes.
+        /// The kind of object that the bytes hold.
         found: &'static str,
     },
     /// The parameters match no preset, contradict each other, or belong to another session.
     #[error("{0}")]
     Params(String),
-    /// Truncated, too long, damaged or out of range.
+    /// The bytes are truncated, too long or damaged, or a value is out of range.
     #[error("{0}")]
     Malformed(String),
 }

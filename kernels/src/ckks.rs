@@ -1,6 +1,7 @@
 //! Arithmetic on encrypted numbers: RNS-CKKS (Cheon, Kim, Kim, Song, eprint 2016/421; RNS form: eprint 2018/931).
 //!
-//! A plaintext is a vector of `N / 2` numbers, its slots. Primes are below `2^30`; a ciphertext modulus is a set of them ([`Chain`]).
+//! A plaintext is a vector of `N / 2` numbers, its slots. Primes are below `2^30`; a ciphertext modulus is the product
+//! of a set of primes ([`Chain`]).
 
 pub mod backend;
 pub mod bootstrap;

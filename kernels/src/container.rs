@@ -27,7 +27,7 @@ pub enum Form {
 /// Reads an evaluation key of either form.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key of either form, whose bytes the caller overwrites; other variants for bytes
+/// [`Error::SecretKey`] for a secret key of either form; the caller then overwrites the bytes. Other variants for bytes
 /// that cannot be read.
 pub fn read_evaluation_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     if bytes.starts_with(&MAGIC) {
@@ -51,8 +51,8 @@ pub fn write_evaluation_key(key: &EvaluationKey) -> Vec<u8> {
     evaluation_key::write(key)
 }
 
-/// Reads a bit's ciphertext of either form for a key of `preset` and `fingerprint`. The fingerprint is checked only if
-/// both sides have one (readings G11).
+/// Reads a bit's ciphertext of either form, for a key with this preset and fingerprint. The fingerprint is checked only
+/// if the ciphertext and the key both have one (readings G11).
 ///
 /// # Errors
 /// [`Error::Params`] for a ciphertext of another preset or key; other variants for bytes that cannot be read.
@@ -62,14 +62,14 @@ pub fn read_ciphertext(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]
         let seeded = read_seeded(bytes, preset, fingerprint)?;
         match seeded.len() {
             1 => Ok((Lwe::new(seeded.expand(dimension).into_words()), Form::Ango)),
-            found => Err(Error::Malformed(format!("expected one ciphertext, found {found} seeded ones"))),
+            found => Err(Error::Malformed(format!("expected one ciphertext, found {found} seeded ciphertexts"))),
         }
     } else if bytes.starts_with(&MAGIC) {
         let (header, payload) = unframe(bytes, Tag::Ciphertext)?;
         check_key(&header, preset, fingerprint)?;
         if payload.len() != 4 * (dimension + 1) {
             return Err(Error::Malformed(format!(
-                "a {} ciphertext has {} words, found {} bytes",
+                "a ciphertext of the preset {} has {} words of 4 bytes, found {} bytes",
                 preset.name(),
                 dimension + 1,
                 payload.len()
@@ -85,7 +85,7 @@ pub fn read_ciphertext(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]
     }
 }
 
-/// Refuses keys of tfhe-rs clients, which are secret in every request (readings K5).
+/// Refuses client keys of tfhe-rs, because these are secret keys and no request may contain one (readings K5).
 pub(crate) fn refuse_foreign_secrets(bytes: &[u8]) -> Result<(), Error> {
     match !bytes.starts_with(&MAGIC) && tfhe_rs::is_client_key(bytes) {
         true => Err(Error::SecretKey),
@@ -93,11 +93,14 @@ pub(crate) fn refuse_foreign_secrets(bytes: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Refuses a ciphertext of another preset, or of another key if both fingerprints are given.
+/// Refuses a ciphertext of another preset. Also refuses a ciphertext of another key, if the ciphertext and the key both
+/// have a fingerprint.
 fn check_key(header: &Header, preset: Preset, fingerprint: Option<[u8; 8]>) -> Result<(), Error> {
     if header.preset != preset {
         let (found, wanted) = (header.preset.name(), preset.name());
-        return Err(Error::Params(format!("the ciphertext has the preset {found}, the session {wanted}")));
+        return Err(Error::Params(format!(
+            "the ciphertext has the preset {found}, but the session's key has {wanted}"
+        )));
     }
     match (header.fingerprint, fingerprint) {
         (Some(found), Some(wanted)) if found != wanted => {

@@ -18,15 +18,15 @@ pub use arena::Arena;
 pub use host_memory::host_memory_bytes;
 pub use simd::Isa;
 
-/// Largest number of rows that use a key in lock step. Their working data must stay in the L2 cache beside a part of
-/// the key.
+/// Largest number of rows that use a key in lock step. The working data of so many rows still fits in the L2 cache
+/// beside a part of the key.
 pub(crate) const GROUP_ROWS_MAX: usize = 16;
 
 /// The CPU as a device.
 pub struct Cpu {
     info: DeviceInfo,
     pub(crate) isa: Isa,
-    /// Threads of a call: as many as the machine has, or one.
+    /// Number of threads that compute a call.
     pub(crate) threads: usize,
 }
 
@@ -42,11 +42,11 @@ impl Cpu {
         let info = DeviceInfo {
             backend: format!("cpu-{}", isa.name()),
             name: processor_name(),
-            // the other half is for the host: seeded keys, operands, the service
+            // the other half of the memory is for the host: seeded keys, operands, the service
             memory_bytes: host_memory_bytes() / 2,
             rows_max: GROUP_ROWS_MAX * threads * 4,
             batches_in_flight_max: 1,
-            // twice the threads, so that a thread with shorter batches finds another
+            // twice the number of threads, so that a thread that finishes a short batch finds another one
             keys_together_max: if threads > 1 { 2 * threads } else { 1 },
         };
         Cpu { info, isa, threads }
@@ -57,7 +57,7 @@ pub(crate) fn threads_available() -> usize {
     std::thread::available_parallelism().map_or(1, |threads| threads.get())
 }
 
-/// The CPU's name, if the system gives one.
+/// The CPU's name, or its architecture if the system gives no name.
 fn processor_name() -> String {
     let told = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;
@@ -66,7 +66,7 @@ fn processor_name() -> String {
     told.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// Calls `work` on each of `all`, on all threads.
+/// Calls `work` on each item of `all`, on all threads.
 pub(crate) fn for_each<T: Send, F>(threads: usize, all: &mut [T], work: F) -> Result<()>
 where
     F: Fn(&mut T) -> Result<()> + Send + Sync,
@@ -117,7 +117,7 @@ where
 
 impl Backend for Cpu {
     type Arena = Arena;
-    /// The words themselves, because all work is done when `evaluate` returns.
+    /// The words themselves, because a call returns only when its work is done.
     type Pending = Vec<u32>;
 
     fn info(&self) -> &DeviceInfo {

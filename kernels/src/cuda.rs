@@ -1,5 +1,6 @@
-//! NVIDIA's cards, through the driver's own interface. Building and starting the program needs nothing of NVIDIA: the
-//! driver is loaded when cards are enumerated, and the compiler when a kernel is not in the cache.
+//! NVIDIA's cards, through the driver's own interface. Neither the build nor the start of the program needs software of
+//! NVIDIA: the driver is loaded when cards are enumerated, and the compiler is loaded when a kernel is not in the
+//! cache.
 
 mod cache;
 mod driver;
@@ -29,13 +30,13 @@ use nvrtc::Compiler;
 pub use paper::{Paper, shared_bytes_max};
 use staging::Staging;
 
-/// The oldest driver that has all functions in use, as the driver numbers versions: CUDA 12.0.
+/// The oldest driver that has all functions that this crate calls, in the driver's own version numbers: CUDA 12.0.
 const DRIVER_VERSION_MIN: i32 = 12_000;
 /// Compute capability of the first cards with clusters.
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
 /// Alignment of ranges: 256 bytes, as for the driver's allocations.
 pub(crate) const ALIGNMENT_WORDS: u32 = 64;
-/// Divisor of the free memory: an eighth is left for the driver, staging and other processes.
+/// One part in this many of the free memory is left for the driver, for staging and for other processes.
 const RESERVE: u64 = 8;
 
 /// One card.
@@ -44,7 +45,7 @@ pub struct Cuda {
     staging: Arc<Staging>,
     context: Arc<CudaContext>,
     cache: Option<Cache>,
-    /// Modules by the hash of their text. A loaded module is shared as long as a stem holds it.
+    /// Modules by the hash of their text. A loaded module is shared as long as any stem uses the module.
     modules: Mutex<HashMap<[u8; 32], Weak<Loaded>>>,
     graphs: Arc<Recordings<Graph>>,
 }
@@ -66,7 +67,7 @@ impl Buffer for Buf {
 impl Drop for Buf {
     fn drop(&mut self) {
         self.graphs.forget(self.id);
-        // this memory is overwritten next, and so are its uploads in flight
+        // the memory is overwritten after this call; here the finished uploads are overwritten too
         self.staging.forget_uploads();
     }
 }
@@ -86,7 +87,7 @@ impl Drop for Loaded {
     }
 }
 
-/// Words in flight from a card.
+/// Words on their way from a card to the host.
 pub struct Readback(staging::Readback);
 
 /// The name of an architecture, as the compiler spells it: `sm_90`.
@@ -95,8 +96,9 @@ pub fn architecture((major, minor): (u32, u32)) -> String {
 }
 
 impl Cuda {
-    /// Opens every card of this machine. The result has an error for each card that cannot be used, or one error for
-    /// all. `kernel_cache` is the folder of compiled kernels; without it, every process compiles them anew.
+    /// Opens every card of this machine. The result has an error for each card that cannot be used, or a single error
+    /// if no card can be listed. `kernel_cache` is the folder of compiled kernels; without a folder, every process
+    /// compiles all kernels again.
     pub fn enumerate(kernel_cache: Option<&Path>) -> Vec<Result<Cuda>> {
         match count() {
             Ok(count) => (0..count).map(|ordinal| Cuda::open(ordinal, count, kernel_cache)).collect(),
@@ -108,7 +110,8 @@ impl Cuda {
     fn open(ordinal: usize, count: usize, kernel_cache: Option<&Path>) -> Result<Cuda> {
         let open = || -> std::result::Result<_, result::DriverError> {
             let context = CudaContext::new(ordinal)?;
-            // SAFETY: no buffer of the library, whose events these are, is ever made: `Staging` orders everything
+            // SAFETY: the tracked events belong to buffers of the library cudarc. This crate makes no such buffer, and
+            // `Staging` orders all work
             unsafe { context.disable_event_tracking() };
             keep_freed_memory(&context)?;
             let card = describe(&context, count)?;
@@ -124,7 +127,7 @@ impl Cuda {
     /// The highest clock of the multiprocessors, in kHz.
     pub fn clock_khz(&self) -> Result<u32> {
         let clock = self.context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
-        clock.map(|khz| khz as u32).map_err(|error| failed("asking for the clock", error))
+        clock.map(|khz| khz as u32).map_err(|error| failed("reading the clock", error))
     }
 
     fn buf(&self, memory: Memory) -> Buf {
@@ -149,14 +152,14 @@ impl Cuda {
         launch.module.0.module.launch(stream, entry, &configuration, addresses, args)
     }
 
-    /// Loads the compiled source from the cache, else compiles it. The compiler is not needed for cached sources.
+    /// Loads the kernel from the cache, or compiles its source. Cached kernels do not need the compiler.
     fn load(&self, source: &Source) -> Result<driver::Module> {
         let capability = self.card.compute_capability.expect("every CUDA card has one");
         let architecture = architecture(capability);
         let cached = self.cache.as_ref().and_then(|cache| cache.get(&architecture, &source.text));
         if let Some(image) = cached {
             match driver::Module::load(self.staging.compute(), &image.bytes) {
-                // the driver refused the cached image
+                // the driver refused the cached image, so the source is compiled again
                 Err(Error::Device(_)) => {}
                 loaded => return loaded,
             }
@@ -164,7 +167,7 @@ impl Cuda {
         let image = Compiler::of_this_machine()?.compile(source, capability)?;
         let module = driver::Module::load(self.staging.compute(), &image.bytes).map_err(|error| match error {
             Error::Device(why) => Error::Compile(format!(
-                "{}, compiled by {}: {why}; a compiler newer than the driver may be the cause",
+                "{}, compiled by {}: {why}; the compiler may be newer than the driver: update the driver",
                 source.stem, image.compiler
             )),
             other => other,
@@ -176,15 +179,16 @@ impl Cuda {
     }
 }
 
-/// Cards of this machine.
+/// The number of cards in this machine.
 fn count() -> Result<usize> {
-    // SAFETY: looks for a library by its usual names; the driver's does nothing before it is asked to
+    // SAFETY: this call loads the library under its usual names; the driver's library does nothing before its first call
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::Unavailable("libcuda.so.1 was not found: no NVIDIA driver is installed".into()));
     }
-    let unavailable = |error| Error::Unavailable(failed("asking the driver for cards", error).to_string());
+    let unavailable = |error| Error::Unavailable(failed("counting the cards", error).to_string());
     let mut version = 0;
-    // SAFETY: one integer is written; the function is as old as the library, and needs nothing before it
+    // SAFETY: the function writes one integer. Every version of the library has the function, and no call must come
+    // before it
     unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(unavailable)?;
     if version < DRIVER_VERSION_MIN {
         let (major, minor) = (version / 1000, version % 1000 / 10);
@@ -196,15 +200,15 @@ fn count() -> Result<usize> {
     }
 }
 
-/// Makes the driver keep freed memory for the next allocation. By default the driver returns it to the system at every
-/// wait, and then every batch of an idle session pays for it again.
+/// Makes the driver keep freed memory for the next allocation. By default the driver returns freed memory to the system
+/// at every wait, so every batch of an idle session would have to allocate it again.
 fn keep_freed_memory(context: &Arc<CudaContext>) -> std::result::Result<(), result::DriverError> {
     if !context.has_async_alloc() {
         return Ok(());
     }
     let mut threshold = u64::MAX;
     let threshold = (&mut threshold as *mut u64).cast();
-    // SAFETY: a device of the driver, its own pool, and an attribute that is a 64-bit number
+    // SAFETY: the device is one of the driver's, the pool is that device's own, and the attribute is a 64-bit number
     unsafe {
         let pool = result::device::get_default_mem_pool(context.cu_device())?;
         result::mem_pool::set_attribute(pool, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, threshold)
@@ -318,7 +322,7 @@ impl Gpu for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // running kernels end before the memory that they use is freed; a lost card keeps both
+        // running kernels must end before the memory that they use is freed; memory on a lost card is not freed
         let _ = self.staging.compute().drain();
     }
 }

@@ -1,7 +1,7 @@
 //! Detection of the devices that compute: those of the best available kind, or of the requested kind.
 //!
-//! Every GPU must first prove itself on a few gates. A GPU that differs from the CPU in one bit is passed over, like
-//! one that cannot be opened.
+//! Every GPU must first prove itself on a few gates. A GPU that differs from the CPU in one bit is passed over, like a
+//! GPU that cannot be opened.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -31,12 +31,12 @@ use crate::xof;
 /// The operator's choice of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// CUDA, else real GPUs by wgpu, else the CPU.
+    /// CUDA; without a CUDA card, real GPUs by wgpu; without any GPU, the CPU.
     #[default]
     Auto,
     /// NVIDIA's cards.
     Cuda,
-    /// GPUs of any vendor by wgpu; without one, a driver that computes on the CPU.
+    /// GPUs of any vendor by wgpu; without a GPU, a driver that computes on the CPU.
     Wgpu,
     /// The CPU.
     Cpu,
@@ -149,7 +149,7 @@ pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
 /// Opens the devices of one kind. Returns those that passed the proof, and the errors of the others.
 type Open = fn(Choice, Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>);
 
-/// An error as a reason: the bare message for [`Error::Unavailable`].
+/// The text of an error as a reason. For [`Error::Unavailable`], this is the message without a prefix.
 fn reason(error: Error) -> String {
     match error {
         Error::Unavailable(why) => why,
@@ -186,7 +186,7 @@ fn not_built(backend: &str) -> Error {
     Error::Unavailable(format!("this program was built without the backend {backend}"))
 }
 
-/// From the opened cards and the failed ones, those that compute the right words, and all errors.
+/// Returns the cards that compute the right words, and the errors of all other cards.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(GpuBackend<G>) -> AnyDevice) -> (Vec<AnyDevice>, Vec<Error>) {
     let (mut devices, mut refused) = (Vec::new(), Vec::new());
@@ -202,19 +202,24 @@ fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(GpuBackend<G>) -> AnyDevice)
     (devices, refused)
 }
 
-/// Different gates of a proof: an odd number, larger than the number of groups that share a step of the key.
+/// Number of different gates in a proof. The number is odd, and larger than the number of groups that share a step of
+/// the key.
 const PROOF_ROWS: usize = 33;
 
-/// Gates over a key of full length. A driver that computes on the CPU takes a second for each.
+/// Number of gates over a key of full length. There are few, because a driver that computes on the CPU takes a second
+/// for each gate.
 const WHOLE_ROWS: usize = 2;
 
-/// Steps of a short key, which runs the same kernels in a hundredth of the time.
+/// Number of steps of a short key. Such a key runs the same kernels in a hundredth of the time.
 const SHORT_DIMENSION: usize = 3;
 
-/// Checks for every preset that a device computes the same words as the CPU. Over a short key of the preset's ring:
-/// one gate, some gates, and more than a full batch, because each may take another path through a device. Over a key
-/// of full dimension, which is compiled into some kernels: a few gates. Over a short key of container version 1, which
-/// has another mod switch: some gates. Over each short key also a mapped circuit, because cells have separate kernels.
+/// Checks for every preset that a device computes the same words as the CPU:
+///
+/// - over a short key of the preset's ring: one gate, some gates, and more gates than a full batch, because each
+///   number may take another path through a device
+/// - over a key of full dimension: a few gates, because the dimension is compiled into some kernels
+/// - over a short key of container version 1: some gates, because this version has another mod switch
+/// - over each short key: also a mapped circuit, because cells have separate kernels
 ///
 /// # Errors
 /// The device's error, or [`Error::Device`] when a word differs.
@@ -261,8 +266,8 @@ impl KnownAnswers {
     }
 }
 
-/// A circuit of six bits. Its outputs are a half adder's two results, a majority, a parity of three, a parity of three
-/// ANDs (whose wires have amplitude 1/4), and the negation of an input.
+/// A circuit of six input bits. Its outputs are a half adder's two results, a majority, a parity of three, a parity of
+/// three ANDs (whose wires have amplitude 1/4), and the negation of an input.
 const PROOF_CIRCUIT: &str = "14 20\n6 1 1 1 1 1 1\n6 1 1 1 1 1 1\n2 1 0 1 6 XOR\n2 1 1 2 7 XOR\n2 1 6 7 8 AND\n2 1 2 3 9 AND\n\
     2 1 4 5 10 AND\n2 1 9 10 11 XOR\n2 1 0 1 12 AND\n2 1 11 12 13 XOR\n1 1 12 14 EQW\n1 1 6 15 EQW\n2 1 1 8 16 XOR\n\
     2 1 6 2 17 XOR\n1 1 13 18 EQW\n1 1 0 19 INV\n";
@@ -305,7 +310,7 @@ impl Answer {
         Ok(Answer { key, rows, expected, circuit })
     }
 
-    /// Evaluates the gates, repeated up to each of these counts, and compares.
+    /// For each of these counts: repeats the gates up to the count, evaluates them, and compares the results.
     fn check<B: Gates + ?Sized>(&self, backend: &B, counts: &[usize]) -> Result<()> {
         let loaded = backend.load_key(&self.key)?;
         let mut wrong = false;
@@ -332,10 +337,10 @@ fn proof_key(preset: Preset, lwe_dimension: usize) -> EvaluationKey {
     let seed = [0x5a; 32];
     let mut bootstrap_bodies = vec![0; params.bootstrap_body_words()];
     let mut key_switch_bodies = vec![0; params.key_switch_body_words()];
-    // rows of the mask streams that no mask uses
+    // these rows of the streams are not used by any mask
     xof::fill_residues(&seed, xof::DOMAIN_BOOTSTRAP, u64::MAX, MODULUS, &mut bootstrap_bodies);
     xof::fill_torus(&seed, xof::DOMAIN_KEY_SWITCH, u64::MAX, &mut key_switch_bodies);
-    // the words that fill lazy ranges the most
+    // the largest words, which bring lazily reduced values closest to their bounds
     bootstrap_bodies[..params.polynomial_size].fill(RING_MODULUS - 1);
     let masks = Masks::Ango(seed);
     EvaluationKey { preset, params, fingerprint: None, masks, bootstrap_bodies, key_switch_bodies }

@@ -1,9 +1,9 @@
 //! Errors below the engine, classified by how the caller can react.
 
-/// A backend's failure. Programming errors of the caller are assertions instead.
+/// A backend's failure. Programming errors of the caller fail assertions instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The backend, its driver or its adapter is not on this machine. Another backend may be.
+    /// The backend, its driver or its adapter is not on this machine. Another backend may be available.
     #[error("backend unavailable: {0}")]
     Unavailable(String),
     /// The device has no room; evict something and try again.

@@ -1,8 +1,8 @@
 //! GPUs: the operations that a card must offer, and the ring's transforms on it.
 //!
 //! [`Gpu`] is a thin interface to one card: memory, compilation, launches by name. `cuda` and `wgpu` implement it;
-//! `tests` has a third implementation that runs the same CUDA sources on the host. Everything above it (the order of
-//! kernels, their bindings, their numbers of groups) is written once, here and in the schemes' folders.
+//! `tests` has a third implementation that runs the same CUDA sources on the host. The code that uses the interface is
+//! written once, here and in the schemes' folders: the order of kernels, their bindings and their numbers of groups.
 
 mod launch;
 pub mod mul_add;
@@ -31,7 +31,7 @@ pub enum Language {
     Wgsl,
 }
 
-/// The properties of a card that this folder uses.
+/// The properties of a card on which kernels and launches depend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Card {
     /// Build string, see [`crate::DeviceInfo::backend`].
@@ -54,10 +54,10 @@ pub struct Card {
     pub alignment_words: u32,
     /// The number of multiprocessors.
     pub multiprocessors: u32,
-    /// CUDA's compute capability, which decides on fast kernels (`tfhe/gpu/blind_rotate.rs`).
+    /// CUDA's compute capability, which decides which fast kernels run (`tfhe/gpu/blind_rotate.rs`).
     pub compute_capability: Option<(u32, u32)>,
-    /// Number of loop turns in a kernel after which the driver silently leaves all loops; `None` if there is no such
-    /// limit.
+    /// Number of loop turns in a kernel after which the driver silently ends all loops; `None` for a driver without
+    /// such a limit.
     pub loop_turns_max: Option<u32>,
     /// Whether WGSL kernels may use 64-bit integers.
     pub wide_integers: bool,
@@ -82,7 +82,7 @@ pub type ViewOf<'a, G> = View<'a, <G as Gpu>::Buf>;
 pub struct Table<'a, G: Gpu> {
     /// All tables.
     pub all: ViewOf<'a, G>,
-    /// Index of the table's first word among them.
+    /// Index of the table's first word among the words of all tables.
     pub first: usize,
 }
 
@@ -97,8 +97,8 @@ pub struct Shares<'a, G: Gpu> {
 }
 
 /// Splits the rows of batches into shares of at most `rows_max` rows, each within one batch. The result is
-/// `[shares][4]` words: the first row, the number of rows, and the distance of the batch's key from the first batch's,
-/// low word first. `batches` gives the number of rows of each batch, in order, and those distances.
+/// `[shares][4]` words: the first row, the number of rows, and the distance from the first batch's key to this batch's
+/// key, low word first. For each batch in order, `batches` has the number of rows and that distance.
 pub fn shares(batches: &[(usize, [u32; 2])], rows_max: usize) -> Vec<[u32; 4]> {
     let mut shares = Vec::new();
     let mut first = 0;
@@ -123,8 +123,8 @@ pub trait Gpu: Send + Sync + 'static {
 
     /// The card's properties.
     fn card(&self) -> &Card;
-    /// Compiles a source, or takes it from the card's cache. A card may run the kernel without bounds checks, because
-    /// a text must stay within its buffers and arrays. The test suite verifies that for the texts in `shaders/`.
+    /// Compiles a source, or takes it from the card's cache. A card may run the kernel without bounds checks, so a
+    /// source must access only its buffers and arrays. The test suite verifies that for the sources in `shaders/`.
     fn compile(&self, source: &Source) -> Result<Self::Module>;
     /// Allocates this many words, all zero. [`crate::Error::OutOfMemory`] when the card has too little memory.
     fn alloc(&self, words: usize) -> Result<Self::Buf>;
@@ -133,23 +133,23 @@ pub trait Gpu: Send + Sync + 'static {
     fn scratch(&self, words: usize) -> Result<Self::Buf> {
         self.alloc(words)
     }
-    /// The byte address of a buffer, on CUDA cards, whose kernels reach one buffer from another by it. WGSL has no
-    /// addresses.
+    /// The byte address of a buffer on a CUDA card, where kernels reach one buffer from another by the difference of
+    /// their addresses. `None` on WGSL cards, because WGSL has no addresses.
     fn address(&self, _buf: &Self::Buf) -> Option<u64> {
         None
     }
     /// Copies words to a place in a buffer. The caller may drop the words when this returns.
     fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()>;
-    /// Copies the first `words` words of one buffer to another, on WGSL cards, where a growing arena remains one
-    /// buffer.
+    /// Copies the first `words` words of one buffer to another. Only WGSL cards need this, because a growing arena
+    /// remains one buffer there.
     ///
     /// # Panics
-    /// On CUDA cards, where a growing arena gets further buffers instead.
+    /// On CUDA cards, because their arenas get further buffers instead.
     fn copy(&self, _from: &Self::Buf, _to: &Self::Buf, _words: usize) -> Result<()> {
         panic!("nothing is copied on a card whose kernels know addresses")
     }
-    /// The number of groups of an entry that the card runs at the same time, so that all of them may wait for each
-    /// other. The default is one for each multiprocessor.
+    /// The number of groups of an entry that the card runs at the same time. So many groups may wait for each other.
+    /// The default is one group for each multiprocessor.
     fn groups_at_once(&self, module: &Self::Module, entry: &'static str, threads: u32) -> Result<usize> {
         let _ = (module, entry, threads);
         Ok(self.card().multiprocessors as usize)
@@ -157,9 +157,9 @@ pub trait Gpu: Send + Sync + 'static {
     /// Starts a kernel. A later call may report an error of the kernel itself.
     ///
     /// # Errors
-    /// [`crate::Error::Unavailable`] when groups that wait for each other do not all fit on the card at once. That may
-    /// happen even within [`Gpu::groups_at_once`], because other processes may share the card. Also the errors of
-    /// [`Launch::check`].
+    /// [`crate::Error::Unavailable`] when the card cannot run all groups that wait for each other at the same time.
+    /// Even [`Gpu::groups_at_once`] groups or fewer may not fit, because other processes may share the card. Also the
+    /// errors of [`Launch::check`].
     ///
     /// # Panics
     /// The panics of [`Launch::check`].
@@ -177,7 +177,7 @@ pub trait Gpu: Send + Sync + 'static {
     }
     /// Starts to read these ranges of words, one after another.
     fn read(&self, buf: &Self::Buf, ranges: &[std::ops::Range<usize>]) -> Result<Self::Readback>;
-    /// Waits until a read is done, or until `wanted`, like [`crate::Backend::wait`].
+    /// Waits until a read is done, or until `wanted` returns true, like [`crate::Backend::wait`].
     fn wait(&self, _readback: &Self::Readback, _wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         Ok(true)
     }
@@ -198,13 +198,15 @@ pub(crate) fn scratch<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
 fn of_one_buffer<G: Gpu>(gpu: &G, words: usize) -> Result<usize> {
     let bytes_max = gpu.card().buffer_bytes_max;
     if words > u32::MAX as usize || 4 * words as u64 > bytes_max {
-        return Err(Error::OutOfMemory(format!("{words} words in one buffer of at most {bytes_max} bytes")));
+        return Err(Error::OutOfMemory(format!(
+            "a buffer of {words} words is larger than the allowed {bytes_max} bytes"
+        )));
     }
     Ok(words.max(1))
 }
 
-/// Fills a buffer piece by piece with `make(i, piece)` on all of the host's threads. The host holds at most
-/// `words_max` words at a time, or one piece.
+/// Fills a buffer with pieces. `make(i, piece)` computes each piece, on all threads of the host. The host holds at most
+/// `words_max` words at a time, or one piece if a piece is larger.
 pub(crate) fn upload<G: Gpu>(
     gpu: &G,
     buf: &G::Buf,

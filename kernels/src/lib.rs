@@ -1,5 +1,5 @@
-//! The mathematics of Ango. Modules depend only on those before them: modular < ring < backend < cpu, gpu < tfhe,
-//! ckks. No module uses a clock, the network or JSON.
+//! The mathematics of Ango. A module depends only on modules before it in this order: modular < ring < backend < cpu,
+//! gpu < tfhe, ckks. No module uses a clock, the network or JSON.
 
 pub mod backend;
 pub mod bytes;

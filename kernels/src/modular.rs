@@ -1,4 +1,4 @@
-//! Arithmetic modulo a prime below `2^30`, one word at a time. The vector code must give equal results.
+//! Arithmetic modulo a prime below `2^30`, one word at a time. The vector code must give the same results.
 //!
 //! On the client's side, secrets pass through [`Modulus::add`], [`Modulus::sub`], [`Modulus::mul`],
 //! [`Modulus::mul_lazy`] and [`Modulus::from_signed`]. These use only multiplications, additions, shifts and masks, so
@@ -61,8 +61,8 @@ impl Modulus {
         self.reduce_once(a + self.q - b)
     }
 
-    /// Reduces `a` from `[0, 2q)` to `[0, q)`, or from `[0, 3q)` to `[0, 2q)`: subtracts `q`, and adds it again under
-    /// the mask of the sign. That works because `2q < 2^31`.
+    /// Reduces `a` from `[0, 2q)` to `[0, q)`, or from `[0, 3q)` to `[0, 2q)`: subtracts `q`, and adds `q` again if the
+    /// difference is negative, by a mask of the sign bit. The sign bit is right because `2q < 2^31`.
     #[inline(always)]
     pub fn reduce_once(self, a: u32) -> u32 {
         let difference = a.wrapping_sub(self.q);
@@ -96,7 +96,8 @@ impl Modulus {
         self.pow(a, self.q - 2)
     }
 
-    /// Shoup's companion of a constant factor: `floor(w 2^32 / q)` for `w` in `[0, q)`. Divides: for public factors only.
+    /// Shoup's companion of a constant factor: `floor(w 2^32 / q)` for `w` in `[0, q)`. This function divides, so it is
+    /// for public factors only.
     #[inline(always)]
     pub fn companion(self, w: u32) -> u32 {
         (((w as u64) << 32) / self.q as u64) as u32
@@ -154,7 +155,8 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Primes from the smallest to the largest: 1 modulo 2, 2^12, 2^14 (TFHE's), 2^16.
+    /// Primes from the smallest to the largest modulus. Apart from 3, each is 1 modulo `2^12` at least, so it has rings
+    /// of several degrees.
     pub const PRIMES: [u32; 9] =
         [3, 12289, 65537, 786_433, 33_292_289, 132_710_401, 536_608_769, 1_073_479_681, 1_073_692_673];
 

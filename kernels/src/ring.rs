@@ -233,7 +233,7 @@ pub(crate) mod tests {
             ring in (0..rings().count()).prop_map(|i| rings().nth(i).expect("a ring")), seed: [u32; 2],
         ) {
             let (modulus, n) = ring;
-            // the test above covers larger ones
+            // the test above covers larger rings
             prop_assume!(n <= 2048);
             let [a, b] = seed.map(|seed| words(n, seed, modulus.q()));
             prop_assert_eq!(product(&Ring::new(modulus, n), &a, &b), schoolbook(modulus, &a, &b));

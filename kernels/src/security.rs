@@ -30,10 +30,10 @@ pub fn log_modulus_max(polynomial_size: usize, bits: u32) -> Option<u32> {
     LIMITS.iter().find(|(n, _)| *n == polynomial_size)?.1[column]
 }
 
-/// Bits of security of a ring key of degree `N` whose largest modulus, special primes included, is `2^log_modulus`.
-/// Rounded down, and at most [`SECURITY_BITS_MAX`] (readings K17).
+/// Bits of security of a ring key of degree `N` whose largest modulus, special primes included, is `2^log_modulus`. The
+/// result is rounded down, and is at most [`SECURITY_BITS_MAX`] (readings K17).
 pub fn security_bits(polynomial_size: usize, log_modulus: f64) -> u32 {
-    // 0.05 bits are within the fit's error, and with them the table's entries reach their level
+    // the added 0.05 bits are within the error of the fit; with them, the moduli in `LIMITS` reach their security level
     ((estimate(polynomial_size as f64, log_modulus) + 0.05) as u32).min(SECURITY_BITS_MAX)
 }
 
@@ -65,7 +65,7 @@ fn estimate(n: f64, log_q: f64) -> f64 {
         if succeeds(middle) { holds = middle } else { fails = middle }
     }
     let b = holds;
-    // dimensions for free (Ducas 2018)
+    // the sieve's dimension, reduced by the "dimensions for free" of Ducas (2018)
     let sieve = b - b * log(4.0 / 3.0) / log(b / (2.0 * pi_e));
     let progressive = -log2(1.0 - libm::exp2(-SIEVE[0]));
     let uncorrected = 2.0 * progressive + log2((dimension(b) - b).max(1.0)) + SIEVE[0] * sieve + SIEVE[1];
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_fit_is_within_a_bit_of_the_estimator() {
-        // the estimator's minimum over uSVP, BDD and dual hybrid
+        // degree, log2 of the modulus, and the estimator's minimum over uSVP, BDD and dual hybrid
         let recorded = [
             (4096, 56.0, 258.0),
             (4096, 73.0, 193.2),

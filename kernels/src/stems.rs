@@ -1,5 +1,5 @@
-//! The stems of `shaders/`: the facts that the test suites need about each. `shaders/README.md` describes their
-//! computations.
+//! The stems of `shaders/`, with the figures that the test suites need about each stem. `shaders/README.md` describes
+//! what each stem computes.
 
 use crate::error::Result;
 use crate::gpu::mul_add::MulAdd;
@@ -10,7 +10,7 @@ use crate::gpu::{Compiler, Gpu};
 pub struct StemInfo {
     /// Base name of the stem's files.
     pub name: &'static str,
-    /// Folder of the CPU's text in `kernels/src`.
+    /// Folder in `kernels/src` that contains the stem's source for the CPU.
     pub cpu: &'static str,
     /// The functions that a launch may name.
     pub entries: &'static [Entry],
@@ -20,24 +20,26 @@ pub struct StemInfo {
 pub struct Entry {
     /// The function's name, the same in both languages.
     pub name: &'static str,
-    /// Some: only CUDA has the entry, in `shaders/<stem>.<variant>.cu`. None: the stem's own texts have the entry.
+    /// If present, only CUDA has the entry, in `shaders/<stem>.<variant>.cu`. Absent means that the stem's own files
+    /// have the entry.
     pub variant: Option<&'static str>,
     /// The entry's limits on CUDA cards.
     pub budget: Budget,
 }
 
-/// The largest use of resources by an entry over all presets and architectures. If a kernel needs more, the limit must
-/// be raised here deliberately. Entries have no stack: registers spilled to it would go through memory that is a
+/// The most resources that an entry may use, for any preset and architecture. If a kernel needs more, a developer must
+/// raise the limit here. Entries may not use a stack, because registers spilled to a stack are in memory that is a
 /// thousand times slower.
 pub struct Budget {
     /// Registers of a thread.
     pub registers: u32,
     /// Static shared memory of a group, in bytes.
     pub shared_bytes: u32,
-    /// Bytes of instructions. A multiprocessor's instruction cache holds about 128 KiB, a scheduler's about 32 KiB.
+    /// Bytes of instructions. The instruction cache of a multiprocessor holds about 128 KiB, and a scheduler's cache
+    /// holds about 32 KiB.
     pub text_bytes: u32,
-    /// Number of IMAD.HI and IMAD.WIDE instructions, which run at half the rate of others according to published
-    /// measurements.
+    /// Number of IMAD.HI and IMAD.WIDE instructions, which run at half the rate of other instructions, according to
+    /// published measurements.
     pub wide_products: u32,
     /// Number of LDG instructions. Constant roots and arrays in registers need none.
     pub global_loads: u32,
@@ -88,10 +90,10 @@ pub const STEMS: &[StemInfo] = &[
         cpu: "tfhe/cpu",
         entries: &[
             entry("blind_rotate_start", [56, 0, 3584, 2, 2]),
-            // 64 registers: a multiprocessor holds 1024 threads
+            // with 64 registers a thread, a multiprocessor holds 1024 threads
             entry("blind_rotate", [64, 4096, 20480, 112, 72]),
-            // 168 registers: six warps of three rows. For eight rows that share a step's key, `__launch_bounds__`
-            // limits it to 128
+            // the variant with six warps (three rows) uses 168 registers. For the variant with eight rows,
+            // `__launch_bounds__` limits the number to 128
             entry("blind_rotate_warp", [168, 0, 98304, 740, 9]).of("warp"),
             entry("blind_rotate_warp_key", [64, 0, 26624, 200, 34]).of("warp"),
             // this kernel has few threads, which wait for each other, so it may use many registers
@@ -118,7 +120,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 /// Degree of the largest ring of any scheme.
 const POLYNOMIAL_SIZE_MAX: usize = 1 << 15;
 
-/// Compiles, for the largest ring, the stems that no scheme's evaluator compiles yet.
+/// Compiles the stems that no scheme's evaluator uses yet, for the largest ring.
 ///
 /// # Errors
 /// The card's error.

@@ -1,4 +1,4 @@
-//! Gates on encrypted bits (TFHE, eprint 2018/421), from parameters to a bootstrapped gate.
+//! Gates on encrypted bits (TFHE, eprint 2018/421), from the parameters to the bootstrapped gate.
 //!
 //! A bit is an LWE ciphertext on the 32-bit torus with phase `+2^29` (true) or `-2^29` (false). A gate adds its
 //! operands ([`gates`]), and one bootstrap ([`bootstrap`]) turns the sum into a fresh bit: mod switch to 2N, blind

@@ -1,7 +1,7 @@
 //! GPUs of any vendor, through the crate wgpu: Vulkan, Metal or Direct3D 12.
 //!
-//! Launches are collected and submitted a few at a time. A read waits only for the work that it needs. Errors of the
-//! driver are returned as [`Error`]; a card that is gone or hangs gives [`Error::Lost`].
+//! Launches are collected and submitted a few at a time. A read waits only for the launches before it. Errors of the
+//! driver are returned as [`Error`]; a card that has vanished or hangs gives [`Error::Lost`].
 
 mod adapter;
 mod queue;
@@ -77,9 +77,10 @@ pub struct Readback {
 }
 
 impl Wgpu {
-    /// Opens every adapter of this machine. An adapter is passed over, with the reason as error, if it is software and
-    /// `software` is false, if it cannot compute, or if it did not open. Without any adapter, the result is one error.
-    /// Kernels run without the checks that wgpu adds to untrusted texts: bounds, divisions, a counter in every loop.
+    /// Opens every adapter of this machine. The result has an error instead of a card for an adapter that is software
+    /// (unless `software` is true), that cannot compute, or that does not open. If the machine has no adapter, the
+    /// result is one error. Kernels run without the checks that wgpu adds to untrusted texts: checks of bounds and
+    /// divisions, and a counter in every loop.
     pub fn enumerate(software: bool) -> Vec<Result<Wgpu>> {
         adapter::enumerate(software, ::wgpu::Features::SHADER_INT64, ShaderRuntimeChecks::unchecked())
     }
@@ -90,8 +91,8 @@ impl Wgpu {
         adapter::enumerate(software, ::wgpu::Features::empty(), ShaderRuntimeChecks::checked())
     }
 
-    /// The card with a limit on allocations, in bytes. The caller sets it because wgpu does not report the card's
-    /// memory.
+    /// The card with a limit on allocations, in bytes. The caller sets the limit, because wgpu does not report the
+    /// card's memory.
     ///
     /// # Panics
     /// When memory is already allocated.
@@ -112,7 +113,7 @@ impl Wgpu {
         self.queue.recordings().recorded()
     }
 
-    /// A launch in the queue's form; `None` if it has no group.
+    /// A launch in the form that the queue takes. `None` if the launch has no group.
     fn started<'a>(&self, launch: &'a Launch<'_, Module, Buf>) -> Result<Option<Started<'a>>> {
         launch.check(&self.card)?;
         if launch.groups.contains(&0) {
@@ -134,7 +135,7 @@ impl Wgpu {
     }
 }
 
-/// Reports a driver's error during compilation as a fault of the source.
+/// Converts a driver's error during compilation to an error of the source.
 fn in_stem(stem: &str, error: Error) -> Error {
     match error {
         Error::Device(why) => Error::Compile(format!("{stem}: {why}")),
@@ -159,11 +160,13 @@ impl Gpu for Wgpu {
 
     fn alloc(&self, words: usize) -> Result<Buf> {
         let usage = ::wgpu::BufferUsages::STORAGE | ::wgpu::BufferUsages::COPY_SRC | ::wgpu::BufferUsages::COPY_DST;
-        // a binding cannot be empty
+        // at least one word, because a binding cannot be empty
         let bytes = 4u64.saturating_mul(words.max(1) as u64);
         if bytes > self.card.buffer_bytes_max {
             let most = self.card.buffer_bytes_max;
-            return Err(Error::OutOfMemory(format!("{bytes} bytes in one buffer, more than {most}")));
+            return Err(Error::OutOfMemory(format!(
+                "a buffer of {bytes} bytes is larger than the allowed {most} bytes"
+            )));
         }
         let (buffer, memory) = self.queue.buffer(bytes, usage)?;
         Ok(Buf { buffer, words, id: new_id(), queue: self.queue.clone(), _memory: memory })
@@ -214,7 +217,7 @@ impl Gpu for Wgpu {
     }
 }
 
-/// A view as a binding. [`Launch::check`] has checked that it is not empty.
+/// A view as a binding. [`Launch::check`] has checked that the view is not empty.
 fn bound(View { buf, first, words }: View<'_, Buf>) -> ::wgpu::BufferBinding<'_> {
     let size = std::num::NonZeroU64::new(4 * words as u64);
     ::wgpu::BufferBinding { buffer: &buf.buffer, offset: 4 * first as u64, size }
@@ -224,5 +227,5 @@ fn inside(buf: &Buf, range: &Range<usize>) -> Result<()> {
     if range.start <= range.end && range.end <= buf.words {
         return Ok(());
     }
-    Err(Error::Device(format!("words {range:?} of a buffer of {}", buf.words)))
+    Err(Error::Device(format!("words {range:?} are outside a buffer of {} words", buf.words)))
 }

@@ -13,7 +13,8 @@ use crate::modular::Modulus;
 pub const DOMAIN_BOOTSTRAP: u32 = 1;
 /// Masks of the key-switching key, row `i levels + j`: `[n]` torus words.
 pub const DOMAIN_KEY_SWITCH: u32 = 2;
-/// The representation of a loaded bootstrapping key, from a seed of the process. Not part of the format.
+/// Random words for the representation of a loaded bootstrapping key, from a seed of the process. This domain is not
+/// part of the format.
 pub(crate) const DOMAIN_REPRESENTATION: u32 = 3;
 
 /// Masks of seeded ciphertexts, row i: `[n]` torus words.
@@ -67,14 +68,14 @@ pub fn fill_torus(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
     next_words(&mut stream(seed, domain, row), out);
 }
 
-/// Fills `out` with uniform words in `[0, q)`. Each candidate is the low bits of a stream word, as many as `q` has;
-/// candidates at or above `q` are skipped.
+/// Fills `out` with uniform words in `[0, q)`. Each candidate is the lowest bits of a stream word, as many bits as `q`
+/// has. Candidates at or above `q` are skipped.
 pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, modulus: Modulus, out: &mut [u32]) {
     let mask = (1 << modulus.bits()) - 1;
     let mut stream = stream(seed, domain, row);
     let mut filled = 0;
     while filled < out.len() {
-        // missing words are drawn to the end, and the accepted ones move forward
+        // new words fill `out` to its end, and the accepted words move forward
         let first = filled;
         next_words(&mut stream, &mut out[first..]);
         for at in first..out.len() {
@@ -135,7 +136,7 @@ mod tests {
             assert_eq!(few, many[..10]);
             assert!(many.iter().all(|&x| x < modulus.q()), "{modulus:?}");
             assert_ne!(many[..100], many[100..200], "{modulus:?}");
-            // uniform: both halves of [0, q) are about equally frequent, within six standard deviations
+            // the words are uniform: each half of [0, q) has about half of them, within six standard deviations
             let expected = many.len() as f64 * f64::from(modulus.q() / 2) / f64::from(modulus.q());
             let low = many.iter().filter(|&&x| x < modulus.q() / 2).count() as f64;
             assert!((low - expected).abs() < 6.0 * (many.len() as f64 / 4.0).sqrt(), "{modulus:?}: {low}");

@@ -1,4 +1,4 @@
-//! The number of commits that works share, and the effect of a commit that fails.
+//! How many commits several units take together, and the effect of a failing commit.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use tests_store::Kind;
 use tokio::task::JoinSet;
 
 thread_local! {
-    /// Commits on this thread. The thread belongs to the test, because its runtime has no other.
+    /// Number of commits on this thread. Only one test uses the thread, because the test's runtime has no other.
     static COMMITS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -62,7 +62,7 @@ async fn with_session(kind: Kind) -> Option<(TempDir, String, Store)> {
     Some((folder, url, store))
 }
 
-/// A charge of one gate under this id.
+/// A unit that charges one gate under this usage id.
 fn charge(usage_id: &str) -> Unit {
     let usage = GateUsage {
         usage_id: usage_id.to_owned(),
@@ -82,7 +82,7 @@ fn charge(usage_id: &str) -> Unit {
 }
 
 /// Submits charges at the same time. They form one group, because they belong to one account. Returns their results in
-/// no order.
+/// any order.
 async fn submit_at_once(store: &Store, usage_ids: &[&str]) -> Vec<store::Result<()>> {
     let mut callers = JoinSet::new();
     for usage_id in usage_ids {
@@ -99,7 +99,7 @@ async fn a_group_is_one_commit_and_a_lone_unit_too(kind: Kind) {
     assert_eq!(commits_so_far() - before, 1);
     assert!(submit_at_once(&store, &["use_1", "use_2", "use_3", "use_4"]).await.iter().all(Result::is_ok));
     assert_eq!(commits_so_far() - before, 2);
-    // the failing charge is left out, and the others commit one by one
+    // `use_1` fails because it exists, so the group is undone, and the two other charges commit one by one
     let failed = submit_at_once(&store, &["use_5", "use_1", "use_6"]).await.into_iter().filter(Result::is_err);
     assert_eq!((failed.count(), commits_so_far() - before), (1, 4));
     assert_eq!(store.gate_usage_totals("acct_1").await.unwrap().0, 7);
@@ -147,7 +147,7 @@ async fn a_commit_that_fails_fails_all_of_its_group_and_none_has_an_effect(kind:
     assert!(results.iter().all(|result| matches!(result, Err(Error::OfGroup(_)))), "{results:?}");
     assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
     assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().gates_used, 0);
-    // and the writer still works
+    // the writer still works after the failing commit
     assert!(submit_at_once(&store, &["use_1", "use_2"]).await.iter().all(Result::is_ok));
     assert_eq!(store.gate_usage_totals("acct_1").await.unwrap().0, 2);
 }
@@ -172,7 +172,7 @@ async fn a_database_that_is_closed_fails_a_unit_at_once() {
 #[tokio::test]
 async fn readers_of_the_embedded_database_do_not_wait_for_its_writer() {
     let (_folder, _, store) = with_session(Kind::Sqlite).await.unwrap();
-    // an unfinished unit holds the only writing connection; readers do not wait for it
+    // the unfinished unit holds the only connection that writes; readers do not wait for that connection
     let written = store.write(async |tx| {
         tx.end_token(&[1; 32], 50, None, 20).await?;
         assert!(!store.is_token_ended(&[1; 32]).await?, "the end is not committed");

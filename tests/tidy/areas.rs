@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The order of a crate's files. A file's name is its path from the crate's root, such as `compute::engine` or `lib`.
 struct Crate {
-    /// The folder of its sources, from the project's root.
+    /// The folder of the crate's sources, from the project's root.
     folder: &'static str,
-    /// The rungs from the ground up. A file may name files of its own rung and of lower rungs. A name also covers the
-    /// files in its folder, except those with a place in the table. `lib` is above all.
+    /// The rungs from the ground up. A file may name files of its own rung and of lower rungs. A name also stands for
+    /// the files in its folder, except files that have their own place in the table. `lib` is above all rungs.
     rungs: &'static [&'static [&'static str]],
-    /// Files that all files of their folder may name, such as the state of an area. Other files may be named by direct
-    /// children only.
+    /// Files that every file in their folder may name, such as the state of an area. In the folder of any other file,
+    /// only its direct children may name it.
     shared: &'static [&'static str],
 }
 
@@ -28,7 +28,7 @@ fn join(folder: &str, name: &str) -> String {
     if folder == "lib" { name.to_owned() } else { format!("{folder}::{name}") }
 }
 
-/// Whether a file is another one or lies in its folder.
+/// Whether `file` is `other` or lies in its folder.
 fn is_within(file: &str, other: &str) -> bool {
     other == "lib" || file.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
@@ -37,7 +37,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether code ends in an inline module, whose `super` is the file itself.
+/// Whether code ends inside an inline module. There `super` is the file itself.
 fn is_in_module(code: &str) -> bool {
     let item = code.rsplit("\n}").next().unwrap_or(code);
     item.lines().any(|line| !line.starts_with(' ') && line.contains("mod ") && line.ends_with('{'))
@@ -60,7 +60,7 @@ fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<(String, String)>) ->
     let word = |text: &'t str| text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()));
     let (name, rest) = word(text);
     if name.is_empty() && !rest.starts_with('*') {
-        return rest; // after the last comma
+        return rest; // no name follows the last comma
     }
     let path = match name {
         "super" => parent(prefix).to_owned(),
@@ -88,7 +88,7 @@ fn code_of(text: &str) -> (String, Vec<&str>) {
                 tests.push(name);
                 code.push_str(rest);
             }
-            // an inline module is the last item of its file
+            // a test module in braces is the last item of its file
             Some(None) => break,
         }
         code.push('\n');
@@ -144,7 +144,7 @@ fn names(sources: &BTreeMap<String, String>) -> Names {
     };
     let mut mentions: BTreeMap<&str, Vec<Mention>> =
         codes.iter().map(|(file, (code, _))| (file.as_str(), mentions(file, code, &children_of(file)))).collect();
-    // hooks of tests, which product code calls in builds for tests
+    // product code calls hooks of test modules in builds for tests
     let is_of_tests = |mention: &Mention| of_tests.iter().any(|test| is_within(&mention.path, test));
     mentions.values_mut().for_each(|mentions| mentions.retain(|mention| !is_of_tests(mention)));
     let used = mentions.iter().flat_map(|(file, all)| all.iter().filter(|one| one.is_use).map(move |one| (*file, one)));
@@ -156,7 +156,8 @@ fn names(sources: &BTreeMap<String, String>) -> Names {
     };
     let standing = |mention: &Mention| {
         let mut path = mention.path.clone();
-        // no chain is longer; the bound ends the loop if a file seems to import a name from itself
+        // a chain of re-exports has at most this many files; the bound ends the loop if a file seems to import a name
+        // from itself
         for _ in 0..files.len() {
             let file = holder_of(&path);
             let item = if file == "lib" { &path } else { path[file.len()..].trim_start_matches("::") };
@@ -210,7 +211,7 @@ impl Crate {
                 named.clear();
                 continue;
             };
-            // a parent declares its children as modules, whatever their rung
+            // names of children are allowed, because a parent declares its children as modules, whatever their rung
             named.retain(|other| {
                 let is_root = other == "lib" && self.shared.contains(&"lib");
                 !is_root && !is_within(other, file) && self.rung(other).is_none_or(|other| other > place)

@@ -56,7 +56,7 @@ fn sources(folder: &str, endings: &[&str]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Whether code of this text, not a comment, uses the crate: `name::` or `use name`.
+/// Whether the code of a text, without its comments, uses the crate: `name::` or `use name`.
 fn names_crate(text: &str, name: &str) -> bool {
     text.lines().map(str::trim_start).filter(|line| !line.starts_with("//")).any(|line| {
         line.match_indices(name).any(|(at, _)| {
@@ -125,7 +125,7 @@ fn each_door_is_one_file() {
     let control = sources("control/src", &[".rs"]);
     let doors: [(&str, &[&str]); 4] = [
         ("engine", &["control/src/compute/"]),
-        // only demo sessions and the command line's client use secret keys
+        // only the demo's sessions and the client of the command line use secret keys
         ("client", &["control/src/compute/held_keys.rs", "control/src/cli/"]),
         ("sqlx", &[]),
         ("redis", &["control/src/cache_store"]),
@@ -137,7 +137,7 @@ fn each_door_is_one_file() {
         }
     }
     for (path, text) in sources("kernels/src", &[".rs"]) {
-        // the last place compiles WGSL without run-time checks, after the suites have run it with them
+        // `queue.rs` compiles WGSL without run-time checks, because the suites run the same texts with all checks
         let places = ["kernels/src/cpu", "kernels/src/tfhe/cpu", "kernels/src/cuda", "kernels/src/wgpu/queue.rs"];
         let may = places.iter().any(|place| path.starts_with(place));
         assert!(may || !text.contains("unsafe {"), "{path} is unsafe: only the interfaces to vectors and cards may be");
@@ -184,7 +184,7 @@ fn name_none(folder: &str, modules: &[&str]) {
     assert!(!files.is_empty(), "kernels/src/{folder} is missing");
     for (path, text) in files {
         for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            // a name with a hyphen is the name of another library
+            // a word with a hyphen is the name of another library
             let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'));
             assert!(!words.any(|word| modules.contains(&word)), "{path} names a scheme: {line}");
         }
@@ -256,7 +256,8 @@ fn every_setting_is_in_the_sample() {
         for word in text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')) {
             let setting = (word.starts_with("ANGO_") || word.starts_with("SERVICE_")) && !word.ends_with('_');
             let client_side = path.starts_with("control/src/cli/");
-            // error codes share the prefix; fail points are for tests; the quickstart names a client's variables
+            // no settings: an error code with the same prefix, the fail point of tests, and two variables of the
+            // quickstart's client
             let no_setting = ["SERVICE_UNAVAILABLE", "ANGO_FAIL_POINT", "ANGO_URL", "ANGO_API_KEY"].contains(&word);
             if setting && !client_side && !no_setting {
                 seen += 1;
@@ -285,7 +286,7 @@ fn licences_are_permissive() {
         "CDLA-Permissive-2.0",
         "Apache-2.0 WITH LLVM-exception",
     ];
-    // for tests and benches only, because its patent terms are its vendor's: no part of the product may depend on it
+    // this licence leaves patents to the vendor's terms, so only tests and benches may depend on its packages
     const TEST_ONLY: [&str; 1] = ["BSD-3-Clause-Clear"];
     for package in graph().packages {
         let Some(licence) = &package.license else {

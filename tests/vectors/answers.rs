@@ -19,7 +19,7 @@ pub struct MaskAnswer {
     pub row: u64,
     /// The first words of the row's stream.
     pub stream: [u32; 4],
-    /// The first words of its mask.
+    /// The first words of the row's mask.
     pub mask: [u32; 4],
     pub mask_sha256: String,
 }
@@ -37,7 +37,8 @@ pub struct KeyAnswers {
     #[serde(deserialize_with = "seed")]
     pub seed: [u8; 32],
     pub evaluation_key: Hashed,
-    /// Fresh ciphertexts of false, true, false and true, the negation of number 1, and a trivial ciphertext of true.
+    /// Fresh ciphertexts of false, true, false and true, then the negation of the ciphertext at index 1, then a trivial
+    /// ciphertext of true.
     pub ciphertexts: Vec<CiphertextAnswer>,
     pub seeded: SeededAnswer,
     pub gates: Vec<GateAnswer>,

@@ -22,7 +22,7 @@ struct Given {
     special: usize,
     /// The levels, from level 0 on.
     levels: Vec<GivenLevel>,
-    /// Ways down over more than one level.
+    /// Drops by more than one level.
     lowered: Vec<GivenWay>,
     /// The parts of evaluation keys.
     parts: Vec<GivenPart>,
@@ -36,12 +36,13 @@ struct GivenLevel {
     scale: String,
 }
 
-/// The primes by which a ciphertext is divided on its way down. The other primes that leave are dropped.
+/// A drop from `level` to the lower level `to`. The ciphertext is divided by some of the primes that it loses; the
+/// others are left out without a division.
 #[derive(Serialize, Deserialize, PartialEq)]
 struct GivenWay {
     level: usize,
     to: usize,
-    /// Indices of the primes.
+    /// Indices of the primes that the ciphertext is divided by.
     divided: Vec<usize>,
 }
 
@@ -131,7 +132,7 @@ enum Operation {
     },
 }
 
-/// Complex slots at the scale of a level, and numbers in decimal that are exact when read.
+/// Complex slots at the scale of a level. The numbers are in decimal and exact when read.
 #[derive(Deserialize)]
 struct EncodingAnswer {
     level: usize,
@@ -240,7 +241,7 @@ fn the_parameters_are_those_that_the_independent_program_was_given() {
     let given = all_given();
     let made: Vec<Given> = given.iter().map(|given| given_of(&params_of(given), given)).collect();
     let lines: Vec<String> = made.iter().map(|set| serde_json::to_string(set).expect("JSON")).collect();
-    // the text that ckks_params.json must hold before the program runs again
+    // if this fails, put the printed text into ckks_params.json and run make_ckks_vectors.py again
     assert!(made == given, "[\n{}\n]", lines.join(",\n"));
 }
 

@@ -116,7 +116,7 @@ fn gates_have_the_words_of_the_independent_client() {
 
 #[test]
 fn keys_of_our_client_are_the_documented_ones_plus_noise_of_the_documented_size() {
-    // the newest version, which the client writes
+    // only the answers of the newest version, because the client writes that version
     for answers in KeyAnswers::all().into_iter().filter(|answers| answers.version == container::VERSION_CENTRED) {
         let p = answers.preset.params();
         let secret = SecretKey::from_bytes(&unbase64(&answers.secret_key)).expect("a secret key");
@@ -136,8 +136,8 @@ fn keys_of_our_client_are_the_documented_ones_plus_noise_of_the_documented_size(
     }
 }
 
-/// Checks that mean and variance match the Gaussian's within six standard deviations of their estimates, and that no
-/// sample is beyond nine.
+/// Checks that mean and variance differ from the Gaussian's by less than six standard deviations of these estimates,
+/// and that each sample is within nine standard deviations.
 fn check_noise(errors: impl Iterator<Item = f64>, std: f64) {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for error in errors {
@@ -145,7 +145,7 @@ fn check_noise(errors: impl Iterator<Item = f64>, std: f64) {
         (count, sum, squares) = (count + 1.0, sum + error, squares + error * error);
     }
     assert!((sum / count).abs() < 6.0 * std / f64::sqrt(count), "mean {}", sum / count);
-    // rounding to integers adds a twelfth to the variance
+    // rounding to integers adds 1/12 to the variance
     let ratio = squares / count / (std * std + 1.0 / 12.0);
     assert!((ratio - 1.0).abs() < 6.0 * f64::sqrt(2.0 / count), "variance ratio {ratio} of {count} samples");
 }
@@ -170,7 +170,7 @@ fn the_documentation_has_every_preset_s_sizes_and_the_known_answers_words() {
         let sizes = [
             p.lwe_dimension + p.extracted_dimension(),
             p.ciphertext_bytes(),
-            // shape, seed and bodies
+            // 64 bytes for shape and seed, then the bodies
             64 + p.seeded_bytes(),
         ];
         for size in sizes.map(|payload| container::HEADER_BYTES + payload) {
@@ -185,7 +185,7 @@ fn the_documentation_has_every_preset_s_sizes_and_the_known_answers_words() {
     assert!(page.contains(&RING_MODULUS.to_string()));
 }
 
-/// A number with separators between thousands, as the page writes sizes.
+/// A number with separators between thousands, as docs/wire-format.md writes sizes.
 fn grouped(number: usize) -> String {
     if number < 1000 { number.to_string() } else { format!("{},{:03}", grouped(number / 1000), number % 1000) }
 }

@@ -56,7 +56,7 @@ impl Place {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // a command that reads no input may have ended
+        // the write fails if the command has ended already, because some commands read no input
         let _ = process.stdin.take().unwrap().write_all(input.as_bytes());
         let output = process.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -97,14 +97,14 @@ fn is_key(text: &str) -> bool {
 async fn every_command_works_as_a_program(kind: Kind) {
     let Some(place) = Place::new(kind) else { return };
 
-    // an operator's command creates nothing: another command makes the schema (D15)
+    // operators' commands do not make the schema: `migrate` makes it (D15)
     place.refused("create-key", if kind == Kind::Sqlite { "cannot open" } else { "ango migrate" });
     for said in ["the schema was created", "up to date"] {
         let (fine, output, errors) = place.program("migrate", "");
         assert!(fine && output.contains(said), "{output}{errors}");
     }
 
-    // keys, accounts and plans
+    // commands about keys, accounts and plans
     assert!(is_key(place.table("create-key").trim()));
     let made = place.json("create-key --role account_admin --plan pro");
     assert!(is_key(text(&made["key"])));
@@ -149,7 +149,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     assert!(place.table("disable-user bob@example.org").contains("is disabled"));
     assert!(place.json("enable-user bob@example.org")["disabled_at"].is_null());
 
-    // a user's role, sign-ins and keys
+    // commands about a user's role, sign-ins and keys
     assert_eq!(place.json("set-role bob@example.org viewer")["role"], "viewer");
     assert_eq!(place.json("list-users")[1]["role"], "viewer");
     place.refused("set-role bob@example.org trial", "for keys");
@@ -173,7 +173,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     for (digest, key_id) in [(&[1; 32], "ak_bobs"), (&[2; 32], "ak_second")] {
         store.write(async |tx| tx.insert_user_key(&made(digest, key_id), &bob, 0, 9).await).await.unwrap();
     }
-    // its successor has no separate row among the user's keys
+    // a successor gets no row in `user_keys`; its lineage leads to the user
     let next = NewApiKey { key_id: "ak_next", ..made(&[3; 32], "ak_bobs") };
     assert!(store.write(async |tx| tx.rotate_api_key("ak_bobs", 900, &next, None).await).await.unwrap());
     let of_bob = |place: &Place| place.json("list-keys --user bob@example.org").as_array().unwrap().clone();
@@ -248,7 +248,7 @@ fn a_folder_that_is_not_a_node_s_is_refused_and_not_made() {
     assert!(fine, "{said}");
     let (fine, said) = alone(folder.path(), "admin create-key");
     assert!(fine && said.contains("svc_live_"), "{said}");
-    // the secret is missing, and no new secret is made while keys exist
+    // the secret's file is missing: no new secret is made, because the database has keys
     std::fs::remove_file(folder.path().join("ango-data/pepper")).unwrap();
     let (fine, said) = alone(folder.path(), "admin create-key");
     assert!(!fine && said.contains("pepper is missing"), "{said}");
@@ -287,7 +287,8 @@ async fn server() -> TestServer {
     TestServer::with(|config| config.secret = Some(ServerSecret([7; 32].into()))).await
 }
 
-// the node runs while a program runs, because otherwise a lock of its database would never be released
+// two threads, so that the node goes on while the test waits for a program: the node may hold a lock of the database
+// that the program needs
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_it() {
     let server = server().await;
@@ -318,7 +319,8 @@ async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_i
     place.refused(&format!("revoke-key {}", text(&rotated["key_id"])), "revoked already");
 }
 
-// the node runs while a program runs, because otherwise a lock of its database would never be released
+// two threads, so that the node goes on while the test waits for a program: the node may hold a lock of the database
+// that the program needs
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_keys_names_the_user_who_made_a_key() {
     let server = server().await;

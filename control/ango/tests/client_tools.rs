@@ -146,12 +146,12 @@ fn a_shell_user_computes_on_a_node_with_no_other_tool() {
     let shell = &node.shell;
     fs::write(shell.path("adder2.txt"), ADDER2).unwrap();
     shell.run("client keygen");
-    // numbers in, number out
+    // inputs and result as numbers
     assert_eq!(shell.run("client run --circuit adder2.txt --input 3 --input 2"), "1");
     assert_eq!(shell.run("client run --circuit adder2.txt --mapping none --input 3 --input 2"), "1");
     assert_eq!(shell.run("client run --gate MUX --input 0 --input 1 --input 0"), "1");
 
-    // files in, file out: without the secret key, in a session that stays open
+    // inputs and result as files, without the secret key, in a session that stays open
     shell.run("client encrypt 1 --width 2 --out a.ct");
     let opened = shell.json("client session open --json");
     assert_eq!((&opened["preset"], &opened["is_blind"]), (&Value::from("fast_128"), &Value::from(true)));
@@ -159,7 +159,7 @@ fn a_shell_user_computes_on_a_node_with_no_other_tool() {
     fs::rename(shell.path("ango-keys/secret.key"), shell.path("away")).unwrap();
     let line = "client run --circuit adder2.txt --input @a.ct --input @a.ct --out sum.ct --json";
     let facts = shell.json(&format!("{line} --session {session}"));
-    // two levels: two XOR and an AND, then an XOR
+    // three XOR gates count four operations each, and one AND gate counts one
     assert_eq!((&facts["gates"], &facts["bootstrap_ops"], &facts["cost_jpy"]), (&4.into(), &13.into(), &1.3.into()));
     assert_eq!(shell.run("client decrypt sum.ct --secret-key away"), "2");
     let seen = shell.json(&format!("client session show {session} --json"));
@@ -288,9 +288,9 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
         assert!(found.len() == expected.len(), "{text}");
         assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-2), "{text}");
     };
-    // in one step, with keys that the command uploads and deletes
+    // one command multiplies, with keys that the command uploads and deletes
     near(&shell.run("client numbers run --multiply --input 1.5,-2.5 --input 4,2"), &[6.0, -5.0]);
-    // step by step, with a key stored on the node
+    // the same in steps, with a key that stays on the node
     let key = shell.run("client numbers key upload");
     assert!(key.starts_with("key_"), "{key}");
     shell.run(&format!("client numbers run --key {key} --multiply --input @a.ct --input @b.ct --out product.ct"));

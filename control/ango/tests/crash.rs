@@ -31,7 +31,7 @@ const TRIAL_KEY: &str = "/api/v1/onboarding/temp-key";
 const ROTATE: &str = "/api/v1/keys/apikey/rotate";
 const USER_KEYS: &str = "/api/v1/user/api-keys";
 const NEW_PASSWORD: &str = "another horse battery staple";
-/// Two gates in a chain.
+/// An AND gate, and an XOR gate that reads its result.
 const NETLIST: &str = "2 4\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n2 1 2 1 3 XOR\n";
 /// A bound above the number of writes of any request.
 const WRITES_MAX: u32 = 20;
@@ -60,7 +60,7 @@ impl Place {
         let (role, plan) = (Role::AccountAdmin, Some(Plan::Enterprise));
         admin::prepare(&config).await.unwrap();
         let made = admin::create_key(&config, role, Environment::Live, None, plan).await.unwrap();
-        // without limits, a request is not counted in the database before it runs
+        // no limits, because with limits the node would record each request in the database before the request runs
         let unlimited = "requests-a-day = \"unlimited\"\nrequests-a-month = \"unlimited\"\nburst-a-second = 1000\n";
         let limits = format!("[plans.anonymous]\n{unlimited}[plans.free]\n{unlimited}");
         std::fs::write(folder.path().join("ango.toml"), limits).unwrap();
@@ -75,7 +75,7 @@ impl Place {
     fn start(&self) -> Node {
         let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--backend", "cpu"])
-            // the issuer of session tokens is the same on every port
+            // each start uses another port, but session tokens must keep their issuer
             .args(["--public-url", "http://node", "--trusted-proxies", "127.0.0.0/8", "--data-dir"])
             .arg(self.folder.path())
             .env_clear()
@@ -143,7 +143,7 @@ impl Place {
         email
     }
 
-    /// A new user's session token and refresh token.
+    /// A new user's e-mail, session token and refresh token.
     async fn signed_in(&self, node: &Node) -> (String, [String; 2]) {
         let email = self.user().await;
         let tokens = node.send(&log_in(&email, PASSWORD)).await.unwrap().ok(200);
@@ -160,14 +160,15 @@ struct Node {
 }
 
 impl Node {
-    /// Sends a request, each from another address, to have few attempts from each. `None` if the node died.
+    /// Sends a request from a new client address, so that no address has enough attempts to be locked. `None` if the
+    /// node died.
     async fn send(&self, request: &Request) -> Option<Response> {
         let [_, high, middle, low] = serial().to_be_bytes();
         let from = format!("10.{high}.{middle}.{low}");
         request.clone().header("X-Forwarded-For", &from).try_send(self.address).await
     }
 
-    /// The status of the answer of a node that must live.
+    /// Sends a request to a node that must not die. Returns the status of the answer.
     async fn status(&self, request: Request) -> u16 {
         self.send(&request).await.expect("the node lives").status
     }
@@ -176,7 +177,8 @@ impl Node {
         self.status(Request::get(CIRCUITS).key(key)).await != 401
     }
 
-    /// Whether the node dies in the work after an answer: the end of a circuit in the background.
+    /// Waits until the circuit that an answer started in the background has ended. Returns whether the node died
+    /// meanwhile.
     async fn dies_on_its_own(&self, key: &str, answer: &Response) -> bool {
         let Some(op_id) = answer.header("preference-applied").map(|_| text(&answer.json()["op_id"])) else {
             return false;
@@ -234,7 +236,8 @@ fn once(request: Request) -> Request {
     request.header("Idempotency-Key", &format!("key-{}", serial()))
 }
 
-/// Sends a request with an `Idempotency-Key` again. The request must succeed, with the first answer if one came.
+/// Repeats a request with an `Idempotency-Key`. Checks that the repetition succeeds, and that it has the first answer
+/// if an answer came.
 async fn again(node: &Node, request: &Request, first: Option<Response>) -> Response {
     let second = node.send(request).await.expect("the node lives");
     assert!(second.status < 300, "{request:?}: {}", second.text());
@@ -278,7 +281,7 @@ async fn sessions_are_opened_once_and_deleted_for_good(place: &Place) {
         .await;
 }
 
-/// Work is charged once as a whole, or not at all. Charged work has its answer.
+/// Work is charged once and whole, or not at all. If it was charged, a repeated request gets the stored answer.
 async fn work_is_charged_once(place: &Place, path: &str, gates: i64, body: impl Fn(&str, [Value; 2]) -> Value) {
     place
         .at_every_write(
@@ -306,7 +309,7 @@ async fn work_is_charged_once(place: &Place, path: &str, gates: i64, body: impl 
         .await;
 }
 
-/// Requests at the same time share commits. Each of them has its whole effect or none, with the others of its commit.
+/// Requests at the same time share commits. A commit has the whole effects of all its requests, or no effect.
 async fn work_of_many_callers_is_charged_once_each(place: &Place) {
     const CALLERS: usize = 8;
     let mut node = place.start();
@@ -404,7 +407,7 @@ async fn circuits_are_kept_whole_and_deleted_for_good(place: &Place) {
             },
         )
         .await;
-    // whichever netlist is stored, the facts describe it
+    // a replacement is whole: the shown facts are those of the netlist that runs, be it the old or the new one
     let newer = NETLIST.replace("XOR", "AND");
     place
         .at_every_write(
@@ -560,7 +563,8 @@ async fn who_was_signed_in_stays_so_and_who_was_not_can_sign_in(place: &Place) {
             },
             async |node, email, request, answer| match answer {
                 Some(answer) => stands(node, tokens_of(&answer.ok(200))).await,
-                // lost answer: the old token gives the same new one in its grace time, and later ends the sign-in
+                // the answer was lost: the old token gives the same new token within its grace time (200), and later
+                // ends the sign-in (401)
                 None => {
                     assert!(matches!(node.status(request.clone()).await, 200 | 401));
                     assert_eq!(node.status(log_in(&email, PASSWORD)).await, 200);
@@ -599,7 +603,7 @@ async fn a_password_is_the_old_or_the_new_one(place: &Place) {
                 let changed = works(NEW_PASSWORD).await;
                 assert_eq!(works(PASSWORD).await, !changed);
                 assert!(changed || answer.is_none());
-                // only one effect is possible, because a second change would find another password
+                // the repetition cannot change the password a second time, because the request names the old password
                 let answer = again(node, request, answer).await;
                 assert_eq!(answer.header("idempotent-replayed").is_some(), changed);
                 assert!(works(NEW_PASSWORD).await);
@@ -629,7 +633,7 @@ async fn a_reset_link_is_used_up_with_its_effect(place: &Place) {
         .await;
 }
 
-/// The first administrator, each time in a new place.
+/// A setup link makes the first administrator of a database, so each attempt has a new place.
 async fn a_setup_link_makes_an_administrator_or_can_be_used_again(kind: Kind) {
     for moment in ["before", "after"] {
         for write in 1..WRITES_MAX {

@@ -87,7 +87,7 @@ impl Drop for Node {
 /// The events that must have been delivered in the end.
 #[derive(Default)]
 struct Expected {
-    /// Invoices whose event of payment the node has accepted.
+    /// Invoices whose payment event the node answered with 200.
     paid: BTreeSet<String>,
 }
 
@@ -118,7 +118,7 @@ async fn events_survive(kind: Kind) {
         let moment = ["before", "after"][numbers.below(2) as usize];
         let order = format!("{moment} {} {seed}", 1 + numbers.below(8));
         std::fs::write(folder.path().join("orders"), order).unwrap();
-        // one request rotates a key, the other delivers a payment's event
+        // two requests at the same time: one rotates a key, the other delivers the event of a payment
         let rotate = Request::new("POST", "/api/v1/keys/apikey/rotate").key(&fresh.key);
         let told = provider.delivery(&event, WEBHOOK_SECRET);
         let (_, told): (Option<Response>, Option<Response>) =
@@ -126,7 +126,7 @@ async fn events_survive(kind: Kind) {
         if told.is_some_and(|answer| answer.status == 200) {
             expected.paid.insert(invoice);
         }
-        // sometimes the node lives on for a moment, and dies in its background work
+        // after its answers the node goes on for up to 60 ms, so some nodes die in their background work
         tokio::time::sleep(Duration::from_millis(numbers.below(60))).await;
         let _ = std::fs::remove_file(folder.path().join("orders"));
     }
@@ -153,16 +153,16 @@ async fn events_survive(kind: Kind) {
         told.sort();
         told
     };
-    // each rotation has one event, and no event lacks its rotation
+    // each rotation has exactly one event, and there is no other event of a rotation
     assert_eq!(told("key_rotated", "old_key_prefix"), rotated.iter().cloned().collect::<Vec<_>>());
-    // each recorded invoice has one event, and every accepted payment is recorded
+    // each recorded invoice has one event of each kind, and each accepted payment is recorded
     let recorded: BTreeSet<String> =
         store.invoices(account.as_str(), 1000).await.unwrap().into_iter().map(|invoice| invoice.invoice_id).collect();
     assert!(expected.paid.is_subset(&recorded));
     for kind in ["invoice_created", "invoice_paid"] {
         assert_eq!(told(kind, "invoice_id"), recorded.iter().cloned().collect::<Vec<_>>(), "{kind}");
     }
-    // some nodes died before their effect and some after it, otherwise the test shows nothing
+    // some nodes died before the rotation and some after it; otherwise the test would show nothing
     assert!((1..RUNS as usize).contains(&rotated.len()), "{}", rotated.len());
     assert!(!expected.paid.is_empty());
 }
@@ -184,7 +184,7 @@ fn paid_invoice(provider: &PaymentStandIn, customer: &str) -> (String, Value) {
     (invoice, event)
 }
 
-/// A last node, with a clock after all leases, does the remaining work.
+/// Starts a last node, moves its clock past all leases, and waits until no event and no delivery is left.
 async fn settle(folder: tempfile::TempDir, config: &Config, provider: &PaymentStandIn, store: &Store) {
     let url = config.database_url.clone();
     let server = TestServer::in_folder(folder, |config| {

@@ -1,4 +1,4 @@
-//! An operator's precautions: a usable backup, and a check of the settings.
+//! Operators can restore a backup and check the settings.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,7 +14,7 @@ use tests_service::http::{Request, Response};
 use tests_service::s3::S3;
 use tests_store::Kind;
 
-/// Runs the program. Returns its exit code and both its outputs.
+/// Runs the program. Returns its exit code, and its output followed by its error output.
 fn ango(line: &str, folder: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_ango"))
         .args(line.split_whitespace())
@@ -61,7 +61,8 @@ async fn computes(node: &Running, key: &str) {
     assert_eq!(send(node, Request::post(at("decrypt"), &read).key(key)).await.ok(200)["bit"], true);
 }
 
-/// The answer to a repetition of an earlier request.
+/// Rotates the key, always with the same `Idempotency-Key`, so that later calls get the stored answer of the first
+/// call.
 async fn kept(node: &Running, key: &str) -> Value {
     let request =
         Request::new("POST", "/api/v1/keys/apikey/rotate").key(key).header("Idempotency-Key", "once-and-again");
@@ -78,7 +79,7 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
     let answer = kept(&node, &made.key).await;
     let netlist = Request::put_text("/api/v1/tfhe/circuits/and", "1 3\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n");
     send(&node, netlist.key(&made.key)).await.ok(201);
-    // an answer so large that it is in a separate file
+    // a file like that of a large stored answer
     let answers = at.join("ango-data/answers");
     let large = "ab".repeat(32);
     std::fs::write(answers.join(&large), "an answer").unwrap();
@@ -113,7 +114,7 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
     done("admin restore copy --data-dir new", at);
     let node = App::start(Config::in_folder(at.join("new"))).await.unwrap();
     computes(&node, &made.key).await;
-    // sealed under the old secret, and found under the old node's name
+    // the stored answer can be read, because the backup holds the secret and the name of the node
     assert_eq!(kept(&node, &made.key).await, answer);
     node.shutdown().await;
 }
@@ -198,7 +199,7 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
     assert!(code == Some(2) && said.contains("ANGO_SECRET is a secret") && !said.contains("hunter2"), "{said}");
 
     let secret = "0123456789abcdef".repeat(4);
-    // no server listens on the discard port
+    // no server listens on port 9
     let away = [
         ("ANGO_SECRET", secret.as_str()),
         ("ANGO_DATABASE_URL", "postgres://ango:hunter2@127.0.0.1:9/ango"),
@@ -234,7 +235,7 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
         let (code, said) = ango("config check", at, &[&there[..3], &[("ANGO_S3_SECRET_ACCESS_KEY", "wrong")]].concat());
         assert!(code == Some(3) && said.contains("FAIL bucket: "), "{said}");
 
-        // a node on another database uses the prefix
+        // a node with another database claims the prefix
         let other = tempfile::tempdir().unwrap();
         let mut config = Config::in_folder(other.path());
         config.bucket = Some(s3.config());

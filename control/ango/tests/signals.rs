@@ -1,4 +1,4 @@
-//! The ends of the built program: signals and exit codes.
+//! How the built program ends: its signals and exit codes.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use control::caller::{Environment, Role};
 use control::config::Config;
 use tempfile::TempDir;
 
-/// A node in another process, ended when dropped.
+/// A node in another process, killed when dropped.
 struct Node {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -35,7 +35,7 @@ impl Node {
         node
     }
 
-    /// The next line of its output with this beginning.
+    /// Reads the node's output up to a line with this beginning, and returns the line.
     fn line(&mut self, start: &str) -> String {
         let mut lines = self.output.by_ref().lines().map(Result::unwrap);
         lines.find(|line| line.starts_with(start)).expect("the node prints the line")
@@ -47,7 +47,7 @@ impl Node {
         assert!(sent.success());
     }
 
-    /// The exit code, and the text on the error stream.
+    /// Waits until the node has ended. Returns the exit code, and the text on the error stream.
     fn end(mut self) -> (Option<i32>, String) {
         let mut errors = String::new();
         self.process.stderr.take().unwrap().read_to_string(&mut errors).unwrap();

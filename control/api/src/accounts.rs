@@ -9,13 +9,13 @@ use crate::words;
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum), value(rename_all = "snake_case"))]
 pub enum Role {
-    /// Reads: GET only.
+    /// May only read (GET).
     Viewer,
-    /// Runs compute, manages keys and webhooks.
+    /// May run computations, and manage keys and webhooks.
     Developer,
-    /// Everything, billing too.
+    /// May do everything, billing included.
     AccountAdmin,
-    /// A trial key's role.
+    /// The role of trial keys.
     Trial,
 }
 
@@ -34,7 +34,7 @@ pub enum Environment {
     /// Real billing.
     #[cfg_attr(feature = "clap", value(alias = "production"))]
     Live,
-    /// No payments; for CI.
+    /// For CI, without payments.
     #[cfg_attr(feature = "clap", value(alias = "sandbox"))]
     Test,
     /// Internal use.
@@ -66,7 +66,7 @@ pub enum KeyStatus {
     Active,
     /// Another key replaces this key, which works for its last hours.
     Rotating,
-    /// The key's owner or the operator has ended it.
+    /// The key's owner or the operator has revoked the key.
     Revoked,
     /// The key's lifetime is over.
     Expired,
@@ -88,7 +88,7 @@ pub enum Plan {
     Trial,
     /// The default.
     Free,
-    /// Every unit charged.
+    /// No subscription: every unit is charged.
     Payg,
     /// The smallest subscription.
     Starter,
@@ -117,7 +117,7 @@ impl Plan {
             Plan::Trial | Plan::Free => 1,
             Plan::Payg | Plan::Starter => 2,
             Plan::Pro => 4,
-            // an agreed plan weighs at least as much as the largest plan on sale
+            // enterprise, a plan by agreement, has the weight of the largest plan on sale
             Plan::Scale | Plan::Enterprise => 8,
         }
     }

@@ -16,11 +16,11 @@ pub struct Usage {
     /// The first moment after the month.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub period_end: String,
-    /// Compute units that the plan has in a month. Where the plan sets no limit: 9007199254740991.
+    /// Compute units that the plan includes in a month. 9007199254740991 means that the plan has no limit.
     pub monthly_fcu_limit: u64,
     /// Compute units of completed operations.
     pub monthly_fcu_used: u64,
-    /// Completed operations; each gate is one.
+    /// Completed operations. Each gate counts as one operation.
     pub operations_total: u64,
     /// Completed operations by name. Gates are `gate_nand` and so on.
     pub by_operation: BTreeMap<String, u64>,
@@ -38,13 +38,13 @@ pub struct Usage {
 pub struct SetBudget {
     /// US dollars: more than 0, at most a billion.
     pub monthly_cap_usd: f64,
-    /// E-mail address for alerts at 80 and 100 percent.
+    /// E-mail address for alerts when spending reaches 80 and 100 percent of the cap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alert_email: Option<String>,
     /// Whether operations that would exceed the cap are blocked. False when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_cap: Option<bool>,
-    /// When false, operations are blocked at the cap too. True when absent.
+    /// False blocks operations that would exceed the cap, as a true `hard_cap` does. Absent means true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_soft_overage: Option<bool>,
 }
@@ -62,7 +62,7 @@ pub struct Budget {
     pub alert_email: String,
     /// Whether operations that would exceed the cap are blocked.
     pub hard_cap: bool,
-    /// When false, operations are blocked at the cap too.
+    /// False blocks operations that would exceed the cap, as a true `hard_cap` does.
     pub allow_soft_overage: bool,
     /// Thresholds that the spending has reached: `80%`, `100%`.
     pub alerts_sent: Vec<String>,
@@ -77,7 +77,7 @@ pub struct Budget {
 pub enum BillingCycle {
     /// Each month, on the first.
     Monthly,
-    /// Each year, 17 percent below twelve months.
+    /// Each year, for 17 percent less than twelve monthly payments.
     Annual,
 }
 
@@ -90,7 +90,7 @@ words!(BillingCycle, "billing cycle", { Monthly = "monthly", Annual = "annual" }
 pub enum SubscriptionStatus {
     /// The subscription continues.
     Active,
-    /// The subscription is not paid yet, by agreement.
+    /// Nothing is to be paid yet, by agreement.
     Trial,
     /// The subscription ends with its period.
     Cancelled,
@@ -116,7 +116,7 @@ pub struct Subscribe {
     pub plan: String,
     /// The billing contact.
     pub email: String,
-    /// `monthly` when absent, or `annual`.
+    /// `monthly` (the default) or `annual`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billing_cycle: Option<String>,
 }
@@ -134,7 +134,7 @@ pub struct Subscription {
     pub current_period_end: String,
     /// The plan's price for a month.
     pub monthly_price_usd: NanoUsd,
-    /// Compute units that the plan has in a month. Where the plan sets no limit: 9007199254740991.
+    /// Compute units that the plan includes in a month. 9007199254740991 means that the plan has no limit.
     pub monthly_fcu_limit: u64,
     /// How often the subscription is paid.
     pub billing_cycle: BillingCycle,
@@ -150,8 +150,8 @@ pub struct Subscription {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub scheduled_at: Option<String>,
-    /// The page where the customer stores a payment method or agrees on the plan. The subscription does not change
-    /// before that.
+    /// The page where the customer stores a payment method or agrees on the plan. Until then the subscription does not
+    /// change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkout_url: Option<String>,
 }
@@ -228,7 +228,7 @@ pub struct OpenPortal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Portal {
-    /// The address, for one visit within 5 minutes.
+    /// The address, which can be opened once, within 5 minutes.
     pub url: String,
 }
 
@@ -238,7 +238,7 @@ pub struct Portal {
 pub struct StartCheckout {
     /// `payg` (stores a card, no fee), `starter`, `pro` or `scale`.
     pub plan: String,
-    /// `monthly` when absent, or `annual`.
+    /// `monthly` (the default) or `annual`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billing_cycle: Option<String>,
 }

@@ -45,10 +45,10 @@ pub struct Ciphertext {
     /// When the ciphertext was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When the ciphertext was last read or computed with.
+    /// When the ciphertext was last read or used in an operation.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub last_used_at: String,
-    /// In the answer to an upload: ciphertexts that were removed to make room, the least recently used ones.
+    /// In the answer to an upload: ids of the least recently used ciphertexts, which were removed to make room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
     pub evicted_ciphertext_ids: Option<Vec<CiphertextId>>,

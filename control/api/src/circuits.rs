@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::seeds::{SEEDS_MAX, Seed};
 use crate::{HandleId, MilliYen, OperationId, objects, words};
 
-/// Largest size of a netlist in bytes: a million gates of about 30 bytes each.
+/// Largest size of a netlist in bytes: enough for a million gates of about 30 bytes each.
 pub const CIRCUIT_TEXT_BYTES_MAX: usize = 32 << 20;
 /// Largest number of characters of a circuit's name.
 pub const CIRCUIT_NAME_CHARACTERS_MAX: usize = 64;
@@ -78,8 +78,8 @@ pub struct Circuits {
 }
 
 /// An encrypted number, as an input or output of a circuit: its ciphertexts in base64, bit 0 first; or the handle of a
-/// result that the node keeps. In an octet-stream's head a number replaces the list of ciphertexts: the number of
-/// ciphertexts behind the head that are the value's bits.
+/// result that the node keeps. In an octet-stream's head the number of the value's ciphertexts stands in place of their
+/// list, and the ciphertexts themselves follow the head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -88,11 +88,11 @@ pub enum CircuitValue {
     Ciphertexts(Vec<String>),
     /// `hdl_...`: a result that the node keeps.
     Handle(String),
-    /// In an octet-stream's head: the number of ciphertexts behind the head that are the value's bits.
+    /// In an octet-stream's head: the number of the value's ciphertexts, which follow the head.
     Bits(u64),
 }
 
-/// Written by hand, so that an error inside a list names its place.
+/// A reader written by hand, so that an error inside a list names the place of the error.
 impl<'de> Deserialize<'de> for CircuitValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         ValueReader { ciphertexts_left: &Cell::new(usize::MAX) }.deserialize(deserializer)
@@ -152,7 +152,7 @@ impl<'de> Visitor<'de> for ValueReader<'_> {
     }
 }
 
-/// As [`inputs`]; null means absent (readings X7).
+/// Like [`inputs`], but also accepts null, which means absent (readings X7).
 pub(crate) fn some_inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<CircuitValue>>, D::Error> {
     struct Inputs(Vec<CircuitValue>);
 
@@ -213,7 +213,7 @@ pub enum CircuitMapping {
     /// The node compiles the netlist: one bootstrap computes several gates where the key's preset allows it.
     #[default]
     Cells,
-    /// Gate by gate, as the netlist says.
+    /// The node runs the netlist gate by gate.
     None,
 }
 
@@ -233,7 +233,7 @@ pub struct CircuitRequest {
     /// node has, such as `builtin:add64`. A text with a line break is a netlist.
     #[cfg_attr(feature = "openapi", schema(example = "1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n"))]
     pub circuit: String,
-    /// One value for each input value of the circuit, with as many bits.
+    /// One value for each input of the circuit, with as many bits as that input has.
     #[serde(deserialize_with = "inputs")]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 4096))]
     pub inputs: Vec<CircuitValue>,
@@ -245,11 +245,11 @@ pub struct CircuitRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<CircuitMapping>,
     /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses the request if the session's key
-    /// has another fingerprint. Bare words carry no fingerprint themselves.
+    /// has another fingerprint. Ciphertexts in an octet-stream do not contain a fingerprint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
-    /// In an octet-stream's head: the seeds of the ciphertexts behind the head, if these are seeded.
+    /// In an octet-stream's head: the seeds of the ciphertexts after the head, if these are seeded.
     #[serde(
         default,
         deserialize_with = "objects::some_list::<SEEDS_MAX, _, _>",
@@ -264,15 +264,15 @@ pub struct CircuitRequest {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum OperationStatus {
-    /// Accepted; no gate is done yet.
+    /// The run was accepted, and no gate is done yet.
     Pending,
     /// Some gates are done.
     Running,
-    /// All gates are done; charged.
+    /// All gates are done, and the run is charged.
     Completed,
-    /// Ended without a result; nothing is charged.
+    /// The run ended without a result; nothing is charged.
     Failed,
-    /// Ended by its owner; nothing is charged.
+    /// The owner ended the run; nothing is charged.
     Cancelled,
 }
 
@@ -308,28 +308,29 @@ pub struct CircuitOperation {
     pub gates: BTreeMap<String, u64>,
     /// Number of the circuit's levels.
     pub levels: u64,
-    /// Bootstraps that the node runs for this circuit. Fewer than its gates where one bootstrap computes several gates.
+    /// Bootstraps that the node runs for this circuit. There are fewer bootstraps than gates if one bootstrap computes
+    /// several gates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstraps: Option<u64>,
     /// Levels of bootstraps. Bootstraps of one level do not depend on one another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap_levels: Option<u64>,
-    /// log2 of the probability that any bootstrap of the run gives a wrong bit, as the noise model says. Absent where
-    /// the key's noise is not known and where there is no bootstrap.
+    /// log2 of the probability, by the noise model, that at least one bootstrap of the run gives a wrong bit. Absent if
+    /// the key's noise is not known, or if the run has no bootstrap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_log2: Option<f64>,
-    /// The results, one for each output value: lists of ciphertexts, or handles. Null before the run ends, when it has no
-    /// results, and when the node no longer has them.
+    /// The results, one for each output value: lists of ciphertexts, or handles. Null before the run ends, if the run
+    /// has no results, and if the node no longer has the results.
     pub outputs: Option<Vec<CircuitValue>>,
     /// Bootstrap operations that the tariff charges. Null before the run ends.
     pub bootstrap_ops: Option<u64>,
-    /// Cost of the run, less the discount. Null before the run ends.
+    /// Cost of the run, after the discount. Null before the run ends.
     pub cost_jpy: Option<MilliYen>,
-    /// Whether the batch discount applies: from 32 gates on. Null before the run ends.
+    /// Whether the batch discount applies: true for 32 gates or more. Null before the run ends.
     pub batch_discount_applied: Option<bool>,
     /// Wall time of the evaluation. Null before the run ends.
     pub compute_ms: Option<f64>,
-    /// Why the run failed. Null if it did not.
+    /// Why the run failed. Null if the run did not fail.
     pub error: Option<OperationError>,
 }
 

@@ -9,8 +9,8 @@ use crate::{CiphertextId, MicroYen, OperationId, lists, numbers};
 
 /// Largest number of ciphertext ids of a request that are read: more than any operation takes.
 pub const CIPHERTEXT_IDS_MAX: usize = 16;
-/// Largest number of elements of `plain_operand`: one for each slot of the largest ciphertext. The same number of a
-/// polynomial's coefficients is read, although more than 65 are refused, because that error has its own code.
+/// Largest number of elements of `plain_operand`: one for each slot of the largest ciphertext. As many coefficients of
+/// a polynomial are read too. More than 65 are refused after reading, with an error code for polynomials.
 pub const PLAIN_NUMBERS_MAX: usize = 16384;
 
 /// `POST /compute` and `POST /compute/{operation}`.
@@ -28,7 +28,8 @@ pub struct ComputeRequest {
     /// The ciphertexts: two for `add`, `multiply` and `matmul` (the matrix, then the vector), one for the others.
     #[serde(deserialize_with = "lists::list::<CIPHERTEXT_IDS_MAX, _, _>")]
     pub ciphertext_ids: Vec<String>,
-    /// For `add-plain` and `multiply-plain`: one number for each slot. For `rotate` the first may be the number of steps.
+    /// For `add-plain` and `multiply-plain`: one number for each slot. For `rotate` the first number may be the number
+    /// of steps.
     #[serde(
         default,
         deserialize_with = "lists::some_list::<PLAIN_NUMBERS_MAX, _, _>",
@@ -48,9 +49,10 @@ pub struct ComputeRequest {
     /// For `rotate`: slots by which the numbers move to the left; a negative number moves them to the right.
     #[serde(default, deserialize_with = "numbers::some_integer", skip_serializing_if = "Option::is_none")]
     pub rotation_steps: Option<i64>,
-    /// A promise: no number of the result is larger in magnitude. Without the promise the bound follows from the bounds
-    /// of the ciphertexts, and is far too high for a sum of many products. A lower bound leaves more of the noise
-    /// budget. If the promise does not hold, results of later operations may be wrong.
+    /// The client's promise that no number of the result is larger in magnitude than this. Without the promise, the
+    /// service computes a bound from the bounds of the ciphertexts, which is far too high for a sum of many products. A
+    /// lower bound leaves more of the noise budget. If the promise does not hold, results of later operations may be
+    /// wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bound: Option<f64>,
     /// Whether the answer has the result itself besides its id. True when absent.
@@ -77,8 +79,8 @@ pub struct ComputeOperation {
     /// The result's id. Null before the operation is completed.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "ct_01k809hp7f0oc1jgldmrvm9s18"))]
     pub result_ciphertext_id: Option<CiphertextId>,
-    /// The result, base64. Null before the operation is completed, when `return_ciphertext` is false, and in an octet-stream's
-    /// head: the result then follows the head.
+    /// The result, base64. Null before the operation is completed, if `return_ciphertext` is false, and in an
+    /// octet-stream's head, because the result then follows the head.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub result_ciphertext: Option<String>,
     /// Wall time of the computation. Null before the operation is completed.
@@ -88,9 +90,10 @@ pub struct ComputeOperation {
     pub noise_budget_remaining: f64,
     /// Multiplications in a row that the result still allows.
     pub levels_remaining: u64,
-    /// Number of bits after the binary point that are correct in every slot of the result, by the bound on its error.
+    /// Number of bits after the binary point that are correct in every slot of the result, by the bound on the result's
+    /// error.
     pub precision_bits: f64,
-    /// Ciphertexts that were removed to make room for the result, the least recently used ones.
+    /// Ids of the least recently used ciphertexts, which were removed to make room for the result.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub evicted_ciphertext_ids: Vec<CiphertextId>,
     /// Price in compute units (FCU).

@@ -8,8 +8,8 @@ use crate::{EncryptionKeyId, UploadId, numbers, objects};
 
 /// Largest number of decoded bytes of a public key in JSON (specification, Limits).
 pub const PUBLIC_KEY_BYTES_MAX: usize = 2 << 20;
-/// Largest number of decoded bytes of an evaluation key in JSON (specification, Limits). Larger ones are uploaded in
-/// parts.
+/// Largest number of decoded bytes of an evaluation key in JSON (specification, Limits). Larger evaluation keys are
+/// uploaded in parts.
 pub const EVALUATION_KEY_BYTES_MAX: usize = 10 << 20;
 /// Default of `scale_bits` (specification, Encryption keys).
 pub const SCALE_BITS_DEFAULT: u64 = 15;
@@ -29,14 +29,15 @@ pub struct EncryptionParams {
     #[cfg_attr(feature = "openapi", schema(minimum = 10, maximum = 50))]
     pub scale_bits: Option<u64>,
     /// `testing`, `128-bit`, `192-bit` or `256-bit`. When absent, requests with live API keys need 128 bits; other
-    /// requests accept any security, and the answer states it.
+    /// requests accept any security, and the answer states the security.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_level: Option<String>,
     /// Multiplications in a row, 1 to 14; 5 when absent.
     #[serde(default, deserialize_with = "numbers::some_whole", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 14))]
     pub max_depth: Option<u64>,
-    /// Whether the parameters leave room for bootstrapping. When absent, the uploaded key determines this.
+    /// Whether the parameters leave room for bootstrapping. When absent, the service determines this from the uploaded
+    /// key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<bool>,
 }
@@ -49,7 +50,7 @@ pub struct KeyParams {
     pub poly_degree: u64,
     /// Bits of a fresh ciphertext's scale, as requested.
     pub scale_bits: u64,
-    /// The level that the key was made for.
+    /// The security level that the key was made for.
     #[cfg_attr(feature = "openapi", schema(example = "128-bit"))]
     pub security_level: String,
     /// Multiplications in a row.
@@ -60,7 +61,7 @@ pub struct KeyParams {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(example = "rns-ckks"))]
     pub scheme: String,
-    /// All primes, those for key switching last.
+    /// All primes of the modulus. The primes for key switching are the last ones.
     pub modulus_chain: Vec<u64>,
     /// Bits of the product of all primes.
     pub total_q_bits: u64,
@@ -134,9 +135,10 @@ pub struct GeneratedKey {
     pub public_key: String,
     /// The secret key, base64. Null unless the operator of a service for local tests allows it.
     pub secret_key: Option<String>,
-    /// The evaluation key, base64: relinearization, and rotations by powers of two. Null above 64 MB.
+    /// The evaluation key, base64, for relinearization and for rotations by powers of two. Null if the key is larger
+    /// than 64 MB.
     pub eval_key: Option<String>,
-    /// Where an evaluation key above 64 MB can be downloaded for an hour.
+    /// Where an evaluation key of more than 64 MB can be downloaded for an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eval_key_url: Option<String>,
     /// The key's parameters, complete.
@@ -218,7 +220,7 @@ pub struct CreateKeyUpload {
     pub params: EncryptionParams,
 }
 
-/// State of an upload: `open` until it is `completed`.
+/// State of an upload: `open` until the upload is `completed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -248,14 +250,14 @@ pub struct KeyUploadStatus {
     pub eval_key_rows_total: Option<u64>,
     /// Bytes that an evaluation key of these parameters may have on the account's plan.
     pub eval_key_bytes_max: u64,
-    /// The key that the upload became.
+    /// Id of the key that the upload became.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
     pub key_id: Option<EncryptionKeyId>,
     /// When the upload began.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When the upload expires. Unless it is completed, the received bytes are removed then.
+    /// When the upload expires. If the upload is not completed by then, the received bytes are removed.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
 }

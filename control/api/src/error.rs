@@ -1,8 +1,8 @@
-//! The error object of the platform specification, and the one table of codes.
+//! The error object of the platform specification, and the only table of error codes.
 
 use serde::{Deserialize, Serialize};
 
-// Specification, Errors; readings E4: all four members, always.
+// Specification, Errors; readings E4: `error` always has `code`, `message`, `request_id` and `documentation_url`.
 /// The body of every error answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -40,11 +40,11 @@ pub struct Detail {
 
 macro_rules! codes {
     ($($variant:ident = $code:literal, $status:literal, $cause:literal, $fix:literal;)*) => {
-        /// Every error code: those of the platform in the specification's order, then those of this service (readings
-        /// section 15).
+        /// Every error code: the codes of the platform in the specification's order, then the codes of this service
+        /// (readings section 15).
         ///
-        /// The table below is the only place that knows a code's status, cause and fix; answers, the error pages and the
-        /// OpenAPI page read it.
+        /// The table below is the only place that knows a code's status, cause and fix; answers, the error pages and
+        /// the OpenAPI page read it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Code {
             $(#[doc = $cause] #[serde(rename = $code)] $variant,)*
@@ -86,10 +86,10 @@ codes! {
         "Send `Authorization: Bearer <API key>`. An operator makes a key with `ango admin create-key`.";
     InvalidApiKey = "INVALID_API_KEY", 401,
         "The API key is malformed, unknown, revoked or expired.",
-        "Check that the whole key was copied, prefix included. A key is shown once: make a new one if it is lost.";
+        "Check that the whole key was copied, including its prefix. A key is shown once: make a new key if it is lost.";
     InsufficientRole = "INSUFFICIENT_ROLE", 403,
         "The key is valid, but its role does not permit this endpoint.",
-        "Use a key with a higher role. Viewers may only read; uploads of circuits need developer, lists of all sessions account_admin.";
+        "Use a key with a higher role. Viewers may only read. Uploads of circuits need the role developer; lists of all sessions need account_admin.";
     BruteForceLockout = "BRUTE_FORCE_LOCKOUT", 429,
         "There were too many invalid attempts with this key, for this user, or from this address.",
         "Wait as many seconds as the Retry-After header says (at most 15 minutes). Then use a valid key or password.";
@@ -103,7 +103,7 @@ codes! {
         "The service has no subscription to this plan.",
         "Use one of the plans in the API reference.";
     BudgetHardCapHit = "BUDGET_HARD_CAP_HIT", 402,
-        "The operation would pass the account's monthly budget cap.",
+        "The operation would exceed the account's monthly budget cap.",
         "Raise the cap, or wait for the first of the next month (UTC).";
     NoPaymentMethod = "NO_PAYMENT_METHOD", 402,
         "The account has no payment method, and this node offers no checkout.",
@@ -118,21 +118,21 @@ codes! {
         "The operator of this node has switched the billing portal off.",
         "Ask the operator about billing.";
     InvalidParams = "INVALID_PARAMS", 400,
-        "A parameter is out of range or of the wrong type; or an evaluation key is damaged or of no known preset; or a circuit \
+        "A parameter is out of range or of the wrong type; or an evaluation key is damaged or has no known preset; or a circuit \
          is not a netlist, is too large, or does not fit its inputs.",
-        "The message names the fault, for a netlist its line. Make evaluation keys with a client of this service or with tfhe-rs at a preset's dimensions.";
+        "The message names the fault, and the line if the fault is in a netlist. Make evaluation keys with a client of this service or with tfhe-rs at a preset's dimensions.";
     InsufficientSecurity = "INSUFFICIENT_SECURITY", 400,
         "The parameters give less security than the requested level.",
         "Use parameters that `GET /api/v1/params/suggest` lists for the level.";
     KeyNotFound = "KEY_NOT_FOUND", 404,
         "There is no such key in this account.",
-        "Check the identifier. A deleted key does not come back.";
+        "Check the identifier. A deleted key cannot be restored.";
     KeyNoLongerShown = "KEY_NO_LONGER_SHOWN", 410,
         "The key of this purchase was shown for 24 hours, and is not shown again.",
-        "Use the key that was received then. If it is lost, write to the operator.";
+        "Use the key that was shown at that time. If it is lost, write to the operator.";
     PayloadTooLarge = "PAYLOAD_TOO_LARGE", 413,
         "A key, a ciphertext or the whole body is larger than allowed. Limits count decoded bytes.",
-        "Send seeded (compressed) evaluation keys, at most 40 MB to eval-session and 10 MB to keys/upload; larger ones in parts. \
+        "Send seeded (compressed) evaluation keys, at most 40 MB to eval-session and 10 MB to keys/upload. Send larger encryption keys to keys/uploads in parts. \
          A ciphertext in JSON has at most 2 MB: send larger ones as octets. Split large batches.";
     QuotaExceeded = "QUOTA_EXCEEDED", 402,
         "The account has reached a quota of its plan, such as open sessions, encryption keys, or stored circuits and results.",
@@ -145,7 +145,7 @@ codes! {
         "Combine only ciphertexts that were made under one key.";
     MismatchedLevel = "MISMATCHED_LEVEL", 400,
         "The ciphertexts are at different modulus levels or scales.",
-        "Rescale the higher one first.";
+        "Rescale the ciphertext at the higher level first.";
     NoiseBudgetExhausted = "NOISE_BUDGET_EXHAUSTED", 400,
         "The noise of the result would be too large to decrypt it, so it was not computed.",
         "Bootstrap the ciphertext, or use parameters with more depth.";
@@ -159,10 +159,10 @@ codes! {
         "The polynomial has more than 65 coefficients.",
         "Split the polynomial.";
     SessionNotFound = "SESSION_NOT_FOUND", 404,
-        "There is no such gate session in this account: the id is wrong, or the session was deleted or ended over a day ago.",
+        "There is no such gate session in this account: the id is wrong, the session was deleted, or the session ended more than a day ago.",
         "Open a new session and use its id.";
     SessionExpired = "SESSION_EXPIRED", 410,
-        "The gate session has expired, or the node that held it stopped (`session lost`). Its key is erased.",
+        "The gate session has expired, or the node that held it stopped (`session lost`). The session's key is erased.",
         "Open a new session with the same evaluation key; ciphertexts under that key stay usable.";
     InvalidCiphertext = "INVALID_CIPHERTEXT", 400,
         "A ciphertext is damaged, is not base64, or does not belong to the session's parameters or key.",
@@ -183,7 +183,7 @@ codes! {
         "The path does not exist, or no circuit has this name.",
         "Check the path: a trailing slash makes it a different path. The API reference lists all paths.";
     MethodNotAllowed = "METHOD_NOT_ALLOWED", 405,
-        "The path exists, but does not take this method.",
+        "The path exists, but does not accept this method.",
         "Use a method that the Allow header lists.";
     InvalidSessionToken = "INVALID_SESSION_TOKEN", 401,
         "The endpoint needs a session token of the dashboard. The token of the request is not a session token, has expired, or was revoked.",
@@ -195,8 +195,8 @@ codes! {
         "The account sent more requests than its plan allows per second, per day or per month.",
         "Wait as many seconds as the Retry-After header says.";
     Conflict = "CONFLICT", 409,
-        "The request contradicts the present state of the resource.",
-        "The message names the contradiction. Read the resource again.";
+        "The request conflicts with the present state of the resource.",
+        "The message names the conflict. Read the resource again.";
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", 422,
         "The Idempotency-Key was used before with another request.",
         "Use a new key for every new request.";

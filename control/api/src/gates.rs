@@ -50,12 +50,12 @@ pub struct CreatedSession {
     pub big_n: usize,
     /// Whether the session is blind: the server holds no secret key of it.
     pub is_blind: bool,
-    /// Whether another library made the key. If so, the preset names its dimensions only.
+    /// Whether another library made the key. If so, the preset states only the key's dimensions.
     pub imported: bool,
-    /// Whether the figures for security and failure probability of the preset or of the key's maker hold for the
-    /// session's key.
+    /// Whose figures for security and failure probability hold for the session's key: the preset's, or those of the
+    /// key's maker.
     pub security_claim: SecurityClaim,
-    /// When the session ends. Requests do not prolong it.
+    /// When the session ends. Requests do not prolong the session.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
 }
@@ -68,7 +68,7 @@ pub struct CreatedSession {
 pub enum SecurityClaim {
     /// The published figures of the preset hold.
     Preset,
-    /// Only the key's maker knows how the key was drawn and with which noise, so the node claims nothing.
+    /// Only the key's maker knows how the key was drawn and with how much noise, so the node claims nothing.
     Maker,
 }
 
@@ -77,9 +77,9 @@ pub enum SecurityClaim {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum SessionState {
-    /// Before its last five minutes.
+    /// More than five minutes are left.
     Active,
-    /// In its last five minutes.
+    /// The session ends within five minutes.
     Idle,
 }
 
@@ -92,7 +92,7 @@ pub struct Session {
     pub session_id: SessionId,
     /// The preset of the session's key.
     pub preset: String,
-    /// Gates that the session has evaluated. NOT counts too; a batch counts as its gates.
+    /// Gates that the session has evaluated. NOT counts as a gate; a batch counts as all its gates.
     pub gates_used: u64,
     /// Total cost of these gates.
     pub total_cost_jpy: MilliYen,
@@ -100,10 +100,10 @@ pub struct Session {
     pub age_s: u64,
     /// Whether the session is blind: the server holds no secret key of it.
     pub is_blind: bool,
-    /// Whether another library made the key. If so, the preset names its dimensions only.
+    /// Whether another library made the key. If so, the preset states only the key's dimensions.
     pub imported: bool,
-    /// Whether the figures for security and failure probability of the preset or of the key's maker hold for the
-    /// session's key.
+    /// Whose figures for security and failure probability hold for the session's key: the preset's, or those of the
+    /// key's maker.
     pub security_claim: SecurityClaim,
     /// The session's state.
     pub state: SessionState,
@@ -112,7 +112,7 @@ pub struct Session {
     pub expires_at: String,
 }
 
-// Readings I8: the documented member `sessions`, and the members of a page beside it.
+// Readings I8: `sessions` is the documented member; the members of a page are added to it.
 /// `GET /tfhe/sessions`: a page of the open sessions of the account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -144,11 +144,11 @@ pub struct GateRequest {
     /// one bit. In a MUX, the result when `sel` is 1.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub a: String,
-    /// In the form of `a`. Every gate but NOT needs it. In a MUX, the result when `sel` is 0.
+    /// The second operand, in the form of `a`. Every gate but NOT needs `b`. In a MUX, the result when `sel` is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub b: Option<String>,
-    /// In the form of `a`. The selector of a MUX.
+    /// The selector of a MUX, in the form of `a`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub sel: Option<String>,
@@ -180,7 +180,7 @@ pub struct BatchGate {
     /// A bit's ciphertext in base64. In a MUX, the result when `sel` is 1.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub a: String,
-    /// A bit's ciphertext in base64. Every gate but NOT needs it. In a MUX, the result when `sel` is 0.
+    /// A bit's ciphertext in base64. Every gate but NOT needs `b`. In a MUX, the result when `sel` is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub b: Option<String>,
@@ -190,7 +190,7 @@ pub struct BatchGate {
     pub sel: Option<String>,
 }
 
-/// `POST /tfhe/batch`: gates that do not depend on one another. All are evaluated or none.
+/// `POST /tfhe/batch`: gates that do not depend on one another. Either all gates are evaluated or none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchRequest {
@@ -218,17 +218,17 @@ pub struct BatchResult {
     pub handle: Option<HandleId>,
     /// Bootstrap operations that the tariff charges for the batch.
     pub total_bootstrap_ops: u64,
-    /// Cost of the batch, less the discount.
+    /// Cost of the batch, after the discount.
     pub total_cost_jpy: MilliYen,
     /// Wall time of the evaluation.
     pub total_compute_ms: f64,
-    /// Whether the batch discount applies: from 32 gates on.
+    /// Whether the batch discount applies: true for 32 gates or more.
     pub batch_discount_applied: bool,
 }
 
 // docs/wire-format.md 10
-/// The head of `POST /tfhe/batch` as an octet-stream. The operands' ciphertexts follow it, gate after gate, those of a
-/// gate in the order a, b, sel.
+/// The head of `POST /tfhe/batch` as an octet-stream. The operands' ciphertexts follow the head, gate after gate, and
+/// for each gate in the order a, b, sel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchHead {
@@ -238,13 +238,14 @@ pub struct BatchHead {
     /// 1 to 1024 names of gates.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<String>,
-    /// The values that the operands are bits of. A number is a value whose bits are that many of the ciphertexts behind the
-    /// head; a handle is a result that the node keeps. When absent, the ciphertexts behind the head are the operands.
+    /// The values whose bits are the operands. A number stands for a value whose bits are that many of the ciphertexts
+    /// after the head; a handle stands for a result that the node keeps. Absent means that the ciphertexts after the
+    /// head are the operands.
     #[serde(default, deserialize_with = "circuits::some_inputs", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 4096))]
     pub inputs: Option<Vec<CircuitValue>>,
-    /// With `inputs`: for each operand, gate after gate, its index among the bits of all `inputs`, from 0. When absent,
-    /// each bit is an operand once, in order.
+    /// With `inputs`: for each operand, gate after gate, its index among the bits of all `inputs`, from 0. Absent means
+    /// that each bit is used as an operand once, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 3072))]
     pub operands: Option<Vec<u64>>,
@@ -256,7 +257,7 @@ pub struct BatchHead {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
-    /// The seeds of the ciphertexts behind the head, if these are seeded. When absent, they are whole ciphertexts.
+    /// The seeds of the ciphertexts after the head, if these are seeded. Absent means that the ciphertexts are whole.
     #[serde(
         default,
         deserialize_with = "objects::some_list::<SEEDS_MAX, _, _>",
@@ -266,11 +267,12 @@ pub struct BatchHead {
     pub seeds: Option<Vec<Seed>>,
 }
 
-/// The head of a batch's answer as an octet-stream. One ciphertext for each gate follows it, in the order of the request.
+/// The head of a batch's answer as an octet-stream. One ciphertext for each gate follows the head, in the order of the
+/// request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchResultHead {
-    /// Number of ciphertexts behind the head; 0 when `outputs` is `handles`.
+    /// Number of ciphertexts after the head; 0 when `outputs` is `handles`.
     pub results: usize,
     /// When `outputs` is `handles`: the handle of all results as one value, whose bit `i` is the result of gate `i`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -278,11 +280,11 @@ pub struct BatchResultHead {
     pub handle: Option<HandleId>,
     /// Bootstrap operations that the tariff charges for the batch.
     pub total_bootstrap_ops: u64,
-    /// Cost of the batch, less the discount.
+    /// Cost of the batch, after the discount.
     pub total_cost_jpy: MilliYen,
     /// Wall time of the evaluation.
     pub total_compute_ms: f64,
-    /// Whether the batch discount applies: from 32 gates on.
+    /// Whether the batch discount applies: true for 32 gates or more.
     pub batch_discount_applied: bool,
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum HealthStatus {
     /// The node or dependency answers in time.
     Healthy,
-    /// The node or dependency answers more slowly than its threshold, or something not critical is down.
+    /// The node or dependency answers more slowly than its threshold, or a part that is not critical is down.
     Degraded,
     /// A critical dependency does not answer.
     Unavailable,
@@ -42,7 +42,7 @@ pub struct Health {
     pub gpu_available: bool,
     /// The GPU's name.
     pub gpu_name: Option<String>,
-    /// Gate sessions open on this node.
+    /// Gate sessions that are open on this node.
     pub active_sessions: u64,
     /// Operations that were accepted and have not ended.
     pub active_jobs: u64,

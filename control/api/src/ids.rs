@@ -7,9 +7,10 @@ const BODY_CHARACTERS: usize = 26;
 /// RFC 4648 base32hex, lower case. In this alphabet texts sort like their bits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// The 26 characters of 128 bits, most significant first, so that time-ordered bits give ordered text.
+/// The bits as 26 characters, most significant first, so that ids whose bits begin with a time sort by time as texts
+/// too.
 fn encode(bits: u128) -> String {
-    // 26 characters could hold 130 bits: the first carries the top 3 only
+    // 26 characters have room for 130 bits, so the first character holds only the top 3 of the 128 bits
     (0..BODY_CHARACTERS).rev().map(|place| ALPHABET[(bits >> (5 * place)) as usize & 31] as char).collect()
 }
 
@@ -19,7 +20,7 @@ fn decode(body: &str) -> Option<u128> {
     }
     body.bytes().try_fold(0u128, |bits, character| {
         let digit = ALPHABET.iter().position(|&known| known == character)? as u128;
-        // a first character above 7 would be more than 128 bits
+        // a first character above 7 needs more than 128 bits, so the multiplication overflows
         bits.checked_mul(32)?.checked_add(digit)
     })
 }
@@ -89,7 +90,7 @@ macro_rules! id {
     };
 }
 
-/// An identifier that may stand in logs.
+/// An identifier that may be logged.
 macro_rules! open_id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         id!($(#[$doc])* $name, $prefix);
@@ -177,7 +178,8 @@ open_id!(
     SignInId, "sgn_"
 );
 id!(
-    /// A gate session. Purely random and a secret of its account (readings X4, X16): never logged, stored as a digest.
+    /// A gate session. The id is purely random, is a secret of its account (readings X4, X16), and is never logged. The
+    /// database has only the id's digest and the sealed id.
     SessionId, "sess_"
 );
 

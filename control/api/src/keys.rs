@@ -10,7 +10,7 @@ use crate::KeyId;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TrialKey {
-    /// The key. It is shown only this once.
+    /// The key, which is shown only this once.
     #[cfg_attr(feature = "openapi", schema(pattern = "^svc_trial_[0-9a-f]{32}$"))]
     pub key: String,
     /// The key's first 16 characters.
@@ -22,7 +22,7 @@ pub struct TrialKey {
     /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When the key expires, and with it everything that was made with it.
+    /// When the key expires, together with everything that was made with the key.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
     /// Seconds from `created_at` to `expires_at`.
@@ -47,7 +47,7 @@ pub struct RevokedTrialKey {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RotatedKey {
-    /// The new key. It is shown only this once.
+    /// The new key, which is shown only this once.
     #[cfg_attr(feature = "openapi", schema(pattern = "^svc_(live|test|dev|trial)_[0-9a-f]{32}$"))]
     pub key: String,
     /// The new key's id.

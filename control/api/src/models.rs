@@ -20,7 +20,7 @@ pub struct Model {
     pub estimated_inference_time_ms: u64,
 }
 
-// Readings O8: none unless configured.
+// Readings O8: there are no models unless the operator configures some.
 /// The models that the node offers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

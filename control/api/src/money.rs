@@ -50,8 +50,8 @@ impl Serialize for MilliYen {
         if self.0 % 1000 == 0 {
             return serializer.serialize_i64(self.0 / 1000);
         }
-        // The quotient is the double nearest to the decimal number. The shortest text that reads back as this double is
-        // the decimal number itself, if 15 digits hold it: up to a billion yen and far beyond.
+        // The quotient is the double nearest to the decimal number. If the decimal number has at most 15 digits, it is
+        // also the shortest text that reads back as this double. So amounts far above a billion yen are still exact.
         serializer.serialize_f64(self.0 as f64 / 1000.0)
     }
 }
@@ -97,15 +97,16 @@ pub struct NanoUsd(pub i64);
 pub struct MicroYen(pub i64);
 
 impl NanoUsd {
-    /// Rounds a number of dollars to the nearest billionth. `None`: more than nine billion dollars.
+    /// Rounds a number of dollars to the nearest billionth. `None`: the amount is more than nine billion dollars.
     pub fn of_dollars(dollars: f64) -> Option<NanoUsd> {
         let nano = (dollars * 1e9).round();
         (nano.is_finite() && nano.abs() <= 9e18).then_some(NanoUsd(nano as i64))
     }
 
-    /// Converts to yen at a rate in thousandths of a yen per dollar, to the nearest millionth of a yen; halves go up.
+    /// Converts to yen at a rate in thousandths of a yen per dollar, to the nearest millionth of a yen. Halves are
+    /// rounded up.
     pub fn at_rate(self, usd_milli_jpy: i64) -> MicroYen {
-        // 10^-9 dollars times 10^-3 yen a dollar
+        // the unit of this product is 10^-12 yen, because the factors are in 10^-9 dollars and in 10^-3 yen per dollar
         let exact = i128::from(self.0) * i128::from(usd_milli_jpy);
         MicroYen(i64::try_from((exact + 500_000).div_euclid(1_000_000)).unwrap_or(i64::MAX))
     }
@@ -116,7 +117,7 @@ impl Serialize for NanoUsd {
         if self.0 % 1_000_000_000 == 0 {
             return serializer.serialize_i64(self.0 / 1_000_000_000);
         }
-        // exact up to a million dollars: 15 digits
+        // exact up to 15 digits, so up to a million dollars
         serializer.serialize_f64(self.0 as f64 / 1e9)
     }
 }
@@ -151,7 +152,7 @@ impl Serialize for MicroYen {
         if self.0 % 1_000_000 == 0 {
             return serializer.serialize_i64(self.0 / 1_000_000);
         }
-        // exact if 15 digits hold the number of yen, as for `MilliYen`
+        // exact up to 15 digits, as for `MilliYen`
         serializer.serialize_f64(self.0 as f64 / 1e6)
     }
 }

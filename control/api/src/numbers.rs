@@ -10,7 +10,7 @@ pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D
     deserializer.deserialize_u64(Whole)
 }
 
-/// As [`whole`], or null, for `#[serde(default, deserialize_with)]`. Null means absent (readings X7).
+/// Like [`whole`], but also accepts null, for `#[serde(default, deserialize_with)]`. Null means absent (readings X7).
 pub(crate) fn some_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     struct Number(u64);
 
@@ -57,7 +57,7 @@ impl Visitor<'_> for Integer {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<i64, E> {
-        // up to 2^53 a double holds whole numbers exactly
+        // a double holds whole numbers exactly up to 2^53
         match number.fract() == 0.0 && number.abs() <= (1u64 << 53) as f64 {
             true => Ok(number as i64),
             false => Err(E::invalid_value(Unexpected::Float(number), &self)),

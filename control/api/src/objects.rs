@@ -9,14 +9,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::lists;
 
-/// As [`lists::list`], of objects.
+/// Like [`lists::list`], for objects.
 pub(crate) fn list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     lists::list::<MAX, Object<T>, D>(deserializer).map(unwrapped)
 }
 
-/// As [`lists::some_list`], of objects.
+/// Like [`lists::some_list`], for objects.
 pub(crate) fn some_list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
@@ -82,7 +82,7 @@ mod tests {
         for objects in 0..=5 {
             assert_eq!(read(&format!("[{}]", vec!["{}"; objects].join(","))), Ok(objects.min(4)));
         }
-        // 1.9 million gates that were 32 MiB on the wire
+        // a body of 32 MiB can have 1.9 million gates; only 4 are kept, one more than the bound of 3
         assert_eq!(read(&format!("[{}{{}}]", "{},".repeat(1_900_000))), Ok(4));
     }
 

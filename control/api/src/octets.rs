@@ -12,7 +12,7 @@ pub const LENGTH_BYTES: usize = 4;
 /// Why a body is not in this layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// It ends before its head does.
+    /// The body ends before its head is complete.
     CutShort,
     /// The head is longer than allowed.
     HeadTooLong,
@@ -22,7 +22,7 @@ pub enum LayoutError {
 /// bytes have come. So a caller that tries again after every piece never collects a head that is too long.
 ///
 /// # Errors
-/// As they say; nothing is allocated.
+/// When the body is not in this layout. Nothing is allocated.
 pub fn split(body: &[u8], head_bytes_max: usize) -> Result<(&[u8], &[u8]), LayoutError> {
     let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>().ok_or(LayoutError::CutShort)?;
     let head_bytes = u32::from_le_bytes(*length) as usize;
@@ -63,7 +63,7 @@ mod tests {
         for cut in 0..body.len() {
             assert_eq!(split(&body[..cut], 8), Err(LayoutError::CutShort), "{cut}");
         }
-        // refused by its announcement alone
+        // the stated length alone is a reason to refuse the body
         assert_eq!(split(&body, 7), Err(LayoutError::HeadTooLong));
         assert_eq!(split(&body[..LENGTH_BYTES], 7), Err(LayoutError::HeadTooLong));
         assert_eq!(split(&[0xff; 8], 1 << 20), Err(LayoutError::HeadTooLong));

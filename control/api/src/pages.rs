@@ -17,7 +17,7 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
     /// Whether there is a next page.
     pub has_more: bool,
-    /// Elements of all pages.
+    /// Number of elements on all pages.
     pub total_count: u64,
 }
 

@@ -48,10 +48,10 @@ impl SecurityLevel {
 pub struct SuggestedParams {
     /// The level of the request.
     pub security_level: SecurityLevel,
-    /// Gate-session presets that meet the level, fastest first. Empty if none does.
+    /// Gate-session presets that meet the level, fastest first. Empty if no preset meets the level.
     pub presets: Vec<PresetFacts>,
-    /// Parameters for arithmetic that meet the level at the depth and scale of the request, smallest degree first. Empty if none
-    /// does.
+    /// Parameters for arithmetic that meet the level at the depth and scale of the request, smallest degree first.
+    /// Empty if no parameters meet the level.
     #[serde(default)]
     pub arithmetic: Vec<ArithmeticFacts>,
 }
@@ -111,7 +111,7 @@ pub struct PresetFacts {
     /// Degree of the ring.
     #[cfg_attr(feature = "openapi", schema(example = 1024))]
     pub big_n: usize,
-    /// Mask polynomials of a ring ciphertext.
+    /// Number of mask polynomials of a ring ciphertext.
     pub glwe_dimension: usize,
     /// log2 of the bootstrap decomposition's base.
     pub bootstrap_base_log: usize,

@@ -42,7 +42,7 @@ pub struct SetupRequest {
     pub password: Hidden,
 }
 
-/// `POST /auth/refresh`: the next tokens for a refresh token.
+/// `POST /auth/refresh`: exchange a refresh token for new tokens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RefreshRequest {
@@ -123,7 +123,7 @@ pub struct LoggedOut {
     pub status: String,
 }
 
-/// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`: data for programs that check
+/// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`: data for programs that verify
 /// this node's tokens (RFC 8414). The node is not an OpenID provider: it issues no ID tokens and has no sign-in page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

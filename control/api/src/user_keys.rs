@@ -36,10 +36,10 @@ pub struct UserKey {
     /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When the key expires. Null if it does not.
+    /// When the key expires. Null if the key does not expire.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: Option<String>,
-    /// When the key was last used, to the minute. Null if it was not.
+    /// When the key was last used, to the minute. Null if the key was never used.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub last_used_at: Option<String>,
     /// `active`, `rotating` (replaced, and valid for its last hours), `revoked` or `expired`.
@@ -51,7 +51,7 @@ pub struct UserKey {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedUserKey {
-    /// The key. It is shown only this once.
+    /// The key, which is shown only this once.
     pub key: Hidden,
     /// The other members of the key.
     #[serde(flatten)]
@@ -62,7 +62,7 @@ pub struct CreatedUserKey {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserKeyPage {
-    /// The keys. Revoked and expired ones stay for 30 days.
+    /// The keys. Revoked and expired keys are listed for 30 days.
     pub items: Vec<UserKey>,
     /// Where the next page begins: the `cursor` of the next request. Null on the last page.
     pub next_cursor: Option<String>,

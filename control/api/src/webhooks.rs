@@ -9,7 +9,7 @@ use crate::{EventId, WebhookId};
 #[derive(Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateWebhook {
-    /// The URL to which events are sent: HTTPS, at most 2048 characters, a public address.
+    /// The URL to which events are sent: an HTTPS URL of at most 2048 characters, with a public address.
     pub url: String,
     /// Types of events to send; all types when absent or empty.
     #[serde(default)]
@@ -20,7 +20,7 @@ pub struct CreateWebhook {
     pub secret: Option<String>,
 }
 
-/// Changes of a webhook. Absent members stay as they are.
+/// Changes of a webhook. A member that is absent is not changed.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChangeWebhook {
@@ -191,7 +191,7 @@ pub struct Delivery {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Deliveries {
-    /// The newest first.
+    /// The deliveries, newest first.
     pub items: Vec<Delivery>,
 }
 
@@ -204,7 +204,7 @@ pub struct WebhookDeliveries {
     pub webhook_id: WebhookId,
     /// Deliveries of all pages.
     pub total: u64,
-    /// The newest first.
+    /// The deliveries, newest first.
     pub records: Vec<Delivery>,
     /// Where the next page begins. Null on the last page.
     pub next_cursor: Option<String>,

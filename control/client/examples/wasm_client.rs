@@ -25,7 +25,7 @@ unsafe extern "C" {
 /// The source of random bytes for `getrandom` (`--cfg getrandom_backend="custom"`).
 #[unsafe(no_mangle)]
 unsafe extern "Rust" fn __getrandom_v03_custom(out: *mut u8, length: usize) -> Result<(), getrandom::Error> {
-    // SAFETY: the caller owns these bytes
+    // SAFETY: the caller promises that `length` bytes at `out` may be written
     unsafe { random_fill(out, length) };
     Ok(())
 }
@@ -81,8 +81,8 @@ pub extern "C" fn relinearization_key() -> usize {
     })
 }
 
-/// Encrypts the numbers, with the secret key or with a public key, and decrypts them in place. Returns the bits of
-/// precision.
+/// Encrypts the numbers, with the secret key or with a public key, and decrypts them in place. Returns the number of
+/// correct bits after the binary point.
 #[unsafe(no_mangle)]
 pub extern "C" fn encrypt_and_decrypt(by_public_key: bool) -> f64 {
     KEY_OF_NUMBERS.with_borrow(|key| {

@@ -51,24 +51,25 @@ pub fn decrypt<T: AsRef<[u8]>>(key: &SecretKey, ciphertexts: &[T]) -> Result<Vec
     Ok(bits)
 }
 
-/// Cuts a bundle into its containers. Each is whole and undamaged and holds ciphertexts. The reader of a container
-/// checks its key.
+/// Cuts a bundle into its containers, and checks that each is whole, undamaged and holds ciphertexts. Keys are not
+/// checked here, but when a container is read.
 ///
 /// # Errors
-/// When a container does not hold ciphertexts: above all for a secret key, because the containers may be sent to a
-/// server. When the bundle is empty or has more than [`CIPHERTEXTS_MAX`] bits.
+/// When a container does not hold ciphertexts. A secret key in particular is refused, because the containers may be
+/// sent to a server. When the bundle is empty or has more than [`CIPHERTEXTS_MAX`] bits.
 pub fn split(bundle: &[u8]) -> Result<Vec<&[u8]>, container::Error> {
     let malformed = |why: String| container::Error::Malformed(why);
     let (mut containers, mut bits, mut rest) = (Vec::new(), 0, bundle);
     while !rest.is_empty() {
-        let bytes = container_bytes(rest).ok_or_else(|| malformed(format!("ciphertext {bits} is cut short")))?;
+        let bytes = container_bytes(rest)
+            .ok_or_else(|| malformed(format!("the bundle ends in the middle of ciphertext {bits}")))?;
         let (container, after) = rest.split_at(bytes?);
         bits += match container::is_seeded(container) {
             true => container::unframe_seeded(container)?.1.len(),
             false => container::unframe(container, Tag::Ciphertext).map(|_| 1)?,
         };
         if bits > CIPHERTEXTS_MAX {
-            return Err(malformed(format!("a bundle has at most {CIPHERTEXTS_MAX} ciphertexts")));
+            return Err(malformed(format!("the bundle holds more than {CIPHERTEXTS_MAX} ciphertexts")));
         }
         containers.push(container);
         rest = after;
@@ -152,7 +153,7 @@ mod tests {
             let put = |length| move |out: &mut Vec<u8>| out.resize(HEADER_BYTES + length, 7);
             let containers = lengths.iter().map(|&length| container::frame(Tag::Ciphertext, Preset::Fast128, None, put(length)));
             let behind = bytes.len();
-            // whole containers, then any bytes
+            // makes a bundle of whole containers with arbitrary bytes at its end
             bytes.splice(0..0, containers.flatten().collect::<Vec<_>>());
             let split = split(&bytes);
             prop_assert_eq!(split.is_ok(), behind == 0 && !lengths.is_empty());

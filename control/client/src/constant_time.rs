@@ -1,8 +1,8 @@
 //! Tests that no branch and no index depends on a secret. The tests mark secrets as undefined memory; memcheck then
 //! reports each branch and each address that depends on such memory (the method of Langley's ctgrind, 2010).
 //!
-//! Equality of keys is not tested: crate `subtle` computes it without a branch, but in debug builds asserts the result
-//! by one.
+//! The comparison of keys is not tested: crate `subtle` compares without a branch, but in debug builds it asserts the
+//! result, and that assertion branches.
 //!
 //! Memcheck does not see divisions; `scripts/constant-time` looks for them in the compiled code.
 
@@ -15,16 +15,17 @@ use chacha20::rand_core::SeedableRng;
 use crate::secret_key::SecretKey;
 use crate::{Preset, ckks, gaussian};
 
-/// Memcheck's exit status when it reports something.
+/// Exit status of memcheck when it has found an error.
 const REPORTED: i32 = 99;
 
-/// Makes a client request of valgrind. The sequence of instructions does nothing on a processor, but valgrind
+/// Sends a "client request" to valgrind. The sequence of instructions changes nothing on a processor, but valgrind
 /// recognises it as a call (valgrind.h). Returns 0 without valgrind.
 #[cfg(target_arch = "x86_64")]
 fn client_request(code: u64, address: u64, bytes: u64) -> u64 {
     let arguments = [code, address, bytes, 0, 0, 0];
     let mut answer = 0;
-    // SAFETY: the rotations of rdi add up to 128 bits, so rdi is unchanged, and rbx is exchanged with itself
+    // SAFETY: the four rotations of rdi add up to 128 bits, so rdi is unchanged; rbx is exchanged with itself, so rbx
+    // is unchanged too
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",
@@ -153,7 +154,7 @@ fn numbers_under_valgrind() {
     let secret = small_key_of_numbers();
     let mut numbers = [0.25; 32];
     make_undefined(&mut numbers);
-    // `encrypt` branches on whether numbers may be encrypted, so the test encodes without that check
+    // `encrypt` first branches on whether the numbers may be encrypted, so the test encodes them without that check
     let plaintext = secret.context.encode(&numbers, 1.0, 2).expect("room for the bound");
     let ciphertext = secret.encrypt_plaintext(2, &plaintext, 1.0).expand(secret.params());
     black_box(secret.decrypt(&ciphertext));

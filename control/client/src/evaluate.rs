@@ -14,8 +14,8 @@ use crate::http::circuits::CircuitAnswer;
 use crate::http::{Client, Error};
 use crate::netlists::Netlist;
 
-/// A circuit of at least this many gates runs on the node while the client polls, because it takes seconds on a few
-/// cores. A request that waits for its result loses the result when the connection breaks.
+/// The client polls for the result of a circuit of at least this many gates, because such a circuit takes seconds on a
+/// few cores. A single request that waited so long would lose the result if the connection broke.
 pub const POLLED_GATES_MIN: usize = 1024;
 /// Pauses between polls: the first, and the longest.
 const POLL_PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
@@ -64,8 +64,8 @@ pub struct Evaluation {
 }
 
 /// Evaluates a netlist on `inputs`: one value per input, in containers of one bit or of the bits of a seed, bit 0
-/// first, all under one key. If all containers are seeded, the masks are not sent. If `interrupted` is ready first, a
-/// polled run is cancelled.
+/// first, all under one key. If all containers are seeded, only seeds and bodies are sent. If `interrupted` is ready
+/// first, a polled run is cancelled.
 ///
 /// # Errors
 /// [`Error::Settings`] for inputs under several keys or of another preset; [`Error::Interrupted`]; the errors of all
@@ -104,8 +104,8 @@ pub async fn evaluate(
         let begun = client.begin_circuit(&request, &words).await?;
         drop((request, words));
         let answer = polled(client, &begun.op_id, &mut progress, interrupted).await?;
-        // the results are here, so the node may drop them now; an error does not matter, because it drops them with the
-        // session
+        // the client has the results, so the node may drop them now; a failure does not matter, because the node also
+        // drops them with the session
         let _ = client.cancel_circuit(&begun.op_id).await;
         answer
     };
@@ -167,7 +167,7 @@ async fn polled(
     }
 }
 
-/// The words of a request, and the values that its head states about them.
+/// The words of a request, and the fields of the request's head that describe them.
 struct Bare {
     words: Vec<u8>,
     /// Fingerprint of the key that the containers name.
@@ -182,9 +182,9 @@ enum Contents<'a> {
     Seeded(SeededLweList),
 }
 
-/// The words of containers, one after another; only bodies if all containers are seeded.
+/// The words of containers, one after another; only the bodies if all containers are seeded and no seed repeats.
 fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
-    let unusable = |why: &str| Error::Settings(format!("an input's ciphertext cannot be sent: {why}"));
+    let unusable = |why: &str| Error::Settings(format!("a ciphertext of the inputs cannot be sent: {why}"));
     let refused = |error| match error {
         container::Error::SecretKey => Error::SecretKey,
         error => unusable(&error.to_string()),
@@ -201,7 +201,7 @@ fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
         };
         let of_another_length = matches!(&contents, Contents::Whole(words) if words.len() != 4 * (dimension + 1));
         if header.preset != preset || of_another_length {
-            return Err(unusable(&format!("it is not of the session's preset, {}", preset.name())));
+            return Err(unusable(&format!("its preset is not the session's preset, {}", preset.name())));
         }
         if let Some(named) = header.fingerprint
             && *fingerprint.get_or_insert(named) != named
@@ -211,7 +211,8 @@ fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
         all.push(contents);
     }
     let seeds: Option<Vec<Seed>> = all.iter().map(seed).collect();
-    // the node refuses a repeated seed, which a file that is given twice would have
+    // a file that is given as input twice repeats its seed; the node refuses repeated seeds, so the masks are then sent
+    // too
     let seeds = seeds.filter(|seeds| seeds.iter().enumerate().all(|(at, seed)| !seeds[..at].contains(seed)));
     let mut words = Vec::new();
     for contents in all {
@@ -250,7 +251,7 @@ fn evaluation(
     let expected: Vec<_> = widths.iter().map(|&width| CircuitValue::Bits(width as u64)).collect();
     let ciphertext_bytes = 4 * (preset.params().lwe_dimension + 1);
     if operation.outputs.as_ref() != Some(&expected) || words.len() != widths.iter().sum::<usize>() * ciphertext_bytes {
-        return Err(Error::Answer("the outputs are not those of the circuit".into()));
+        return Err(Error::Answer("the number of output bits differs from the circuit's".into()));
     }
     let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
     let container = |bytes: &[u8]| {

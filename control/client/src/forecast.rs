@@ -35,7 +35,7 @@ impl Inputs {
     }
 }
 
-/// The work of a node for a circuit whose inputs all differ, and the probability of a wrong result.
+/// The work of a node for a circuit whose inputs are all different ciphertexts, and the probability of a wrong result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     /// Bootstraps.

@@ -1,6 +1,6 @@
 //! Gaussian noise in constant time on every target. Drawn values pass only through additions, multiplications, shifts
-//! and masks. No branch, table, division or square root depends on them; the last two take varying time on some
-//! processors.
+//! and masks. No branch, table, division or square root depends on them. Division and square root are avoided because
+//! they take varying time on some processors.
 //!
 //! The Box-Muller method with logarithm, cosine and sine as polynomials over the whole range. Tails reach 9.4 standard
 //! deviations, because the uniform word has 64 bits.
@@ -21,8 +21,8 @@ fn standard_pair(rng: &mut ChaCha20Rng) -> [f64; 2] {
 const TWO_TO_MINUS_53: f64 = 1.0 / (1u64 << 53) as f64;
 const TWO_TO_MINUS_64: f64 = TWO_TO_MINUS_53 / (1u64 << 11) as f64;
 
-/// The nearest floating-point number. Converts the halves of the word, because some targets branch on the highest bit
-/// of a whole word.
+/// The nearest floating-point number. Converts the two halves of the word separately, because some targets branch on
+/// the highest bit of a whole word.
 fn float(x: u64) -> f64 {
     const TWO_TO_32: f64 = (1u64 << 32) as f64;
     (x >> 32) as u32 as f64 * TWO_TO_32 + x as u32 as f64
@@ -46,7 +46,7 @@ pub fn fill_real(rng: &mut ChaCha20Rng, std: f64, out: &mut [f64]) {
     }
 }
 
-/// Rounds to the nearest integer, for magnitudes below 2^51: the sum with 1.5 * 2^52 has the integer in its low bits.
+/// Rounds to the nearest integer, for magnitudes below 2^51: the integer is in the low bits of the sum with 1.5 * 2^52.
 fn round(x: f64) -> i64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     ((x + SHIFT).to_bits() as i64).wrapping_sub(SHIFT.to_bits() as i64)

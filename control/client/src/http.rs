@@ -27,7 +27,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(330);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest number of retries to a busy node.
 const RETRIES_MAX: u32 = 8;
-/// Longest `Retry-After` that the client waits; a longer one is cut to this.
+/// Longest time that the client waits because of `Retry-After`. For a larger value, the client waits this long.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
 /// An error of a request.
@@ -36,10 +36,10 @@ pub enum Error {
     /// The address, the API key or an input cannot be used.
     #[error("{0}")]
     Settings(String),
-    /// The data to send are a secret key. It was not sent.
+    /// The data to send are a secret key, which was not sent.
     #[error("this is a secret key; it was not sent")]
     SecretKey,
-    /// No answer came. The node may have done what the request asks.
+    /// No answer came. The node may have carried out the request.
     #[error("no answer from the node")]
     Transport(#[source] reqwest::Error),
     /// The node refused.
@@ -47,7 +47,7 @@ pub enum Error {
     Refused {
         /// HTTP status.
         status: u16,
-        /// The specification's code; `HTTP_<status>` where the answer did not come from a node.
+        /// The error code of the specification, or `HTTP_<status>` if the answer did not come from a node.
         code: String,
         /// The node's message.
         message: String,
@@ -93,19 +93,20 @@ impl Client {
         }
         base.set_path(&format!("{}/api/v1/", base.path().trim_end_matches('/')));
 
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {api_key}"))
-            .map_err(|_| Error::Settings("the API key has characters that an API key cannot have".into()))?;
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {api_key}")).map_err(|_| {
+            Error::Settings("the API key has characters that an HTTP header cannot have; copy the key again".into())
+        })?;
         authorization.set_sensitive(true);
         install_tls_provider();
         let http = reqwest::Client::builder()
             .default_headers(HeaderMap::from_iter([(AUTHORIZATION, authorization)]))
             .user_agent(concat!("ango-client/", env!("CARGO_PKG_VERSION")))
-            // no redirects, because the API key must go only to the node it was given for
+            // no redirects, because the API key must go to no other server
             .redirect(redirect::Policy::none())
             .https_only(encrypted)
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(REQUEST_TIMEOUT);
-        // without TLS no certificates are loaded, so that a machine without certificates can use a node on itself
+        // a client without TLS loads no certificates, so that it works on a machine that has none
         let http = if encrypted { http } else { http.tls_certs_only([]) };
         Ok(Client { http: http.build()?, base })
     }
@@ -120,7 +121,7 @@ impl Client {
     /// The node's health.
     ///
     /// # Errors
-    /// As all requests; an unavailable node refuses with 503.
+    /// The errors of all requests; an unavailable node refuses with 503.
     pub async fn health(&self) -> Result<Health, Error> {
         self.ask::<()>(Method::GET, "health", None).await.and_then(read)
     }
@@ -129,7 +130,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::SecretKey`] for a secret key, which is not sent; [`Error::Refused`] with `INVALID_PARAMS` for a damaged or
-    /// foreign key; as all requests.
+    /// foreign key; the errors of all requests.
     pub async fn open_session(&self, evaluation_key: Vec<u8>) -> Result<CreatedSession, Error> {
         if is_secret_key(&evaluation_key) {
             return Err(Error::SecretKey);
@@ -142,7 +143,7 @@ impl Client {
     /// A session's figures.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a session that has ended or does not exist; as all requests.
+    /// [`Error::Refused`] for a session that has ended or does not exist; the errors of all requests.
     pub async fn session(&self, session: &SessionId) -> Result<Session, Error> {
         self.ask::<()>(Method::GET, &format!("tfhe/session/{}", session.as_str()), None).await.and_then(read)
     }
@@ -150,7 +151,7 @@ impl Client {
     /// Ends a session; the node erases its key.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a session that has ended or does not exist; as all requests.
+    /// [`Error::Refused`] for a session that has ended or does not exist; the errors of all requests.
     pub async fn close(&self, session: &SessionId) -> Result<(), Error> {
         self.ask::<()>(Method::DELETE, &format!("tfhe/session/{}", session.as_str()), None).await.map(drop)
     }
@@ -158,19 +159,19 @@ impl Client {
     /// Evaluates one gate.
     ///
     /// # Errors
-    /// As all requests.
+    /// The errors of all requests.
     pub async fn gate(&self, session: &SessionId, gate: BatchGate) -> Result<GateResult, Error> {
         let BatchGate { op, a, b, sel } = gate;
         let request = GateRequest { session_id: session.as_str().to_owned(), op, a, b, sel };
         self.ask(Method::POST, "tfhe/gate", Some(&request)).await.and_then(read)
     }
 
-    /// Evaluates gates that do not depend on one another, any number. The gates are sent in pieces of at most 1024 and
-    /// of nearly equal sizes, so that no small last piece misses the node's discount for large batches. The result adds
-    /// up the answers; its `batch_discount_applied` is true if it is true for any piece.
+    /// Evaluates any number of gates that do not depend on one another. The gates are sent in pieces of at most 1024
+    /// and of nearly equal sizes, so that no small last piece misses the node's discount for large batches. The result
+    /// is the sum of the answers; its `batch_discount_applied` is true if the node applied the discount to any piece.
     ///
     /// # Errors
-    /// As all requests. The pieces before the failed one were done and charged.
+    /// The errors of all requests. The pieces before the failed one were done and charged.
     pub async fn batch(&self, session: &SessionId, gates: &[BatchGate]) -> Result<BatchResult, Error> {
         #[derive(Serialize)]
         struct Piece<'a> {
@@ -190,7 +191,9 @@ impl Client {
             let result: BatchResult = self.ask(Method::POST, "tfhe/batch", Some(&piece)).await.and_then(read)?;
             if result.results_b64.len() != gates.len() {
                 let (asked, found) = (gates.len(), result.results_b64.len());
-                return Err(Error::Answer(format!("{found} results for {asked} gates")));
+                return Err(Error::Answer(format!(
+                    "the request has {asked} gates, but the answer has {found} results"
+                )));
             }
             sum.results_b64.extend(result.results_b64);
             sum.total_bootstrap_ops += result.total_bootstrap_ops;
@@ -209,8 +212,8 @@ impl Client {
         self.send(Ask { method, path, headers: &[], body }).await
     }
 
-    /// Sends a request. Retries after `Retry-After` when the node is busy (503), because such a node did nothing and
-    /// charged nothing.
+    /// Sends a request. If the node is busy (503), sends the request again after `Retry-After`, because a busy node did
+    /// nothing and charged nothing.
     async fn send(&self, ask: Ask<'_>) -> Result<Vec<u8>, Error> {
         let Ask { method, path, headers, body } = ask;
         let url = self.base.join(path).map_err(|_| Error::Settings(format!("`{path}` is not a path")))?;
@@ -256,14 +259,14 @@ pub fn from_base64(text: &str) -> Result<Vec<u8>, Error> {
 struct Ask<'a> {
     method: Method,
     path: &'a str,
-    /// Headers beside those of all requests and of the body.
+    /// Headers in addition to the body's and to those of all requests.
     headers: &'a [(HeaderName, &'a str)],
     body: Option<Body>,
 }
 
 struct Body {
     content_type: &'static str,
-    /// Shared, not copied, between retries.
+    /// The retries share these bytes without a copy.
     bytes: bytes::Bytes,
 }
 
@@ -299,7 +302,7 @@ fn read<T: DeserializeOwned>(body: Vec<u8>) -> Result<T, Error> {
     serde_json::from_slice(&body).map_err(|error| Error::Answer(error.to_string()))
 }
 
-/// The error of an answer that is not a success. Answers of proxies have another body or none (readings L8).
+/// The error of an answer that is not a success. The answer of a proxy has another body or none (readings L8).
 fn refusal(status: StatusCode, body: &[u8]) -> Error {
     match serde_json::from_slice::<ErrorEnvelope>(body) {
         Ok(ErrorEnvelope { error }) => Error::Refused {

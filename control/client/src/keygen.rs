@@ -12,7 +12,8 @@ use crate::gaussian;
 use crate::secret_key::{SecretKey, secret_generator};
 
 impl SecretKey {
-    /// What a server needs to compute: seeded, with fresh masks and noise at every call. About 0.2 s.
+    /// The evaluation key, which a server needs to compute. The key is seeded, and every call draws fresh masks and
+    /// noise. A call takes about 0.2 s.
     pub fn evaluation_key(&self) -> EvaluationKey {
         let params = self.preset().params();
         let mut seed = [0; 32];
@@ -32,7 +33,8 @@ impl SecretKey {
 /// Bodies of the bootstrapping key, `[n][l][k + 1][N]`. The body of row (i, j, c) is `<mask, S> + noise - S_c s_i g_j`
 /// for `c < k`, and `<mask, S> + noise + s_i g_j` for `c = k`.
 ///
-/// Rows are counted, because code that handles secrets has no division (scripts/constant-time).
+/// The loops count the rows instead of cutting the bodies into chunks, because code that handles secrets has no
+/// division (scripts/constant-time).
 fn bootstrap_bodies(secret: &SecretKey, params: &Params, seed: &[u8; 32], rng: &mut ChaCha20Rng) -> Vec<u32> {
     let (n, k) = (params.polynomial_size, params.glwe_dimension);
     let ring = ring(n);

@@ -1,7 +1,7 @@
 //! The client's side. Only this crate holds secret keys.
 //!
-//! A server that computes on encrypted data never links this crate's [`SecretKey`]; see ARCHITECTURE.md, "Who may know
-//! whom".
+//! A server that computes on encrypted data never links this crate's [`SecretKey`]; see ARCHITECTURE.md, "Allowed
+//! dependencies".
 
 pub mod bundle;
 pub mod ckks;

@@ -1,4 +1,5 @@
-//! Netlists that come with the client. Public ones are in `circuits/`, with their licence; [`builtin`] makes the others.
+//! Netlists that come with the client. The public netlists are in `circuits/`, with their licence; [`builtin`] makes
+//! the others.
 
 use std::borrow::Cow;
 

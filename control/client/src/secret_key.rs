@@ -44,7 +44,7 @@ impl std::fmt::Debug for SecretKey {
 /// the key.
 ///
 /// # Panics
-/// When the operating system gives no randomness, because no safe alternative exists.
+/// When the operating system gives no random bytes, because no safe alternative exists.
 pub(crate) fn secret_generator() -> ChaCha20Rng {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *seed).expect("randomness from the operating system");
@@ -110,7 +110,7 @@ impl SecretKey {
     /// Fresh encryptions of bits. Their masks are made from one fresh seed, so that a bit takes 4 bytes to send.
     ///
     /// The seed is public and comes directly from the operating system; noise comes from another generator. A seed must
-    /// be used only once (docs/wire-format.md 7), so the caller cannot give one.
+    /// be used only once (docs/wire-format.md 7), so the caller cannot choose the seed.
     pub fn encrypt_seeded(&self, bits: &[bool]) -> SeededLweList {
         let mut seed = [0; SEED_BYTES];
         getrandom::fill(&mut seed).expect("randomness from the operating system");
@@ -193,7 +193,8 @@ impl SecretKey {
             lwe: lwe.to_vec(),
             glwe: glwe.iter().map(|&s| s as i8).collect(),
         };
-        // collects bits above the lowest from all coefficients before the branch
+        // first ORs the bits above the lowest one of all coefficients, so that no branch depends on a single
+        // coefficient
         let lwe_excess = key.lwe.iter().fold(0, |excess, &s| excess | s >> 1);
         if lwe_excess != 0 || !are_ternary(&key.glwe) {
             return Err(malformed("a coefficient of the secret key is out of range"));

@@ -6,7 +6,7 @@ pub const WIDTH_MAX: usize = 1 << 16;
 /// Numbers with more bits are shown in hexadecimal, because they are blocks of bits rather than quantities.
 const DECIMAL_WIDTH_MAX: usize = 64;
 
-/// Why a text is not a number of the wanted width.
+/// Why a text is not a number of the expected width.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// Neither decimal digits nor `0x` and hexadecimal digits.

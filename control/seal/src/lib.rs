@@ -1,7 +1,7 @@
 //! Seals bytes at rest with XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03). A reader without the key learns only the
 //! number of bytes.
 //!
-//! A separate crate, so that tests run with an optimised cipher: they seal evaluation keys of many megabytes.
+//! This code is a separate crate, so that tests use an optimised cipher: tests seal evaluation keys of many megabytes.
 
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
@@ -64,7 +64,7 @@ impl Seal {
     }
 
     fn opened(&self, name: &[u8], sealed: Vec<u8>) -> Option<Zeroizing<Vec<u8>>> {
-        // zeroized on drop, because the bytes may be decrypted from here on
+        // from here on the bytes may be decrypted, so they are overwritten on drop
         let mut sealed = Zeroizing::new(sealed);
         let (nonce, rest) = sealed.split_first_chunk_mut::<NONCE_BYTES>()?;
         let (text, tag) = rest.split_last_chunk_mut::<TAG_BYTES>()?;

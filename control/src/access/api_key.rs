@@ -20,7 +20,7 @@ use crate::web::error::ApiError;
 pub const DISPLAY_CHARACTERS: usize = 16;
 /// Hex characters after the prefix: 128 random bits.
 const SECRET_CHARACTERS: usize = 32;
-/// Characters of the longest keys, those of trials.
+/// Characters of a trial key, the longest kind of key.
 pub const KEY_CHARACTERS_MAX: usize = "svc_trial_".len() + SECRET_CHARACTERS;
 /// Times of last use that one statement writes, at most.
 const USED_MAX: usize = 1000;
@@ -116,17 +116,17 @@ impl ApiKeys {
         Self { store, pepper, known: Believed::new(believed_for), used: Mutex::default() }
     }
 
-    /// The digest of a key, which is stored in its place.
+    /// The digest of a key. The database stores the digest in place of the key.
     pub fn digest(&self, key: &str) -> Digest {
         self.pepper.digest(key)
     }
 
-    /// The secret key of the digests.
+    /// The secret under which keys are digested.
     pub fn pepper(&self) -> &Pepper {
         &self.pepper
     }
 
-    /// The caller of this key. The same error for every reason why a key is not valid.
+    /// The caller of this key. Every key that is not valid gets the same error, whatever the reason.
     pub async fn caller(&self, key: &str, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
         if !looks_like_a_key(key) {
             return Err(invalid_key());
@@ -139,8 +139,8 @@ impl ApiKeys {
         known.admit(area, now)
     }
 
-    /// Invalidates the cached keys of a lineage, because they were revoked or rotated. The cache would drop them within
-    /// a second otherwise.
+    /// Invalidates the cached keys of a lineage at once, because the keys were revoked or rotated. Otherwise the cache
+    /// would keep them for up to a second.
     pub fn forget(&self, lineage: &str) {
         let of_lineage = |known: &ValidKey| matches!(&known.caller.credential, Credential::Key { lineage_id, .. } if lineage_id.as_str() == lineage);
         self.known.forget(of_lineage);
@@ -151,7 +151,8 @@ impl ApiKeys {
         self.known.forget(|_| true);
     }
 
-    /// Writes the times of last use. A job calls this once a minute and when the node stops, not requests.
+    /// Writes the keys' times of last use to the database. A job calls this once a minute, and the node calls it when
+    /// it stops. Requests do not call it.
     pub async fn record_use(&self) {
         let used = std::mem::take(&mut *self.used.lock());
         let used: Vec<_> = used.into_iter().collect();
@@ -163,7 +164,7 @@ impl ApiKeys {
         }
     }
 
-    /// Returns times that could not be written to the list, unless the key was used in between.
+    /// Puts times back into the list because they could not be written. A newer time of the same key stays.
     fn use_is_untold(&self, untold: &[(String, i64)]) {
         let mut used = self.used.lock();
         for (key_id, at) in untold {
@@ -178,7 +179,7 @@ impl ApiKeys {
         let record = record.ok_or_else(invalid_key)?;
         let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
         let known = ValidKey::read(&record).ok_or_else(broken)?;
-        // times are shown to the minute, so one entry for each look-up is enough
+        // times of last use are shown to the minute, so it is enough to note one time for each read of the key's record
         if known.expires_at.is_none_or(|end| now < end) {
             self.used.lock().insert(record.key_id, now.0);
         }
@@ -258,7 +259,8 @@ mod tests {
         let other = Pepper(Zeroizing::new([2; 32]));
         assert_ne!(pepper.digest("k"), other.digest("k"));
         assert_ne!(pepper.digest("k"), pepper.digest("kk"));
-        // RFC 4231, test case 1, padded: HMAC pads its key with zeros
+        // test case 1 of RFC 4231 with its key of 20 bytes padded to 32: HMAC pads a short key with zeros, so the
+        // digest is the same
         let mut key = [0; 32];
         key[..20].fill(0x0b);
         let digest = Pepper(Zeroizing::new(key)).digest("Hi There");

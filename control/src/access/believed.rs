@@ -1,7 +1,7 @@
 //! A cache of values read from the database. Each value is kept for a short time (readings A17).
 //!
-//! A value that was read before an invalidation must not be stored after it, so each invalidation begins a new
-//! generation.
+//! A value that was read before an invalidation must not be stored after the invalidation, so each invalidation begins
+//! a new generation.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 /// Values in the cache, at most.
 const ANSWERS_MAX: usize = 10_000;
 
-/// A cache of values from the database, by the digest of the key or token that they belong to.
+/// A cache of values from the database. A value is found by the digest of its key or token.
 pub struct Believed<T> {
     within: Duration,
     known: Mutex<Remembered<T>>,
@@ -57,7 +57,7 @@ impl<T: Clone> Believed<T> {
         }
     }
 
-    /// Removes the values for which this is true, and begins a new generation.
+    /// Removes the values for which `such` is true, and begins a new generation.
     pub fn forget(&self, such: impl Fn(&T) -> bool) {
         let mut known = self.known.lock();
         known.answers.retain(|_, (_, answer)| !such(answer));

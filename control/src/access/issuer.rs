@@ -26,9 +26,9 @@ pub const AUDIENCE: &str = "ango";
 pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
 /// Leeway for the issuer's clock when times of a token are checked.
 pub(super) const LEEWAY: Duration = Duration::from_secs(60);
-/// The name to which the signing key is sealed.
+/// The name to which the signing key is sealed: sealed bytes open only under the same name.
 const SEALED_NAME: &str = "access_token";
-/// How long the keys are used before they are read from the database again.
+/// How long the keys are used before the node reads them from the database again.
 const READ_EVERY: Duration = Duration::from_secs(60);
 /// Tokens with unknown key ids cause at most one read of the database in this time.
 const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub struct OwnClaims<'a> {
     pub iat: i64,
     /// Not valid before, in Unix seconds.
     pub nbf: i64,
-    /// Not valid from, in Unix seconds.
+    /// Expires at, in Unix seconds.
     pub exp: i64,
 }
 
@@ -70,7 +70,7 @@ pub struct EmbeddedIssuer {
 /// The keys, as last read from the database.
 struct Keys {
     current: Arc<OwnKey>,
-    /// Keys that no longer sign, and when the last token of each has expired.
+    /// Keys that no longer sign, each with the time when the last token that it signed expires.
     retired: Vec<(Arc<OwnKey>, Timestamp)>,
     read_at: Timestamp,
 }
@@ -119,7 +119,7 @@ impl OwnKey {
 }
 
 impl EmbeddedIssuer {
-    /// Reads the keys from the database, or makes the first one. `address`: the node's own.
+    /// Reads the keys from the database, or makes the first one. `address`: this node's address, for the `iss` claim.
     pub async fn open(
         store: &Store,
         secrets: &Secrets,
@@ -130,7 +130,8 @@ impl EmbeddedIssuer {
         let fresh = seal.seal(SEALED_NAME, fresh_key().as_bytes());
         let stored = store.signing_key(&fresh).await?;
         if seal.open(SEALED_NAME, &stored).is_none() {
-            // a database without API keys may get another secret (`Secrets::check`), and then needs another signing key
+            // the secret may be replaced while the database has no API keys (`Secrets::check`); the old signing key
+            // does not open then
             tracing::warn!("the server's secret has changed, so users have to sign in again");
             store.replace_signing_key(&stored, &fresh).await?;
         }
@@ -147,8 +148,8 @@ impl EmbeddedIssuer {
         jsonwebtoken::encode(&header, claims, &key.signing)
     }
 
-    /// The key with this id, if it still counts. An unknown id causes a read of the database, because another node may
-    /// have rotated the key a moment ago.
+    /// The key with this id, if tokens that it signed are still accepted. An unknown id causes a read of the database,
+    /// because another node may have rotated the key a moment ago.
     pub async fn key(&self, kid: &str, now: Timestamp) -> Option<Arc<OwnKey>> {
         let find = || self.keys.read().all(now).find(|key| key.kid == kid).cloned();
         match find() {
@@ -172,7 +173,7 @@ impl EmbeddedIssuer {
         if now.is_near(self.keys.read().read_at, after) {
             return;
         }
-        // other requests use the known keys meanwhile
+        // set before the read of the database, so that other requests use the known keys and do not read too
         self.keys.write().read_at = now;
         match read(&self.store, &self.seal, now).await {
             Ok(keys) => *self.keys.write() = keys,
@@ -183,12 +184,12 @@ impl EmbeddedIssuer {
     }
 }
 
-/// Rotates the signing key. Returns the new key's id, and when the last token of the old key has expired. `None`: no
-/// node has made a key yet.
+/// Rotates the signing key. Returns the new key's id, and the time when the last token of the old key expires. `None`:
+/// no node has made a key yet.
 pub async fn rotate(store: &Store, secrets: &Secrets, now: Timestamp) -> anyhow::Result<Option<(String, Timestamp)>> {
     let seal = Seal::new(&secrets.key(Purpose::SigningKeys));
     let fresh = seal.seal(SEALED_NAME, fresh_key().as_bytes());
-    // other nodes sign with the old key until they read the new one
+    // other nodes sign with the old key until they have read the new one
     let ends = now.plus(ACCESS_TTL + LEEWAY + 2 * READ_EVERY);
     let rotated = store.rotate_signing_key(&fresh, ends.0, now.0).await?;
     Ok(rotated.then_some((OwnKey::open(&seal, &fresh)?.kid, ends)))
@@ -196,7 +197,7 @@ pub async fn rotate(store: &Store, secrets: &Secrets, now: Timestamp) -> anyhow:
 
 async fn read(store: &Store, seal: &Seal, now: Timestamp) -> anyhow::Result<Keys> {
     let (current, retired) = store.signing_keys(now.0).await?;
-    // skip keys sealed under another secret: their tokens are not accepted
+    // skip keys that were sealed under another secret: the tokens that they signed are not accepted
     let retired = retired.iter().filter_map(|key| {
         let ends = Timestamp(key.ends_at);
         Some((Arc::new(OwnKey::open(seal, &key.sealed).ok()?), ends))
@@ -208,7 +209,7 @@ async fn read(store: &Store, seal: &Seal, now: Timestamp) -> anyhow::Result<Keys
 fn fresh_key() -> p256::pkcs8::SecretDocument {
     loop {
         let scalar = zeroize::Zeroizing::new(ids::random::<32>());
-        // one scalar in 2^32 is not below the curve's order: draw again
+        // about one random number in 2^32 is not below the curve's order: draw another one
         if let Ok(key) = SecretKey::from_slice(&*scalar) {
             return key.to_pkcs8_der().expect("a key has a PKCS#8 form");
         }

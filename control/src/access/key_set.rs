@@ -1,6 +1,6 @@
 //! The public keys of an external issuer, fetched and cached for ten minutes (readings A10). While the issuer does not
-//! answer, the last keys are used for four hours, so that users can go on working. A key that the issuer removes in
-//! that time is removed here later.
+//! answer, the node uses the last fetched keys for up to four hours, so that users can go on working. A key that the
+//! issuer removes in that time is accepted here until the next fetch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::web::error::ApiError;
 const TTL: Duration = Duration::from_secs(10 * 60);
 /// How long fetched keys are used while the issuer does not answer.
 const STALE_TTL: Duration = Duration::from_secs(4 * 3600);
-/// Least time between two fetches while keys are known. Tokens with unknown key ids cause no more fetches.
+/// Least time between two fetches while keys are known, so that tokens with unknown key ids do not cause a fetch each.
 const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(60);
 /// Least time between two fetches while no keys are known.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
@@ -39,21 +39,23 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// An OpenID issuer.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct ExternalIssuer {
-    /// Address of an OpenID issuer, the `iss` of its tokens. The node then accepts its tokens for the dashboard. When unset,
-    /// the node issues its own tokens.
+    /// Address of an OpenID issuer: the `iss` claim of its tokens. When set, the node accepts this issuer's tokens for
+    /// the dashboard. When unset, the node issues its own tokens.
     #[arg(env = "ANGO_OIDC_ISSUER", value_parser = safe_address)]
     pub address: String,
-    /// The `aud` that tokens of ANGO_OIDC_ISSUER carry for this node.
+    /// The `aud` claim in tokens of ANGO_OIDC_ISSUER for this node.
     #[arg(env = "ANGO_OIDC_AUDIENCE")]
     pub audience: String,
     /// Address of the public keys of ANGO_OIDC_ISSUER. When unset, the node reads it from the issuer's discovery document.
     #[arg(env = "ANGO_OIDC_JWKS_URL", value_parser = safe_address)]
     pub jwks_url: Option<String>,
-    /// Whether a token of ANGO_OIDC_ISSUER whose `account_id` claim is one of this node's account ids opens that account. Set
-    /// true only for an issuer whose users cannot change the claim. With false the claim names accounts of the issuer's own.
+    /// Whether the `account_id` claim in tokens of ANGO_OIDC_ISSUER may be an account id of this node, which opens that
+    /// account. Set true only for an issuer whose users cannot change the claim. With false, the claim only names an
+    /// account of the issuer's own.
     #[arg(env = "ANGO_OIDC_TRUST_ACCOUNT_IDS", default_value = "false")]
     pub trusts_account_ids: bool,
-    /// Most users and accounts, counted together, that tokens of ANGO_OIDC_ISSUER may create. Further ones are refused.
+    /// Largest number of users and accounts, counted together, that tokens of ANGO_OIDC_ISSUER may create. Beyond this,
+    /// new users are refused.
     #[arg(env = "ANGO_OIDC_ACCOUNTS_MAX", default_value = "10000", value_parser = number::<u32>(1..=1 << 31))]
     pub accounts_max: u32,
 }
@@ -122,7 +124,7 @@ impl IssuerKeys {
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT);
-        // without TLS, do not load certificates
+        // without an https: URL, do not load the system's certificates
         let encrypted =
             issuer.starts_with("https:") || jwks_url.as_ref().is_some_and(|url: &Url| url.scheme() == "https");
         let http = if encrypted { http } else { http.tls_certs_only([]) };
@@ -142,14 +144,14 @@ impl IssuerKeys {
         }
         let old = self.state.lock().key(kid, STALE_TTL, now);
         match old {
-            // one request fetches; the others go on with the old key
+            // one request fetches the keys; the others use the old key meanwhile
             Some(old) => match self.fetching.try_lock() {
                 Ok(_turn) => self.fetch_if_due(now).await,
                 Err(_) => return Ok(Some(old)),
             },
             None => {
                 let _turn = self.fetching.lock().await;
-                // the fetch of another request may have brought the key
+                // another request may have fetched the key during the wait
                 if self.state.lock().key(kid, TTL, now).is_none() {
                     self.fetch_if_due(now).await;
                 }
@@ -231,7 +233,7 @@ pub async fn fetch_once(issuer: &ExternalIssuer) -> anyhow::Result<usize> {
     Ok(IssuerKeys::new(issuer.address.clone(), issuer.jwks_url.clone())?.fetch().await?.len())
 }
 
-/// Whether an answer from this URL cannot be changed on its way: https, or this machine.
+/// Whether an answer from this URL is safe from changes on its way: the URL is https:, or its host is this machine.
 fn is_safe(url: &Url) -> bool {
     let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     url.scheme() == "https" || (url.scheme() == "http" && local)
@@ -242,7 +244,7 @@ fn is_safe(url: &Url) -> bool {
 fn read_key(value: Value) -> Option<(String, Arc<IssuerKey>)> {
     let jwk: Jwk = serde_json::from_value(value).ok()?;
     let signs = jwk.common.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature);
-    // a symmetric key in a public set is not secret
+    // refuse symmetric keys: a symmetric key in a public set is not secret
     let public = !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_));
     let only = match jwk.common.key_algorithm {
         None => None,

@@ -53,8 +53,8 @@ pub(crate) type Subject = Arc<str>;
 
 /// Time between two flushes of the counters.
 const FLUSH_PERIOD: Duration = Duration::from_millis(100);
-/// Least time between two exchanges of lockouts that news cause, so that a flood of failures does not cause a flood of
-/// exchanges.
+/// Least time between two exchanges of lockouts that news triggers, so that a flood of failures does not cause a flood
+/// of exchanges.
 const NEWS_PERIOD: Duration = Duration::from_millis(50);
 /// Expired entries are removed once in this many flushes: every minute.
 const FLUSHES_A_SWEEP: u64 = 600;
@@ -68,10 +68,10 @@ pub struct Limits {
     lockouts: Lockouts,
     digests: Digests,
     cache: Option<CacheStore>,
-    /// Wakes the exchange of lockouts.
+    /// Wakes the task that exchanges lockouts.
     look: Notify,
     store: Store,
-    /// The day, and the accounts whose event about today's limit was written.
+    /// The day, and the accounts whose event about that day's limit was written.
     reached: Mutex<(i64, HashSet<Subject>)>,
 }
 
@@ -91,8 +91,7 @@ struct RequestUse {
 }
 
 impl Quota {
-    /// Makes the headers show the operations left to a trial key (readings L1), because those are counted in the
-    /// database.
+    /// Makes the headers show the operations left to a trial key (readings L1). The database counts these operations.
     pub fn show_trial(&self, operations_left: u64) {
         self.0.lock().trial = Some(operations_left);
     }
@@ -129,7 +128,7 @@ impl Limits {
         self.plans.of(plan)
     }
 
-    /// The digest of a caller's network, which may be stored.
+    /// The digest of a caller's network, for records that may not hold the address itself.
     pub fn network(&self, address: IpAddr) -> [u8; 32] {
         self.digests.address(address)
     }
@@ -141,8 +140,9 @@ impl Limits {
         self.lockouts.check([address, shown], now)
     }
 
-    /// Counts an attempt that was refused with this code (readings A20, A21). A bad API key counts for its text and for the
-    /// network. Bad session tokens, passwords and guesses of ids count for the network only. Other refusals do not count.
+    /// Counts an attempt that was refused with this code (readings A20, A21). A bad API key counts against the text
+    /// that was sent and against the network. Bad session tokens, passwords and guesses of ids count against the
+    /// network only. Other refusals do not count.
     pub fn failed(&self, refused: Code, address: Option<IpAddr>, shown: &str, now: Timestamp) {
         let shown = match refused {
             Code::InvalidApiKey => Some(self.digests.shown(shown)),
@@ -153,7 +153,7 @@ impl Limits {
         self.tell_failures();
     }
 
-    /// Runs an attempt to sign in, unless its network is locked. A wrong one counts against the network.
+    /// Runs an attempt to sign in, unless its network is locked. A failed attempt counts against the network.
     pub async fn attempt<T>(
         &self,
         ClientAddress(address): ClientAddress,
@@ -173,7 +173,7 @@ impl Limits {
         self.lockouts.check([Some(self.digests.user(email))], now)
     }
 
-    /// Counts a wrong password for the user, from any network.
+    /// Counts a wrong password against the user, whatever network the attempt came from.
     pub fn wrong_password(&self, email: &str, now: Timestamp) {
         self.lockouts.count(self.digests.user(email), LockoutKind::User, now);
         self.tell_failures();
@@ -188,7 +188,7 @@ impl Limits {
         }
     }
 
-    /// Counts a sign-up of this network, or refuses one above the limit.
+    /// Counts a sign-up from this network. Refuses the sign-up if the network has reached the limit.
     pub fn sign_up(&self, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
         let subject = self.digests.sign_ups(address);
         self.lockouts.check([Some(subject)], now).map_err(|locked| ApiError {
@@ -207,12 +207,13 @@ impl Limits {
         }
     }
 
-    /// Admits a caller's request: takes a token of the key's or user's burst and a unit of the account (readings L1, L6).
+    /// Admits a caller's request: takes a token from the bucket of the key or user, and a unit of the account (readings
+    /// L1, L6).
     pub async fn admit(&self, quota: &Quota, caller: &Caller, now: Timestamp) -> Result<(), ApiError> {
         let limits = self.plans.of(caller.plan);
         let subject: Subject = caller.account.as_str().into();
         quota.0.lock().shown = Some((subject.clone(), limits));
-        // the burst belongs to the lineage (readings A19): otherwise each rotation would add a burst
+        // all keys of a lineage share one bucket (readings A19), because otherwise each rotation would add a burst
         self.bursts.take(caller.credential.lasting_id(), limits.burst_a_second, now).await.map_err(too_fast)?;
         if caller.plan == Plan::Trial {
             quota.0.lock().trial.get_or_insert(trials::OPERATIONS_MAX);
@@ -221,8 +222,8 @@ impl Limits {
         self.take(quota, subject, limits, 1, now).await
     }
 
-    /// Admits a request without a credential: takes a token of its network's bucket and, if `counts`, a unit of its
-    /// network's day and month.
+    /// Admits a request without a credential: takes a token from its network's bucket and, if `counts` is true, a unit
+    /// of its network's counts for the day and the month.
     async fn admit_stranger(&self, extensions: &Extensions, counts: bool) -> Result<(), ApiError> {
         let Some(ClientAddress(address)) = extensions.get().copied() else { return Ok(()) };
         let (quota, now) = (extensions.get::<Quota>().cloned().unwrap_or_default(), self.clock.now());
@@ -232,7 +233,7 @@ impl Limits {
         if counts { note(&quota, 1, self.counters.take_here(&subject, limits, 1, now), now) } else { Ok(()) }
     }
 
-    /// Takes a token of the network's bucket for a request without a valid credential.
+    /// Takes a token from the network's bucket for a request without a valid credential.
     pub async fn pace_stranger(&self, extensions: &Extensions) -> Result<(), ApiError> {
         self.admit_stranger(extensions, false).await
     }
@@ -265,7 +266,8 @@ impl Limits {
         note(quota, units, taken, now)
     }
 
-    /// Writes the event that an account reached its daily limit, once a day. This node remembers for which accounts.
+    /// Writes the event that an account reached its daily limit, once a day. The node remembers the accounts whose
+    /// event it has written today.
     async fn tell_limit_reached(&self, account: &Subject, limits: PlanLimits, now: Timestamp) {
         let day = Period::of(now).day;
         {
@@ -335,7 +337,7 @@ impl Limits {
         self.lockouts.locked(now)
     }
 
-    /// Wakes the exchange of lockouts.
+    /// Wakes the task that exchanges lockouts.
     pub fn look_at_lockouts(&self) {
         self.look.notify_one();
     }
@@ -386,7 +388,7 @@ impl Limits {
     }
 }
 
-/// A layer around all routes. Gives back the units of refused requests, and writes the headers.
+/// A layer around all routes. Gives back the units of refused requests, and writes the rate-limit headers.
 pub async fn counted(State(limits): State<Arc<Limits>>, mut request: Request, next: Next) -> Response {
     let (quota, address) = (Quota::default(), request.extensions().get::<ClientAddress>().copied());
     request.extensions_mut().insert(quota.clone());
@@ -402,14 +404,14 @@ pub async fn anonymous(State(limits): State<Arc<Limits>>, request: Request, next
     Ok(next.run(request).await)
 }
 
-/// A layer for signing in and for the node's public keys: only token buckets and lockouts hold callers back. No daily
-/// limit, because many users behind one address refresh their tokens all day.
+/// A layer for signing in and for the node's public keys. Only token buckets and lockouts limit these routes. A daily
+/// limit would lock out many users behind one address, because they refresh their tokens all day.
 pub async fn paced(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Result<Response, ApiError> {
     limits.admit_stranger(request.extensions(), false).await?;
     Ok(next.run(request).await)
 }
 
-/// Whether an answer of this status counts as a request. Refused requests (readings L1) and failed ones do not.
+/// Whether a request with this status counts. Refused requests (readings L1) and failed requests do not count.
 fn counts(status: StatusCode) -> bool {
     !matches!(status.as_u16(), 401..=404 | 422 | 429 | 500..)
 }

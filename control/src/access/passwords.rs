@@ -23,11 +23,11 @@ const LANES: u32 = 1;
 const AT_ONCE: usize = 2;
 /// Timeout of the wait for a turn.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The hash that is checked if no such user exists, so that the answer takes as long. Its bytes are zeros, and no
-/// password has this hash.
+/// The hash that is checked if the user does not exist, so that the answer takes as long as for an existing user. Its
+/// bytes are zeros, and no password has this hash.
 const NO_USER: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-/// Characters of a new password.
+/// Permitted number of characters in a new password.
 const CHARACTERS: std::ops::RangeInclusive<usize> = 12..=256;
 
 /// Computes hashes of passwords.
@@ -38,7 +38,7 @@ pub struct Passwords {
 }
 
 impl Passwords {
-    /// Hashes that this telemetry counts.
+    /// A hasher of passwords. `telemetry` counts the hashes.
     pub fn new(telemetry: Arc<Telemetry>) -> Passwords {
         Passwords { turns: Arc::new(Semaphore::new(AT_ONCE)), telemetry }
     }
@@ -65,7 +65,8 @@ impl Passwords {
         work: impl FnOnce() -> Result<T, &'static str> + Send + 'static,
     ) -> Result<T, ApiError> {
         let turn = tokio::time::timeout(WAIT_MAX, self.turns.clone().acquire_owned()).await.map_err(|_| {
-            ApiError::unavailable("sign_ins", "too many people sign in at once").retry_after(Duration::from_secs(2))
+            ApiError::unavailable("sign_ins", "too many users are signing in right now; try again later")
+                .retry_after(Duration::from_secs(2))
         })?;
         let turn = turn.map_err(ApiError::internal)?;
         self.telemetry.password_hashed();

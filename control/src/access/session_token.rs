@@ -1,7 +1,7 @@
 //! Session tokens of the dashboard: how they are checked, and the callers that they name (readings A8-A11, A24).
 //!
-//! A checked token is cached for a second, like a key. So every node refuses a token within a second after it was
-//! ended.
+//! A checked token is cached for a second, like a key. So every node refuses a token within a second after the token
+//! was ended.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -43,12 +43,12 @@ pub enum Issuer {
         keys: IssuerKeys,
         /// Whether an `account_id` claim that is one of this node's account ids opens that account.
         trusts_account_ids: bool,
-        /// Users and accounts, counted together, that the issuer's tokens may create.
+        /// Largest number of users and accounts, counted together, that the issuer's tokens may create.
         made_max: u32,
     },
 }
 
-/// The claims of a token that are read.
+/// The claims that this service reads from a token.
 #[derive(Deserialize)]
 struct Claims {
     iss: String,
@@ -62,13 +62,13 @@ struct Claims {
     role: Option<String>,
 }
 
-/// Looks up the callers of session tokens.
+/// Checks session tokens and finds their callers.
 pub struct SessionTokens {
     store: Store,
     issuer: Issuer,
     /// Cache of checked tokens, by digest: the caller, and when the token expires.
     checked: Believed<(Caller, Timestamp)>,
-    /// Tokens that were ended early, by id, and when they would have expired.
+    /// Tokens that were ended before they expired: the token's id, and the time when the token expires.
     ended: Mutex<HashMap<Digest, Timestamp>>,
 }
 
@@ -86,7 +86,7 @@ impl SessionTokens {
         }
     }
 
-    /// The caller of this token. The same error for every reason why a token is not valid.
+    /// The caller of this token. Every token that is not valid gets the same error, whatever the reason.
     pub async fn caller(&self, token: &str, now: Timestamp) -> Result<Caller, ApiError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(invalid_token());
@@ -97,7 +97,7 @@ impl SessionTokens {
         }
         let claims = self.check(token, now).await?;
         let ends = Timestamp((claims.exp * 1e6) as i64).plus(LEEWAY);
-        // a jti is unique within its issuer; a token without one is identified by the digest of its text
+        // a `jti` claim is unique within its issuer; a token without `jti` is identified by the digest of its text
         let id: Digest = match &claims.jti {
             Some(jti) => Sha256::digest(format!("{}\n{jti}", claims.iss)).into(),
             None => digest,
@@ -113,7 +113,7 @@ impl SessionTokens {
                 self.external_user(&claims, bounds, id, ends, now).await?
             }
         };
-        // the token may have been ended while the database was read
+        // the token may have been ended during the reads of the database
         if self.ended.lock().contains_key(&id) {
             return Err(invalid_token());
         }
@@ -121,7 +121,8 @@ impl SessionTokens {
         Ok(caller)
     }
 
-    /// Ends a caller's token, and its sign-in if this node issued it (readings A11). Stores the answer for idempotency.
+    /// Ends a caller's token (readings A11). If this node issued the token, its whole sign-in ends. Stores the answer
+    /// for idempotency.
     pub async fn end(&self, caller: &Caller, kept: Option<&KeptAnswer>, now: Timestamp) -> Result<(), ApiError> {
         let Credential::Token { sign_in_id, id, ends, .. } = &caller.credential else {
             return Err(ApiError::internal("a caller with an API key has no session token to end"));
@@ -136,7 +137,7 @@ impl SessionTokens {
         ended.retain(|_, ends| *ends > now);
         ended.insert(*id, *ends);
         drop(ended);
-        // other tokens of the sign-in are read from the database again
+        // the next use of another token of this sign-in then reads the database, where the sign-in has ended
         self.forget_checked();
         Ok(())
     }
@@ -149,7 +150,7 @@ impl SessionTokens {
     /// Checks signature, issuer, audience and times (readings A10).
     async fn check(&self, token: &str, now: Timestamp) -> Result<Claims, ApiError> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| invalid_token())?;
-        // refuse `crit`: it demands extensions that are unknown here (RFC 7515, 4.1.11)
+        // refuse a header with `crit`, because it demands extensions that this service does not have (RFC 7515, 4.1.11)
         if !ALGORITHMS.contains(&header.alg) || header.crit.is_some() {
             return Err(invalid_token());
         }
@@ -189,7 +190,7 @@ impl SessionTokens {
         Ok(Caller {
             account: account.parse().map_err(|_| invalid_token())?,
             environment: Environment::Live,
-            // the present role, not that in the token, which may be an hour old
+            // the role from the database, because the role in the token may be an hour old
             role: standing.role,
             plan: standing.plan,
             is_suspended: false,
@@ -240,8 +241,8 @@ impl SessionTokens {
         if user.disabled_at.is_some() {
             return Err(invalid_token());
         }
-        // The stored role is for the user's own account. In an account that the token names, the token's role counts,
-        // and if it names none, a fixed one.
+        // The user's stored role holds in the user's own account. In an account that the token names, the role in the
+        // token holds; a token without a role gets a fixed one.
         let unsaid = if claims.account_id.is_some() { ROLE_IN_NAMED_ACCOUNT } else { user.role };
         Ok(Caller {
             account: user.account_id.parse::<AccountId>().map_err(|_| broken_account())?,
@@ -270,7 +271,7 @@ fn decode(
     validation.set_issuer(&[issuer]);
     validation.set_audience(&[audience]);
     validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-    // times are checked below, by the service's clock
+    // `check` compares the times with the service's clock, so the library does not compare them with the system's
     (validation.validate_exp, validation.validate_nbf) = (false, false);
     jsonwebtoken::decode(token, key, &validation).map(|token| token.claims).map_err(|_| invalid_token())
 }

@@ -70,8 +70,8 @@ pub async fn log_in(
 /// Exchange a refresh token for the next tokens.
 ///
 /// A refresh token works once. For 20 seconds after that it returns the same next refresh token again, because the
-/// answer may have been lost or two browser tabs may refresh at once. If it is used later than that, or after the next
-/// one was used, it must have been copied, so the whole sign-in ends.
+/// answer may have been lost or two browser tabs may refresh at once. If a refresh token is used later than that, or
+/// after the next refresh token was used, it must have been copied, so the whole sign-in ends.
 #[utoipa::path(
     post,
     path = "/auth/refresh",

@@ -113,7 +113,7 @@ pub async fn revoke(
     let key = match keys.as_slice() {
         [key] => key,
         [] => {
-            // a guessed prefix counts for the lockout (readings A13)
+            // an unknown prefix may be a guess, so it counts against the network (readings A13)
             access.limits.failed(Code::KeyNotFound, Some(address), given, now);
             return Err(missing());
         }
@@ -130,11 +130,11 @@ pub async fn revoke(
     Ok(Answer(RevokedTrialKey { key_prefix: key_prefix.to_owned(), status: "revoked".to_owned() }))
 }
 
-/// How long the row of an erased trial's account stays, so that work that was running at the end finds that the trial
+/// How long the account's row stays after its trial was erased. Work that was still running then finds that the trial
 /// has ended.
 const ERASED_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// Removes expired records of networks that got keys, and accounts of trials that were erased a day ago.
+/// Removes expired records of networks that got keys, and the accounts of trials that were erased a day ago.
 pub async fn forget_old(access: &Access) {
     let now = access.clock.now();
     if let Err(error) = access.store.forget_trial_windows(now.0).await {
@@ -149,8 +149,8 @@ pub async fn forget_old(access: &Access) {
 const TAG_BYTES: usize = 2;
 
 /// Tags that distinguish trial keys with the same display prefix. For each longer prefix of the key, up to the whole
-/// key, the tags hold two bytes of its digest under the pepper. The tags are erased with the key, after half an hour at
-/// most.
+/// key, the tags hold two bytes of that prefix's digest under the pepper. The tags are erased with the key, after half
+/// an hour at most.
 pub fn prefix_tags(pepper: &Pepper, key: &str) -> Vec<u8> {
     let longer = DISPLAY_CHARACTERS + 1..=key.len();
     longer.flat_map(|length| tag(pepper, &key[..length])).collect()

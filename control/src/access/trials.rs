@@ -12,7 +12,7 @@ use crate::web::error::ApiError;
 pub const TTL: Duration = Duration::from_secs(30 * 60);
 /// Operations of a trial (specification, Limits).
 pub const OPERATIONS_MAX: u64 = 10;
-/// How long after the end of its last session a trial is erased. Work that was running is recorded by then.
+/// A trial is erased this long after its last session ended. By then, work that was running is recorded.
 const QUIET: Duration = Duration::from_secs(10);
 /// Trials that one query reads, at most.
 const ENDED_MAX: i64 = 100;
@@ -40,7 +40,8 @@ impl Trials {
         ended.inspect_err(|error| tracing::warn!(%error, "ended trials could not be read")).unwrap_or_default()
     }
 
-    /// Erases everything of an ended trial, if no session of it was open on any node within the last `QUIET`.
+    /// Erases everything that an ended trial owns, unless one of its sessions was open on any node within the last
+    /// `QUIET`.
     pub async fn erase(&self, account: &str, now: Timestamp) {
         let quiet_since = Timestamp(now.0 - QUIET.as_micros() as i64);
         if let Err(error) = self.store.erase_trial(account, quiet_since.0, now.0).await {

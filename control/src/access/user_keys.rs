@@ -175,7 +175,7 @@ pub async fn log_out(State(access): State<Arc<Access>>, caller: Caller, claim: C
     Ok(response)
 }
 
-/// The environment and role that a new key is to have, if the caller may have them.
+/// The environment and role of the new key. Refuses an environment or role that the caller may not give.
 fn wanted(access: &Access, caller: &Caller, request: &CreateUserKey) -> Result<(Environment, Role), ApiError> {
     let invalid = |field: &str, allowed: &str| {
         ApiError::new(Code::InvalidRequest, format!("{field} must be one of {allowed}")).at(field, "not in the set")

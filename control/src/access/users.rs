@@ -19,8 +19,8 @@ use crate::web::error::ApiError;
 
 /// Life of a sign-in. Refreshing does not extend it.
 const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Grace period in which a used refresh token returns the same successor again, because the first answer may have been
-/// lost and two browser tabs may refresh at once.
+/// Grace period in which a used refresh token returns the same successor again. The first answer may have been lost, or
+/// two browser tabs may refresh at once.
 const REFRESH_GRACE: Duration = Duration::from_secs(20);
 /// Life of a setup link and of a link that resets a password.
 const LINK_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -39,7 +39,7 @@ const RESET_PREFIX: &str = "pt_";
 pub async fn log_in(access: &Access, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
     access.limits.check_user(email, access.clock.now())?;
-    // a malformed address takes as long as an unknown one, so that the time shows no difference
+    // an answer to a malformed address takes as long as to an unknown one, so that the time reveals nothing
     let user = match normal_email(email) {
         Some(email) => access.store.user_of_email(&email).await?,
         None => None,
@@ -48,8 +48,8 @@ pub async fn log_in(access: &Access, email: &str, password: Zeroizing<String>) -
     let hash = user.as_ref().and_then(|user| user.password_hash.clone());
     let right = access.passwords.is_right(password, hash).await?;
     let now = access.clock.now();
-    // Check again: attempts at the same time may have failed in between, and parallel attempts must get no more tries
-    // than sequential ones.
+    // Check again: other attempts may have failed meanwhile, and parallel attempts must not get more tries than
+    // attempts one after another.
     access.limits.check_user(email, now)?;
     match user {
         Some(user) if right => {
@@ -106,7 +106,7 @@ pub async fn sign_up(
     }
     let email = new_email(email)?;
     passwords::accept(&password)?;
-    // count it first: each sign-up costs a hash, and shows whether a user has this e-mail
+    // count the sign-up before its effects: each sign-up costs a hash, and reveals whether a user has this e-mail
     access.limits.sign_up(address, access.clock.now())?;
     let hash = access.passwords.hash(password).await?;
     let now = access.clock.now();
@@ -129,7 +129,7 @@ pub async fn refresh(access: &Access, token: Zeroizing<String>) -> Result<Signed
     let now = access.clock.now();
     let (seal, fresh) = (&access.refresh_seal, random_token(REFRESH_PREFIX));
     let old = access.token_pepper.digest(&token);
-    // the successor is sealed under the old token's name, so only the old token opens it
+    // the next refresh token is sealed to the old token's digest, so only a caller with the old token can open it
     let name = hex::encode(old);
     let next = NextRefreshToken {
         digest: &access.token_pepper.digest(&fresh),
@@ -166,7 +166,7 @@ pub async fn change_password(
 ) -> Result<(), ApiError> {
     embedded(access)?;
     let Credential::Token { user_id, sign_in_id: Some(sign_in_id), .. } = &caller.credential else {
-        return Err(ApiError::internal("a session token of this node without a sign-in"));
+        return Err(ApiError::internal("a session token of this node has no sign-in"));
     };
     let user = access.store.user(user_id.as_str()).await?;
     let (email, hash) = user.map_or((None, None), |user| (user.email, user.password_hash));
@@ -211,7 +211,7 @@ pub async fn reset_password(access: &Access, token: Zeroizing<String>, new: Zero
 /// Removes records of sign-ins, links and tokens that have expired.
 pub async fn forget_old(access: &Access) {
     let now = access.clock.now();
-    // an access token may live longer than its sign-in's refresh tokens
+    // an access token may outlive the refresh tokens of its sign-in, so the sign-in's record stays longer
     let before = Timestamp(now.0 - 2 * ACCESS_TTL.as_micros() as i64);
     if let Err(error) = access.store.forget_sign_ins(before.0, now.0).await {
         tracing::error!(cause = %error, "expired sign-ins could not be removed");
@@ -221,7 +221,7 @@ pub async fn forget_old(access: &Access) {
     }
 }
 
-/// Makes a link that creates the first administrator. An unused earlier link ends.
+/// Makes a link that creates the first administrator. An earlier link that was not used stops working.
 pub async fn new_setup_link(
     store: &Store,
     tokens: &Pepper,
@@ -234,7 +234,7 @@ pub async fn new_setup_link(
     Ok(Zeroizing::new(format!("{base_url}/setup#{}", *token)))
 }
 
-/// Makes a link that resets a user's password. An earlier link ends.
+/// Makes a link that resets a user's password. An earlier link stops working.
 pub async fn new_reset_link(
     store: &Store,
     tokens: &Pepper,
@@ -247,12 +247,12 @@ pub async fn new_reset_link(
     Ok(Zeroizing::new(format!("{base_url}/reset#{}", *token)))
 }
 
-/// The key of the digests of refresh tokens and of the tokens of links.
+/// The secret under which refresh tokens and tokens of links are digested.
 pub fn token_pepper(secrets: &Secrets) -> Pepper {
     Pepper(secrets.key(Purpose::Tokens))
 }
 
-/// An e-mail address as it is stored and compared: in lower case. `None`: the text is not an address, or more than one.
+/// An e-mail address as it is stored and compared: in lower case. `None`: the text is not one address.
 pub fn normal_email(text: &str) -> Option<String> {
     let text = text.trim();
     let (name, host) = text.rsplit_once('@')?;
@@ -261,7 +261,7 @@ pub fn normal_email(text: &str) -> Option<String> {
     whole.then(|| text.to_lowercase())
 }
 
-/// The embedded issuer. The error: the operator chose an external one.
+/// The embedded issuer. Fails if the operator chose an external issuer.
 fn embedded(access: &Access) -> Result<&EmbeddedIssuer, ApiError> {
     let issuer = access.session_tokens.embedded();
     issuer.ok_or_else(|| ApiError::new(Code::FeatureDisabled, "the users of this node sign in with an external issuer"))

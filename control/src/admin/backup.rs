@@ -23,7 +23,7 @@ use crate::database;
 const FORMAT: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 const NODE_ID: &str = "node-id";
-/// Bytes of a manifest, at most: enough for some hundred thousand answers.
+/// Largest size of a manifest in bytes: enough for some hundred thousand answers.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
 /// The file that describes a backup.
@@ -43,7 +43,7 @@ pub struct Manifest {
     files: BTreeMap<String, FileFacts>,
 }
 
-/// The facts about a file in the manifest.
+/// A file's entry in the manifest.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 struct FileFacts {
@@ -116,7 +116,7 @@ pub fn restore(config: &Config, source: &Path) -> anyhow::Result<Manifest> {
     let manifest = read_manifest(source)?;
     if manifest.database && !config.has_own_database() {
         bail!(
-            "ANGO_DATABASE_URL: leave this setting out: the backup contains the database as a file of the data folder"
+            "ANGO_DATABASE_URL: remove this setting, because the backup contains the database as a file of the data folder"
         );
     }
     if !manifest.database && config.has_own_database() {
@@ -126,7 +126,8 @@ pub fn restore(config: &Config, source: &Path) -> anyhow::Result<Manifest> {
     }
     if !manifest.secret && config.secret.is_none() {
         bail!(
-            "ANGO_SECRET: set it to the secret that the node had: the backup contains none, and API keys do not work without it"
+            "ANGO_SECRET: set the secret of the node that was backed up, because the backup does not contain it and \
+             API keys do not work without it"
         );
     }
     let target = &config.data_dir;
@@ -257,7 +258,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // after the rename there is nothing to remove
+        // after the rename the folder does not exist, so the removal fails
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -39,7 +39,7 @@ impl Operator {
         Ok(facts.collect())
     }
 
-    /// Records how an open invoice ended that the service made itself. A payment is announced to webhooks.
+    /// Records the final status of an open invoice that the service made itself. A payment is announced to webhooks.
     ///
     /// # Errors
     /// When the invoice does not exist, the provider made it, or it has ended.
@@ -48,7 +48,7 @@ impl Operator {
             bail!("there is no invoice {invoice_id}")
         };
         if invoice.is_provided {
-            bail!("the payment provider made the invoice {invoice_id}: end it there");
+            bail!("the payment provider made the invoice {invoice_id}: change its status at the provider");
         }
         let now = self.clock.now();
         invoice.status = status;

@@ -44,7 +44,7 @@ pub struct KeyFacts {
 }
 
 impl Operator {
-    /// All keys, or those of an account, oldest first.
+    /// All keys, or the keys of an account, oldest first.
     pub async fn keys(&self, account: Option<&AccountId>) -> anyhow::Result<Vec<KeyFacts>> {
         let keys = self.store.api_keys().await?;
         let makers: HashMap<String, String> = self.store.key_makers().await?.into_iter().collect();

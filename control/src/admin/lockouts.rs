@@ -20,7 +20,7 @@ pub struct LockoutFacts {
     pub kind: &'static str,
     /// When the lockout ends.
     pub locked_until: String,
-    /// The locked API key, if the node knows it: a revoked or an expired one.
+    /// The id of the locked API key, if the node knows the key. Such a key is revoked or expired.
     pub key_id: Option<String>,
     /// The account that owns this key.
     pub account_id: Option<String>,
@@ -29,7 +29,7 @@ pub struct LockoutFacts {
 /// The lockouts that an operator clears.
 #[derive(Clone, Debug)]
 pub enum LockoutChoice {
-    /// One of [`Operator::lockouts`], by its id.
+    /// The lockout with this id, which [`Operator::lockouts`] shows.
     Lockout(String),
     /// The lockout of a client's address, or of its /64 network.
     Address(IpAddr),
@@ -40,7 +40,7 @@ pub enum LockoutChoice {
 }
 
 impl Operator {
-    /// The present lockouts, the last to end first.
+    /// The present lockouts. The lockout that ends last comes first.
     pub async fn lockouts(&self) -> anyhow::Result<Vec<LockoutFacts>> {
         let locked = self.store.locked(self.clock.now().0).await?;
         let facts = locked.into_iter().map(|locked| LockoutFacts {

@@ -39,8 +39,8 @@ impl Operator {
         let mut facts = Vec::new();
         let mut end = Period::of(self.clock.now()).month_reset_s();
         for _ in 0..months {
-            // one second before a month's end lies in that month, and a month's first moment is the end of the month
-            // before
+            // `end` is the end of a month: one second earlier is in that month. `before` is the month before, which
+            // ends when that month begins
             let last = Timestamp((end as i64 - 1) * 1_000_000);
             let before = Period { month: Period::of(last).month - 1, ..Period::of(last) };
             let (from, to) = (before.month_reset_s() as i64 * 1_000_000, end as i64 * 1_000_000);

@@ -185,7 +185,7 @@ impl Operator {
             bail!("{email_or_id} has no password on this node: an external issuer signs this user in");
         }
         if user.disabled_at.is_some() {
-            bail!("{email_or_id} is disabled: `ango admin enable-user` first");
+            bail!("{email_or_id} is disabled: run `ango admin enable-user` first");
         }
         tracing::info!(target: "security", user_id = user.user_id, "password link made by the operator");
         let secrets = checked_secrets(config, &self.store).await?;

@@ -13,11 +13,11 @@ use crate::ids;
 
 /// Alerts that one query reads, at most.
 const AT_ONCE: i64 = 100;
-/// How long alerts are kept. The time is longer than a month, so each threshold is announced once a month.
+/// How long alerts are kept. The time is longer than a month, so each threshold is announced only once a month.
 const KEPT: std::time::Duration = std::time::Duration::from_secs(100 * 24 * 3600);
 
-/// Announces every alert that is not announced yet. The event and the e-mail are written in one transaction with the
-/// note that they were.
+/// Announces every alert that was not announced before. One transaction writes the event, the e-mail and the note that
+/// the alert is announced.
 pub(super) async fn tell(billing: &Billing) -> Result<(), store::Error> {
     loop {
         let untold = billing.store.untold_alerts(AT_ONCE).await?;
@@ -35,7 +35,7 @@ pub(super) async fn tell(billing: &Billing) -> Result<(), store::Error> {
                     (EventType::BudgetAlert, data, budget_email(billing, alert, budget, now))
                 }
             };
-            // an account that was deleted gets no event
+            // an alert whose account id cannot be parsed gets no event
             let account = alert.account_id.parse().ok();
             let event = account.map(|account| event(&account, kind, &data, Timestamp(alert.created_at)));
             billing
@@ -56,14 +56,15 @@ pub(super) async fn tell(billing: &Billing) -> Result<(), store::Error> {
     }
 }
 
-/// Deletes alerts and e-mails that are older than the time for which they are kept.
+/// Deletes alerts and e-mails that are older than `KEPT`.
 pub(super) async fn forget_old(billing: &Billing) -> Result<(), store::Error> {
     let before = billing.clock.now().0 - KEPT.as_micros() as i64;
     billing.store.forget_alerts(before).await?;
     billing.store.forget_emails(before).await.map(drop)
 }
 
-/// Alerts for the thresholds of a cap that the spending has reached, announced before or not (readings P21).
+/// Alerts for all thresholds of a cap that the spending has reached, also for thresholds that were announced before
+/// (readings P21).
 pub(super) fn budget_alerts(account_id: &str, cap: i64, spent: i64, now: Timestamp) -> Vec<Alert> {
     let reached = store::BUDGET_THRESHOLDS.into_iter().filter(|threshold| is_reached(spent, cap, *threshold));
     reached
@@ -140,7 +141,7 @@ fn budget_email(billing: &Billing, alert: &Alert, budget: Option<MonthlyCap>, no
     })
 }
 
-/// A JSON number of dollars.
+/// An amount in US dollars as a JSON number.
 fn dollars(nano_usd: i64) -> serde_json::Value {
     serde_json::to_value(api::NanoUsd(nano_usd)).unwrap_or_default()
 }

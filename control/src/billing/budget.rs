@@ -62,7 +62,7 @@ pub async fn set(
     let SetBudget { monthly_cap_usd, alert_email, hard_cap, allow_soft_overage } = body.value;
     let alert_email = match alert_email {
         Some(text) => email(&text)?,
-        // no address given: the billing contact's
+        // without an address in the request, alerts go to the billing contact
         None => billing.subscription(&caller).await?.email,
     };
     let budget = store::MonthlyCap {
@@ -74,7 +74,7 @@ pub async fn set(
         updated_at: billing.clock.now().0,
     };
     let standing = billing.standing(&caller, Some(budget.clone())).await?;
-    // a cap below the present spending announces its thresholds at once
+    // if the new cap is below the present spending, the thresholds that are reached are announced at once
     let spent = standing.current_spend_usd.0;
     let reached = budget_alerts(&budget.account_id, budget.cap_nano_usd, spent, billing.clock.now());
     let (answer, kept) = claim.keep(Json(standing).into_response()).await?;

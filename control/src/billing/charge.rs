@@ -28,15 +28,15 @@ pub struct Charge<'a> {
     pub counts: &'a [(Gate, u64)],
     /// The price of these gates.
     pub price: &'a Price,
-    /// Bootstraps that the engine really did.
+    /// Bootstraps that the engine executed.
     pub bootstraps: u64,
     /// Wall time of the evaluation.
     pub compute: Duration,
 }
 
 impl Charge<'_> {
-    /// Writes the usage row and posts the reservation in one transaction with the rest of the unit, then counts the
-    /// gates.
+    /// Writes the usage row, posts the reservation and writes the rest of `unit` in one transaction, then counts the
+    /// gates in the metrics.
     pub async fn book(
         &self,
         now: Timestamp,
@@ -68,7 +68,7 @@ impl Charge<'_> {
     }
 }
 
-/// How many gates of each kind there are.
+/// The number of gates of each kind.
 pub fn count(gates: &[Gate]) -> Vec<(Gate, u64)> {
     let mut counts: BTreeMap<Gate, u64> = BTreeMap::new();
     for gate in gates {
@@ -77,17 +77,17 @@ pub fn count(gates: &[Gate]) -> Vec<(Gate, u64)> {
     counts.into_iter().collect()
 }
 
-/// Counts under the names that operations have in the usage record.
+/// The counts of gates, with the names that the usage record uses.
 fn named(counts: &[(Gate, u64)]) -> Vec<(String, i64)> {
     counts.iter().map(|(gate, count)| (format!("gate_{}", gate.name().to_lowercase()), *count as i64)).collect()
 }
 
-/// Gates altogether.
+/// The number of gates of all kinds.
 pub fn total(counts: &[(Gate, u64)]) -> u64 {
     counts.iter().map(|(_, count)| count).sum()
 }
 
-/// Counts as they are stored: a JSON object, gate name to count.
+/// The counts of gates as they are stored: a JSON object from gate name to count.
 pub fn by_gate(counts: &[(Gate, u64)]) -> Result<String, ApiError> {
     let named: BTreeMap<&str, u64> = counts.iter().map(|(gate, count)| (gate.name(), *count)).collect();
     serde_json::to_string(&named).map_err(ApiError::internal)

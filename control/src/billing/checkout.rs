@@ -98,7 +98,7 @@ pub async fn start(
     let provider = billing.provider.clone().ok_or_else(unavailable)?;
     let mut subscription = billing.subscription(&caller).await?;
     if plan != Plan::Payg && subscription.status != SubscriptionState::None {
-        let message = "there is a subscription: change it with POST /api/v1/billing/subscribe";
+        let message = "the account has a subscription already: change it with POST /api/v1/billing/subscribe";
         return Err(ApiError::new(Code::Conflict, message));
     }
     let customer = billing.customer(&*provider, &mut subscription, "").await?;
@@ -109,7 +109,7 @@ pub async fn start(
         plan: (plan != Plan::Payg).then(|| (plan, cycle, period_end(now, cycle))),
         embedded: true,
         return_url: &format!("{}/docs", billing.base_url),
-        // each request begins another checkout; the customer completes one of them
+        // a fresh key, because each request begins another checkout; the customer completes one of them
         key: &ids::random_hex::<16>("checkout:"),
     };
     let started = provider.start_checkout(&checkout).await?;
@@ -119,7 +119,7 @@ pub async fn start(
     Ok(answer)
 }
 
-/// Refuses callers that may not change how the account pays: only an `account_admin` may.
+/// Refuses a caller who may not change how the account pays: only an `account_admin` may.
 fn must_manage(caller: &Caller) -> Result<(), ApiError> {
     if caller.role == Role::AccountAdmin {
         return Ok(());
@@ -140,9 +140,9 @@ impl Billing {
     }
 }
 
-/// The URL, if its host is this machine, one of these domains, or below one of them.
+/// The URL, if its host is this machine, one of these domains, or a subdomain of one of them.
 fn allowed_return_url<'a>(text: &str, mut domains: impl Iterator<Item = &'a str>) -> Option<Url> {
-    // refuse characters that parsers of URLs read differently
+    // refuse characters that URL parsers interpret in different ways
     let is_plain =
         text.len() <= URL_BYTES_MAX && !text.contains('\\') && !text.chars().any(|c| c.is_control() || c == ' ');
     let url: Url = is_plain.then(|| text.parse().ok())??;

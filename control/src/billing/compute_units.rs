@@ -43,7 +43,7 @@ pub struct OperationPrice {
     pub units: u64,
     /// The list price of these compute units.
     pub cost: NanoUsd,
-    /// The rate of yen for a dollar at that time.
+    /// The exchange rate, in yen for a dollar, at the time of the operation.
     pub rate: UsdRate,
 }
 

@@ -90,8 +90,8 @@ pub(super) fn items_of(subscription: &Subscription, fees: &[Fee], now: Timestamp
 }
 
 impl Billing {
-    /// Makes the invoice of a month that is over: the open lines and the use of that month. Makes none if nothing is to
-    /// be paid or the month was billed before.
+    /// Makes the invoice of a month that is over: the open lines and the use of that month. Makes no invoice if nothing
+    /// is to be paid or the month was billed before.
     pub(super) async fn bill_here(&self, account_id: &str, month: i64) -> Result<(), ApiError> {
         let now = self.clock.now();
         let mut items = self.store.open_items(account_id, month).await?;
@@ -135,7 +135,7 @@ impl Billing {
                     tx.add_invoice_item(item).await?;
                 }
                 if total <= 0 {
-                    // a credit stays open and goes to the next invoice
+                    // a negative total stays open as a credit and goes to the next invoice
                     return Ok(());
                 }
                 tx.put_items_on(&invoice.invoice_id, &on_it).await?;
@@ -158,7 +158,8 @@ impl Billing {
     }
 }
 
-/// The page of an invoice made here. The address is the permission: its code is checked.
+/// The page of an invoice that this service made. Only the code in the address permits reading the page, so the code is
+/// checked.
 pub async fn page(State(billing): State<Arc<Billing>>, path: PathParts) -> Result<Response, ApiError> {
     let unknown = || ApiError::new(api::Code::NotFound, "there is no such invoice");
     let invoice_id = path.get("invoice_id");
@@ -178,7 +179,7 @@ fn invoice_html(invoice: &Invoice, items: &[InvoiceItem]) -> String {
         format!("{sign}{}.{:02} USD", cents.abs() / 100, cents.abs() % 100)
     };
     let day = |moment: i64| Timestamp(moment).rfc3339()[..10].to_owned();
-    // no escaping: all texts were made here, of words and numbers
+    // the texts need no escaping, because this service made them of words and numbers
     let lines: String = items
         .iter()
         .map(|item| format!("<tr><td>{}</td><td>{}</td></tr>", item.description, dollars(item.amount_usd_cents)))
@@ -199,7 +200,7 @@ fn invoice_html(invoice: &Invoice, items: &[InvoiceItem]) -> String {
     )
 }
 
-/// The event of a payment.
+/// The event that an invoice was paid.
 ///
 /// # Errors
 /// When `account_id` of the invoice is not an account id.
@@ -209,7 +210,7 @@ pub fn invoice_paid_event(invoice: &Invoice, now: Timestamp) -> anyhow::Result<s
     Ok(event(&account, EventType::InvoicePaid, &invoice_data(invoice), now))
 }
 
-/// The month before that of `now`.
+/// The month before the month of `now`.
 pub(super) fn month_before(now: Timestamp) -> i64 {
     Period::of(now).month - 1
 }

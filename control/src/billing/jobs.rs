@@ -1,6 +1,6 @@
-//! The jobs of billing: events of the provider, alerts, e-mails, periods and months that end. A lease in the database
-//! lets one node at a time do them. If a node lost its lease and goes on, its writes change nothing, because every step
-//! is written on a condition.
+//! The jobs of billing: events of the provider, alerts, e-mails, and the ends of periods and months. A lease in the
+//! database lets one node at a time do the jobs. If a node has lost its lease and goes on, its writes change nothing,
+//! because each write has a condition, such as the version of the record that the node read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +22,18 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(120);
 /// Old records are removed once in this many looks.
 const FORGET_LOOKS: u64 = 3600;
-/// Grace period after a month before it is billed. By then work that the month accepted has ended or was given back.
+/// Grace period after a month before it is billed. By then, work that was accepted in the month has ended, or its
+/// reservation was given back.
 const MONTH_GRACE: Duration = Duration::from_secs(600);
-/// Pause between two attempts to bill a month that could not be billed. Also the pause between two reads of a provider's
-/// subscriptions whose periods are over, because the provider renews them only within the hour.
+/// Pause between two attempts to bill a month that could not be billed. Also the pause between two reads of
+/// subscriptions from the provider after their periods ended, because the provider renews a subscription only within
+/// the hour.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Accounts and subscriptions that one query reads, at most.
 const AT_ONCE: i64 = 100;
 
-/// The two leases: of the looks, and of billing months. The second also records the last month that is billed.
+/// Names of the two leases: for the looks, and for billing months. The second one also records the last month that is
+/// billed.
 const LOOKS_JOB: &str = "billing";
 const MONTHS_JOB: &str = "months";
 
@@ -47,16 +50,16 @@ pub async fn keep(billing: Arc<Billing>, mut stopped: watch::Receiver<bool>) {
         }
         let done = tokio::select! {
             done = look(&billing, looks, &mut tried) => done,
-            // the node stops: the next node does this step again
+            // the node stops: another node repeats this step
             _ = stopped.wait_for(|stopped| *stopped) => return,
         };
         if let Err(error) = done {
-            tracing::warn!(cause = error.message, "a look of billing failed; the next one tries again");
+            tracing::warn!(cause = error.message, "a look for billing work failed; the next look tries again");
         }
     }
 }
 
-/// When the steps that pause between attempts were last tried, and the last month that is known to be billed.
+/// When the steps that pause between attempts were last tried, and the last month that this node knows to be billed.
 struct Tried {
     months: Timestamp,
     provider: Timestamp,
@@ -72,7 +75,7 @@ impl Default for Tried {
 async fn look(billing: &Billing, looks: u64, tried: &mut Tried) -> Result<(), ApiError> {
     let now = billing.clock.now();
     let bills_months = tried.billed_through < month_before(now) && !now.is_near(tried.months, PAUSE);
-    // a node without work writes nothing
+    // a node that finds no work writes nothing to the database
     let has_work = billing.store.has_billing_work(now.0, now.0 - GRACE.as_micros() as i64).await?;
     let forgets = looks.is_multiple_of(FORGET_LOOKS);
     if !(bills_months || has_work || forgets) {
@@ -92,7 +95,7 @@ async fn look(billing: &Billing, looks: u64, tried: &mut Tried) -> Result<(), Ap
         let billed_through = close_months(billing).await?;
         tried.billed_through = billed_through;
         if billed_through < month_before(now) && now >= month_start(month_before(now) + 1).plus(MONTH_GRACE) {
-            // an account's month could not be billed
+            // some account's month could not be billed, so the next attempt waits
             tried.months = now;
         }
     }
@@ -104,8 +107,8 @@ async fn look(billing: &Billing, looks: u64, tried: &mut Tried) -> Result<(), Ap
     Ok(())
 }
 
-/// Begins the next periods of subscriptions, or ends the subscriptions. True: the provider was asked about those that
-/// it holds.
+/// Begins the next periods of subscriptions, or ends the subscriptions. Returns whether the payment provider was asked
+/// about subscriptions that it holds.
 async fn end_periods(billing: &Billing, asks_provider: bool) -> Result<bool, ApiError> {
     let mut asked = false;
     let now = billing.clock.now();
@@ -118,7 +121,8 @@ async fn end_periods(billing: &Billing, asks_provider: bool) -> Result<bool, Api
             billing
                 .store
                 .write(async |tx| {
-                    // if the subscription changed in between, nothing is written; the next look reads it again
+                    // if another request changed the subscription meanwhile, nothing is written; the next look reads it
+                    // again
                     if tx.put_subscription(&subscription).await? {
                         for item in &items {
                             tx.add_invoice_item(item).await?;
@@ -148,7 +152,7 @@ async fn close_months(billing: &Billing) -> Result<i64, ApiError> {
     let last = month_before(now);
     let mut billed_through = billing.store.job_done_through(MONTHS_JOB).await?;
     if billed_through == 0 {
-        // use before the first start of billing is not billed
+        // use from before billing first ran is never billed
         billing.store.take_job(MONTHS_JOB, &billing.node_id, now.0, now.0).await?;
         billing.store.note_job(MONTHS_JOB, last).await?;
         return Ok(last);
@@ -200,7 +204,7 @@ async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), Api
         return billing.bill_here(account_id, month).await;
     };
     let spent = billing.store.used_in_month(account_id, month).await?.spend.cents();
-    // fees of a subscription that began when the node had no provider
+    // fees of a subscription that began while the node had no payment provider
     let open = billing.store.open_items(account_id, month).await?;
     let cents = spent + open.iter().map(|item| item.amount_usd_cents).sum::<i64>();
     let mut invoice_id = None;
@@ -212,7 +216,7 @@ async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), Api
             month,
             cents,
             description: &format!("Use in {} beyond the plan, and gates{fees}", invoices::month_words(month)),
-            // the same key for every repetition
+            // the key is the same for every repetition, so the provider bills the month once
             key: &format!("usage:{account_id}:{month}"),
         };
         let made = provider.bill_usage(&bill).await?;

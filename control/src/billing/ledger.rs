@@ -1,5 +1,5 @@
-//! The ledger. Before work begins, its price is reserved: operations of a trial, compute units, yen. When it ends, the
-//! reservation is posted with the results, or given back (readings A14, P5-P8, P24).
+//! The ledger. Before work begins, its price is reserved: operations of a trial, compute units, yen. When the work
+//! ends, the reservation is posted with the results, or given back (readings A14, P5-P8, P24).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ pub struct Ledger {
 pub struct PaidBy {
     /// The account.
     pub account: AccountId,
-    /// Environment of the key that asked.
+    /// Environment of the request's key.
     pub environment: Environment,
     /// The account's plan.
     pub plan: Plan,
@@ -57,7 +57,7 @@ pub struct Reservation {
     month: i64,
     /// Whether the work is of a trial. Trials' operations are not counted by name (readings P5).
     is_of_trial: bool,
-    /// Compute units that the plan includes in a month.
+    /// The number of compute units that the plan includes in a month.
     allowance: Option<i64>,
     /// The transfer in the ledger. `None`: nothing is to be paid.
     transfer_id: Option<String>,
@@ -129,7 +129,7 @@ impl Ledger {
         };
         let Some(wanted) = wanted else { return Ok(reservation) };
         let transfer_id = ids::transfer(now).as_str().to_owned();
-        // set before the write: if the caller leaves while the database answers, the reservation may exist
+        // set before the write, because the reservation may exist even if the caller leaves before the database answers
         reservation.transfer_id = Some(transfer_id.clone());
         reservation.settled = AtomicBool::new(false);
         let new = NewReservation {
@@ -165,7 +165,7 @@ impl Ledger {
         Ok(ApiError::new(Code::TrialOpsExhausted, message))
     }
 
-    /// Gives back what an earlier process of this node reserved, because its work ended with it.
+    /// Gives back the reservations of an earlier process of this node, because that process's work ended with it.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -213,14 +213,14 @@ impl Reservation {
         self.transfer_id.clone()
     }
 
-    /// The step of a unit that posts this reservation.
+    /// The step that posts this reservation, for a unit of work.
     pub fn posting(&self, now: Timestamp) -> Option<Posting> {
         let account_id = self.account.as_str().to_owned();
         let allowance = self.allowance;
         self.transfer_id.clone().map(|transfer_id| Posting { transfer_id, account_id, allowance, at: now.0 })
     }
 
-    /// The step of a unit that counts completed operations by name.
+    /// The step that counts completed operations by name, for a unit of work.
     pub fn counts(&self, operations: Vec<(String, i64)>) -> Option<OperationCounts> {
         let account_id = self.account.as_str().to_owned();
         (!self.is_of_trial && !operations.is_empty()).then_some(OperationCounts {
@@ -230,7 +230,7 @@ impl Reservation {
         })
     }
 
-    /// The reservation was posted, so dropping it gives nothing back.
+    /// Notes that the reservation was posted, so that dropping it gives nothing back.
     pub fn keep(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }

@@ -15,7 +15,7 @@ use store::Email;
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// E-mails that one look sends, at most.
 const AT_ONCE: i64 = 20;
-/// Waits before retries. When they are used up, the mail is given up.
+/// Waits before retries. After the last one, the mail is given up.
 const WAITS: [Duration; 5] = [
     Duration::from_secs(30),
     Duration::from_secs(300),
@@ -23,7 +23,7 @@ const WAITS: [Duration; 5] = [
     Duration::from_secs(4 * 3600),
     Duration::from_secs(24 * 3600),
 ];
-/// Characters of an error that are kept.
+/// Characters of an error that are stored, at most.
 const ERROR_CHARACTERS_MAX: usize = 200;
 
 /// Settings of e-mail.
@@ -98,7 +98,7 @@ impl Mailer {
         for (at, mailbox) in to.into_iter().enumerate() {
             builder = match at {
                 0 => builder.to(mailbox),
-                // a document's copy goes to the issuer, and so do the buyer's replies
+                // the issuer of an attached document gets a copy of the mail, and the buyer's replies
                 _ if attached.is_some() => builder.reply_to(mailbox.clone()).bcc(mailbox),
                 _ => builder.bcc(mailbox),
             };
@@ -120,7 +120,7 @@ impl Mailer {
     }
 }
 
-/// A document that a mail carries.
+/// A document that is attached to a mail.
 struct Attached {
     name: String,
     pdf: Vec<u8>,
@@ -163,7 +163,7 @@ pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
     Ok(())
 }
 
-/// The document that a mail carries, if it carries one.
+/// The document that is attached to a mail, if there is one.
 async fn attached(billing: &Billing, email: &Email) -> Result<Result<Option<Attached>, Unsent>, store::Error> {
     if email.document_id.is_empty() {
         return Ok(Ok(None));

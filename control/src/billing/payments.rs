@@ -33,14 +33,14 @@ pub struct PaymentsConfig {
     #[arg(env = "ANGO_PAYMENTS_STRIPE_SECRET_KEY", hide = true, value_parser = PaymentSecret::read)]
     pub stripe_secret_key: Option<PaymentSecret>,
     // readings W1
-    /// Secrets of the webhook endpoints at Stripe that lead to this service, separated by commas: two while one replaces the
-    /// other. Give them in the variable or in the settings file.
+    /// Signing secrets of the webhook endpoints at Stripe that send events to this service, separated by commas. Two
+    /// secrets are needed while one replaces the other. Give them in the variable or in the settings file.
     #[arg(env = "ANGO_PAYMENTS_STRIPE_WEBHOOK_SECRET", hide = true, value_delimiter = ',')]
     #[arg(value_parser = PaymentSecret::read)]
     pub stripe_webhook_secrets: Vec<PaymentSecret>,
     // readings P26
-    /// Domains that the billing portal may lead back to, separated by commas, with all below them. The host of ANGO_PUBLIC_URL is
-    /// always one of them, and so is localhost.
+    /// Domains to which the billing portal may send customers back, separated by commas. Their subdomains are included.
+    /// The host of ANGO_PUBLIC_URL and localhost are always included.
     #[arg(env = "ANGO_PAYMENTS_RETURN_DOMAINS", value_delimiter = ',', value_parser = domain)]
     pub return_domains: Vec<String>,
     // readings P14
@@ -91,7 +91,7 @@ fn contact(text: &str) -> Result<Url, &'static str> {
     if matches!(url.scheme(), "https" | "http" | "mailto") { Ok(url) } else { Err("must be an https: or mailto: URL") }
 }
 
-/// A request to the provider: ready when the provider has answered or failed.
+/// The future of a request to the provider. It is ready when the provider has answered or failed.
 pub type Asked<'a, T> = BoxFuture<'a, Result<T, PaymentError>>;
 
 /// Why a request to the provider failed.
@@ -142,19 +142,19 @@ pub fn unavailable() -> ApiError {
 pub struct ProvidedSubscription {
     /// The provider's id of the subscription.
     pub subscription_id: String,
-    /// The provider's customer.
+    /// The provider's id of the customer.
     pub customer_id: String,
     /// The account that the subscription is for. `None`: a purchase of another kind.
     pub account_id: Option<String>,
     /// Its state.
     pub status: ProvidedStatus,
-    /// The plan in force. `None`: the price is not one of this service's.
+    /// The plan in force. `None`: the subscription's price is not one of this service's.
     pub plan: Option<(Plan, BillingCycle)>,
     /// Whether the subscription ends with its period.
     pub ends: bool,
     /// The start of the period that is paid.
     pub period_start: Timestamp,
-    /// The end of that period.
+    /// The end of the period that is paid.
     pub period_end: Timestamp,
     /// Whether a change is scheduled.
     pub has_schedule: bool,
@@ -184,11 +184,11 @@ pub enum ProvidedStatus {
 pub struct ProvidedInvoice {
     /// The provider's id of the invoice.
     pub invoice_id: String,
-    /// The provider's customer.
+    /// The provider's id of the customer.
     pub customer_id: String,
-    /// The subscription that it is for.
+    /// The subscription that the invoice is for.
     pub subscription_id: Option<String>,
-    /// The month of use, as this service named it in the request.
+    /// The month whose use is billed, as this service set it in the metadata.
     pub month: Option<i64>,
     /// The invoice's state.
     pub status: store::InvoiceState,
@@ -196,7 +196,7 @@ pub struct ProvidedInvoice {
     pub amount_usd_cents: i64,
     /// The first moment of the period that the invoice is for.
     pub period_start: Timestamp,
-    /// The first moment after that period.
+    /// The first moment after the period that the invoice is for.
     pub period_end: Timestamp,
     /// When the invoice was made.
     pub issued_at: Timestamp,
@@ -249,11 +249,11 @@ pub struct FinishedCheckout {
     pub subscription_id: Option<String>,
     /// The payment method that the checkout stored.
     pub payment_method: Option<String>,
-    /// Whether the customer completed it.
+    /// Whether the customer completed the checkout.
     pub is_complete: bool,
-    /// Whether it was paid, or nothing was to be paid.
+    /// Whether the checkout was paid, or nothing was to be paid.
     pub is_paid: bool,
-    /// Whether it only stored a payment method.
+    /// Whether the checkout only stored a payment method.
     pub is_setup: bool,
     /// `metadata.plan`. Empty if absent.
     pub plan: String,
@@ -272,7 +272,7 @@ pub struct NewSubscription<'a> {
     pub plan: Plan,
     /// The billing cycle.
     pub cycle: BillingCycle,
-    /// The end of its first period.
+    /// The end of the subscription's first period.
     pub period_end: Timestamp,
     /// The payment method that pays.
     pub payment_method: &'a str,
@@ -280,7 +280,7 @@ pub struct NewSubscription<'a> {
     pub key: &'a str,
 }
 
-/// A bill for what an account used beyond its plan in a month.
+/// A bill for an account's use beyond its plan in a month.
 #[derive(Clone, Debug)]
 pub struct UsageBill<'a> {
     /// The customer.
@@ -315,7 +315,8 @@ pub trait PaymentProvider: Send + Sync {
     fn start_checkout<'a>(&'a self, checkout: &'a NewCheckout<'a>) -> Asked<'a, StartedCheckout>;
     /// A checkout as it is now.
     fn checkout<'a>(&'a self, session_id: &'a str) -> Asked<'a, FinishedCheckout>;
-    /// The address of a page, good for one visit, on which a customer sees and changes payment methods and invoices.
+    /// The address of a page where a customer sees and changes payment methods and invoices. The address works for one
+    /// visit.
     fn portal<'a>(&'a self, customer_id: &'a str, return_url: &'a str) -> Asked<'a, String>;
     /// Begins a subscription.
     fn subscribe<'a>(&'a self, new: &'a NewSubscription<'a>) -> Asked<'a, ProvidedSubscription>;
@@ -324,7 +325,7 @@ pub trait PaymentProvider: Send + Sync {
     /// Schedules another plan or billing cycle for the period's end.
     fn schedule<'a>(&'a self, subscription_id: &'a str, plan: Plan, cycle: BillingCycle, key: &'a str)
     -> Asked<'a, ()>;
-    /// Removes what was scheduled.
+    /// Removes the scheduled change.
     fn unschedule<'a>(&'a self, subscription_id: &'a str, key: &'a str) -> Asked<'a, ()>;
     /// Sets whether a subscription ends with its period.
     fn set_ending<'a>(&'a self, subscription_id: &'a str, ends: bool, key: &'a str) -> Asked<'a, ()>;

@@ -1,5 +1,5 @@
 //! The steps from a subscription to a wanted plan, and what each step means for periods and prices (readings P10, P11,
-//! P16, P17). Pure: the payment provider carries the steps out, or this service if there is none.
+//! P16, P17). Pure: the payment provider carries the steps out, or this service if the node has no provider.
 
 use api::billing::BillingCycle;
 use store::{Subscription, SubscriptionState};
@@ -27,7 +27,7 @@ pub enum Step {
 }
 
 /// The steps to a wanted plan. A higher plan begins at once. A lower plan and another billing cycle begin at the
-/// period's end. If a yearly subscription changes to monthly, a higher plan waits for the period's end too.
+/// period's end. A higher plan also waits for the period's end if a yearly subscription changes to monthly.
 pub fn steps_to(current: &Subscription, plan: Plan, cycle: BillingCycle) -> Vec<Step> {
     if current.status == SubscriptionState::None {
         return vec![Step::Start(plan, cycle)];
@@ -155,7 +155,7 @@ pub fn scheduled(subscription: &Subscription) -> (Option<Plan>, Option<BillingCy
     (Plan::from_name(&subscription.scheduled_plan), BillingCycle::from_name(&subscription.scheduled_cycle))
 }
 
-/// Removes what is scheduled.
+/// Removes the scheduled change.
 pub fn unschedule(subscription: &mut Subscription) {
     subscription.scheduled_plan = String::new();
     subscription.scheduled_cycle = String::new();
@@ -205,10 +205,10 @@ mod tests {
         assert_eq!(Timestamp(subscription.period_end).rfc3339(), "2027-02-01T00:00:00.000Z");
         // 351 of 365 days
         assert_eq!(fees[0].cents, 8_620);
-        // at the first moment of a month: the whole price
+        // a subscription that begins at the first moment of a month costs the whole price
         let first = month_start(Period::of(NOW).month);
         assert_eq!(apply(&mut none(), Step::Start(Plan::Pro, Monthly), first)[0].cents, 4_900);
-        // at its last second
+        // a subscription that begins at the month's last second costs nothing
         let last = Timestamp(month_start(Period::of(NOW).month + 1).0 - 1_000_000);
         assert_eq!(apply(&mut none(), Step::Start(Plan::Scale, Monthly), last)[0].cents, 0);
     }
@@ -227,7 +227,7 @@ mod tests {
         let annual = on(Plan::Pro, Annual);
         assert_eq!(steps(&annual, Plan::Scale, Monthly), [Step::Schedule(Plan::Scale, Monthly)]);
         assert_eq!(steps(&annual, Plan::Scale, Annual), [Step::Upgrade(Plan::Scale)]);
-        // a scheduled change is replaced, removed or kept
+        // a scheduled change is kept if it is wanted again, otherwise removed
         let mut down = pro.clone();
         apply(&mut down, Step::Schedule(Plan::Starter, Monthly), NOW);
         assert_eq!(steps(&down, Plan::Starter, Monthly), []);
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn p11_an_upgrade_is_paid_by_the_second_and_what_was_paid_is_credited() {
         let mut pro = on(Plan::Pro, Monthly);
-        // a week later: 7 of 28 days are left
+        // an upgrade a week later, when 7 of 28 days are left
         let later = Timestamp(NOW.0 + 7 * 86_400 * 1_000_000);
         let fees = apply(&mut pro, Step::Upgrade(Plan::Scale), later);
         assert_eq!(fees.iter().map(|fee| fee.cents).collect::<Vec<_>>(), [-1_225, 4_975]);
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(fees.iter().map(|fee| fee.cents).collect::<Vec<_>>(), [8_964]);
         assert_eq!((scale.plan, scale.billing_cycle), (Plan::Starter, Annual));
         assert_eq!(Timestamp(scale.period_end).rfc3339(), "2027-03-01T00:00:00.000Z");
-        // a node that was off for three months
+        // a node that was off for three months renews three periods at once
         let mut pro = on(Plan::Pro, Monthly);
         let fees = renew(&mut pro, Timestamp(end.0 + 70 * 86_400 * 1_000_000));
         assert_eq!(fees.iter().map(|fee| fee.cents).collect::<Vec<_>>(), [4_900; 3]);

@@ -9,7 +9,7 @@ use crate::caller::{Environment, Plan};
 /// Compute units that a plan includes in a month. `None`: any number.
 pub fn allowance(plan: Plan) -> Option<u64> {
     match plan {
-        // a trial counts operations instead
+        // a trial counts operations, not compute units
         Plan::Trial | Plan::Payg => Some(0),
         Plan::Free => Some(10_000),
         Plan::Starter => Some(1_000_000),
@@ -36,7 +36,7 @@ pub fn pays_for_gates(plan: Plan, environment: Environment) -> bool {
 /// Price of one month of a plan in US cents.
 pub fn monthly_price_cents(plan: Plan, cycle: BillingCycle) -> i64 {
     match (plan, cycle) {
-        // an enterprise's price is agreed with the operator
+        // the operator agrees on the price of an enterprise plan with the customer
         (Plan::Trial | Plan::Free | Plan::Payg | Plan::Enterprise, _) => 0,
         (Plan::Starter, BillingCycle::Monthly) => 900,
         (Plan::Starter, BillingCycle::Annual) => 747,
@@ -75,7 +75,7 @@ mod tests {
         let [monthly, annual] = BillingCycle::ALL.map(|cycle| Plan::ALL.map(|plan| monthly_price_cents(plan, cycle)));
         assert_eq!(monthly, [0, 0, 0, 900, 4_900, 19_900, 0]);
         assert_eq!(annual, [0, 0, 0, 747, 4_067, 16_517, 0]);
-        // P15: 17 percent below the monthly price
+        // P15: annual prices are 17 percent below monthly ones
         for (monthly, annual) in monthly.into_iter().zip(annual) {
             assert_eq!((monthly * 83 + 50) / 100, annual);
         }

@@ -1,6 +1,6 @@
-//! Copies the payment provider's state of subscriptions, invoices and checkouts. Each event causes a fresh read of the
-//! object that it names, and the record is replaced only if its version is still the one read. So neither the order nor
-//! the repetition of events matters (readings W4).
+//! Copies the payment provider's state of subscriptions, invoices and checkouts. For each event the object that it
+//! names is read again. The record is replaced only if its version has not changed since the record was read. So
+//! neither the order nor the repetition of events matters (readings W4).
 
 use api::Code;
 use serde_json::json;
@@ -72,7 +72,7 @@ pub async fn sync_invoice(
     let provided = provider(billing)?.invoice(invoice_id).await?;
     let Some(subscription) = account_of(billing, &provided.customer_id, None).await? else { return Ok(false) };
     if let Some(of) = &provided.subscription_id {
-        // a payment, or a failed one, also changes the subscription
+        // a payment or a failed payment also changes the subscription
         sync_subscription(billing, of).await?;
     }
     let now = billing.clock.now();
@@ -100,7 +100,7 @@ pub async fn sync_invoice(
         .store
         .write(async |tx| {
             tx.put_invoice(&invoice).await?;
-            // each event once, and in this order (readings W6)
+            // announce each event once, in this order (readings W6)
             for (fact, event) in &told_of {
                 if tx.announce(fact, now.0).await? {
                     tx.emit(std::slice::from_ref(event)).await?;
@@ -129,7 +129,7 @@ pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, 
     if let Some(method) = &checkout.payment_method {
         provider.set_payment_method(&checkout.customer_id, method).await?;
         for _ in 0..TRIES_MAX {
-            // readings P13: a customer without a plan who stores a card pays as they go
+            // readings P13: if a customer on the free plan stores a card, the account changes to pay as you go
             if subscription.plan != Plan::Free {
                 return Ok(true);
             }
@@ -164,7 +164,7 @@ async fn account_of(
     }
     let Some(account_id) = account_id else { return Ok(None) };
     let found = billing.store.subscription(account_id).await?;
-    // the account has another customer already: this object was not made by this service
+    // if the account has another customer already, this service did not make the object
     Ok(found.filter(|subscription| subscription.customer_id.is_empty()))
 }
 
@@ -187,7 +187,7 @@ fn take_over(subscription: &mut Subscription, provided: &ProvidedSubscription, n
     }
     let status = match provided.status {
         ProvidedStatus::Ended => {
-            // a subscription that ended before or never began changes nothing
+            // the end of another subscription, such as an earlier one, changes nothing
             if is_ours {
                 end(subscription);
             }

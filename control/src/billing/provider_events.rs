@@ -49,7 +49,7 @@ pub async fn receive(
     body: Body,
 ) -> Result<Json<ReceivedEvent>, ApiError> {
     // the signature covers the raw bytes, so they are read before anything is parsed
-    let too_long = || ApiError::new(Code::PayloadTooLarge, format!("an event has at most {EVENT_BYTES_MAX} bytes"));
+    let too_long = || ApiError::new(Code::PayloadTooLarge, format!("the event is larger than {EVENT_BYTES_MAX} bytes"));
     let body = axum::body::to_bytes(body, EVENT_BYTES_MAX).await.map_err(|_| too_long())?;
     let header = headers.get("stripe-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (now, secrets) = (billing.clock.now(), &billing.payments.stripe_webhook_secrets);
@@ -59,7 +59,7 @@ pub async fn receive(
     let event: Value = serde_json::from_slice(&body).unwrap_or_default();
     let word = |member: &str| event[member].as_str().filter(|word| (1..=WORD_CHARACTERS_MAX).contains(&word.len()));
     let (Some(id), Some(kind), Ok(text)) = (word("id"), word("type"), std::str::from_utf8(&body)) else {
-        return Err(ApiError::new(Code::InvalidRequest, "an event is an object with id and type"));
+        return Err(ApiError::new(Code::InvalidRequest, "an event must be a JSON object with id and type"));
     };
     let event = ProviderEvent {
         event_id: id.to_owned(),
@@ -100,8 +100,8 @@ pub(super) async fn work_through(billing: &Billing) -> Result<(), store::Error> 
                     let due_at = billing.clock.now().plus(wait).0;
                     billing.store.put_provider_event_off(&event.event_id, due_at, &why).await?;
                     if error.code == Code::ProviderUnavailable {
-                        // the provider does not answer, so the other events would fail too: let the other jobs run
-                        // first
+                        // the provider does not answer, so the other events would fail too: stop here, so that the
+                        // other jobs can run
                         return Ok(());
                     }
                 }
@@ -129,7 +129,7 @@ async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiEr
             sync_invoice(billing, id, None).await?
         }
         "payment_method.attached" => set_first_payment_method(billing, object, id).await?,
-        // a removed payment method matters only when the next payment fails
+        // other events change nothing; a removed payment method matters only when the next payment fails
         _ => true,
     };
     if !is_ours {
@@ -145,14 +145,14 @@ async fn set_first_payment_method(billing: &Billing, object: &Value, id: &str) -
     if billing.store.subscription_of_customer(customer).await?.is_none() {
         return Ok(false);
     }
-    // `payment_method` returns the method that the customer chose, otherwise the method attached first
+    // `payment_method` returns the method that the customer chose, otherwise the one attached first
     if provider.payment_method(customer).await?.as_deref() == Some(id) {
         provider.set_payment_method(customer, id).await?;
     }
     Ok(true)
 }
 
-/// Deletes events that are older than the time for which they are kept.
+/// Deletes events that are older than `KEPT`.
 pub(super) async fn forget_old(billing: &Billing) -> Result<(), store::Error> {
     let before = billing.clock.now().0 - KEPT.as_micros() as i64;
     billing.store.forget_provider_events(before).await.map(drop)

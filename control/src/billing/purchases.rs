@@ -139,7 +139,9 @@ pub(super) async fn hide_old(billing: &Billing) -> Result<(), store::Error> {
 }
 
 fn shown(billing: &Billing, purchase: &Purchase) -> Result<Bought, ApiError> {
-    let gone = || ApiError::new(Code::KeyNoLongerShown, "the key of this purchase was shown for 24 hours");
+    let gone = || {
+        ApiError::new(Code::KeyNoLongerShown, "the key of this purchase was shown for 24 hours, and is not shown again")
+    };
     let is_over = Timestamp(purchase.created_at).plus(SHOWN) <= billing.clock.now();
     let sealed = purchase.sealed_key.as_ref().filter(|_| !is_over).ok_or_else(gone)?;
     let account: AccountId = purchase.account_id.parse().map_err(ApiError::internal)?;
@@ -149,7 +151,7 @@ fn shown(billing: &Billing, purchase: &Purchase) -> Result<Bought, ApiError> {
     Ok(Bought::Key(text.to_owned().into(), purchase.plan.clone()))
 }
 
-/// The plan and label that a purchase asks for.
+/// The plan and label of a purchase.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     plan: Plan,
@@ -157,7 +159,7 @@ struct Wanted {
     label: String,
 }
 
-/// Reads `metadata.plan` first. The reference counts as a plan only if it equals a plan's name, otherwise as a label
+/// Reads `metadata.plan` first. The reference counts as a plan if it equals a plan's name, otherwise as a label
 /// (readings B7).
 fn wanted(plan: &str, reference: &str) -> Wanted {
     let known = |name: &str| Plan::from_name(name).filter(|plan| BOUGHT.contains(plan));

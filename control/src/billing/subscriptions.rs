@@ -74,7 +74,7 @@ pub async fn subscribe(
 ) -> Result<Response, ApiError> {
     let Subscribe { plan, email, billing_cycle } = body.value;
     let wanted = Wanted { plan: wanted_plan(&plan)?, cycle: wanted_cycle(billing_cycle)?, email: contact(&email)? };
-    // a separate task: if the client leaves, the step between provider and database must not stop halfway
+    // a separate task: if the client leaves, the change must not stop between the provider and the database
     tokio::spawn(async move {
         if wanted.plan == Plan::Enterprise {
             return billing.request_plan(&caller, &wanted, &claim).await;
@@ -120,11 +120,11 @@ impl Billing {
     /// The caller's subscription record.
     pub(super) async fn subscription(&self, caller: &Caller) -> Result<Subscription, ApiError> {
         let found = self.store.subscription(caller.account.as_str()).await?;
-        found.ok_or_else(|| ApiError::internal("a caller without an account"))
+        found.ok_or_else(|| ApiError::internal("the caller has no account"))
     }
 
-    /// The provider of a subscription, `None` if this service bills it. A subscription that began when the node had no
-    /// provider stays here until it ends.
+    /// The payment provider of a subscription. `None`: this service bills the subscription. A subscription that began
+    /// while the node had no provider is billed by this service until it ends.
     fn provider_of(&self, subscription: &Subscription) -> Option<Arc<dyn PaymentProvider>> {
         let began_here =
             subscription.status != SubscriptionState::None && subscription.provider_subscription_id.is_empty();
@@ -195,7 +195,7 @@ impl Billing {
     ) -> Result<Response, ApiError> {
         let mut subscription = self.subscription(caller).await?;
         if !subscription.provider_subscription_id.is_empty() {
-            // an earlier step may have been carried out though its answer was lost: read the present state first
+            // an earlier step may have taken effect even if its answer was lost: read the present state first
             sync_subscription(self, &subscription.provider_subscription_id).await?;
             subscription = self.subscription(caller).await?;
         }
@@ -210,8 +210,8 @@ impl Billing {
                 }
                 Err(error) => {
                     if error.code == Code::NoPaymentMethod {
-                        // the provider repeats its answer for the same key, so raise the version: the next request
-                        // needs another key
+                        // the provider repeats its answer for the same key: raise the version, so that the next request
+                        // gets another key
                         self.store.write(async |tx| tx.put_subscription(&subscription).await).await?;
                     }
                     return Err(error);
@@ -237,7 +237,7 @@ impl Billing {
         match step {
             Step::Start(plan, cycle) => {
                 let end = period_end(self.clock.now(), cycle);
-                // the period is part of the body, so it is part of the key
+                // the request's body contains the period, so the key must contain it too
                 let key = format!("{key}:{}", end.seconds());
                 let Some(payment_method) = provider.payment_method(customer).await? else {
                     return self.checkout_page(provider, before, (plan, cycle, end), &key).await.map(Some);
@@ -310,7 +310,7 @@ impl Billing {
             plan: Some(plan),
             embedded: false,
             return_url: &format!("{}/docs", self.base_url),
-            // a checkout ends after a day, so the key changes twice a day
+            // the provider closes a checkout after a day, so the key changes twice a day
             key: &format!("{key}:page:{}", self.clock.now().seconds() / 43_200),
         };
         Ok(provider.start_checkout(&checkout).await?.url)
@@ -326,8 +326,8 @@ impl Billing {
         self.store.write(async |tx| put(tx, &subscription).await).await
     }
 
-    /// Ends pay as you go. No period is paid in advance, so the free plan begins at once (readings P13). The use up to
-    /// now is still billed.
+    /// Ends pay as you go. No period is paid in advance, so the free plan begins at once (readings P13). Earlier use is
+    /// still billed.
     async fn leave_payg(&self, mut subscription: Subscription) -> Result<CancelledSubscription, ApiError> {
         let now = self.clock.now();
         subscription.plan = Plan::Free;
@@ -363,7 +363,7 @@ impl Billing {
                 Some(provider) => {
                     let id = subscription.provider_subscription_id.clone();
                     let key = format!("{}:{}:cancel", subscription.account_id, subscription.version);
-                    // a schedule would keep the subscription going
+                    // remove the schedule first, because it would keep the subscription going
                     provider.unschedule(&id, &format!("{key}:unschedule")).await?;
                     provider.set_ending(&id, true, &key).await?;
                     sync_subscription(self, &id).await?;
@@ -444,7 +444,7 @@ fn step_name(step: Step) -> String {
 fn wanted_plan(word: &str) -> Result<Plan, ApiError> {
     let known = Plan::from_name(word).filter(|plan| SUBSCRIBED.contains(plan) || *plan == Plan::Enterprise);
     known.ok_or_else(|| {
-        let message = "plan must be starter, pro, scale or enterprise; cancel the subscription for free, and use checkout for payg";
+        let message = "plan must be starter, pro, scale or enterprise; for free, cancel the subscription; for payg, use the checkout";
         ApiError::new(Code::InvalidPlan, message).at("plan", "no plan to subscribe to")
     })
 }

@@ -1,6 +1,6 @@
 //! The gate tariff: pure, in thousandths of a yen (readings P1, P27-P30).
 //!
-//! The tariff counts bootstraps as a circuit of NAND gates would need them, whatever the engine really does.
+//! The tariff counts the bootstraps that a circuit of NAND gates would need, whatever the engine executes.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::compute::engine::Gate;
 pub const BOOTSTRAP_PRICE: MilliYen = MilliYen(100);
 /// Price of one bootstrap in a request that gets the discount.
 pub const BOOTSTRAP_PRICE_DISCOUNTED: MilliYen = MilliYen(70);
-/// A request with at least this many gates gets the discount. Every gate counts, NOT gates also, although they have no
-/// bootstrap (readings P28).
+/// A request with at least this many gates gets the discount. NOT gates count too, although they have no bootstrap
+/// (readings P28).
 pub const DISCOUNT_GATES_MIN: u64 = 32;
 
 /// Bootstraps charged for a gate.
@@ -49,7 +49,7 @@ pub fn price_of(counts: impl Iterator<Item = (Gate, u64)>) -> Price {
         counts.fold((0, 0), |(gates, ops), (gate, count)| (gates + count, ops + count * bootstrap_ops(gate)));
     let discounted = gates >= DISCOUNT_GATES_MIN;
     let each = if discounted { BOOTSTRAP_PRICE_DISCOUNTED } else { BOOTSTRAP_PRICE };
-    // at most a million gates of 4 operations
+    // fits, because a request has at most a million gates of 4 bootstraps
     let times = i64::try_from(bootstrap_ops).expect("a request is bounded");
     Price { bootstrap_ops, cost: each * times, discounted }
 }

@@ -16,15 +16,15 @@ use crate::parsers::secret;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Retries of a request after errors of the server or the connection, at most.
+/// Largest number of retries of a request after errors of the server or the connection.
 const RETRIES_MAX: usize = 2;
 
 /// The address and the credentials of a bucket. `Debug` hides the secret.
 #[derive(Clone, clap::Args)]
 pub struct BucketConfig {
     /// The S3 bucket in which the nodes of one database store large answers and other lasting objects, encrypted:
-    /// s3://BUCKET/PREFIX. When unset, each node stores its own in its data folder, and only that node can repeat such
-    /// an answer.
+    /// s3://BUCKET/PREFIX. When unset, each node stores its objects in its data folder, and only that node can repeat
+    /// such an answer.
     #[arg(env = "ANGO_OBJECTS_URL", value_parser = BucketUrl::read)]
     pub url: BucketUrl,
     /// Address of the server of the bucket in ANGO_OBJECTS_URL, such as `https://minio.example.org`. When unset,
@@ -34,7 +34,7 @@ pub struct BucketConfig {
     /// Region of the bucket. The region is part of a request's signature.
     #[arg(env = "ANGO_S3_REGION", default_value = "us-east-1")]
     pub region: String,
-    /// Access key of the bucket. When unset, the one of the machine's role.
+    /// Access key of the bucket. When unset, the access key of the machine's role.
     #[arg(env = "ANGO_S3_ACCESS_KEY_ID")]
     pub access_key_id: Option<String>,
     /// The secret of ANGO_S3_ACCESS_KEY_ID.
@@ -85,7 +85,7 @@ impl BucketConfig {
     /// Opens the bucket. Returns also the prefix of all names.
     pub(super) fn open(&self) -> anyhow::Result<(Arc<dyn ObjectStore>, ObjectPath)> {
         crate::tls::choose_cryptography();
-        // objects are sealed before they leave the node, so a server next to it may use HTTP
+        // objects are sealed before they leave the node, so the connection to the bucket may use HTTP
         let client = ClientOptions::new()
             .with_allow_http(true)
             .with_timeout(REQUEST_TIMEOUT)

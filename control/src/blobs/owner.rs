@@ -14,7 +14,7 @@ use super::BucketConfig;
 /// The object that contains the owner's id.
 const MARK: &str = "database-id";
 
-/// Why a prefix is not known to belong to a database.
+/// Why a database could not claim a prefix.
 #[derive(Debug)]
 pub enum Unclaimed {
     /// The prefix belongs to another database.
@@ -38,7 +38,8 @@ impl fmt::Display for Unclaimed {
 
 impl std::error::Error for Unclaimed {}
 
-/// Claims a prefix for a database, unless it owns the prefix already. The first database to come writes the mark.
+/// Claims a prefix for a database, unless it owns the prefix already. The first database that claims a prefix writes
+/// the mark.
 ///
 /// # Errors
 /// When the prefix belongs to another database, or the bucket does not answer.
@@ -48,7 +49,7 @@ pub async fn claim(bucket: &BucketConfig, database_id: &str) -> Result<(), Uncla
     if owner(&*objects, &mark).await?.is_none() {
         let put = objects.put_opts(&mark, database_id.to_owned().into(), PutMode::Create.into()).await;
         match put {
-            // another node may have been faster
+            // another node may have written the mark first
             Ok(_) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
             Err(error) => return Err(Unclaimed::Failed(error.to_string())),
         }

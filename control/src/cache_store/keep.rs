@@ -17,7 +17,7 @@ const CHECK: Duration = Duration::from_secs(1);
 
 /// Reacts to the news of other nodes.
 pub trait Follower: Send + Sync + 'static {
-    /// A connection is in use from now on. News sent before it were missed.
+    /// Called when a connection is in use. News that were sent before this call were missed.
     fn opened(&self);
 
     /// Applies news.

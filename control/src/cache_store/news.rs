@@ -1,7 +1,7 @@
 //! Messages between nodes through the cache store, so that no node must wait until it next reads the database.
 //!
-//! A message only names what to read again; the database is the authority. So a message never locks, admits or refuses
-//! a caller.
+//! A message only names the records to read again; the database is the authority. So a message never locks, admits or
+//! refuses a caller.
 
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -12,7 +12,7 @@ use super::{CacheStore, CacheStoreConfig, OPEN_PATIENCE, Unreachable};
 pub const CHANNEL: &str = "news";
 /// The version of the messages' format.
 const VERSION: u32 = 1;
-/// Bytes of a message, at most.
+/// Largest size of a message in bytes.
 const BYTES_MAX: usize = 1024;
 
 /// A change on another node.
@@ -47,7 +47,7 @@ impl Message {
 }
 
 impl CacheStore {
-    /// Sends news to the other nodes. If this fails, they read the change from the database later.
+    /// Sends news to the other nodes. If this fails, the other nodes read the change from the database later.
     pub async fn publish(&self, news: News) {
         let message = Message::of(&self.0.name, news);
         let channel = self.0.config.name(CHANNEL);
@@ -56,12 +56,13 @@ impl CacheStore {
         let _: Result<(), Unreachable> = self.call(publishing).await;
     }
 
-    /// Reads a message. `None`: it is this node's own.
+    /// Reads a message. `None`: this node sent the message itself.
     pub(super) fn read(&self, message: &[u8]) -> Result<Option<News>, &'static str> {
         if message.len() > BYTES_MAX {
             return Err("the message is too long");
         }
-        let message: Message = serde_json::from_slice(message).map_err(|_| "the message has another form")?;
+        let message: Message =
+            serde_json::from_slice(message).map_err(|_| "the message does not have the expected form")?;
         if message.version != VERSION {
             return Err("the message has another version");
         }
@@ -86,7 +87,7 @@ pub async fn publish_once(config: &CacheStoreConfig, news: News) -> anyhow::Resu
 /// Checks that the cache store answers, from a program other than a node.
 ///
 /// # Errors
-/// When it does not answer.
+/// When the cache store does not answer.
 pub async fn ping_once(config: &CacheStoreConfig) -> anyhow::Result<()> {
     let asking = async {
         let client = redis::Client::open(config.url.as_str())?;

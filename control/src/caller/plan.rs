@@ -11,29 +11,29 @@ pub const UNLIMITED: u64 = 9_007_199_254_740_991;
 /// The limits of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
-    /// Requests of an account a day, UTC.
+    /// Largest number of requests of an account in a day, UTC.
     pub requests_a_day: u64,
-    /// Requests of an account a month, UTC.
+    /// Largest number of requests of an account in a month, UTC.
     pub requests_a_month: u64,
-    /// Requests of a key in one second, which may all come at once.
+    /// Largest number of requests of a key in one second. All may come at once.
     pub burst_a_second: u32,
-    /// Open gate sessions of an account (readings L9).
+    /// Largest number of open gate sessions of an account (readings L9).
     pub open_sessions: u64,
-    /// Encryption keys of an account, including open uploads in parts (readings K19).
+    /// Largest number of encryption keys of an account, including open uploads in parts (readings K19).
     pub encryption_keys: u64,
-    /// Megabytes of one evaluation key for arithmetic (readings K4).
+    /// Largest size in megabytes of one evaluation key for arithmetic (readings K4).
     pub encryption_key_mb: u64,
-    /// Megabytes of an account's stored ciphertexts (readings K14).
+    /// Largest size in megabytes of an account's stored ciphertexts together (readings K14).
     pub ciphertext_cache_mb: u64,
 }
 
 impl PlanLimits {
-    /// Bytes of one evaluation key for arithmetic.
+    /// Largest size in bytes of one evaluation key for arithmetic.
     pub fn encryption_key_bytes(&self) -> u64 {
         self.encryption_key_mb.saturating_mul(1 << 20)
     }
 
-    /// Bytes of an account's stored ciphertexts. `None`: no limit.
+    /// Largest size in bytes of an account's stored ciphertexts together. `None`: no limit.
     pub fn ciphertext_cache_bytes(&self) -> Option<u64> {
         (self.ciphertext_cache_mb != UNLIMITED).then(|| self.ciphertext_cache_mb.saturating_mul(1 << 20))
     }
@@ -61,9 +61,9 @@ const fn with_keys(
     PlanLimits { encryption_keys, encryption_key_mb, ciphertext_cache_mb, ..limits }
 }
 
-/// The limits of every plan, and of callers without a key from one network. Read from a table of plans (and
-/// `anonymous`). Each is a table of the members of [`PlanLimits`] in kebab case, whose values are numbers or, except
-/// for the burst, `"unlimited"`. Absent members keep their defaults.
+/// The limits of every plan, and of callers without a key from one network. Read from a table with the names of plans
+/// (or `anonymous`) as keys. Each value is a table with members of [`PlanLimits`] in kebab case. A limit is a number
+/// or, except for the burst, `"unlimited"`. An absent limit keeps its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "HashMap<String, Changes>")]
 pub struct PlanTable {
@@ -76,7 +76,7 @@ impl Default for PlanTable {
     fn default() -> Self {
         PlanTable {
             plans: Plan::ALL.map(|plan| match plan {
-                // a trial's limits count operations
+                // the first two limits of a trial count operations, not requests
                 Plan::Trial => with_keys(limits(10, 10, 5, 1), 1, 64, 32),
                 Plan::Free => with_keys(limits(1_000, 10_000, 10, 2), 5, 256, 128),
                 Plan::Payg => with_keys(limits(100_000, 3_000_000, 50, 10), 50, 1 << 10, 1 << 10),
@@ -98,7 +98,7 @@ impl PlanTable {
         self.plans[plan as usize]
     }
 
-    /// The limits of this plan, to be changed.
+    /// The limits of this plan, which the caller may change.
     pub fn of_mut(&mut self, plan: Plan) -> &mut PlanLimits {
         &mut self.plans[plan as usize]
     }

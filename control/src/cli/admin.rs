@@ -47,7 +47,7 @@ pub struct CreateKey {
     /// The account that owns the key. When omitted, a new account.
     #[arg(long, value_name = "ACCOUNT_ID")]
     account: Option<AccountId>,
-    /// Plan of the new account. When omitted, free; for a trial key, trial.
+    /// Plan of the new account. When omitted, free, but trial for a trial key.
     #[arg(long, value_enum, conflicts_with = "account")]
     plan: Option<Plan>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub struct ListKeys {
     common: Common,
 }
 
-/// Revoke all API keys of an account, or all that a user made.
+/// Revoke all API keys of an account, or all API keys that a user made.
 #[derive(Debug, Args)]
 pub struct RevokeKeys {
     /// The account's id, as `list-accounts` shows it.
@@ -118,7 +118,7 @@ pub struct ListAccounts {
     common: Common,
 }
 
-/// Change the plan of an account. Running nodes apply it within a second.
+/// Change the plan of an account. Running nodes apply the change within a second.
 #[derive(Debug, Args)]
 pub struct SetPlan {
     /// The account's id, as `list-accounts` shows it.
@@ -138,7 +138,7 @@ pub struct ListLockouts {
     common: Common,
 }
 
-/// End lockouts and reset their counts of failed attempts. Running nodes apply it within a second.
+/// End lockouts and reset their counts of failed attempts. Running nodes apply the change within a second.
 #[derive(Debug, Args)]
 pub struct ClearLockout {
     /// The lockout's id, as `list-lockouts` shows it.

@@ -8,7 +8,7 @@ use client::{Netlist, Preset, circuits, netlists};
 
 use super::files;
 
-/// Bytes of a netlist file, at most.
+/// Largest size of a netlist file in bytes.
 const NETLIST_BYTES_MAX: usize = 64 << 20;
 
 /// Reads a netlist: the file with this name; if no such file exists, one of the client's own netlists `adder64`,

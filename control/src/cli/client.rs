@@ -11,8 +11,8 @@ mod session;
 
 use clap::{Args, Subcommand};
 
-/// Make keys, encrypt, decrypt, and run gates and circuits on a node. `circuit` shows facts about circuits; `numbers`
-/// works with vectors of numbers.
+/// Make keys, encrypt, decrypt, and run gates and circuits on a node. `circuit` lists, shows and forecasts circuits;
+/// `numbers` works with vectors of numbers.
 #[derive(Debug, Args)]
 pub struct ClientArgs {
     #[command(subcommand)]

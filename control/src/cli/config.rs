@@ -131,7 +131,7 @@ async fn database(config: &Config) -> Finding {
     finding("database", within(database::standing(config)).await)
 }
 
-/// Checks the settings about proxies. The proxies themselves cannot be asked.
+/// Checks the settings about proxies. The proxies themselves cannot be checked from here.
 fn front(config: &Config) -> Finding {
     let outcome = match (config.trusted_proxies.as_slice(), &config.public_url) {
         ([], _) => {

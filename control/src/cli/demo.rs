@@ -31,7 +31,7 @@ pub struct DemoArgs {
     /// An input of the circuit: decimal, or hexadecimal after 0x. Repeat it for each input. When omitted, random numbers.
     #[arg(long = "input", value_name = "NUMBER")]
     inputs: Vec<String>,
-    /// The inputs, as arguments without --input.
+    /// The inputs, without --input before each.
     #[arg(value_name = "NUMBER", conflicts_with = "inputs")]
     numbers: Vec<String>,
     /// Parameters of the key: fast_128, standard_128, conservative_128, fast_128_k2 or standard_128_k2.
@@ -67,7 +67,8 @@ impl DemoArgs {
 /// Runs the demonstration.
 ///
 /// # Errors
-/// Among others, when the decrypted result differs from plain evaluation, or the session's bill from the circuit's.
+/// For example, when the decrypted result differs from plain evaluation, or when the session's bill differs from the
+/// circuit's price.
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     if args.licence {
         print!("{}", netlists::LICENCE);
@@ -115,7 +116,7 @@ fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> 
         return Ok(widths.iter().map(|&width| value::random(width)).collect());
     }
     if texts.len() != widths.len() {
-        bail!("{} inputs are given, but the circuit has {}, of {widths:?} bits", texts.len(), widths.len());
+        bail!("{} inputs are given, but the circuit has {} inputs of {widths:?} bits", texts.len(), widths.len());
     }
     let parse = |(text, &width): (&String, &usize)| Ok(value::parse(text, width)?);
     texts.iter().zip(widths).map(parse).collect()
@@ -132,7 +133,7 @@ async fn with_node<T>(
     let node = App::start(config).await?;
     let plan = Some(Plan::Enterprise);
     let key = admin::create_key(node.config(), Role::Developer, Environment::Dev, None, plan).await?.key;
-    args.note(&format!("a node for this demonstration: {}, computing on {}", node.url(), node.device_name));
+    args.note(&format!("started a node for this demonstration: {}, computing on {}", node.url(), node.device_name));
     let client = http::Client::new(&node.url(), &key)?;
     let report = tokio::select! {
         report = demonstrate(&client) => report,
@@ -161,7 +162,7 @@ async fn demonstrate(
     let progress = GateProgress::new(circuit.gates().len());
     let start = Instant::now();
     let show = |now| progress.update(&now);
-    // an interruption ends the process with its node
+    // no interruption here: Ctrl-C ends the whole demonstration with its node
     let never = std::future::pending();
     let target = Target { session: &session, preset: args.preset, mapping: None };
     let evaluation = evaluate(client, target, netlist, &encrypted, show, never).await?;

@@ -1,4 +1,4 @@
-//! `ango devices`: lists the devices that would compute here, and the backends that would not, with the reason.
+//! `ango devices`: lists the devices that would compute here, and why other backends would not.
 
 use clap::Args;
 
@@ -6,7 +6,7 @@ use crate::compute::engine::{Detected, detect};
 use crate::config::Flags;
 use crate::data_dir::DataDir;
 
-/// List the devices that a node with these settings would compute on, and why it would not use the others.
+/// List the devices on which a node with these settings would compute, and why the node would not use the others.
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
     /// Print one JSON object.
@@ -23,7 +23,7 @@ pub struct DevicesArgs {
 pub fn run(args: DevicesArgs) -> anyhow::Result<()> {
     let config = args.settings.config()?;
     let choice = config.compute.backend;
-    // uses a node's compiled kernels if a node's folder exists; otherwise writes no files
+    // use a node's compiled kernels if a node's folder exists; otherwise write no files
     let kernel_cache =
         if config.data_dir.is_dir() { Some(DataDir::open(&config.data_dir)?.kernel_cache()) } else { None };
     let found = detect(choice, kernel_cache.as_deref());

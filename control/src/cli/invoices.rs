@@ -13,7 +13,7 @@ pub enum Invoices {
     PlanRequests(PlanRequests),
 }
 
-/// Record how an invoice ended that the node made itself. For nodes without a payment provider.
+/// Record the final status of an invoice that the node made itself. For nodes without a payment provider.
 #[derive(Debug, Args)]
 pub struct EndInvoice {
     /// The invoice's id, as `GET /api/v1/billing/invoices` shows it.

@@ -26,7 +26,7 @@ impl GateProgress {
         let bar = ProgressBar::with_draw_target(Some(gates_total as u64), target);
         let template = "{bar:40} {pos}/{len} gates, {rate}, {eta} left";
         let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            // cannot fail: the bar's own buffer
+            // writing to the bar's buffer cannot fail
             let _ = write!(out, "{:.0} gates/s", state.per_sec());
         };
         let style = ProgressStyle::with_template(template).expect("the template is well-formed").with_key("rate", rate);

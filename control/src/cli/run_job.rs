@@ -24,8 +24,8 @@ pub enum Job {
 }
 
 /// Find the registration numbers of a list that are revoked or lapsed, as POST /v1/registration/monitor does, and add
-/// the results to the audit log (SERVICE_AUDIT_LOG), if it is set. Exits with 1 if there are such numbers, and with 2
-/// if the job failed. Nodes may run at the same time.
+/// the results to the audit log, if SERVICE_AUDIT_LOG names one. Exits with 1 if there are such numbers, and with 2 if
+/// the job failed. Nodes may run at the same time.
 #[derive(Debug, Args)]
 pub struct Monitor {
     /// File with the numbers, one on each line. Empty lines and lines that begin with # are skipped.
@@ -48,11 +48,11 @@ fn date(text: &str) -> Result<Date, &'static str> {
     Date::parse(text, format_description!("[year]-[month]-[day]")).map_err(|_| "must be a date such as 2026-01-31")
 }
 
-/// The exit code of a job that failed, and of arguments that cannot be read. Different from 1, which means that numbers
-/// were found, so that a timer's alert can distinguish them.
+/// The exit code of a job that failed, and of arguments that cannot be read. The code 1 means that revoked or lapsed
+/// numbers were found, so a timer's alert can tell both cases apart.
 const TROUBLE: u8 = 2;
 
-/// Does a job. Errors are one line on stderr.
+/// Does a job. An error is printed as one line on stderr.
 pub fn run(job: Job) -> ExitCode {
     let Job::Monitor(order) = job;
     let config = order.common.config();
@@ -66,7 +66,8 @@ pub fn run(job: Job) -> ExitCode {
 /// When a file cannot be read or the log cannot be written. Nothing is logged in that case.
 fn monitor(order: &Monitor, audit_log: Option<&Path>) -> anyhow::Result<ExitCode> {
     let now = Clock::system().now();
-    let today = tokyo_date(now.0 / 1_000_000).context("the clock shows no year of four digits")?;
+    let today =
+        tokyo_date(now.0 / 1_000_000).context("the system clock is wrong: its year does not have four digits")?;
     let numbers = numbers(&order.watch)?;
     let (snapshot, sha256) = records(&order.records)?;
     let source = order.source.clone().unwrap_or_else(|| {

@@ -11,8 +11,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::app::{App, Running};
 use crate::config::{Config, LogConfig};
 
-/// Runs a node until Ctrl-C or SIGTERM, then waits until running requests have finished, which may take a request's
-/// deadline. A second signal ends the process at once.
+/// Runs a node until Ctrl-C or SIGTERM, then waits until running requests have finished, which may take as long as a
+/// request's deadline. A second signal ends the process at once.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     start_log(&config.log)?;
     let mut signals = StopSignals::listen()?;
@@ -23,7 +23,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         println!("This link creates the first administrator of the dashboard. The link works for a day:");
         match std::io::stdout().is_terminal() {
             true => println!("  {}", *link),
-            // not printed, because more people can read the log of a container or service that holds this output
+            // do not print the link, because this output may go to the log of a container or service, which more people
+            // can read
             false => println!("  the link is in the file {}", node.keep_setup_link(&link)?.display()),
         }
     }
@@ -40,7 +41,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     }
 }
 
-/// Prints the facts that a person at the terminal needs first.
+/// Prints the information that a person at the terminal needs first.
 fn announce(node: &Running) {
     let config = node.config();
     println!("ango {}", env!("CARGO_PKG_VERSION"));

@@ -13,7 +13,7 @@ use crate::admin::{Operator, users};
 use crate::caller::Role;
 use crate::ids;
 
-/// Bytes of a password on stdin, at most.
+/// Largest size of a password on stdin in bytes.
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
 /// The operator's commands for users.

@@ -19,8 +19,8 @@ pub struct SessionsConfig {
     #[arg(env = "ANGO_SESSION_TTL_S", default_value = "3600", value_parser = seconds(1..=WEEK_S))]
     pub ttl: Duration,
     // readings G8
-    /// Whether POST /tfhe/session may make a secret key and hold it, for demonstrations, and POST /keys/generate may
-    /// make a secret key, which the node overwrites at once. Set false in production.
+    /// Whether the node may make secret keys. POST /tfhe/session makes a key and holds it, for demonstrations; POST
+    /// /keys/generate makes a key and overwrites it at once. Set false in production.
     #[arg(env = "ANGO_ALLOW_SERVER_HELD_KEY", default_value = "true")]
     pub allow_server_held_key: bool,
 }
@@ -28,39 +28,40 @@ pub struct SessionsConfig {
 /// Bounds on circuits.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CircuitsConfig {
-    /// Most gates of one circuit.
+    /// Largest number of gates in one circuit.
     #[arg(env = "ANGO_CIRCUIT_GATES_MAX", default_value = "1048576")]
     #[arg(value_parser = number::<u64>(1..=GATES_MAX as u64))]
     pub gates_max: u64,
-    /// Most gates of one circuit that is run with a trial key.
+    /// Largest number of gates in one circuit that is run with a trial key.
     #[arg(env = "ANGO_CIRCUIT_GATES_MAX_TRIAL", default_value = "1024")]
     #[arg(value_parser = number::<u64>(1..=GATES_MAX as u64))]
     pub gates_max_trial: u64,
-    /// Most input bits of a circuit, and most output bits. A bit is a ciphertext of 2.5 to 3.3 KB.
+    /// Largest number of input bits of a circuit, and of output bits. Each bit is a ciphertext of 2.5 to 3.3 KB.
     #[arg(env = "ANGO_CIRCUIT_BITS_MAX", default_value = "16384")]
     #[arg(value_parser = number::<usize>(1..=PORT_BITS_MAX as u64))]
     pub bits_max: usize,
     /// Longest time in seconds for a circuit, or an operation on numbers, that runs in the background (Prefer:
-    /// respond-async). For all others the deadline is ANGO_REQUEST_DEADLINE_S.
+    /// respond-async). All other requests have the deadline ANGO_REQUEST_DEADLINE_S.
     #[arg(id = "circuit_deadline", env = "ANGO_CIRCUIT_DEADLINE_S", default_value = "3600")]
     #[arg(value_parser = seconds(1..=WEEK_S))]
     pub deadline: Duration,
-    /// Most circuits that one session runs at the same time. Further circuits are answered 429.
+    /// Largest number of circuits that one session may run at the same time. Further circuits are answered 429.
     #[arg(env = "ANGO_CIRCUITS_RUNNING_MAX", default_value = "8", value_parser = number::<usize>(1..=1 << 10))]
     pub running_max: usize,
-    /// Most uploaded circuits of one account.
+    /// Largest number of uploaded circuits of one account.
     #[arg(env = "ANGO_CIRCUITS_KEPT_MAX", default_value = "64", value_parser = number::<u64>(1..=1 << 20))]
     pub kept_max: u64,
-    /// Most memory for the uploaded circuits of one account, in MB.
+    /// Largest total size of the uploaded circuits of one account, in MB.
     #[arg(env = "ANGO_CIRCUITS_KEPT_MB", default_value = "128", value_parser = megabytes(1..=1 << 20))]
     pub kept_bytes_max: u64,
-    /// Memory in MB for inputs and results of circuits and for results under handles, of all sessions together. Beyond
-    /// this requests are answered 503. `auto` is an eighth of the memory that the process may use, at most 1024.
+    /// Memory in MB for inputs and results of circuits and for results under handles, of all sessions together. When
+    /// this memory is full, requests are answered 503. `auto` is an eighth of the memory that the process may use, at
+    /// most 1024.
     #[arg(env = "ANGO_VALUE_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(1..=1 << 24, || (memory_bytes() / 8).min(1 << 30)))]
     pub value_bytes_max: u64,
-    /// The part of ANGO_VALUE_MEMORY_MB that one session may use, in MB. Beyond this requests are answered 402 until
-    /// handles are deleted. `auto` is a quarter.
+    /// The part of ANGO_VALUE_MEMORY_MB that one session may use, in MB. When this part is full, requests are answered
+    /// 402 until handles are deleted. `auto` is a quarter.
     #[arg(env = "ANGO_SESSION_VALUE_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(1..=1 << 24, || 0))]
     pub session_value_bytes_max: u64,

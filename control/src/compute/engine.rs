@@ -25,7 +25,7 @@ pub use engine::{
     PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
 };
 
-/// Bounds on computing, with the engine's meanings.
+/// Limits on computing, as the engine defines them.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ComputeConfig {
     /// The backend that computes gates. `auto` takes CUDA if the machine has an NVIDIA card, otherwise another GPU,
@@ -33,34 +33,34 @@ pub struct ComputeConfig {
     #[arg(env = "ANGO_BACKEND", default_value = "auto")]
     #[arg(value_parser = parsed::<BackendChoice>("auto, cuda, wgpu or cpu"))]
     pub backend: BackendChoice,
-    /// Most gates that wait on the whole node. Beyond this requests are answered 503.
+    /// Largest number of gates that may wait on the whole node. When the queue is full, requests are answered 503.
     #[arg(env = "ANGO_QUEUE_ROWS_MAX", default_value = "16384", value_parser = number::<usize>(ROWS_MAX))]
     pub queue_rows_max: usize,
-    /// Most gates that wait for one session. A full batch must fit.
+    /// Largest number of gates of one session that may wait. At least 1024, the size of the largest batch.
     #[arg(env = "ANGO_SESSION_ROWS_MAX", default_value = "4096", value_parser = number::<usize>(ROWS_MAX))]
     pub session_rows_max: usize,
     /// Longest time in microseconds that a lone gate waits for more gates of its session while the devices are busy.
     #[arg(env = "ANGO_BATCH_WAIT_US", default_value = "200", value_parser = number::<u64>(0..=1_000_000))]
     pub wait_us_max: u64,
-    /// Memory in MB for evaluation keys that no device has loaded yet. Beyond this a device reads a key from the data
-    /// folder. `auto` is an eighth of the memory that the process may use (its container's limit, if it has one), at
-    /// most 4096.
+    /// Memory in MB for evaluation keys that no device has loaded yet. When this memory is full, a further key is only
+    /// in the data folder, and a device reads the key from there. `auto` is an eighth of the memory that the process
+    /// may use (its container's limit, if it has one), at most 4096.
     #[arg(env = "ANGO_KEY_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(16..=1 << 24, || engine::Config::default().key_bytes_max))]
     pub key_bytes_max: u64,
-    /// Disk space in MB for evaluation keys of open sessions, which are encrypted in the data folder. Beyond this,
-    /// new sessions are answered 503.
+    /// Disk space in MB for evaluation keys of open sessions, which are encrypted in the data folder. When this space
+    /// is full, new sessions are answered 503.
     #[arg(env = "ANGO_KEY_STORAGE_MB", default_value = "10240", value_parser = megabytes(40..=1 << 24))]
     pub key_storage_bytes_max: u64,
-    /// Memory in MB for keys that are prepared for computing. When unset, the device's memory decides.
+    /// Memory in MB for keys that are prepared for computing. When unset, the limit follows from the device's memory.
     #[arg(env = "ANGO_RESIDENT_MEMORY_MB", value_parser = megabytes(128..=1 << 24))]
     pub resident_bytes_max: Option<u64>,
 }
 
 const ROWS_MAX: RangeInclusive<u64> = BATCH_GATES_MAX as u64..=1 << 24;
 
-/// The share of the node that a key's work gets under contention: that of its account's plan. All keys of an account
-/// have this share together (readings P31).
+/// The share of the node that an account's work gets when other accounts compute too. The plan decides the share, and
+/// all keys of the account have this share together (readings P31).
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     account: engine::AccountId,
@@ -98,7 +98,7 @@ pub struct DeviceFacts {
     pub name: String,
     /// Whether the device works.
     pub state: DeviceState,
-    /// Why it was taken out of service.
+    /// Why the device was taken out of service.
     pub failure: Option<String>,
 }
 
@@ -161,7 +161,7 @@ impl Engine {
         Ok(Engine { inner })
     }
 
-    /// Starts the engine on these devices, whatever backend the settings name. Panics if there are none.
+    /// Starts the engine on these devices, whatever backend the settings name. Panics if the list is empty.
     pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Engine> {
         Ok(Engine { inner: engine::Engine::with_devices(bounds(config), devices)? })
     }
@@ -215,7 +215,7 @@ fn bounds(config: &ComputeConfig) -> engine::Config {
 
 /// Why a program has no result.
 pub enum RunError {
-    /// The session was closed before or during the run. Its record holds the reason.
+    /// The session was closed before or during the run. The session's record holds the reason.
     Gone,
     /// Any other error.
     Api(ApiError),
@@ -264,5 +264,5 @@ fn refused(error: engine::Error) -> ApiError {
 }
 
 fn too_large_key() -> ApiError {
-    ApiError::new(Code::InvalidParams, "the key is larger than this node has memory for")
+    ApiError::new(Code::InvalidParams, "the key is too large for the memory of this node")
 }

@@ -1,5 +1,5 @@
-//! Secret keys that the server makes. The server holds those of demonstration sessions (readings G8), and overwrites
-//! those of generated encryption keys at once (readings K9).
+//! Secret keys that the server makes. The server holds the secret keys of demonstration sessions (readings G8). A
+//! secret key for numbers is overwritten as soon as its public keys are made (readings K9).
 //!
 //! No other file of the server may hold a secret key. Without the feature `held-keys` the types here have no value, and
 //! the binary contains no code that can decrypt. The keys exist only in memory and are overwritten on drop.

@@ -14,11 +14,11 @@ const LEASE: Duration = Duration::from_secs(30);
 /// How often a node looks for sessions that were deleted through another node, because their keys must be overwritten
 /// within 5 s (readings G3).
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// The lease is renewed once in this many looks.
+/// Number of looks from one renewal of the lease to the next.
 const RENEW_LOOKS: u64 = 5;
-/// Records of dead nodes are removed once in this many looks.
+/// Number of looks from one removal of dead nodes' records to the next.
 const FORGET_LOOKS: u64 = 3600;
-/// How long the records of a dead node stay after its lease ended. No living node is that late with its lease.
+/// How long the records of a dead node stay after its lease ended. No living node renews its lease so late.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
 /// Extends this node's lease.
@@ -41,7 +41,7 @@ pub async fn keep(compute: Arc<Compute>, mut stopped: watch::Receiver<bool>) {
         if looks % RENEW_LOOKS == 0
             && let Err(error) = renew(&compute.store, &compute.sessions.node_id, compute.clock.now()).await
         {
-            tracing::warn!(cause = %error, "the lease could not be renewed, so other nodes may take this node's sessions for lost");
+            tracing::warn!(cause = %error, "the lease could not be renewed, so other nodes may count this node's sessions as lost");
         }
         if looks % RENEW_LOOKS == 0
             && let Err(error) = give_back_forsaken(&compute).await
@@ -62,8 +62,8 @@ pub async fn keep(compute: Arc<Compute>, mut stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Gives back the reservations of nodes whose lease ended at least one lease's length ago. A node whose clock stood
-/// still that long finds its reservations void, so the work that it then completes is neither answered nor charged.
+/// Gives back the reservations of nodes whose lease ended at least one lease's length ago. A node that was suspended
+/// for that long has lost its reservations, so the work that it then completes is neither answered nor charged.
 async fn give_back_forsaken(compute: &Compute) -> Result<(), store::Error> {
     let silent_since = Timestamp(compute.clock.now().0 - LEASE.as_micros() as i64);
     compute.ledger.give_back_forsaken(silent_since).await

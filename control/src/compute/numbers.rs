@@ -1,4 +1,5 @@
-//! Encrypted numbers: keys and ciphertexts that are kept, operations on them, the vault in which both lie.
+//! Encrypted numbers: stored keys and ciphertexts, operations on ciphertexts, and the vault that stores keys and
+//! ciphertexts.
 
 pub(crate) mod arithmetic;
 pub(crate) mod ciphertexts;

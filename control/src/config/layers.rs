@@ -122,7 +122,8 @@ pub fn command() -> &'static Command {
     &COMMAND
 }
 
-/// What an argument is, in words. Without `ansi`, clap looks for colours in each text, a tenth of a second for all commands.
+/// The help text of an argument. Without `ansi`, clap would search each text for colours, which takes a tenth of a
+/// second for all commands.
 pub(super) fn help(arg: &Arg) -> String {
     arg.get_help().map(|text| text.ansi().to_string()).unwrap_or_default()
 }
@@ -223,13 +224,13 @@ pub(super) fn parse(settings: &[Setting]) -> Result<Config, ConfigError> {
         let is_member = |setting: &Setting| group.get_args().any(|id| setting.arg.get_id() == id);
         let is_missing = |setting: &Setting| setting.arg.is_required_set() && !setting.is_given();
         let Some(missing) = settings.iter().find(|setting| is_member(setting) && is_missing(setting)) else { continue };
-        // defaults of an unused group have no effect
+        // leave out the defaults of a group that is not used
         given.retain(|setting| !is_member(setting) || setting.arg.get_default_values().is_empty());
         if let Some(given) = given.iter().find(|setting| is_member(setting)) {
             return Err(ConfigError::needs(given.name(), missing.name()));
         }
     }
-    // the variables were read above
+    // clap must not read the variables again, because they were read above
     let command = command.clone().mut_args(|arg| arg.required(false).env(None::<&'static str>));
     let matches =
         command.try_get_matches_from(given.iter().map(|setting| format!("--{}={}", setting.flag(), setting.text)));

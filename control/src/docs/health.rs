@@ -15,15 +15,15 @@ use crate::compute::engine::{DeviceFacts, DeviceState};
 use crate::probe::Probed;
 use crate::web::openapi::VERSION;
 
-/// A database that answers more slowly is degraded (specification, Health).
+/// A database that takes longer to answer is degraded (specification, Health).
 pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
-/// A cache store that answers more slowly is degraded (specification, Health).
+/// A cache store that takes longer to answer is degraded (specification, Health).
 pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
-/// A payment provider that answers more slowly is degraded.
+/// A payment provider that takes longer to answer is degraded.
 pub const PROVIDER_SLOW: Duration = Duration::from_secs(1);
-/// How long the payment provider's state is cached, because the provider limits requests.
+/// How long the payment provider's state is cached. The state is cached because the provider limits requests.
 pub const PROVIDER_BELIEVED: Duration = Duration::from_secs(60);
-/// Use of the space for ciphertexts, in percent, from which eviction is near (readings O7).
+/// From this use of the space for ciphertexts, in percent, eviction is near (readings O7).
 const CACHE_WARNING_PCT: f64 = 90.0;
 
 /// Seconds to wait before a retry after a 503.
@@ -132,9 +132,9 @@ fn overall(docs: &Docs, database: &Probed, others: [&Option<Probed>; 2], devices
     worst(database.status, &others, devices, docs.web.is_draining())
 }
 
-/// A node's health (readings O2). Unless the node is stopping, this is the health of the database, its only critical
-/// dependency. If the cache store or the payment provider is slow or does not answer, or a device was taken out of
-/// service, the node is at best degraded.
+/// A node's health (readings O2). A stopping node is unavailable. Otherwise this is the health of the database, the
+/// node's only critical dependency. If the cache store or the payment provider is slow or does not answer, or a device
+/// was taken out of service, the node is at best degraded.
 fn worst(storage: HealthStatus, others: &[HealthStatus], devices: &[DeviceFacts], draining: bool) -> HealthStatus {
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
     let without = others.iter().any(|status| *status != HealthStatus::Healthy);
@@ -170,14 +170,14 @@ fn is_gpu(device: &DeviceFacts) -> bool {
     !device.backend.starts_with("cpu") && !device.backend.ends_with("-software")
 }
 
-/// Logs each device once when it was taken out of service.
+/// Logs once, for each device, that the device was taken out of service.
 #[derive(Default)]
 pub struct LostDevices {
     told: Vec<bool>,
 }
 
 impl LostDevices {
-    /// Looks at the devices again. Returns how many were lost since the last look.
+    /// Looks at the devices again. Returns how many devices were lost since the last look.
     pub fn watch(&mut self, devices: &[DeviceFacts]) -> usize {
         self.told.resize(devices.len(), false);
         let told_before = self.told.iter().filter(|&&told| told).count();

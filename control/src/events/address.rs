@@ -14,14 +14,16 @@ const URL_CHARACTERS_MAX: usize = 2048;
 /// Networks that are not public, from the registries of special addresses (IANA; RFC 6890 and its successors).
 static SPECIAL: LazyLock<Vec<IpNet>> = LazyLock::new(|| {
     let networks = [
-        // this network, private, shared (CGNAT), loopback, link-local (metadata of clouds), private
+        // in this order: this network, private, shared (CGNAT), loopback, link-local (clouds' metadata services),
+        // private
         "0.0.0.0/8",
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
         "169.254.0.0/16",
         "172.16.0.0/12",
-        // protocol assignments, documentation, relays of 6to4, private, benchmarks, documentation
+        // in this order: protocol assignments, documentation, relays of 6to4, private, benchmarks, documentation,
+        // documentation
         "192.0.0.0/24",
         "192.0.2.0/24",
         "192.88.99.0/24",
@@ -29,10 +31,10 @@ static SPECIAL: LazyLock<Vec<IpNet>> = LazyLock::new(|| {
         "198.18.0.0/15",
         "198.51.100.0/24",
         "203.0.113.0/24",
-        // multicast, class E with broadcast
+        // in this order: multicast, class E with broadcast
         "224.0.0.0/4",
         "240.0.0.0/4",
-        // protocol assignments with Teredo and benchmarks, documentation, 6to4, documentation
+        // in this order: protocol assignments with Teredo and benchmarks, documentation, 6to4, documentation
         "2001::/23",
         "2001:db8::/32",
         "2002::/16",
@@ -41,8 +43,8 @@ static SPECIAL: LazyLock<Vec<IpNet>> = LazyLock::new(|| {
     networks.map(|network| network.parse().expect("a network")).into()
 });
 
-/// The public addresses of IP version 6. Loopback, mapped, translated and local addresses, discard, SRv6 and multicast
-/// lie outside this network.
+/// The public addresses of IP version 6. The addresses for loopback, mapped, translated, local, discard, SRv6 and
+/// multicast use are outside this network.
 static GLOBAL_V6: LazyLock<IpNet> = LazyLock::new(|| IpNet::from_str("2000::/3").expect("a network"));
 
 /// Suffixes of names that public receivers never have.
@@ -76,7 +78,7 @@ pub enum Refused {
     Address,
 }
 
-/// Reads a URL and checks everything that shows without resolving its name.
+/// Reads a URL and makes all checks that do not need the address of its host.
 ///
 /// # Errors
 /// When events may not be sent to this URL, whatever its name resolves to.
@@ -108,10 +110,10 @@ pub fn webhook_url(config: &WebhooksConfig, text: &str) -> Result<Url, Refused> 
 /// Checks the addresses to which a name resolves, and returns them if all are allowed.
 ///
 /// # Errors
-/// When one address is not allowed, because the name may resolve to that address the next time.
+/// When one of the addresses is not allowed, because the name may resolve to only that address the next time.
 pub fn vetted(config: &WebhooksConfig, host: &str, addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
     for address in &addresses {
-        // a local name must lie in a network that the operator allowed
+        // a local name must resolve to addresses in networks that the operator allowed
         let allowed = if is_local(host) { is_named(config, address.ip()) } else { is_allowed(config, address.ip()) };
         if !allowed {
             return Err(Refused::Address);
@@ -132,7 +134,7 @@ fn is_named(config: &WebhooksConfig, ip: IpAddr) -> bool {
     config.webhook_networks.iter().any(|network| network.contains(&ip))
 }
 
-/// Whether an address means the same machine everywhere on the internet.
+/// Whether an address is public: it means the same machine everywhere on the internet.
 fn is_public(ip: IpAddr) -> bool {
     let is_global = ip.is_ipv4() || GLOBAL_V6.contains(&ip);
     is_global && !SPECIAL.iter().any(|network| network.contains(&ip))
@@ -141,7 +143,7 @@ fn is_public(ip: IpAddr) -> bool {
 /// Whether a name belongs to a local network.
 fn is_local(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    // a name without a dot is looked up in the node's own domain
+    // a name without a dot is looked up in the node's own domain, so it is local
     !name.contains('.') && name.parse::<IpAddr>().is_err()
         || LOCAL_SUFFIXES.iter().any(|suffix| name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.')))
 }
@@ -307,7 +309,7 @@ mod tests {
         }
         let address = |text: &str| -> SocketAddr { text.parse().unwrap() };
         assert!(vetted(&allowed, "vault.internal", vec![address("10.1.2.3:80")]).is_ok());
-        // the operator did not mean a local name with a public address
+        // a public address for a local name is refused, because the operator allowed other networks
         assert_eq!(vetted(&allowed, "vault.internal", vec![address("8.8.8.8:80")]), Err(Refused::Address));
     }
 }

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use super::Events;
 use super::send::{Letter, Outcome, Sent};
 
-/// Deliveries that a node runs at the same time, and those to one webhook among them. The second bound keeps a receiver
-/// that hangs from holding up the others.
+/// Largest numbers of deliveries that a node runs at the same time: in total, and to one webhook. The second bound
+/// keeps a receiver that hangs from delaying the others.
 const AT_ONCE_MAX: usize = 256;
 const OF_WEBHOOK_MAX: usize = 32;
 /// How often the outbox is read for due deliveries: retries, and events of other nodes.
@@ -45,7 +45,7 @@ pub async fn keep(events: Arc<Events>, mut stopped: watch::Receiver<bool>) {
         running.record(&events).await;
         running.fill(&events).await;
     }
-    // record the finished attempts, so that no other node sends them again
+    // wait for the running attempts and record them, so that no other node sends their events again
     let _ = tokio::time::timeout(LAST_WAIT, async {
         while let Some(ended) = running.tasks.join_next().await {
             running.note(ended);
@@ -55,7 +55,7 @@ pub async fn keep(events: Arc<Events>, mut stopped: watch::Receiver<bool>) {
     running.record(&events).await;
 }
 
-/// Removes events and deliveries that are older than the time for which they are kept.
+/// Removes events and deliveries that are older than `KEPT`.
 pub async fn forget_old(events: &Events) {
     let before = events.clock.now().0 - KEPT.as_micros() as i64;
     if let Err(error) = events.store.forget_events(before).await {
@@ -108,9 +108,10 @@ impl Running {
         }
     }
 
-    /// Begins due deliveries, until none is due or enough are running.
+    /// Begins due deliveries until no delivery is due or enough are running.
     async fn fill(&mut self, events: &Arc<Events>) {
-        // begin none while attempts are not recorded: their leases would end, and they would be sent again
+        // Begin no delivery while finished attempts cannot be recorded. If new attempts could not be recorded either,
+        // their leases would end and their events would be sent again.
         while self.ended.is_empty() && self.tasks.len() < AT_ONCE_MAX {
             match self.take(events).await {
                 Ok(0) => return,
@@ -120,7 +121,7 @@ impl Running {
         }
     }
 
-    /// Takes due deliveries and begins them. Returns the number begun.
+    /// Takes due deliveries and begins them. Returns how many deliveries it began.
     async fn take(&mut self, events: &Arc<Events>) -> Result<usize, store::Error> {
         let now = events.clock.now();
         if !events.store.has_due_deliveries(now.0).await? {

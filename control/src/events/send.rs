@@ -1,7 +1,7 @@
 //! One attempt to deliver an event (specification, Events; readings H1, H3, H5, H8, H9).
 //!
-//! Each attempt makes a connection, to an address that was checked just before. So a name that later resolves to
-//! another address does no harm. No proxy and no redirect is followed.
+//! Each attempt opens a new connection, to an address that was checked just before. So a name that later resolves to
+//! another address does no harm. The sender uses no proxy and follows no redirect.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ use crate::clock::Timestamp;
 
 /// Timeout from resolving the name to the end of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout from there to the head of the answer.
+/// Timeout from the end of the TLS handshake to the head of the answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bounds on the answer's body: bytes and time for reading it. The body is read so that the connection can close in
 /// order.
@@ -74,7 +74,7 @@ pub struct Sent {
     pub status: Option<u16>,
     /// How long the attempt took.
     pub took: Duration,
-    /// The cause of a failure. Empty after success.
+    /// The cause of a failure. Empty if the attempt succeeded.
     pub error: String,
 }
 
@@ -174,7 +174,7 @@ async fn exchange(
     now: Timestamp,
 ) -> hyper::Result<(StatusCode, impl Future<Output = ()> + use<>)> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // the task ends when both sides have closed the connection
+    // this task ends when both sides have closed the connection
     let connection = tokio::spawn(connection);
     let guard = AbortOnDrop(connection.abort_handle());
     let answer = sender.send_request(request(url, letter, now)).await?;
@@ -227,8 +227,8 @@ pub fn signature(secret: &str, body: &str) -> String {
     format!("sha256={}", hex::encode(mac(secret.as_bytes(), &[body])))
 }
 
-/// The signature of Standard Webhooks, under the bytes that the secret encodes. Only for secrets with the prefix
-/// (readings H3).
+/// The signature of Standard Webhooks, under the bytes that the secret encodes. `None`: the secret is not
+/// [`SECRET_PREFIX`] followed by base64 (readings H3).
 fn standard_signature(letter: &Letter<'_>, now: Timestamp) -> Option<String> {
     let key = STANDARD.decode(letter.secret.strip_prefix(SECRET_PREFIX)?).ok()?;
     let seconds = now.seconds().to_string();
@@ -244,7 +244,7 @@ fn words(refused: Refused) -> &'static str {
 }
 
 fn failed(outcome: Outcome, error: impl Into<String>) -> Sent {
-    // cut it: an error about a certificate may list thousands of hosts
+    // shorten the error, because an error about a certificate may list thousands of hosts
     let error = error.into().chars().take(ERROR_CHARACTERS_MAX).collect();
     Sent { outcome, status: None, took: Duration::ZERO, error }
 }
@@ -302,7 +302,7 @@ mod tests {
         let sent = sender("127.0.0.0/8").send(&letter(&url, secret), NOW).await;
         assert_eq!((sent.outcome, sent.status), (Outcome::Taken, Some(204)));
         let seen = seen.await.unwrap().to_lowercase();
-        // expected values from `openssl dgst -sha256 -hmac` and from the library of Standard Webhooks
+        // the expected signatures come from `openssl dgst -sha256 -hmac` and from the library of Standard Webhooks
         for line in [
             "post /hook?a=b http/1.1",
             "content-type: application/json",
@@ -333,7 +333,7 @@ mod tests {
             (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", Outcome::Refused, Some(404)),
             (b"HTTP/1.1 429 Slow\r\ncontent-length: 0\r\n\r\n", Outcome::Refused, Some(429)),
             (b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n", Outcome::Broken, Some(500)),
-            // the answer announces ten gigabytes, and reading is bounded
+            // the answer announces ten gigabytes, but the sender reads a bounded part
             (b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\nxxxx", Outcome::Taken, Some(200)),
             // cut off
             (b"HTTP/1.1 200", Outcome::Broken, None),
@@ -356,7 +356,7 @@ mod tests {
         let counted = asked.clone();
         let mut rebound = sender("127.0.0.1/32");
         rebound.resolve = Some(Box::new(move |_| {
-            // the first address is allowed, the second is not
+            // the name resolves to an allowed address first, and to a refused one after that
             let host = if counted.fetch_add(1, Ordering::Relaxed) == 0 { [127, 0, 0, 1] } else { [127, 0, 0, 2] };
             vec![SocketAddr::from((host, port))]
         }));
@@ -406,7 +406,7 @@ mod tests {
             let mut request = [0; 4096];
             let _ = stream.read(&mut request).await;
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n").await;
-            // until the sender closes the connection
+            // the receiver sends until the sender closes the connection
             while stream.write_all(&[b'x'; 64 << 10]).await.is_ok() {}
         });
         let sent = sender("127.0.0.0/8").send(&letter(&url, "s"), NOW).await;

@@ -274,7 +274,7 @@ pub async fn test(
             attempt(&events, &due).await
         });
     }
-    // one attempt only, so a failure is final (readings H14)
+    // a synthetic event gets one attempt, so a failure is final (readings H14)
     let ended = |ended: Attempt| match ended.status {
         DeliveryStatus::Pending => Attempt { status: DeliveryStatus::Failed, due_at: 0, ..ended },
         _ => ended,
@@ -390,7 +390,7 @@ pub async fn replay(
                 event_id: record.event_id,
                 account_id: webhook.account_id,
                 event_type: record.event_type,
-                // set so that no retry follows
+                // keeps the number of earlier attempts, so that no retry follows
                 attempts: record.attempts,
                 url: webhook.url,
                 sealed_secret: webhook.sealed_secret,
@@ -460,8 +460,11 @@ fn event_types(names: &[String]) -> Result<String, ApiError> {
 fn event_type(name: &str) -> Result<EventType, ApiError> {
     EventType::of_word(name).ok_or_else(|| {
         let names = EventType::ALL.map(EventType::as_str).join(", ");
-        ApiError::new(Code::InvalidRequest, format!("there is no event of this type; there are {names}"))
-            .at("events", "not a type of event")
+        ApiError::new(
+            Code::InvalidRequest,
+            format!("there is no event type with this name; the event types are {names}"),
+        )
+        .at("events", "not a type of event")
     })
 }
 

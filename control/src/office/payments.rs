@@ -121,9 +121,9 @@ impl Office {
         let object = seal.open(document_id, sealed_event);
         let object = object.ok_or_else(|| ApiError::internal("an event was sealed under another secret"))?;
         let record = self.store.issuer_profile(lineage_id).await?;
-        let record = record.ok_or_else(|| ApiError::internal("a payment without a profile"))?;
+        let record = record.ok_or_else(|| ApiError::internal("a recorded payment has no profile"))?;
         let standing = self.store.account_standing(account_id).await?;
-        let standing = standing.ok_or_else(|| ApiError::internal("a payment without an account"))?;
+        let standing = standing.ok_or_else(|| ApiError::internal("a recorded payment has no account"))?;
         if standing.is_suspended {
             return self.hold(ingested, "the account has not paid").await;
         }

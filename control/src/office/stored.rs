@@ -82,7 +82,7 @@ pub async fn download(
 ) -> Result<Response, ApiError> {
     let document = office.kept_document(&caller, path.get("invoice_id")).await?;
     let sealed = office.store.document_file(&document.document_id).await?;
-    let sealed = sealed.ok_or_else(|| ApiError::internal("a document without its file"))?;
+    let sealed = sealed.ok_or_else(|| ApiError::internal("a stored document has no file"))?;
     let pdf = office.seals.of(&caller.account).open(&document.document_id, &sealed);
     let pdf = pdf.ok_or_else(|| ApiError::internal("a document was sealed under another secret"))?;
     let mut response = file("application/pdf", &format!("{}-{}.pdf", document.kind, document.number), pdf.to_vec());

@@ -20,7 +20,7 @@ pub fn encode(bytes: &[u8]) -> String {
 
 /// Decodes a whole text of at most `bytes_max` bytes.
 pub fn decode(text: &str, bytes_max: usize) -> Result<Vec<u8>, Base64Error> {
-    // never reserve more than the text can decode to; `push` checks the limit
+    // do not reserve more bytes than the text can decode to; `push` checks the limit
     let mut decoder = Decoder::new(bytes_max, text.len() / 4 * 3 + 3);
     decoder.push(text.as_bytes())?;
     decoder.finish()
@@ -82,7 +82,7 @@ impl Decoder {
         if start + bytes > self.bytes_max {
             return Err(Base64Error::TooLarge);
         }
-        // the estimate is never too small, and exact for whole blocks
+        // the estimate is never too small, and it is exact for whole blocks
         let estimate = base64::decoded_len_estimate(self.block.len());
         if start + estimate > self.out.capacity() {
             self.grow(start + estimate);

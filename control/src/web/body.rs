@@ -1,4 +1,5 @@
-//! Request bodies: bounded by the route's ceiling, and in memory by the node's memory for bodies (readings X6).
+//! Request bodies (readings X6). The route bounds a body's length. The node bounds the memory that all bodies together
+//! use.
 //!
 //! Memory is reserved in steps as bytes arrive, so a body that is announced but not sent reserves none. A body must
 //! keep a minimum pace, and a body of unknown length must be short.
@@ -27,7 +28,7 @@ use crate::resource::{Grant, NotGranted, Payer, Resource};
 use crate::web::error::ApiError;
 use crate::web::json;
 
-/// Bodies up to this size reserve no memory. The number of connections bounds their sum.
+/// A body up to this size reserves no memory. The bound on connections also bounds the memory of such bodies.
 const FREE_BYTES: u64 = 64 << 10;
 /// Memory is reserved in steps of this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
@@ -74,7 +75,7 @@ fn too_much(most: u64) -> ApiError {
     ApiError::new(Code::PayloadTooLarge, message)
 }
 
-/// The memory reserved for a body, and the resource from which more is taken.
+/// The memory reserved for a body, and the resource that more memory is taken from.
 struct BodyMemory {
     all: Resource,
     payer: Payer,
@@ -84,7 +85,7 @@ struct BodyMemory {
 }
 
 impl BodyMemory {
-    /// Reserves memory for a body of which `bytes` have arrived and which has at most `bytes_max`.
+    /// Reserves memory for a body. `bytes` of the body have arrived, and the body has at most `bytes_max` bytes.
     async fn cover(&mut self, bytes: u64, bytes_max: u64) -> Result<(), ApiError> {
         let (needed, most) = ((self.needs)(bytes), (self.needs)(bytes_max));
         let taken = self.taken.as_ref().map_or(0, Grant::amount);
@@ -92,7 +93,7 @@ impl BodyMemory {
             return Ok(());
         }
         let step = (needed - taken).max(STEP_BYTES.min(most - taken));
-        // always above the size that needs no reservation
+        // a step is always larger than the size that needs no reservation, so `reserve` really reserves
         let step = reserve(&self.all, &self.payer, step.max(FREE_BYTES + 1)).await?;
         match (&mut self.taken, step) {
             (Some(taken), Some(step)) => taken.join(step),
@@ -102,7 +103,8 @@ impl BodyMemory {
     }
 }
 
-/// The pieces of a body, under a ceiling. A declared length above the ceiling is refused before anything is read.
+/// The pieces of a body, under a ceiling. A body whose declared length is above the ceiling is refused before it is
+/// read.
 pub struct Pieces {
     body: Body,
     ceiling: usize,
@@ -122,8 +124,9 @@ impl Pieces {
         }
     }
 
-    /// Pieces of a request's body that is kept in memory. `needs` computes the memory that a body of this length needs;
-    /// it is reserved as bytes arrive. A declared length that needs more than the account may have is refused at once.
+    /// Pieces of a request's body that is kept in memory. `needs` computes the memory that a body of this length needs.
+    /// This memory is reserved as bytes arrive. A declared length that needs more than the account may have is refused
+    /// at once.
     pub fn kept(web: &Web, request: Request, ceiling: usize, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
         let payer = caller::payer(request.extensions());
         Pieces::new(request.into_body(), ceiling)?.paid(&web.bodies, payer, needs)
@@ -138,14 +141,14 @@ impl Pieces {
         Ok(Self { memory: Some(memory), ..self })
     }
 
-    /// The most bytes that can still arrive: the declared rest, otherwise the limit of undeclared bodies.
+    /// The largest number of bytes that can still arrive: the declared rest, otherwise the limit of undeclared bodies.
     pub fn bytes_max(&self) -> usize {
         let declared = HttpBody::size_hint(&self.body).upper();
         let still = declared.map_or(UNDECLARED_BYTES_MAX.saturating_sub(self.seen), |bytes| bytes as usize);
         still.min(self.ceiling.saturating_sub(self.seen))
     }
 
-    /// Takes out the reserved memory. Keep it as long as the request's data lives.
+    /// Takes out the reserved memory. Keep this memory as long as the request's data lives.
     pub fn take_reserved(&mut self) -> Reserved {
         self.memory.as_mut().and_then(|memory| memory.taken.take())
     }
@@ -164,7 +167,7 @@ impl Pieces {
                 return Err(too_large(self.ceiling));
             }
             if undeclared && self.seen > UNDECLARED_BYTES_MAX {
-                // 411 is not in the specification's list, and neither is 415 (readings X8)
+                // code 400 instead of 411, because 411 and 415 are not in the specification's list (readings X8)
                 let message = "a body of more than 1 MB must declare its Content-Length";
                 return Err(ApiError::new(Code::InvalidRequest, message));
             }
@@ -184,7 +187,8 @@ impl Pieces {
         let frame = tokio::time::timeout(patience, self.body.frame()).await;
         self.waited += asked.elapsed();
         frame.map_err(|_| {
-            let message = "the body arrives too slowly: at least 16 KB a second, and no pause of 30 seconds";
+            let message =
+                "the body arrives too slowly: send at least 16 KB a second, and pause for less than 30 seconds";
             ApiError::new(Code::InvalidRequest, message)
         })
     }
@@ -219,7 +223,7 @@ pub trait JsonBody: DeserializeOwned + Send + 'static {
 pub struct Json<T> {
     /// The value that was read.
     pub value: T,
-    /// Keep it as long as the request's data lives.
+    /// The memory reserved for the body. Keep this memory as long as the request's data lives.
     pub reserved: Reserved,
 }
 
@@ -243,7 +247,7 @@ where
         let mut pieces = Pieces::kept(&web, request, T::BYTES_MAX, |bytes| JSON_COPIES * bytes)?;
         let bytes = pieces.all().await?;
         let reserved = pieces.take_reserved();
-        // overwritten in any case, because the bytes may hold a secret key (readings K5)
+        // the bytes are overwritten in any case, because they may hold a secret key (readings K5)
         let value = match bytes.len() {
             0..OFF_THREAD_BYTES_MIN => json::parse(&bytes)?,
             _ => web.offload.run(payer, move || json::parse(&bytes)).await??,
@@ -266,15 +270,15 @@ pub fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
-/// A body that is drained, within bounds, if it is dropped before its end. Otherwise a client that still sends when it
-/// is refused would see a broken connection in place of the answer.
+/// A body whose rest is read and dropped, within bounds, if it is dropped before its end. Otherwise a client that is
+/// still sending when it is refused would see a broken connection in place of the answer.
 pub struct Lingering {
     body: Option<Incoming>,
 }
 
-/// Bytes that are drained, at most.
+/// Bytes of the rest that are read, at most.
 const LINGER_BYTES_MAX: usize = 64 << 20;
-/// Time for draining, at most.
+/// Time for reading the rest, at most.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Lingering {
@@ -382,7 +386,7 @@ mod tests {
         let first = reserve(&memory, &payer(1), 80 << 20).await.unwrap();
         let refused = reserve(&memory, &payer(2), 80 << 20).await.unwrap_err();
         assert_eq!((refused.code, refused.retry_after_s), (Code::ServiceUnavailable, Some(2)));
-        // a small body reserves nothing, and one larger than the whole memory is always refused
+        // a small body reserves nothing; a body larger than the whole memory is always refused
         assert!(reserve(&memory, &payer(2), FREE_BYTES).await.unwrap().is_none());
         assert_eq!(reserve(&memory, &payer(2), 1 << 40).await.unwrap_err().code, Code::PayloadTooLarge);
         let waiting = tokio::spawn({
@@ -430,7 +434,7 @@ mod tests {
         }
         drop(pieces);
         assert_eq!(memory.used(), 0);
-        // a body that could never be reserved is refused before it is read
+        // a body that needs more memory than can ever be reserved is refused before it is read
         let refused = slow(60 << 20, 1, Duration::ZERO).paid(&memory, payer(1), |bytes| 2 * bytes).err().unwrap();
         assert_eq!(refused.code, Code::PayloadTooLarge);
     }
@@ -438,12 +442,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_keeps_a_pace_of_16_kb_a_second_after_ten_seconds() {
         let piece = 32 << 10;
-        // two seconds a piece are exactly the minimum pace; one second more is too slow
+        // 32 KB every two seconds are exactly the minimum pace; every three seconds are too slow
         assert_eq!(slow(4 << 20, piece, Duration::from_secs(2)).all().await.unwrap().len(), 4 << 20);
         let started = Instant::now();
         let refused = slow(4 << 20, piece, Duration::from_secs(3)).all().await.unwrap_err();
         assert_eq!(refused.code, Code::InvalidRequest);
-        // each piece costs one of the ten seconds of grace: the ninth piece, due at 27 s, times out at 26 s
+        // a piece takes 3 s and the pace allows 2 s, so each piece costs one of the ten seconds of grace: the ninth
+        // piece would arrive at 27 s and times out at 26 s
         assert_eq!(started.elapsed().as_secs(), 26);
     }
 

@@ -1,8 +1,8 @@
-//! Cross-origin requests: which pages of other origins may call the API from a browser (readings X13). None, unless the
-//! operator lists them.
+//! Cross-origin requests: which pages of other origins may call the API from a browser (readings X13). No such page
+//! may, unless the operator lists its origin.
 //!
 //! A page sends its key or token itself, in `Authorization`. Cookies and other credentials that a browser adds are
-//! never allowed, so `*` is safe on a node that serves any page.
+//! never allowed, so a node may safely admit all origins with `*`.
 
 use std::time::Duration;
 

@@ -23,12 +23,13 @@ use crate::web::peer::{ClientAddress, Peer};
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Header that marks results of the back office as reference values (readings B42).
 const X_SERVICE_STAGE: HeaderName = HeaderName::from_static("x-service-stage");
-/// Time from the deadline of a request's work to the timeout of its answer, so that the work's own error is sent.
+/// Time from the deadline of a request's work to the timeout of its answer. In this time the work can still send its
+/// own error.
 const AFTERMATH: Duration = Duration::from_secs(10);
 /// Characters of a client's own request id that are logged.
 const CLIENT_ID_CHARACTERS_MAX: usize = 64;
 
-/// Paths that are served while the node stops: health, which reports the stopping.
+/// Paths that are served while the node stops: health, which reports that the node stops.
 const ANSWERED_WHILE_DRAINING: [&str; 2] = ["/health", "/api/v1/health"];
 
 /// The deadline of a request's work (readings E9).
@@ -43,7 +44,7 @@ pub struct Identified(Arc<OnceLock<Caller>>);
 impl Identified {
     /// Notes the caller.
     pub fn is(&self, caller: &Caller) {
-        // a second caller is ignored
+        // the first caller stays, a second one is ignored
         let _ = self.0.set(caller.clone());
     }
 
@@ -97,7 +98,7 @@ pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Nex
         let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
         match tokio::time::timeout(web.deadline + AFTERMATH, answer).await {
             Ok(Ok(response)) => response,
-            // the panic itself is on stderr
+            // the panic's own message is on stderr
             Ok(Err(_)) => ApiError::internal("a handler panicked").into_response(),
             Err(_) => ApiError::unavailable("deadline", "the request did not finish in time").into_response(),
         }
@@ -113,7 +114,8 @@ pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Nex
         headers.insert(X_SERVICE_STAGE, HeaderValue::from_static("beta"));
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // answers hold ciphertexts and session ids; pages and their assets set this header themselves
+    // answers hold ciphertexts and session ids, so no cache may store them; pages and their assets set this header
+    // themselves
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if web.is_draining() {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

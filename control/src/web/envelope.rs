@@ -71,7 +71,7 @@ fn location(place: RequestPart, field: &str) -> Vec<Value> {
     std::iter::once(json!(place.as_str())).chain(parts.map(part)).collect()
 }
 
-/// The kind of a fault by pydantic's names, found from this service's text for it.
+/// The pydantic name for the kind of a fault, found from this service's text for the fault.
 fn kind(issue: &str) -> &'static str {
     match issue {
         "required" => "missing",
@@ -128,7 +128,7 @@ mod tests {
             {"loc": ["body"], "msg": "expected an object", "type": "dict_type"},
         ]);
         assert_eq!(written(error, "/v1/me").await, (422, json!({"detail": detail})));
-        // values out of range, also in the query, and an error without a member
+        // a value out of range in the query, then errors that name no member
         let error = ApiError::new(Code::InvalidRequest, "m").at("limit", "not in 1 to 100").in_query();
         let detail = json!([{"loc": ["query", "limit"], "msg": "not in 1 to 100", "type": "value_error"}]);
         assert_eq!(written(error, "/v1/invoices").await, (422, json!({"detail": detail})));
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(written(error, "/v1/me").await, (422, json!({"detail": detail})));
         let error = crate::web::json::parse::<Value>(b"{").unwrap_err();
         assert_eq!(written(error, "/v1/me").await.1["detail"][0]["type"], "json_invalid");
-        // signatures stay 400
+        // a wrong signature stays 400 under `/v1`
         assert_eq!(written(ApiError::new(Code::InvalidSignature, "m"), "/v1/ingest/x").await.0, 400);
     }
 }

@@ -13,17 +13,17 @@ use serde_json::Value;
 pub struct ApiError {
     /// Decides the status.
     pub code: Code,
-    /// For people. Never contains secrets or internals (readings E10, X16).
+    /// A text for people. Never contains secrets or internals (readings E10, X16).
     pub message: String,
-    /// Parts of the request at fault.
+    /// The members of the request that are at fault.
     pub details: Vec<Detail>,
-    /// The part of the request that holds these members.
+    /// The part of the request that holds the members in `details`.
     pub place: RequestPart,
     /// The faults of a request to the back office, in the form of its answers.
     pub faults: Vec<Value>,
     /// Seconds to wait before a retry. Always set for 503.
     pub retry_after_s: Option<u64>,
-    /// The cause, for the metrics, if a code has several causes. Empty otherwise.
+    /// The cause, for the metrics, if a code has several causes. Otherwise empty.
     pub reason: &'static str,
 }
 
@@ -60,7 +60,7 @@ impl ApiError {
         self
     }
 
-    /// 422 of the back office with these faults, in the form of its answers.
+    /// The back office's answer 422 with these faults, in the form of its answers.
     pub fn with_faults(faults: Vec<Value>) -> Self {
         Self { faults, ..Self::new(Code::ValidationError, "the request has faults") }
     }
@@ -107,8 +107,8 @@ impl ApiError {
 }
 
 impl From<store::Error> for ApiError {
-    /// Readings E8: a failing database is 503. A lost claim is not a failure: another request with the same key is
-    /// running (I3).
+    /// A failing database is 503 (readings E8). A lost claim is not a failure: another request with the same key is
+    /// running (readings I3).
     fn from(error: store::Error) -> Self {
         if matches!(error, store::Error::ClaimLost) {
             return Self::in_progress();
@@ -118,7 +118,7 @@ impl From<store::Error> for ApiError {
         }
         if matches!(error, store::Error::ReservationLost) {
             tracing::error!(
-                "other nodes took this node for lost while it worked, because its clock or the database stood still"
+                "other nodes considered this node lost while it worked, because this node's clock or the database stood still"
             );
             return Self::unavailable("database", "the node lost its connection to the database; nothing was charged");
         }

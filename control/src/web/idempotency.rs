@@ -54,8 +54,8 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const KEY_CHARACTERS_MAX: usize = 255;
 /// How long answers are stored (specification, Limits).
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// A claim's lease ends this long after its request's deadline, which is longer than the answer may take. Then other
-/// nodes take the claiming node for lost.
+/// A claim's lease ends this long after its request's deadline. The answer takes less time than this. Once the lease
+/// has ended, other nodes consider the claiming node lost.
 const CLAIM_MARGIN: Duration = Duration::from_secs(60);
 
 /// A layer that gives a request with an `Idempotency-Key` its effect only once.
@@ -67,7 +67,7 @@ pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> 
     let caller = request.extensions().get::<Caller>().ok_or_else(|| ApiError::internal("a key without a caller"))?;
     let caller = caller.clone();
     let digest = scope(&caller.account, request.method(), request.uri().path(), key);
-    // a separate task: if the client leaves while the claim is granted, the claim must be released
+    // a separate task: if the client leaves while the claim is being granted, the claim must still be released
     let claiming = tokio::spawn(GrantedClaim::claim(web.clone(), digest, caller.clone()));
     match claiming.await?? {
         ClaimOutcome::Running => Err(ApiError::in_progress()),
@@ -120,9 +120,9 @@ impl Claim {
         self.keep_for(response, Audience::Account).await
     }
 
-    /// Like [`Claim::keep`], for an answer that holds a secret, such as a new key. Only the credential of the first
-    /// request and its rotated successors get the answer again, not another user of the account with the same
-    /// `Idempotency-Key`.
+    /// Like [`Claim::keep`], for an answer that holds a secret, such as a new key. The answer is repeated only to the
+    /// credential of the first request and that credential's rotated successors. Another user of the account with the
+    /// same `Idempotency-Key` does not get it.
     pub async fn keep_secret(&self, response: Response) -> Result<(Response, Option<KeptAnswer>), ApiError> {
         self.keep_for(response, Audience::Credential).await
     }
@@ -152,7 +152,7 @@ impl<S: Sync> FromRequestParts<S> for Claim {
 enum Audience {
     /// Any caller of the account with the same role.
     Account,
-    /// Only the API key's lineage or the user that asked first.
+    /// Only the API key's lineage or the user of the first request.
     Credential,
 }
 
@@ -167,10 +167,11 @@ enum ClaimOutcome {
 const RUNNING: u8 = 0;
 /// The handler has prepared its answer.
 const ANSWERED: u8 = 1;
-/// The claim is released or its answer stored.
+/// The claim is released, or its answer is stored.
 const ENDED: u8 = 2;
 
-/// A granted claim. Dropping it releases the key, unless it has ended: the client left, or the handler panicked.
+/// A granted claim. If the claim has not ended when it is dropped, because the client left or the handler panicked, the
+/// drop releases the key.
 struct GrantedClaim {
     web: Arc<Web>,
     digest: [u8; 32],
@@ -203,7 +204,7 @@ impl GrantedClaim {
 
     async fn keep(&self, response: Response, audience: Audience) -> Result<(Response, KeptAnswer), ApiError> {
         let (parts, body) = response.into_parts();
-        // the body is complete, so this does not wait
+        // the body is complete already, so this does not wait
         let body = body.collect().await.map_err(ApiError::internal)?.to_bytes();
         let asked = RequestIdentity {
             fingerprint: self.fingerprint.whole(),
@@ -217,7 +218,7 @@ impl GrantedClaim {
         Ok((Response::from_parts(parts, Body::from(body)), kept))
     }
 
-    /// Stores a successful answer unless the handler did. Releases the key after any other answer (readings I4).
+    /// Stores a successful answer, unless the handler stored it. Releases the key after any other answer (readings I4).
     async fn conclude(&self, response: Response) -> Result<Response, ApiError> {
         let mut response = response;
         if !response.status().is_success() {
@@ -240,7 +241,7 @@ impl Drop for GrantedClaim {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, digest, claim) = (self.web.answers.store.clone(), self.digest, self.claim);
         runtime.spawn(async move {
-            // a stored answer stays; a claim that cannot be released now ends with its lease
+            // releasing leaves a stored answer in place; if it fails, the claim ends with its lease
             if let Err(error) = store.release_claim(&digest, &claim).await {
                 tracing::error!(%error, "a claim on an idempotency key could not be released");
             }

@@ -24,7 +24,7 @@ const ISSUE_CHARACTERS_MAX: usize = 200;
 /// Checks and reads a request. The caller overwrites `bytes` afterwards.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     check(bytes)?;
-    // tracking the path is slow, so only a faulty body is read again with it
+    // a faulty body is read a second time, to find the path of the fault: tracking the path is slow
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
     }
@@ -52,7 +52,7 @@ fn check(bytes: &[u8]) -> Result<(), ApiError> {
             Err(ApiError::new(Code::InvalidRequest, "a member appears twice").at(shorten(&name), "appears twice"))
         }
         (_, Some(Fault::TooDeep)) => {
-            Err(ApiError::new(Code::InvalidRequest, format!("the JSON is nested more than {DEPTH_MAX} deep")))
+            Err(ApiError::new(Code::InvalidRequest, format!("the JSON has more than {DEPTH_MAX} levels of nesting")))
         }
         (_, Some(Fault::TooManyMembers)) => {
             Err(ApiError::new(Code::InvalidRequest, format!("an object has more than {MEMBERS_MAX} members")))
@@ -71,7 +71,7 @@ fn check(bytes: &[u8]) -> Result<(), ApiError> {
 
 /// The error for a secret key, wherever it was found (readings K5). Logged without the content.
 pub fn secret_key_rejected() -> ApiError {
-    tracing::warn!("a request contained a secret key; refused");
+    tracing::warn!("a request was refused because it contained a secret key");
     ApiError::new(
         Code::SecretKeyRejected,
         "the request contains a secret key; it was refused and its bytes were overwritten. Never send secret keys",
@@ -81,7 +81,8 @@ pub fn secret_key_rejected() -> ApiError {
 /// 422 with the member at fault (readings E1, E2).
 fn wrong_shape(path: &str, error: &serde_json::Error) -> ApiError {
     let text = error.to_string();
-    // serde's texts: "missing field `x` at line ..", "invalid type: string "..", expected a boolean at line .."
+    // the texts that serde writes: "missing field `x` at line ..", "invalid type: string "..", expected a boolean at
+    // line .."
     let (field, issue) =
         if let Some(name) = text.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
             let dot = if path.is_empty() { "" } else { "." };
@@ -99,8 +100,8 @@ fn shorten(text: &str) -> String {
     text.chars().take(ISSUE_CHARACTERS_MAX).collect()
 }
 
-/// Whether a member's name marks its value as a secret key (readings K5): `secret_key`, `sk`, `private_key`,
-/// `client_key`, in any case and spelling, with or without a suffix for base64.
+/// Whether a member's name marks its value as a secret key (readings K5): `secret_key`, `sk`, `private_key` or
+/// `client_key`, in upper or lower case and with any separators, with or without a suffix for base64.
 fn names_a_secret_key(name: &str) -> bool {
     let plain: String =
         name.chars().filter(|c| !matches!(c, '_' | '-' | ' ' | '.')).flat_map(char::to_lowercase).take(64).collect();

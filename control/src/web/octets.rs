@@ -98,7 +98,7 @@ impl Words {
             self.part.clear();
         }
         let (words, part) = bytes.as_chunks();
-        // extend from one slice, which copies a block
+        // extend from one slice, because that copies a whole block
         self.words.extend(words.iter().copied().map(u32::from_le_bytes));
         self.part.extend_from_slice(part);
     }
@@ -161,13 +161,15 @@ async fn from_octets<J, H: OctetsHead>(request: Request, web: &Web) -> Result<Js
         match octets::split(&begun, H::HEAD_BYTES_MAX) {
             Ok((head, _)) => break octets::LENGTH_BYTES + head.len(),
             Err(LayoutError::HeadTooLong) => {
-                let message = format!("the head may have at most {} bytes here", H::HEAD_BYTES_MAX);
+                let message =
+                    format!("the head is larger than the {} bytes that this endpoint takes", H::HEAD_BYTES_MAX);
                 return Err(ApiError::new(Code::PayloadTooLarge, message));
             }
             Err(LayoutError::CutShort) => {}
         }
         let piece = pieces.next().await?;
-        let piece = piece.ok_or_else(|| ApiError::new(Code::InvalidRequest, "the body ends before its head does"))?;
+        let piece =
+            piece.ok_or_else(|| ApiError::new(Code::InvalidRequest, "the body ends before its head is complete"))?;
         begun.extend_from_slice(&piece);
     };
     let mut words = Words::begin(&begun[start..], pieces.bytes_max());
@@ -237,8 +239,8 @@ impl Written {
         self.respond_within(status, ())
     }
 
-    /// The answer. `room` holds the memory reserved for its bytes; it is dropped when all are sent or the client has
-    /// left.
+    /// The answer. `room` holds the memory reserved for the answer's bytes. It is dropped when all bytes are sent or
+    /// the client has left.
     pub fn respond_within(self, status: StatusCode, room: impl Send + Unpin + 'static) -> Response {
         let body = WholeBody { pieces: self.pieces, _room: room };
         (status, [(header::CONTENT_TYPE, self.content_type)], Body::new(body)).into_response()
@@ -259,7 +261,8 @@ impl<R: Unpin> HttpBody for WholeBody<R> {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
-        // hand out small pieces: the next is taken when the last was sent, so memory is held while the client is slow
+        // Hand out small pieces. The next piece is taken only when the last one was sent, so a slow client keeps its
+        // memory reserved.
         while let Some(first) = self.pieces.front_mut() {
             let piece = first.split_to(first.len().min(PIECE_BYTES));
             if !piece.is_empty() {
@@ -317,7 +320,7 @@ mod tests {
     #[test]
     fn words_are_whole_however_the_pieces_are_cut() {
         let bytes: Vec<u8> = (0..23).collect();
-        // every way to split the first ten bytes
+        // each number stands for one way to cut the first ten bytes into pieces
         for cuts in 0..1u32 << 10 {
             let (mut words, mut piece) = (Words::default(), Vec::new());
             for (at, &byte) in bytes.iter().enumerate() {

@@ -31,7 +31,8 @@ impl Offload {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         let turn = self.cores.take_within(&payer, 1, PATIENCE).await.map_err(|_| {
-            ApiError::unavailable("cores", "the node is busy with other requests").retry_after(Duration::from_secs(2))
+            ApiError::unavailable("cores", "the node is busy with other requests; try again later")
+                .retry_after(Duration::from_secs(2))
         })?;
         on_core(turn, work).await
     }
@@ -42,8 +43,11 @@ impl Offload {
         payer: Payer,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let turn =
-            self.cores.take(&payer, 1).await.map_err(|_| ApiError::internal("one core exceeds the budget of cores"))?;
+        let turn = self
+            .cores
+            .take(&payer, 1)
+            .await
+            .map_err(|_| ApiError::internal("the budget of cores is less than one core"))?;
         on_core(turn, work).await
     }
 }

@@ -196,7 +196,7 @@ fn schema_name(content: &Content) -> Option<&str> {
     }
 }
 
-/// The description as text, as it is committed: a member a line, one space for each level.
+/// The description as text, as it is committed: each member on a line, one space of indentation for each level.
 pub fn pretty(document: &OpenApi) -> String {
     let mut text = Vec::new();
     let formatter = PrettyFormatter::with_indent(b" ");
@@ -227,7 +227,7 @@ fn take_idempotency_key(operation: &mut Operation) {
     operation.parameters.get_or_insert_default().push(parameter.build().into());
 }
 
-/// Adds the headers that all successes of an area have, and those of answers that may be sent again.
+/// Adds the headers that all successful answers of an area have, and the headers of answers that may be sent again.
 fn tell_headers(operation: &mut Operation, area: Area) {
     let is_key = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(own) if own.name == IDEMPOTENCY_KEY);
     let is_replayed = operation.parameters.iter().flatten().any(is_key);
@@ -240,7 +240,7 @@ fn tell_headers(operation: &mut Operation, area: Area) {
     }
 }
 
-/// Errors that every operation has. The first is for another method at the same path.
+/// Errors that every operation has. `MethodNotAllowed` is the answer to another method at the operation's path.
 const ALWAYS: [Code; 3] = [Code::MethodNotAllowed, Code::ServiceUnavailable, Code::InternalError];
 
 /// Writes the roles that may use the operations of a level in an area, as the router sets them.
@@ -282,7 +282,7 @@ fn tell(operation: &mut Operation, class: &str, roles: &[&str], sentence: &str) 
     operation.extensions.get_or_insert_default().merge(Extensions::from_iter([("x-access", access)]));
 }
 
-/// Classes of access besides those of levels.
+/// Access classes of operations that no [`Level`] describes.
 const OFFICE_KEY: &str = "OFFICE";
 const OPTIONAL_KEY: &str = "OPTIONAL";
 const ADMINISTRATOR: &str = "ADMINISTRATOR";
@@ -304,12 +304,12 @@ fn complete(operation: &mut Operation, area: Area, components: &mut Components) 
         AdmittedCallers::OfficeKey => vec![scheme(API_KEY)],
         AdmittedCallers::OptionalKey => vec![SecurityRequirement::default(), scheme(API_KEY)],
         AdmittedCallers::Administrator => vec![scheme(ADMIN_KEY)],
-        // stated explicitly, so that generators do not assume a key
+        // an explicit empty requirement, so that generators do not assume a key
         AdmittedCallers::Public => vec![SecurityRequirement::default()],
     });
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     let shared: &[Code] = match access {
-        // health is never refused
+        // no limit refuses a request for health
         AdmittedCallers::Public if id.ends_with("Health") => &[],
         AdmittedCallers::Public => &[Code::RateLimited],
         AdmittedCallers::Key => &[
@@ -320,7 +320,7 @@ fn complete(operation: &mut Operation, area: Area, components: &mut Components) 
             Code::InsufficientRole,
             Code::RateLimited,
             Code::BruteForceLockout,
-            // an external issuer that does not answer
+            // the answer when an external issuer does not answer
             Code::UpstreamUnavailable,
         ],
         AdmittedCallers::OfficeKey | AdmittedCallers::OptionalKey | AdmittedCallers::Administrator => &[
@@ -353,7 +353,7 @@ fn complete(operation: &mut Operation, area: Area, components: &mut Components) 
         response.headers.extend(errors::common_headers());
     }
     for (status, codes) in by_status {
-        // an answer that the handler describes itself stays: health has its own 503
+        // an answer that the handler describes itself stays, such as health's own 503
         operation
             .responses
             .responses
@@ -408,7 +408,7 @@ mod tests {
                     let name = schema_name(content).expect("bodies are types with names");
                     let example = content.example.clone().unwrap_or_else(|| panic!("{id}: no example of {name}"));
                     unused.remove(name);
-                    // the page as a schema: its components are where references point to
+                    // the whole page as a schema, so that references to its components resolve
                     page["$ref"] = json!(format!("#/components/schemas/{name}"));
                     let schema = jsonschema::draft202012::new(&page).expect("a schema");
                     let errors: Vec<_> = schema.iter_errors(&example).map(|error| error.to_string()).collect();
@@ -429,7 +429,7 @@ mod tests {
                 for status in ["405", "500", "503"] {
                     assert!(operation.responses.responses.contains_key(status));
                 }
-                // an operation names roles exactly if it needs a key or token
+                // an operation names roles if it needs a key or token, and only then
                 let told = operation.extensions.as_ref().is_some_and(|told| told.contains_key("x-access"));
                 let asks = operation.responses.responses.contains_key("401")
                     && operation.security != Some(vec![Default::default()]);

@@ -103,7 +103,7 @@ impl PageQuery {
 impl Scope {
     fn mac(&self, key: &Key, position: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&key[..]).expect("HMAC takes any key length");
-        // neither part contains a zero byte
+        // the zero byte ends each part, because neither part contains one
         for part in [self.account.as_str(), &self.route] {
             mac.update(part.as_bytes());
             mac.update(&[0]);

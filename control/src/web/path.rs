@@ -1,4 +1,5 @@
-//! The variable parts of a path, not parsed. A text that cannot be an id or a name gets the answer of an unknown one.
+//! The variable parts of a path, not parsed. A text that cannot be an id or a name gets the same answer as an unknown
+//! one.
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;

@@ -39,7 +39,7 @@ impl ClientAddress {
         let trusted = |address: &IpAddr| trusted_proxies.iter().any(|network| network.contains(address));
         let mut client = peer.0.ip().to_canonical();
         let lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
-        // a line that is not text counts as one unreadable entry
+        // a header line that is not text counts as one unreadable entry
         let mut entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
         while trusted(&client) {
             let Some(earlier) = entries.next().and_then(|entry| address(entry.trim())) else { break };
@@ -70,7 +70,7 @@ impl<S: Sync> FromRequestParts<S> for ClientAddress {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         let known = parts.extensions.get::<ClientAddress>().copied();
-        known.ok_or_else(|| ApiError::internal("a request without its client's address"))
+        known.ok_or_else(|| ApiError::internal("the request has no client address"))
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(client("192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
         assert_eq!(client("10.1.2.3", &["198.51.100.7"]), "198.51.100.7");
         assert_eq!(client("10.1.2.3", &[]), "10.1.2.3");
-        // a proxy that connects over a dual-stack socket
+        // a proxy that connects over a dual-stack socket has a mapped address
         assert_eq!(client("::ffff:10.1.2.3", &["::ffff:198.51.100.7"]), "198.51.100.7");
     }
 
@@ -140,7 +140,7 @@ mod tests {
         fn x12_whatever_stands_in_the_header_a_stranger_is_himself(lines in prop::collection::vec("[ -~]{0,60}", 0..4)) {
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             prop_assert_eq!(client("192.0.2.1", &lines), "192.0.2.1");
-            // behind a proxy the result is an address in any case
+            // behind a proxy the client is an address, whatever the header says
             prop_assert!(client("10.1.2.3", &lines).parse::<IpAddr>().is_ok());
         }
 

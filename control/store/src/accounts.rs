@@ -14,7 +14,7 @@ pub struct Account {
     pub plan: Plan,
     /// When the account was created, in microseconds since 1970.
     pub created_at: i64,
-    /// Number of its API keys that are not revoked.
+    /// Number of the account's API keys that are not revoked.
     pub keys: i64,
 }
 
@@ -25,7 +25,7 @@ from_row!(Account { account_id, plan as word, created_at, keys });
 pub struct AccountStanding {
     /// The account's plan.
     pub plan: Plan,
-    /// Whether the account has not paid (readings P18).
+    /// Whether the account is suspended because it has not paid (readings P18).
     pub is_suspended: bool,
 }
 
@@ -46,7 +46,7 @@ impl Store {
         self.db.fetch_optional(sql, values![account_id]).await
     }
 
-    /// All accounts, oldest first.
+    /// All accounts, the oldest first.
     pub async fn accounts(&self) -> Result<Vec<Account>> {
         let sql = "SELECT a.account_id, plan, a.created_at, COUNT(k.key_id) AS keys FROM accounts a \
              LEFT JOIN api_keys k ON k.account_id = a.account_id AND k.revoked_at IS NULL \

@@ -1,4 +1,4 @@
-//! Alerts, for thresholds that accounts reached, and e-mails. Each is written once and sent from its row (readings
+//! Alerts about thresholds that accounts reached, and e-mails. Each is written once and sent from its row (readings
 //! P21-P23).
 
 use crate::database::{Column, Sql, Tx, from_row, values};
@@ -22,7 +22,7 @@ api::words!(AlertKind, "kind of an alert", { Usage = "usage", Budget = "budget",
 pub struct Alert {
     /// The account.
     pub account_id: String,
-    /// Months since year 0; for operations of a day, days since 1970.
+    /// The period: months since year 0, or days since 1970 for the operations in a day.
     pub period: i64,
     /// The limit to which the threshold belongs.
     pub kind: AlertKind,
@@ -39,8 +39,8 @@ pub struct Alert {
 from_row!(Alert { account_id, period, kind as word, threshold, of_limit, used, created_at });
 
 impl Alert {
-    /// The part of an alert's key that is the cap: another cap is announced again (readings P21), another allowance is
-    /// not (readings P23).
+    /// The cap, as a part of an alert's key; 0 for other limits. When the cap changes, its thresholds are announced
+    /// again (readings P21). When an allowance changes, its thresholds are not (readings P23).
     fn for_cap(&self) -> i64 {
         if self.kind == AlertKind::Budget { self.of_limit } else { 0 }
     }
@@ -51,7 +51,7 @@ impl Alert {
 pub struct Email {
     /// The e-mail's id.
     pub email_id: String,
-    /// The recipients' addresses, separated by commas. All after the first are blind copies.
+    /// The recipients' addresses, separated by commas. All addresses after the first get blind copies.
     pub recipient: String,
     /// The subject.
     pub subject: String,
@@ -114,7 +114,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Writes alerts. Alerts that were written before stay as they are.
+    /// Writes alerts. An alert that exists already stays as it is.
     pub async fn add_alerts(&mut self, alerts: &[Alert]) -> Result<()> {
         if alerts.is_empty() {
             return Ok(());
@@ -141,7 +141,8 @@ impl Tx {
         self.execute_rows(sql, &columns).await.map(drop)
     }
 
-    /// Marks an alert as announced, as part of the transaction that writes its event. False: it was announced before.
+    /// Marks an alert as announced, as part of the transaction that writes its event. False: the alert was announced
+    /// before.
     pub async fn tell_alert(&mut self, alert: &Alert) -> Result<bool> {
         let sql = "UPDATE alerts SET is_told = TRUE WHERE account_id = $1 AND period = $2 AND kind = $3 AND threshold = $4 \
              AND for_cap = $5 AND is_told = FALSE";

@@ -10,7 +10,7 @@ use crate::{Result, Store};
 pub struct NewApiKey<'a> {
     /// `ak_...`
     pub key_id: &'a str,
-    /// The owner's account. Created if it does not exist.
+    /// The owner's account. It is created if it does not exist.
     pub account_id: &'a str,
     /// `lin_...`, shared with rotated successors (readings A19).
     pub lineage_id: &'a str,
@@ -24,7 +24,7 @@ pub struct NewApiKey<'a> {
     pub environment: Environment,
     /// Whether the key may be used under `/v1`. Every key may be used under `/api/v1` (readings A4).
     pub office: bool,
-    /// The plan of the account, if that is created.
+    /// The plan for the account, if the account is created.
     pub plan: Plan,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
@@ -53,7 +53,7 @@ pub struct ApiKey {
     pub office: bool,
     /// The account's plan.
     pub plan: Plan,
-    /// Whether the account has not paid (readings P18).
+    /// Whether the account is suspended because it has not paid (readings P18).
     pub is_suspended: bool,
     /// When the key was created.
     pub created_at: i64,
@@ -90,7 +90,7 @@ from_row!(ApiKey {
 pub struct RevokedLineage {
     /// `lin_...`
     pub lineage_id: String,
-    /// The ids of the keys that this revoked: those that were valid or had expired.
+    /// Ids of the keys that this call revoked: keys that were valid or had expired.
     pub key_ids: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl ApiKey {
     }
 }
 
-/// Selects whole [`ApiKey`]s. The caller gives the rest of the statement after the tables.
+/// Selects all columns of [`ApiKey`]s. The caller appends the rest of the statement after the tables.
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(
@@ -120,7 +120,7 @@ macro_rules! select_keys {
 
 impl Tx {
     /// Replaces an old key by a new one. The old key works until `old_ends_at`. False: the old key was rotated before
-    /// or is not valid any more, and nothing was changed.
+    /// or is no longer valid, and nothing was changed.
     pub async fn rotate_api_key(
         &mut self,
         old_key_id: &str,
@@ -128,7 +128,7 @@ impl Tx {
         new: &NewApiKey<'_>,
         prefix_tags: Option<&[u8]>,
     ) -> Result<bool> {
-        // a concurrent revocation waits, and then sees the successor
+        // a concurrent revocation waits for this lock, and then sees the successor
         self.lock_account(new.account_id).await?;
         let sql = "UPDATE api_keys SET rotated_at = $2, expires_at = $3 WHERE key_id = $1 AND rotated_at IS NULL \
              AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
@@ -141,7 +141,7 @@ impl Tx {
         Ok(true)
     }
 
-    /// Writes a key, and its account if that is new, as part of a transaction.
+    /// Writes a key, and its account if the account is new, as part of a transaction.
     pub async fn insert_api_key(&mut self, key: &NewApiKey<'_>) -> Result<()> {
         insert(self, key).await
     }
@@ -157,19 +157,19 @@ impl Tx {
 }
 
 impl Store {
-    /// Writes a key, and its account if that is new.
+    /// Writes a key, and its account if the account is new.
     pub async fn insert_api_key(&self, key: &NewApiKey<'_>) -> Result<()> {
         let mut tx = self.db.begin().await?;
         insert(&mut tx, key).await?;
         tx.commit().await
     }
 
-    /// The key with this digest, also if it is revoked or expired.
+    /// The key with this digest, even if the key is revoked or expired.
     pub async fn api_key(&self, digest: &[u8; 32]) -> Result<Option<ApiKey>> {
         self.db.fetch_optional(select_keys!("WHERE digest = $1"), values![digest]).await
     }
 
-    /// The key with this id, also if it is revoked or expired.
+    /// The key with this id, even if the key is revoked or expired.
     pub async fn api_key_of_id(&self, key_id: &str) -> Result<Option<ApiKey>> {
         self.db.fetch_optional(select_keys!("WHERE key_id = $1"), values![key_id]).await
     }
@@ -213,7 +213,7 @@ impl Store {
 
     /// Writes the times of keys' last use.
     pub async fn keys_used(&self, used: &[(String, i64)]) -> Result<()> {
-        // the same order on every node, because otherwise two transactions can deadlock
+        // sort the keys: every node locks them in the same order, because otherwise two transactions can deadlock
         let mut used: Vec<_> = used.iter().collect();
         used.sort_unstable();
         let mut tx = self.db.begin().await?;
@@ -235,7 +235,7 @@ impl Store {
         self.db.fetch_all("SELECT lineage_id, customer FROM key_labels", values![]).await
     }
 
-    /// All keys, also revoked and expired ones, oldest first.
+    /// All keys, including revoked and expired ones, the oldest first.
     pub async fn api_keys(&self) -> Result<Vec<ApiKey>> {
         self.db.fetch_all(select_keys!("ORDER BY k.created_at, key_id"), values![]).await
     }
@@ -248,9 +248,9 @@ impl Store {
     }
 }
 
-/// Revokes those keys of a lineage that are not revoked, and returns their ids. Locks the account, so that it waits for
-/// a running rotation and the next rotation waits for it: otherwise a new successor could be missed. Rows are locked in
-/// the order of [`Store::keys_used`].
+/// Revokes those keys of a lineage that are not revoked, and returns their ids. Locks the account, so that a revocation
+/// and a concurrent rotation wait for each other: otherwise the revocation could miss a new successor. Rows are locked
+/// in the order of [`Store::keys_used`].
 pub(crate) async fn revoke_in_lineage(tx: &mut Tx, lineage_id: &str, at: i64) -> Result<Vec<String>> {
     let sql = "SELECT account_id FROM api_keys WHERE lineage_id = $1 LIMIT 1";
     let owner: Option<(String,)> = tx.fetch_optional(sql, values![lineage_id]).await?;
@@ -272,7 +272,7 @@ pub(crate) const LINEAGES_OF_USER: &str = "SELECT DISTINCT k.lineage_id FROM api
 /// Revokes the keys of the lineages that a statement selects for an account or a user.
 pub(crate) async fn revoke_all(tx: &mut Tx, lineages: &'static str, of: &str, at: i64) -> Result<Vec<String>> {
     let mut rows: Vec<(String,)> = tx.fetch_all(lineages, values![of]).await?;
-    // the same order in all such transactions, because otherwise two can deadlock
+    // sort the lineages: all such transactions lock them in the same order, because otherwise two can deadlock
     rows.sort_unstable();
     for (lineage,) in &rows {
         revoke_in_lineage(tx, lineage, at).await?;
@@ -280,7 +280,7 @@ pub(crate) async fn revoke_all(tx: &mut Tx, lineages: &'static str, of: &str, at
     Ok(rows.into_iter().map(|(lineage,)| lineage).collect())
 }
 
-/// Writes a key, its account if that is new, and its trial if the key is a trial key.
+/// Writes a key, its account if the account is new, and its trial if the key is a trial key.
 pub(crate) async fn insert(tx: &mut Tx, key: &NewApiKey<'_>) -> Result<()> {
     tx.execute(
         "INSERT INTO accounts (account_id, created_at, plan) VALUES ($1, $2, $3) ON CONFLICT (account_id) DO NOTHING",

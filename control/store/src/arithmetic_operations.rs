@@ -38,7 +38,7 @@ pub struct ArithmeticOperationEnd {
     pub cost_fcu: i64,
     /// Wall time of the computation.
     pub compute_us: i64,
-    /// Code and message of a failure.
+    /// Code and message of the failure, if the operation failed.
     pub error: Option<(String, String)>,
     /// Now, in microseconds since 1970.
     pub ended_at: i64,
@@ -63,9 +63,9 @@ pub struct ArithmeticOperationRecord {
     pub cost_fcu: Option<i64>,
     /// Wall time of the computation.
     pub compute_us: Option<i64>,
-    /// Code of a failure.
+    /// Code of the failure, if the operation failed.
     pub error_code: Option<String>,
-    /// Message of a failure.
+    /// Message of the failure, if the operation failed.
     pub error_message: Option<String>,
     /// When the operation was accepted.
     pub created_at: i64,
@@ -93,7 +93,7 @@ from_row!(ArithmeticOperationRecord {
 pub struct ArithmeticUsage {
     /// `use_...`
     pub usage_id: String,
-    /// The transfer that paid for the operation. `None`: nothing was to be paid.
+    /// The transfer that paid for the operation. `None`: the operation was free.
     pub transfer_id: Option<String>,
     /// The owner's account.
     pub account_id: String,
@@ -105,7 +105,7 @@ pub struct ArithmeticUsage {
     pub operation: String,
     /// Compute units.
     pub fcu: i64,
-    /// Their list price (readings P1).
+    /// List price of the compute units (readings P1).
     pub cost_nano_usd: i64,
     /// The rate at which the price was shown in yen: thousandths of a yen for a dollar (readings P2).
     pub usd_milli_jpy: i64,
@@ -188,9 +188,9 @@ pub(crate) async fn end_all(tx: &mut Tx, ends: impl Iterator<Item = &ArithmeticO
     Ok(())
 }
 
-/// Counts operations with their keys and writes the usage rows. A deleted key counts nothing.
+/// Adds to the keys' counts of operations and writes the usage rows. Operations of a deleted key are not counted.
 pub(crate) async fn charge_all(tx: &mut Tx, mut charges: Vec<&ArithmeticUsage>) -> Result<()> {
-    // the lock order of ciphertexts: by account, then by key
+    // sort by account, then by key: the order in which ciphertexts are locked
     charges.sort_by_key(|charge| (&charge.account_id, &charge.key_id));
     for charge in charges {
         let sql = "UPDATE encryption_keys SET operation_count = operation_count + 1 WHERE key_id = $1";

@@ -1,9 +1,9 @@
 //! Stored ciphertexts of accounts, within a budget of bytes (readings K13, K14).
 //!
-//! A transaction that adds a ciphertext keeps the account's budget. The transaction names the ciphertexts to evict
-//! ([`Store::eviction_plan`], read before), and fails if evicting them is not enough at that time. So the answer, which
-//! lists the evicted ones, can be stored in the same transaction. Every transaction that adds or removes ciphertexts
-//! locks the account's row in `ciphertext_caches`.
+//! A transaction that adds a ciphertext does not let the account exceed its budget. The caller first reads which
+//! ciphertexts to evict ([`Store::eviction_plan`]) and names them in the transaction, which fails if evicting them is
+//! no longer enough. So the answer, which lists the evicted ciphertexts, can be stored in the same transaction. Every
+//! transaction that adds or removes ciphertexts locks the account's row in `ciphertext_caches`.
 
 use std::collections::BTreeMap;
 
@@ -210,8 +210,8 @@ impl Store {
         Ok(PageRows { rows: found.rows.into_iter().map(CiphertextRecord::from).collect(), total: found.total })
     }
 
-    /// The ciphertexts of an account to evict so that `bytes` more fit into `bytes_max`: those unused for longest,
-    /// without the pinned ones. `None`: evicting all would not be enough.
+    /// The least recently used ciphertexts of an account, to evict so that `bytes` more bytes fit into `bytes_max`.
+    /// Pinned ciphertexts are never evicted. `None`: evicting all others would not be enough.
     pub async fn eviction_plan(
         &self,
         account_id: &str,
@@ -241,7 +241,7 @@ impl Store {
         Ok(Some(plan))
     }
 
-    /// Deletes a ciphertext of this account. False: it does not exist.
+    /// Deletes a ciphertext of this account. False: the ciphertext does not exist.
     pub async fn delete_ciphertext(&self, account_id: &str, ciphertext_id: &str, now: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         lock_cache(&mut tx, account_id).await?;
@@ -250,7 +250,7 @@ impl Store {
         Ok(dropped.count > 0)
     }
 
-    /// Deletes ciphertexts that were last used before this time, some at a time. Returns how many.
+    /// Deletes ciphertexts that were last used before this time, at most 256 in a call. Returns how many.
     pub async fn forget_ciphertexts(&self, used_before: i64, now: i64) -> Result<u64> {
         let sql =
             "SELECT account_id, ciphertext_id FROM ciphertexts WHERE last_used_at < $1 ORDER BY last_used_at LIMIT 256";
@@ -341,7 +341,7 @@ pub(crate) async fn lock_cache(tx: &mut Tx, account_id: &str) -> Result<i64> {
     tx.fetch_one::<(i64,)>(sql, values![account_id]).await.map(|(bytes,)| bytes)
 }
 
-/// Totals of deleted ciphertexts.
+/// Number and bytes of deleted ciphertexts.
 #[derive(Clone, Copy, Default)]
 struct Dropped {
     count: u64,

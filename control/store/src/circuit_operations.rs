@@ -20,7 +20,7 @@ pub struct NewCircuitOperation {
     pub by_gate: String,
     /// Levels of the circuit.
     pub levels: i64,
-    /// JSON object: the figures of its plan.
+    /// JSON object: the figures of the circuit's plan.
     pub plan: String,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
@@ -33,7 +33,7 @@ pub struct CircuitOperationEnd {
     pub op_id: String,
     /// The final status.
     pub status: OperationStatus,
-    /// Number of completed gates.
+    /// Number of gates that were completed.
     pub gates_done: i64,
     /// Bootstraps charged, by the tariff.
     pub bootstrap_ops: i64,
@@ -43,7 +43,7 @@ pub struct CircuitOperationEnd {
     pub discounted: bool,
     /// Wall time of the evaluation.
     pub compute_us: i64,
-    /// Code and message of a failure.
+    /// Code and message of the failure, if the run failed.
     pub error: Option<(String, String)>,
     /// Now, in microseconds since 1970.
     pub ended_at: i64,
@@ -54,7 +54,7 @@ pub struct CircuitOperationEnd {
 pub struct CircuitOperationRecord {
     /// `op_...`
     pub op_id: String,
-    /// SHA-256 of its session's id.
+    /// SHA-256 of the session's id.
     pub session_digest: Vec<u8>,
     /// The status. A run that has not ended is pending.
     pub status: OperationStatus,
@@ -66,7 +66,7 @@ pub struct CircuitOperationRecord {
     pub by_gate: String,
     /// Levels of the circuit.
     pub levels: i64,
-    /// JSON object: the figures of its plan. `None` for runs of earlier versions.
+    /// JSON object: the figures of the circuit's plan. `None` for runs of earlier versions.
     pub plan: Option<String>,
     /// Bootstraps charged, by the tariff.
     pub bootstrap_ops: Option<i64>,
@@ -76,9 +76,9 @@ pub struct CircuitOperationRecord {
     pub discounted: Option<bool>,
     /// Wall time of the evaluation.
     pub compute_us: Option<i64>,
-    /// Code of a failure.
+    /// Code of the failure, if the run failed.
     pub error_code: Option<String>,
-    /// Message of a failure.
+    /// Message of the failure, if the run failed.
     pub error_message: Option<String>,
     /// When the run was accepted.
     pub created_at: i64,
@@ -118,8 +118,8 @@ impl Store {
             .await
     }
 
-    /// Records all unfinished runs of an earlier process of this node as failed, and those of nodes without ids.
-    /// Returns how many.
+    /// Records all unfinished runs of an earlier process of this node as failed. So are unfinished runs of versions in
+    /// which nodes had no ids. Returns how many.
     pub async fn fail_circuit_operations(&self, node_id: &str, code: &str, message: &str, at: i64) -> Result<u64> {
         let sql = "UPDATE circuit_operations SET status = 'failed', error_code = $2, error_message = $3, ended_at = $4, \
              bootstrap_ops = 0, cost_milli_yen = 0, discounted = FALSE WHERE status = 'pending' AND EXISTS (SELECT 1 FROM gate_sessions s \

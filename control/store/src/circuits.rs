@@ -95,9 +95,9 @@ from_row!(CircuitRecord {
 /// Limits on the circuits of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct CircuitsMax {
-    /// Number of circuits.
+    /// Largest number of circuits.
     pub count: i64,
-    /// Bytes of all netlists together.
+    /// Largest number of bytes of all netlists together.
     pub bytes: i64,
 }
 
@@ -140,7 +140,7 @@ impl Store {
     /// Stores a circuit within the account's limits. A circuit with the same name is replaced.
     pub async fn put_circuit(&self, circuit: &NewCircuit<'_>, max: CircuitsMax) -> Result<CircuitKept> {
         let mut tx = self.db.begin().await?;
-        // with two concurrent uploads the second counts the first
+        // lock the account, so that the second of two concurrent uploads counts the first
         tx.lock_account(circuit.account_id).await?;
         let sql = "SELECT blob FROM circuits WHERE account_id = $1 AND name = $2";
         let older: Option<(Option<String>,)> =

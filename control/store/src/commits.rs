@@ -1,5 +1,5 @@
-//! The moments around every commit, for tests that let the process die there. Only in debug builds: a release has
-//! neither the watcher nor the calls.
+//! The moments around every commit, for tests that kill the process there. Only in debug builds: a release has neither
+//! the watcher nor the calls.
 
 #[cfg(debug_assertions)]
 use std::sync::OnceLock;

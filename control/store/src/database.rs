@@ -34,10 +34,10 @@ const NO_STATEMENT_TIMEOUT: &str = "SET LOCAL statement_timeout = 0";
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// A PostgreSQL connection that was idle for this long is tested before use, because the server may have closed it.
 const UNTRIED_MAX: Duration = Duration::from_secs(1);
-/// Connections of a node, besides the one that writes to SQLite.
+/// Largest number of connections with which a node reads from SQLite.
 const SQLITE_READERS_MAX: u32 = 4;
-/// Cache of the writing connection for pages of the file, in KiB (SQLite wants it negative). A charge of a thousand
-/// accounts touches as many index pages, and SQLite's default of 2 MB holds only 500.
+/// Cache of the writing connection for pages of the file, in KiB; SQLite expects a negative number for KiB. The charges
+/// of a thousand accounts touch a thousand index pages, but SQLite's default of 2 MB holds only 500 pages.
 const WRITER_CACHE_KIB: &str = "-65536";
 const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 
@@ -54,8 +54,8 @@ impl From<&'static str> for Sql {
     }
 }
 
-/// A query that locks its rows, in their order, against changes by other transactions until this one ends. On SQLite
-/// only one transaction writes at a time anyway.
+/// A query that locks its rows in their order, so that other transactions cannot change the rows until this transaction
+/// ends. SQLite needs no such lock, because only one transaction writes at a time.
 macro_rules! locking {
     ($($query:expr),+) => {
         $crate::database::Sql {
@@ -110,7 +110,7 @@ value_from! {
     Vec<&'a [u8]>, ByteStrings, value => value;
 }
 
-/// A column of many rows for one statement.
+/// The values of one column in many rows, for one statement.
 #[derive(Clone, Debug)]
 pub(crate) enum Column<'a> {
     Texts(Vec<&'a str>),
@@ -214,7 +214,7 @@ pub struct Connections {
     pub in_use: u32,
     /// Open but idle connections.
     pub idle: u32,
-    /// Most connections. Further calls wait.
+    /// Largest number of connections. When all are in use, further calls wait.
     pub max: u32,
 }
 
@@ -264,7 +264,7 @@ impl Database {
             SqlitePoolOptions::new()
                 .max_connections(connections_max)
                 .acquire_timeout(BUSY_TIMEOUT)
-                // SQLite has no server that could close a pooled connection: do not test it.
+                // do not test a connection before use, because SQLite has no server that could close the connection
                 .test_before_acquire(false)
         };
         let writing = options.clone().journal_mode(SqliteJournalMode::Wal).pragma("cache_size", WRITER_CACHE_KIB);
@@ -281,7 +281,7 @@ impl Database {
             .after_connect(|connection, _| {
                 Box::pin(async move { connection.execute(STATEMENT_TIMEOUT).await.map(drop) })
             })
-            // do not test before every use, because that would double the round trips of a busy node
+            // do not test a connection before every use, because that would double the round trips of a busy node
             .test_before_acquire(false)
             .before_acquire(|connection, idle| {
                 Box::pin(async move {
@@ -304,7 +304,7 @@ impl Database {
         }
     }
 
-    /// Timeout of a call's wait for its turn.
+    /// Timeout of a call's wait for a connection.
     pub(crate) fn patience(&self) -> Duration {
         match self {
             Database::Sqlite { .. } => BUSY_TIMEOUT,
@@ -327,7 +327,7 @@ impl Database {
         match self {
             Database::Sqlite { writer, readers } => {
                 readers.close().await;
-                // the last connection to close writes the log back into the file
+                // close the writer last, because the last connection to close writes the log back into the file
                 writer.close().await;
             }
             Database::Postgres(pool) => pool.close().await,
@@ -373,14 +373,14 @@ impl Database {
         let mut tx = answered(pool.begin()).await?;
         tx.execute(NO_STATEMENT_TIMEOUT).await?;
         let arguments: PgArguments = arguments(values)?;
-        // the statement's timeout is in force again when the transaction ends
+        // the end of the transaction restores the timeout of statements
         Ok(sqlx::query_as_with(sql.postgres, arguments).fetch_all(&mut *tx).await?)
     }
 
     /// Begins a transaction that will write.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         let open = match self {
-            // BEGIN IMMEDIATE: a transaction that reads first could not write if another has written in between
+            // BEGIN IMMEDIATE, because a transaction that begins with a read cannot write after another one has written
             Database::Sqlite { writer, .. } => Open::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?),
             Database::Postgres(pool) => Open::Postgres(answered(pool.begin()).await?),
         };
@@ -446,7 +446,7 @@ impl Tx {
         if self.has_arrays() { columns.iter().map(Column::array).collect() } else { vec![Value::from(json)] }
     }
 
-    /// Locks an account: other transactions that lock it wait until this one ends.
+    /// Locks an account until the transaction ends. Other transactions that lock the account wait.
     pub(crate) async fn lock_account(&mut self, account_id: &str) -> Result<()> {
         let sql = locking!("SELECT account_id FROM accounts WHERE account_id = $1");
         self.fetch_optional::<(String,)>(sql, values![account_id]).await.map(drop)

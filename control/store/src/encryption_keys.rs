@@ -16,19 +16,19 @@ pub struct NewEncryptionKey<'a> {
     pub key_id: &'a str,
     /// The owner's account.
     pub account_id: &'a str,
-    /// Environment of the API key that made it (readings X15).
+    /// Environment of the API key that made this key (readings X15).
     pub environment: Environment,
     /// The scheme, as the client named it (readings K8).
     pub scheme: &'a str,
     /// `upload` or `generate`.
     pub source: &'a str,
-    /// The material, which becomes complete.
+    /// The id of the material. Creating the key completes the material.
     pub material_id: &'a str,
     /// SHA-256 of the material.
     pub digest: &'a [u8; 32],
     /// The upload that received the material, if there was one.
     pub upload_id: Option<&'a str>,
-    /// Keys and open uploads that the account may have, including this one (readings K19). `None`: no limit.
+    /// Largest number of keys and open uploads of the account, including this key (readings K19). `None`: no limit.
     pub keys_max: Option<i64>,
     /// Now, in microseconds since 1970.
     pub now: i64,
@@ -39,7 +39,7 @@ pub struct NewEncryptionKey<'a> {
 pub enum KeyMade {
     /// The key is written.
     Made,
-    /// The account already has as many keys and open uploads as it may.
+    /// The account already has as many keys and open uploads as it may have.
     TooMany,
     /// The account does not exist or was erased.
     NoAccount,
@@ -50,7 +50,7 @@ pub enum KeyMade {
 pub struct EncryptionKey {
     /// `key_...`
     pub key_id: String,
-    /// Environment of the API key that made it.
+    /// Environment of the API key that made this key.
     pub environment: Environment,
     /// The scheme, as the client named it.
     pub scheme: String,
@@ -99,7 +99,8 @@ pub struct DeletedKey {
     pub ciphertexts: i64,
 }
 
-/// Selects whole [`EncryptionKey`]s. The caller gives more columns and the rest of the statement after the tables.
+/// Selects all columns of [`EncryptionKey`]s. The caller adds more columns and the rest of the statement after the
+/// tables.
 macro_rules! select_keys {
     ($columns:literal, $($rest:tt)*) => {
         concat!(
@@ -200,7 +201,7 @@ impl Tx {
         Ok(Some(DeletedKey { ciphertexts: ciphertexts as i64 }))
     }
 
-    /// Locks an account. False: it does not exist or was erased.
+    /// Locks an account. False: the account does not exist or was erased.
     pub(crate) async fn lock_live_account(&mut self, account_id: &str) -> Result<bool> {
         let sql = locking!("SELECT account_id FROM accounts WHERE account_id = $1 AND erased_at IS NULL");
         Ok(self.fetch_optional::<(String,)>(sql, values![account_id]).await?.is_some())

@@ -15,7 +15,7 @@ pub struct NewGateSession<'a> {
     pub digest: &'a [u8; 32],
     /// The owner's account.
     pub account_id: &'a str,
-    /// Environment of the API key that opened it (readings X15).
+    /// Environment of the API key that opened the session (readings X15).
     pub environment: Environment,
     /// The node that holds the session's key.
     pub node_id: &'a str,
@@ -27,11 +27,11 @@ pub struct NewGateSession<'a> {
     pub imported: bool,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
-    /// When the session expires (readings G2: fixed).
+    /// When the session expires. This time never changes (readings G2).
     pub expires_at: i64,
     /// The session's id, sealed, so that every node of the database can list the session.
     pub sealed_id: &'a [u8],
-    /// Open sessions that the account may have, including this one. `None`: no limit.
+    /// Largest number of open sessions of the account, including this one. `None`: no limit.
     pub open_max: Option<i64>,
 }
 
@@ -44,7 +44,7 @@ pub struct GateSession {
     pub sealed_id: Option<Vec<u8>>,
     /// The node that holds the session's key.
     pub node_id: Option<String>,
-    /// The end of that node's lease. `None` if the node stopped in order.
+    /// The end of that node's lease. `None` if the node was shut down normally.
     pub lease_until: Option<i64>,
     /// The specification's name of the preset.
     pub preset: String,
@@ -62,7 +62,7 @@ pub struct GateSession {
     pub ended_at: Option<i64>,
     /// Number of gates evaluated.
     pub gates_used: i64,
-    /// The price of all its gates.
+    /// The price of all the session's gates.
     pub total_cost_milli_yen: i64,
 }
 
@@ -89,7 +89,7 @@ pub enum SessionEnd {
     Deleted,
     /// The session expired.
     Expired,
-    /// The node that held its key stopped (readings G13).
+    /// The node that held the session's key stopped (readings G13).
     Lost,
 }
 
@@ -106,7 +106,7 @@ impl From<SessionEnd> for RecordedState {
 /// The recorded state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedState {
-    /// The session has not ended, unless it has expired.
+    /// No end of the session is recorded. The session may still have expired.
     Active,
     /// Like [`SessionEnd::Deleted`].
     Deleted,
@@ -128,9 +128,10 @@ api::words!(RecordedState, "state of a session", {
 pub enum SessionOpened {
     /// The session is written.
     Opened,
-    /// The account already has as many open sessions as it may.
+    /// The account already has as many open sessions as it may have.
     TooMany {
-        /// When the first of these ends, in microseconds since 1970. `None`: the account may have no sessions.
+        /// When the first of these sessions ends, in microseconds since 1970. `None`: the account may not have
+        /// sessions.
         first_ends_at: Option<i64>,
     },
     /// The account does not exist or was erased.
@@ -142,7 +143,7 @@ pub enum SessionOpened {
 pub struct GateUsage {
     /// `use_...`
     pub usage_id: String,
-    /// The transfer that paid for the operation. `None`: nothing was to be paid.
+    /// The transfer that paid for the operation. `None`: the operation was free.
     pub transfer_id: Option<String>,
     /// SHA-256 of the session's id.
     pub session_digest: [u8; 32],
@@ -154,9 +155,9 @@ pub struct GateUsage {
     pub gates: i64,
     /// JSON object: gate name to count.
     pub by_gate: String,
-    /// Bootstraps by the tariff.
+    /// Number of bootstraps that the tariff charges.
     pub bootstrap_ops: i64,
-    /// Bootstraps really done.
+    /// Number of bootstraps that were run.
     pub bootstraps_done: i64,
     /// Amount charged, in thousandths of a yen.
     pub cost_milli_yen: i64,
@@ -166,7 +167,7 @@ pub struct GateUsage {
     pub created_at: i64,
 }
 
-/// Selects whole [`GateSession`]s. The caller gives more columns and the rest of the statement after the table.
+/// Selects all columns of [`GateSession`]s. The caller adds more columns and the rest of the statement after the table.
 macro_rules! select_sessions {
     ($($rest:tt)*) => {
         concat!(
@@ -178,8 +179,9 @@ macro_rules! select_sessions {
     };
 }
 
-/// Ends the active sessions that fulfil a condition. On PostgreSQL their rows are first locked in the order of their
-/// digests, as charges of several sessions do, because otherwise two transactions can deadlock.
+/// Ends the active sessions that meet a condition. On PostgreSQL the statement first locks the sessions' rows in the
+/// order of their digests. Charges of several sessions use the same order, because otherwise two transactions can
+/// deadlock.
 macro_rules! end_sessions {
     ($state:literal, $ended_at:literal, $condition:literal) => {
         $crate::database::Sql {
@@ -207,8 +209,8 @@ macro_rules! end_sessions {
 }
 pub(crate) use end_sessions;
 
-/// The open sessions of account `$1` at `$2`, as node `$3` sees them. Sessions of a node whose lease has expired count
-/// as lost (readings G13).
+/// The open sessions of account `$1` at time `$2`, from the view of node `$3`: its own sessions, and those of other
+/// nodes whose lease has not expired. All other sessions count as lost (readings G13).
 macro_rules! open_of_account {
     () => {
         "account_id = $1 AND state = 'active' AND expires_at > $2 AND (node_id = $3 OR EXISTS \
@@ -219,7 +221,7 @@ macro_rules! open_of_account {
 impl Tx {
     /// Writes an opened session if the account may have one more. Otherwise changes nothing.
     pub async fn insert_gate_session(&mut self, session: &NewGateSession<'_>) -> Result<SessionOpened> {
-        // with two concurrent requests the second counts the first's session
+        // lock the account, so that the second of two concurrent requests counts the first one's session
         let sql = locking!("SELECT account_id FROM accounts WHERE account_id = $1 AND erased_at IS NULL");
         if self.fetch_optional::<(String,)>(sql, values![session.account_id]).await?.is_none() {
             return Ok(SessionOpened::NoAccount);
@@ -256,7 +258,7 @@ impl Store {
         self.db.fetch_optional(sql, values![digest, account_id]).await
     }
 
-    /// A page of this account's open sessions on all nodes of the database, as node `asking` sees them.
+    /// A page of this account's open sessions on all nodes of the database, from the view of node `asking`.
     pub async fn gate_sessions_page(
         &self,
         account_id: &str,
@@ -287,7 +289,7 @@ impl Store {
         .await
     }
 
-    /// Records the end of a session. False: it was not active.
+    /// Records the end of a session. False: the session was not active.
     pub async fn end_gate_session(&self, digest: &[u8; 32], end: SessionEnd, at: i64) -> Result<bool> {
         let done = self
             .db
@@ -311,7 +313,8 @@ impl Store {
         self.db.execute(sql, values![account_id, node_id, at]).await
     }
 
-    /// Deletes sessions that ended before this time and that no usage row and no circuit's run names. Returns how many.
+    /// Deletes sessions that ended before this time, unless a usage row or a circuit's run names them. Returns how
+    /// many.
     pub async fn forget_gate_sessions(&self, ended_before: i64) -> Result<u64> {
         // no lock order needed: charges do not lock sessions that ended long ago
         let sql = "DELETE FROM gate_sessions WHERE COALESCE(ended_at, expires_at) < $1 AND expires_at < $1 \
@@ -320,14 +323,14 @@ impl Store {
         self.db.execute(sql, values![ended_before]).await
     }
 
-    /// Ends every active session of this node as lost, because their keys are in no process any more (readings G13).
-    /// Also ends sessions from versions in which nodes had no ids. Returns how many.
+    /// Ends every active session of this node as lost, because no process has their keys any more (readings G13). Also
+    /// ends sessions from versions in which nodes had no ids. Returns how many.
     pub async fn lose_gate_sessions(&self, node_id: &str, at: i64) -> Result<u64> {
         let sql = end_sessions!("'lost'", "$2", "(node_id = $1 OR node_id IS NULL)");
         self.db.execute(sql, values![node_id, at]).await
     }
 
-    /// The digests of this node's sessions that have not ended on record. If the node has an open session that is not
+    /// The digests of this node's sessions whose recorded state is active. If the node has an open session that is not
     /// among them, that session was deleted through another node.
     pub async fn active_sessions_of(&self, node_id: &str) -> Result<Vec<Vec<u8>>> {
         let sql = "SELECT digest FROM gate_sessions WHERE node_id = $1 AND state = 'active'";
@@ -335,7 +338,7 @@ impl Store {
         Ok(rows.into_iter().map(|(digest,)| digest).collect())
     }
 
-    /// Gates, bootstraps by the tariff, and thousandths of a yen of all usage rows of an account.
+    /// Totals of all usage rows of an account: gates, bootstraps that the tariff charges, and thousandths of a yen.
     pub async fn gate_usage_totals(&self, account_id: &str) -> Result<(i64, i64, i64)> {
         self.db
             .fetch_one(
@@ -356,7 +359,7 @@ pub struct UsageTotals {
     pub operations: i64,
     /// Number of gates.
     pub gates: i64,
-    /// Bootstraps by the tariff.
+    /// Number of bootstraps that the tariff charges.
     pub bootstrap_ops: i64,
     /// Amount charged, in thousandths of a yen.
     pub cost_milli_yen: i64,
@@ -396,12 +399,12 @@ pub(crate) async fn charge_all(tx: &mut Tx, charges: Vec<&GateUsage>) -> Result<
     insert_usage(tx, &charges).await
 }
 
-/// Adds gates and thousandths of a yen to the totals of sessions. Returns the number of sessions.
+/// Adds gates and thousandths of a yen to the totals of sessions. Returns how many sessions were found.
 async fn add_to_sessions(tx: &mut Tx, sums: &BTreeMap<&[u8], (i64, i64)>) -> Result<u64> {
     if tx.has_arrays() && sums.len() > 1 {
         let digests: Vec<&[u8]> = sums.keys().copied().collect();
         let (gates, costs): (Vec<i64>, Vec<i64>) = sums.values().copied().unzip();
-        // lock first, because an update of many rows locks them in any order
+        // lock the rows in order first, because an UPDATE of many rows locks them in any order
         let sql = "SELECT 1 FROM gate_sessions WHERE digest = ANY($1) ORDER BY digest FOR NO KEY UPDATE";
         tx.execute(sql, values![digests.clone()]).await?;
         let sql = "UPDATE gate_sessions s SET gates_used = gates_used + a.gates, \

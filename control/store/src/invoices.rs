@@ -73,11 +73,11 @@ from_row!(Invoice {
 /// A line of an invoice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvoiceItem {
-    /// The item's id, made of the facts that it is for, so that each item is written once.
+    /// The line's id, made from what the line is for, such as an account and a month. So no line is written twice.
     pub item_id: String,
     /// The account that is to pay.
     pub account_id: String,
-    /// The month that the item is for.
+    /// The month that the line is for.
     pub month: i64,
     /// The text of the line.
     pub description: String,
@@ -85,7 +85,7 @@ pub struct InvoiceItem {
     pub amount_usd_cents: i64,
     /// The invoice that has this line. Empty: none yet.
     pub invoice_id: String,
-    /// When the item was written.
+    /// When the line was written.
     pub created_at: i64,
 }
 
@@ -137,7 +137,7 @@ impl Store {
         self.db.fetch_all(sql, values![invoice_id]).await
     }
 
-    /// Lines up to this month that are not on an invoice yet.
+    /// An account's lines up to this month that are not on an invoice yet.
     pub async fn open_items(&self, account_id: &str, month: i64) -> Result<Vec<InvoiceItem>> {
         let sql =
             select_items!("WHERE account_id = $1 AND month <= $2 AND invoice_id = '' ORDER BY created_at, item_id");
@@ -187,7 +187,7 @@ impl Tx {
         self.execute(sql, of).await.map(drop)
     }
 
-    /// Puts these lines on an invoice. Returns how many were on none before.
+    /// Puts these lines on an invoice. Returns how many of them were not on an invoice before.
     pub async fn put_items_on(&mut self, invoice_id: &str, item_ids: &[&str]) -> Result<u64> {
         let mut changed = 0;
         for item_id in item_ids {
@@ -226,13 +226,13 @@ impl Tx {
         Ok(self.execute(sql, values![invoice_id, status.as_str(), paid_at]).await? == 1)
     }
 
-    /// Records that a month of an account is billed. False: it was billed before.
+    /// Records that a month of an account is billed. False: the month was billed before.
     pub async fn close_month(&mut self, account_id: &str, month: i64, now: i64) -> Result<bool> {
         let sql = "INSERT INTO closed_months (account_id, month, closed_at) VALUES ($1, $2, $3) ON CONFLICT (account_id, month) DO NOTHING";
         Ok(self.execute(sql, values![account_id, month, now]).await? == 1)
     }
 
-    /// Records that a fact is announced. False: it was announced before.
+    /// Records the announcement that `fact` names. False: the announcement was recorded before.
     pub async fn announce(&mut self, fact: &str, now: i64) -> Result<bool> {
         let sql = "INSERT INTO announcements (fact, created_at) VALUES ($1, $2) ON CONFLICT (fact) DO NOTHING";
         Ok(self.execute(sql, values![fact, now]).await? == 1)

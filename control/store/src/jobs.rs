@@ -1,11 +1,11 @@
-//! Jobs that one node at a time does, under a lease.
+//! Jobs that only one node at a time may do. The node holds a lease on the job.
 
 use crate::database::{Tx, values};
 use crate::{Result, Store};
 
 impl Store {
     /// Whether billing has work: an alert, an e-mail or an event of the provider that is due, a subscription whose
-    /// period is over, or one that has been past due since before `past_due_before`.
+    /// period is over, or a subscription that has been past due since before `past_due_before`.
     pub async fn has_billing_work(&self, now: i64, past_due_before: i64) -> Result<bool> {
         let sql = "SELECT 1 WHERE EXISTS (SELECT 1 FROM alerts WHERE is_told = FALSE) \
              OR EXISTS (SELECT 1 FROM emails WHERE status = 'pending' AND due_at <= $1) \
@@ -15,7 +15,7 @@ impl Store {
         Ok(self.db.fetch_optional::<(i32,)>(sql, values![now, past_due_before]).await?.is_some())
     }
 
-    /// Takes a job's lease or renews it. False: another node holds it.
+    /// Takes a job's lease or renews it. False: another node holds the lease.
     pub async fn take_job(&self, name: &str, node_id: &str, now: i64, leased_until: i64) -> Result<bool> {
         let sql = "INSERT INTO jobs (name, node_id, leased_until, done_through) VALUES ($1, $2, $4, 0) \
              ON CONFLICT (name) DO UPDATE SET node_id = excluded.node_id, leased_until = excluded.leased_until \
@@ -23,14 +23,14 @@ impl Store {
         Ok(self.db.execute(sql, values![name, node_id, now, leased_until]).await? == 1)
     }
 
-    /// How far a job has come. 0 at the start.
+    /// The last step that a job has done, as recorded by [`Store::note_job`]. 0 before the first step.
     pub async fn job_done_through(&self, name: &str) -> Result<i64> {
         let row: Option<(i64,)> =
             self.db.fetch_optional("SELECT done_through FROM jobs WHERE name = $1", values![name]).await?;
         Ok(row.map_or(0, |(done_through,)| done_through))
     }
 
-    /// Records how far a job has come. The value never decreases.
+    /// Records the last step that a job has done. The value never decreases.
     pub async fn note_job(&self, name: &str, done_through: i64) -> Result<()> {
         self.write(async |tx: &mut Tx| {
             let sql = "UPDATE jobs SET done_through = $2 WHERE name = $1 AND done_through < $2";

@@ -1,8 +1,8 @@
-//! Requests with an `Idempotency-Key` (readings I1-I6): claimed while they run, then their stored answers.
+//! Requests with an `Idempotency-Key` (readings I1-I6): their claims while they run, and then their stored answers.
 //!
 //! An answer is stored in the transaction of its effect ([`crate::Unit::keep`], [`Tx::keep`]), so both are written or
-//! neither. If two requests claim the same key, the second finds it claimed. A request that lost its claim, because its
-//! node was taken for dead, has no effect, because its answer finds no row.
+//! neither. If two requests claim the same key, the second finds it claimed. A request loses its claim if its node is
+//! considered dead. Such a request has no effect, because its answer no longer finds the claim's row.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ pub struct NewClaim {
     pub node_id: String,
     /// The end of the claim, in microseconds since 1970.
     pub held_until: i64,
-    /// Now. Claims and answers that ended before this do not count.
+    /// Now. Claims and answers that ended before this time do not count.
     pub now: i64,
 }
 
@@ -65,12 +65,12 @@ pub(crate) struct Release {
     claim: [u8; 16],
 }
 
-/// Attempts at a claim when the claim in its way has just been released.
+/// Largest number of attempts at a claim. An attempt is repeated if the claim that blocked it has just been released.
 const CLAIM_ATTEMPTS: u32 = 5;
 
 impl Store {
-    /// Claims a request unless another request holds the claim. If the caller has left, a granted claim ends with its
-    /// lease.
+    /// Claims a request unless another request holds the claim. If the caller has stopped waiting, a granted claim
+    /// stays until its lease ends.
     pub async fn claim(&self, claim: NewClaim) -> Result<Claimed> {
         self.writers.submit(claim).await
     }
@@ -88,7 +88,7 @@ impl Store {
 
     /// Deletes expired answers, and expired claims of lost nodes. Returns how many.
     pub async fn forget_kept_answers(&self, now: i64) -> Result<u64> {
-        // the same lock order as for storing answers, because otherwise two transactions can deadlock
+        // lock in the same order as when answers are stored, because otherwise two transactions can deadlock
         let sql = Sql {
             sqlite: "DELETE FROM kept_answers WHERE held_until <= $1",
             postgres: "DELETE FROM kept_answers WHERE digest IN \
@@ -139,7 +139,7 @@ async fn keep_arrays(tx: &mut Tx, answers: &[&KeptAnswer]) -> Result<u64> {
     let digests = bytes(|kept| &kept.digest);
     let blobs: Vec<Option<&str>> = answers.iter().map(|kept| kept.blob.as_deref()).collect();
     let ends: Vec<i64> = answers.iter().map(|kept| kept.held_until).collect();
-    // lock first, because an update of many rows locks them in any order
+    // lock the rows in order first, because an UPDATE of many rows locks them in any order
     let sql = "SELECT 1 FROM kept_answers WHERE digest = ANY($1) ORDER BY digest FOR NO KEY UPDATE";
     tx.execute(sql, values![digests.clone()]).await?;
     let sql = "UPDATE kept_answers k SET answer = a.answer, blob = a.blob, held_until = a.held_until \
@@ -182,8 +182,8 @@ impl Work for NewClaim {
     }
 }
 
-/// Inserts claims of different requests, sorted by their digests, unless other claims or answers are in their way.
-/// Returns the digests of the granted ones.
+/// Inserts claims of different requests, sorted by their digests. A claim is not granted if its request has another
+/// claim or an answer. Returns the digests of the granted claims.
 async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8; 32]>> {
     macro_rules! insert_claims {
         ($rows:literal, $now:literal) => {
@@ -208,7 +208,7 @@ async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8;
             bytes(|claim| &claim.claim),
             texts(|claim| &claim.node_id),
             ends,
-            // all are claimed at the time of the latest
+            // all claims get the latest of their times
             claims.iter().map(|claim| claim.now).max(),
         ];
         tx.fetch_all(
@@ -232,7 +232,7 @@ async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8;
     Ok(granted.into_iter().filter_map(|(digest,)| digest.try_into().ok()).collect())
 }
 
-/// The claim or answer in the way of a claim. `None`: it is gone by now.
+/// The claim or answer that blocks a claim. `None`: it no longer exists.
 async fn held(tx: &mut Tx, claim: &NewClaim) -> Result<Option<Claimed>> {
     let sql = "SELECT answer, blob FROM kept_answers WHERE digest = $1 AND held_until > $2";
     let row: Option<(Option<Vec<u8>>, Option<String>)> =

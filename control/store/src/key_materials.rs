@@ -71,7 +71,7 @@ pub struct NewPublicKey<'a> {
     pub object: &'a str,
     /// Number of bytes.
     pub bytes: i64,
-    /// SHA-256 of its bytes.
+    /// SHA-256 of the bytes.
     pub sha256: &'a [u8; 32],
 }
 
@@ -91,15 +91,15 @@ pub struct NewKeyHead<'a> {
 /// A row of an evaluation key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRowRecord {
-    /// Index in the container, from 0.
+    /// Index of the row in the container, from 0.
     pub row_index: i64,
-    /// Kind of the part.
+    /// Kind of the part to which the row belongs.
     pub kind: String,
     /// Galois element of the part; 0 for other kinds.
     pub element: i64,
     /// Level of the part.
     pub level: i64,
-    /// Index in the part, from 0.
+    /// Index of the row in the part, from 0.
     pub digit: i64,
     /// Number of rows of the part.
     pub digits: i64,
@@ -107,7 +107,7 @@ pub struct KeyRowRecord {
     pub object: String,
     /// Number of bytes.
     pub bytes: i64,
-    /// SHA-256 of its bytes.
+    /// SHA-256 of the bytes.
     pub sha256: Vec<u8>,
 }
 
@@ -176,8 +176,8 @@ impl Tx {
         self.execute(sql, values![new.material_id, new.account_id, new.node_id, new.now]).await.map(drop)
     }
 
-    /// Sets the public key of an incomplete material. An older one is dropped. If the evaluation key's head has
-    /// arrived, parameters and fingerprint must be equal to the head's.
+    /// Sets the public key of an incomplete material. An earlier public key is dropped. If the evaluation key's head
+    /// has arrived, parameters and fingerprint must be equal to the head's.
     pub async fn put_public_key(&mut self, material_id: &str, key: &NewPublicKey<'_>, now: i64) -> Result<Added> {
         let sql = "SELECT public_key_object, node_id FROM key_materials WHERE material_id = $1";
         let older: Option<(Option<String>, String)> = self.fetch_optional(sql, values![material_id]).await?;
@@ -233,8 +233,8 @@ impl Tx {
         Ok(Added::Done)
     }
 
-    /// Completes a material. If the account has another material with the same contents, that one is used and this one
-    /// is deleted. Returns the id of the remaining one. The caller has locked the account.
+    /// Completes a material. If the account has another material with the same contents, that material is used and this
+    /// one is deleted. Returns the id of the material that remains. The caller has locked the account.
     pub(crate) async fn complete_key_material(
         &mut self,
         account_id: &str,

@@ -10,7 +10,7 @@ use crate::{KeyMade, NewKeyMaterial, Result, Store};
 pub struct NewKeyUpload<'a> {
     /// `up_...`
     pub upload_id: &'a str,
-    /// Environment of the API key that began it.
+    /// Environment of the API key that began the upload.
     pub environment: Environment,
     /// The scheme, as the client named it.
     pub scheme: &'a str,
@@ -20,7 +20,7 @@ pub struct NewKeyUpload<'a> {
     pub material: NewKeyMaterial<'a>,
     /// When the upload expires.
     pub expires_at: i64,
-    /// Keys and open uploads that the account may have, including this one (readings K19). `None`: no limit.
+    /// Largest number of keys and open uploads of the account, including this upload (readings K19). `None`: no limit.
     pub keys_max: Option<i64>,
 }
 
@@ -29,7 +29,7 @@ pub struct NewKeyUpload<'a> {
 pub struct KeyUpload {
     /// `up_...`
     pub upload_id: String,
-    /// Environment of the API key that began it.
+    /// Environment of the API key that began the upload.
     pub environment: Environment,
     /// The scheme, as the client named it.
     pub scheme: String,

@@ -4,9 +4,9 @@
 //! of the work ([`crate::Unit`]), or voided. Transfers' rows are only added, never changed. Balances are the sums of
 //! the rows, and are written with them.
 //!
-//! Every transaction that reserves or settles locks the account first. So a cap is compared with everything before, and
-//! concurrent requests cannot exceed it. A cap in dollars is compared exactly ([`Spend`]). SQL with 64-bit integers
-//! cannot do that, so the comparison is in Rust, under the lock.
+//! Every transaction that reserves or settles locks the account first. So a cap is compared with the sum of all earlier
+//! transfers, and concurrent requests together cannot exceed the cap. A cap in dollars is compared exactly ([`Spend`]).
+//! SQL with 64-bit integers cannot do that, so the comparison is in Rust, under the lock.
 
 mod at_once;
 mod audit;
@@ -41,11 +41,11 @@ pub const NO_MONTH: i64 = 0;
 /// The phase of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferPhase {
-    /// Reserved, and not ended yet.
+    /// The amount is reserved, and the transfer has not ended yet.
     Pending,
-    /// Charged: the work was completed.
+    /// The amount is charged, because the work was completed.
     Posted,
-    /// Given back: the work was not completed.
+    /// The reservation is undone, because the work was not completed.
     Voided,
 }
 
@@ -55,8 +55,8 @@ words!(TransferPhase, "phase of a transfer", {
     Voided = "voided",
 });
 
-/// Locks the ledger of these accounts until the transaction ends, in the order of their ids. On SQLite only one
-/// transaction writes at a time anyway.
+/// Locks the ledger of these accounts until the transaction ends, in the order of their ids. SQLite needs no such lock,
+/// because only one transaction writes at a time.
 pub(crate) async fn lock(tx: &mut Tx, accounts: BTreeSet<&str>) -> Result<()> {
     if accounts.is_empty() {
         return Ok(());

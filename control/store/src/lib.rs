@@ -1,7 +1,7 @@
 //! The service's database, in SQL: one file for each table, for SQLite and PostgreSQL alike (`database.rs`).
 //!
 //! No clock and no randomness here: callers give the times (microseconds since 1970) and ids. Effects that belong
-//! together are one transaction: a separate one ([`Store::write`]), or one shared with other callers
+//! together are written in one transaction, which is either separate ([`Store::write`]) or shared with other callers
 //! ([`Store::submit`], `writers.rs`).
 
 pub mod accounts;
@@ -104,7 +104,7 @@ pub use webhooks::Webhook;
 /// Errors of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database URL is not one that this build supports.
+    /// This build does not support the database URL.
     #[error("{0}")]
     Url(String),
     /// The database's file could not be made or opened.
@@ -121,21 +121,21 @@ pub enum Error {
     /// A statement failed. The message contains the whole cause, so there is no separate source.
     #[error("{0}")]
     Database(sqlx::Error),
-    /// A request took so long that its claim was taken for lost. Its effects are undone.
-    #[error("the request's claim was lost")]
+    /// The request took so long that its claim on the `Idempotency-Key` ended. Its effects are undone.
+    #[error("the request took too long, so its claim on the Idempotency-Key ended and its effects were undone")]
     ClaimLost,
-    /// A circuit's run or an operation had ended before. Nothing was changed.
-    #[error("the run had ended before")]
+    /// The circuit's run or the operation had already ended. Nothing was changed.
+    #[error("the operation has already ended")]
     OperationEnded,
     /// The account has no such encryption key, or it was deleted. Nothing was changed.
     #[error("the encryption key was deleted")]
     KeyGone,
-    /// A ciphertext does not fit into the account's budget after the evictions. Nothing was changed.
-    #[error("there is no room for the ciphertext")]
+    /// The ciphertext does not fit into the account's budget, even after the evictions. Nothing was changed.
+    #[error("the ciphertext does not fit into the account's storage")]
     NoRoom,
-    /// The reservation that pays for the work is no longer open, because its node was taken for lost. Nothing was
-    /// changed.
-    #[error("the reservation was voided")]
+    /// The reservation that pays for the work is no longer open, because other nodes considered its node lost and
+    /// voided the reservation. Nothing was changed.
+    #[error("the reservation that pays for the work is no longer open")]
     ReservationLost,
     /// The transaction that this write shared with others failed. None of the writes was done.
     #[error(transparent)]
@@ -178,7 +178,7 @@ impl Store {
         }
     }
 
-    /// Opens the database of a URL as it is. Makes neither a file nor a table. See [`Store::schema`].
+    /// Opens the database of a URL as it is, without creating a file or a table. See [`Store::schema`].
     pub async fn connect(url: &str) -> Result<Store> {
         let db = match Url::parse(url)? {
             Url::Sqlite(path) => {
@@ -205,8 +205,9 @@ impl Store {
         self.db.fetch_one::<(i64,)>("SELECT CAST(1 AS BIGINT)", values![]).await.map(drop)
     }
 
-    /// Runs steps in one transaction, for work that decides as it goes. An error undoes all steps, and so does a caller
-    /// that stops waiting. Do not await other calls of the store inside: they would wait for this transaction.
+    /// Runs steps in one transaction, for work whose later steps depend on the results of earlier ones. An error undoes
+    /// all steps, and so does a caller that stops waiting. Do not await other calls of the store inside `work`, because
+    /// they would wait for this transaction.
     ///
     /// ```ignore
     /// store.write(async |tx| {
@@ -254,7 +255,7 @@ impl Url {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             // do not repeat the driver's error: it may quote the password
             sqlx::postgres::PgConnectOptions::from_str(url)
-                .map_err(|_| Error::Url("not a valid postgres: URL".to_owned()))?;
+                .map_err(|_| Error::Url("the postgres: URL is not valid".to_owned()))?;
             return Ok(Url::Postgres);
         }
         sqlite_path(url).map(Url::Sqlite)
@@ -268,7 +269,7 @@ fn sqlite_path(url: &str) -> Result<PathBuf> {
     let options = SqliteConnectOptions::from_str(url).map_err(|error| Error::Url(error.to_string()))?;
     let path = options.get_filename();
     if url.contains(":memory:") || url.contains("mode=memory") || path.as_os_str().is_empty() {
-        return Err(Error::Url("the database must be a file".to_owned()));
+        return Err(Error::Url("a sqlite: URL must name a file".to_owned()));
     }
     Ok(path.to_owned())
 }

@@ -34,7 +34,7 @@ pub struct Lockout {
     pub failures: Vec<i64>,
     /// End of the lock. `None`: not locked.
     pub locked_until: Option<i64>,
-    /// When neither failures nor lock count any more.
+    /// When the failures and the lock no longer count.
     pub expires_at: i64,
 }
 
@@ -137,7 +137,7 @@ impl Store {
         Ok((rows.into_iter().filter_map(Row::lockout).collect(), next))
     }
 
-    /// The subjects that are locked now, the longest lock first.
+    /// The subjects that are locked now. The subject whose lock ends last is first.
     pub async fn locked(&self, now: i64) -> Result<Vec<Locked>> {
         let sql = "SELECT subject, kind, locked_until, key_id, account_id FROM lockouts \
                    LEFT JOIN api_keys ON kind = 'key' AND digest = subject \
@@ -151,7 +151,7 @@ impl Store {
         let mut tx = self.db.begin().await?;
         let (version,): (i64,) = tx.fetch_one(NEXT_VERSION, values![]).await?;
         let none: &[u8] = &[];
-        // the row stays until it expires, so that other nodes see the change by its new version
+        // the row stays until it expires, so that other nodes notice the change by the row's new version
         let cleared = tx
             .execute(
                 "UPDATE lockouts SET failures = $1, locked_until = NULL, version = $2 \
@@ -170,5 +170,5 @@ impl Store {
     }
 }
 
-/// Raises the version and locks it, so that of two transactions the second waits for the first.
+/// Raises and locks the version, so that the second of two transactions waits for the first.
 const NEXT_VERSION: &str = "UPDATE lockout_version SET version = version + 1 WHERE id = 1 RETURNING version";

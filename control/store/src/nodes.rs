@@ -17,14 +17,14 @@ impl Store {
         self.db.execute("DELETE FROM nodes WHERE lease_until < $1", values![before]).await
     }
 
-    /// Ends sessions that expired before this time and that their node did not end, because the node is dead. Returns
+    /// Ends sessions that expired before this time and that their node did not end because the node is dead. Returns
     /// how many.
     pub async fn lose_forsaken_sessions(&self, before: i64) -> Result<u64> {
         let sql = end_sessions!("'lost'", "expires_at", "expires_at < $1");
         self.db.execute(sql, values![before]).await
     }
 
-    /// Ends the lease of a node that stops in order.
+    /// Ends the lease of a node that shuts down normally.
     pub async fn end_lease(&self, node_id: &str) -> Result<()> {
         self.db.execute("DELETE FROM nodes WHERE node_id = $1", values![node_id]).await.map(drop)
     }

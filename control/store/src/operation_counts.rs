@@ -24,7 +24,7 @@ macro_rules! on_conflict_add {
 
 /// Adds counts to their rows.
 pub(crate) async fn count_all(tx: &mut Tx, counts: impl Iterator<Item = &OperationCounts>) -> Result<()> {
-    // one sum for each row, and rows in the same order everywhere
+    // one sum for each row; the map sorts the rows, so that all transactions lock them in the same order
     let mut sums: BTreeMap<(&str, i64, &str), i64> = BTreeMap::new();
     for OperationCounts { account_id, month, operations } in counts {
         for (operation, count) in operations {

@@ -66,7 +66,7 @@ pub struct Attempt {
     pub response_ms: i64,
     /// The cause of a failure. May be empty.
     pub error: String,
-    /// The end of the attempt.
+    /// When the attempt ended.
     pub delivered_at: i64,
 }
 
@@ -108,7 +108,7 @@ pub struct DeliveryRecord {
     pub response_ms: i64,
     /// The cause of the last failure. May be empty.
     pub error: String,
-    /// The end of the last attempt. 0: none yet.
+    /// When the last attempt ended. 0: no attempt has ended yet.
     pub delivered_at: i64,
     /// When the event happened.
     pub created_at: i64,
@@ -131,7 +131,8 @@ from_row!(DeliveryRecord {
     body
 });
 
-/// Selects whole [`DeliveryRecord`]s. The caller gives more columns and the rest of the statement after the tables.
+/// Selects all columns of [`DeliveryRecord`]s. The caller adds more columns and the rest of the statement after the
+/// tables.
 macro_rules! select_records {
     ($columns:literal, $($rest:tt)*) => {
         concat!(
@@ -294,7 +295,7 @@ impl Tx {
         let of = values![&event.event_id, &event.account_id, &event.event_type, &event.body, event.created_at];
         self.execute(sql, of).await?;
         for attempt in attempts {
-            // no row for a webhook that was deleted in between
+            // a webhook that was deleted in between gets no row
             let sql = "INSERT INTO deliveries (webhook_id, event_id, account_id, event_type, status, attempts, due_at, status_code, \
                  response_ms, error, delivered_at, created_at) SELECT webhook_id, $2, $3, $4, $5, 1, 0, $6, $7, $8, $9, $10 \
                  FROM webhooks WHERE webhook_id = $1";

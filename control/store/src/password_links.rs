@@ -4,7 +4,7 @@ use crate::database::values;
 use crate::{Result, Store};
 
 impl Store {
-    /// Writes a user's link. An earlier link is replaced.
+    /// Writes a user's link. The link replaces an earlier link of the user.
     pub async fn put_password_link(&self, digest: &[u8; 32], user_id: &str, expires_at: i64) -> Result<()> {
         let sql = "INSERT INTO password_links (digest, user_id, expires_at) VALUES ($1, $2, $3) \
              ON CONFLICT (user_id) DO UPDATE SET digest = excluded.digest, expires_at = excluded.expires_at";

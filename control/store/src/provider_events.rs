@@ -12,7 +12,7 @@ pub struct ProviderEvent {
     pub event_type: String,
     /// The body, which the provider signed.
     pub body: String,
-    /// Number of earlier attempts to process it.
+    /// Number of earlier attempts to process the event.
     pub attempts: i64,
     /// When the event arrived, in microseconds since 1970.
     pub received_at: i64,
@@ -21,7 +21,7 @@ pub struct ProviderEvent {
 from_row!(ProviderEvent { event_id, event_type, body, attempts, received_at });
 
 impl Store {
-    /// Stores an event. False: it was stored before.
+    /// Stores an event. False: the event was stored before.
     pub async fn keep_provider_event(&self, event: &ProviderEvent) -> Result<bool> {
         let sql = "INSERT INTO provider_events (event_id, event_type, body, status, attempts, due_at, error, received_at) \
              VALUES ($1, $2, $3, 'pending', 0, $4, '', $4) ON CONFLICT (event_id) DO NOTHING";
@@ -56,7 +56,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Records that an event was processed, as part of the transaction of its effects. False: it was processed before.
+    /// Records that an event was processed, as part of the transaction of its effects. False: the event was processed
+    /// before.
     pub async fn finish_provider_event(&mut self, event_id: &str) -> Result<bool> {
         let sql = "UPDATE provider_events SET status = 'done', error = '' WHERE event_id = $1 AND status = 'pending'";
         Ok(self.execute(sql, values![event_id]).await? == 1)

@@ -1,8 +1,8 @@
 //! Requests counted by day and month, for several nodes on one database.
 //!
 //! A node reserves units before it uses them, and the row counts them as used at once. So all nodes together never
-//! exceed the limit. A node gives unused units back. A node that dies cannot, so until the day ends the count is too
-//! high by the units that the node had reserved.
+//! exceed the limit. A node gives unused units back. A node that dies cannot give units back, so until the day ends the
+//! count is too high by the units that the node had reserved.
 
 use crate::database::{Tx, from_row, locking, values};
 use crate::{Result, Store};
@@ -29,7 +29,7 @@ pub struct Settlement {
 pub struct Reservation {
     /// Units for the present request. If fewer are left, nothing is reserved.
     pub need: i64,
-    /// Units for later requests, at most. Far fewer near the limit, and none at the limit.
+    /// Largest number of units for later requests. Near the limit the node gets far fewer, and at the limit none.
     pub spare: i64,
     /// The daily limit.
     pub day_limit: i64,
@@ -40,9 +40,9 @@ pub struct Reservation {
 /// The row's counts after a settlement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Units used or reserved today by all nodes, as far as they are recorded.
+    /// Units used or reserved today by all nodes, as far as the row records them.
     pub day_used: i64,
-    /// Units used or reserved in this month by all nodes, as far as they are recorded.
+    /// Units used or reserved in this month by all nodes, as far as the row records them.
     pub month_used: i64,
     /// Units reserved by this settlement, which both counts include.
     pub reserved: i64,
@@ -50,7 +50,7 @@ pub struct Settled {
     pub free: i64,
 }
 
-/// For later requests a node reserves at most one part in this many of the units left.
+/// For later requests a node reserves at most the units left divided by this number.
 const SPARE_SHARE: i64 = 16;
 
 /// The row of a subject.
@@ -77,7 +77,7 @@ impl Counts {
         if told.month > self.month {
             (self.month, self.month_used) = (told.month, 0);
         }
-        // ignore a day that is over, which a node whose clock is slow may send
+        // ignore a day that is over: a node whose clock is slow may send such a day
         if told.day == self.day {
             self.day_used = (self.day_used + told.day_spent).max(0);
         }
@@ -104,7 +104,7 @@ impl Counts {
 impl Store {
     /// Settles with all these subjects in one transaction.
     pub async fn settle_requests(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
-        // the same order everywhere, because otherwise two transactions can deadlock
+        // sort the subjects: all transactions lock them in the same order, because otherwise two can deadlock
         let mut order: Vec<usize> = (0..settlements.len()).collect();
         order.sort_unstable_by(|&a, &b| settlements[a].subject.cmp(&settlements[b].subject));
         let mut settled = vec![Settled::default(); settlements.len()];
@@ -138,8 +138,8 @@ async fn locked_counts(tx: &mut Tx, told: &Settlement) -> Result<Counts> {
     if let Some(counts) = tx.fetch_optional(sql, values![&told.subject]).await? {
         return Ok(counts);
     }
-    // If another node creates the row in between, the update locks and returns it without a change. Only nodes of the
-    // earlier release read the last two columns.
+    // If another node creates the row in between, the update locks the row and returns it without a change. Only nodes
+    // of the earlier release read the last two columns.
     let sql = "INSERT INTO request_counts (subject, day, day_used, month, month_used, leased, leased_until) \
          VALUES ($1, $2, 0, $3, 0, 0, 0) ON CONFLICT (subject) DO UPDATE SET subject = excluded.subject \
          RETURNING day, day_used, month, month_used";
@@ -163,10 +163,10 @@ mod tests {
     #[test]
     fn what_is_used_reserved_and_free_adds_up_to_the_limit() {
         let mut row = row(22);
-        // 100 - 27 used = 73 free: 3 for the request, and a sixteenth of the others for later ones
+        // 27 of 100 units are used and 73 free: the request gets 3, and 70 / 16 = 4 are reserved for later requests
         let settled = row.settle(&told(5, 3, 50));
         assert_eq!(settled, Settled { day_used: 34, month_used: 34, reserved: 3 + 4, free: 66 });
-        // unused units are free again
+        // the node gives 4 unused units back, and the row no longer counts them
         let settled = row.settle(&Settlement { reservation: None, ..told(-4, 0, 0) });
         assert_eq!(settled, Settled { day_used: 30, month_used: 30, ..Settled::default() });
     }
@@ -176,7 +176,7 @@ mod tests {
         let mut row = row(90);
         assert_eq!(row.settle(&told(0, 10, 50)), Settled { day_used: 100, month_used: 100, reserved: 10, free: 0 });
         assert_eq!(row.settle(&told(0, 1, 50)).reserved, 0);
-        // the ten units were not used
+        // the node gives 10 unused units back; a request for 11 still gets none, because only 10 are free
         assert_eq!(row.settle(&told(-10, 11, 50)), Settled { day_used: 90, month_used: 90, reserved: 0, free: 10 });
         assert_eq!(row.settle(&told(0, 1, 5)).reserved, 1);
     }

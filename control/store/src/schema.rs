@@ -1,7 +1,8 @@
 //! The schema's version: the migrations that this build knows, and those that the database has.
 //!
-//! A migration only adds things that an older build can ignore (expand; a later release contracts). So a node of the
-//! earlier release continues beside a node that has migrated, and can be started again afterwards.
+//! A migration only adds things that an older build can ignore; a later release removes what is no longer used (expand
+//! and contract). So a node of the earlier release continues beside a node that has migrated, and can be started again
+//! afterwards.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub enum Schema {
     Older(Vec<i64>),
     /// All migrations of the build have run, and no others.
     Current,
-    /// All migrations of the build have run, and these of a newer build.
+    /// All migrations of the build have run, and also these migrations of a newer build.
     Newer(Vec<i64>),
 }
 
@@ -42,7 +43,7 @@ impl Store {
     /// The state of the database's schema, compared with this build. Changes nothing.
     ///
     /// # Errors
-    /// When a migration broke off halfway, or a migration that has run has another text in this build.
+    /// If a migration stopped halfway, or if this build has a different text for a migration that has run.
     pub async fn schema(&self) -> Result<Schema> {
         let applied = self.applied().await?;
         if applied.is_empty() {
@@ -71,17 +72,18 @@ impl Store {
         self.migrate_up_to(i64::MAX).await
     }
 
-    /// Migrates the schema up to this migration, as the build did for which it was the last. For tests of upgrades and
-    /// rollbacks.
+    /// Migrates the schema up to this migration, as the build did whose last migration it was. For tests of upgrades
+    /// and rollbacks.
     pub async fn migrate_up_to(&self, last: i64) -> Result<()> {
         let mut migrator = Migrator::with_migrations(known(&self.db).filter(|one| one.version <= last).collect());
-        // otherwise a node could not start after a newer node has migrated
+        // without this, a node could not start after a newer node has migrated the schema
         migrator.set_ignore_missing(true);
         match &self.db {
             Database::Sqlite { writer, .. } => migrator.run(writer).await?,
             Database::Postgres(pool) => {
                 let mut connection = pool.acquire().await?;
-                // a migration may take longer than other statements, and so may waiting for a concurrent one
+                // no timeout: a migration, or the wait for a concurrent migration, may take longer than other
+                // statements
                 connection.execute("SET statement_timeout = 0").await?;
                 migrator.run(&mut *connection).await?;
                 connection.close().await?;

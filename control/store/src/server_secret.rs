@@ -4,7 +4,7 @@ use crate::database::values;
 use crate::{Result, Store};
 
 impl Store {
-    /// Whether this is the digest of the database's secret. The first digest given becomes it.
+    /// Whether this is the digest of the database's secret. If the database has no digest yet, this one is stored.
     pub async fn is_server_secret(&self, digest: &[u8; 32]) -> Result<bool> {
         let sql = "INSERT INTO server_secret (id, digest) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
         self.db.execute(sql, values![digest]).await?;
@@ -13,7 +13,7 @@ impl Store {
         Ok(known == 1)
     }
 
-    /// Deletes the digest of the database's secret. Only valid if nothing was made under it.
+    /// Deletes the digest of the database's secret. Only allowed if nothing was made with the secret.
     pub async fn forget_server_secret(&self) -> Result<()> {
         self.db.execute("DELETE FROM server_secret", values![]).await.map(drop)
     }

@@ -36,7 +36,8 @@ pub enum Refreshed {
         /// When the sign-in ends.
         expires_at: i64,
     },
-    /// The token was exchanged a moment ago: its answer was lost, or two programs of one user share it.
+    /// The token was exchanged within the grace period, because its answer was lost or because two programs of one user
+    /// share the token.
     Repeated {
         /// `sgn_...`
         sign_in_id: String,
@@ -44,10 +45,10 @@ pub enum Refreshed {
         user_id: String,
         /// When the sign-in ends.
         expires_at: i64,
-        /// The token for which it was exchanged, sealed.
+        /// The token that replaced this token, sealed.
         successor: Vec<u8>,
     },
-    /// The token was exchanged before, so it must have been copied. The sign-in is ended.
+    /// The token was exchanged before, so someone must have copied it. The sign-in is ended.
     Reused,
     /// The token does not exist, or its sign-in has ended.
     Unknown,
@@ -72,12 +73,12 @@ pub struct NextRefreshToken<'a> {
     pub digest: &'a [u8; 32],
     /// The new token itself, sealed.
     pub sealed: &'a [u8],
-    /// Grace period in microseconds, in which the old token may ask for the new one again, unless the new one was
-    /// exchanged in between.
+    /// Grace period in microseconds. In this time the old token may be exchanged again for the same new token, unless
+    /// the new token was exchanged in between.
     pub grace_us: i64,
 }
 
-/// The facts that decide whether an access token is still valid.
+/// The values that decide whether an access token is still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenStanding {
     /// The account's plan.
@@ -142,7 +143,7 @@ impl Store {
     }
 
     /// Exchanges a refresh token for the next one. Within the grace period a second exchange returns the same token
-    /// again; later it ends the sign-in.
+    /// again; a later second exchange ends the sign-in.
     pub async fn exchange_refresh_token(
         &self,
         old: &[u8; 32],
@@ -163,7 +164,7 @@ impl Store {
         }
         let Family { sign_in_id, user_id, expires_at, used_at, successor, .. } = family;
         if first {
-            // keep only one generation: a request with an older token can only come from a thief
+            // keep the successor of this token only: a request with an even older token can only come from a thief
             let sql = "UPDATE refresh_tokens SET successor = NULL WHERE sign_in_id = $1 AND digest <> $2 \
                  AND successor IS NOT NULL";
             tx.execute(sql, values![&sign_in_id, old]).await?;
@@ -172,7 +173,7 @@ impl Store {
             tx.commit().await?;
             return Ok(Refreshed::Exchanged { sign_in_id, user_id, expires_at });
         }
-        // in both directions, so that a clock that was set back does not extend the grace period
+        // compare the difference in both directions, so that a clock that was set back does not extend the grace period
         let recent = used_at.is_some_and(|at| at.abs_diff(now) < next.grace_us.unsigned_abs());
         if let Some(successor) = successor.filter(|_| recent) {
             return Ok(Refreshed::Repeated { sign_in_id, user_id, expires_at, successor });
@@ -190,7 +191,7 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// The state of a sign-in of this user and account. `None`: they do not exist.
+    /// The state of a sign-in of this user and account. `None`: no such sign-in exists.
     pub async fn token_standing(
         &self,
         user_id: &str,

@@ -8,14 +8,14 @@ use crate::{Result, Store};
 pub struct RetiredSigningKey {
     /// The key, sealed.
     pub sealed: Vec<u8>,
-    /// When the last of its tokens has expired.
+    /// When the last token of the key has expired.
     pub ends_at: i64,
 }
 
 from_row!(RetiredSigningKey { sealed, ends_at });
 
 impl Store {
-    /// The signing key in the database. If there is none, this one becomes it.
+    /// The signing key in the database. If the database has no key, `fresh` is stored as the key.
     pub async fn signing_key(&self, fresh: &[u8]) -> Result<Vec<u8>> {
         let sql = "INSERT INTO signing_keys (purpose, sealed) VALUES ('access_token', $1) \
              ON CONFLICT (purpose) DO NOTHING";
@@ -25,18 +25,18 @@ impl Store {
     }
 
     /// Replaces the signing key. Tokens of the old key are refused from then on. Returns the key that is in the
-    /// database afterwards, because another node may have been faster.
+    /// database afterwards, which another node may have written.
     pub async fn replace_signing_key(&self, old: &[u8], fresh: &[u8]) -> Result<Vec<u8>> {
         let sql = "UPDATE signing_keys SET sealed = $2 WHERE sealed = $1";
         self.db.execute(sql, values![old, fresh]).await?;
         self.signing_key(fresh).await
     }
 
-    /// Makes this the signing key. Tokens of the old key stay valid until `old_ends_at`. False: no node has made a key
-    /// yet.
+    /// Makes `fresh` the signing key. Tokens of the old key stay valid until `old_ends_at`. False: no node has made a
+    /// key yet.
     pub async fn rotate_signing_key(&self, fresh: &[u8], old_ends_at: i64, now: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
-        // of two concurrent rotations the second retires the key of the first
+        // lock the key, so that the second of two concurrent rotations retires the key of the first
         let sql = locking!("SELECT sealed FROM signing_keys");
         let Some((old,)) = tx.fetch_optional::<(Vec<u8>,)>(sql, values![]).await? else { return Ok(false) };
         tx.execute("DELETE FROM retired_signing_keys WHERE ends_at <= $1", values![now]).await?;

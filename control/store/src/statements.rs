@@ -1,4 +1,5 @@
-//! The statements that were run, for tests of their query plans. Only in debug builds: a release keeps no list.
+//! The statements that this process has run, for tests of their query plans. Only in debug builds: a release keeps no
+//! list.
 
 #[cfg(debug_assertions)]
 static SEEN: std::sync::Mutex<std::collections::BTreeSet<(&str, &str)>> =

@@ -51,11 +51,11 @@ pub struct Subscription {
     pub period_start: i64,
     /// The end of that period.
     pub period_end: i64,
-    /// The plan that follows. Empty: the same again.
+    /// The plan that follows. Empty: the same plan.
     pub scheduled_plan: String,
     /// The billing cycle that follows. Empty if `scheduled_plan` is empty.
     pub scheduled_cycle: String,
-    /// The time since which a failed payment is due. 0: none is due.
+    /// The time since which a failed payment is due. 0: no failed payment is due.
     pub past_due_since: i64,
     /// The billing contact.
     pub email: String,

@@ -9,7 +9,7 @@ use crate::{Result, Store};
 pub struct Trial {
     /// When the trial ends, in microseconds since 1970.
     pub expires_at: i64,
-    /// Number of operations that are done or running.
+    /// Number of operations that are completed or running.
     pub operations_used: i64,
 }
 
@@ -22,7 +22,7 @@ pub struct TrialKey {
     pub account_id: String,
     /// The lineage, shared with rotated successors.
     pub lineage_id: String,
-    /// Tags of the key's longer prefixes, if it has any.
+    /// Tags of longer prefixes of the key (`prefix_tags`), if the key has such tags.
     pub prefix_tags: Option<Vec<u8>>,
 }
 
@@ -33,7 +33,7 @@ from_row!(TrialKey { account_id, lineage_id, prefix_tags });
 pub struct TrialWindow<'a> {
     /// Keyed digest of the network's address.
     pub network: &'a [u8; 32],
-    /// Keys within the window, at most.
+    /// Largest number of keys within the window.
     pub keys_max: usize,
     /// Length of the window in microseconds.
     pub length: i64,
@@ -44,7 +44,7 @@ pub struct TrialWindow<'a> {
 pub enum TrialKeyMade {
     /// The key was made and counted.
     Made,
-    /// The network has had all its keys of the window. Nothing was changed.
+    /// The network has had as many keys as the window allows. Nothing was changed.
     TooMany {
         /// When the oldest of these keys was made, in microseconds since 1970.
         oldest_at: i64,
@@ -109,7 +109,7 @@ impl Store {
     pub async fn erase_trial(&self, account_id: &str, quiet_since: i64, now: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         tx.lock_account(account_id).await?;
-        // lock order: the trial before its sessions, as for counting operations
+        // lock the trial before its sessions, as transactions that count operations do
         let sql = locking!("SELECT account_id FROM trials WHERE account_id = $1");
         tx.fetch_optional::<(String,)>(sql, values![account_id]).await?;
         let sql = "SELECT COUNT(*) FROM gate_sessions WHERE account_id = $1 \
@@ -143,7 +143,7 @@ impl Store {
     }
 }
 
-/// Counts a new key, unless the window is full. Returns the time of the oldest key if it is full.
+/// Counts a new key, unless the window is full. If the window is full, returns the time of its oldest key.
 async fn count(tx: &mut Tx, window: TrialWindow<'_>, now: i64) -> Result<Option<i64>> {
     let none: &[u8] = &[];
     // the update changes nothing, but it locks the row and returns it
@@ -151,7 +151,7 @@ async fn count(tx: &mut Tx, window: TrialWindow<'_>, now: i64) -> Result<Option<
          ON CONFLICT (network) DO UPDATE SET network = excluded.network RETURNING given";
     let (given,): (Vec<u8>,) = tx.fetch_one(sql, values![window.network, none]).await?;
     let given = given.as_chunks().0.iter().map(|bytes| i64::from_be_bytes(*bytes));
-    // keys with times from before the clock was set back do not count
+    // a key outside the window does not count, nor one from the future, made before the clock was set back
     let mut given: Vec<i64> = given.filter(|at| (now - at).abs() < window.length).collect();
     if given.len() >= window.keys_max {
         return Ok(given.first().copied());

@@ -1,8 +1,8 @@
 //! Units of work as data: effects that become durable together, all or none.
 //!
 //! A unit is plain data without functions, so that many units run as one statement for each kind of step, in a commit
-//! that they share with the units of other callers ([`Store::submit`]). Rarer work that decides as it goes has a
-//! separate transaction ([`Store::write`]).
+//! that they share with the units of other callers ([`Store::submit`]). Rarer work, whose later steps depend on the
+//! results of earlier ones, has a separate transaction ([`Store::write`]).
 
 use crate::arithmetic_operations::{self, ArithmeticOperationEnd, ArithmeticUsage, NewArithmeticOperation};
 use crate::ciphertexts::{self, NewCiphertext};
@@ -50,7 +50,8 @@ pub struct Unit {
 }
 
 impl Store {
-    /// Writes a unit. Durable when this returns. If the caller stops waiting, the unit is written all the same.
+    /// Writes a unit. The unit is durable when this returns. If the caller stops waiting, the unit is written all the
+    /// same.
     ///
     /// # Errors
     /// The cause. Nothing of the unit was written.
@@ -81,7 +82,8 @@ impl Work for Unit {
     }
 
     async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {
-        // lock order: ledgers, runs, operations, caches and keys, sessions, counts, deliveries, stored answers
+        // lock order: ledgers, runs, operations, caches of ciphertexts and their keys, sessions, counts, deliveries,
+        // stored answers
         post_all(tx, units.iter().filter_map(|unit| unit.posting.as_ref()).collect()).await?;
         begin_all(tx, units.iter().filter_map(|unit| unit.operation.as_ref())).await?;
         end_all(tx, units.iter().filter_map(|unit| unit.operation_end.as_ref())).await?;

@@ -28,8 +28,8 @@ pub struct UserKeysSeen<'a> {
     pub ended_after: i64,
 }
 
-/// Bound on the difference between nodes' clocks. Keys with later times were made before the clock was set back, and do
-/// not count.
+/// Largest difference between nodes' clocks. A key whose time is further in the future was made before the clock was
+/// set back, and does not count.
 const AHEAD_US_MAX: i64 = 60 * 1_000_000;
 
 impl Tx {
@@ -41,7 +41,7 @@ impl Tx {
         since: i64,
         max: i64,
     ) -> Result<UserKeyMade> {
-        // with two concurrent requests the second counts the first's key
+        // lock the user, so that the second of two concurrent requests counts the first one's key
         let sql = locking!("SELECT user_id FROM users WHERE user_id = $1");
         self.fetch_optional::<(String,)>(sql, values![user_id]).await?;
         let sql = "SELECT COUNT(*), MIN(created_at) FROM user_keys \

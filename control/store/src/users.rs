@@ -17,7 +17,7 @@ pub struct NewUser<'a> {
     pub email: &'a str,
     /// The argon2id hash, as a PHC string.
     pub password_hash: &'a str,
-    /// The role, which is not that of trial keys.
+    /// The role, which is never `Trial`.
     pub role: Role,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
@@ -38,7 +38,7 @@ pub struct User {
     pub issuer: Option<String>,
     /// The external issuer's id of the user.
     pub subject: Option<String>,
-    /// The role, which is not that of trial keys.
+    /// The role, which is never `Trial`.
     pub role: Role,
     /// When the user was created.
     pub created_at: i64,
@@ -89,9 +89,9 @@ pub struct NewExternalUser<'a> {
     pub role: Role,
     /// The plan of a new account.
     pub plan: Plan,
-    /// Whether the issuer's id of an account may be an account id of this service, which then means that account.
+    /// Whether the issuer may name an account of this service by the account's id.
     pub trusts_account_ids: bool,
-    /// Users and accounts, counted together, that the issuer may create.
+    /// Largest number of users and accounts together that the issuer may create.
     pub made_max: i64,
     /// Now, in microseconds since 1970.
     pub now: i64,
@@ -177,7 +177,8 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// Disables a user: no sign-in, no refresh, no valid token. False: the user does not exist or is disabled already.
+    /// Disables a user, who then cannot sign in, refresh tokens or use tokens. False: the user does not exist or is
+    /// disabled already.
     pub async fn disable_user(&self, user_id: &str, at: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let sql = "UPDATE users SET disabled_at = $2 WHERE user_id = $1 AND disabled_at IS NULL";
@@ -215,7 +216,7 @@ impl Store {
     /// account stays with everything else that it owns.
     pub async fn delete_user(&self, user_id: &str, at: i64) -> Result<Vec<String>> {
         let mut tx = self.db.begin().await?;
-        // so that no sign-in and no key is made in between
+        // disable the user first, so that no sign-in and no key is made in between
         tx.execute("UPDATE users SET disabled_at = $2 WHERE user_id = $1", values![user_id, at]).await?;
         let revoked = revoke_all(&mut tx, LINEAGES_OF_USER, user_id, at).await?;
         tx.execute("DELETE FROM user_keys WHERE user_id = $1", values![user_id]).await?;
@@ -249,8 +250,8 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// The user and account of an external issuer's token. New ones are created (readings A24). `None`: they are new,
-    /// and the issuer has created as many as it may.
+    /// The user and account of an external issuer's token. A new user or account is created (readings A24). `None`: the
+    /// user or account is new, and the issuer has created as many as it may.
     pub async fn external_user(&self, seen: &NewExternalUser<'_>) -> Result<Option<ExternalUser>> {
         if let Some(user) = self.known_external_user(seen).await? {
             return Ok(Some(user));
@@ -308,8 +309,8 @@ async fn insert(tx: &mut Tx, user: &NewUser<'_>) -> Result<bool> {
     Ok(tx.execute(sql, values).await? == 1)
 }
 
-/// The account with this id at an issuer: one created for the id, or, if the issuer is trusted with account ids, the
-/// account of this service with that id.
+/// The account with this id at an issuer: the account that was created for the id. If the issuer is trusted with
+/// account ids, it may also be the account of this service with that id.
 async fn external_account(tx: &mut Tx, seen: &NewExternalUser<'_>, name: &str) -> Result<String> {
     let sql = "SELECT account_id FROM external_accounts WHERE issuer = $1 AND name = $2";
     if let Some((account_id,)) = tx.fetch_optional::<(String,)>(sql, values![seen.issuer, name]).await? {

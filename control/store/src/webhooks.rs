@@ -68,9 +68,9 @@ impl Store {
 }
 
 impl Tx {
-    /// Writes a webhook. False: the account has as many as it may, and nothing was changed.
+    /// Writes a webhook. False: the account has as many webhooks as it may have, and nothing was changed.
     pub async fn insert_webhook(&mut self, new: &Webhook, max: i64) -> Result<bool> {
-        // with two concurrent requests the second counts the first's webhook
+        // lock the account, so that the second of two concurrent requests counts the first one's webhook
         self.lock_account(&new.account_id).await?;
         let sql = "INSERT INTO webhooks (webhook_id, account_id, url, events, sealed_secret, created_at) \
              SELECT $1, $2, $3, $4, $5, $6 WHERE (SELECT COUNT(*) FROM webhooks WHERE account_id = $2) < $7";

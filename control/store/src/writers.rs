@@ -7,11 +7,12 @@
 //!
 //! A group runs without savepoints, with many works in one statement. If one work fails, which is rare, the transaction
 //! is undone and each work runs in a separate transaction. So the other works are committed, and the caller of the
-//! failed one gets its error. If the commit fails or the database does not answer, all works of the group fail, and
+//! failed work gets its error. If the commit fails or the database does not answer, all works of the group fail, and
 //! none has an effect.
 //!
-//! All writers and nodes take locks in one order, and within a table by the rows' keys: ledgers, trials, runs of
-//! circuits, operations, caches of ciphertexts and their keys, sessions, counts of operations, stored answers.
+//! All writers and nodes take locks in the same order of tables, and within a table in the order of the rows' keys. The
+//! order of tables is: ledgers, trials, runs of circuits, operations, caches of ciphertexts and their keys, sessions,
+//! counts of operations, stored answers.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,14 +31,14 @@ use crate::units::Unit;
 use crate::work::Work;
 use crate::{Error, Result};
 
-/// Works in one commit, at most. On SQLite these are tens of milliseconds of statements.
+/// Largest number of works in one commit. On SQLite their statements take tens of milliseconds.
 const GROUP_MAX: usize = 256;
-/// Works in a writer's queue, at most. Further callers wait for space in the queue (backpressure).
+/// Largest number of works in a writer's queue. Further callers wait for space in the queue (backpressure).
 const QUEUE_MAX: usize = 1024;
 /// Number of writers to PostgreSQL. Each uses one connection.
 const POSTGRES_WRITERS: usize = 4;
 
-/// A work in a queue. Its caller waits for the answer, or has left.
+/// A work in a queue. The caller waits for the answer, or has stopped waiting.
 #[derive(Debug)]
 pub(crate) struct Waiting<W: Work> {
     work: W,
@@ -57,7 +58,7 @@ pub(crate) enum Job {
     Release(Waiting<Release>),
 }
 
-/// Makes the queue's entry of each kind of work, so that the kinds know neither each other nor the queue.
+/// Converts each kind of work into an entry of the queue.
 macro_rules! entries {
     ($($entry:ident of $kind:ty,)*) => {$(
         impl From<Waiting<$kind>> for Job {
@@ -100,7 +101,7 @@ impl Writers {
         Writers { queues: (0..count).map(start).collect(), patience: db.patience() }
     }
 
-    /// Submits a work and returns after the commit. A work in the queue is done even if its caller leaves.
+    /// Submits a work and returns after the commit. A work in the queue is done even if its caller stops waiting.
     pub(crate) async fn submit<W: Work>(&self, work: W) -> Result<W::Answer>
     where
         Job: From<Waiting<W>>,
@@ -118,7 +119,7 @@ impl Writers {
         let answer = match waited.await {
             Ok(answer) => answer,
             Err(_) if !taken.swap(true, Ordering::AcqRel) => return Err(sqlx::Error::PoolTimedOut.into()),
-            // the work has begun: from here on only the database's own timeouts count
+            // the work has begun: from here on only the database's own timeouts apply
             Err(_) => answered.await.ok(),
         };
         answer.unwrap_or(Err(sqlx::Error::WorkerCrashed.into()))
@@ -212,10 +213,10 @@ impl Group {
     }
 
     async fn run(&self, tx: &mut Tx) -> Result<GroupAnswers> {
-        // all ledgers at once, in order, because several of the works below lock some of them
+        // lock all ledgers at once and in order, because several kinds of work below lock some of them
         ledger::lock(tx, self.ledgers()).await?;
         Ok(GroupAnswers {
-            // reservations first: if a caller leaves, its reservation is voided, perhaps in the same group
+            // reservations run first: if a caller stops waiting, its reservation is voided, perhaps in the same group
             reservations: run(tx, &self.reservations).await?,
             voidings: run(tx, &self.voidings).await?,
             units: run(tx, &self.units).await?,
@@ -265,7 +266,7 @@ impl<W: Work> Waiting<W> {
     }
 
     fn tell(self, answer: Result<W::Answer>) {
-        // a caller that has left needs no answer
+        // a caller that has stopped waiting needs no answer
         let _ = self.answer.send(answer);
     }
 }
@@ -289,7 +290,7 @@ fn fail<W: Work>(waiting: Vec<Waiting<W>>, error: &Arc<Error>) {
     }
 }
 
-/// Writes each work in a separate transaction. `down`: the error of the database, once it has failed.
+/// Writes each work in a separate transaction. `down`: the database's error, once the database has failed.
 async fn write_each<W: Work>(db: &Database, waiting: Vec<Waiting<W>>, down: &mut Option<Arc<Error>>) {
     for waiting in waiting {
         if let Some(error) = down {

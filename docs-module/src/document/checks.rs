@@ -232,7 +232,8 @@ fn sums(draft: &Draft, amounts: &[i64], findings: &mut Findings) -> Option<Total
     found
 }
 
-/// Income tax to withhold, in yen, on the fee: the sum of the chosen lines, without or with consumption tax.
+/// Income tax to withhold, in yen. The tax is on the fee, which is the sum of the chosen lines, without or with
+/// consumption tax.
 fn withheld(
     draft: &Draft,
     withholding: &Withholding,

@@ -56,7 +56,7 @@ impl Kind {
         Kind::ALL.map(Kind::name)
     }
 
-    /// The kind that a value of `document_type`, or a synonym of one, names.
+    /// The kind that a value of `document_type`, or a synonym of such a value, names.
     pub fn of_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| {
             let wording = kind.wording();
@@ -173,7 +173,7 @@ mod tests {
             }
         }
         assert_eq!((Kind::of_name(""), Kind::of_name("Invoice"), Kind::default().name()), (None, None, "invoice"));
-        // a quote has no effect in tax law, and does not claim one
+        // a quote has no effect in tax law, so it does not print the name of a legal document
         assert!(Kind::Quote.wording().by_law.is_none());
     }
 }

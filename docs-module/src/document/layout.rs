@@ -10,12 +10,12 @@ use crate::drawing::{Colour, PAGE, Page, Weight};
 const LEFT: f32 = 18.0;
 const RIGHT: f32 = PAGE.0 - 18.0;
 const WIDTH: f32 = RIGHT - LEFT;
-/// Top of the content on the first page, and on later pages.
+/// Top of the content on the first page, and top of the content on later pages.
 const TOP: f32 = 16.0;
 const TOP_LATER: f32 = 20.0;
 /// Top of the line with page numbers.
 const FOOT: f32 = PAGE.1 - 10.0;
-/// Width of the recipient and the sum; left edge of the issuer.
+/// Width of the column with the recipient and the sum; left edge of the column with the issuer.
 const PARTY_WIDTH: f32 = 92.0;
 const ISSUER_LEFT: f32 = RIGHT - 68.0;
 const LOGO_MAX: (f32, f32) = (50.0, 16.0);
@@ -233,7 +233,7 @@ impl Layout<'_> {
     fn blocks(&mut self) {
         for (heading, lines) in &self.sheet.blocks {
             let leading = Style::BODY.leading();
-            // a heading is not left alone at a page's end
+            // a heading is not the last line of a page
             self.make_room(2.0 * leading);
             self.block_line(Style::BOLD, heading);
             for line in lines.iter().flat_map(|line| wrap(line, WIDTH - 5.0, Style::BODY.size, Style::BODY.weight)) {
@@ -252,7 +252,7 @@ impl Layout<'_> {
     }
 }
 
-/// Right ends of quantity, price, rate and amount.
+/// Right ends of the columns with quantity, price, rate and amount.
 struct Columns {
     rights: [f32; 4],
     first_width: f32,

@@ -8,7 +8,7 @@ use unicode_normalization::UnicodeNormalization;
 pub(super) fn days(period: &str) -> Option<(Date, Date)> {
     let plain: String = period.nfkc().collect();
     let groups = plain.split(|character: char| !character.is_ascii_digit()).filter(|digits| !digits.is_empty());
-    // a group of more than 4 digits is no part of a date
+    // a group of more than 4 digits is not part of a date
     let numbers: Vec<i32> =
         groups.map(|digits| digits.parse().ok().filter(|_| digits.len() <= 4)).collect::<Option<_>>()?;
     let day = |year: i32, month: i32, day: i32| {

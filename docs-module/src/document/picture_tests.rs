@@ -1,6 +1,7 @@
 //! Compares pages of documents with approved pictures, and checks that their text can be extracted. Poppler draws the
 //! pages and extracts the text. Without Poppler nothing is compared, unless `TEST_POPPLER` is `required`.
-//! `UPDATE_SNAPSHOTS=1` writes the pictures anew; `DOCUMENTS_TO=FOLDER` writes all documents there for review.
+//! `UPDATE_SNAPSHOTS=1` replaces the approved pictures; `DOCUMENTS_TO=FOLDER` writes all documents to that folder for
+//! review.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -66,7 +67,8 @@ fn is_installed() -> bool {
     is_there
 }
 
-/// Runs a program on a file, and returns its standard output. `to`: a last argument; `-` makes `pdftotext` write there.
+/// Runs a program on a file, and returns its standard output. `to`: the last argument, if one is needed; with `-`,
+/// `pdftotext` writes to standard output.
 fn run(program: &str, arguments: &[&str], file: &Path, to: Option<&str>) -> Vec<u8> {
     let output = Command::new(program).args(arguments).arg(file).args(to).output().expect("it starts");
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));

@@ -114,7 +114,8 @@ impl Ubl<'_> {
         (!parts.is_empty()).then(|| parts.join("\n"))
     }
 
-    /// The period of the sales, otherwise the date of the document. Rule aligned-ibrp-052 requires a period.
+    /// The period of the sales, or the date of the document if no period is known. Rule aligned-ibrp-052 requires a
+    /// period.
     fn period(&mut self) -> io::Result<()> {
         let draft = &self.document.draft;
         let (first, last) = period::days(&draft.period).unwrap_or((draft.issue_date, draft.issue_date));
@@ -211,7 +212,7 @@ impl Ubl<'_> {
         })
     }
 
-    /// The taxes in whole yen, because rule aligned-ibr-jp-06 allows no decimals.
+    /// The taxes in whole yen, because rule aligned-ibr-jp-06 does not allow decimals.
     fn tax_total(&mut self) -> io::Result<()> {
         let (document, sign) = (self.document, self.sign);
         self.within("cac:TaxTotal", &[], |ubl| {

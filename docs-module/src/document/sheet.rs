@@ -10,7 +10,7 @@ use time::Date;
 pub const DISCLAIMER: &str = "本書の記載内容は、提出・保存の前に公的な手段でご確認ください。";
 /// Marks lines of the reduced rate.
 const REDUCED_MARK: &str = "※";
-/// Honorifics. A name that ends with one gets no second one.
+/// Honorifics. A name that already ends with an honorific gets no second one.
 const HONORIFICS: [&str; 6] = ["御中", "様", "殿", "先生", "各位", "行"];
 
 /// The texts of a document.

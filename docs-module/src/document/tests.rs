@@ -73,7 +73,7 @@ fn problems(draft: Draft) -> Vec<String> {
 #[test]
 fn a_document_has_its_sums_and_its_words() {
     let document = draft(Kind::Invoice).complete().unwrap();
-    // 150,000 + 39,606 - 5,000 and 3,240
+    // standard rate: 150,000 + 39,606 - 5,000 = 184,606; reduced rate: 3,240
     assert_eq!(document.amounts, [150_000, 39_606, 3_240, -5_000]);
     let total = document.totals.total;
     assert_eq!((total.net, total.tax, total.gross), (187_846, 18_460 + 259, 206_565));
@@ -103,7 +103,7 @@ fn a_document_has_its_sums_and_its_words() {
     }
 }
 
-/// Fact sheet, 3.2.
+/// Examples of the fact sheet, 3.2.
 #[test]
 fn withholding_is_taken_of_the_chosen_fee() {
     let with = |price: &str, basis, amount, lines| {

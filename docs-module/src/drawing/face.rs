@@ -94,7 +94,7 @@ mod tests {
             for digit in "0123456789,.-".chars() {
                 assert!((weight.width(&digit.to_string(), 10.0) * 2.0 - em).abs() < 1e-4, "{digit}");
             }
-            // characters that documents print
+            // characters that occur in documents
             for character in "※￥〓①㈱髙﨑～ｱﾞ御中様殿（）－".chars() {
                 assert!(weight.has(character), "{character}");
             }

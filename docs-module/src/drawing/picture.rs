@@ -14,7 +14,7 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 pub const FILE_BYTES_MAX: usize = 512 * 1024;
 /// Largest number of pixels of a picture (B12).
 pub const PIXELS_MAX: usize = 4_000_000;
-/// Largest longer side of a decoded picture, in pixels: 50 mm at 300 dots per inch.
+/// Largest length of the longer side of a decoded picture, in pixels: 50 mm at 300 dots per inch.
 const SIDE_MAX: usize = 600;
 
 /// A picture of at most 600 pixels a side, with an alpha channel.
@@ -90,7 +90,7 @@ fn check_size(width: usize, height: usize) -> Result<(), PictureError> {
 
 fn of_png(file: &[u8]) -> Result<Pixels, PictureError> {
     let damaged = |_| PictureError::Damaged;
-    // bounds the decoder's own memory: rows, and text chunks between them
+    // limit the decoder's memory for rows and for the text chunks between them
     let limits = png::Limits { bytes: 32 << 20 };
     let mut decoder = png::Decoder::new_with_limits(std::io::Cursor::new(file), limits);
     let header = decoder.read_header_info().map_err(damaged)?;
@@ -105,7 +105,7 @@ fn of_png(file: &[u8]) -> Result<Pixels, PictureError> {
         png::ColorType::GrayscaleAlpha => {
             pixels.chunks_exact(2).flat_map(|pixel| [pixel[0], pixel[0], pixel[0], pixel[1]]).collect()
         }
-        // the transformations produce no other colour type
+        // the decoder's transformations produce no other colour type
         _ => return Err(PictureError::Damaged),
     };
     Ok((frame.width as usize, frame.height as usize, rgba))
@@ -208,7 +208,7 @@ pub(crate) mod tests {
         let uri = png_uri(1, 1, |_, _| [0; 4]);
         let mut file = STANDARD.decode(uri.split_once(',').unwrap().1).unwrap();
         file[16..24].copy_from_slice(&[0, 0, 0x4e, 0x20, 0, 0, 0x4e, 0x20]);
-        // a valid checksum, so that only the size is wrong
+        // write a valid checksum, so that only the size is wrong
         let checksum = crc32(&file[12..29]);
         file[29..33].copy_from_slice(&checksum.to_be_bytes());
         assert_eq!(error(&format!("data:image/png;base64,{}", STANDARD.encode(&file))), PictureError::TooManyPixels);

@@ -7,7 +7,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::face::Weight;
 
-/// Replaces a character for which the faces have no glyph: the geta mark of printers.
+/// The geta mark of printers, which replaces a character for which the faces have no glyph.
 pub const MISSING: char = '〓';
 
 /// A text as documents show it: composed (NFC), control characters as spaces, line ends as `\n`, marks of direction
@@ -43,8 +43,8 @@ pub fn is_mark_of_direction(character: char) -> bool {
 }
 
 /// Breaks a text into lines for a column of `width` millimetres. Lines break where Unicode (annex 14) allows, so that
-/// no line begins with a closing bracket or a full stop; a word that is wider than the column is broken inside. At
-/// least one line.
+/// no line begins with a closing bracket or a full stop; a word that is wider than the column is broken inside. Returns
+/// at least one line.
 pub fn wrap(text: &str, width: f32, size: f32, weight: Weight) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut used) = (String::new(), 0.0);
@@ -110,12 +110,12 @@ mod tests {
 
     #[test]
     fn lines_end_where_they_may() {
-        // ten characters of ten points
+        // wide enough for ten characters of ten points
         let width = 100.0 * super::super::POINT + 0.01;
         let wrapped = |text| wrap(text, width, 10.0, Weight::Regular);
         assert_eq!(wrapped(""), [""]);
         assert_eq!(wrapped("一二三四五六七八九十"), ["一二三四五六七八九十"]);
-        // a full stop does not begin a line
+        // a full stop does not begin a line, so the tenth character moves to the next line with it
         assert_eq!(wrapped("一二三四五六七八九十。次"), ["一二三四五六七八九", "十。次"]);
         assert_eq!(wrapped("the design of a logotype"), ["the design of a", "logotype"]);
         assert_eq!(wrapped("一\n\n二\n"), ["一", "", "二"]);

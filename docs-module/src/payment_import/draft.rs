@@ -43,12 +43,12 @@ pub struct Order {
 /// The draft for one payment: by default a receipt, or a credit note for a return.
 ///
 /// # Errors
-/// When the metadata asks for a document that cannot be made. The steps begin at the payment object.
+/// When the metadata asks for a document that cannot be made. The path of the problem begins at the payment object.
 pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     let wishes = &payment.wishes;
     let wished_kind = match &wishes.document_type {
         None => None,
-        Some(name) => Some(Kind::of_name(name).ok_or_else(|| wish_problem("document_type", "is no document type"))?),
+        Some(name) => Some(Kind::of_name(name).ok_or_else(|| wish_problem("document_type", "is not a document type"))?),
     };
     let consignor = match (&order.consignor, &wishes.consignor) {
         (Some(asked), _) => Some(asked.clone()),
@@ -180,7 +180,7 @@ mod tests {
         let draft = draft_of_one(&payment("山田太郎", 0, wishes), order()).unwrap();
         assert_eq!((draft.kind, draft.number.as_str(), draft.honorific.as_str()), (Kind::Invoice, "A-1", "御中"));
         assert!(draft.consignor.unwrap().registration_number.is_some());
-        // the request wins over the metadata
+        // the request takes precedence over the metadata
         let asked = Order { recipient: "佐藤".to_owned(), kind: Some(Kind::SimplifiedInvoice), ..order() };
         let draft = draft_of_one(&payment("山田太郎", 0, json!({"document_type": "invoice"})), asked).unwrap();
         assert_eq!((draft.kind, draft.recipient.as_str()), (Kind::SimplifiedInvoice, "佐藤"));

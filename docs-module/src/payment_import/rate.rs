@@ -46,8 +46,8 @@ pub(super) fn of_line(line: &Node<'_>) -> Result<Option<Rate>, Problem> {
     Ok(of_amount)
 }
 
-/// The rate at which `taxable` has the tax `tax`, within a yen. `None`: no rate fits, or both fit because the amount is
-/// small.
+/// The rate at which the tax of `taxable` differs from `tax` by at most a yen. `None`: no rate fits, or both rates fit
+/// because the amount is small.
 fn of_tax(tax: i64, taxable: i64) -> Option<Rate> {
     let fits = |rate: &Rate| {
         let off = i128::from(tax) * 100 - i128::from(taxable) * i128::from(rate.percent());
@@ -58,7 +58,7 @@ fn of_tax(tax: i64, taxable: i64) -> Option<Rate> {
     rate.filter(|_| fitting.next().is_none())
 }
 
-/// `8`, `"10"`, `"8%"`, `"0.08"`.
+/// Reads a rate such as `8`, `"10"`, `"8%"` or `"0.08"`.
 pub(super) fn parse(node: &Node<'_>) -> Result<Rate, Problem> {
     let text = match node.value {
         serde_json::Value::Number(number) => number.to_string(),

@@ -12,7 +12,8 @@ use crate::tax::consumption::Rate;
 /// Name of a line whose object has no description.
 const UNNAMED: &str = "お支払い";
 
-/// The values that stand in different members of each kind of object. All other members are read alike.
+/// The values that are in different members for each kind of object. All other members are read in the same way for all
+/// kinds.
 struct Facts<'a> {
     /// Amount paid, with tax, in yen.
     gross: i64,
@@ -25,7 +26,7 @@ struct Facts<'a> {
     when: Node<'a>,
     /// Members of a return that may contain the sale as a whole object.
     returned: Vec<Node<'a>>,
-    /// Where the buyer's name may stand, the best place first.
+    /// Members that may contain the buyer's name, in order of preference.
     names: Vec<Node<'a>>,
     emails: Vec<Node<'a>>,
     method: Option<&'a str>,
@@ -127,7 +128,7 @@ fn refund_lines(lines: &[Line], refunded: i64, gross: i64) -> Vec<Line> {
     };
     let sums = Rate::ALL.map(of_rate);
     let shares = crate::tax::consumption::apportion(refunded, &sums).unwrap_or_else(|| {
-        // the sum of one rate is negative, so the other rate takes the whole refund
+        // `apportion` refuses negative sums: the sum of one rate is negative, so the other rate takes the whole refund
         let main = if sums[0] >= gross { 0 } else { 1 };
         let mut shares = vec![0, 0];
         shares[main] = refunded;
@@ -287,7 +288,7 @@ fn refund<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
         gross,
         refunded: 0,
         lines: vec![(line("返金", None, gross, main), gross)],
-        // without the ids of the sale, because the sale has its own document
+        // the ids of the sale are left out, because the sale has its own document
         related: Vec::new(),
         returned: vec![object.member("charge"), object.member("payment_intent")],
         when: object.member("created"),

@@ -34,7 +34,7 @@ fn b29_a_payment_intent_is_a_line() {
     assert_eq!((payment.total, payment.is_refunded, payment.is_return), (1_100, false, false));
 }
 
-/// Fact sheet, 4.6.
+/// Examples of the fact sheet, 4.6.
 #[test]
 fn b29_a_refunded_part_is_a_negative_line() {
     let charge = |refunded: i64| {
@@ -74,7 +74,7 @@ fn lines_of_a_checkout_keep_their_rates() {
     assert_eq!(shown(&payment), [row("茶", 3_240, 8), row("湯のみ × 2", 2_201, 10), row("米", 1_080, 8)]);
     assert_eq!((payment.lines[0].unit_price, payment.lines[0].quantity), (Decimal::from(1_080), Decimal::from(3)));
     assert_eq!((payment.unexplained, payment.recipient.as_str()), (0, "山田商事"));
-    // an adjustment line holds the difference between the total and the lines
+    // an adjustment line has the difference between the total and the lines
     let payment = session(json!([{"description": "茶", "amount_total": 1000}]), 1_500).unwrap();
     assert_eq!((shown(&payment)[1].clone(), payment.unexplained), (row("調整額（送料・値引きほか）", 500, 10), 500));
     let wrong = session(json!([{"description": "x", "amount_total": 1, "taxes": [{"rate": {"percentage": 7.8}}]}]), 1);
@@ -98,7 +98,7 @@ fn lines_of_an_invoice_hold_their_tax() {
         ]}
     }))
     .unwrap();
-    // the refund is shared by value: 110 of 1,100 and 216 of 2,160
+    // the refund is shared in proportion to the lines: 110 of 1,100 and 216 of 2,160
     assert_eq!(
         shown(&payment),
         [row("会費", 1_100, 10), row("弁当", 2_160, 8), row("返金", -216, 8), row("返金", -110, 10)]
@@ -146,7 +146,7 @@ fn b30_payments_are_put_together_by_day_and_none_twice() {
         lines_of_all(&[later.clone(), earlier.clone()]).into_iter().map(|line| line.name).collect();
     assert_eq!(names, ["11/25 デザイン一式", "12/1 デザイン一式"]);
     assert_eq!(first_repeated(&[later.clone(), earlier.clone()]), None);
-    // another object of the same charge
+    // pi_3 has the same charge as pi_1, so both are the same payment
     assert_eq!(first_repeated(&[later, earlier, of("pi_3", "ch_1", 0)]), Some(2));
 }
 

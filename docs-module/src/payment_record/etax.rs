@@ -81,11 +81,12 @@ pub struct Kind {
 /// Why a record cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// A character that JIS X 0208 does not have: the item, the character's place in it, and the character.
+    /// A character that JIS X 0208 does not have: the item, the place of the character in the item's text, and the
+    /// character.
     Character(&'static str, usize, char),
     /// A text that is too long: the item and its largest number of characters. Details and notes are cut instead.
     TooLong(&'static str, usize),
-    /// A number that is malformed, or an amount that is too large or negative: the item.
+    /// A malformed number, or an amount that is negative or too large: the item.
     Number(&'static str),
     /// A year before 2019.
     Year,
@@ -100,7 +101,7 @@ pub fn records(payer: &Payer, payees: &[Payee], year: i32) -> Result<Vec<u8>, Re
     for payee in payees {
         for kinds in payee.kinds.chunks(KINDS_OF_RECORD) {
             let line = columns(payer, payee, kinds, year)?.join(",");
-            // `columns` has refused each character that Shift_JIS lacks
+            // every character is in Shift_JIS, because `columns` has refused all others
             bytes.extend(SHIFT_JIS.encode(&line).0.as_ref());
             bytes.extend(b"\r\n");
         }
@@ -160,7 +161,8 @@ fn cut(item: &'static str, text: &str, characters_max: usize) -> Result<String, 
 
 fn wide(item: &'static str, text: &str) -> Result<String, RecordError> {
     let mut wide = String::new();
-    // NFKC spells out enclosed and unit signs, and makes half-width kana full-width
+    // NFKC replaces enclosed and unit signs by the characters that they stand for, and half-width kana by full-width
+    // kana
     for (at, c) in text.trim().nfkc().enumerate() {
         let after_digit = wide.chars().next_back().is_some_and(|last| ('０'..='９').contains(&last));
         let written = match VARIANTS.iter().find(|(variant, _)| *variant == c).map_or(c, |(_, standard)| *standard) {
@@ -181,7 +183,7 @@ fn wide(item: &'static str, text: &str) -> Result<String, RecordError> {
     Ok(wide)
 }
 
-/// Whether JIS X 0208 has a character: one of two bytes, in rows 1 to 8 or 16 to 84.
+/// Whether JIS X 0208 has a character. Such a character has two bytes in Shift_JIS, and is in rows 1 to 8 or 16 to 84.
 fn is_jis(c: char) -> bool {
     let mut buffer = [0; 4];
     let (bytes, _, unmappable) = SHIFT_JIS.encode(c.encode_utf8(&mut buffer));
@@ -194,7 +196,7 @@ fn phone(text: &str) -> Result<String, RecordError> {
     if is_phone { Ok(plain) } else { Err(RecordError::Number("payer.phone")) }
 }
 
-/// A corporate number of 13 digits; a personal one of 12 gets a nought before it.
+/// A corporate number of 13 digits. A personal number of 12 digits gets a zero before it.
 fn number(item: &'static str, text: &str) -> Result<String, RecordError> {
     let plain: String = text.trim().nfkc().collect();
     let is_number = plain.bytes().all(|byte| byte.is_ascii_digit());
@@ -206,7 +208,7 @@ fn number(item: &'static str, text: &str) -> Result<String, RecordError> {
     }
 }
 
-/// An amount; nought is written where it says something.
+/// An amount. A zero is an empty text unless `writes_nought`.
 fn yen(item: &'static str, amount: i64, writes_nought: bool) -> Result<String, RecordError> {
     match amount {
         0 if !writes_nought => Ok(String::new()),

@@ -22,7 +22,7 @@ const TOPS: [f32; 2] = [16.0, 154.0];
 const FOOT: f32 = PAGE.1 - 10.0;
 const LINE: f32 = 0.2;
 const CELL: f32 = 1.8;
-/// Largest number of kinds in a record; a seventh kind begins another record.
+/// Largest number of kinds in a record. A seventh kind goes into another record.
 const KINDS: usize = 6;
 const ROW_HEIGHT: f32 = 7.5;
 
@@ -35,7 +35,7 @@ pub struct Named {
     pub address: String,
 }
 
-/// The content of a PDF of records.
+/// The contents of a PDF of records.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// The payer.

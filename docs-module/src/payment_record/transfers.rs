@@ -24,17 +24,17 @@ pub struct Declaration {
     pub number: String,
     /// Whether the payee is an individual, from whom tax is withheld.
     pub is_individual: bool,
-    /// Category of its payments; `None`: the request's default.
+    /// Category of the account's payments; `None`: the request's default.
     pub category: Option<Category>,
     /// 細目.
     pub description: String,
-    /// Whether the payee's document states consumption tax apart, so that a transfer is the fee plus that tax.
+    /// Whether the payee's document states consumption tax separately, so that a transfer is the fee plus that tax.
     pub is_tax_separate: bool,
     /// The rate of that consumption tax.
     pub tax_rate: Rate,
     /// Whether a transfer is the net amount after withholding.
     pub is_net: bool,
-    /// Whether the payee lives abroad. Then another law applies, and its transfers are skipped.
+    /// Whether the payee lives abroad. Another law applies to such a payee, so the transfers are skipped.
     pub is_non_resident: bool,
 }
 
@@ -89,8 +89,8 @@ pub struct Transfers {
 /// Reads transfers as payments. `year`: the year of the records, for a transfer without a time.
 ///
 /// # Errors
-/// All problems, with steps that begin at the list: a value that is not an object; a wrong amount, time or category; a
-/// repeated id.
+/// All problems: values that are not objects; wrong amounts, times and categories; repeated ids. The path of a problem
+/// begins at the list of transfers.
 pub fn read(
     transfers: &[Value],
     declarations: &BTreeMap<String, Declaration>,
@@ -208,8 +208,8 @@ fn stated_tax(metadata: &Node<'_>, amount: i64) -> Result<Option<i64>, Problem> 
     tax.map(Some).ok_or_else(|| stated.problem("should be whole yen, at most the transfer's amount"))
 }
 
-/// Splits a transfer into the fee, on which tax is withheld, and the consumption tax beside it, in yen. `None`: no fee
-/// gives this transfer.
+/// Splits a transfer into the fee, on which tax is withheld, and the consumption tax beside the fee, in yen. `None`: no
+/// fee results in this transfer.
 fn split(
     amount: i64,
     stated_tax: Option<i64>,
@@ -233,7 +233,8 @@ fn split(
             None => (amount, 0),
         });
     }
-    // a larger fee never leaves less, so a binary search finds the largest fee that leaves at most the amount
+    // a larger fee never results in a smaller transfer, so a binary search finds the largest fee whose transfer is at
+    // most `amount`
     let left = |fee: i64| Some(fee + beside(fee) - tax(category, fee, Circumstances::default(), year)?);
     let (mut low, mut high) = (0, amount.checked_mul(2)?);
     while low < high {
@@ -264,7 +265,7 @@ mod tests {
         (found.payments[0].amount, found.payments[0].consumption_tax)
     }
 
-    /// Fact sheet, section 7.
+    /// Examples of the fact sheet, section 7.
     #[test]
     fn b28b_the_fee_of_a_transfer() {
         let separate = Declaration { is_tax_separate: true, ..Declaration::default() };
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(fee(Declaration::default(), 110_000), (110_000, 0));
         assert_eq!(fee(net.clone(), 89_790), (100_000, 0));
         assert_eq!(fee(net.clone(), 897_900), (1_000_000, 0));
-        // 100,000 and 10,000 less 10,210
+        // 100,000 fee + 10,000 consumption tax - 10,210 withheld = 99,790
         assert_eq!(fee(Declaration { is_net: true, ..separate }, 99_790), (100_000, 10_000));
         // nothing is withheld from a corporation
         assert_eq!(fee(Declaration { is_individual: false, ..net }, 89_790), (89_790, 0));

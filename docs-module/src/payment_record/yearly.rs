@@ -31,7 +31,7 @@ pub struct Payee {
     pub needs_declaration: bool,
 }
 
-/// The records of a year, with the payments behind them.
+/// The records of a year, with the payments from which they are computed.
 #[derive(Clone, Debug)]
 pub struct Yearly {
     /// The year.
@@ -166,7 +166,7 @@ impl Yearly {
     /// The records that must be filed, as the text for the tax office ([`etax::records`]).
     ///
     /// # Errors
-    /// The place of a payee whose record cannot be written, and why. Of several the first of each payee.
+    /// The payees whose records cannot be written: the index of each payee, and the first fault of that payee's record.
     pub fn etax(&self) -> Result<Vec<u8>, Vec<(usize, etax::RecordError)>> {
         let (mut bytes, mut faults) = (Vec::new(), Vec::new());
         let details = self.details_of_rows();
@@ -242,7 +242,7 @@ fn summary_row(row: &SummaryRow) -> Value {
     })
 }
 
-/// The number with an asterisk for each character.
+/// The number with each character replaced by an asterisk.
 fn masked(number: &str) -> String {
     "*".repeat(number.chars().count())
 }

@@ -10,14 +10,15 @@ pub enum NameKind {
     Text,
     /// Ignores only spaces at the ends.
     Exact,
-    /// Ignores the same as `Text`, honorifics, legal forms of companies, and variants of kanji.
+    /// Ignores what `Text` ignores, and also honorifics, legal forms of companies, and variants of kanji.
     Company,
-    /// Ignores the same as `Company`, and whether kana are hiragana or katakana, large or small.
+    /// Ignores what `Company` ignores, and also whether kana are hiragana or katakana, and whether they are large or
+    /// small.
     Kana,
-    /// For account holders as banks write them. Ignores the same as `Kana`, banks' abbreviations of legal forms,
-    /// numbers of transfers, and characters after the 30th.
+    /// For account holders as banks write them. Ignores what `Kana` ignores, and also banks' abbreviations of legal
+    /// forms, numbers of transfers, and characters after the 30th.
     Bank,
-    /// Keeps only digits, without leading zeros unless there are 13 digits, and a leading `T`.
+    /// Keeps only digits and a leading `T`. Leading zeros are removed unless there are 13 digits.
     Number,
 }
 
@@ -70,7 +71,7 @@ const FORMS: [&str; 32] = [
     "社団法人",
     "財団法人",
 ];
-/// Legal forms in brackets; at an end of the name the outer bracket may be missing.
+/// Legal forms that are written in brackets. The outer bracket may be missing at either end of a name.
 const SHORT_FORMS: [&str; 5] = ["株", "有", "同", "名", "資"];
 /// Banks' abbreviations of legal forms, in large kana; longer ones first.
 const BANK_FORMS: [&str; 23] = [
@@ -155,7 +156,7 @@ pub fn key(kind: NameKind, name: &str) -> String {
 /// The compatibility form (NFKC) in lower case, with sound marks joined to their kana.
 fn folded(name: &str) -> String {
     let joined = name.chars().map(|c| match c {
-        // NFKC would put a space before these marks
+        // NFKC would put a space before these sound marks, so replace them by their combining forms
         '\u{309B}' => '\u{3099}',
         '\u{309C}' => '\u{309A}',
         c => c,
@@ -177,7 +178,7 @@ fn plain(folded: &str) -> String {
             c => plain.push(c),
         }
     }
-    // a combining mark after a removed space joins its letter
+    // if a combining mark came after a space that was removed, NFC joins it to the letter before
     plain.nfc().collect()
 }
 
@@ -212,8 +213,8 @@ fn without_forms(plain: &str) -> String {
     name.chars().map(|c| replaced(c, &VARIANTS)).collect()
 }
 
-/// Removes these forms in brackets. At the beginning of the name the opening bracket may be missing, at the end the
-/// closing one.
+/// Removes these forms in brackets. The opening bracket may be missing at the beginning of the name, and the closing
+/// bracket at the end.
 fn without_bracketed(name: String, forms: &[&str]) -> String {
     let mut name = name;
     for form in forms {
@@ -281,7 +282,7 @@ mod tests {
             ("0000123456 ｶ)ｴｰﾋﾞｰｼｰ", "エービーシー"),
             ("ｴ-ﾋﾞ-ｼ-(ｶ", "エービーシー"),
             ("ヤマダ(カ)トウキヨウ", "ヤマダトウキヨウ"),
-            // カ without a bracket is part of the name
+            // カ without a bracket is part of the name, not an abbreviation
             ("ヤマダカ", "ヤマダカ"),
             ("カ゛ク", "ガク"),
         ] {
@@ -300,7 +301,7 @@ mod tests {
         for name in ["Acme Co., Ltd.", "ACME Inc.", "Ａｃｍｅ K.K.", "acme, LLC"] {
             assert_eq!(key(NameKind::Company, name), "acme", "{name}");
         }
-        // a name that only ends like a legal form
+        // "Zinc" only ends like the legal form "inc"
         assert_eq!(key(NameKind::Company, "Zinc"), "zinc");
         assert_eq!(key(NameKind::Company, "様"), "様");
     }
@@ -321,7 +322,7 @@ mod tests {
         fn a_key_of_a_key_is_the_key_of_its_width_and_case(name in ".{0,40}") {
             for kind in [NameKind::Text, NameKind::Exact, NameKind::Company, NameKind::Kana, NameKind::Bank, NameKind::Number] {
                 let once = key(kind, &name);
-                // the key of a key is the key itself
+                // computing the key of a key gives the same key
                 if kind == NameKind::Text || kind == NameKind::Exact {
                     prop_assert_eq!(key(kind, &once), once);
                 }

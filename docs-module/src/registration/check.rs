@@ -11,7 +11,7 @@ pub enum Finding {
     FormatError,
     /// No record, and a wrong check digit: almost surely a typing error.
     CheckDigitMismatch,
-    /// Well formed; no records were given.
+    /// Well formed, and no records were given to compare with.
     FormatOk,
     /// The number's state in the records.
     Status(Status),
@@ -63,7 +63,7 @@ pub struct Checked<'a> {
     pub is_check_digit_valid: Option<bool>,
     /// The result.
     pub finding: Finding,
-    /// The record that decides the state; `None` without one.
+    /// The record that decides the state; `None`: no record decides it.
     pub entry: Option<&'a Entry>,
     /// Warnings: `date_missing`, `snapshot_older_than_as_of`.
     pub warnings: Vec<&'static str>,
@@ -103,13 +103,13 @@ fn status(entries: &[Entry], as_of: Date) -> Status {
     }
 }
 
-/// The record that by itself has the number's state. Of several such records, the one registered last.
+/// The record that alone gives the number's state. If several records do, the record that was registered last.
 fn deciding(entries: &[Entry], finding: Finding, as_of: Date) -> Option<&Entry> {
     let decides = |entry: &&Entry| Finding::Status(status_on(&[entry.registration], as_of)) == finding;
     entries.iter().filter(decides).max_by_key(|entry| entry.registration.registered_on)
 }
 
-/// Numbers of a watch by what was found of them.
+/// The numbers of a watch, grouped by the result of their check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Monitored<'a> {
     /// Revoked or lapsed.
@@ -179,11 +179,11 @@ mod tests {
         for (number, as_of, name) in [
             ("T7000012050002", date!(2025 - 11 - 30), "active"),
             ("T7000012050002", date!(2023 - 09 - 30), "not_yet_effective"),
-            // registered again after a revocation
+            // the number was registered again after a revocation
             ("T1180301018771", date!(2025 - 03 - 31), "active"),
             ("T1180301018771", date!(2025 - 05 - 01), "revoked"),
             ("T1180301018771", date!(2025 - 11 - 30), "active"),
-            // lapses in the future, so still in force
+            // the registration lapses in the future, so it is still in force
             ("T9011001029597", date!(2025 - 12 - 31), "active"),
             ("T9011001029597", date!(2026 - 01 - 01), "expired"),
             ("T1000011000005", date!(2025 - 11 - 30), "revoked"),

@@ -93,7 +93,7 @@ impl Snapshot {
         if self.records > RECORDS_MAX {
             return Err(format!("there are more than {RECORDS_MAX} records"));
         }
-        // the record was deleted
+        // 99 means that the record was deleted
         if matches!(record.process.as_deref(), Some("99")) {
             return Ok(());
         }
@@ -116,7 +116,7 @@ impl Snapshot {
     }
 }
 
-/// `YYYY-MM-DD`; `None` when it is empty.
+/// Reads a date of the form `YYYY-MM-DD`; `None`: the text is empty.
 fn date(text: &str) -> Result<Option<Date>, String> {
     if text.is_empty() {
         return Ok(None);

@@ -3,14 +3,14 @@
 
 use time::Date;
 
-/// A record of a number, as published: several of one number are its history.
+/// A record of a number, as published. The records of one number are its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// The first day in force.
     pub registered_on: Date,
-    /// 取消: the first day without effect, if it was revoked.
+    /// 取消: the first day without effect, if the registration was revoked.
     pub revoked_on: Option<Date>,
-    /// 失効: the first day without effect, if it lapsed.
+    /// 失効: the first day without effect, if the registration lapsed.
     pub expired_on: Option<Date>,
 }
 
@@ -52,8 +52,8 @@ impl Registration {
     }
 }
 
-/// The state on a date: active if any record is active. Otherwise the end of the record with the latest end, of the
-/// records that were registered by then.
+/// The state on a date. If any record is active, the state is active. Otherwise the state is the end of the record that
+/// ended last, among the records that were registered by the date.
 pub fn status_on(records: &[Registration], date: Date) -> Status {
     if let Some(active) = records.iter().find(|record| record.is_active(date)) {
         return Status::Active { ends_on: active.ends_on() };

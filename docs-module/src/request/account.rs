@@ -25,7 +25,7 @@ pub struct KeyOrder {
     pub plan: String,
     /// Label of the key.
     pub customer: String,
-    /// Monthly cap in yen; 0: no cap.
+    /// Monthly cap in yen; 0 means no cap.
     pub cap_yen: i64,
 }
 
@@ -156,7 +156,7 @@ fn email(object: &Object<'_>) -> String {
         None => text.is_empty(),
         Some((name, domain)) => !name.is_empty() && !domain.is_empty() && !domain.contains('@'),
     };
-    // these characters separate or surround addresses, so the text could stand for other addresses
+    // these characters separate or enclose addresses, so a text with them could stand for several addresses
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | ';' | '<' | '>');
     if !is_address || text.chars().any(is_odd) {
         object.fault("delivery_email", "should be an e-mail address, or empty");
@@ -190,7 +190,7 @@ fn sample(profile: &Profile, today: Date) -> Draft {
         withholding: None,
         period: String::new(),
         payment_method: String::new(),
-        // the payment is not known here, and only the payment has the date of the sale
+        // the payment, which has the date of the sale, is not known here
         original_date: "-".to_owned(),
         original_number: String::new(),
         bank: None,

@@ -181,7 +181,7 @@ impl Schemas {
         Schemas(found.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap())).collect())
     }
 
-    /// The schemas of one type each that together mean the same as a schema.
+    /// Schemas of one type each, which together mean the same as `schema`.
     fn kinds(&self, schema: &Value) -> Vec<Value> {
         if let Some(way) = schema["$ref"].as_str() {
             return self.kinds(&self.0[way.rsplit('/').next().unwrap()]);
@@ -204,7 +204,7 @@ impl Schemas {
                 (Some("object"), Value::Object(members)) => {
                     let described = kind["properties"].as_object().cloned().unwrap_or_default();
                     let rest = kind.get("additionalProperties");
-                    // an object that allows other members is a provider's or an authority's
+                    // an object that allows other members belongs to a provider or an authority
                     let foreign = foreign || !described.is_empty() && rest.is_some();
                     let required = kind["required"].as_array().cloned().unwrap_or_default();
                     for (name, schema) in &described {
@@ -277,9 +277,9 @@ impl Body {
         body
     }
 
-    /// Faults at a path when the value at this path is replaced. A fault of a published record stands at the list, and its
-    /// message names the record. Faults of members that are required only in some cases are left out, because only words
-    /// describe such cases.
+    /// Faults at a path when the value at this path is replaced. The path of a fault in a published record ends at the
+    /// list, and the fault's message names the record. Faults of members that are required only in some cases are left
+    /// out, because only words describe such cases.
     fn told(&self, at: &[Place], value: Option<Value>) -> Vec<Fault> {
         let body = serde_json::to_vec(&self.with(at, value)).unwrap();
         let is_of_record =
@@ -319,7 +319,7 @@ impl Body {
         })
     }
 
-    /// Tries a value of each JSON type, which the description admits or does not admit.
+    /// Tries a value of each JSON type. The reader must refuse the types that the description does not admit.
     fn check_types(&self, member: &Member) {
         let at = &member.at;
         let described: BTreeSet<&str> =
@@ -372,7 +372,7 @@ impl Body {
             let expected: BTreeSet<&str> = expected.split(", ").map(|word| word.trim_matches('\'')).collect();
             let words: Vec<String> =
                 words.iter().map(|word| word.as_str().map_or(word.to_string(), str::to_owned)).collect();
-            // an empty text is no word, because it counts as a missing member
+            // an empty text is not a word, because it counts as a missing member
             let words: BTreeSet<&str> = words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
             self.expect(words == expected, &member.at, &format!("is described with {words:?}, read with {expected:?}"));
         }
@@ -454,7 +454,7 @@ impl Body {
     }
 }
 
-/// The path to a member as a text, in the form that `asked` notes.
+/// The path to a member as a text, in the form that `asked::note` uses.
 fn way(at: &[Place]) -> String {
     let steps = at.iter().map(Place::step);
     steps

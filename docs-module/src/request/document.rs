@@ -15,7 +15,7 @@ use crate::tax::consumption::{Basis, Rate};
 /// All faults of the body.
 pub fn document(bytes: &[u8], given: &Given<'_>) -> Result<Document, Vec<Fault>> {
     body(bytes, |object| {
-        // a draft's problems name members of the body, because draft and body have the same names
+        // a path in a draft is also a path in the body, because both use the same names of members
         let told = |problems| object.faults().add_problems(&["body".into()], problems);
         draft(object, given).complete().map_err(told).ok()
     })

@@ -66,7 +66,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault whose message is the name of its place and `expected`: `should be a text`.
+    /// A fault whose message is the path to the value and then `expected`, such as `should be a text`.
     pub fn new(kind: &'static str, loc: Vec<Place>, expected: &str) -> Fault {
         Fault { msg: format!("{} {expected}", path(&loc)), kind, loc, input: None, ctx: None }
     }
@@ -86,7 +86,7 @@ impl Fault {
     }
 }
 
-/// The text, if it is short enough to be repeated in a fault.
+/// The text, if it is short enough for a fault to repeat it.
 pub(super) fn short(text: &str) -> Option<&str> {
     (text.len() <= 200).then_some(text)
 }

@@ -200,7 +200,7 @@ impl<'a> Field<'a> {
         let text: Option<Cow<'_, str>> = serde_json::from_str(self.raw()).ok();
         match text {
             None => self.refuse("decimal_type", &expected, None),
-            // a text has no exponent
+            // a decimal in a text must not have an exponent
             Some(text) if text.contains(['e', 'E']) => self.refuse("decimal_parsing", &expected, None),
             Some(text) => decimal_of(&text).or_else(|| self.refuse("decimal_parsing", &expected, None)),
         }
@@ -288,7 +288,11 @@ impl<'a> Field<'a> {
         }
         match serde_json::from_str(self.raw()) {
             Ok(value) => Some(value),
-            Err(_) => self.refuse("json_invalid", "should have valid text and numbers, and at most 127 levels", None),
+            Err(_) => self.refuse(
+                "json_invalid",
+                "should have valid text and numbers, and at most 127 levels of nesting",
+                None,
+            ),
         }
     }
 
@@ -329,7 +333,7 @@ fn decimal_of(text: &str) -> Option<Decimal> {
     if !is_number || whole.len() + fraction.len() == 0 {
         return None;
     }
-    // the value is `significant` * 10^`power`; zeros at both ends do not count
+    // the value is `significant` * 10^`power`; leading and trailing zeros do not count as digits
     let all = [whole, fraction].concat();
     let power = i64::from(exponent) - fraction.len() as i64;
     let significant = all.trim_start_matches('0');
@@ -342,7 +346,7 @@ fn decimal_of(text: &str) -> Option<Decimal> {
     if whole_digits > WHOLE_DIGITS as i64 || -power > FRACTION_DIGITS as i64 {
         return None;
     }
-    // at most 18 digits
+    // at most 18 digits, so the number fits into an i64
     let number: i64 = trimmed.parse().ok()?;
     let number =
         if power >= 0 { Decimal::from(number * 10i64.pow(power as u32)) } else { Decimal::new(number, -power as u32) };

@@ -155,7 +155,7 @@ impl<'a> Side<'a> {
         Placed { index: at, record: self.rows[at].raw_value() }
     }
 
-    /// The records without a match, and the records whose amount could not be read, in the order of the request.
+    /// The records without a match and the records with an unreadable amount, in the order of the request.
     fn alone(&self, places: &[usize], found: &[usize]) -> Vec<Alone<'_>> {
         let unmatched = found.iter().map(|at| (places[*at], "no_match"));
         let unreadable = (0..self.rows.len()).filter(|at| !self.is_readable[*at]).map(|at| (at, "amount_unreadable"));

@@ -54,7 +54,7 @@ impl RecordsOrder {
         }
         self.yearly.etax().map_err(|faults| {
             let mut told: Vec<Fault> = faults.into_iter().map(|(payee, fault)| self.etax_fault(payee, fault)).collect();
-            // a fault of the payer is repeated in each record
+            // each record repeats the faults of the payer, so equal faults are left out
             told.dedup();
             told
         })
@@ -87,7 +87,7 @@ impl RecordsOrder {
             etax::RecordError::Number("payer.phone") => Fault::new(
                 "value_error",
                 at("payer.phone"),
-                "should be digits, hyphens and brackets, at most 15, when format is etax_csv",
+                "should have at most 15 characters, only digits, hyphens and brackets, when format is etax_csv",
             ),
             etax::RecordError::Number(item) if item.ends_with("number") => {
                 Fault::new("value_error", at(item), "should be 12 or 13 digits when format is etax_csv")

@@ -259,7 +259,7 @@ fn b23_b29_a_payment_is_a_receipt_or_its_fault_is_told() {
     let at = |place: &str| vec![("value_error", format!("body.payment_object{place}"))];
     assert_eq!(object("currency", json!("usd")), at(".currency"));
     assert_eq!(object("metadata", json!({"document_type": "poem"})), at(".metadata.document_type"));
-    // a problem of the document that the payment would make
+    // the document that would be made from the payment has a problem
     assert_eq!(object("billing_details", json!({"name": "長".repeat(300)})), at(""));
     assert_eq!(of(json!({"payment_object": 5, "default_tax_rate": 5})).len(), 2);
     assert_eq!(of(json!({"recipient": "長".repeat(300)})), [("value_error", "body.recipient".to_owned())]);
@@ -367,7 +367,7 @@ fn records_with_faults_are_refused() {
     );
     assert_eq!(payment(json!({"amount": 1, "days": 0, "salary": -1})).len(), 2);
     assert_eq!(payment(json!({})), fault("missing", "payees.0.payments.0.amount"));
-    // a fault does not repeat the number of a person
+    // a fault does not contain the person's number
     let faults = records(
         &with(payees(), json!({"payees": [{"name": "x", "payments": [], "number": 123_456_789_018_i64}]})),
         &GIVEN,
@@ -454,7 +454,7 @@ fn b28b_b33_records_of_transfers() {
         of(json!({"transfers": [transfer("tr_1", "acct_1", 5), transfer("tr_1", "acct_1", 5)]})),
         [("value_error", "body.transfers.1.id".to_owned())]
     );
-    // a fault of a payee of transfers names the account's id
+    // for transfers, the path of a payee's fault contains the account's id
     let payer = json!({"name": "x", "address": "y"});
     let order = records_of_transfers(
         &with(body.clone(), json!({"payer": payer, "payee_map": {"acct_1": {"name": "🍣"}}})),
@@ -631,7 +631,7 @@ proptest::proptest! {
                 document_of_payments(bytes, &GIVEN).err(),
                 profile(bytes, &GIVEN).err(),
             ];
-            // each of these readers requires a member that the body lacks
+            // each of these four readers requires a member that the body does not have
             for faults in told {
                 proptest::prop_assert!(faults.is_some_and(|faults| !faults.is_empty()));
             }

@@ -32,7 +32,7 @@ impl Rate {
     }
 }
 
-/// Whether amounts include tax. A sum never mixes the two.
+/// Whether amounts include tax. The amounts in a sum all have the same basis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Basis {
     /// 税抜.
@@ -95,8 +95,8 @@ pub fn of_sum(sum: i64, rate: Rate, basis: Basis, rounding: Rounding) -> RateTot
 }
 
 /// Shares of a discount among sums of several rates, in whole yen, proportional to the sums (general notice 1-8-5). The
-/// shares add up to the discount by the largest remainder method; of equal remainders the first gets the yen. `None`: a
-/// value is negative, or all sums are 0 and the discount is not.
+/// shares add up to the discount by the largest remainder method; if remainders are equal, the first share gets the
+/// yen. `None`: a value is negative, or all sums are 0 and the discount is not.
 pub fn apportion(discount: i64, sums: &[i64]) -> Option<Vec<i64>> {
     if discount < 0 || sums.iter().any(|sum| *sum < 0) {
         return None;
@@ -229,7 +229,7 @@ mod tests {
                 prop_assert_eq!(shares.iter().sum::<i64>(), discount);
                 let whole: i128 = sums.iter().map(|sum| i128::from(*sum)).sum();
                 for (share, sum) in shares.iter().zip(&sums) {
-                    // within one yen of the exact share
+                    // each share differs from the exact share by less than one yen
                     let off = i128::from(*share) * whole - i128::from(discount) * i128::from(*sum);
                     prop_assert!(off.abs() < whole.max(1));
                 }

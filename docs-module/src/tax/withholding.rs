@@ -35,20 +35,20 @@ pub enum Category {
     Outside,
 }
 
-/// How payments are pooled before the formula.
+/// How payments are pooled before the formula is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pool {
-    /// Each payment by itself.
+    /// Each payment is a pool.
     Payment,
-    /// The payments of a calendar month together.
+    /// The payments of a calendar month are a pool.
     Month,
 }
 
-/// Values that some formulas need beside the amount.
+/// Values that some formulas need besides the amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
-    /// Calendar days of the period of the payment ([`Category::Hostess`]): all days, not only days worked. 0 counts as
-    /// 1.
+    /// Calendar days of the period that the payment covers ([`Category::Hostess`]): all days, not only days worked. 0
+    /// counts as 1.
     pub days: u32,
     /// Salary of the same month or period in yen ([`Category::Salesperson`], [`Category::Hostess`]).
     pub salary: i64,
@@ -116,7 +116,7 @@ impl Category {
             Category::Salesperson => (120_000 - given.salary.max(0)).max(0),
             Category::Hostess => (5_000 * i64::from(given.days.max(1)) - given.salary.max(0)).max(0),
             Category::Prize => 500_000,
-            // 600,000 yen and a fifth of the prize
+            // 600,000 yen plus a fifth of the prize
             Category::HorseRacePrize => 600_000 + amount / 5,
             Category::Outside => amount,
         })
@@ -134,8 +134,9 @@ pub fn tax(category: Category, amount: i64, given: Circumstances, year: i32) -> 
     i64::try_from(taxed * rate / WHOLE).ok()
 }
 
-/// The gross amount in yen for an agreed net amount, for categories of two tiers: gross minus [`tax`] is the net. Of
-/// two such amounts, the larger. `None`: no gross amount gives this net, or the year is before 2013.
+/// The gross amount in yen for an agreed net amount, for categories of two tiers: gross minus [`tax`] is the net. If
+/// two gross amounts give the same net, the larger is returned. `None`: no gross amount gives this net, or the year is
+/// before 2013.
 pub fn gross_up(net: i64, year: i32) -> Option<i64> {
     let rate = rate_of(year).filter(|_| (0..=i64::MAX / 4).contains(&net))?;
     let left = |gross: i64| tax(Category::Manuscript, gross, Circumstances::default(), year).map(|tax| gross - tax);
@@ -193,7 +194,7 @@ mod tests {
                 assert_eq!(of(category, amount), expected, "{amount}");
             }
         }
-        // two payments are taxed apart, so each has its own first tier
+        // two payments are taxed separately, so each has its own first tier
         assert_eq!(2 * of(Category::Manuscript, 800_000), 163_360);
         assert_eq!(of(Category::Manuscript, 1_600_000), 224_620);
     }

@@ -59,8 +59,8 @@ impl Scheduler {
         self.totals.held_rows -= rows;
     }
 
-    /// After the next batches have started: marks arenas that they do not need as idle, and frees idle arenas whose
-    /// time is over.
+    /// Runs after the next batches have started. Marks arenas without used slots as idle, and frees arenas that have
+    /// been idle for too long.
     pub(super) fn free_arenas(&mut self, now: Duration) {
         let idle = self.limits.arena_idle;
         for device in (0..self.devices.len()).map(DeviceId) {
@@ -88,7 +88,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends every operation of the session that has rows which have not started.
+    /// Ends every operation of the session that still has rows to start.
     pub(super) fn end_what_can_be_stopped(&mut self, session: SessionId, error: Error) {
         let dropped = std::mem::take(&mut self.session(session).queue);
         let circuits = self.sessions[&session].circuits.iter().copied();

@@ -20,11 +20,11 @@ pub(super) struct CircuitBooks {
     level: usize,
     slots: usize,
     host_bytes: u64,
-    /// The device where its slots are reserved.
+    /// The device where the circuit's slots are reserved.
     pub(super) home: DeviceId,
-    /// Its slots there, once its first rows have started.
+    /// The circuit's slots on that device, once its first rows have started.
     pub(super) taken: Option<Arc<[u32]>>,
-    /// Set if the circuit is to restart when none of its rows run any more: the device's message.
+    /// The device's message, if the circuit must restart as soon as none of its rows run any more.
     restarting: Option<String>,
     pub(super) restarted: bool,
 }
@@ -146,7 +146,7 @@ impl Scheduler {
             return self.finish(operation, outcome);
         };
         self.enqueue(QueuedRows { operation, rows: first..end, failed_on: None }, VecDeque::push_back);
-        // Circuits do not gather, because later levels wait for this one.
+        // A circuit's rows do not gather, because its later levels wait for this one.
         self.make_ready(session);
     }
 
@@ -205,7 +205,8 @@ impl Scheduler {
         taken
     }
 
-    /// Whether rows of a circuit may start on a device: on its home, or before it has begun, also on an idle device.
+    /// Whether rows of a circuit may start on a device: on its home or, before the circuit has begun, also on an idle
+    /// device.
     pub(super) fn may_run_on(&self, session: SessionId, circuit: &CircuitBooks, device: DeviceId) -> bool {
         let (at, slot_bytes) = (&self.devices[device.0], self.sessions[&session].slot_bytes);
         circuit.home == device
@@ -250,7 +251,8 @@ impl Scheduler {
         self.leave_home(session, home, slots, taken);
         let next = self.home_for(session, &key, slots, Some(home));
         let slot_bytes = self.sessions[&session].slot_bytes;
-        // The circuit needs a home to leave even if it ends.
+        // If no device has room, the circuit ends below. Its end gives back the reservation at its home, so a
+        // reservation at the old home is made here for that case.
         let home = *next.as_ref().unwrap_or(&home);
         self.circuit(operation).home = home;
         self.devices[home.0].reserve(session, slots, slot_bytes);

@@ -30,7 +30,8 @@ pub(super) struct DeviceBooks {
     /// Empty arenas that are kept for the session's next request, by the time at which they are freed.
     idle: BTreeSet<(Duration, SessionId)>,
     idle_bytes: u64,
-    /// Time of the last batch report. Since then the next batch has had the device alone.
+    /// Time of the last batch report. The next call has run alone on the device since then, so its duration counts from
+    /// this time.
     pub(super) reported: Duration,
     /// Failed calls since the last success.
     pub(super) failures: u32,
@@ -38,7 +39,7 @@ pub(super) struct DeviceBooks {
     pub(super) failure: Option<String>,
     /// Whether the device has reported that nothing is on it any more, or was given up.
     pub(super) retired: bool,
-    /// The time since which the device owes a report.
+    /// The time since when the device owes a report.
     pub(super) silent_since: Option<Duration>,
     /// Whether the device was given up; its later reports are ignored.
     pub(super) given_up: bool,
@@ -52,32 +53,32 @@ pub(super) struct Loading {
     pub(super) session: SessionId,
     /// The parts to load.
     pub(super) parts: Vec<PartId>,
-    /// The parts of the set that were already on the device, pinned meanwhile.
+    /// The parts of the set that were on the device before. They are pinned during the load.
     pub(super) pinned: Vec<PartId>,
 }
 
 /// Batches of different sessions that run side by side.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// The batches that are not yet reported.
+    /// The batches whose reports have not come yet.
     pub(super) batches: Vec<Batch>,
     /// Cost of all batches of the call.
     pub(super) cost: u64,
     /// The part of [`DeviceLimits::batch_units_max`] that the batches leave free.
     pub(super) room: usize,
-    /// Whether the call is not ordered yet. Until the end of the step, batches of other sessions may join.
+    /// Whether the call is not ordered yet. An open call may get batches of other sessions until the end of the step.
     pub(super) open: bool,
     /// Whether a batch of the call has failed.
     pub(super) failed: bool,
     pub(super) since: Duration,
 }
 
-/// A session's arena. It exists while it is in use or reserved, and some time longer.
+/// A session's arena. The arena exists while it is in use or reserved, and is kept for some time afterwards.
 #[derive(Debug)]
 struct ArenaBooks {
     slot_bytes: u64,
     slots: Slots,
-    /// Slots of all circuits with their home here, begun or not.
+    /// Slots of all circuits that have their home here, whether they have begun or not.
     reserved: usize,
     /// The time at which an idle arena is freed.
     idle_until: Option<Duration>,
@@ -112,23 +113,23 @@ impl DeviceBooks {
         }
     }
 
-    /// Whether no ordered work is unreported.
+    /// Whether the device has reported all loads and calls, and has retired if it failed.
     pub(super) fn is_at_rest(&self) -> bool {
         self.works() == 0 && (self.failure.is_none() || self.retired)
     }
 
-    /// Whether an ordered command is yet to be reported.
+    /// Whether the device must still report an order.
     pub(super) fn owes_report(&self) -> bool {
         let retires = self.failure.is_some() && !self.retired;
         self.works() > 0 || self.residency.is_evicting() || retires
     }
 
-    /// The number of ordered and unreported loads and calls.
+    /// The number of loads and calls that were ordered and not yet reported.
     pub(super) fn works(&self) -> usize {
         self.calls.len() + usize::from(self.loading.is_some())
     }
 
-    /// The ordered and unreported batches.
+    /// The batches that were ordered and not yet reported.
     pub(super) fn running(&self) -> impl Iterator<Item = &Batch> {
         self.calls.iter().flat_map(|call| &call.batches)
     }
@@ -137,7 +138,7 @@ impl DeviceBooks {
         self.running().map(Batch::rows).sum()
     }
 
-    /// Whether no work from earlier steps is unreported.
+    /// Whether the device has reported all calls of earlier steps.
     pub(super) fn is_idle(&self) -> bool {
         self.calls.iter().all(|call| call.open)
     }
@@ -152,8 +153,8 @@ impl DeviceBooks {
         self.loading.as_ref().is_some_and(|loading| loading.session == session)
     }
 
-    /// For a closing session: its parts that are already on the device are unpinned now, not at the end of a load that
-    /// would add to them.
+    /// For a closing session whose key is being loaded: unpins the parts that are already on the device now, because
+    /// nothing will use the set when the load has ended.
     pub(super) fn add_nothing_to(&mut self, session: SessionId) {
         if let Some(loading) = self.loading.as_mut().filter(|loading| loading.session == session) {
             self.residency.unpin(session, &std::mem::take(&mut loading.pinned));
@@ -176,8 +177,8 @@ impl DeviceBooks {
         self.limits.batches_in_flight_max * of_a_batch.max(LIST_SLOTS_OF_A_ROW_MAX)
     }
 
-    /// Slots claimed for an arena. A session without circuits claims none, because the number of its batches bounds
-    /// its arena.
+    /// Slots claimed for an arena. A session without circuits claims none, because its arena is bounded by the number
+    /// of its running batches.
     fn claim(&self, arena: &ArenaBooks, more: usize) -> usize {
         let (reserved, capacity) = (arena.reserved + more, arena.slots.capacity());
         if reserved == 0 && capacity <= self.list_slots_max() {
@@ -237,7 +238,8 @@ impl DeviceBooks {
         let arena = self.arena(session, slot_bytes);
         let (needed, capacity, reserved) = (arena.slots.used() + count, arena.slots.capacity(), arena.reserved);
         if needed > capacity {
-            // Each growth adds a chunk of memory, and on some cards copies the arena. Doubling keeps growths few.
+            // Each growth adds a chunk of memory, and on some cards copies the arena. The capacity is doubled, so that
+            // an arena seldom grows.
             let (wanted, room) = if reserved > 0 {
                 let unclaimed = self.limits.arena_bytes_max.saturating_sub(self.claims_but_of(session));
                 (reserved.max(2 * capacity), (unclaimed / slot_bytes) as usize)
@@ -258,9 +260,9 @@ impl DeviceBooks {
         }
     }
 
-    /// Keeps an emptied arena until `until`, for the session's next list. Returns false if the arena is to be freed
-    /// instead: a circuit's arena, or any on a device out of service. Kept arenas take at most a quarter of
-    /// [`DeviceLimits::arena_bytes_max`] and claim nothing.
+    /// Keeps an emptied arena until `until`, for the session's next list. Returns false if the arena must be freed
+    /// instead, because it is a circuit's, is too large, or is on a device out of service. Kept arenas take at most a
+    /// quarter of [`DeviceLimits::arena_bytes_max`] and claim nothing.
     pub(super) fn keep_idle(&mut self, session: SessionId, until: Duration) -> bool {
         let (list_slots_max, bytes_max) = (self.list_slots_max(), self.limits.arena_bytes_max / 4);
         let Some(arena) = self.arenas.get_mut(&session).filter(|arena| arena.slots.used() == 0) else { return true };
@@ -274,7 +276,7 @@ impl DeviceBooks {
         true
     }
 
-    /// The next idle arena to free, because its time is over or newer arenas need its bytes.
+    /// The next idle arena to free, because its time is over or because newer arenas need the memory.
     pub(super) fn next_to_free(&self, now: Duration) -> Option<SessionId> {
         let &(until, session) = self.idle.first()?;
         (until <= now || self.idle_bytes > self.limits.arena_bytes_max / 4).then_some(session)
@@ -310,7 +312,7 @@ impl DeviceBooks {
         if arena.reserved == 0 {
             self.arenas.remove(&session);
         }
-        // a retiring device forgets its arenas without an order
+        // a retiring device frees its arenas without an order
         existed && self.failure.is_none()
     }
 
@@ -342,12 +344,12 @@ impl Scheduler {
     }
 
     /// Whether a device may get work of this session. A stand-in also serves sessions whose key no other device can
-    /// hold, such as keys for numbers if all others are cards that do not compute on numbers.
+    /// hold: keys for numbers, for instance, if all other devices are cards, which do not compute on numbers.
     pub(super) fn serves(&self, session: SessionId, device: DeviceId) -> bool {
         self.in_service(device) || (self.sessions[&session].apart && self.devices[device.0].failure.is_none())
     }
 
-    /// Whether a key whose parts have these sizes is too large for every device but stand-ins.
+    /// Whether a key whose parts have these sizes is too large for every device that is not a stand-in.
     pub(super) fn is_apart(&self, device_bytes: &[Vec<u64>]) -> bool {
         let holds = |(device, parts): (&DeviceBooks, &Vec<u64>)| {
             !device.limits.stand_in && largest(parts) <= device.limits.resident_bytes_max

@@ -13,7 +13,7 @@ use crate::work::{cost_of, rows_that_fit, size_of, units_of};
 impl Scheduler {
     pub(super) fn dispatch(&mut self, now: Duration, just_loaded: Option<(DeviceId, SessionId)>) {
         // A loaded set is used before another set can evict it. Otherwise a stream of newcomers could keep the device
-        // loading for ever. If batches occupy all places, the next free place is reserved for it.
+        // loading for ever. If batches occupy all places, the next free place is reserved for the set's session.
         if let Some((device, session)) = just_loaded
             && self.fair.is_ready(session)
             && self.serves(session, device)
@@ -27,7 +27,7 @@ impl Scheduler {
         }
         while self.devices_that_take_work().next().is_some() {
             let Some((session, device)) = self.next_in_turn() else {
-                // no ready session can start; on an idle device, gathering sessions need not wait
+                // no ready session can start; if a device is idle, a gathering session need not wait longer
                 match self.gathering_for_an_idle_device() {
                     Some(session) => self.make_ready(session),
                     None => break,
@@ -42,9 +42,9 @@ impl Scheduler {
         (0..self.devices.len()).map(DeviceId).for_each(|device| self.order_open_call(device));
     }
 
-    /// The next session that can get work, and its device. A session that is passed over, because its key has no room
-    /// now or its device is full, reserves a device, whose next place goes to it. Otherwise sessions with loaded keys
-    /// would be served again and again, and this one never.
+    /// The next session that can get work, and its device. A session may be passed over because its key has no room now
+    /// or its device is full. Then a device is reserved for that session and gives it the next place. Otherwise
+    /// sessions with loaded keys would be served again and again, and that session never.
     fn next_in_turn(&mut self) -> Option<(SessionId, DeviceId)> {
         let mut open: Vec<_> = self.devices_that_take_work().collect();
         let mut reserved: Vec<_> = (0..self.devices.len()).map(|at| self.reservation(DeviceId(at))).collect();
@@ -76,10 +76,10 @@ impl Scheduler {
     }
 
     /// Chooses the device to reserve for a ready session that no device can serve now: one with room for its key, else
-    /// one that must drain first. Among several, the one with the least work.
+    /// one that must drain first. Among several such devices, chooses the one with the least work.
     fn device_to_reserve(&self, session: SessionId, reserved: &[Option<SessionId>]) -> Option<DeviceId> {
         if self.devices.iter().any(|device| device.loads(session)) {
-            return None; // it is served where its key is loaded
+            return None; // needs no reservation: the session will be served on the device that loads its key
         }
         let must_drain = |id: DeviceId| match self.key_state(session, id) {
             PartState::Resident | PartState::Pinned => false,
@@ -88,7 +88,8 @@ impl Scheduler {
         };
         let devices = (0..self.devices.len()).map(DeviceId);
         let free = devices.filter(|id| reserved[id.0].is_none());
-        // a session that waits for the end of a load does not block others from running beside that load
+        // while a device loads, it is reserved only for a session whose key is already there. A session that must wait
+        // for the end of the load gets no reservation, because others can run beside the load meanwhile.
         let may_wait_for =
             |id: DeviceId| self.devices[id.0].loading.is_none() || self.key_state(session, id) == PartState::Resident;
         let candidates = free.filter(|&id| self.has_work_for(session, id) && may_wait_for(id));
@@ -113,12 +114,13 @@ impl Scheduler {
                 PartState::Resident | PartState::Pinned if self.may_join(session, id) => Some(1),
                 _ if !device.has_place() => None,
                 PartState::Resident | PartState::Pinned => Some(if idle { 0 } else { 3 }),
-                // Only one load at a time, for each device and each session: the first rows may need all of it.
+                // A device loads for one session at a time. A session loads on one device at a time, because the rows
+                // that wait for the first load may be all of its rows.
                 PartState::Absent if device.loading.is_some() => None,
                 PartState::Absent if loading || !self.could_hold_next(session, id) => None,
                 PartState::Absent if books.load_failed_on == Some(id) => Some(5),
                 PartState::Absent => Some(if idle { 2 } else { 4 }),
-                PartState::Loading | PartState::Evicting => None, // the device's report brings us back here
+                PartState::Loading | PartState::Evicting => None, // the device's report starts the next dispatch
             }
         };
         let candidates = open.iter().copied().filter(|&id| self.has_work_for(session, id));
@@ -162,19 +164,21 @@ impl Scheduler {
         self.next_key(session, device).is_some()
     }
 
-    /// The parts of the key that the session's next rows on this device need; `None` if it has no rows for it.
+    /// The parts of the key that the session's next rows on this device need; `None` if the session has no rows for the
+    /// device.
     fn next_key(&self, session: SessionId, device: DeviceId) -> Option<Arc<[PartId]>> {
         let next = self.sessions[&session].queue.iter().find(|waiting| self.may_start(session, waiting, device))?;
         Some(self.operations[&next.operation].key.clone())
     }
 
-    /// The state of those parts: `Resident` if all are on the device.
+    /// The state of the parts that the session's next rows on this device need: `Resident` if all are on the device.
     fn key_state(&self, session: SessionId, device: DeviceId) -> PartState {
         let key = self.next_key(session, device);
         key.map_or(PartState::Absent, |key| self.devices[device.0].residency.state_of_set(session, &key))
     }
 
-    /// Whether those parts would fit if everything else that may be evicted were evicted.
+    /// Whether the parts that the session's next rows need would fit on the device if everything else that may be
+    /// evicted were evicted.
     fn could_hold_next(&self, session: SessionId, device: DeviceId) -> bool {
         let sizes = |key: Arc<[PartId]>| self.sizes(session, &key, device);
         let set = self.next_key(session, device).map(sizes);
@@ -186,7 +190,7 @@ impl Scheduler {
         key.iter().map(|&part| (part, self.bytes_of_part(session, part, device))).collect()
     }
 
-    /// Whether these rows may run on this device. Rows that failed on a device go to another one if possible.
+    /// Whether these rows may run on this device. Rows that failed on a device run on another one if possible.
     fn may_start(&self, session: SessionId, waiting: &QueuedRows, device: DeviceId) -> bool {
         let OperationBooks { circuit, key, .. } = &self.operations[&waiting.operation];
         let may_run = match circuit {
@@ -269,7 +273,7 @@ impl Scheduler {
                 at += 1;
                 continue;
             }
-            // Rows of a failed batch run in separate batches.
+            // Each part of a failed batch runs again in a separate batch.
             let alone = waiting.failed_on.is_some();
             if batch.parts.first().is_some_and(|first| first.retried || alone)
                 || (!first_of_call && self.failed_before(waiting))
@@ -278,7 +282,7 @@ impl Scheduler {
             }
             let key = self.operations[&waiting.operation].key.clone();
             if self.devices[device.0].residency.state_of_set(session, &key) != PartState::Resident {
-                break; // first come, first served: what is behind waits for its key
+                break; // these rows wait for their key, and later rows do not overtake them: first come, first served
             }
             let operation = self.operations.get_mut(&waiting.operation).expect("queued operations have not ended");
             let fits = rows_that_fit(&operation.units[waiting.rows.clone()], room);
@@ -302,7 +306,7 @@ impl Scheduler {
         batch
     }
 
-    /// Takes rows off the queue, and slots for them.
+    /// Takes rows from the queue, and slots for these rows.
     fn start(&mut self, session: SessionId, device: DeviceId, at: usize, rows: usize) -> BatchPart {
         let QueuedRows { operation, rows, failed_on } = self.dequeue(session, at, rows);
         let started = self.operations.get_mut(&operation).expect("queued operations have not ended");

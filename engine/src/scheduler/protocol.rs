@@ -10,26 +10,26 @@ use crate::work::Work;
 /// The bounds that a scheduler keeps. They follow from a [`crate::Config`] and from the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerLimits {
-    /// Rows of lists waiting or running, all sessions.
+    /// Largest number of rows of lists that wait or run, in all sessions together.
     pub queue_rows_max: usize,
-    /// Rows of lists waiting or running, one session.
+    /// Largest number of rows of lists that wait or run, in one session.
     pub session_rows_max: usize,
-    /// How long rows that do not fill a batch wait for more rows; only while no idle device can take them.
+    /// How long rows that do not fill a batch wait for more rows. They wait only while no idle device can take them.
     pub wait: Duration,
     /// How long an empty arena is kept for the session's next list.
     pub arena_idle: Duration,
-    /// Bytes of seeded keys of all sessions.
+    /// Largest number of bytes of the seeded keys of all sessions.
     pub key_bytes_max: u64,
-    /// Rows of all circuits that have not ended.
+    /// Largest number of rows of all circuits that have not ended.
     pub circuit_rows_max: usize,
-    /// Bytes of inputs and outputs of all circuits that have not ended.
+    /// Largest number of bytes of inputs and outputs of all circuits that have not ended.
     pub circuit_bytes_max: u64,
-    /// Rows of the circuits of one session that have not ended.
+    /// Largest number of rows of one session's circuits that have not ended.
     pub session_circuit_rows_max: usize,
-    /// Bytes of inputs and outputs of the circuits of one session that have not ended.
+    /// Largest number of bytes of inputs and outputs of one session's circuits that have not ended.
     pub session_circuit_bytes_max: u64,
-    /// How long a device with orders may be silent before it is given up. The time is longer for a batch that takes
-    /// much longer by the measured pace.
+    /// How long a device with orders may be silent before it is given up. A batch that is expected to take long, by the
+    /// measured pace, gets more time.
     pub silence_max: Duration,
     /// The bounds of each device; at least one.
     pub devices: Vec<DeviceLimits>,
@@ -38,19 +38,21 @@ pub struct SchedulerLimits {
 /// The bounds of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// Size of a batch. A row counts its units, or one if it has none. A single row may exceed the bound.
+    /// Largest size of a batch: the units of its rows, where a row without units counts as one. A single row may
+    /// exceed the bound.
     pub batch_units_max: usize,
-    /// Calls that are ordered and not yet reported. A call has batches of one session each, side by side.
+    /// Largest number of calls that are ordered and not yet reported. A call has batches of one session each, side by
+    /// side.
     pub batches_in_flight_max: usize,
-    /// Batches of a call, each of another session. `batch_units_max` bounds the sum of their sizes.
+    /// Largest number of batches in a call, each of another session. `batch_units_max` bounds the sum of their sizes.
     pub keys_together_max: usize,
-    /// Bytes of prepared keys.
+    /// Largest number of bytes of prepared keys.
     pub resident_bytes_max: u64,
-    /// Bytes of the arenas of sessions with circuits. The arena of a session without circuits has at most twice the
-    /// slots of its running batches' operands and results. Empty arenas that are kept for later lists take at most a
-    /// quarter of this bound together.
+    /// Largest number of bytes of the arenas of sessions with circuits. The arena of a session without circuits has at
+    /// most twice the slots of its running batches' operands and results. Empty arenas that are kept for later lists
+    /// take at most a quarter of this bound together.
     pub arena_bytes_max: u64,
-    /// Whether the device works only when no other does, and for keys that no other can hold.
+    /// Whether the device works only when no other device does, and for keys that no other device can hold.
     pub stand_in: bool,
 }
 
@@ -79,15 +81,15 @@ pub enum Cause {
 /// An event: an input of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A caller opens a session. The same step refuses it by [`Command::RefuseSession`], or it is accepted.
+    /// A caller opens a session. The same step either refuses the session by [`Command::RefuseSession`] or accepts it.
     Opened {
         /// A new id.
         session: SessionId,
-        /// The account of the session. All its sessions share its weight.
+        /// The account of the session. All sessions of the account share its weight.
         account: AccountId,
         /// The account's share under contention, 1 to 64.
         weight: u32,
-        /// Cost of a unit of work under this key; under the cheapest keys it is [`crate::fair::COST_OF_UNIT`].
+        /// Cost of a unit of work under this key. The cost under the cheapest keys is [`crate::fair::COST_OF_UNIT`].
         unit_cost: u32,
         /// Host memory that the key takes.
         host_bytes: u64,
@@ -96,9 +98,9 @@ pub enum Event {
         /// Size of a slot of the session's arenas.
         slot_bytes: u64,
     },
-    /// A caller submits an operation. The same step refuses it by [`Command::Refuse`], or it is accepted.
+    /// A caller submits an operation. The same step either refuses the operation by [`Command::Refuse`] or accepts it.
     Submitted {
-        /// The session under whose key it runs.
+        /// The session under whose key the operation runs.
         session: SessionId,
         /// A new id.
         operation: OperationId,
@@ -107,7 +109,7 @@ pub enum Event {
         /// The time after which the result is useless.
         deadline: Option<Duration>,
     },
-    /// The caller cancels an operation. Without effect when none of it can be stopped.
+    /// The caller cancels an operation. Without effect if all rows of the operation have started.
     Cancelled(OperationId),
     /// The caller closes a session, whose key must be erased.
     Closed(SessionId),
@@ -124,7 +126,7 @@ pub enum Event {
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
-        /// What went wrong.
+        /// The failure of the load.
         failure: Failure,
     },
     /// [`Command::Evict`] was carried out: the part is overwritten.
@@ -142,20 +144,20 @@ pub enum Event {
     BatchFailed {
         /// The batch.
         batch: BatchId,
-        /// What went wrong.
+        /// The failure of the batch.
         failure: Failure,
     },
-    /// [`Command::Retire`] was carried out: nothing is on the device any more, and it sends no more reports.
+    /// [`Command::Retire`] was carried out: the device holds nothing any more and sends no more reports.
     Retired(DeviceId),
-    /// The device found, independently of an order, that no call will succeed any more. It still reports what was
-    /// ordered.
+    /// The device found, independently of an order, that no call will succeed any more. The device still reports
+    /// earlier orders.
     Lost {
         /// The device.
         device: DeviceId,
         /// The device's message.
         reason: String,
     },
-    /// A panic ended the device's thread. It sends no more reports.
+    /// A panic ended the device's thread, which sends no more reports.
     Died {
         /// The device.
         device: DeviceId,
@@ -166,7 +168,8 @@ pub enum Event {
     Tick,
     /// Shut down without new work: queued work still runs, then all keys are erased and [`Command::Stop`] follows.
     Drain,
-    /// Shut down without new work: queued work ends with [`Error::ShuttingDown`], then as with [`Event::Drain`].
+    /// Shut down without new work: queued work ends with [`Error::ShuttingDown`]; then all keys are erased and
+    /// [`Command::Stop`] follows.
     Abandon,
 }
 
@@ -187,7 +190,8 @@ pub enum Command {
         /// The reason.
         error: Error,
     },
-    /// To a device: prepare these parts of a session's key. The device reports once, when all are ready or one failed.
+    /// To a device: prepare these parts of a session's key. The device reports once, when all parts are ready or one
+    /// has failed.
     Load {
         /// The device.
         device: DeviceId,
@@ -205,7 +209,7 @@ pub enum Command {
         /// The part of the key.
         part: PartId,
     },
-    /// To a device: run these batches side by side, in one call. The device reports each.
+    /// To a device: run these batches side by side, in one call. The device reports each batch.
     Run {
         /// The device.
         device: DeviceId,

@@ -9,9 +9,9 @@ use crate::batch::{Batch, BatchPart};
 use crate::error::Error;
 use crate::ids::{BatchId, DeviceId, OperationId, PartId, SessionId};
 
-/// The state of the operation that rows of a reported batch belong to.
+/// The owner of rows in a reported batch.
 enum RowsOwner {
-    /// The operation has ended, so nothing follows.
+    /// An operation that has ended, so nothing follows.
     Ended,
     /// A list that has not ended.
     List,
@@ -34,7 +34,7 @@ impl Scheduler {
         self.devices[device.0].residency.load_failed(session, &parts);
         self.count_failure(device, &failure);
         if self.devices[device.0].failure.is_some() {
-            // not if the key itself could not be read
+            // the device failed for good, which says nothing about the key, so the session goes on with other devices
         } else if failure.cause == Cause::Key {
             self.end_what_can_be_stopped(session, Error::Key(failure.reason));
         } else if self.session(session).load_failed_on.replace(device).is_some() {
@@ -46,7 +46,7 @@ impl Scheduler {
         self.advance_close(session);
     }
 
-    /// Ends the device's load and returns the parts that it was to load.
+    /// Ends the device's load and returns the parts that were being loaded.
     fn device_was_loading(&mut self, device: DeviceId, session: SessionId) -> Vec<PartId> {
         let books = &mut self.devices[device.0];
         let loading = books.loading.take().filter(|loading| loading.session == session);
@@ -95,13 +95,14 @@ impl Scheduler {
     }
 
     pub(super) fn batch_failed(&mut self, now: Duration, batch: BatchId, failure: Failure) {
-        // batches of a call fail together, which counts as one failure of the device, unless it is lost
+        // the batches of a call fail together, which counts as one failure of the device; the loss of the device always
+        // counts
         let first = self.call_of(batch).is_some_and(|call| !std::mem::replace(&mut call.failed, true));
         let batch = self.device_was_running(now, batch);
         if first || failure.cause == Cause::Lost {
             self.count_failure(batch.device, &failure);
         }
-        // Last part first, so that the head of the queue has the old order again.
+        // The last part is queued first, so that the rows at the head of the queue are in the old order again.
         for part in batch.parts.iter().rev() {
             match self.take_off_device(&batch, part) {
                 RowsOwner::Ended => {}
@@ -110,7 +111,7 @@ impl Scheduler {
             }
         }
         if failure.cause == Cause::OutOfMemory {
-            // evict everything but the key that the second try needs
+            // pinned meanwhile, so that everything is evicted except the key that the second try needs
             self.devices[batch.device.0].residency.pin(batch.session, &batch.key);
             self.clear(batch.device);
             self.devices[batch.device.0].residency.unpin(batch.session, &batch.key);
@@ -130,7 +131,7 @@ impl Scheduler {
         }
     }
 
-    /// Why failed work is not tried again, if so. `key` lists the parts of the key that it needs.
+    /// The error if failed work must not be tried again. `key` lists the parts of the key that the work needs.
     pub(super) fn reason_not_to_retry(
         &self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! One situation each. Long runs of bad luck are the simulator's, in `tests/engine/sim`.
+//! Each test checks one situation. `tests/engine/sim` simulates long runs with many failures.
 
 mod arenas;
 mod circuits;
@@ -118,7 +118,7 @@ impl Desk {
         desk
     }
 
-    /// A desk where the session's key is on the device, which runs one batch of it and could take another.
+    /// A desk whose device holds the session's key, runs one batch of the session, and has a place for another one.
     fn half_busy(session: SessionId) -> Self {
         Desk::half_busy_with(limits(), session)
     }
@@ -131,7 +131,7 @@ impl Desk {
         desk
     }
 
-    /// The commands that follow, without freed arenas, which have separate tests in `arenas` and `circuits`.
+    /// The commands of the step, without freed arenas, which have separate tests in `arenas` and `circuits`.
     fn feed(&mut self, event: Event) -> Vec<Command> {
         let mut commands = self.feed_whole(event);
         commands.retain(|command| !matches!(command, Command::FreeArena { .. }));
@@ -352,7 +352,7 @@ fn a_full_queue_refuses_with_a_wait_from_the_measured_pace() {
     let batch = run_of(&desk.feed(loaded(A)));
     desk.now += Duration::from_millis(300);
     run_of(&desk.done(&batch));
-    // 8 bootstraps took 300 ms, and 1008 wait: 37.8 s
+    // the first 8 bootstraps took 300 ms, so the 1008 that wait take 37.8 s
     let error = Error::Busy { retry_after: Duration::from_secs(38) };
     assert_eq!(desk.submit(A, op(2), &[1; 9]), [Command::Refuse { operation: op(2), error }]);
     assert_eq!(desk.submit(A, op(3), &[1; 8]), [], "what has run made room");
@@ -541,7 +541,7 @@ fn batches_run_beside_a_load_and_the_next_place_after_it_is_its_own() {
 fn a_key_that_was_loaded_is_used_before_another_can_push_it_out() {
     let mut desk = Desk::with(limits_of(KEY), &[A, B]);
     assert_eq!(desk.submit(B, op(1), &[1; 8]), [load(B)]);
-    desk.submit(A, op(2), &[1; 8]); // equally entitled, and older
+    desk.submit(A, op(2), &[1; 8]); // A has the same tag as B and is older, so A would come first
     let batch = run_of(&desk.feed(loaded(B)));
     assert_eq!(batch.session, B);
     assert_eq!(desk.done(&batch)[1..], [evict(B), load(A)]);

@@ -1,5 +1,5 @@
-//! The watchdog: devices that do not report in time are given up. Their operations go elsewhere or end. Sessions are
-//! erased as far as the host and other devices hold their keys. Later reports are ignored.
+//! The watchdog: devices that do not report in time are given up. Their operations run on other devices or end. The key
+//! of a closed session is then erased only on the host and on the other devices. Later reports are ignored.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Scheduler {
         self.devices[device.0].silent_since = None;
     }
 
-    /// At the end of a step: starts the clocks of devices that owe reports of orders in it.
+    /// At the end of a step: starts the clock of each device that owes a report, unless that clock already runs.
     pub(super) fn watch(&mut self, now: Duration) {
         for device in &mut self.devices {
             let since = device.silent_since.unwrap_or(now);

@@ -20,7 +20,8 @@ pub(crate) struct BatchTasks {
 /// The writes, evaluations and reads of a device for a batch.
 pub(crate) struct Assembly<'a> {
     pub(crate) row_words: usize,
-    /// Writes: a first slot with whole rows of words. Words are copied only where short runs are joined.
+    /// Writes: each is a first slot, and whole rows of words for the slots from there on. Words are copied only where
+    /// short runs are joined.
     pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
     gates: Vec<SlotGate>,
     cells: SlotCells,
@@ -49,7 +50,7 @@ impl<'a> Assembly<'a> {
 
     fn add_gates(&mut self, part: &BatchPart, list: &'a GateList) {
         let (operand_slots, result_slots) = part.slots.split_at(part.slots.len() - part.rows.len());
-        // a ciphertext that several gates share is written once, which leaves a few slots empty
+        // a ciphertext that several gates share is written once, so a few of the slots stay empty
         let needed = list.needed_by(part.rows.clone());
         let mut written = 0;
         for run in needed.chunk_by(|a, b| a.block == b.block && a.row + 1 == b.row) {
@@ -114,7 +115,7 @@ impl<'a> Assembly<'a> {
         self.plans.push(PlannedSteps { plan, steps, slots, begins, completes });
     }
 
-    /// Writes ciphertexts, from the list's `first` on, to these slots.
+    /// Writes ciphertexts of the list to these slots, beginning with ciphertext `first`.
     fn write(&mut self, slots: &[u32], list: &'a LweList, mut first: usize) {
         for run in slots.chunk_by(|a, b| a + 1 == *b) {
             self.write_run(run[0], list.rows(first..first + run.len()).into());
@@ -168,7 +169,7 @@ pub(crate) fn start<'a, B: Schemes>(
     }
 }
 
-/// The number of rows from which on a separate device call costs less than copying the rows to the end of another run.
+/// From this number of rows on, a separate device call costs less than copying the rows to the end of another run.
 const JOINED_ROWS_MAX: usize = 32;
 
 /// Splits the words that a call has read into the results of each batch's parts.
@@ -205,7 +206,7 @@ mod tests {
 
     const DIMENSION: usize = 1;
 
-    /// Ciphertexts that differ in their words.
+    /// A block of ciphertexts that all have different words.
     fn block(first: u32, rows: u32) -> OperandBlock {
         Arc::new(LweList::from_words(DIMENSION, (2 * first..2 * (first + rows)).collect()))
     }

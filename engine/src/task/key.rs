@@ -36,7 +36,7 @@ pub struct NumbersKey {
 }
 
 impl NumbersKey {
-    /// The part of this kind for this level: the one of the lowest sufficient level.
+    /// The part of this kind for this level: among several, the one with the lowest level that suffices.
     pub fn part(&self, kind: PartKind, level: usize) -> Option<PartId> {
         let serves = |(_, (of, highest)): &(usize, &(PartKind, usize))| *of == kind && *highest >= level;
         let found = self.parts.iter().enumerate().filter(serves).min_by_key(|(_, (_, highest))| *highest)?;
@@ -101,7 +101,7 @@ pub enum KeyPart {
 /// A part of a key on a device. Overwritten on drop.
 pub(crate) enum KeyOnDevice<B: Schemes> {
     Gates(B::Key),
-    /// The backend made the tables when it was prepared.
+    /// Nothing: the backend made its tables when it was prepared.
     Tables,
     Numbers(B::Part),
 }
@@ -118,16 +118,17 @@ impl<B: Schemes> KeyOnDevice<B> {
     }
 }
 
-/// Bytes of the tables for these parameters: for each prime, roots of both directions with their companions, twice.
+/// Bytes of the tables for these parameters: for each prime, the roots for both directions with their Shoup companions,
+/// twice.
 fn table_bytes(params: &ckks::Params) -> u64 {
     (params.primes().len() * params.n() * 4 * 8) as u64
 }
 
-/// Cost of a unit of numbers: a sixteenth of that of the cheapest gate.
+/// Cost of a unit of numbers: a sixteenth of the cost of the cheapest gate.
 const UNIT_COST_OF_NUMBERS: u32 = crate::fair::COST_OF_UNIT / 16;
 
 impl KeyParams {
-    /// Cost of a unit of work under such a key; under the cheapest keys it is [`crate::fair::COST_OF_UNIT`].
+    /// Cost of a unit of work under such a key. The cost under the cheapest keys is [`crate::fair::COST_OF_UNIT`].
     pub(crate) fn unit_cost(&self) -> u32 {
         match self {
             KeyParams::Gates(params) => params.cost(),

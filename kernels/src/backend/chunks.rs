@@ -1,4 +1,4 @@
-//! Rows in slots, in chunks of memory. An arena grows by a chunk, so existing rows do not move.
+//! Slots for rows, in chunks of memory. An arena grows by adding a chunk, so existing rows do not move.
 
 use std::ops::Range;
 
@@ -68,7 +68,8 @@ impl<M> Chunks<M> {
         RowPlace { chunk, row: slot - self.chunks[chunk].first }
     }
 
-    /// Splits a range of slots by chunks: the number of each chunk that holds some of the slots, and the range of its rows.
+    /// Splits a range of slots by chunks. For each chunk that holds some of the slots, the result has the chunk's
+    /// number and the range of the rows in the chunk.
     ///
     /// # Panics
     /// When a slot does not exist.
@@ -88,7 +89,7 @@ impl<M> Chunks<M> {
 mod tests {
     use super::*;
 
-    /// Chunks of these numbers of slots.
+    /// Chunks with these numbers of slots.
     fn chunks(slots: &[usize]) -> Chunks<usize> {
         let mut chunks = Chunks::new(0, slots[0]);
         slots.iter().enumerate().skip(1).for_each(|(at, &slots)| chunks.add(at, slots));

@@ -54,7 +54,7 @@ pub struct PlannedSteps<'a> {
     /// Whether inputs and plaintexts were just written, in the order of [`crate::ring::Ring::forward`], and no step
     /// has read them yet.
     pub begins: bool,
-    /// Whether the outputs are read after these steps, in that same order.
+    /// Whether the outputs are read after these steps, in the order of [`crate::ring::Ring::forward`].
     pub completes: bool,
 }
 
@@ -74,13 +74,13 @@ pub trait Arithmetic: Backend {
     /// A part of an evaluation key on this device. Overwritten on drop.
     type Part: Send;
 
-    /// Bytes that a part takes on this device; `None`: the device does not compute on numbers.
+    /// Bytes that a part takes on this device; `None` if the device does not compute on numbers.
     fn part_bytes(&self, _shape: &PartShape) -> Option<u64> {
         None
     }
 
-    /// Prepares the device for keys of these parameters. The call may take a second; any thread may make it while the
-    /// device works.
+    /// Prepares the device for keys of these parameters. The call may take a second. Any thread may make this call
+    /// while the device works.
     fn prepare_numbers(&self, _params: &Params) -> Result<()> {
         Ok(())
     }
@@ -98,7 +98,7 @@ pub trait Arithmetic: Backend {
         unsupported()
     }
 
-    /// Starts batches, each with parts of its own key. Afterwards the outputs of the plans that complete are read,
+    /// Starts batches, each with parts of its own key. After the steps, the outputs of plans that complete are read,
     /// ordered by batch, then by plan.
     ///
     /// # Panics

@@ -1,13 +1,14 @@
-//! Bootstrapping: from a ciphertext of level 0 to one of the level of fresh ciphertexts (Cheon, Han, Kim, Kim, Song,
-//! eprint 2018/153; sparse secrets while the modulus is small: Bossuat, Troncoso-Pastoriza, Hubaux, eprint 2022/024).
+//! Bootstrapping raises a ciphertext of level 0 to the level of fresh ciphertexts (Cheon, Han, Kim, Kim, Song, eprint
+//! 2018/153; sparse secrets while the modulus is small: Bossuat, Troncoso-Pastoriza, Hubaux, eprint 2022/024).
 //!
 //! ```text
-//! (1) to sparse      the ciphertext under an ephemeral sparse secret, so that the overflow below is small
-//! (2) raise          its residues read modulo the whole chain: the message and a multiple I q0, |I| < 16
-//! (3) from sparse    back under the key's secret
-//! (4) coefficients   to slots: two matrix factors; real and imaginary parts in two ciphertexts
-//! (5) remainder      modulo q0, as q0 / 2 pi sin(2 pi x / q0): a cosine by its Chebyshev series and three doublings of the angle
-//! (6) slots          to coefficients: two matrix factors
+//! (1) to sparse         switch to an ephemeral sparse secret, so that the overflow of step (2) is small
+//! (2) raise             read the residues modulo the whole chain: they hold the message plus an overflow I q0, |I| < 16
+//! (3) from sparse       switch back to the key's secret
+//! (4) to slots          move coefficients to slots by two matrix factors; split real and imaginary parts into two ciphertexts
+//! (5) remainder         reduce x modulo q0, as q0 / (2 pi) sin(2 pi x / q0): a Chebyshev series of the cosine, then three
+//!                       doublings of the angle
+//! (6) to coefficients   move slots back to coefficients by two matrix factors
 //! ```
 
 mod chebyshev;
@@ -24,7 +25,7 @@ use factors::Diagonals;
 
 /// Bound on the overflow `I` of step (2).
 const OVERFLOW_MAX: f64 = 16.0;
-/// How often step (5) doubles the angle.
+/// Number of times that step (5) doubles the angle.
 const DOUBLINGS: usize = 3;
 
 /// The number of nonzero coefficients of the sparse secret.
@@ -94,14 +95,15 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let sparse = builder.switch(value, PartKind::ToSparse);
     let raised = builder.raise(sparse);
     let raised = builder.switch(raised, PartKind::FromSparse);
-    // Read as x / q0, whose size is that of I. Then a power of two multiplies it, because the next stage needs a
-    // larger scale.
+    // At scale q0, the numbers are x / q0, about the size of I. A power of two then multiplies the words, because the
+    // next stage needs a larger scale.
     builder.read_at(raised, q0);
     let stage = f64::from(STAGE_BITS).exp2();
     let up = (stage / q0).log2().round().max(0.0).exp2();
     let raised = builder.multiply_integer(raised, up as i128);
     builder.read_at(raised, q0 * up);
-    // (4): slots of size I / 32; one ciphertext has the real parts, the other the imaginary parts
+    // (4): the factors also divide by 32, so slots have the size I / 32; one ciphertext has the real parts, the other
+    // the imaginary parts
     let inverse = factors::factors(params.slots(), FACTORS, true);
     let share = (0.5 / OVERFLOW_MAX).powf(1.0 / inverse.len() as f64);
     let slots = transform(builder, plaintexts, raised, &inverse, share, stage);
@@ -114,23 +116,24 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let [real, imaginary] = [real, imaginary].map(|part| remainder(builder, part));
     let imaginary = times_i(builder, plaintexts, imaginary);
     let remainders = builder.add(real, imaginary);
-    // sin(2 pi x / q0) / 2 pi is about x / q0, and x is the message
+    // the sine is about 2 pi x / q0, where x is the encoded message, so at this scale the slots hold the message's
+    // numbers
     let scale = builder.scale(remainders) * 2.0 * std::f64::consts::PI * message_scale / q0;
     builder.read_at(remainders, scale);
     // (6)
     let forward = factors::factors(params.slots(), FACTORS, false);
     let scale = params.level(params.level_max()).scale;
     let fresh = transform(builder, plaintexts, remainders, &forward, 1.0, scale);
-    // the error before the bootstrap stays, and the bootstrap adds its own
+    // the error from before the bootstrap remains, and the bootstrap adds an error
     let kept = before.multiply_number(scale / message_scale).variance;
     let own = before.bootstrap(&params, scale, precision_bits(&params)).variance;
     builder.set_noise(fresh, Noise { value_bound: before.value_bound, variance: kept + own });
     fresh
 }
 
-/// `-log2` of the standard deviation assumed for a bootstrap's error, for numbers up to 1. The value is some bits
-/// worse than what was measured with random numbers, because equal numbers in all slots put the sine's cubic error (17
-/// bits) into one coefficient. No formula over the steps gives this value.
+/// `-log2` of the standard deviation assumed for a bootstrap's error, for numbers up to 1. The assumed error is some
+/// bits larger than the error measured with random numbers, because equal numbers in all slots put the sine's cubic
+/// error (17 bits) into one coefficient. No formula over the steps gives this value.
 fn precision_bits(params: &Params) -> f64 {
     (f64::from(params.scale_bits_effective()) - 17.0).min(21.0)
 }
@@ -170,8 +173,9 @@ fn transform(
     })
 }
 
-/// Multiplies a ciphertext by a matrix given by its diagonals. Baby steps follow one another and giant steps use
-/// Horner's rule (the idea of ARK, Kim et al., MICRO 2022), so three rotation keys are enough.
+/// Multiplies a ciphertext by a matrix given by its diagonals. Each baby step rotates the result of the baby step
+/// before, and the giant steps use Horner's rule (the idea of ARK, Kim et al., MICRO 2022), so three rotation keys are
+/// enough.
 fn multiply(
     builder: &mut PlanBuilder,
     plaintexts: &Plaintexts,
@@ -187,7 +191,7 @@ fn multiply(
         let element = rotation::element(builder.params().n(), steps);
         if element == 1 { value } else { builder.automorphism(value, element) }
     };
-    // offsets relative to the lowest one, in units of the smallest step
+    // offsets from -slots / 2 to slots / 2; each is the lowest offset plus a multiple of `step`
     let centred = |offset: usize| if 2 * offset as i64 <= slots { offset as i64 } else { offset as i64 - slots };
     let mut offsets: Vec<i64> = matrix.keys().map(|&offset| centred(offset)).collect();
     offsets.sort_unstable();

@@ -1,10 +1,11 @@
 //! The primes of a ciphertext modulus at each level.
 //!
-//! A level is a *set* of primes whose product follows the scale: `q0 * 2^(scale_bits * level)` to within a fraction of a bit. Between
-//! two levels some primes leave the set and others may enter it. A rescale multiplies the ciphertext by the entering primes and divides it
-//! by the leaving ones (rational rescaling: Cheddar, eprint 2024/1285; Grafting, eprint 2024/1014). Most primes are near `2^30` and
-//! few short ones fill the rest, so words are nearly full whatever the scale. Security counts the product of *all* primes, since
-//! evaluation keys live modulo it.
+//! A level is a *set* of primes whose product follows the scale: `q0 * 2^(scale_bits * level)` to within a fraction of
+//! a bit. Between two levels some primes leave the set and others may enter it. A rescale multiplies the ciphertext by
+//! the entering primes and divides it by the leaving ones (rational rescaling: Cheddar, eprint 2024/1285; Grafting,
+//! eprint 2024/1014). Most primes are near `2^30`, and a few short primes fill the rest, so words are nearly full
+//! whatever the scale. Security depends on the product of *all* primes, because evaluation keys are encrypted modulo
+//! this product.
 
 mod search;
 
@@ -12,7 +13,7 @@ use crate::modular::Modulus;
 
 pub(super) use search::ROTATION_EXCESS_BITS;
 
-/// Version of the search. Containers name it, so the chains of a version never change.
+/// Version of the search. Containers contain this number, so a version always finds the same chains.
 pub const CHAIN_VERSION: u8 = 1;
 
 /// One level: the ciphertext modulus and its scale.
@@ -20,7 +21,7 @@ pub const CHAIN_VERSION: u8 = 1;
 pub struct Level {
     /// Indices into [`Chain::primes`], ascending.
     pub primes: Vec<usize>,
-    /// `log2` of their product.
+    /// `log2` of the product of these primes.
     pub log_modulus: f64,
     /// Default scale of this level's ciphertexts. The product of two such ciphertexts, rescaled, has the default scale
     /// of the level below, up to rounding in the last place.
@@ -71,9 +72,10 @@ impl Chain {
         (0..self.ciphertext_primes()).filter(used).collect()
     }
 
-    /// The primes by which a ciphertext is divided on its way to a lower level. To the level directly below, these are
-    /// all primes that leave. Further down, they are only some, whose product is at least `2^40` times the product of
-    /// the entering primes. The other leaving primes are dropped without a division, which does not change the value.
+    /// The primes by which a ciphertext is divided on its way to a lower level. For the level directly below, these are
+    /// all leaving primes. For lower levels, these are only as many of the leaving primes as make a product of at least
+    /// `2^40` times the product of the entering primes. The other leaving primes are dropped without a division, which
+    /// does not change the value.
     ///
     /// # Panics
     /// When `to` is above `level`.
@@ -94,8 +96,8 @@ impl Chain {
         leaving
     }
 
-    /// The number by which the scale is divided between these levels: the product of [`Chain::divided`] over that of
-    /// the entering primes.
+    /// The number by which the scale is divided between these levels: the product of [`Chain::divided`] over the
+    /// product of the entering primes.
     pub fn divisor(&self, level: usize, to: usize) -> f64 {
         let product = |primes: &mut dyn Iterator<Item = usize>| {
             primes.fold(1.0, |product, at| product * f64::from(self.primes[at].q()))
@@ -121,8 +123,8 @@ impl Chain {
     }
 }
 
-/// Least number of bits of the whole factor that brings a ciphertext to the scale of a lower level. These bits bound
-/// the error of the factor's rounding.
+/// Least number of bits of the whole number that multiplies a ciphertext to reach the scale of a lower level. The
+/// number is rounded, so more bits mean a smaller error.
 const LOWERING_BITS: f64 = 40.0;
 
 /// Bits by which a product's digits may exceed `P`.
@@ -130,8 +132,8 @@ pub(super) fn product_excess_bits(scale_bits: u32) -> f64 {
     (f64::from(scale_bits) - search::PRODUCT_MARGIN_BITS).max(search::ROTATION_EXCESS_BITS)
 }
 
-/// Largest number of primes in a digit. The sum of that many products of residues fits 64 bits, and its reduction a
-/// word (see the base conversion of [`crate::ckks`]).
+/// Largest number of primes in a digit. The sum of that many products of residues fits 64 bits, and the reduced sum
+/// fits a word (see the base conversion of [`crate::ckks`]).
 pub const DIGIT_PRIMES_MAX: usize = 7;
 
 /// Splits `items`, in order, into groups of at most [`DIGIT_PRIMES_MAX`] items whose primes have at most `bits` bits

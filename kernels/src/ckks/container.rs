@@ -23,7 +23,7 @@ use super::chain::CHAIN_VERSION;
 use super::params::{Params, ParamsLiteral, SecurityLevel};
 use crate::container::{Error, HEADER_BYTES, MAGIC, Tag, frame_arithmetic, refuse_foreign_secrets, unframe_arithmetic};
 
-/// Bytes of the parameters block, which every payload starts with.
+/// Bytes of the parameters block, with which every payload starts.
 pub const PARAMS_BYTES: usize = 8;
 const SEED_BYTES: usize = 32;
 
@@ -31,7 +31,7 @@ const SEED_BYTES: usize = 32;
 /// caller uses it to report why [`Params::new`] refuses the parameters.
 ///
 /// # Errors
-/// The bytes are no container of arithmetic, or hold no literal.
+/// When the bytes are not a container of arithmetic, or contain no literal.
 pub fn read_literal(bytes: &[u8]) -> Result<ParamsLiteral, Error> {
     refuse_foreign_secrets(bytes)?;
     if !bytes.starts_with(&MAGIC) {
@@ -61,7 +61,7 @@ pub fn write_secret_key(params: &Params, fingerprint: [u8; 8], put: impl FnOnce(
 /// this.
 ///
 /// # Errors
-/// [`Error`] for bytes that are no well-formed container of a secret key.
+/// [`Error`] for bytes that are not a well-formed container of a secret key.
 pub fn open_secret_key(bytes: &[u8]) -> Result<(Params, [u8; 8], &[u8]), Error> {
     let (fingerprint, payload) = unframe_arithmetic(bytes, Tag::ArithmeticSecretKey)?;
     let (params, secret) = split_params(payload)?;

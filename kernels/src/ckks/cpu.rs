@@ -1,6 +1,6 @@
 //! Arithmetic on the CPU: rows of residues in the reading order of [`crate::cpu::ntt`].
 //!
-//! A ciphertext has rows `[2][primes of its level][N]`. Every instruction set computes the same words, up to that
+//! A ciphertext has rows `[2][primes of its level][N]`. Every instruction set computes the same words, only in another
 //! order.
 
 mod backend;
@@ -43,7 +43,7 @@ pub struct Evaluator {
     params: Params,
     isa: Isa,
     threads: usize,
-    /// One table a prime.
+    /// One table for each prime.
     tables: Vec<NttTables>,
     constants: Constants,
     pool: Pool,
@@ -59,7 +59,7 @@ impl Evaluator {
         let tables: Vec<NttTables> = params.primes().iter().map(ring).collect();
         Evaluator {
             params: params.clone(),
-            // the tables' instruction set: equal for all primes, and narrower than the asked one at small degrees
+            // all tables have the same instruction set; at small degrees, the set is narrower than the requested one
             isa: tables[0].isa(),
             threads: if cfg!(feature = "parallel") { threads.max(1) } else { 1 },
             tables,
@@ -129,15 +129,15 @@ impl Evaluator {
         })
     }
 
-    /// Multiplies by `factor` and divides by the primes that `level` has more than the lower level `to`. The scale
-    /// becomes `scale factor entering / leaving` ([`crate::ckks::chain`]).
+    /// Multiplies by `factor`, then divides by the primes that leave between `level` and the lower level `to`. The
+    /// scale becomes `scale factor entering / leaving` ([`crate::ckks::chain`]).
     pub fn rescale(&self, level: usize, to: usize, factor: u128, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let division = self.constants.division(&self.params, level, to, false, factor);
         self.divide(&division, a, None, None, out)
     }
 
-    /// `out = a b` at level `to`: the factors' level, or the level below, in which case one division relinearizes and
-    /// rescales.
+    /// `out = a b` at level `to`, which is the level of the factors or the level below. If it is the level below, one
+    /// division both relinearizes and rescales.
     pub fn multiply(
         &self,
         level: usize,
@@ -206,7 +206,7 @@ impl Evaluator {
         })
     }
 
-    /// `out = a(X^element)`, by the key part of that element.
+    /// `out = a(X^element)`. `key` is the part of the evaluation key for this element.
     pub fn automorphism(
         &self,
         level: usize,

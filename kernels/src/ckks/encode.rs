@@ -2,7 +2,7 @@
 //!
 //! Slot `i` of a polynomial is its value at `zeta^(5^i)`, `zeta = exp(i pi / N)`. The values at `zeta^(-5^i)` are the
 //! conjugates, because the polynomial is real. Only this module of the scheme uses floating point. A client's secret
-//! numbers pass through, so no branch and no index depends on them.
+//! numbers pass through this module, so no branch and no index depends on them.
 
 use std::f64::consts::PI;
 
@@ -121,7 +121,7 @@ impl Encoder {
     /// When there are not `N` coefficients.
     pub fn to_slots(&self, coefficients: &[f64]) -> Vec<Complex> {
         assert_eq!(coefficients.len(), 2 * self.slots, "N coefficients");
-        // X^(N/2) is i at every slot, since 5^i is 1 modulo 4
+        // X^(N/2) has the value i, the imaginary unit, at every slot, because every power of 5 is 1 modulo 4
         let (low, high) = coefficients.split_at(self.slots);
         let mut values: Vec<Complex> = low.iter().zip(high).map(|(&re, &im)| Complex { re, im }).collect();
         self.reverse(&mut values);
@@ -129,13 +129,14 @@ impl Encoder {
         while half < self.slots {
             let roots = &self.roots[half - 1..][..half];
             let mut rest = &mut values[..];
-            // blocks are counted off, because no division may stand beside secrets
+            // the loop splits off one block after another, because to count the blocks would take a division, and code
+            // that handles secrets must contain no division
             while !rest.is_empty() {
                 let (even, after) = rest.split_at_mut(half);
                 let (odd, after) = after.split_at_mut(half);
                 rest = after;
                 for ((even, odd), &root) in even.iter_mut().zip(odd).zip(roots) {
-                    // slot j + half uses the negated root
+                    // the value at j + half uses the negated root
                     let turned = *odd * root;
                     (*even, *odd) = (*even + turned, *even - turned);
                 }
@@ -174,12 +175,12 @@ impl Encoder {
     /// Encodes slots: coefficients times `scale`. [`Rounded::residues`] rounds them to whole numbers. `log_modulus`
     /// belongs to the ciphertext's level.
     /// # Errors
-    /// A number that is not finite, or a coefficient that reaches half the modulus.
+    /// When a number is not finite, or a coefficient reaches half the modulus.
     ///
     /// # Panics
     /// When there are not `N / 2` values.
     pub fn encode(&self, values: &[Complex], scale: f64, log_modulus: f64) -> Result<Rounded, EncodeError> {
-        // a sum is finite only if all terms are, so one branch decides on the refusal
+        // a number times 0 is NaN exactly if the number is not finite, so one branch on the sum checks all numbers
         let sum: f64 = values.iter().map(|value| (value.re * 0.0) + (value.im * 0.0)).sum();
         if sum.is_nan() {
             return Err(EncodeError::NotFinite);
@@ -188,7 +189,7 @@ impl Encoder {
         coefficients.iter_mut().for_each(|coefficient| *coefficient *= scale);
         let largest = coefficients.iter().fold(0.0f64, |largest, coefficient| largest.max(coefficient.abs()));
         let bound = (log_modulus - 1.0).min(f64::from(Rounded::BITS_MAX) - 1.0).exp2();
-        // true also if the product overflowed
+        // the condition also holds if a product with the scale overflowed
         if largest.is_nan() || largest >= bound {
             return Err(EncodeError::TooLarge);
         }
@@ -222,7 +223,7 @@ impl Encoder {
         value_bound: f64,
         log_modulus: f64,
     ) -> Result<Rounded, EncodeError> {
-        // a coefficient is a mean of rotated slots, so the bound holds for it too
+        // a coefficient is a mean of rotated slots, so the bound on slots also bounds coefficients
         let bits = libm::log2(value_bound * scale).max(0.0) + 1.0;
         let holds = value_bound >= 0.0 && scale >= 1.0 && bits < log_modulus.min(f64::from(Rounded::BITS_MAX));
         if !holds {
@@ -250,12 +251,13 @@ impl Encoder {
 /// result is known.
 pub fn all_within(values: &[f64], bound: f64) -> bool {
     const MAGNITUDE: u64 = u64::MAX >> 1;
-    // the bits of magnitudes order as the magnitudes do; infinities and NaN come last
+    // compared as integers, the bits of magnitudes have the order of the magnitudes, and infinity and NaN are the
+    // largest
     let bound = bound.to_bits();
     values.iter().fold(0, |beyond, value| beyond | bound.wrapping_sub(value.to_bits() & MAGNITUDE)) >> 63 == 0
 }
 
-/// Bits of a limb of a coefficient. Every prime has more.
+/// Bits of a limb of a coefficient. Every prime has more bits.
 const LIMB_BITS: usize = 16;
 
 /// An encoded plaintext before it is rounded and reduced to residues.
@@ -284,7 +286,7 @@ impl Rounded {
             let mut rest = coefficient;
             *out = 0;
             for limb in (0..self.limbs).rev() {
-                // every limb of a double is exact but the last, which is rounded
+                // every limb is exact, except the lowest limb, which is rounded
                 let unit = power_of_two((limb * LIMB_BITS) as i64);
                 let digit = nearest(rest * power_of_two(-((limb * LIMB_BITS) as i64)));
                 rest -= digit as f64 * unit;
@@ -322,7 +324,7 @@ impl Centred {
     /// The reader for 1 to 4 different primes.
     ///
     /// # Panics
-    /// When `primes` is empty or has more.
+    /// When `primes` is empty or has more than 4 primes.
     pub fn new(primes: &[Modulus]) -> Centred {
         assert!((1..=Self::PRIMES_MAX).contains(&primes.len()), "one to four primes");
         let before = |at: usize, p: Modulus| primes[..at].iter().fold(1, |product, q| p.mul(product, q.q() % p.q()));
@@ -335,21 +337,22 @@ impl Centred {
     /// The number nearest to 0 with these residues, one for each prime and in `[0, q)`; in constant time.
     ///
     /// # Panics
-    /// When the number of residues is not that of the primes.
+    /// When there is not one residue for each prime.
     pub fn number(&self, residues: &[u32]) -> f64 {
         assert_eq!(residues.len(), self.primes.len(), "a residue a prime");
         let (mut value, mut weight) = (0u128, 1u128);
         let mut digits = [0; Self::PRIMES_MAX];
         for (at, &p) in self.primes.iter().enumerate() {
             let reduced = |word: u32| p.reduce_once(p.mul_lazy(word, 1, self.companions[at]));
-            // the number from the digits so far, modulo p
+            // the number that the digits found so far stand for, modulo p
             let so_far =
                 (0..at).rev().fold(0, |sum, i| p.add(p.mul(sum, reduced(self.primes[i].q())), reduced(digits[i])));
             digits[at] = p.mul(p.sub(residues[at], so_far), self.inverses[at]);
             value += weight * u128::from(digits[at]);
             weight *= u128::from(p.q());
         }
-        // above half the product, the product is subtracted, selected by a sign mask
+        // a value above half the product is negative; `above` is then all ones and selects `product - value` as the
+        // magnitude
         let above = ((self.product >> 1).wrapping_sub(value) as i128 >> 127) as u128;
         let magnitude = (value & !above).wrapping_add(self.product.wrapping_sub(value) & above);
         let words = [0, 32, 64, 96].map(|shift| f64::from((magnitude >> shift) as u32) * power_of_two(shift));

@@ -54,8 +54,8 @@ impl RowHeader {
     }
 }
 
-/// A row of a part of an evaluation key: `(b, a)` with `b = -a s + e + P s'` modulo the primes of its digit, `-a s + e` modulo the
-/// others; `s'` is what the part switches from. The body is overwritten on drop.
+/// A row of a part of an evaluation key: `(b, a)` with `b = -a s + e + P s'` modulo the primes of its digit, `-a s + e`
+/// modulo the others; `s'` is the secret that the part switches from. The body is overwritten on drop.
 #[derive(Clone, PartialEq)]
 pub struct KeyRow {
     /// The row's header.

@@ -5,11 +5,11 @@
 //! The product takes two levels:
 //!
 //! ```text
-//! (1) repeat   the vector stands in every run of d slots             log2(slots / d) rotations
-//! (2) product  slot r d + j holds M_rj v_j                            a level
+//! (1) repeat   the vector is copied to every run of d slots          log2(slots / d) rotations
+//! (2) product  slot r d + j holds M_rj v_j                            one level
 //! (3) sum      slot r d holds the sum of its run                      log2(d) rotations
-//! (4) mask     all other slots are 0                                  a level
-//! (5) gather   slot r d + c (1 - d) holds result r, for each c below d; slot r that of c = r alone
+//! (4) mask     all other slots become 0                               one level
+//! (5) gather   slot r d + c (1 - d) holds result r, for each c below d; with c = r, this is slot r
 //!                                                                     log2(d) rotations
 //! ```
 //!
@@ -27,9 +27,9 @@ pub fn dimension(slots: usize) -> usize {
     1 << (slots.ilog2() / 2)
 }
 
-/// The rotations of a product, in order: slots to the left, and the levels below the operands at which each runs.
-/// Clients make keys for exactly these rotations;
-/// other rotations are composed of powers of two.
+/// The rotations of a product, in order. Each has the number of slots to the left, and the number of levels below the
+/// operands at which it runs. Clients make keys for exactly these rotations; other rotations are composed of powers of
+/// two.
 pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     let d = dimension(slots);
     let doublings = |from: usize, to: usize| (0..(to / from).ilog2()).map(move |i| (from << i) as i64);
@@ -46,7 +46,7 @@ pub fn mask(slots: usize) -> Vec<f64> {
 }
 
 /// The product, [`LEVELS`] levels below the operands and at the default scale there. `rotate` rotates to the left;
-/// `mask` is the plaintext of [`mask`] at the level below the operands'.
+/// `mask` is the plaintext of the function [`mask`], at one level below the operands.
 ///
 /// # Panics
 /// When the operands have different levels, or levels below [`LEVELS`].
@@ -64,13 +64,14 @@ pub fn multiply(
         let sums = of_stage.fold(value, |value, (steps, _)| {
             let rotated = rotate(builder, value, steps);
             let sum = builder.add(value, rotated);
-            // each slot adds the errors of two different slots, which are independent
+            // the sum adds different slots of one ciphertext, whose errors are independent
             let scales = [value, rotated].map(|term| builder.scale(term));
             let noise = builder.noise(value).add_independent(builder.noise(rotated), scales, builder.params().n());
             builder.set_noise(sum, noise);
             sum
         });
-        // the added slots are 0 where the result is read, which the bounds of sums ignore
+        // the caller's bound is tighter than the bound of the sums, because many added slots are 0 where the result is
+        // read
         let noise = Noise { value_bound, ..builder.noise(sums) };
         builder.set_noise(sums, noise);
         sums

@@ -1,7 +1,8 @@
 //! The error of ciphertexts, operation by operation, from public data alone.
 //!
-//! Average-case forms of Lemmas 1 to 3 of Cheon, Kim, Kim, Song (eprint 2016/421), for hybrid key switching as Han and Ki (eprint
-//! 2019/688), with variances instead of bounds (Costache et al., eprint 2022/162). Secrets are uniform ternary.
+//! The formulas are average-case forms of Lemmas 1 to 3 of Cheon, Kim, Kim, Song (eprint 2016/421), for the hybrid key
+//! switching of Han and Ki (eprint 2019/688). They use variances instead of bounds (Costache et al., eprint 2022/162).
+//! Secrets are uniform ternary.
 
 use super::params::{Params, PartKind};
 use crate::security::ERROR_STD;
@@ -12,13 +13,13 @@ const SECRET_VARIANCE: f64 = 2.0 / 3.0;
 const ROUNDING: f64 = 1.0 / 12.0;
 /// `log2` of the probability with which some slot of a vector has a larger error than [`Noise::error_bound`].
 const LOG_FAILURE: f64 = -40.0;
-/// Bits of precision below which a result counts as used up.
+/// With fewer bits of precision than this, a result counts as used up.
 const PRECISION_MIN: f64 = 8.0;
 
 /// Public knowledge about a ciphertext: a bound on its numbers, and the variance of its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
-    /// Bound on the magnitude of each slot: declared by the maker, updated by operations.
+    /// Bound on the magnitude of each slot: declared when the slots are encrypted, updated by operations.
     pub value_bound: f64,
     /// Variance of a coefficient's error, in units of 1 (not divided by the scale).
     pub variance: f64,
@@ -46,8 +47,8 @@ impl Noise {
         }
     }
 
-    /// The noise of a sum or difference of ciphertexts with independent errors, such as fresh ones or results of
-    /// different ones.
+    /// The noise of a sum or difference of ciphertexts with independent errors, such as fresh ciphertexts, or results
+    /// computed from different ciphertexts.
     pub fn add_independent(self, other: Noise, scales: [f64; 2], n: usize) -> Noise {
         let sum = self.add(other, scales, n);
         Noise { variance: sum.variance - self.variance - other.variance, ..sum }
@@ -122,7 +123,7 @@ impl Noise {
         Noise { variance: self.variance + switched, ..self }.rescale(params, level, to, 1.0)
     }
 
-    /// The noise after primes were dropped without a division: a lower level, the same scale.
+    /// The noise after primes are dropped without a division. The level is then lower, and the scale is the same.
     pub fn drop_level(self) -> Noise {
         self
     }
@@ -161,7 +162,7 @@ impl Noise {
         let least = PRECISION_MIN.min(fresh - 1.0);
         let precision = ((self.precision_bits(n, scale) - least) / (fresh - least)).clamp(0.0, 1.0);
         let levels = level as f64 / top as f64;
-        // `fits` is false for NaN
+        // for NaN, `fits` is false, so the budget is 0
         let percent = if self.fits(params, level, scale) { levels.min(precision) * 100.0 } else { 0.0 };
         NoiseBudget {
             percent,
@@ -173,12 +174,12 @@ impl Noise {
     }
 }
 
-/// The remaining budget of a ciphertext: an estimate from public data and declared bounds. The real error is not known
-/// here.
+/// The remaining budget of a ciphertext: an estimate from public data and declared bounds. The actual error is unknown,
+/// because only the client can decrypt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseBudget {
-    /// `noise_budget_remaining`: the least of the levels left and the precision left, 0 to 100; 0 when the value may wrap
-    /// (readings C11).
+    /// `noise_budget_remaining`: the smaller of the levels left and the precision left, 0 to 100; 0 when the value may
+    /// wrap (readings C11).
     pub percent: f64,
     /// How many products in a row are still possible.
     pub levels_remaining: usize,
@@ -192,10 +193,10 @@ pub struct NoiseBudget {
 
 /// The number of standard deviations that bounds the error in each of `N / 2` slots.
 ///
-/// At a slot, the secret's value multiplies the error of a rounding, and a digit's value multiplies the error of a
-/// key. Both are products of two complex normal numbers. The real part of such a product has Laplace's distribution:
-/// it exceeds `t` deviations with probability `exp(-sqrt(2) t)`. (Fresh encryptions by the secret key have normal
-/// errors; this bound is a bit and a half too careful for them.)
+/// At a slot, the secret's value multiplies the error of a rounding, and a digit's value multiplies the error of a key.
+/// Both are products of two complex normal numbers. The real part of such a product has Laplace's distribution: it
+/// exceeds `t` deviations with probability `exp(-sqrt(2) t)`. (Fresh encryptions by the secret key have normal errors;
+/// for them, this bound is a bit and a half larger than needed.)
 fn deviations(n: usize) -> f64 {
     (libm::log2(n as f64 / 2.0) - LOG_FAILURE) * std::f64::consts::LN_2 / std::f64::consts::SQRT_2
 }
@@ -205,8 +206,8 @@ fn rounding_variance(n: usize) -> f64 {
     (1.0 + n as f64 * SECRET_VARIANCE) * ROUNDING
 }
 
-/// Variance from the errors of a part's rows after the division by the special primes: the sum over its digits of
-/// `N sigma^2 (Q_j / P)^2 / 12`, where `Q_j` is the product of the digit's primes at this level.
+/// Variance that the errors of a part's rows cause, after the division by the special primes: the sum over the part's
+/// digits of `N sigma^2 (Q_j / P)^2 / 12`, where `Q_j` is the product of the digit's primes at this level.
 fn key_switch_variance(params: &Params, kind: PartKind, key_level: usize, level: usize) -> f64 {
     let of_level = &params.level(level).primes;
     let log = |&prime: &usize| libm::log2(f64::from(params.primes()[prime].q()));
@@ -235,7 +236,7 @@ mod tests {
 
     #[test]
     fn fresh_ciphertexts_have_the_precision_of_the_tables() {
-        // bits below the scale of a slot's standard deviation: public-key and seeded encryption
+        // log2 of the standard deviation of a slot's error times the scale, for public-key and for seeded encryption
         for (n, public, seeded) in [(4096, 13.4, 7.2), (8192, 14.4, 7.7), (16384, 15.4, 8.2), (32768, 16.4, 8.7)] {
             let scale = 40f64.exp2();
             let lost = |noise: Noise| 40.0 - (noise.precision_bits(n, scale) + libm::log2(deviations(n)));

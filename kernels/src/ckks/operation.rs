@@ -1,5 +1,5 @@
-//! The operations of the specification as plans. A request is checked first; it is refused before any work if its
-//! result would not decrypt (readings C5 to C14).
+//! The operations of the specification as plans. A request is checked first: if its result would not decrypt, the
+//! request is refused before any work (readings C5 to C14).
 
 use std::collections::HashMap;
 
@@ -99,11 +99,11 @@ pub struct Operand {
 pub struct Request<'a> {
     /// The operation.
     pub operation: Operation,
-    /// The operands, [`Operation::operands`] of them.
+    /// The operands. Their number is [`Operation::operands`].
     pub operands: &'a [Operand],
     /// Plain numbers, one for each slot. For a rotation, the first may be the step count.
     pub plain: Option<&'a [f64]>,
-    /// Coefficients of a polynomial, from the constant on.
+    /// Coefficients of a polynomial, beginning with the constant.
     pub coefficients: Option<&'a [f64]>,
     /// Steps of a rotation.
     pub steps: Option<i64>,
@@ -222,7 +222,7 @@ impl Planning<'_> {
         if levels.windows(2).all(|pair| pair[0] == pair[1]) {
             return Ok(());
         }
-        let why = format!("the ciphertexts are of levels {levels:?}: rescale the higher one first");
+        let why = format!("the ciphertexts have the levels {levels:?}: rescale the one of the higher level first");
         Err(Refusal::MismatchedLevel(why))
     }
 
@@ -233,8 +233,10 @@ impl Planning<'_> {
             return Ok(());
         }
         let bits = [a, b].map(f64::log2);
-        let why =
-            format!("the ciphertexts' scales are of {:.3} and {:.3} bits: rescale the larger first", bits[0], bits[1]);
+        let why = format!(
+            "the ciphertexts' scales have {:.3} and {:.3} bits: rescale the one of the larger scale first",
+            bits[0], bits[1]
+        );
         Err(Refusal::MismatchedLevel(why))
     }
 
@@ -260,7 +262,7 @@ impl Planning<'_> {
             return Ok(());
         }
         let why = format!(
-            "numbers up to {} at a scale of {:.0} bits may wrap at level {level}",
+            "numbers up to {} at a scale of {:.0} bits may wrap around the modulus of level {level}",
             noise.value_bound,
             scale.log2()
         );
@@ -321,8 +323,8 @@ impl Planning<'_> {
         params.level(level - 1).scale * params.chain().divisor(level, level - 1) / self.builder.scale(value)
     }
 
-    /// Moves a value one level down. An unrescaled product is divided; any other ciphertext keeps its numbers and gets
-    /// the default scale there.
+    /// Moves a value one level down. A product that was not rescaled yet is divided. Any other ciphertext keeps its
+    /// numbers and gets the default scale of the lower level.
     fn rescale(&mut self, value: Value) -> Result<Value, Refusal> {
         self.needs_levels(value, 1)?;
         let level = self.builder.level(value);
@@ -345,7 +347,10 @@ impl Planning<'_> {
         if (scale / self.builder.params().level(level).scale).log2().abs() < 1.0 {
             return Ok(rescaled);
         }
-        let why = format!("no level has a scale of {:.1} bits: rescale first", scale.log2());
+        let why = format!(
+            "after one rescale, the scale has {:.1} bits, unlike that of any level: rescale the ciphertext first",
+            scale.log2()
+        );
         Err(Refusal::MismatchedLevel(why))
     }
 
@@ -396,7 +401,7 @@ impl Planning<'_> {
         }
         let params = self.builder.params().clone();
         let divisor = |level: usize| params.chain().divisor(level, level - 1);
-        // this scale gives the masked sums the default scale after the rescale
+        // with a mask of this scale, the masked sums have the default scale after the rescale
         let sums_scale = self.builder.scale(operands[0]) * self.builder.scale(operands[1]) / divisor(level);
         let scale = params.level(level - 2).scale * divisor(level - 1) / sums_scale;
         let too_large =
@@ -422,7 +427,7 @@ impl Planning<'_> {
             return Err(Refusal::TooManyCoefficients(coefficients.len()));
         }
         if !coefficients.iter().all(|c| c.is_finite() && c.abs() < COEFFICIENT_MAX) {
-            return Err(Refusal::Invalid("a coefficient is not finite or too large".into()));
+            return Err(Refusal::Invalid("a coefficient is not finite, or its magnitude is 2^50 or more".into()));
         }
         let value = self.at_default_scale(value)?;
         self.needs_levels(value, polynomial::levels(coefficients.len()))?;
@@ -430,7 +435,7 @@ impl Planning<'_> {
     }
 }
 
-/// Bound on coefficients: a coefficient times any scale fits a whole number of 127 bits.
+/// Bound on coefficients. With this bound, a coefficient times any scale fits a whole number of 127 bits.
 const COEFFICIENT_MAX: f64 = (1u64 << 50) as f64;
 
 fn turned(builder: &mut PlanBuilder, value: Value, path: &[u32]) -> Value {
@@ -504,7 +509,7 @@ mod tests {
         let unscaled = Request { scale_stable: false, ..request(Operation::Multiply, &bottom, &parts) };
         assert!(matches!(plan(unscaled), Err(Refusal::BudgetExhausted(_))), "the product wraps");
         assert!(matches!(plan(request(Operation::Rescale, &bottom[..1], &parts)), Err(Refusal::BudgetExhausted(_))));
-        // readings C9: three levels hold degree 7, not 8
+        // readings C9: three levels are enough for a polynomial of degree 7, but not of degree 8
         let top = [fresh(&params, 3)];
         let polynomial = |count: usize| {
             let coefficients = vec![0.1; count];
@@ -553,7 +558,8 @@ mod tests {
             plan(&plaintexts, &params, &asked).map(|plan| plan.steps().len())
         };
         assert_eq!(rotate(Some(5), None, &parts), Ok(2));
-        // readings C8: 0 and whole turns are copies, the field wins over the operand
+        // readings C8: a rotation by 0 or by whole turns is a copy, which takes no step; rotation_steps takes
+        // precedence over plain_operand
         assert_eq!([0, 32, 1 << 31].map(|steps| rotate(Some(steps), None, &parts)), [Ok(0), Ok(0), Ok(0)]);
         assert_eq!(rotate(None, Some(&[4.0]), &parts), Ok(1));
         assert_eq!(rotate(Some(0), Some(&[4.0]), &parts), Ok(0));

@@ -14,12 +14,12 @@ pub const POLY_DEGREES: [usize; 6] = [64, 256, 4096, 8192, 16384, 32768];
 pub const SCALE_BITS: std::ops::RangeInclusive<u32> = 10..=50;
 /// The degrees that support bootstrapping; all are for testing.
 pub const BOOTSTRAP_DEGREES: [usize; 2] = [64, 256];
-/// Largest `scale_bits` whose precision bootstrapping keeps.
+/// Largest `scale_bits` with bootstrapping, which would not keep the precision of a larger scale.
 pub const BOOTSTRAP_SCALE_BITS_MAX: u32 = 40;
 /// Every `max_depth` of the specification.
 pub const MAX_DEPTHS: std::ops::RangeInclusive<u32> = 1..=14;
-/// Smallest scale in use, in bits. Smaller ones are raised to it, because too few short primes exist and such scales
-/// carry no precision.
+/// Smallest scale in use, in bits. A smaller scale is raised to this one, because too few short primes exist, and
+/// because smaller scales carry no precision.
 pub const SCALE_BITS_MIN: u32 = 25;
 
 /// The security level that a client asks for.
@@ -104,7 +104,7 @@ pub enum ParamsError {
         security_bits: u32,
         /// `log2 QP` of that chain, rounded up.
         log_modulus: u32,
-        /// The largest secure depth at this degree, scale and security level; `None` if even 1 is too deep.
+        /// The largest secure depth at this degree, scale and security level; `None` if even depth 1 is too deep.
         depth_max: Option<u32>,
         /// The smallest secure degree for this scale, depth and security level.
         degree_min: Option<usize>,
@@ -125,7 +125,7 @@ impl ParamsError {
     }
 }
 
-/// A part of an evaluation key: which secret it switches from.
+/// A part of an evaluation key, named by the secret that the part switches from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PartKind {
     /// From `s^2`; used after a product.
@@ -139,7 +139,7 @@ pub enum PartKind {
     FromSparse,
 }
 
-/// Checked parameters. Clones are cheap; two values are equal when their literals are.
+/// Checked parameters. Clones are cheap. Two values are equal when their literals are equal.
 #[derive(Clone)]
 pub struct Params(Arc<Inner>);
 
@@ -174,7 +174,7 @@ impl Params {
     /// a second; later ones use the cache.
     ///
     /// # Errors
-    /// A field is out of range, or the security level is not reached.
+    /// When a field is out of range, or the parameters do not reach the security level.
     pub fn new(literal: ParamsLiteral) -> Result<Params, ParamsError> {
         static REMEMBERED: LazyLock<Mutex<Remembered>> = LazyLock::new(Mutex::default);
         check(&literal)?;
@@ -193,7 +193,7 @@ impl Params {
 
     fn search(literal: ParamsLiteral) -> Result<Params, ParamsError> {
         let chain = match literal.security.bits() {
-            // the most secure chain, if any
+            // a chain with 128 bits of security if one exists, otherwise the best chain without regard to security
             None => chain(&literal, Some(SecurityLevel::Bits128)).or_else(|| chain(&literal, None)),
             Some(_) => chain(&literal, Some(literal.security)),
         };
@@ -226,7 +226,7 @@ impl Params {
         self.0.literal.max_depth as usize
     }
 
-    /// The highest level of the chain. With bootstrapping it lies above the level of fresh ciphertexts.
+    /// The highest level of the chain. With bootstrapping, this level is above the level of fresh ciphertexts.
     pub fn raised_level(&self) -> usize {
         self.0.chain.levels.len() - 1
     }
@@ -264,12 +264,13 @@ impl Params {
         self.0.security_bits
     }
 
-    /// Bits of the scale in use: the requested ones, but at least [`SCALE_BITS_MIN`].
+    /// Bits of the scale in use: the requested number, but at least [`SCALE_BITS_MIN`].
     pub fn scale_bits_effective(&self) -> u32 {
         effective(self.0.literal.scale_bits)
     }
 
-    /// Primes of a key of this level, as indices: the ciphertexts' up to the level, then the special ones.
+    /// Indices of the primes of a key of this level: the primes of ciphertexts up to the level, then the special
+    /// primes.
     pub fn key_primes(&self, level: usize) -> Vec<usize> {
         let special = self.chain().ciphertext_primes()..self.primes().len();
         self.chain().primes_up_to(level).into_iter().chain(special).collect()
@@ -287,7 +288,7 @@ impl Params {
     }
 }
 
-/// The largest depth that reaches `security` at this degree and scale; `None` if even 1 is too deep.
+/// The largest depth that reaches `security` at this degree and scale; `None` if even depth 1 is too deep.
 pub fn depth_max(poly_degree: usize, scale_bits: u32, security: SecurityLevel) -> Option<u32> {
     MAX_DEPTHS.rev().find(|&max_depth| {
         let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false };
@@ -311,13 +312,13 @@ fn check(literal: &ParamsLiteral) -> Result<(), ParamsError> {
     let ParamsLiteral { poly_degree, scale_bits, max_depth, .. } = *literal;
     let out_of_range = |why: String| Err(ParamsError::OutOfRange(why));
     if !POLY_DEGREES.contains(&poly_degree) {
-        return out_of_range(format!("poly_degree is one of {POLY_DEGREES:?}, not {poly_degree}"));
+        return out_of_range(format!("poly_degree must be one of {POLY_DEGREES:?}, not {poly_degree}"));
     }
     if !SCALE_BITS.contains(&scale_bits) {
-        return out_of_range(format!("scale_bits is 10 to 50, not {scale_bits}"));
+        return out_of_range(format!("scale_bits must be 10 to 50, not {scale_bits}"));
     }
     if !MAX_DEPTHS.contains(&max_depth) {
-        return out_of_range(format!("max_depth is 1 to 14, not {max_depth}"));
+        return out_of_range(format!("max_depth must be 1 to 14, not {max_depth}"));
     }
     if literal.bootstrap && !BOOTSTRAP_DEGREES.contains(&poly_degree) {
         return out_of_range(format!("bootstrapping needs poly_degree 64 or 256, not {poly_degree}"));
@@ -402,7 +403,7 @@ mod tests {
     #[test]
     fn the_deepest_secure_chains_reach_those_of_the_literature() {
         use SecurityLevel::{Bits128, Bits192, Bits256};
-        // known values from independent tables: nested chains of single long primes
+        // known depths from independent tables, for nested chains whose levels have one long prime each
         let known = [
             (Bits128, 4096, 30, 1),
             (Bits128, 8192, 30, 4),

@@ -15,11 +15,11 @@ pub use builder::{PlanBuilder, same_scale};
 /// Scales whose relative difference is below this count as equal, because rounding causes such differences.
 pub const SCALE_TOLERANCE: f64 = 1.0 / (1u64 << 32) as f64;
 
-/// A handle to a ciphertext of a plan.
+/// A handle of a ciphertext in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Value(usize);
 
-/// A handle to a plaintext of a plan.
+/// A handle of a plaintext in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Plain(usize);
 
@@ -38,7 +38,8 @@ pub enum Step {
     MultiplyInteger(Value, i128),
     /// `a` plus a whole number in units of its scale, the same in every slot.
     AddInteger(Value, i128),
-    /// `a` times `factor`, divided by the primes that its level has more than level `to` ([`super::Chain::divided`]).
+    /// `a` times `factor`, divided by the primes that leave between the level of `a` and level `to`
+    /// ([`super::Chain::divided`]).
     Divide {
         /// The dividend.
         a: Value,
@@ -53,7 +54,7 @@ pub enum Step {
         a: Value,
         /// The second factor.
         b: Value,
-        /// Level of the result: that of the factors, or the level below.
+        /// Level of the result: the level of the factors, or the level below.
         to: usize,
     },
     /// The residues of level 0, read as the whole numbers nearest to 0, at the highest level of the chain.
@@ -133,8 +134,8 @@ pub struct PlannedStep {
 /// Butterflies in a unit of work: about a sixteenth of the cheapest gate's bootstrap.
 pub const BUTTERFLIES_OF_UNIT: u64 = 1 << 20;
 
-/// Steps ordered by level, over as few slots as the lifetimes of the values allow. A slot is reused only in the levels
-/// after its last reader's, so the steps of one level may run in any order.
+/// Steps ordered by level, over as few slots as the lifetimes of the values allow. A slot is reused only in levels
+/// after the last level that reads it, so the steps of one level may run in any order.
 #[derive(Clone, Debug)]
 pub struct Plan {
     params: Params,
@@ -152,7 +153,7 @@ impl Plan {
     fn of(builder: PlanBuilder, outputs: &[Value]) -> Plan {
         let PlanBuilder { params, nodes, inputs, plains, .. } = builder;
         let needed = needed(&nodes, outputs);
-        // the step level of each value; inputs have level 0
+        // for each value, the level of steps that computes the value; inputs have level 0
         let mut depths = vec![0; nodes.len()];
         for (at, node) in nodes.iter().enumerate() {
             if let Some(step) = &node.step {
@@ -161,7 +162,7 @@ impl Plan {
         }
         let mut order: Vec<usize> = (0..nodes.len()).filter(|&at| needed[at] && nodes[at].step.is_some()).collect();
         order.sort_by_key(|&at| depths[at]);
-        // the depth of each value's last reader
+        // for each value, the depth of the last step that reads the value
         let mut last_read = depths.clone();
         for &at in &order {
             for value in nodes[at].step.iter().flat_map(Step::reads) {
@@ -174,7 +175,7 @@ impl Plan {
         let mut pool = SlotPool::default();
         let rows = |at: usize| 2 * params.level(nodes[at].level).primes.len();
         let mut slots: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
-        // every input is written, read or not, so inputs are found by their order
+        // every input gets slots, even if no step reads the input, because callers write all inputs in order
         for &Value(at) in &inputs {
             slots[at] = pool.take(rows(at));
         }
@@ -291,14 +292,16 @@ fn needed(nodes: &[Node], outputs: &[Value]) -> Vec<bool> {
     needed
 }
 
-/// Cost of a step in units. Transforms count fully, and a product with a row of the key counts as a few stages.
+/// Cost of a step in units. Transforms count fully, and a product with a row of the key counts as a few stages of a
+/// transform.
 fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
     let n = params.n() as u64;
     let stages = u64::from(params.n().ilog2());
     let level = step.reads().map(|value| nodes[value.0].level).max().unwrap_or(0);
     let primes = |level: usize| params.level(level).primes.len() as u64;
     let (of_level, special) = (primes(level), params.special_count() as u64);
-    // transforms in and out, each digit to all primes; the product and both divisions
+    // transforms of the input, of each digit under all primes, and of both result polynomials; then the products with
+    // the key
     let switch = |kind: PartKind| {
         let digits = params.digits(kind, level).len() as u64;
         let transforms = of_level + digits * (of_level + special) + 2 * (of_level + special);
@@ -315,7 +318,7 @@ fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
     (work * n / 2).div_ceil(BUTTERFLIES_OF_UNIT) as u32
 }
 
-/// Hands out slot numbers; free ones are reused.
+/// Hands out slot numbers, and reuses numbers that were given back.
 #[derive(Default)]
 struct SlotPool {
     count: u32,
@@ -356,7 +359,7 @@ mod tests {
         let scale = params.level(3).scale;
         let inputs: Vec<Value> = (0..4).map(|_| builder.input(3, scale, NOISE)).collect();
         let mut values = inputs.clone();
-        // squares, sums and rotations of earlier values
+        // sums, rotations and differences of earlier values
         for i in 0..6 {
             let sum = builder.add(values[i], values[i + 1]);
             let turned = builder.automorphism(sum, 5);
@@ -370,7 +373,7 @@ mod tests {
         let plan = builder.finish(&[end, values[6]]);
         assert!(plan.steps().iter().all(|step| step.result != unused), "what no output needs is left out");
         assert!(plan.slots() < 10 * plan.value(inputs[0]).slots.len(), "slots are used again: {}", plan.slots());
-        // the value whose words each slot holds
+        // for each slot, the value whose words the slot holds
         let mut held: Vec<Option<Value>> = vec![None; plan.slots()];
         let write = |held: &mut Vec<Option<Value>>, value: Value| {
             plan.value(value).slots.iter().for_each(|&slot| held[slot as usize] = Some(value));

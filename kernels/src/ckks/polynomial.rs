@@ -1,8 +1,9 @@
 //! Polynomials of ciphertexts in the fewest levels: `ceil(log2(degree + 1))` (Paterson, Stockmeyer 1973; with exact scales as in
 //! Lee, Lee, Kim, Kim, No, eprint 2020/1549).
 //!
-//! `p = high x^g + low` with `g` a power of two is split until each part is a sum of known powers times constants.
-//! Such a sum takes one level more than its highest power. A part without that spare level is split down to degree 1.
+//! `p = high x^g + low`, where `g` is a power of two, is split until each part is a sum of known powers times
+//! constants. Such a sum takes one level more than its highest power. A part without that spare level is split down to
+//! degree 1.
 
 use std::collections::HashMap;
 
@@ -16,11 +17,12 @@ pub fn levels(coefficients: usize) -> usize {
     coefficients.next_power_of_two().ilog2() as usize
 }
 
-/// The polynomial of `x` with coefficients from the constant on, [`levels`] levels below `x` and at the default scale
-/// there. Coefficients that are 0 cost nothing, and leading zeros do not count.
+/// Evaluates a polynomial at `x`. The coefficients begin with the constant. The result is [`levels`] levels below `x`,
+/// at the default scale of its level. Coefficients that are 0 cost nothing, and zeros at the end of the list do not
+/// count.
 ///
 /// # Panics
-/// When `x` has fewer levels, or a coefficient is not finite.
+/// When `x` has fewer than [`levels`] levels, or a coefficient is not finite.
 pub fn evaluate(builder: &mut PlanBuilder, x: Value, coefficients: &[f64]) -> Value {
     assert!(coefficients.iter().all(|c| c.is_finite()), "finite coefficients");
     let used = coefficients.iter().rposition(|&c| c != 0.0).map_or(1, |last| last + 1);
@@ -28,7 +30,7 @@ pub fn evaluate(builder: &mut PlanBuilder, x: Value, coefficients: &[f64]) -> Va
     let level = builder.level(x).checked_sub(levels(coefficients.len())).expect("a polynomial has its levels");
     let scale = if level == builder.level(x) { builder.scale(x) } else { builder.params().level(level).scale };
     let depth = levels(coefficients.len());
-    // all powers up to this one are computed, and beyond it only powers of two
+    // x^k is computed for k up to `baby`; above `baby`, only if k is a power of two
     let baby = 1 << depth.div_ceil(2).max(1);
     let mut powers = Powers { builder, x, baby, known: HashMap::new(), lowered: HashMap::new() };
     powers.part(coefficients, level, scale)
@@ -61,7 +63,7 @@ impl Powers<'_> {
         product
     }
 
-    /// Brings a value to a level that is its own or lower, at the default scale there.
+    /// Brings a value to `level`, which is at most its own level. A lowered value gets the default scale of `level`.
     fn at(&mut self, value: Value, level: usize) -> Value {
         if self.builder.level(value) == level {
             return value;
@@ -91,7 +93,7 @@ impl Powers<'_> {
         let g = (degree + 1).next_power_of_two() / 2;
         let (low, high) = coefficients.split_at(g);
         let power = self.power_at(g, level + 1);
-        // this scale gives the rescaled product the requested scale
+        // with `high` at this scale, the rescaled product has the requested scale
         let divisor = self.builder.params().chain().divisor(level + 1, level);
         let high_scale = scale * divisor / self.builder.scale(power);
         let high = self.part(high, level + 1, high_scale);
@@ -128,7 +130,7 @@ impl Powers<'_> {
             });
         }
         let sum = sum.unwrap_or_else(|| {
-            // a constant alone: x times 0 carries it
+            // a constant polynomial: the constant is added to x times 0
             let x = self.power_at(1, from);
             let by = scale * divisor / self.builder.scale(x);
             self.builder.multiply_constant(x, 0.0, by)

@@ -21,12 +21,12 @@ pub fn conjugation(polynomial_size: usize) -> u32 {
     2 * polynomial_size as u32 - 1
 }
 
-/// The shortest sequence of rotations from `elements` that rotates by `steps` to the left, as elements. Empty for a
-/// whole turn; `None` if no sequence exists. Elements that are not rotations are ignored.
+/// The shortest sequence of rotations from `elements` that rotates by `steps` to the left, given as elements. The
+/// sequence is empty for a whole turn; `None` if no sequence exists. Elements that are not rotations are ignored.
 pub fn path(polynomial_size: usize, steps: i64, elements: &[u32]) -> Option<Vec<u32>> {
     let slots = polynomial_size / 2;
     let wanted = steps.rem_euclid(slots as i64) as usize;
-    // the steps of each element, by discrete logarithms to base 5
+    // the step count of each element, which is its discrete logarithm to base 5
     let mut power = 1u64;
     let mut known: Vec<(usize, u32)> = Vec::new();
     for step in 0..slots {
@@ -35,7 +35,7 @@ pub fn path(polynomial_size: usize, steps: i64, elements: &[u32]) -> Option<Vec<
         }
         power = power * 5 % (2 * polynomial_size as u64);
     }
-    // breadth-first search from 0: for each step count, the last element of a shortest path
+    // breadth-first search from 0; `last` has, for each step count, the last element of a shortest path
     let mut last: Vec<Option<(usize, u32)>> = vec![None; slots];
     let mut waiting = VecDeque::from([0]);
     while let Some(at) = waiting.pop_front() {

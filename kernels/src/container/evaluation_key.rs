@@ -6,7 +6,7 @@ use crate::bytes::{put_words, words};
 use crate::tfhe::keys::Masks;
 use crate::tfhe::{EvaluationKey, ModSwitch, Params, Preset, RING_MODULUS};
 
-/// Words of the key's shape. They repeat the preset's values, so a reader can check them.
+/// Number of words that state the key's shape. They repeat the preset's values, so that a reader can check them.
 const SHAPE_WORDS: usize = 8;
 const SEED_BYTES: usize = 32;
 
@@ -53,7 +53,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     }
     let (shape_bytes, rest) = payload.split_at(4 * SHAPE_WORDS);
     if !words(shape_bytes).eq(shape(&params)) {
-        return Err(Error::Params(format!("the key's shape is not that of {}", header.preset.name())));
+        return Err(Error::Params(format!(
+            "the key's shape differs from the shape of preset {}",
+            header.preset.name()
+        )));
     }
     let (seed, rest) = rest.split_at(SEED_BYTES);
     let (bootstrap, key_switch) = rest.split_at(4 * params.bootstrap_body_words());

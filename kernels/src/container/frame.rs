@@ -7,7 +7,7 @@ use crate::tfhe::Preset;
 
 /// The first four bytes.
 pub const MAGIC: [u8; 4] = *b"ANGO";
-/// The first version, which every type has.
+/// The first version. Every type of container has this version.
 pub const VERSION: u16 = 1;
 /// The version of evaluation keys for bits whose gates use the centred mod switch ([`crate::tfhe::ModSwitch`]).
 pub const VERSION_CENTRED: u16 = 2;
@@ -77,7 +77,7 @@ impl Tag {
 /// A checked header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The container's version: 1, or up to the newest of its type.
+    /// The container's version, from 1 to the newest version of its type.
     pub version: u16,
     /// The preset of the payload.
     pub preset: Preset,
@@ -95,7 +95,8 @@ fn preset_code(preset: Preset) -> u8 {
     }
 }
 
-/// The value of byte 7 in containers of arithmetic, because their payload states the parameters.
+/// The value of byte 7, the preset, in containers of arithmetic. They have no preset, because their payload states the
+/// parameters.
 const NO_PRESET: u8 = 0;
 
 /// Writes a container of version 1. `put` appends the payload.
@@ -103,7 +104,7 @@ pub fn frame(tag: Tag, preset: Preset, fingerprint: Option<[u8; 8]>, put: impl F
     frame_of_version(VERSION, tag, preset, fingerprint, put)
 }
 
-/// [`frame`] with another version that the type has.
+/// [`frame`] with a version other than 1, which the type must have.
 pub(super) fn frame_of_version(
     version: u16,
     tag: Tag,
@@ -140,8 +141,8 @@ fn header(version: u16, tag: Tag, preset: u8, fingerprint: [u8; 8], payload_byte
     out
 }
 
-/// Writes the head of a container of arithmetic whose checksum covers only the head: a frame header for
-/// `payload_bytes` bytes, and the first bytes of the payload.
+/// Writes the head of a container of arithmetic: a frame header that announces `payload_bytes` bytes, and the first
+/// bytes of the payload. The checksum covers only this head.
 pub(crate) fn frame_head(tag: Tag, fingerprint: [u8; 8], payload_bytes: u64, first: &[u8]) -> Vec<u8> {
     let mut out = header(VERSION, tag, NO_PRESET, fingerprint, payload_bytes).to_vec();
     out.extend(first);
@@ -154,7 +155,7 @@ pub(crate) fn frame_head(tag: Tag, fingerprint: [u8; 8], payload_bytes: u64, fir
 /// payload.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key if another type is wanted, even if other checks would fail too. Other
+/// [`Error::SecretKey`] for a secret key if `wanted` is another type, even if other checks would fail too. Other
 /// variants for a failed check.
 pub fn unframe(bytes: &[u8], wanted: Tag) -> Result<(Header, &[u8]), Error> {
     let opened = open(bytes, wanted)?;
@@ -174,7 +175,7 @@ pub(crate) fn unframe_arithmetic(bytes: &[u8], wanted: Tag) -> Result<([u8; 8], 
 }
 
 /// [`unframe_arithmetic`] for a head alone, with `first` bytes of payload. Returns the fingerprint, the announced
-/// number of payload bytes, and the first of them.
+/// number of payload bytes, and those first bytes.
 pub(crate) fn unframe_head(bytes: &[u8], wanted: Tag, first: usize) -> Result<([u8; 8], u64, &[u8]), Error> {
     let opened = open(bytes, wanted)?;
     let fingerprint = opened.of_arithmetic()?;
@@ -223,7 +224,7 @@ fn open(bytes: &[u8], wanted: Tag) -> Result<Opened, Error> {
         return Err(Error::UnknownForm);
     }
     let tag = bytes.get(6).and_then(|&code| Tag::ALL.into_iter().find(|&tag| tag as u8 == code));
-    // before any other refusal: bytes that claim to be a secret key are treated as one
+    // checked before everything else, because bytes that claim to be a secret key are treated as a secret key
     if tag.is_some_and(|tag| tag.is_secret() && tag != wanted) {
         return Err(Error::SecretKey);
     }

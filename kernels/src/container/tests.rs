@@ -82,7 +82,7 @@ fn seeded_ciphertexts_of_another_key_length_or_preset_are_refused_even_under_a_r
     assert!(matches!(read_evaluation_key(&good), Err(Error::WrongType { .. })));
 }
 
-/// The same key in the form of version 1 clients.
+/// The same key in the form that clients of version 1 send.
 fn key_of_version_1(preset: Preset) -> EvaluationKey {
     let mut key = key(preset);
     key.params = key.params.with_mod_switch(ModSwitch::Nearest);
@@ -97,7 +97,7 @@ fn keys_of_version_1_are_read_and_written_as_before_and_differ_in_the_version_al
         assert_eq!((old[4], new[4]), (1, 2));
         assert_eq!(old[HEADER_BYTES..], new[HEADER_BYTES..]);
         assert_eq!(read_evaluation_key(&old), Ok(of_version_1));
-        // the version decides the mod switch, and the checksum covers it, so a changed byte is detected
+        // the version decides the mod switch. A changed version byte is detected, because the checksum covers the version
         let mut changed = old.clone();
         changed[4] = 2;
         assert!(matches!(read_evaluation_key(&changed), Err(Error::Malformed(_))));

@@ -33,7 +33,7 @@ impl<'a, T> Ahead<'a, T> {
     pub(crate) unsafe fn call<S: Simd>(&mut self) {
         let (now, later) = self.values.split_at(self.values.len().min(self.at_once));
         for line in now.chunks(Self::LINE) {
-            // SAFETY: the caller promises a processor with `S`; a prefetch reads nothing.
+            // SAFETY: the caller promises that the processor supports `S`; a prefetch cannot fault.
             unsafe { S::prefetch_far(line.as_ptr().cast()) };
         }
         self.values = later;

@@ -21,7 +21,7 @@ impl Arena {
     /// Adds slots until the arena has `slots`.
     ///
     /// # Panics
-    /// When the arena already has more.
+    /// When the arena already has more slots.
     pub(crate) fn grow(&mut self, slots: usize) -> Result<()> {
         let more = slots.checked_sub(self.chunks.slots()).expect("an arena does not shrink");
         if more > 0 {
@@ -59,7 +59,7 @@ impl Arena {
         &mut self.chunks.memory_mut(place.chunk)[words]
     }
 
-    /// The rows to read for each list of slots, and the rows to write.
+    /// For each list of slots to read, its rows; then the rows of the slots to write.
     ///
     /// # Panics
     /// When a slot does not exist, or a written slot is also read or is written twice.
@@ -69,16 +69,18 @@ impl Arena {
         assert!(written.windows(2).all(|pair| pair[0] < pair[1]), "a slot is written once");
         let is_written = |slot: &u32| written.binary_search(slot).is_ok();
         assert!(!reads.iter().flatten().any(is_written), "a slot that is written is not read");
-        // taken before any row, because a later borrow of a chunk would invalidate its rows
+        // the addresses of chunks are taken before any row, because a later borrow of a chunk would invalidate the rows
+        // in it
         let chunks = self.chunks.iter().len();
         let starts: Vec<_> = (0..chunks).map(|chunk| self.chunks.memory_mut(chunk).as_mut_ptr()).collect();
         let start_of = |slot: u32| {
             let place = self.chunks.place(slot);
             starts[place.chunk].wrapping_add(self.words(place).start)
         };
-        // SAFETY: a slot's row lies in its chunk. No slot that is read is written, and rows live no longer than the borrow of the arena.
+        // SAFETY: the row of a slot lies within the slot's chunk. No slot is both read and written. The rows live no
+        // longer than the borrow of the arena.
         let read = |&slot: &u32| unsafe { std::slice::from_raw_parts(start_of(slot), self.row_words) };
-        // SAFETY: the same; each slot is written once, so that rows do not overlap.
+        // SAFETY: as for `read`. Each slot is written only once, so the written rows do not overlap.
         let write = |&slot: &u32| unsafe { std::slice::from_raw_parts_mut(start_of(slot), self.row_words) };
         let of_list = |slots: &Vec<u32>| slots.iter().map(read).collect();
         (reads.iter().map(of_list).collect(), writes.iter().map(write).collect())
@@ -106,7 +108,7 @@ mod tests {
             assert_eq!(places(&arena), before);
         }
         assert_eq!((arena.row(1), arena.row(2), arena.row(99_999)), (&[4, 5, 6][..], &[0; 3][..], &[0; 3][..]));
-        // a write across the ends of chunks
+        // this write goes across the ends of chunks
         let words: Vec<u32> = (10..25).collect();
         arena.write(1, &words);
         let found: Vec<u32> = (0..7).flat_map(|slot| arena.row(slot).to_vec()).collect();

@@ -1,13 +1,14 @@
-//! Automorphisms `X -> X^g` of the ring, on transformed rows in the reading order of [`crate::cpu::ntt`]. They permute
-//! the words.
+//! Automorphisms `X -> X^g` of the ring, on transformed rows in the reading order of [`crate::cpu::ntt`]. An
+//! automorphism permutes the words of a row.
 //!
-//! In bit-reversed order, value `i` is the value at `psi^(2 r + 1)`, where `r` is `i` with its bits reversed. There
-//! `a(X^g)` is the value of `a` at `psi^(g (2 r + 1))`.
+//! In bit-reversed order, value `i` is the value at `psi^(2 r + 1)`, where `r` is `i` with its bits reversed. At this
+//! point, `a(X^g)` has the value that `a` has at `psi^(g (2 r + 1))`.
 //!
-//! Each square of `LANES` vectors comes from one square. Let `t` be the top `2 log LANES` bits of `r`, which number
-//! the words of a square. Then the map is `t -> h + g t` modulo `LANES^2`, where `h` depends on the square. The low
-//! digit of the result depends only on the low digit of `t`. So in transposed squares, a vector comes from one vector,
-//! and its lanes are permuted by one of `LANES` permutations, selected by the carry to the high digit.
+//! All words of a square (`LANES` vectors) come from one square of the input. Let `t` be the top `2 log LANES` bits of
+//! `r`, which number the words of a square. Then the map is `t -> h + g t` modulo `LANES^2`, where `h` depends on the
+//! square. In base `LANES`, the low digit of the result depends only on the low digit of `t`. So in transposed squares,
+//! all words of a vector come from one vector. Its lanes are permuted by one of `LANES` permutations, which the carry
+//! to the high digit selects.
 
 use crate::cpu::ntt::NttTables;
 use crate::cpu::simd::{Isa, Simd};
@@ -38,7 +39,7 @@ impl Permutation {
         let low = lanes as u32 - 1;
         let (mut squares, mut vectors) = (Vec::new(), Vec::with_capacity(n / lanes));
         for square in 0..1u32 << of_squares {
-            // for the square's first value, whose t is 0
+            // the exponent of psi for the square's first value, where t is 0
             let first = (2 * reverse(square, of_squares) + 1).wrapping_mul(element) & mask;
             let (source, own) = ((first >> 1) & ((1 << of_squares) - 1), first >> 1 >> of_squares);
             squares.push(reverse(source, of_squares));
@@ -81,7 +82,8 @@ impl Permutation {
     #[inline(always)]
     pub(crate) unsafe fn square<S: Simd>(&self, at: usize, from: *const u32, out: *mut u32) {
         let vectors = &self.vectors[at * S::LANES..][..S::LANES];
-        // SAFETY: the square has LANES vectors, and the permutation's sources are below LANES.
+        // SAFETY: the caller keeps the conditions above. A square has LANES vectors, and the sources in the permutation
+        // are below LANES.
         unsafe {
             let (mut source, mut square) = (S::square(), S::square());
             let loaded = source.as_mut();
@@ -108,7 +110,8 @@ unsafe fn permute_row<S: Simd>(permutation: &Permutation, row: &[u32], out: &mut
     let words = S::LANES * S::LANES;
     for (at, out) in out.chunks_exact_mut(words).enumerate() {
         let from = row[permutation.source(at) * words..][..words].as_ptr();
-        // SAFETY: a square of one row and a square of another.
+        // SAFETY: the caller promises that the processor supports `S`. The two squares are whole and lie in different
+        // rows.
         unsafe { permutation.square::<S>(at, from, out.as_mut_ptr()) }
     }
 }

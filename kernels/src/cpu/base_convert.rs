@@ -18,7 +18,7 @@ use crate::cpu::simd::{Isa, Simd};
 use crate::modular::Modulus;
 use crate::ring::Root;
 
-/// Largest number of source primes: their products and the quotient's fit a word after the reduction.
+/// Largest number of source primes. With so many, the sum of step (3) still fits a word after its reduction.
 pub const SOURCES_MAX: usize = 11;
 /// Bits of a fraction.
 const FRACTION_BITS: u32 = 28;
@@ -42,13 +42,13 @@ struct Target {
     factors: Vec<Root>,
 }
 
-/// Largest number of sources whose products are reduced one by one, which is then faster than one reduction of their
-/// sum.
+/// Largest number of sources for which each product is reduced by itself, because that is faster than to reduce the sum
+/// once.
 const FEW: usize = 2;
 
 impl Conversion {
-    /// A conversion from primes, each with a factor for its residues, to primes, each with a factor for the result in
-    /// `[0, p)`.
+    /// A conversion from source primes to target primes. Each source has a factor for its residues. Each target has a
+    /// factor in `[0, p)` for its result.
     ///
     /// # Panics
     /// When there are no sources, or more than [`SOURCES_MAX`].
@@ -75,8 +75,8 @@ impl Conversion {
         }
     }
 
-    /// Steps (1) and (2), in place. `rows` starts with `[sources][N]` words of any size, which become the `y_i` in
-    /// `[0, a_i)`, followed by the quotients: `[sources + 1][N]` in all.
+    /// Steps (1) and (2), in place. `rows` is `[sources + 1][N]`. The first `[sources][N]` words may have any size;
+    /// they become the `y_i` in `[0, a_i)`. The last row receives the quotients.
     pub(crate) fn scale(&self, isa: Isa, polynomial_size: usize, rows: &mut [u32]) {
         assert!(polynomial_size.is_multiple_of(isa.lanes()), "whole vectors");
         assert_eq!(rows.len(), (self.sources.len() + 1) * polynomial_size, "a row a source, and one of quotients");
@@ -94,7 +94,8 @@ impl Conversion {
 
 #[inline(always)]
 unsafe fn scale_rows<S: Simd>(sources: &[Source], n: usize, rows: &mut [u32]) {
-    // SAFETY: the caller promises a processor with `S`; rows have `n` words, whole vectors.
+    // SAFETY: the caller promises that the processor supports `S`, and that each row has `n` words, a multiple of
+    // `LANES`.
     unsafe {
         let (rows, quotients) = rows.split_at_mut(sources.len() * n);
         for at in (0..n).step_by(S::LANES) {
@@ -119,7 +120,8 @@ unsafe fn scale_rows<S: Simd>(sources: &[Source], n: usize, rows: &mut [u32]) {
 
 #[inline(always)]
 unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
-    // SAFETY: the caller promises a processor with `S` and `rows` of the target's number of factors.
+    // SAFETY: the caller promises that the processor supports `S`, and that `rows` has a row for each factor of the
+    // target.
     unsafe {
         match target.factors.len() {
             2 => convert_few::<S, 1>(rows, target, out),
@@ -140,7 +142,8 @@ unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
 /// Step (3) for one or two sources.
 #[inline(always)]
 unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
-    // SAFETY: the caller promises a processor with `S` and `SOURCES + 1` rows of `out`'s length, whole vectors.
+    // SAFETY: the caller promises that the processor supports `S`, and that `rows` has `SOURCES + 1` rows as long as
+    // `out`, whose length is a multiple of `LANES`.
     unsafe {
         let n = out.len();
         let splat = |i: usize| (S::splat(target.factors[i].value), S::splat(target.factors[i].companion));
@@ -149,7 +152,8 @@ unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Targ
         let (q, q2) = (S::splat(target.modulus.q()), S::splat(2 * target.modulus.q()));
         for at in (0..n).step_by(S::LANES) {
             let word = |i: usize| S::load(rows.as_ptr().add(i * n + at));
-            // (3) out = sum of y_i factor_i, below 4p each time; the quotient is at most SOURCES
+            // (3) out = sum of y_i factor_i; each partial sum is below 4p, also the last one, because the quotient is
+            // at most SOURCES
             let mut sum = mul_lazy::<S, true>(word(0), factors[0].0, factors[0].1, q);
             for i in 1..SOURCES {
                 let product = mul_lazy::<S, true>(word(i), factors[i].0, factors[i].1, q);
@@ -163,14 +167,15 @@ unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Targ
 
 #[inline(always)]
 unsafe fn convert_of<S: Simd, const ROWS: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
-    // SAFETY: the caller promises a processor with `S` and `ROWS` rows of `out`'s length, whole vectors.
+    // SAFETY: the caller promises that the processor supports `S`, and that `rows` has `ROWS` rows as long as `out`,
+    // whose length is a multiple of `LANES`.
     unsafe {
         let n = out.len();
         let factors: [S::V; ROWS] = std::array::from_fn(|i| S::splat(target.factors[i].value));
         let (q, q2) = (S::splat(target.modulus.q()), S::splat(2 * target.modulus.q()));
         let inverse = S::splat(target.modulus.montgomery_inverse());
         for at in (0..n).step_by(S::LANES) {
-            // (3) out = sum of y_i factor_i; the reduced sum is at most (ROWS / 4 + 1) p, so below 4p
+            // (3) out = sum of y_i factor_i; the reduced sum is below (ROWS / 4 + 1) p, which is at most 4p
             let mut sum = S::wide_zero();
             for i in 0..ROWS {
                 sum = S::mul_add_wide(sum, S::load(rows.as_ptr().add(i * n + at)), factors[i]);

@@ -7,7 +7,7 @@ use crate::cpu::simd::Simd;
 use crate::modular::Modulus;
 use crate::ring::Root;
 
-/// Number of products whose sum still reduces to a word.
+/// Largest number of products whose sum fits a word after one reduction.
 const TOGETHER: usize = 12;
 
 /// Stores a polynomial of a key, times `2^32`, among the polynomials of its prime: `[N / lanes][digits][2][lanes]`, so
@@ -41,12 +41,13 @@ impl DigitRow<'_> {
     }
 }
 
-/// `out_c = sum over j of d_j key_jc mod p`. `digits` are digit indices with their rows; digits are missing if the
-/// ciphertext has fewer primes than the key. `key` is in the layout of [`arrange`]; `out` is two rows in `[0, 2p)`.
+/// `out_c = sum over j of d_j key_jc mod p`. `digits` are digit indices with their rows; some digits of the key are
+/// missing if the ciphertext has fewer primes than the key. `key` is in the layout of [`arrange`]; `out` is two rows in
+/// `[0, 2p)`.
 ///
-/// The loop goes square by square of vectors: the transforms of all digits finish there, with the same roots, and
-/// their words are multiplied while they are in the L1 cache. Meanwhile the key's words for the next square are
-/// prefetched.
+/// The loop goes from square to square. In each square, the transforms of all digits finish with the same roots, and
+/// the transformed words are multiplied while they are in the L1 cache. Meanwhile the key's words for the next square
+/// are prefetched.
 pub(crate) fn product(tables: &NttTables, digits: &mut [(usize, DigitRow<'_>)], key: &[u32], out: [&mut [u32]; 2]) {
     let n = tables.polynomial_size();
     assert!(out.iter().all(|out| out.len() == n) && key.len().is_multiple_of(2 * n), "rows of one degree");
@@ -62,7 +63,7 @@ unsafe fn product_rows<S: Simd>(
     key: &[u32],
     out: [&mut [u32]; 2],
 ) {
-    // SAFETY: `product` checked the lengths; the caller promises a processor with `S`.
+    // SAFETY: `product` checked the lengths; the caller promises that the processor supports `S`.
     unsafe {
         match tables.unreduced() {
             Some(unreduced) => product_of::<S, true>(tables, digits, unreduced.products_together(), key, out),
@@ -79,8 +80,8 @@ unsafe fn product_of<S: Simd, const SHORT: bool>(
     key: &[u32],
     [out_0, out_1]: [&mut [u32]; 2],
 ) {
-    // SAFETY: `product` checked that rows are of the tables' degree, so whole squares, and that each digit is one of
-    // the key's; the caller promises a processor with `S`.
+    // SAFETY: `product` checked that each row has the tables' degree, so consists of whole squares, and that each digit
+    // belongs to the key. The caller promises that the processor supports `S`.
     unsafe {
         let modulus = tables.modulus();
         let n = out_0.len();
@@ -109,7 +110,7 @@ unsafe fn product_of<S: Simd, const SHORT: bool>(
                         wide[0] = S::mul_add_wide(wide[0], d, S::load(key));
                         wide[1] = S::mul_add_wide(wide[1], d, S::load(key.add(S::LANES)));
                     }
-                    // (2) at most (3 + 1) p, so below 4p
+                    // (2) each reduced sum is below (3 + 1) p, so below 4p
                     for c in 0..2 {
                         let reduced = reduce::<S>(S::montgomery(wide[c], q, inverse), q2);
                         sums[c] = reduce::<S>(S::add(sums[c], reduced), q2);
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn products_are_summed_by_their_definition_for_few_and_many_digits() {
-        // a short prime, a long one, and one just short enough for its stages
+        // a short prime, a long prime, and a prime that is just short enough for unreduced transforms of its degree
         for (q, n) in [(786_433, 256), (1_073_479_681, 256), (67_043_329, 16384)] {
             let m = Modulus::new(q);
             let ring = Arc::new(Ring::new(m, n));
@@ -156,7 +157,7 @@ mod tests {
                     for (place, polynomial) in keys.iter().flatten().enumerate() {
                         arrange(tables.lanes(), m, polynomial, place, &mut arranged);
                     }
-                    // all digits but the second; every third is already transformed
+                    // the second digit is missing, and every third digit is already transformed
                     let present = |at: &usize| *at != 1;
                     let mut transformed = digits.clone();
                     transformed.iter_mut().for_each(|row| ntt::forward_all(&tables, row));

@@ -41,7 +41,7 @@ fn folders(read: &dyn Fn(&Path) -> Option<String>) -> Vec<(PathBuf, Names)> {
     };
     let mut found = Vec::new();
     for line in groups.lines() {
-        // number:controllers:path; version 2 has number 0 and no controllers
+        // a line is number:controllers:path; in version 2, the number is 0 and the controllers are empty
         let mut fields = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(group)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let (kind, names): (_, Names) = match controllers {
@@ -88,7 +88,7 @@ impl Mount<'_> {
     }
 }
 
-/// Replaces octal escapes, which stand for spaces.
+/// Replaces the octal escapes of spaces, tabs, line feeds and backslashes.
 fn unescaped(path: &str) -> PathBuf {
     PathBuf::from(path.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\"))
 }

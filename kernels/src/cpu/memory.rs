@@ -28,7 +28,7 @@ pub struct Memory<T: Number> {
     len: usize,
 }
 
-// SAFETY: `Memory` owns its memory as a `Vec` does.
+// SAFETY: `Memory` owns its numbers, as a `Vec` does.
 unsafe impl<T: Number> Send for Memory<T> {}
 // SAFETY: shared access only reads.
 unsafe impl<T: Number> Sync for Memory<T> {}
@@ -37,16 +37,16 @@ impl<T: Number> Memory<T> {
     /// Allocates `len` zeros.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the allocator has no piece of this size. An overcommitting system may still end the
-    /// process later, so callers bound requests by the machine's memory.
+    /// [`Error::OutOfMemory`] when the allocator has no free block of this size. An overcommitting system may still end
+    /// the process later, so callers bound requests by the machine's memory.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let none = || Error::OutOfMemory(format!("no room for {len} numbers in one piece"));
+        let none = || Error::OutOfMemory(format!("no free memory for {len} numbers in one piece"));
         let layout = Self::layout(len).ok_or_else(none)?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(none)?;
-        // before the first write, because pages that already exist stay small
+        // the advice comes before the first write, because pages that already exist stay small
         advise_huge_pages(start, layout);
-        // SAFETY: the bytes are ours; zero bits are a number, as `Zeroable` says.
+        // SAFETY: the bytes were just allocated here, and `Zeroable` promises that all zero bits are a valid number.
         unsafe { start.write_bytes(0, layout.size()) };
         Ok(Memory { start: start.cast(), len })
     }
@@ -73,7 +73,7 @@ impl<T: Number> Memory<T> {
 fn advise_huge_pages(start: NonNull<u8>, layout: Layout) {
     #[cfg(target_os = "linux")]
     if layout.align() == HUGE_PAGE_BYTES {
-        // SAFETY: the range is ours, page-aligned, and the call does not change its contents.
+        // SAFETY: the range is one page-aligned allocation of the caller, and the call does not change its contents.
         unsafe { libc::madvise(start.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]
@@ -83,7 +83,7 @@ fn advise_huge_pages(start: NonNull<u8>, layout: Layout) {
 impl<T: Number> Deref for Memory<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` initialised numbers belong to us.
+        // SAFETY: this value owns `len` initialised numbers from `start` on.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -99,7 +99,7 @@ impl<T: Number> Drop for Memory<T> {
     fn drop(&mut self) {
         self.zeroize();
         let layout = Self::layout(self.len).expect("it was allocated with this layout");
-        // SAFETY: allocated in `zeroed` with the same layout, not used after.
+        // SAFETY: `zeroed` allocated this memory with the same layout, and nothing uses the memory after this call.
         unsafe { dealloc(self.start.as_ptr().cast(), layout) };
     }
 }
@@ -117,7 +117,8 @@ mod tests {
         assert_eq!(Words::zeroed(3).unwrap()[..], [0; 3]);
     }
 
-    /// An argument that marks the child process with little memory: a filter that matches no test.
+    /// Argument by which the child process knows that it runs with little memory. The test program takes the argument
+    /// for a filter, which matches no test.
     #[cfg(target_os = "linux")]
     const CHILD: &str = "with-little-memory";
 
@@ -140,13 +141,13 @@ mod tests {
         child.args([name, CHILD, "--exact", "--nocapture"]);
         let limit = || {
             let bytes = libc::rlimit { rlim_cur: 4 << 30, rlim_max: 4 << 30 };
-            // SAFETY: a plain system call between fork and exec.
+            // SAFETY: the system call only reads `bytes`.
             match unsafe { libc::setrlimit(libc::RLIMIT_AS, &bytes) } {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
             }
         };
-        // SAFETY: the closure makes one system call and touches nothing else.
+        // SAFETY: between fork and exec, the closure makes one system call and touches nothing else.
         let output = unsafe { child.pre_exec(limit) }.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(

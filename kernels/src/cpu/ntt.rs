@@ -2,15 +2,15 @@
 //!
 //! `forward` maps `[N]` coefficients in natural order, in `[0, 2q)`, to `[N]` values in *reading order*, in `[0, 2q)`.
 //! `inverse` maps them back, times `N`; input and output are in `[0, 2q)`. Reading order is the order that the last
-//! steps of `forward` leave. It differs between vector widths, and only this folder depends on it, because pointwise
-//! work does not.
+//! steps of `forward` leave. This order differs between vector widths. Only this folder depends on the order, because
+//! pointwise work is the same in every order.
 //!
 //! The method is negacyclic Cooley-Tukey / Gentleman-Sande with the twist folded into the roots (eprint 2016/504, Alg.
 //! 1 and 2), and lazy butterflies of Harvey (2014, Alg. 2): values stay below `4q < 2^32`, each product below `2q`.
 //!
-//! The first stages have partners that lie far apart; they run on 8 or 16 vectors in registers at a time. The last
-//! stages have partners within `LANES` vectors. Those vectors are loaded together, and transposed for the stages
-//! within a vector, so that partners are whole vectors again.
+//! In the first stages, partners lie far apart; these stages run on 8 or 16 vectors in registers at a time. In the last
+//! stages, partners lie within a square of `LANES` vectors. A square is loaded at once. For the stages within a vector,
+//! the square is transposed, so that partners are whole vectors again.
 
 mod transforms;
 mod unreduced;
@@ -31,8 +31,8 @@ pub struct NttTables {
     isa: Isa,
     ring: Arc<Ring>,
     unreduced: Option<Unreduced>,
-    /// For the last stages: for each group of `LANES` vectors, each stage and each of its blocks, `[LANES]` roots,
-    /// then `[LANES]` companions.
+    /// Roots of the stages within vectors. For each square of `LANES` vectors, each stage and each block of the stage:
+    /// `[LANES]` roots, then `[LANES]` companions.
     lane_roots: Words,
     lane_inverse_roots: Words,
 }
@@ -50,7 +50,7 @@ impl NttTables {
             .find(|&candidate| candidate.lanes().pow(2) <= ring.polynomial_size())
             .expect("an instruction set of this processor, the narrowest of which serves the smallest ring");
         let (lanes, stages) = (isa.lanes(), ring.polynomial_size().trailing_zeros());
-        // the first stage belongs to a whole pass
+        // whether the first stage belongs to a whole pass, where an unreduced transform adds its offset
         let passes = stages - lanes.trailing_zeros() >= pass_stages(lanes);
         NttTables {
             isa,
@@ -71,7 +71,8 @@ impl NttTables {
         self.ring.modulus
     }
 
-    /// The bounds of [`begin_forward`] if it reduces nothing. With `None`, the transform keeps words below `4q`.
+    /// The bounds of words in [`begin_forward`], if that transform reduces nothing. `None`: the transform keeps words
+    /// below `4q`.
     pub(crate) fn unreduced(&self) -> Option<Unreduced> {
         self.unreduced
     }
@@ -99,14 +100,14 @@ fn lane_roots(roots: &[Root], lanes: usize) -> Words {
             }
         }
     }
-    // aligned, because a vector across two cache lines takes twice as long to load
+    // `Words` are aligned, because a vector across two cache lines takes twice as long to load
     Words::copy_of(&out).expect("memory for tables")
 }
 
 /// `x w mod q` in `[0, 2q)` for any `x`, by Shoup's product with the companion of `w`.
 #[inline(always)]
 pub(crate) unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, companion: S::V, q: S::V) -> S::V {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         let quotient = if UNIFORM { S::mul_high_uniform(x, companion) } else { S::mul_high(x, companion) };
         S::sub(S::mul_low(x, w), S::mul_low(quotient, q))
@@ -116,7 +117,7 @@ pub(crate) unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, co
 /// Reduces `x` from `[0, 2m)` to `[0, m)`.
 #[inline(always)]
 pub(crate) unsafe fn reduce<S: Simd>(x: S::V, m: S::V) -> S::V {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe { S::min(x, S::sub(x, m)) }
 }
 
@@ -133,7 +134,7 @@ impl<S: Simd> ModulusLanes<S> {
     unsafe fn of(tables: &NttTables) -> Self {
         let q = tables.ring.modulus.q();
         let offset = tables.unreduced.map_or(0, |unreduced| unreduced.offset);
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe { ModulusLanes { q: S::splat(q), q2: S::splat(2 * q), offset: S::splat(offset) } }
     }
 }
@@ -141,7 +142,7 @@ impl<S: Simd> ModulusLanes<S> {
 /// Prefetches `words` during forward transforms of `rows` rows of `row_words`.
 #[inline(always)]
 pub(crate) fn ahead_of<S: Simd>(words: &[u32], rows: usize, row_words: usize) -> Ahead<'_, u32> {
-    // `call` runs at least this often: once for each square of vectors in each step of a transform
+    // a transform runs `call` at least this often: for each square, once in a pass and once in the last stages
     Ahead::new(words, rows * 2 * (row_words / (S::LANES * S::LANES)))
 }
 
@@ -154,7 +155,7 @@ unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool, const SHORT
     (w, companion): (S::V, S::V),
     m: ModulusLanes<S>,
 ) {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         // (1) butterfly: (x, y) <- (x + w y, x - w y)
         let t = mul_lazy::<S, UNIFORM>(*y, w, companion, m.q);
@@ -176,7 +177,7 @@ unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
     (w, companion): (S::V, S::V),
     m: ModulusLanes<S>,
 ) {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         // (2) inverse butterfly: (x, y) <- (x + y, w (x - y))
         let difference = S::add(S::sub(*x, *y), m.q2);
@@ -187,11 +188,12 @@ unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
 
 #[inline(always)]
 unsafe fn uniform<S: Simd>(root: &Root) -> (S::V, S::V) {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe { (S::splat(root.value), S::splat(root.companion)) }
 }
 
-/// Applies STAGES stages to `RADIX = 2^STAGES` vectors. In the first stage they are group `group` of `groups`.
+/// Applies STAGES stages to `RADIX = 2^STAGES` vectors. In the first of these stages, the vectors are in group `group`
+/// of `groups` groups.
 #[inline(always)]
 unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool, const SHORT: bool>(
     v: &mut [S::V; RADIX],
@@ -200,10 +202,11 @@ unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: 
     group: usize,
     m: ModulusLanes<S>,
 ) {
-    // SAFETY: the caller promises a processor with `S`; a stage of `g` groups, at most `N / 2`, reads roots from `g` to
-    // below `2g`, and the ring has `N`.
+    // SAFETY: the caller promises that the processor supports `S`. A stage of `g` groups reads the roots from `g` to
+    // below `2g`. They exist, because `g` is at most `N / 2` and the ring has `N` roots.
     unsafe {
-        // the first stage is separate, because only it may be fresh and loops of constant shape unroll into registers
+        // the first stage is separate, because only the first stage may be `FRESH`, and because loops of constant shape
+        // unroll into registers
         let w = uniform::<S>(roots.get_unchecked(groups + group));
         for i in 0..RADIX / 2 {
             let (low, high) = v.split_at_mut(i + RADIX / 2);
@@ -257,8 +260,8 @@ unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bo
     m: ModulusLanes<S>,
     ahead: &mut Ahead<'_, u32>,
 ) {
-    // SAFETY: the caller promises a processor with `S`; a group's `RADIX` vectors lie `stride` apart within its
-    // `length` words of the row.
+    // SAFETY: the caller promises that the processor supports `S`. The `RADIX` vectors of a group lie `stride` words
+    // apart, within the group's `length` words of the row.
     unsafe {
         let length = row.len() / groups;
         let stride = length >> STAGES;
@@ -300,9 +303,9 @@ unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
     }
 }
 
-/// The end of `forward` for square `at` of the row, `LANES` vectors: the last STAGES stages between vectors and all
-/// stages within them. The result is in `[0, 2q)`. `groups` is the row's number of squares; `lane_roots` belong to
-/// this square.
+/// Finishes `forward` for square `at` of the row, which has `LANES` vectors: the last STAGES stages between vectors,
+/// then all stages within vectors. The result is in `[0, 2q)`. `groups` is the row's number of squares; `lane_roots`
+/// belong to this square.
 #[inline(always)]
 unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>(
     square_words: *mut u32,
@@ -312,8 +315,8 @@ unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>
     lane_roots: *const u32,
     m: ModulusLanes<S>,
 ) {
-    // SAFETY: the caller promises a processor with `S` and a square's words and lane roots; the stages between vectors
-    // read roots below `N / LANES`.
+    // SAFETY: the caller promises that the processor supports `S`, and passes the words and the lane roots of a whole
+    // square. The stages between vectors read only roots below `N / LANES`, which exist.
     unsafe {
         let mut w = lane_roots;
         let groups = (groups * S::LANES) >> STAGES;
@@ -356,13 +359,13 @@ unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>
     }
 }
 
-/// Words of the roots for a square's last stages.
+/// Number of words in `lane_roots` for one square.
 #[inline(always)]
 const fn lane_root_words<S: Simd>() -> usize {
     2 * S::LANES * (S::LANES - 1)
 }
 
-/// The end of `forward`, square after square.
+/// Finishes `forward` for each square of the row, by [`last_stages_of_square`].
 #[inline(always)]
 unsafe fn last_stages<S: Simd, const STAGES: usize>(
     row: &mut [u32],
@@ -371,7 +374,8 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     m: ModulusLanes<S>,
     ahead: &mut Ahead<'_, u32>,
 ) {
-    // SAFETY: the caller promises a processor with `S`; the row is `squares` whole squares, each with its lane roots.
+    // SAFETY: the caller promises that the processor supports `S`, and that the row consists of whole squares, each
+    // with its lane roots.
     unsafe {
         let squares = row.len() / (S::LANES * S::LANES);
         for at in 0..squares {
@@ -382,8 +386,8 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     }
 }
 
-/// The beginning of `inverse`: all stages within vectors and the first STAGES stages between them. Words come from the
-/// row itself, or from `from`.
+/// The beginning of `inverse`: all stages within vectors, then the first STAGES stages between vectors. Words come from
+/// the row itself, or from `from`.
 #[inline(always)]
 unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
     from: Option<&[u32]>,
@@ -392,8 +396,8 @@ unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
     lane_roots: &[u32],
     m: ModulusLanes<S>,
 ) {
-    // SAFETY: the caller promises a processor with `S`; chunks are whole squares with their lane roots, `from` is as
-    // long as the row; roots as for `last_stages_of_square`.
+    // SAFETY: the caller promises that the processor supports `S`. Each chunk is a whole square with its lane roots,
+    // and `from` is as long as the row. The roots are within bounds as in `last_stages_of_square`.
     unsafe {
         let groups = (row.len() / S::LANES) >> STAGES;
         let chunks =
@@ -440,8 +444,8 @@ unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
     }
 }
 
-/// Stages of a pass. As many vectors as the registers hold pass together, so that enough butterflies are independent
-/// of each other.
+/// Number of stages in a pass. A pass works on as many vectors as the registers hold, so that enough butterflies are
+/// independent of each other.
 #[inline(always)]
 const fn pass_stages(lanes: usize) -> u32 {
     if lanes == 16 { 4 } else { 3 }
@@ -450,7 +454,7 @@ const fn pass_stages(lanes: usize) -> u32 {
 /// The beginning of `forward`: the stages between vectors that form whole passes.
 #[inline(always)]
 unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
-    // SAFETY: the caller promises a processor with `S` and a row of the tables' degree.
+    // SAFETY: the caller promises that the processor supports `S`, and that the row has the tables' degree.
     unsafe {
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
@@ -469,12 +473,12 @@ unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32]
 /// `forward` on `[N]` words in place; see the module's documentation.
 #[inline(always)]
 unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
-    // SAFETY: the caller promises a processor with `S` and a row of the tables\' degree.
+    // SAFETY: the caller promises that the processor supports `S`, and that the row has the tables' degree.
     unsafe {
         passes::<S, false>(tables, row, ahead);
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
-        // the remaining stages between vectors, and those within vectors
+        // the remaining stages between vectors, then the stages within vectors
         match between % pass_stages(S::LANES) {
             0 => last_stages::<S, 0>(row, roots, &tables.lane_roots, m, ahead),
             1 => last_stages::<S, 1>(row, roots, &tables.lane_roots, m, ahead),
@@ -485,14 +489,14 @@ unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahea
 }
 
 /// Finishes `forward` for square `at` of a row that [`begin_forward`] began. Rows of one prime share the roots, which
-/// take twice the words of the square itself. With `SHORT`, the transform is unreduced and so are its results; else
-/// the results are in `[0, 2q)`.
+/// take twice the words of the square itself. With `SHORT`, the transform and its results are unreduced; otherwise the
+/// results are in `[0, 2q)`.
 ///
 /// # Safety
-/// The CPU has the instruction set `S`; each row has the tables' degree, and `at` is the index of a square.
+/// The CPU supports the instruction set `S`, the row has the tables' degree, and `at` is the index of a square.
 #[inline(always)]
 pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32], at: usize) {
-    // SAFETY: the contract above; a square has `lane_root_words` of the tables' lane roots.
+    // SAFETY: the caller keeps the conditions above. Each square has `lane_root_words` words of the tables' lane roots.
     unsafe {
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
@@ -511,15 +515,15 @@ pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, 
 /// `inverse` on `[N]` words, in place or from another row; see the module's documentation.
 ///
 /// # Safety
-/// The CPU has the instruction set `S`; both rows have the tables' degree.
+/// The CPU supports the instruction set `S`, and both rows have the tables' degree.
 #[inline(always)]
 unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
-    // SAFETY: the contract above.
+    // SAFETY: the caller keeps the conditions above.
     unsafe {
         let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
         let m = ModulusLanes::of(tables);
         let between = (row.len() / S::LANES).trailing_zeros();
-        // stages within vectors, and stages between them that form no whole pass
+        // the stages within vectors, then the stages between vectors that form no whole pass
         match between % pass_stages(S::LANES) {
             0 => first_inverse_stages::<S, 0>(from, row, roots, lane_roots, m),
             1 => first_inverse_stages::<S, 1>(from, row, roots, lane_roots, m),
@@ -540,7 +544,7 @@ unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, row: &mut [
 #[inline(always)]
 unsafe fn forward_rows<S: Transforms>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
-        // SAFETY: the caller promises a processor with `S`; each row is one of the tables' degree.
+        // SAFETY: the caller promises that the processor supports `S`; each row has the tables' degree.
         unsafe { S::forward(tables, row, &mut Ahead::none()) };
     }
 }
@@ -548,7 +552,7 @@ unsafe fn forward_rows<S: Transforms>(tables: &NttTables, rows: &mut [u32]) {
 #[inline(always)]
 unsafe fn begin_row<S: Simd>(tables: &NttTables, row: &mut [u32]) {
     let ahead = &mut Ahead::none();
-    // SAFETY: the caller promises a processor with `S` and a row of the tables' degree.
+    // SAFETY: the caller promises that the processor supports `S`, and that the row has the tables' degree.
     unsafe {
         match tables.unreduced.is_some() {
             true => passes::<S, true>(tables, row, ahead),
@@ -560,14 +564,14 @@ unsafe fn begin_row<S: Simd>(tables: &NttTables, row: &mut [u32]) {
 #[inline(always)]
 unsafe fn inverse_rows<S: Transforms>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
-        // SAFETY: the caller promises a processor with `S`; each row is one of the tables' degree.
+        // SAFETY: the caller promises that the processor supports `S`; each row has the tables' degree.
         unsafe { S::inverse(tables, None, row) };
     }
 }
 
 #[inline(always)]
 unsafe fn inverse_row_of<S: Transforms>(tables: &NttTables, from: &[u32], row: &mut [u32]) {
-    // SAFETY: the caller promises a processor with `S` and two rows of the tables' degree.
+    // SAFETY: the caller promises that the processor supports `S`, and that both rows have the tables' degree.
     unsafe { S::inverse(tables, Some(from), row) };
 }
 

@@ -16,7 +16,7 @@ struct Lanes<S: Simd> {
 impl<S: Simd> Lanes<S> {
     #[inline(always)]
     unsafe fn of(modulus: Modulus) -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             let inverse = S::splat(modulus.montgomery_inverse());
             Lanes { q: S::splat(modulus.q()), q2: S::splat(2 * modulus.q()), inverse }
@@ -26,7 +26,7 @@ impl<S: Simd> Lanes<S> {
     /// `x w` in `[0, 2q)`, for any `x`.
     #[inline(always)]
     unsafe fn times(&self, x: S::V, w: Root) -> S::V {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             let quotient = S::mul_high_uniform(x, S::splat(w.companion));
             S::sub(S::mul_low(x, S::splat(w.value)), S::mul_low(quotient, self.q))
@@ -36,7 +36,7 @@ impl<S: Simd> Lanes<S> {
     /// `sum / 2^32` of a sum below `4 q^2 <= q 2^32`, in `[0, 2q)`.
     #[inline(always)]
     unsafe fn reduced(&self, sum: S::Wide) -> S::V {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe { S::montgomery(sum, self.q, self.inverse) }
     }
 }
@@ -97,8 +97,8 @@ pub(crate) fn combine(
     dispatch_combine(isa, modulus, t, first, second, out);
 }
 
-/// [`combine`] for a `t` that [`ntt::begin_forward`] left, with an optional permutation. The transform finishes here,
-/// square by square, and the words are combined and permuted while they are in the L1 cache.
+/// [`combine`] for a `t` whose transform [`ntt::begin_forward`] began, with an optional permutation of the result. The
+/// transform finishes here, square by square, and the words are combined and permuted while they are in the L1 cache.
 pub(crate) fn combine_begun(
     tables: &NttTables,
     t: &mut [u32],
@@ -117,7 +117,8 @@ pub(crate) fn combine_begun(
 
 #[inline(always)]
 unsafe fn add_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
-    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
+    // SAFETY: the caller promises that the processor supports `S`, and that all rows have one length, a multiple of
+    // `LANES`.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -129,7 +130,8 @@ unsafe fn add_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u
 
 #[inline(always)]
 unsafe fn sub_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
-    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
+    // SAFETY: the caller promises that the processor supports `S`, and that all rows have one length, a multiple of
+    // `LANES`.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -141,7 +143,8 @@ unsafe fn sub_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u
 
 #[inline(always)]
 unsafe fn scale_row<S: Simd>(modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
-    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
+    // SAFETY: the caller promises that the processor supports `S`, and that all rows have one length, a multiple of
+    // `LANES`.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -153,7 +156,8 @@ unsafe fn scale_row<S: Simd>(modulus: Modulus, x: &[u32], w: Root, out: &mut [u3
 
 #[inline(always)]
 unsafe fn multiply_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], square: Root, out: &mut [u32]) {
-    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
+    // SAFETY: the caller promises that the processor supports `S`, and that all rows have one length, a multiple of
+    // `LANES`.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -166,7 +170,8 @@ unsafe fn multiply_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], square:
 
 #[inline(always)]
 unsafe fn tensor_rows<S: Simd>(modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], square: Root, out: [&mut [u32]; 3]) {
-    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
+    // SAFETY: the caller promises that the processor supports `S`, and that all rows have one length, a multiple of
+    // `LANES`.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         let [out_0, out_1, out_2] = out;
@@ -192,7 +197,8 @@ unsafe fn combine_rows<S: Simd>(
     second: Option<(&[u32], Root)>,
     out: &mut [u32],
 ) {
-    // SAFETY: the caller promises a processor with `S`; rows are of one length, whole vectors.
+    // SAFETY: the caller promises that the processor supports `S`, and that all rows have one length, a multiple of
+    // `LANES`.
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
@@ -214,7 +220,8 @@ unsafe fn combine_begun_rows<S: Simd>(
     permutation: Option<&Permutation>,
     out: &mut [u32],
 ) {
-    // SAFETY: the caller promises a processor with `S`, that of the tables, and rows of the tables' degree.
+    // SAFETY: the caller promises that the processor supports `S`, the instruction set of the tables, and that each row
+    // has the tables' degree.
     unsafe {
         match tables.unreduced().is_some() {
             true => combine_squares::<S, true>(tables, t, first, second, permutation, out),
@@ -232,8 +239,9 @@ unsafe fn combine_squares<S: Simd, const SHORT: bool>(
     permutation: Option<&Permutation>,
     out: &mut [u32],
 ) {
-    // SAFETY: the caller promises a processor with `S`; rows are of the tables' degree, so whole squares; the
-    // permutation's sources are squares of such a row, and `combined` is one.
+    // SAFETY: the caller promises that the processor supports `S`, and that each row has the tables' degree, so
+    // consists of whole squares. The permutation's sources are squares of such a row, and `combined` has the size of a
+    // square.
     unsafe {
         let modulus = tables.modulus();
         let (m, one) = (Lanes::<S>::of(modulus), Root::new(modulus, 1));

@@ -1,11 +1,11 @@
 //! Vectors of words: the few operations that the kernels need, for each instruction set.
 //!
-//! A kernel is written once over [`Simd`] as an `#[inline(always)]` function. `dispatch!` compiles it for each
-//! instruction set inside a function that enables the set, and [`Isa::detect`] chooses at run time. All sets give
-//! equal results, because every operation is exact.
+//! A kernel is written once, as an `#[inline(always)]` function that is generic over [`Simd`]. `dispatch!` compiles it
+//! for each instruction set inside a function that enables the set, and [`Isa::detect`] chooses at run time. All sets
+//! give equal results, because every operation is exact.
 //!
 //! Operations without pointers enable the instruction set themselves, so the compiler checks that each intrinsic
-//! belongs to it. They are inlined, like intrinsics, into functions that enable the set.
+//! belongs to the set. These operations are inlined, like intrinsics, into functions that enable the set.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -20,7 +20,7 @@ pub(crate) const LANES_MAX: usize = 16;
 ///
 /// # Safety
 /// Every method may only be called on a CPU that has the instruction set; `load` and `store` need `LANES` words at the
-/// pointer. Functions over `S: Simd` have the same contract: a CPU with `S`.
+/// pointer. Functions that are generic over `S: Simd` have the same condition: the CPU supports `S`.
 pub(crate) unsafe trait Simd: Copy + 'static {
     /// The number of words in a vector; a power of two.
     const LANES: usize;
@@ -61,9 +61,10 @@ pub(crate) unsafe trait Simd: Copy + 'static {
     unsafe fn wide_zero() -> Self::Wide;
     /// `sum + a b`, 64 bits in each lane.
     unsafe fn mul_add_wide(sum: Self::Wide, a: Self::V, b: Self::V) -> Self::Wide;
-    /// `(sum - (sum q' mod 2^32) q) / 2^32 + q`, with `q_inverse = 1/q mod 2^32`: Montgomery's reduction, in `(0, sum/2^32 + q]`.
+    /// Montgomery's reduction: `(sum - (sum q_inverse mod 2^32) q) / 2^32 + q`, where `q_inverse` is `1 / q mod 2^32`.
+    /// The result is in `(0, sum / 2^32 + q]`.
     unsafe fn montgomery(sum: Self::Wide, q: Self::V, q_inverse: Self::V) -> Self::V;
-    /// Permutes: word `i` is the word of `v` at `places[i]`, below `LANES`.
+    /// Permutes: word `i` of the result is the word of `v` at `places[i]`, which is below `LANES`.
     unsafe fn permute(v: Self::V, places: Self::V) -> Self::V;
     /// A square of zeros, to be filled.
     unsafe fn square() -> Self::Square;
@@ -71,11 +72,12 @@ pub(crate) unsafe trait Simd: Copy + 'static {
     unsafe fn transpose(square: &mut Self::Square);
 }
 
-/// The same vectors with half as many doubles. Products with sums are fused: rounded once.
+/// The same vectors, with half as many doubles instead of words. A product and its sum are fused, which means rounded
+/// once.
 ///
 /// # Safety
-/// The conditions of [`Simd`]. `load_reals` and `store_reals` need `REALS` doubles at the pointer, `from_words` as
-/// many words.
+/// The conditions of [`Simd`]. `load_reals` and `store_reals` need `REALS` doubles at the pointer, `from_words` needs
+/// `REALS` words.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(crate) unsafe trait SimdReals: Simd {
     /// The number of doubles in a vector: `LANES / 2`.
@@ -101,7 +103,8 @@ pub(crate) unsafe trait SimdReals: Simd {
     unsafe fn mul_sub(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
     /// `c - a b`.
     unsafe fn neg_mul_add(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
-    /// `a` minus the integer below it; exact, but for a rounded last bit if `a` is negative. `|a|` is below 2^51.
+    /// `a` minus the integer below `a`, for `|a|` below 2^51. The result is exact, except that its last bit is rounded
+    /// if `a` is negative.
     unsafe fn fraction(a: Self::R) -> Self::R;
     /// The low words of the doubles' bits: those of `a`, then those of `b`.
     unsafe fn low_words(a: Self::R, b: Self::R) -> Self::V;
@@ -111,7 +114,7 @@ pub(crate) unsafe trait SimdReals: Simd {
     unsafe fn transpose_reals(square: &mut Self::SquareOfReals);
 }
 
-/// The instruction sets this build knows.
+/// The instruction sets that this build knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Isa {
     /// 16 words: AVX-512 F and DQ.
@@ -135,7 +138,7 @@ impl Isa {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            // the features that `dispatch!` enables
+            // the same features as `dispatch!` enables
             let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq");
             if avx512 && avx2 && is_x86_feature_detected!("bmi2") {
@@ -194,9 +197,9 @@ impl Isa {
     }
 }
 
-/// Defines `fn name(isa, args)` that runs a generic kernel compiled for the instruction set. For this folder only,
-/// because the function does not check that the CPU has `isa`, or that slices have the lengths that the kernel reads.
-/// With `reals`, the kernel is over [`SimdReals`], and `isa` must have vectors of doubles.
+/// Defines `fn name(isa, args)` that runs a generic kernel compiled for the instruction set. The function does not
+/// check that the CPU supports `isa`, or that slices have the lengths that the kernel reads, so its callers must. With
+/// `reals`, the kernel is generic over [`SimdReals`], and `isa` must have vectors of doubles.
 macro_rules! dispatch {
     ($(#[$meta:meta])* reals $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),* $(,)?)) => {
         $crate::cpu::simd::dispatch! {
@@ -206,7 +209,7 @@ macro_rules! dispatch {
     };
     ($(#[$meta:meta])* $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),* $(,)?)) => {
         $crate::cpu::simd::dispatch! {
-            // SAFETY: plain Rust runs everywhere.
+            // SAFETY: plain Rust runs on every processor.
             @portable unsafe { $kernel::<$crate::cpu::simd::portable::Portable>($($arg),*) };
             $(#[$meta])* $vis fn $name = $kernel($($arg: $ty),*)
         }
@@ -229,8 +232,8 @@ macro_rules! dispatch {
                 unsafe { $kernel::<$crate::cpu::simd::avx2::Avx2>($($arg),*) }
             }
             match isa {
-                // SAFETY: callers inside this folder take it from `Cpu::with` or a transform's tables, which ask the
-                // processor.
+                // SAFETY: callers take `isa` from `Cpu::with` or from a transform's tables. Both check that the
+                // processor supports `isa`.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => unsafe { avx512($($arg),*) },
                 // SAFETY: as above.

@@ -1,9 +1,9 @@
 //! Compiled kernels on disk. A node compiles each kernel only once, and a machine without a compiler can receive
 //! compiled kernels.
 //!
-//! A file is named by the SHA-256 of architecture and source, independent of the compiler. The file holds a line that
-//! names the format, the SHA-256 of the rest, and the rest: the compiler's name and the image. A file that fails a
-//! check is compiled anew.
+//! A file is named by the SHA-256 of architecture and source; the compiler is not part of the name. The file holds a
+//! line that names the format, then the SHA-256 of all that follows, then the compiler's name and the image. If a file
+//! fails a check, its kernel is compiled again.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{Read, Write};
@@ -44,10 +44,10 @@ impl Image {
 }
 
 impl Cache {
-    /// Opens the cache in this folder, which is created with mode 0700 if it is missing. `None` if the folder cannot
-    /// be created, or if other users could have written kernels into it.
+    /// Opens the cache in this folder, which is created with mode 0700 if it is missing. `None` if the folder cannot be
+    /// created, or if its permissions let other users write kernels into it.
     pub fn open(folder: &Path) -> Option<Cache> {
-        // an existing folder is no error, and other failures show in the next line
+        // an existing folder is not an error, and the next line notices other failures
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         let metadata = fs::metadata(folder).ok()?;
         let trusted = metadata.is_dir() && metadata.permissions().mode() & 0o022 == 0;
@@ -63,7 +63,7 @@ impl Cache {
         self.folder.join(format!("{}.kernel", hex(&hash.finalize())))
     }
 
-    /// The image of this source for this architecture, if the cache has a whole one.
+    /// The image of this source for this architecture, if the cache has an undamaged image.
     pub fn get(&self, architecture: &str, text: &str) -> Option<Image> {
         let file = fs::File::open(self.path(architecture, text)).ok()?;
         let mut bytes = Vec::new();
@@ -80,7 +80,8 @@ impl Cache {
         image.is_whole().then_some(image)
     }
 
-    /// Stores an image if possible. If the cache is full or read-only, the next process compiles again.
+    /// Stores an image if possible. If the cache is full or read-only, nothing is stored, and the next process compiles
+    /// the kernel again.
     pub fn put(&self, architecture: &str, text: &str, image: &Image) {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let path = self.path(architecture, text);
@@ -101,7 +102,7 @@ impl Cache {
         self.keep_within(FOLDER_BYTES_MAX);
     }
 
-    /// Removes the oldest files until the remaining ones fit the bound.
+    /// Removes the oldest files until all remaining files together have at most `bytes_max` bytes.
     fn keep_within(&self, bytes_max: u64) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut files: Vec<_> = entries
@@ -189,7 +190,7 @@ mod tests {
             fs::write(path, &whole[..at]).unwrap();
             assert_eq!(cache.get("sm_90", "text"), None, "cut at {at}");
         }
-        // the hash matches, but the driver must not get these bytes
+        // the hash matches, but the bytes are not a whole image, so they must not reach the driver
         cache.put("sm_90", "text", &Image { compiler: "nvrtc 12.9".into(), bytes: b"\x7fELF".to_vec() });
         assert_eq!(cache.get("sm_90", "text"), None);
         cache.put("sm_90", "text", &image(100));

@@ -1,7 +1,7 @@
-//! Wrappers of the driver's objects that this backend holds. Each frees its object on drop.
+//! Wrappers of the driver's objects that this backend holds. Each wrapper frees its object on drop.
 //!
 //! All memory of the card is allocated, zeroed, used and freed in the order of one stream. So a buffer may be dropped
-//! while a kernel that reads it still waits to run.
+//! before a started kernel has read it.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -43,14 +43,14 @@ impl Stream {
         self.stream.cu_stream()
     }
 
-    /// Selects the card for calls of this thread. [`Error::Lost`] when the card is lost, because no further call may
-    /// go to it.
+    /// Selects the card for calls of this thread. Returns [`Error::Lost`] when the card is lost, because a lost card
+    /// gets no further call.
     pub fn bind(&self) -> Result<()> {
         self.health.alive()?;
         self.context().bind_to_thread().map_err(|error| failed("choosing the card", error))
     }
 
-    /// Waits until the card has done all work started in this stream, at most as long as [`waiting::wait`] waits.
+    /// Waits until the card has done all work that was started in this stream. The time limit is that of [`waiting::wait`].
     pub fn drain(&self) -> Result<()> {
         self.bind()?;
         let event = self.stream.record_event(None).map_err(|error| failed("waiting for the card", error))?;
@@ -61,7 +61,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.health.alive().is_err() {
-            // leak them: to free a stream or context, the driver might wait for the card without end
+            // leak the stream and its context: to free them, the driver might wait for the lost card forever
             std::mem::forget(self.stream.clone());
         }
     }
@@ -87,7 +87,7 @@ impl Memory {
         stream.bind()?;
         // the driver allocates no empty buffer
         let bytes = words.max(1).checked_mul(4).ok_or_else(|| Error::OutOfMemory(format!("{words} words")))?;
-        // SAFETY: the context is bound; the address is owned by the value made of it
+        // SAFETY: the context is bound; the `Memory` made below owns the address
         let address = unsafe {
             if context.has_async_alloc() {
                 result::malloc_async(stream.handle(), bytes)
@@ -107,7 +107,7 @@ impl Memory {
     /// The address of a range of words.
     ///
     /// # Panics
-    /// When the range is outside the buffer. That is a caller's mistake, which the card would not detect.
+    /// When the range is outside the buffer. The range would be a caller's mistake, which the card would not detect.
     pub fn at(&self, at: usize, words: usize) -> sys::CUdeviceptr {
         let end = at.checked_add(words);
         assert!(end.is_some_and(|end| end <= self.words), "{words} words at {at} of a buffer of {}", self.words);
@@ -120,7 +120,7 @@ impl Memory {
         if words == 0 {
             return Ok(());
         }
-        // SAFETY: the range is the buffer's own; streams live as long as their context
+        // SAFETY: the range lies in this buffer; streams live as long as their context
         unsafe { result::memset_d8_async(address, 0, 4 * words, stream.handle()) }
             .map_err(|error| failed("clearing a buffer", error))
     }
@@ -128,12 +128,12 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // a failure here is the card's, and its next call reports it; a lost card keeps its memory
+        // a failure here is a failure of the card, which the card's next call reports; memory on a lost card is not freed
         if self.stream.bind().is_err() {
             return;
         }
         let _ = self.clear(&self.stream, self.words);
-        // SAFETY: the address is this value's own, and all its uses are ordered before this by the stream
+        // SAFETY: this value owns the address, and the stream orders all uses of the address before this call
         let _ = unsafe {
             if self.stream.context().has_async_alloc() {
                 result::free_async(self.address, self.stream.handle())
@@ -153,52 +153,52 @@ pub struct Pinned {
     stream: Arc<Stream>,
 }
 
-// SAFETY: plain words with one owner, which orders the card's copies of them by events; the driver's calls on them may
-// come from any thread
+// SAFETY: these are plain words with one owner. Events order the card's copies of the words, and any thread may call
+// the driver for them
 unsafe impl Send for Pinned {}
-// SAFETY: as above; shared references only read
+// SAFETY: as for `Send`; shared references only read
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
     pub fn zeroed(stream: &Arc<Stream>, words: usize) -> Result<Pinned> {
         stream.bind()?;
-        // SAFETY: the context is bound; flags 0 is memory that the host may also read quickly
-        let start = unsafe { result::malloc_host(4 * words, 0) }
-            .map_err(|error| failed("allocating memory of the host", error))?;
+        // SAFETY: the context is bound; with flags 0, the host can read the memory at normal speed
+        let start =
+            unsafe { result::malloc_host(4 * words, 0) }.map_err(|error| failed("allocating host memory", error))?;
         let start = NonNull::new(start.cast::<u32>())
-            .ok_or_else(|| Error::OutOfMemory("the driver gave no memory of the host".into()))?;
-        // SAFETY: that many words were just allocated, and zeros are words
+            .ok_or_else(|| Error::OutOfMemory("the driver returned no host memory".into()))?;
+        // SAFETY: the call above allocated this many words, and a zero word is valid
         unsafe { start.as_ptr().write_bytes(0, words) };
         Ok(Pinned { start, words, stream: stream.clone() })
     }
 
     /// The words. The card must not be copying to them.
     pub fn words(&self) -> &[u32] {
-        // SAFETY: allocated and set by `zeroed`
+        // SAFETY: `zeroed` allocated and set the words
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
     /// The words, mutable. The card must not be copying from or to them.
     pub fn words_mut(&mut self) -> &mut [u32] {
-        // SAFETY: allocated and set by `zeroed`; borrowed as the value is
+        // SAFETY: `zeroed` allocated and set the words; the result borrows them as long as it borrows this value
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.words) }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // plain fill is enough, because no word is secret: keys here are public, and words are ciphertexts
+        // a plain fill is enough, because no word is secret: the words are public keys and ciphertexts
         self.words_mut().fill(0);
-        // the driver waits for the card before it frees this memory; for a lost card without end
+        // do not free the memory of a lost card, because the driver would wait for the card forever
         if self.stream.bind().is_err() {
             return;
         }
-        // SAFETY: allocated by `malloc_host`, given back once
+        // SAFETY: `malloc_host` allocated this memory, and it is freed only here
         let _ = unsafe { result::free_host(self.start.as_ptr().cast()) };
     }
 }
 
-/// A function of a module, and the dynamic shared memory that it may use so far, in bytes.
+/// A function of a module, and the dynamic shared memory that the driver has allowed it until now, in bytes.
 #[derive(Clone, Copy)]
 struct Function {
     handle: sys::CUfunction,
@@ -212,12 +212,12 @@ pub struct Module {
     stream: Arc<Stream>,
 }
 
-// SAFETY: handles of the driver, which may be used from any thread that has bound their context
+// SAFETY: the handles belong to the driver; any thread that has bound their context may use them
 unsafe impl Send for Module {}
-// SAFETY: as above; the map of functions has its lock
+// SAFETY: as for `Send`; a lock protects the map of functions
 unsafe impl Sync for Module {}
 
-/// The configuration of a launch besides its function.
+/// The configuration of a launch, without its function.
 pub struct LaunchConfiguration {
     pub groups: [u32; 3],
     pub threads: u32,
@@ -225,12 +225,12 @@ pub struct LaunchConfiguration {
     pub together: Together,
 }
 
-/// Groups that may wait for each other.
+/// Which groups of a launch may wait for each other.
 pub enum Together {
     Alone,
     /// Clusters of this many neighbouring groups.
     Cluster(u32),
-    /// All groups of the launch; the driver refuses a launch with more groups than run at once.
+    /// All groups of the launch. The driver refuses a launch with more groups than the card runs at the same time.
     All,
 }
 
@@ -238,8 +238,7 @@ impl Module {
     /// Loads a cubin, or PTX that ends in a zero byte.
     pub fn load(stream: &Arc<Stream>, image: &[u8]) -> Result<Module> {
         stream.bind()?;
-        // SAFETY: the image is a whole ELF file, which says its own length, or text that ends in a zero byte: the only
-        // two things that `Image` holds
+        // SAFETY: an `Image` is either a whole ELF file, whose header states its length, or text that ends in a zero byte
         let handle = unsafe { result::module::load_data(image.as_ptr().cast()) }
             .map_err(|error| failed("loading a kernel", error))?;
         Ok(Module { handle, functions: Mutex::default(), stream: stream.clone() })
@@ -252,23 +251,24 @@ impl Module {
             Some(function) => function,
             None => {
                 let name = CString::new(entry).expect("entries are identifiers");
-                // SAFETY: the module is loaded as long as this value lives
+                // SAFETY: the module stays loaded as long as this value lives
                 let handle = unsafe { result::module::get_function(self.handle, name) }
-                    .map_err(|error| failed(&format!("looking for entry {entry}"), error))?;
+                    .map_err(|error| failed(&format!("finding entry {entry}"), error))?;
                 Function { handle, shared_bytes_allowed: 0 }
             }
         };
         if shared_bytes > function.shared_bytes_allowed {
             use sys::CUfunction_attribute::*;
-            // above 48 KiB, the function must be granted its shared memory; it also prefers shared memory to cache
+            // a function may use more than 48 KiB of shared memory only if this attribute allows it; the second
+            // attribute prefers shared memory to cache
             let attributes = [
                 (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes as i32),
                 (CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100),
             ];
             for (attribute, value) in attributes {
-                // SAFETY: a function of this module
+                // SAFETY: the function is one of this module
                 unsafe { result::function::set_function_attribute(function.handle, attribute, value) }
-                    .map_err(|error| failed(&format!("allowing {entry} {shared_bytes} bytes a group"), error))?;
+                    .map_err(|error| failed(&format!("setting {shared_bytes} shared bytes for {entry}"), error))?;
             }
             function.shared_bytes_allowed = shared_bytes;
         }
@@ -280,15 +280,15 @@ impl Module {
     pub fn groups_of_a_multiprocessor(&self, entry: &'static str, threads: u32) -> Result<usize> {
         self.stream.bind()?;
         let (function, mut groups) = (self.function(entry, 0)?, 0);
-        // SAFETY: a function of this module, and one integer is written
+        // SAFETY: the function is one of this module, and the call writes one integer
         unsafe { sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut groups, function, threads as i32, 0) }
             .result()
-            .map_err(|error| failed(&format!("asking how many groups of {entry} run at once"), error))?;
+            .map_err(|error| failed(&format!("counting the groups of {entry} that run at the same time"), error))?;
         Ok(groups as usize)
     }
 
-    /// Starts an entry with these addresses, then these words as its arguments, in the order of a stream. The caller
-    /// keeps the memory at these addresses alive.
+    /// Starts an entry in the order of a stream. Its arguments are these addresses, then these words. The caller keeps
+    /// the memory at these addresses alive.
     pub fn launch(
         &self,
         stream: &Stream,
@@ -320,10 +320,10 @@ impl Module {
             }),
         };
         let [x, y, z] = configuration.groups;
-        // SAFETY: function, stream and buffers are of one context, which is bound; the arguments point to values that
-        // live until the call returns, which has copied them. Entries take their buffers, then their words (README of
-        // the shaders). A kernel stays within its buffers and within the buffers to which a table leads, all of which the
-        // caller holds: the suite checks that, on the host under a sanitizer
+        // SAFETY: function, stream and buffers belong to one context, which is bound. The arguments point to values
+        // that live until the call returns, and the call copies them. Entries take their buffers, then their words
+        // (README of the shaders). A kernel accesses only its buffers and the buffers to which a table leads; the
+        // caller holds all of them. The test suite checks this on the host under a sanitizer
         let launched = unsafe {
             if let Some(attribute) = &mut attribute {
                 let config = sys::CUlaunchConfig {
@@ -355,18 +355,18 @@ impl Module {
     }
 }
 
-/// Whether the source fixes the cluster size, so that a launch must not set it.
+/// Whether the source of the function fixes the cluster size. If so, a launch must not set it.
 fn has_cluster_of_its_own(function: sys::CUfunction) -> bool {
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
-    // SAFETY: the caller has it from a loaded module
+    // SAFETY: the function is one of a loaded module
     unsafe { result::function::get_function_attribute(function, attribute) }.is_ok_and(|width| width > 0)
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // kernels of this module end first; a lost card keeps the module
+        // wait for running kernels of this module first; on a lost card, the module is not unloaded
         if self.stream.drain().is_ok() {
-            // SAFETY: loaded by `load`, unloaded once
+            // SAFETY: `load` loaded the module, and only this call unloads it
             let _ = unsafe { result::module::unload(self.handle) };
         }
     }

@@ -4,13 +4,13 @@ use cudarc::driver::{DriverError, sys};
 
 use crate::error::Error;
 
-/// Converts an error of the driver, by how a caller can react to it.
+/// Converts an error of the driver to the variant that tells the caller how to react.
 pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
     use sys::CUresult::*;
     let message = format!("{doing}: {code:?}");
     match code {
         CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory(message),
-        // more groups that wait for each other than fit on the card
+        // the launch has more groups that wait for each other than the card can run at the same time
         CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => Error::Unavailable(message),
         // after these errors, no call of the process to this card succeeds
         CUDA_ERROR_NOT_INITIALIZED

@@ -8,20 +8,22 @@ use super::driver::Stream;
 use super::failed::failed;
 use crate::error::Result;
 
-/// A sequence of kernels that runs in the order of the computing stream. Its arguments are fixed, so the memory at the
-/// addresses among them must exist at every start.
+/// A sequence of kernels that runs in the order of the computing stream. The kernels' arguments are fixed. Some of them
+/// are addresses, so the memory at these addresses must exist at every start.
 pub struct Graph {
     executable: sys::CUgraphExec,
     compute: Arc<Stream>,
 }
 
-// SAFETY: a handle of the driver, which any thread that has bound its context may use; the door starts one at a time
+// SAFETY: the handle belongs to the driver; any thread that has bound its context may use it. `GpuBackend` starts one
+// graph at a time, because it holds its lock meanwhile
 unsafe impl Send for Graph {}
-// SAFETY: as above
+// SAFETY: as for `Send`
 unsafe impl Sync for Graph {}
 
 impl Graph {
-    /// Captures the kernels that `launch` starts in `capture`, a stream without other users. None of them runs.
+    /// Captures the kernels that `launch` starts in `capture`, a stream without other users. Captured kernels do not
+    /// run yet.
     ///
     /// # Errors
     /// The errors of `launch`, and the driver's if the capture fails.
@@ -29,16 +31,16 @@ impl Graph {
         use sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         capture.bind()?;
         let told = |error| failed("capturing kernels", error);
-        // SAFETY: the stream lives; other streams, and other threads' calls, are not affected in this mode
+        // SAFETY: the stream lives. In this mode, the capture affects neither other streams nor calls of other threads
         unsafe { result::stream::begin_capture(capture.handle(), CU_STREAM_CAPTURE_MODE_RELAXED) }.map_err(told)?;
         let launched = launch();
-        // SAFETY: the stream is capturing, and ends to do so whatever was started
+        // SAFETY: the stream is capturing, and this call ends the capture even if a launch failed
         let graph = unsafe { result::stream::end_capture(capture.handle()) }.map_err(told)?;
         let executable = launched.and_then(|()| {
-            // SAFETY: a graph that was just captured
+            // SAFETY: the graph was captured by the call above
             unsafe { result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) }.map_err(told)
         });
-        // SAFETY: the same graph, which an executable does not need
+        // SAFETY: this is the same graph; the executable does not need it any more
         let _ = unsafe { result::graph::destroy(graph) };
         Ok(Graph { executable: executable?, compute: compute.clone() })
     }
@@ -46,7 +48,7 @@ impl Graph {
     /// Starts all kernels.
     pub fn launch(&self) -> Result<()> {
         self.compute.bind()?;
-        // SAFETY: executable and stream live; the caller holds all buffers and modules of the sequence
+        // SAFETY: the executable and the stream live; the caller holds all buffers and modules of the sequence
         unsafe { result::graph::launch(self.executable, self.compute.handle()) }
             .map_err(|error| failed("starting captured kernels", error))
     }
@@ -54,9 +56,9 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // a running graph is freed when it ends; a lost card keeps it
+        // the driver frees a running graph when it ends; on a lost card, the graph is not freed
         if self.compute.bind().is_ok() {
-            // SAFETY: instantiated by `capture`, given back once
+            // SAFETY: `capture` instantiated the graph, and only this call destroys it
             let _ = unsafe { result::graph::exec_destroy(self.executable) };
         }
     }

@@ -1,8 +1,8 @@
 //! NVRTC, NVIDIA's run-time compiler, if the machine has it: compiles sources to binaries of one architecture.
 //!
-//! The output is a cubin, because a driver older than the compiler refuses its PTX. Only for a card that the compiler
-//! does not know, the output is PTX: of the newest architecture that the compiler knows and that is not above the
-//! card. Every later card runs that PTX, because its driver compiles it for the card.
+//! The output is a cubin, because a driver older than the compiler refuses the compiler's PTX. If the compiler does not
+//! know the card's architecture, the output is PTX. Its target is then the newest known architecture that is not above
+//! the card's. The card's driver compiles the PTX for the card.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -14,7 +14,7 @@ use super::cache::Image;
 use crate::error::{Error, Result};
 use crate::gpu::Source;
 
-/// The oldest compiler that lists its architectures and makes cubins.
+/// The oldest compiler that can list its architectures and make cubins.
 const VERSION_MIN: (i32, i32) = (11, 2);
 /// Largest number of lines of a compiler's log in an error.
 const LOG_LINES_MAX: usize = 20;
@@ -23,24 +23,24 @@ const LOG_LINES_MAX: usize = 20;
 #[derive(Debug)]
 pub struct Compiler {
     version: (i32, i32),
-    /// The architectures that it compiles for, ascending; `90` means sm_90.
+    /// The architectures that the compiler knows, ascending; `90` means sm_90.
     architectures: Vec<i32>,
     /// Serializes compilations, because the compiler may hold locks and much memory.
     turn: Mutex<()>,
 }
 
 impl Compiler {
-    /// The compiler of this machine, loaded once in a process.
+    /// The compiler of this machine. Each process loads it once.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], with the package to install, when the machine has no usable compiler.
+    /// [`Error::Unavailable`] when the machine has no usable compiler. The message names the package to install.
     pub fn of_this_machine() -> Result<&'static Compiler> {
         static COMPILER: OnceLock<Result<Compiler>> = OnceLock::new();
         COMPILER.get_or_init(Compiler::open).as_ref().map_err(Clone::clone)
     }
 
     fn open() -> Result<Compiler> {
-        // SAFETY: looks for a library by its usual names; NVRTC's does nothing when it is loaded
+        // SAFETY: this call loads the library under its usual names; loading NVRTC has no other effect
         if !unsafe { sys::is_culib_present() } {
             return Err(Error::Unavailable(
                 "libnvrtc.so of CUDA 12 or 13 was not found; install NVRTC (Debian and Ubuntu: cuda-nvrtc-12-9 of NVIDIA's \
@@ -51,17 +51,17 @@ impl Compiler {
         }
         let told = |error| Error::Unavailable(format!("NVRTC does not report its architectures: {error}"));
         let mut version = (0, 0);
-        // SAFETY: the library is there, and two integers of this frame are written
+        // SAFETY: the library is loaded, and the call writes two integers of this function
         unsafe { sys::nvrtcVersion(&mut version.0, &mut version.1) }.result().map_err(told)?;
         if version < VERSION_MIN {
             let (major, minor) = version;
             return Err(Error::Unavailable(format!("NVRTC has CUDA {major}.{minor}; 12.0 or newer is needed")));
         }
         let mut count = 0;
-        // SAFETY: as above, one integer
+        // SAFETY: as for the version; the call writes one integer
         unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) }.result().map_err(told)?;
         let mut architectures = vec![0; count as usize];
-        // SAFETY: room for as many as it has just said
+        // SAFETY: the vector has room for the number of architectures that the call above returned
         unsafe { sys::nvrtcGetSupportedArchs(architectures.as_mut_ptr()) }.result().map_err(told)?;
         architectures.sort_unstable();
         Ok(Compiler { version, architectures, turn: Mutex::default() })
@@ -72,7 +72,7 @@ impl Compiler {
         format!("nvrtc {}.{}", self.version.0, self.version.1)
     }
 
-    /// Whether it makes binaries for this compute capability.
+    /// Whether the compiler makes binaries for this compute capability.
     pub fn knows(&self, (major, minor): (u32, u32)) -> bool {
         self.architectures.contains(&((10 * major + minor) as i32))
     }
@@ -80,21 +80,22 @@ impl Compiler {
     /// Compiles a source for a card of this compute capability.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the compiler's log, or when the card is older than every architecture of the compiler.
+    /// [`Error::Compile`] with the compiler's log when compilation fails. Also [`Error::Compile`] when the card is
+    /// older than every architecture that the compiler knows.
     pub fn compile(&self, source: &Source, capability: (u32, u32)) -> Result<Image> {
         let Target { name: target, binary } = target(&self.architectures, capability).ok_or_else(|| {
             let (major, minor) = capability;
             Error::Compile(format!(
-                "{}: {} compiles for no card of compute capability {major}.{minor} or older; install NVRTC of CUDA 12",
+                "{}: {} cannot compile for compute capability {major}.{minor}: the card is too old; install NVRTC of CUDA 12",
                 source.stem,
                 self.name()
             ))
         })?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let text = CString::new(source.text.as_str())
-            .map_err(|_| Error::Compile(format!("{}: a zero byte in the source", source.stem)))?;
+            .map_err(|_| Error::Compile(format!("{}: the source contains a zero byte", source.stem)))?;
         let program = Program::new(&text).map_err(|error| self.failed(source, &target, error, ""))?;
-        // SAFETY: a program that was made and not yet destroyed
+        // SAFETY: the program was made and is not yet destroyed
         let compiled = unsafe {
             result::compile_program(program.0, &[format!("--gpu-architecture={target}"), "--std=c++17".into()])
         };
@@ -119,8 +120,9 @@ struct Target {
     binary: bool,
 }
 
-/// The target for a card, given the compiler's architectures (ascending; `90` means sm_90): the card's own, else the
-/// newest that is not above the card. `None` if all are above it.
+/// The target for a card, given the compiler's architectures (ascending; `90` means sm_90). The target is the card's
+/// own architecture if the compiler knows it, else the newest architecture that is not above the card's. `None` if all
+/// are above the card's.
 fn target(architectures: &[i32], capability: (u32, u32)) -> Option<Target> {
     let card = (10 * capability.0 + capability.1) as i32;
     let newest = *architectures.iter().rfind(|&&architecture| architecture <= card)?;
@@ -140,31 +142,31 @@ impl Program {
 
     /// The compiler's log of the program.
     fn log(&self) -> String {
-        // SAFETY: a program that was made and not yet destroyed
+        // SAFETY: the program was made and is not yet destroyed
         let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
         String::from_utf8_lossy(&bytes_of(log)).trim_end_matches('\0').to_owned()
     }
 
     fn cubin(&self) -> std::result::Result<Vec<u8>, NvrtcError> {
         let mut size = 0;
-        // SAFETY: a compiled program, and one integer
+        // SAFETY: the program is compiled, and the call writes one integer
         unsafe { sys::nvrtcGetCUBINSize(self.0, &mut size) }.result()?;
         let mut bytes = vec![0u8; size];
-        // SAFETY: room for as many bytes as it has just said
+        // SAFETY: the vector has room for the number of bytes that the call above returned
         unsafe { sys::nvrtcGetCUBIN(self.0, bytes.as_mut_ptr().cast::<c_char>()) }.result()?;
         Ok(bytes)
     }
 
     /// The PTX, with a zero byte at its end.
     fn ptx(&self) -> std::result::Result<Vec<u8>, NvrtcError> {
-        // SAFETY: a compiled program
+        // SAFETY: the program is compiled
         unsafe { result::get_ptx(self.0) }.map(bytes_of)
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: made once, destroyed once
+        // SAFETY: `new` made the program, and only this call destroys it
         let _ = unsafe { result::destroy_program(self.0) };
     }
 }
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(of(&CUDA_12_9, (9, 0)), cubin("sm_90"));
         assert_eq!(of(&CUDA_13_0, (8, 9)), cubin("sm_89"));
         assert_eq!(of(&CUDA_12_8, (12, 0)), cubin("sm_120"));
-        // B300 with a compiler that does not know it: uses B200's PTX, never that of the RTX cards with higher numbers
+        // a compiler that does not know the B300 makes PTX for the B200, not for the RTX cards with higher numbers
         assert_eq!(of(&CUDA_12_8, (10, 3)), ptx("compute_101"));
         assert_eq!(of(&CUDA_12_9, (10, 3)), cubin("sm_103"));
         // Thor
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(of(&CUDA_13_0, (11, 0)), cubin("sm_110"));
         // a card newer than all architectures
         assert_eq!(of(&CUDA_13_0, (14, 0)), ptx("compute_121"));
-        // V100: CUDA 13 compiles for no card that old
+        // V100: CUDA 13 cannot compile for such an old card
         assert_eq!(of(&CUDA_12_9, (7, 0)), cubin("sm_70"));
         assert_eq!(of(&CUDA_13_0, (7, 0)), None);
         assert_eq!(of(&[], (9, 0)), None);

@@ -1,5 +1,5 @@
 //! A simulated card that collects the sources to compile and computes nothing. So kernels can be compiled, checked and
-//! packed on machines without a card, without a second list of them.
+//! packed on a machine without a card, and the code needs no second list of the kernels.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,8 +27,8 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// A card of this compute capability, with the shared memory of such cards. No source depends on its other
-    /// properties.
+    /// A card of this compute capability, with the shared memory that such cards have. No source depends on a card's
+    /// other properties.
     pub fn new(compute_capability: (u32, u32)) -> Paper {
         let card = Card {
             backend: "cuda".into(),
@@ -48,7 +48,7 @@ impl Paper {
         Paper { card, sources: Arc::default() }
     }
 
-    /// The sources that were compiled so far, each once, in order.
+    /// The sources that were compiled until now, in order, without repetitions.
     pub fn sources(&self) -> Vec<Source> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,9 +1,10 @@
-//! Staging between host and card, so that copies of one batch overlap with the work of another.
+//! Staging between host and card, so that the copies of one batch overlap with the work of another batch.
 //!
-//! Words pass through blocks of pinned host memory. A block has a twin on the card. On upload, the copying stream
-//! fills the twin while kernels of an earlier batch run; later the computing stream moves the words to their buffer. A
-//! download goes the opposite way. So every access to a buffer is in the order of the computing stream, and only the
-//! transfer over the bus runs beside it. Small copies go directly through small blocks without a twin.
+//! Words pass through blocks of pinned host memory. A block has a twin on the card. On upload, the copying stream fills
+//! the twin while kernels of an earlier batch run; later the computing stream moves the words to their buffer. A
+//! download takes the same steps in reverse. So the computing stream orders every access to a buffer, and only the
+//! transfer over the bus runs at the same time as kernels. Small copies go directly through small blocks without a
+//! twin.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,11 +19,11 @@ use crate::error::Result;
 
 /// Words of a large block: 4 MiB.
 const BLOCK_WORDS: usize = 1 << 20;
-/// Words of a small block, 64 KiB. Up to this size, a copy on the computing stream is faster than two streams and a
-/// twin.
+/// Words of a small block, 64 KiB. Up to this size, a direct copy in the computing stream is faster than a copy through
+/// a twin and two streams.
 const SMALL_WORDS: usize = 1 << 14;
-/// Largest number of uploads in flight for each block size; a writer waits beyond that. A batch of 16384 two-input
-/// gates fits.
+/// Largest number of uploads in flight for each block size. A further writer waits. A batch of 16384 gates of two
+/// operands does not wait.
 const BLOCKS_MAX: usize = 32;
 
 /// The streams of a card and the blocks between it and the host.
@@ -31,7 +32,7 @@ pub struct Staging {
     compute: Arc<Stream>,
     up: Arc<Stream>,
     down: Arc<Stream>,
-    /// The stream in which one thread at a time captures kernels; nothing runs in it.
+    /// The stream in which one thread at a time captures kernels. No kernel runs in this stream.
     capture: Mutex<Arc<Stream>>,
     small: Mutex<Pool>,
     large: Mutex<Pool>,
@@ -51,7 +52,7 @@ struct Block {
     twin: Option<Twin>,
     /// Words of the block in use.
     words: usize,
-    /// Event: the words have arrived, and the twin is zero again.
+    /// Recorded when the words have arrived and the twin is zero again.
     done: CudaEvent,
     /// The streams whose copies may still use the block.
     used_by: Vec<Arc<Stream>>,
@@ -59,13 +60,14 @@ struct Block {
 
 struct Twin {
     memory: Memory,
-    /// Event: the first of the two streams has finished with the twin.
+    /// Recorded when the first of the two streams has finished with the twin.
     halfway: CudaEvent,
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // rare; after any failure, no copy may use freed memory; a lost card keeps it
+        // blocks are rarely dropped. After a failure, wait for all copies, because none may use freed memory; a lost
+        // card's block is not freed
         for stream in &self.used_by {
             let _ = stream.drain();
         }
@@ -97,7 +99,8 @@ impl Staging {
         self.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies words to a place in a buffer, after all work started before. The caller may drop `words` at once.
+    /// Copies words to a place in a buffer, after all work that was started before this call. The caller may drop
+    /// `words` at once.
     pub fn write(&self, to: &Memory, at: usize, words: &[u32]) -> Result<()> {
         to.at(at, words.len());
         for (i, words) in words.chunks(BLOCK_WORDS).enumerate() {
@@ -115,26 +118,28 @@ impl Staging {
         let (to, host) = (to.at(at, block.words), &block.host.words()[..block.words]);
         if let Some(Twin { memory, halfway }) = &block.twin {
             let twin = memory.at(0, block.words);
-            // SAFETY: the block keeps its words until `done`; nothing else uses the twin before `halfway`
+            // SAFETY: the block keeps its words until the event `done`, and no other copy uses the twin before the
+            // event `halfway`
             unsafe { result::memcpy_htod_async(twin, host, self.up.handle()) }.map_err(told)?;
             halfway.record(self.up.inner()).map_err(told)?;
             self.compute.inner().wait(halfway).map_err(told)?;
-            // SAFETY: two ranges of different buffers, both of which the stream orders
+            // SAFETY: the ranges lie in two different buffers, and the stream orders the uses of both
             unsafe { result::memcpy_dtod_async(to, twin, 4 * block.words, self.compute.handle()) }.map_err(told)?;
             memory.clear(&self.compute, block.words)?;
         } else {
-            // SAFETY: the block keeps its words until `done`; `to` is a range of a buffer that the stream orders
+            // SAFETY: the block keeps its words until the event `done`; the stream orders the uses of the buffer that
+            // contains `to`
             unsafe { result::memcpy_htod_async(to, host, self.compute.handle()) }.map_err(told)?;
         }
         block.done.record(self.compute.inner()).map_err(told)
     }
 
-    /// Starts to read these ranges of a buffer, one after another, after all work started before.
+    /// Starts to read these ranges of a buffer, one after another, after all work that was started before this call.
     pub fn read(self: &Arc<Self>, from: &Memory, ranges: &[Range<usize>]) -> Result<Readback> {
         let mut readback = Readback { blocks: Vec::new(), staging: self.clone() };
         for pieces in blocks_of(ranges) {
             let words = pieces.iter().map(ExactSizeIterator::len).sum();
-            // several ranges are gathered in a twin
+            // several ranges need a large block, because they are gathered in its twin
             let mut block = self.block(if pieces.len() == 1 { words } else { BLOCK_WORDS })?;
             block.words = words;
             self.fetch(&mut block, from, &pieces)?;
@@ -149,8 +154,8 @@ impl Staging {
         let stream = match (&block.twin, pieces) {
             (None, [piece]) => {
                 let from = from.at(piece.start, piece.len());
-                // SAFETY: the block keeps its words, and nothing reads them before `done`; `from` is a range of a
-                // buffer that the stream orders
+                // SAFETY: the block keeps its words, and nothing reads them before the event `done`. The stream orders
+                // the uses of the buffer that contains `from`
                 unsafe { result::memcpy_dtoh_async(host, from, self.compute.handle()) }.map_err(told)?;
                 &self.compute
             }
@@ -159,7 +164,7 @@ impl Staging {
                 let mut at = 0;
                 for piece in pieces {
                     let (from, to) = (from.at(piece.start, piece.len()), memory.at(at, piece.len()));
-                    // SAFETY: two ranges of different buffers, both of which the stream orders
+                    // SAFETY: the ranges lie in two different buffers, and the stream orders the uses of both
                     unsafe { result::memcpy_dtod_async(to, from, 4 * piece.len(), self.compute.handle()) }
                         .map_err(told)?;
                     at += piece.len();
@@ -167,7 +172,7 @@ impl Staging {
                 halfway.record(self.compute.inner()).map_err(told)?;
                 self.down.inner().wait(halfway).map_err(told)?;
                 let twin = memory.at(0, block.words);
-                // SAFETY: the block keeps its words, and nothing reads them or uses the twin before `done`
+                // SAFETY: the block keeps its words. Before the event `done`, nothing reads them or uses the twin
                 unsafe { result::memcpy_dtoh_async(host, twin, self.down.handle()) }.map_err(told)?;
                 memory.clear(&self.down, block.words)?;
                 &self.down
@@ -200,7 +205,7 @@ impl Staging {
     fn new_block(&self, words: usize) -> Result<Block> {
         let context = self.compute.context();
         let told = |error| failed("making a block", error);
-        // events without timing, which would cost the driver work
+        // events without time stamps, because time stamps would cost the driver work
         let event = || context.new_event(None).map_err(told);
         if words <= SMALL_WORDS {
             let (host, used_by) = (Pinned::zeroed(&self.compute, SMALL_WORDS)?, vec![self.compute.clone()]);
@@ -208,7 +213,7 @@ impl Staging {
         }
         let twin = Twin { memory: Memory::zeroed(&self.compute, BLOCK_WORDS)?, halfway: event()? };
         let used_by = vec![self.compute.clone(), self.up.clone(), self.down.clone()];
-        // the other streams see the twin only after it exists
+        // the other streams wait until the twin is allocated and zeroed
         twin.halfway.record(self.compute.inner()).map_err(told)?;
         self.up.inner().wait(&twin.halfway).map_err(told)?;
         self.down.inner().wait(&twin.halfway).map_err(told)?;
@@ -216,7 +221,7 @@ impl Staging {
         Ok(Block { host, twin: Some(twin), words: 0, done: event()?, used_by })
     }
 
-    /// Overwrites blocks of finished uploads, which include keys.
+    /// Overwrites the blocks of finished uploads. Some uploads are keys.
     pub fn forget_uploads(&self) {
         if self.compute.bind().is_ok() {
             pool(&self.small).reclaim();
@@ -224,7 +229,7 @@ impl Staging {
         }
     }
 
-    /// Returns a block to the pool after a read. Its words are ciphertexts, so they are not overwritten.
+    /// Returns a block to the pool after a read. The block's words are ciphertexts, so they are not overwritten.
     fn give_back(&self, mut block: Block) {
         block.words = 0;
         let mut pool = pool(if block.twin.is_some() { &self.large } else { &self.small });
@@ -249,8 +254,8 @@ impl Pool {
 }
 
 impl Block {
-    /// Zeroes the host's part of a block; the card has cleared its own part. A plain fill of the whole memory is
-    /// enough: no word is secret, and the compiler cannot prove that it is not read again.
+    /// Zeroes the host's part of a block; the card has cleared its own part. A plain fill is enough: no word is secret,
+    /// and the compiler cannot omit the fill, because it cannot prove that the memory is not read again.
     fn cleared(mut self) -> Block {
         let words = self.words;
         self.host.words_mut()[..words].fill(0);
@@ -260,7 +265,7 @@ impl Block {
 }
 
 impl Readback {
-    /// Waits until the words have arrived, or until `wanted`, like [`crate::Backend::wait`].
+    /// Waits until the words have arrived, or until `wanted` returns true, like [`crate::Backend::wait`].
     pub fn wait(&self, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         for block in &self.blocks {
             if !wait_unless(&block.done, self.staging.compute.health(), wanted)? {
@@ -284,7 +289,7 @@ impl Readback {
 impl Drop for Readback {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
-            // a block of a lost card is not reused
+            // the block of a lost card is not reused
             if wait(&block.done, self.staging.compute.health()).is_ok() {
                 self.staging.give_back(block);
             }
@@ -292,7 +297,8 @@ impl Drop for Readback {
     }
 }
 
-/// Splits ranges into pieces of at most a block and joins neighbours. The result has one list for each block.
+/// Splits ranges into pieces of at most a block, and joins adjacent pieces. The result has one list of pieces for each
+/// block.
 fn blocks_of(ranges: &[Range<usize>]) -> Vec<Vec<Range<usize>>> {
     let (mut blocks, mut pieces, mut room) = (Vec::new(), Vec::<Range<usize>>::new(), BLOCK_WORDS);
     for range in ranges {

@@ -1,5 +1,4 @@
-//! Waiting for a card with a time limit, because the driver would wait for a hanging kernel as long as the process
-//! lives.
+//! Waiting for a card with a time limit, because the driver itself would wait for a hanging kernel until the process ends.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,14 +8,14 @@ use cudarc::driver::CudaEvent;
 use super::failed::failed;
 use crate::error::{Error, Result};
 
-/// A card that does not reach an event within this time is lost. The work before an event is bounded: a launch is some
-/// waves of groups (`tfhe/gpu/backend.rs`), half a second on the smallest supported card, and uploads wait for blocks
-/// (`staging.rs`) before more than 32 launches' tables are queued.
+/// A card that does not reach an event within this time is lost. The work before an event is bounded. A launch is some
+/// waves of groups (`tfhe/gpu/backend.rs`), which take half a second on the smallest supported card. Tables of at most
+/// 32 launches are queued, because further uploads wait for blocks (`staging.rs`).
 pub const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Polls of an event before the thread sleeps between polls. A single gate finishes within them.
+/// Number of polls of an event before the thread sleeps between polls. A single gate finishes during these polls.
 const QUESTIONS_AWAKE: usize = 4096;
-/// A sleep lasts this part of the time waited so far, so a finished batch is noticed at most a fiftieth of its time
-/// late.
+/// A sleep lasts one part in this many of the time already waited. So a finished batch is noticed late by at most a
+/// fiftieth of its time.
 const NAP_PART: u32 = 50;
 /// The shortest sleep that a system can keep, and the longest allowed one.
 const NAP: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
@@ -26,7 +25,7 @@ const NAP: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)]
 pub struct Health(Arc<OnceLock<String>>);
 
 impl Health {
-    /// [`Error::Lost`] once the card is lost.
+    /// Returns [`Error::Lost`] if the card is lost.
     pub fn alive(&self) -> Result<()> {
         self.0.get().map_or(Ok(()), |why| Err(Error::Lost(why.clone())))
     }
@@ -37,7 +36,7 @@ impl Health {
     }
 }
 
-/// The operations of a wait: on the driver's event and the system's clock, or on a test's.
+/// The operations of a wait. They use the driver's event and the system's clock, or a simulated event and clock in tests.
 trait Awaited {
     /// Whether the card has reached the event.
     fn is_done(&self) -> Result<bool>;
@@ -69,7 +68,7 @@ impl Awaited for Asked<'_> {
 /// Waits for an event: first by polling, because a gate takes less than a millisecond, then with sleeps between polls.
 ///
 /// # Errors
-/// [`Error::Lost`] after [`SILENCE_MAX`] and for every later use of the card; the driver's errors.
+/// [`Error::Lost`] after [`SILENCE_MAX`], and for every later use of the card. Also the driver's errors.
 pub fn wait(event: &CudaEvent, health: &Health) -> Result<()> {
     wait_unless(event, health, &mut || false).map(drop)
 }
@@ -154,7 +153,7 @@ mod tests {
         let error = wait_for(&hangs, &health, &mut || false).expect_err("it never completes");
         assert_eq!(error.to_string(), "device lost: the card finished nothing for 60 s");
         assert!(hangs.now.get() >= SILENCE_MAX && hangs.now.get() < SILENCE_MAX + Duration::from_millis(10));
-        // all users of the card get the error at once
+        // every other user of the card gets the error without a wait
         assert_eq!(health.clone().alive(), Err(error.clone()));
         assert_eq!(wait_for(&Fake::new(None, None), &health, &mut || false), Err(error));
     }

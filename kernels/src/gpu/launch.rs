@@ -64,11 +64,11 @@ impl<'a, B: Buffer> View<'a, B> {
 /// How a kernel accesses the words of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The kernel reads them.
+    /// The kernel reads the words.
     Read,
-    /// The kernel writes them, and may read them.
+    /// The kernel writes the words, and may read them.
     Write,
-    /// The kernel writes the words that it reads as this other argument; each thread writes its words after it has
+    /// The kernel reads the same words through the argument with this index. Each thread writes its words after it has
     /// read them. CUDA only, because WGSL uses one argument for both.
     InPlaceOf(usize),
 }
@@ -94,12 +94,13 @@ impl<'a, B: Buffer> Bind<'a, B> {
         Bind { access: Access::Write, view, reached: &[] }
     }
 
-    /// An argument that the kernel writes, and reads as argument `read`.
+    /// An argument that the kernel writes; the kernel reads the same words through argument `read`.
     pub fn in_place_of(read: usize, view: View<'a, B>) -> Self {
         Bind { access: Access::InPlaceOf(read), view, reached: &[] }
     }
 
-    /// An argument of several views. The kernel gets the first and reaches the others by distances. All are read.
+    /// An argument of several views, which the kernel reads. The kernel gets the first view and reaches the others by
+    /// distances.
     ///
     /// # Panics
     /// When `views` is empty.
@@ -107,7 +108,7 @@ impl<'a, B: Buffer> Bind<'a, B> {
         Bind { access: Access::Read, view: views[0], reached: &views[1..] }
     }
 
-    /// [`Bind::read_each`] for views that are written.
+    /// An argument of several views like [`Bind::read_each`], which the kernel writes.
     ///
     /// # Panics
     /// When `views` is empty.
@@ -132,14 +133,15 @@ pub struct Launch<'a, M, B> {
     pub module: &'a M,
     /// Name of the function in the source.
     pub entry: &'static str,
-    /// Groups in each dimension, `[x, y, z]`. With zero groups nothing is launched.
+    /// Groups in each dimension, `[x, y, z]`. If a dimension has no group, nothing is launched.
     pub groups: [u32; 3],
     /// Threads of a group, in one dimension.
     pub threads: u32,
     /// Dynamic shared memory of a group, in bytes (CUDA only).
     pub shared_bytes: u32,
-    /// The number of groups, neighbours in x, that run together and may synchronize (CUDA only); 1 if none. On cards
-    /// without clusters, all groups of the launch run together and must fit on the card at once.
+    /// The number of neighbouring groups in x that run together and may synchronize (CUDA only); 1 if groups do not
+    /// synchronize. On cards without clusters, all groups of the launch run together, so the card must be able to run
+    /// them at the same time.
     pub cluster: u32,
     /// Buffers, in the order of the entry's arguments. In WGSL these are the bindings 0, 1, ... of group 0.
     pub bind: Vec<Bind<'a, B>>,
@@ -154,15 +156,16 @@ impl<M, B: Buffer> Launch<'_, M, B> {
     /// [`Error::Device`] when the card does not allow this many groups or threads.
     ///
     /// # Panics
-    /// When a view is outside its buffer, empty, or not aligned; when views of two arguments overlap, one of them is
-    /// written, and that is not declared; when the last cluster is incomplete. In WGSL, also when one buffer is both
-    /// read and written, or the launch declares a feature that WGSL lacks. The card would not detect these mistakes.
+    /// When a view is outside its buffer, empty, or not aligned. When a written view overlaps a view of another
+    /// argument and the launch does not declare it. When the last cluster is incomplete. In WGSL, also when one buffer
+    /// is both read and written, or when the launch declares a feature that WGSL lacks. The card would not detect these
+    /// mistakes.
     pub fn check(&self, card: &Card) -> Result<()> {
         let Launch { entry, groups, threads, cluster, .. } = self;
         if groups.iter().zip(card.groups_max).any(|(groups, most)| *groups > most) || *threads > card.threads_max {
             let (groups_max, threads_max) = (card.groups_max, card.threads_max);
             return Err(Error::Device(format!(
-                "{entry}: {groups:?} groups of {threads} threads, but at most {groups_max:?} and {threads_max} are allowed"
+                "{entry}: {groups:?} groups of {threads} threads; at most {groups_max:?} groups of {threads_max} are allowed"
             )));
         }
         assert!(*cluster <= 1 || groups[0].is_multiple_of(*cluster), "{entry}: {groups:?} groups in {cluster}s");
@@ -243,7 +246,7 @@ mod tests {
         Launch { module: &(), entry: "check", groups, threads: 64, shared_bytes: 0, cluster: 1, bind, args: Vec::new() }
     }
 
-    /// Whether a launch with these arguments passes the check.
+    /// Whether a launch with these arguments passes [`Launch::check`].
     fn taken(language: Language, bind: Vec<Bind<'_, Words>>) -> bool {
         let check = || launch([1; 3], bind).check(&card(language)).expect("one group");
         catch_unwind(AssertUnwindSafe(check)).is_ok()
@@ -279,7 +282,7 @@ mod tests {
             assert!(!taken(language, vec![Bind::write(low), Bind::write(low)]), "writes overlap");
             assert!(!taken(language, vec![Bind::read(View::all(&buf)), Bind::write(high)]), "a read overlaps");
         }
-        // WGSL allows one buffer to be read twice or written twice, but not both
+        // a WGSL launch may read a buffer through two arguments, or write it through two, but not read and write it
         assert_eq!(both.map(|language| taken(language, vec![Bind::read(low), Bind::write(high)])), [true, false]);
         let in_place = |language| taken(language, vec![Bind::read(low), Bind::in_place_of(0, low)]);
         assert_eq!(both.map(in_place), [true, false]);

@@ -1,4 +1,4 @@
-//! Launch of `mul_add`: products of residues added to sums, for limbs times batch.
+//! Launch of `mul_add`: adds products of residues to sums, for each limb of each item of a batch.
 
 use super::source::{Text, text};
 use super::stem::{Compiler, Stem, threads};
@@ -16,7 +16,7 @@ pub fn primes(primes: &[Modulus]) -> Vec<u32> {
 /// The stem for one ring degree.
 pub struct MulAdd<G: Gpu> {
     stem: Stem<G>,
-    /// Groups that share a row.
+    /// Number of groups that share a row.
     row_groups: u32,
     batch_groups_max: u32,
 }
@@ -31,7 +31,7 @@ impl<G: Gpu> MulAdd<G> {
     }
 
     /// `sums += x y` modulo each limb's prime. `sums` and `x` are `[batch][limbs][N]` words in `[0, q)`; `y` is
-    /// `[limbs][N]`, times 2^32; `primes` are those of [`primes`]. `None` for an empty batch or no limbs.
+    /// `[limbs][N]` residues multiplied by 2^32; `primes` comes from [`primes`]. `None` for an empty batch or no limbs.
     pub fn run<'a>(
         &'a self,
         [sums, x, y, primes]: [ViewOf<'a, G>; 4],

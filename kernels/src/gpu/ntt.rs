@@ -1,4 +1,5 @@
-//! Launches of `ntt`: rows to values in bit-reversed order, the inverse, and the bootstrapping key's transform.
+//! Launches of `ntt`: the transform of rows to values in bit-reversed order, its inverse, and the transform of the
+//! bootstrapping key.
 
 use super::source::{MODULAR, NTT, ring_constants};
 use super::stem::{Compiler, Stem};
@@ -6,10 +7,10 @@ use super::{Bind, Gpu, LaunchOf, ViewOf};
 use crate::error::Result;
 use crate::ring::Ring;
 
-/// Largest number of threads in a group, which every card supports.
+/// Largest number of threads in a group. Every card supports this number.
 const THREADS_MAX: usize = 256;
 
-/// Threads that transform a row. Each takes four of its words, or a multiple of four, through a pass.
+/// Number of threads that transform a row. In each pass, a thread processes four words of the row, or a multiple of four.
 pub(crate) fn threads(polynomial_size: usize) -> u32 {
     (polynomial_size / 4).min(THREADS_MAX) as u32
 }
@@ -40,8 +41,8 @@ impl<G: Gpu> Ntt<G> {
         })
     }
 
-    /// Transforms coefficients in natural order to values in bit-reversed order. `rows_data` is `[rows][N]`, `roots`
-    /// are those of [`roots`]. `None` for no rows.
+    /// Transforms coefficients in natural order to values in bit-reversed order. `rows_data` is `[rows][N]`, and
+    /// `roots` comes from [`roots`]. `None` for no rows.
     pub fn forward<'a>(
         &'a self,
         rows_data: ViewOf<'a, G>,
@@ -51,7 +52,7 @@ impl<G: Gpu> Ntt<G> {
         self.launch("ntt_forward", rows_data, roots, rows)
     }
 
-    /// The inverse of [`Ntt::forward`], times N.
+    /// The inverse of [`Ntt::forward`]; results are multiplied by N.
     pub fn inverse<'a>(
         &'a self,
         rows_data: ViewOf<'a, G>,
@@ -61,7 +62,8 @@ impl<G: Gpu> Ntt<G> {
         self.launch("ntt_inverse", rows_data, roots, rows)
     }
 
-    /// [`Ntt::forward`], with every value times `2^32 / N`: rows of a bootstrapping key in the form of blind rotation.
+    /// [`Ntt::forward`] with every value multiplied by `2^32 / N`. Blind rotation needs the rows of a bootstrapping key
+    /// in this form.
     pub fn key<'a>(&'a self, rows_data: ViewOf<'a, G>, roots: ViewOf<'a, G>, rows: usize) -> Option<LaunchOf<'a, G>> {
         self.launch("ntt_key", rows_data, roots, rows)
     }

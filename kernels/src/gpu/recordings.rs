@@ -1,10 +1,10 @@
 //! Repeated sequences of launches. A card's implementation records a sequence at its second occurrence and replays it
 //! afterwards.
 //!
-//! A sequence consists of the names in its launches, not of the content of buffers: gates on other slots, by the same
-//! keys over the same rows, are the same sequence. Buffers and modules are named by numbers that are never reused
-//! ([`new_id`]). When one of them is dropped, its sequences cannot occur again, so their recordings are dropped too
-//! ([`Recordings::forget`]).
+//! Two sequences are the same if their launches name the same kernels, buffers and arguments; the content of buffers
+//! does not matter. So gates on other slots are the same sequence, if their keys and their numbers of rows are the
+//! same. Buffers and modules are named by numbers that are never reused ([`new_id`]). When one of them is dropped, its
+//! sequences cannot occur again, so their recordings are dropped too ([`Recordings::forget`]).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Access, Launch, View};
 use crate::error::{Error, Result};
 
-/// Largest number of sequences kept. The least recently used one is dropped first.
+/// Largest number of sequences that are kept. The least recently used sequence is dropped first.
 const SEQUENCES_MAX: usize = 64;
 
 /// A unique number for a buffer or a module.
@@ -36,7 +36,7 @@ struct Step {
     threads: u32,
     shared_bytes: u32,
     cluster: u32,
-    /// For each view, its argument's access, its buffer and its range.
+    /// For each view: the index of its argument, the argument's access, the buffer and the range.
     views: Vec<(usize, Access, u64, Range<usize>)>,
     args: Vec<u32>,
 }
@@ -91,11 +91,12 @@ impl<R> Default for Recordings<R> {
 }
 
 impl<R> Recordings<R> {
-    /// Starts a sequence: by `replay` if it is recorded, else by `launch`, one launch after another. At its second
-    /// occurrence, `record` records the sequence; a failed recording is not tried again.
+    /// Starts a sequence: with `replay` if the sequence is recorded, else with `launch`, one launch after another. At
+    /// the second occurrence of a sequence, `record` records it. After a failed recording, the sequence is never
+    /// recorded.
     ///
     /// # Errors
-    /// The errors of `replay` and `launch`; of `record` only [`Error::Lost`].
+    /// The errors of `replay` and `launch`. Of the errors of `record`, only [`Error::Lost`].
     pub fn start(
         &self,
         sequence: Sequence,
@@ -126,13 +127,13 @@ impl<R> Recordings<R> {
         replay(&recording)
     }
 
-    /// Drops the sequences that name a buffer or a module which is being dropped.
+    /// Drops all sequences that name this buffer or module. Called when the buffer or module is dropped.
     pub fn forget(&self, id: u64) {
         let mut known = self.known();
         let (gone, left) = std::mem::take(&mut *known).into_iter().partition(|(sequence, _)| sequence.names(id));
         *known = left;
         drop(known);
-        // after the lock is released, because dropping a recording may call this function again
+        // dropped after the lock is released, because dropping a recording may call this function again
         drop::<VecDeque<_>>(gone);
     }
 
@@ -176,7 +177,7 @@ mod tests {
         Sequence::of(&[launch], |module| *module, |buffer| *buffer)
     }
 
-    /// The calls that started a sequence: `record`, `replay`, `launch`.
+    /// The calls that [`Recordings::start`] made for a sequence: `record`, `replay`, `launch`.
     fn started(recordings: &Recordings<u64>, sequence: Sequence, recorded: Result<u64>) -> Vec<&'static str> {
         let done = RefCell::new(Vec::new());
         let tell = |what| done.borrow_mut().push(what);
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(started(&recordings, sequence(1, 5), Ok(0)), ["launch"]);
         assert_eq!(started(&recordings, sequence(1, 5), Ok(0)), ["record", "replay"]);
         assert_eq!(started(&recordings, sequence(1, 5), Ok(0)), ["replay"]);
-        // other argument words, then another buffer
+        // a sequence with other argument words, then one with another buffer
         assert_eq!(started(&recordings, sequence(1, 6), Ok(0)), ["launch"]);
         assert_eq!(started(&recordings, sequence(2, 5), Ok(0)), ["launch"]);
         assert_eq!(recordings.recorded(), 1);
@@ -243,7 +244,7 @@ mod tests {
         }
         assert_eq!(started(&recordings, sequence(1, 0), Ok(0)), ["record", "replay"]);
         assert_eq!(started(&recordings, sequence(1, SEQUENCES_MAX as u32), Ok(0)), ["launch"]);
-        // the oldest sequence was dropped, and the repeated one was kept
+        // the sequence that was used longest ago is dropped, and the repeated sequence is kept
         assert_eq!(started(&recordings, sequence(1, 0), Ok(0)), ["replay"]);
         assert_eq!(started(&recordings, sequence(1, 1), Ok(0)), ["launch"]);
         assert_eq!(recordings.known().len(), SEQUENCES_MAX);

@@ -1,10 +1,11 @@
-//! Scratch memory: one allocation from which a sequence of launches takes ranges. The next sequence takes new ranges.
+//! Scratch memory: one allocation from which a sequence of launches takes ranges. The next sequence takes ranges of the
+//! same allocation.
 
 use super::{Buffer, Gpu, View, ViewOf};
 use crate::error::Result;
 
-/// One buffer, which grows to the largest request. Its words are not cleared between sequences, because a kernel reads
-/// only words written since its ranges were taken. The buffer is overwritten with zeros on drop.
+/// One buffer, which grows to the largest request. The words are not cleared between sequences, because a kernel reads
+/// only words that were written after its ranges were taken. The buffer is overwritten with zeros on drop.
 pub struct Scratch<G: Gpu>(Option<G::Buf>);
 
 impl<G: Gpu> Default for Scratch<G> {
@@ -14,7 +15,7 @@ impl<G: Gpu> Default for Scratch<G> {
 }
 
 impl<G: Gpu> Scratch<G> {
-    /// Takes ranges of these numbers of words, with any contents. Earlier ranges are given back.
+    /// Takes ranges of these numbers of words, with any contents. Ranges that were taken before are no longer valid.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when the card has no room for all ranges in one buffer.
@@ -27,7 +28,7 @@ impl<G: Gpu> Scratch<G> {
             first..first + words
         });
         if self.0.as_ref().is_none_or(|buf| buf.words() < end) {
-            // the smaller buffer is freed first
+            // free the smaller buffer before the larger one is allocated
             self.0 = None;
             self.0 = Some(super::scratch(gpu, end)?);
         }

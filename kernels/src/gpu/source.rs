@@ -1,7 +1,7 @@
 //! Sources for compilation: constants in the language's syntax, `residue`, helpers, the stem.
 //!
-//! No number of a parameter set is written in a shader. Constants that a text does not name are left out of its
-//! prelude, so parameter sets that differ only in other constants share a compilation.
+//! A shader contains no number of a parameter set. The prelude of a text has only the constants that the text names. So
+//! parameter sets that differ only in other constants share a compilation.
 
 use super::unroll::unrolled;
 use super::{Card, Language, Source};
@@ -18,14 +18,14 @@ pub struct Text {
 /// A constant of the prelude: its name and value.
 pub type Constant = (&'static str, u32);
 
-/// A language variant that a card compiles.
+/// The variant of the language that a card compiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// CUDA C++.
     Cuda,
     /// WGSL with 64-bit integers.
     WideWgsl,
-    /// WGSL without 64-bit integers, which every card compiles.
+    /// WGSL without 64-bit integers. Every card compiles this variant.
     NarrowWgsl,
 }
 
@@ -39,7 +39,7 @@ impl Dialect {
         }
     }
 
-    /// A function for WGSL's missing high product, which CUDA has built in.
+    /// The function that computes the high word of a product. WGSL lacks it, and CUDA has it built in.
     fn mul_high(self) -> &'static str {
         match self {
             Dialect::Cuda => "",
@@ -71,7 +71,7 @@ macro_rules! cuda_text {
 }
 pub(crate) use cuda_text;
 
-/// Arithmetic modulo a prime given as an argument; precedes every stem.
+/// Helper: arithmetic modulo a prime that is an argument. This text comes before every stem.
 const RESIDUE: Text = text!("residue");
 /// Helper: arithmetic modulo the prime of a ring.
 pub const MODULAR: Text = text!("modular");
@@ -87,8 +87,8 @@ impl Text {
     }
 }
 
-/// The source of a stem: `texts` are its helpers and the stem itself, `constants` those of its scheme, `threads` the
-/// threads of a group, and `more` additional constants.
+/// The source of a stem. `texts` are the stem's helpers and the stem itself, `constants` are the constants of its
+/// scheme, `threads` is the number of threads in a group, and `more` are further constants.
 pub fn source(
     dialect: Dialect,
     stem: &'static str,
@@ -127,7 +127,8 @@ fn names(text: &str, word: &str) -> bool {
 /// The constants of a ring for kernels.
 pub fn ring_constants(ring: &Ring) -> Vec<Constant> {
     let (m, n) = (ring.modulus, ring.polynomial_size() as u32);
-    // products with a key use Montgomery's reduction, and the inverse transform multiplies by N
+    // this factor of the key cancels two others: Montgomery's reduction of products divides by 2^32, and the inverse
+    // transform multiplies by N
     let key_factor = m.mul(m.pow(2, 32), m.inverse(n));
     vec![
         ("Q", m.q()),

@@ -10,10 +10,11 @@ use crate::error::Result;
 /// Default number of threads in a group.
 pub const THREADS: u32 = 256;
 
-/// Largest number of compiled sources that are cached while no stem uses them, enough for several parameter sets.
+/// Largest number of compiled sources that are cached, even if no stem uses them. The sources of several parameter sets
+/// fit.
 const KEPT_MAX: usize = 64;
 
-/// Compiles sources, each only once while it is in use.
+/// Compiles sources. While a compiled source is in use, it is not compiled again.
 pub struct Compiler<G: Gpu> {
     compiled: Mutex<HashMap<Source, Arc<G::Module>>>,
 }
@@ -38,8 +39,8 @@ impl<G: Gpu> Compiler<G> {
         Ok(module)
     }
 
-    /// Compiles `name`, the concatenation of `texts`, for groups of `threads` threads, with the constants of its
-    /// scheme and `more` additional ones.
+    /// Compiles the stem `name`, which is the concatenation of `texts`, for groups of `threads` threads. `more` are
+    /// constants besides those of the stem's scheme.
     pub(crate) fn stem(
         &self,
         gpu: &G,
@@ -63,7 +64,7 @@ pub(crate) struct Grid {
     pub cluster: u32,
 }
 
-/// A compiled stem. It describes launches, which the caller starts.
+/// A compiled stem. Its methods describe launches, and the caller starts them.
 pub(crate) struct Stem<G: Gpu> {
     module: Arc<G::Module>,
     threads: u32,
@@ -71,8 +72,8 @@ pub(crate) struct Stem<G: Gpu> {
 }
 
 impl<G: Gpu> Stem<G> {
-    /// A launch whose groups share `work` pieces, one piece after another: one group for each piece, or as many as the
-    /// card allows. `None` for no work.
+    /// A launch for `work` pieces of work. Each piece has its own group if the card allows that many groups; else each
+    /// group processes several pieces in turn. `None` for no work.
     pub fn launch<'a>(
         &'a self,
         entry: &'static str,

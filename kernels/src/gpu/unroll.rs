@@ -1,16 +1,17 @@
-//! Unrolls marked loops of WGSL. WGSL compilers do not unroll loops, and arrays of a thread that a loop indexes are
-//! then in memory instead of registers.
+//! Unrolls marked loops of WGSL. WGSL compilers do not unroll loops. If a loop indexes an array of a thread, the
+//! compiler then puts the array in memory instead of registers.
 //!
 //! A loop `for (var x = 0u; x < BOUND; x++) { // unroll`, or with `<=`, whose BOUND is a constant of the source's
-//! prelude, becomes BOUND blocks with the number in place of `x`. Its body must not assign `x`, leave the loop, or
-//! continue with the next turn. Comments in such a body must not contain braces; WGSL has no strings that could.
+//! prelude, becomes one block for each value of `x`, with the value in place of `x`. The body of the loop must not
+//! assign `x`, leave the loop, or continue with the next turn. Comments in the body must not contain braces; WGSL has
+//! no strings.
 
 const MARK: &str = "{ // unroll\n";
 
 /// The text with every marked loop unrolled.
 ///
 /// # Panics
-/// When a marked loop has another form. That is a mistake in a shader, which every test of a card detects.
+/// When a marked loop has another form. This would be a mistake in a shader, and every test of a card would detect it.
 pub fn unrolled(text: &str, constants: &[(&str, u32)]) -> String {
     let Some(mark) = text.find(MARK) else { return text.to_owned() };
     let head_at = text[..mark].rfind("for (").expect("a loop before its mark");
@@ -18,7 +19,7 @@ pub fn unrolled(text: &str, constants: &[(&str, u32)]) -> String {
     let (name, turns) = head_of(head, constants).unwrap_or_else(|| panic!("not to be unrolled: {head}"));
     let body_at = mark + MARK.len();
     let body_end = body_at + end_of_block(&text[body_at..]).unwrap_or_else(|| panic!("without an end: {head}"));
-    // inner loops are unrolled first, once for all turns
+    // inner loops are unrolled before the body is copied for each turn
     let body = unrolled(&text[body_at..body_end], constants);
     let turns = (0..turns).map(|turn| format!("{{\n{}}}\n", replaced(&body, name, &format!("{turn}u"))));
     let rest = unrolled(&text[body_end + 1..], constants);

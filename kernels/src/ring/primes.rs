@@ -61,7 +61,7 @@ mod tests {
         for x in (0..20_000).chain((1 << 30) - 2_000..1 << 30) {
             assert_eq!(is_prime(x), by_division(x), "{x}");
         }
-        // strong pseudoprimes to base 2, and to bases 2 and 7
+        // composite numbers that pass the test to base 2, or to bases 2 and 7
         for x in [2047, 3277, 314_821, 2_269_093, 25_326_001] {
             assert!(!is_prime(x), "{x}");
         }
@@ -77,7 +77,7 @@ mod tests {
             assert!(found.iter().all(|&q| q % (2 * n as u32) == 1 && is_prime(q) && q < 1 << 30));
             assert!(found.iter().all(|&q| (f64::from(q).log2() - f64::from(bits)).abs() <= 0.5));
         }
-        // an independent program counted these primes (16 to 30 bits, every degree)
+        // counts by an independent program, which counted the primes of 16 to 30 bits for every degree
         assert_eq!(nearest_to_power(8192, 20, 100).len(), 8);
         assert_eq!(nearest_to_power(32768, 25, 100).len(), 43);
         assert_eq!(nearest_to_power(32768, 20, 100).len(), 3);

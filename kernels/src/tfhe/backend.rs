@@ -24,29 +24,29 @@ pub struct KeyedGates<'a, K, A> {
     pub key: &'a K,
     /// The arena that holds operands and results.
     pub arena: &'a mut A,
-    /// The gates. None of them reads a slot that another of them writes.
+    /// The gates. No gate reads a slot that another gate writes.
     pub gates: &'a [SlotGate],
-    /// The cells. None of them reads a slot that another of them, or a gate, writes.
+    /// The cells. No cell reads a slot that another cell or a gate writes.
     pub cells: &'a SlotCells,
     /// Slots to read after the gates.
     pub reads: &'a [u32],
 }
 
-/// Largest number of bytes of a device's form of a key that one piece loads, unless a single row of the key has more.
+/// Largest size of a piece of a key in the device's form, in bytes. A piece is larger if a single row of the key is larger.
 pub const LOAD_PIECE_BYTES: usize = 64 << 20;
 
-/// A piece of a key, loaded at a time.
+/// A piece of a key. Pieces are loaded one at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyPiece {
-    /// RGSW ciphertexts of the bootstrapping key, for these key bits.
+    /// The RGSW ciphertexts of the bootstrapping key for these key bits.
     Bootstrap(Range<usize>),
-    /// Rows of the key-switching key, for these input coefficients.
+    /// The rows of the key-switching key for these input coefficients.
     KeySwitch(Range<usize>),
 }
 
 impl KeyPiece {
-    /// Piece number `piece` of a key, and whether further pieces follow. The device's form of the key takes
-    /// `bit_bytes` for a key bit and `input_bytes` for an input coefficient.
+    /// Piece number `piece` of a key, and whether further pieces follow. In the device's form, a key bit takes
+    /// `bit_bytes` bytes and an input coefficient takes `input_bytes` bytes.
     pub(crate) fn of(params: &Params, piece: usize, bit_bytes: usize, input_bytes: usize) -> (KeyPiece, bool) {
         let (bits, inputs) = (params.lwe_dimension, params.extracted_dimension());
         let at_once = |bytes: usize| (LOAD_PIECE_BYTES / bytes).max(1);
@@ -69,20 +69,20 @@ pub trait Gates: Backend {
     type Key: Send;
 
     /// Prepares the device for keys of these parameters: compiles the kernels that are not compiled yet. The call may
-    /// take seconds; any thread may make it while the device works.
+    /// take seconds. Any thread may call it, even while the device works.
     fn prepare(&self, _params: &Params) -> Result<()> {
         Ok(())
     }
 
-    /// Allocates room for a key of these parameters; its pieces are loaded afterwards.
+    /// Allocates room for a key of these parameters. The caller then loads the key's pieces.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when the device has too little memory.
     fn room_for_key(&self, params: &Params) -> Result<Self::Key>;
 
-    /// Expands the masks of one piece of the key and lays the piece out for this device. A piece is at most
-    /// [`LOAD_PIECE_BYTES`] of the device's form, which bounds how long other work waits. Pieces are numbered from 0;
-    /// the result is false after the last one.
+    /// Expands the masks of one piece of the key and lays the piece out for this device. A piece has at most
+    /// [`LOAD_PIECE_BYTES`] bytes in the device's form, which limits how long other work waits. Pieces are numbered
+    /// from 0. Returns whether more pieces follow.
     fn load_piece(&self, into: &mut Self::Key, piece: usize, key: &EvaluationKey) -> Result<bool>;
 
     /// Loads all pieces of a key, one after another.
@@ -99,8 +99,8 @@ pub trait Gates: Backend {
     /// Starts batches, each with its own key: evaluates the gates of all batches, then reads their slots, batch by
     /// batch. Batches of few rows run side by side, so that together they fill the device. NOT is a negation. MUX is
     /// two bootstraps whose extracted samples are added before one key switch. Every other gate is one bootstrap and
-    /// one key switch (docs/wire-format.md 8). A cell adds wires, switches their sum once, adds inputs and bootstraps
-    /// ([`crate::tfhe::cells`]).
+    /// one key switch (docs/wire-format.md 8). A cell adds wires, key-switches their sum once, adds inputs, and
+    /// bootstraps the result ([`crate::tfhe::cells`]).
     ///
     /// # Panics
     /// When a slot is outside its batch's arena.
@@ -124,7 +124,7 @@ pub trait Gates: Backend {
 /// The two halves of a gate as separate calls, for tests and noise measurements.
 pub trait Stems: Gates {
     /// Blind rotation and extraction. `inputs` is `[rows][n + 1]` torus words. The result is `[rows][kN + 1]` torus
-    /// words: bits of amplitude 1/8 under the ring key.
+    /// words: bits with amplitude 1/8 under the ring key.
     fn bootstrap(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>>;
 
     /// Key switch: `[rows][kN + 1]` words under the ring key to `[rows][n + 1]` under the small key.

@@ -8,8 +8,8 @@ use crate::tfhe::lwe::Lwe;
 use crate::tfhe::lwe_list::LweList;
 use crate::tfhe::params::Params;
 
-/// Folds gates ([`GateList::folded`]) and evaluates them under one key. The result has one ciphertext a row, in order.
-/// See [`Gates::evaluate`].
+/// Folds gates ([`GateList::folded`]) and evaluates them under one key. The result has one ciphertext for each row, in
+/// order. See [`Gates::evaluate`].
 ///
 /// # Errors
 /// The error of the device.

@@ -1,8 +1,8 @@
-//! Built-in circuits by name: sums, comparisons, products, quotients, shifts, counts, sorting.
+//! Built-in circuits, which have names: sums, comparisons, products, quotients, shifts, counts, sorting.
 //!
-//! A [`Builtin`] is the name, and [`Builtin::build`] makes the netlist. A name always gives the same netlist. Names
-//! with `_signed` use two's complement; all others use unsigned numbers. Inputs and outputs, in bits, for a width of
-//! w:
+//! A [`Builtin`] is a parsed name, and [`Builtin::build`] makes its netlist. The same name always gives the same
+//! netlist. Names with `_signed` use two's complement; all others use unsigned numbers. Inputs and outputs, in bits,
+//! for a width of w:
 //!
 //! | name | inputs | outputs | |
 //! |---|---|---|---|
@@ -12,8 +12,8 @@
 //! | `select` | 1, w, w | w | the second input if the first is 1, else the third |
 //! | `mul` | w, w | w | the product modulo 2^w |
 //! | `mul.._full` | w, w | 2 w | the product |
-//! | `div` | w, w | w, w | quotient and remainder; for a divisor of 0 all ones and the dividend |
-//! | `shl`, `shr` | w, ceil(log2 w) | w | by the second input: zeros come in, or copies of the top bit for `shr.._signed` |
+//! | `div` | w, w | w, w | quotient and remainder; a divisor of 0 gives all ones and the dividend |
+//! | `shl`, `shr` | w, ceil(log2 w) | w | the first input shifted by the second: zeros enter, or copies of the top bit for `shr.._signed` |
 //! | `popcount` | w | floor(log2 w) + 1 | how many bits are 1 |
 //! | `sort` | w, n times | w, n times | the numbers in ascending order |
 
@@ -36,7 +36,7 @@ use builder::{Builder, ZERO};
 use compare::Sign;
 use name::Operation;
 
-/// The optimization goal: few gates, or few levels.
+/// The goal of a circuit: few gates, or few levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     Small,
@@ -46,13 +46,13 @@ enum Form {
 /// The netlist of this name in Bristol Fashion.
 ///
 /// # Errors
-/// No built-in circuit has this name.
+/// When no built-in circuit has this name.
 pub fn netlist(name: &str) -> Result<String, UnknownBuiltin> {
     name.parse().map(|builtin: Builtin| builtin.build().into_text())
 }
 
 impl Builtin {
-    /// Builds the netlist, of less than 2^16 gates.
+    /// Builds the netlist. Every netlist has less than 2^16 gates.
     pub fn build(&self) -> Built {
         let &Builtin { operation, width, length, .. } = self;
         let sign = if self.signed { Sign::Signed } else { Sign::Unsigned };
@@ -135,7 +135,7 @@ mod check {
         (number << (64 - width)) as i64 >> (64 - width)
     }
 
-    /// Pseudorandom numbers of a seed (splitmix64).
+    /// Pseudorandom numbers from a seed (splitmix64).
     pub(super) fn random(seed: u64) -> impl Iterator<Item = u64> {
         (1u64..).map(move |step| {
             let mut number = seed.wrapping_add(step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -145,7 +145,7 @@ mod check {
         })
     }
 
-    /// Pairs of numbers: edge values with each other, then random pairs, some of them equal and some close.
+    /// Pairs of numbers: all pairs of edge values, then random pairs, of which some are equal and some close.
     pub(super) fn cases(width: usize) -> Vec<(u64, u64)> {
         let (top, middle) = (mask(width), 1 << (width - 1));
         let edges = [0, 1, 2, middle - 1, middle, middle + 1, top - 1, top];
@@ -171,7 +171,7 @@ mod check {
             OnNumbers(Circuit::parse(built(name).text()).unwrap())
         }
 
-        /// Evaluates to outputs of at most 128 bits.
+        /// Evaluates the circuit. Its outputs have at most 128 bits.
         pub(super) fn wide(&self, inputs: &[u64]) -> Vec<u128> {
             let widths = self.0.input_widths();
             let bits = |(&number, &width): (&u64, &usize)| {
@@ -184,7 +184,7 @@ mod check {
             self.0.evaluate(&inputs).into_iter().map(number).collect()
         }
 
-        /// Evaluates to outputs of at most 64 bits.
+        /// Evaluates the circuit. Its outputs have at most 64 bits.
         pub(super) fn run(&self, inputs: &[u64]) -> Vec<u64> {
             self.wide(inputs).into_iter().map(|output| output.try_into().unwrap()).collect()
         }
@@ -280,7 +280,8 @@ mod tests {
         }
     }
 
-    /// `cargo test -p kernels --lib builtin -- --ignored --nocapture` prints gates and cells as the builder counts them.
+    /// `cargo test -p kernels --lib builtin -- --ignored --nocapture` prints the numbers of gates and cells, as the
+    /// builder counts them.
     #[test]
     #[ignore = "prints a table"]
     fn table_of_sizes() {

@@ -3,10 +3,11 @@
 //!
 //! A *wire* is a sample under the extraction key, `[kN + 1]` torus words: the output of blind rotation and extraction
 //! before any key switch. Wires are added first, and the sum is key-switched once (eprint 2018/421, 4.2, in another
-//! order). An *input* is a row under the small key, `[n + 1]` words, as clients send it. Inputs are added after the
-//! key switch.
+//! order). An *input* is a row under the small key, `[n + 1]` words, as clients send it. Inputs are added to a sum
+//! after its key switch.
 //!
-//! A wire is longer than a row of an arena, so it takes several slots. Each slot holds the next `n + 1` of its words.
+//! A wire is longer than a row of an arena, so a wire takes several slots. Each slot holds the next `n + 1` words of
+//! the wire.
 
 use std::ops::Range;
 
@@ -36,11 +37,11 @@ pub fn slots_of_wire(params: &ParamsLiteral) -> usize {
     (params.extracted_dimension() + 1).div_ceil(params.lwe_dimension + 1)
 }
 
-/// The operation on a cell's sum.
+/// What a cell does with its sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellKind {
-    /// A bootstrap writes the sum's sign as a wire. A second wire, if any, is the sign of the sum plus a quarter turn,
-    /// taken from coefficient `N / 2` of the same accumulator.
+    /// A bootstrap writes the sum's sign as a wire. If the cell has a second wire, that wire is the sign of the sum
+    /// plus a quarter turn, from coefficient `N / 2` of the same accumulator.
     Bootstrap(Amplitude),
     /// A key switch writes the sum as a result, a row under the small key. Such a cell has no inputs.
     Switch,
@@ -54,7 +55,7 @@ struct Cell {
     constant: i32,
     wires: Range<usize>,
     inputs: Range<usize>,
-    /// Slots of the wires that the cell writes, or of its result.
+    /// Slots of the wires that the cell writes; for a key switch, the slot of its result.
     results: Range<usize>,
 }
 
@@ -90,11 +91,12 @@ impl SlotCells {
         SlotCells { wire_slots, cells: Vec::new(), terms: Vec::new(), slots: Vec::new() }
     }
 
-    /// Adds a cell: `constant` in units of 1/8 of a turn; wires, each a factor and slots; inputs, each a factor and a
-    /// slot; then the slots of its wires one after another, or the slot of its result.
+    /// Adds a cell. `constant` is in units of 1/8 of a turn. Each wire in the sum is a factor and slots, and each input
+    /// is a factor and a slot. `results` are the slots of the written wires, one after another, or the slot of a key
+    /// switch's result.
     ///
     /// # Panics
-    /// When a wire has another number of slots, or a key switch has inputs or a result of more than one slot.
+    /// When a wire does not have `wire_slots` slots, or a key switch has inputs or a result of more than one slot.
     pub fn push<'s>(
         &mut self,
         kind: CellKind,
@@ -129,7 +131,7 @@ impl SlotCells {
         self.cells.push(Cell { kind, constant, wires, inputs, results: at..self.slots.len() });
     }
 
-    /// Appends some cells of another list; `slot` maps each of their slots to a new one.
+    /// Appends some cells of another list. `slot` maps each slot of these cells to a new slot.
     ///
     /// # Panics
     /// When the wires have another number of slots, or the range is outside the list.
@@ -188,7 +190,7 @@ impl SlotCells {
 }
 
 impl<'a> CellView<'a> {
-    /// The operation on the cell's sum.
+    /// What the cell does with its sum.
     pub fn kind(self) -> CellKind {
         self.cell.kind
     }

@@ -2,8 +2,8 @@
 //!
 //! A text has four parts: `gates wires`; `inputs width...`; `outputs width...`; then a gate a line,
 //! `fan_in fan_out in... out... OP`. Wires are numbered; inputs are the first wires in order, outputs the last. Format:
-//! <https://nigelsmart.github.io/MPC-Circuits/>. XOR, AND and INV are gates; a MAND stands for several AND gates; EQW
-//! (a copy) and EQ (a constant) are resolved while reading, so a [`Circuit`] contains gates only.
+//! <https://nigelsmart.github.io/MPC-Circuits/>. XOR, AND and INV are gates, and MAND stands for several AND gates. EQW
+//! (a copy) and EQ (a constant) are replaced by their values while reading, so a [`Circuit`] contains only gates.
 //!
 //! This module does no I/O. No text makes it panic or allocate more than a small multiple of the text's length.
 
@@ -25,22 +25,22 @@ pub const GATES_MAX: usize = 1 << 20;
 /// Largest number of bits of all inputs together, and of all outputs together.
 pub const PORT_BITS_MAX: usize = 1 << 16;
 
-/// Why a text is not a circuit.
+/// The reason why a text is not a circuit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct CircuitError {
     /// Line of the text, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// Description of the fault in this line.
     pub reason: String,
 }
 
 /// The value on a wire: an operand of a gate, or an output bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// This bit of the inputs, counted over all inputs in order, bit 0 of the first input first.
+    /// The input bit of this number. Numbers count over all inputs in order, bit 0 of the first input first.
     Input(u32),
-    /// Result of the gate of this index in [`Circuit::gates`].
+    /// Result of the gate with this index in [`Circuit::gates`].
     Gate(u32),
     /// A constant of the circuit.
     Constant(bool),
@@ -65,7 +65,7 @@ impl CircuitGate {
         &self.operands[..self.gate.arity()]
     }
 
-    /// Counts by kind (XOR, AND, NOT): 1 for this gate's kind, 0 for the others.
+    /// Counts of XOR, AND and NOT: 1 for this gate's kind, and 0 for the other kinds.
     pub(in crate::tfhe) fn of_kind(&self) -> [u32; 3] {
         match self.gate {
             Gate::Xor | Gate::Xnor => [1, 0, 0],
@@ -88,18 +88,19 @@ impl Circuit {
     /// Reads a Bristol Fashion text.
     ///
     /// # Errors
-    /// The first line that differs from the header's announcement, names an unknown operation, reads a wire before it
-    /// is written or writes a wire twice. Also a wire that is never written, and sizes above [`GATES_MAX`] or
-    /// [`PORT_BITS_MAX`].
+    /// When a line contradicts the header, names an unknown operation, reads a wire before it is written, or writes a
+    /// wire twice; the error names the first such line. Also when a wire is never written, or a size is above
+    /// [`GATES_MAX`] or [`PORT_BITS_MAX`].
     pub fn parse(text: &str) -> Result<Circuit, CircuitError> {
         Circuit::parse_within(text, GATES_MAX)
     }
 
-    /// [`Circuit::parse`] with a bound on the gates that may be below [`GATES_MAX`]. A header that announces more gate
-    /// lines is refused before any gate is read, so a text beyond the bound costs only its first three lines.
+    /// [`Circuit::parse`] with a smaller bound on the number of gates. If the header announces more gate lines than the
+    /// bound, the text is refused before any gate is read, so only its first three lines are read.
     ///
     /// # Errors
-    /// The errors of [`Circuit::parse`], and more than `gates_max` gate lines or gates (a MAND line is several gates).
+    /// The errors of [`Circuit::parse`]. Also an error when the text has more than `gates_max` gate lines or gates (a
+    /// MAND line is several gates).
     pub fn parse_within(text: &str, gates_max: usize) -> Result<Circuit, CircuitError> {
         let gates_max = gates_max.min(GATES_MAX);
         let mut lines = Lines::new(text);
@@ -116,7 +117,7 @@ impl Circuit {
         if gate_lines > gates_max {
             return Err(head.error(format!("the circuit has {gate_lines} gates, more than {gates_max}")));
         }
-        // each wire that is no input is written by a gate, whose line spends at least a digit and a space on it
+        // a gate writes each wire that is not an input, and for each such wire its line has at least a digit and a space
         if wire_count < input_bits || wire_count - input_bits > text.len() / 2 {
             return Err(head.error(format!("{wire_count} wires do not fit {input_bits} input bits and the gates")));
         }
@@ -130,7 +131,7 @@ impl Circuit {
             reader.gate(&line)?;
         }
         if let Some(line) = lines.next_any() {
-            return Err(line.error(format!("the header announces {gate_lines} gates, but this line is one more")));
+            return Err(line.error(format!("the header announces {gate_lines} gates, but this line is a further gate")));
         }
         let Reader { wires, gates, .. } = reader;
         let signals = wires.all_written().map_err(|reason| lines.error_at_end(reason))?;
@@ -147,12 +148,12 @@ impl Circuit {
         &self.output_widths
     }
 
-    /// The gates. Each follows all gates that it reads.
+    /// The gates. Each gate comes after all gates that it reads.
     pub fn gates(&self) -> &[CircuitGate] {
         &self.gates
     }
 
-    /// The signal of each output bit, counted over all outputs in order, bit 0 of the first output first.
+    /// The signal of each output bit. Bits count over all outputs in order, bit 0 of the first output first.
     pub fn outputs(&self) -> &[Signal] {
         &self.outputs
     }
@@ -182,8 +183,8 @@ impl Circuit {
         needed
     }
 
-    /// Indices of gates by level. A level's gates read only inputs, constants and gates of earlier levels, and each
-    /// gate is in the first possible level. Gates of one level may run together.
+    /// Indices of gates by level. The gates of a level read only inputs, constants and gates of earlier levels, so they
+    /// may run together. Each gate is in the first possible level.
     pub fn levels(&self) -> Vec<Vec<usize>> {
         let mut level_of = Vec::with_capacity(self.gates.len());
         let mut levels: Vec<Vec<usize>> = Vec::new();
@@ -224,7 +225,8 @@ impl Circuit {
     }
 }
 
-/// Cuts a row of bits (or of their ciphertexts) into values of these widths, which must add up to the row.
+/// Cuts a row of bits (or of their ciphertexts) into values of these widths. The sum of the widths must be the length
+/// of the row.
 pub fn split<T: Clone>(row: &[T], widths: &[usize]) -> Vec<Vec<T>> {
     let mut rest = row;
     let values = widths.iter().map(|&width| {
@@ -235,7 +237,7 @@ pub fn split<T: Clone>(row: &[T], widths: &[usize]) -> Vec<Vec<T>> {
     values.collect()
 }
 
-/// The gates read so far.
+/// The wires and gates that were read until now.
 struct Reader {
     wires: Wires,
     gates: Vec<CircuitGate>,
@@ -253,7 +255,8 @@ impl Reader {
         let (fan_in, fan_out) = (line.number(fan_in)?, line.number(fan_out)?);
         if fan_in.checked_add(fan_out) != Some(operands.len()) {
             let found = operands.len();
-            return Err(line.error(format!("{fan_in} operands and {fan_out} results announced, {found} wires found")));
+            return Err(line
+                .error(format!("the line announces {fan_in} operands and {fan_out} results, but has {found} wires")));
         }
         let (operands, results) = operands.split_at(fan_in);
         let shape = |wanted: bool| match wanted {
@@ -272,7 +275,8 @@ impl Reader {
             }
             "MAND" => {
                 shape(fan_out >= 1 && fan_in == 2 * fan_out)?;
-                // all operands are read before any result is written, because a line is one step
+                // all operands of the line are read before any of its results is written, because a result must not be
+                // an operand of the same line
                 let (left, right) = operands.split_at(fan_out);
                 let pairs = left.iter().zip(right).map(|(a, b)| Ok([self.read(line, a)?, self.read(line, b)?]));
                 for (pair, result) in pairs.collect::<Result<Vec<_>, _>>()?.into_iter().zip(results) {
@@ -335,11 +339,11 @@ impl Reader {
     }
 
     fn no_wire(&self, wire: usize) -> String {
-        format!("there is no wire {wire}, the header announces {}", self.wires.0.len())
+        format!("there is no wire {wire}: the header announces {} wires", self.wires.0.len())
     }
 }
 
-/// The signal of each wire, once it is written.
+/// The signal of each wire; `None` until the wire is written.
 struct Wires(Vec<Option<Signal>>);
 
 impl Wires {
@@ -355,7 +359,7 @@ impl Wires {
     }
 }
 
-/// Iterates over the lines that are not blank.
+/// The lines of a text that are not blank, one after another.
 struct Lines<'a> {
     rest: std::iter::Enumerate<std::str::Lines<'a>>,
     last: usize,
@@ -393,7 +397,8 @@ impl Line<'_> {
     }
 
     fn number(&self, word: &str) -> Result<usize, CircuitError> {
-        // at most 9 digits: every bound of the format is smaller, and a sum of two cannot overflow
+        // 9 digits are enough, because every bound of the format is smaller; and the sum of two such numbers cannot
+        // overflow
         if word.is_empty() || word.len() > 9 || !word.bytes().all(|digit| digit.is_ascii_digit()) {
             let shown: String = word.chars().take(20).collect();
             return Err(self.error(format!("`{shown}` is not a number of at most 9 digits")));
@@ -405,7 +410,7 @@ impl Line<'_> {
         self.words.iter().map(|word| self.number(word)).collect()
     }
 
-    /// Reads `count width...`, each width at least 1, with a sum of at most [`PORT_BITS_MAX`].
+    /// Reads `count width...`. Each width must be at least 1, and their sum at most [`PORT_BITS_MAX`].
     fn widths(&self, of: &str) -> Result<Vec<usize>, CircuitError> {
         let numbers = self.numbers()?;
         let Some((&count, widths)) = numbers.split_first() else {
@@ -433,7 +438,7 @@ pub(in crate::tfhe) mod tests {
 
     use super::*;
 
-    /// out0 = (a & b) ^ !c, out1 = 1, out2 = a; b and c make a 2-bit input.
+    /// out0 = (a & b) ^ !c, out1 = 1, out2 = a. Input 0 is a, and input 1 is b and c.
     const SMALL: &str = "5 8\n2 1 2\n2 2 1\n\n2 1 0 1 3 AND\n1 1 2 4 INV\n2 1 3 4 5 XOR\n1 1 1 6 EQ\n1 1 0 7 EQW\n";
 
     fn reason(text: &str) -> (usize, String) {
@@ -443,12 +448,12 @@ pub(in crate::tfhe) mod tests {
 
     #[test]
     fn a_circuit_beyond_its_bound_is_refused_by_its_header() {
-        // the line behind the header is no gate, and the error shows that it was not read
+        // the line after the header is not a gate; the error must name the header, because that line is not read
         let announced = "5 7\n1 2\n1 1\nno gate\n";
         let error = Circuit::parse_within(announced, 4).unwrap_err();
         assert_eq!((error.line, error.reason.as_str()), (1, "the circuit has 5 gates, more than 4"));
         assert_eq!(Circuit::parse_within(announced, 5).unwrap_err().line, 4);
-        // a line of several gates counts each of them
+        // if a line stands for several gates, each of them counts
         let wide = "1 6\n2 2 2\n1 2\n4 2 0 1 2 3 4 5 MAND\n";
         let error = Circuit::parse_within(wide, 1).unwrap_err();
         assert_eq!((error.line, error.reason.as_str()), (4, "the circuit has more than 1 gates"));
@@ -484,7 +489,7 @@ pub(in crate::tfhe) mod tests {
             let bits: Vec<bool> = (0..4).map(|bit| word >> bit & 1 == 1).collect();
             assert_eq!(circuit.evaluate(&split(&bits, &[2, 2])), [vec![bits[0] & bits[2], bits[1] & bits[3]]]);
         }
-        // the line's results do not exist yet while its operands are read
+        // an operand must not be a result of the same line
         let (line, why) = reason("1 4\n1 2\n1 2\n4 2 0 2 1 1 2 3 MAND\n");
         assert_eq!((line, why.as_str()), (4, "wire 2 is read before it is written"));
     }
@@ -524,7 +529,7 @@ pub(in crate::tfhe) mod tests {
             ("1 3\n1 2\n1 1\n2 1 0 2 2 AND\n", 4, "read before it is written"),
             ("1 3\n1 2\n1 1\n2 1 0 3 2 AND\n", 4, "there is no wire 3"),
             ("1 3\n1 2\n1 1\n2 1 0 1 9 AND\n", 4, "there is no wire 9"),
-            ("1 3\n1 2\n1 1\n2 1 0 2 AND\n", 4, "2 wires found"),
+            ("1 3\n1 2\n1 1\n2 1 0 2 AND\n", 4, "but has 2 wires"),
             ("1 3\n1 2\n1 1\n1 1 0 2 AND\n", 4, "AND does not have 1 operands"),
             ("1 3\n1 2\n1 1\n2 1 0 1 2 INV\n", 4, "INV does not have"),
             ("1 4\n1 3\n1 1\n3 1 0 1 2 3 MAND\n", 4, "MAND does not have 3 operands"),
@@ -542,7 +547,7 @@ pub(in crate::tfhe) mod tests {
         }
     }
 
-    /// Texts of random circuits; each gate reads wires that exist.
+    /// Texts of random circuits. Each gate reads only wires that are already written.
     pub(in crate::tfhe) fn texts() -> impl Strategy<Value = String> {
         (1usize..6, prop::collection::vec((0u8..5, any::<u16>(), any::<u16>()), 1..40)).prop_map(|(inputs, steps)| {
             let (gates, wires) = (steps.len(), inputs + steps.len());

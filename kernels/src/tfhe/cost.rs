@@ -1,13 +1,13 @@
 //! The cost of a gate for fair shares. Work follows the parameters, so a key with more levels pays more.
 //!
-//! The cost counts stages of transforms and products with key polynomials, both for each coefficient, and words of
-//! key-switching rows. The unit is the time of one stage. The weights are the best fit to the times of the bench
-//! `cost`, with AVX-512 and AVX2 together (benches/results/2026-11-22-cost.md). By its number of operations alone, a
-//! product would weigh half as much.
+//! The cost is a weighted sum of three counts: stages of transforms, products with key polynomials (both for each
+//! coefficient), and words of key-switching rows. The unit is the time of one stage. The weights are the best fit to
+//! the times of the bench `cost`, with AVX-512 and AVX2 together (benches/results/2026-11-22-cost.md). A product has
+//! twice the weight that its number of operations suggests.
 
 use super::params::{ParamsLiteral, Preset};
 
-/// Cost of a bootstrap of `fast_128` and its key switch: the unit of [`ParamsLiteral::cost`].
+/// The cost of a bootstrap and a key switch with `fast_128`. This cost defines the unit of [`ParamsLiteral::cost`].
 pub const COST_OF_FAST_128: u32 = 32;
 
 const OF_PRODUCT: u64 = 3;
@@ -15,19 +15,20 @@ const OF_KEY_SWITCH_WORD: u64 = 1;
 
 impl ParamsLiteral {
     /// The cost of a bootstrap and a key switch with these parameters, rounded up and at least 1; [`COST_OF_FAST_128`]
-    /// for `fast_128`. A MUX costs twice as much, a NOT nothing.
+    /// for `fast_128`. A MUX costs twice as much, and a NOT costs nothing.
     pub fn cost(&self) -> u32 {
         let of_unit = Preset::Fast128.params().operations();
         let cost = (self.operations() * u64::from(COST_OF_FAST_128)).div_ceil(of_unit);
         u32::try_from(cost).expect("bounded by the ranges of parameters").max(1)
     }
 
-    /// Work in stages for each coefficient: below `2^40` for the largest parameters that [`super::Params`] allows.
+    /// The work of a bootstrap and a key switch, in stages of one coefficient. The result is below `2^40` for the
+    /// largest parameters that [`super::Params`] allows.
     fn operations(&self) -> u64 {
         let [n, components, degree, levels] =
             [self.lwe_dimension, self.glwe_dimension + 1, self.polynomial_size, self.bootstrap_level_count]
                 .map(|x| x as u64);
-        // forward for the digits, inverse for the sums
+        // each component has a forward transform for each level of digits, and an inverse transform for its sum
         let transforms = components * (levels + 1);
         let products = levels * components * components;
         let stages = u64::from(degree.ilog2());

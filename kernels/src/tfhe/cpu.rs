@@ -5,7 +5,7 @@ mod blind_rotate;
 mod cells;
 mod evaluate;
 mod fastest;
-// other architectures have no vectors of doubles yet
+// there is no implementation of vectors of doubles for other architectures
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod fft;
 mod linear;
@@ -21,7 +21,7 @@ use blind_rotate::BootstrapKey;
 pub(crate) use blind_rotate::Decomposition;
 use lwe_key_switch::KeySwitchKey;
 
-/// An evaluation key in this CPU's reading order. Overwritten on drop.
+/// An evaluation key in the order in which this CPU reads its words. Overwritten on drop.
 pub struct Key {
     bootstrap: BootstrapKey,
     key_switch: KeySwitchKey,
@@ -34,20 +34,20 @@ impl Key {
 }
 
 impl Cpu {
-    /// All cores, with the instruction set that wins a short race on this CPU.
+    /// Uses all cores and the instruction set that wins a short race on this CPU.
     pub fn open() -> Cpu {
         Cpu::with(fastest::fastest(), threads_available())
     }
 
-    /// The rows that a thread takes at a time: at most a group, and such that each thread gets equally many turns.
+    /// The number of rows that a thread takes at a time: at most a group, and so that all threads get equally many turns.
     fn rows_of_a_turn(&self, rows: usize) -> usize {
         let turns = rows.div_ceil(GROUP_ROWS_MAX * self.threads) * self.threads;
         rows.div_ceil(turns.max(1)).max(1)
     }
 
-    /// Modulus switch and blind rotation without the rest of a gate, for noise measurements. `inputs` is
-    /// `[rows][n + 1]` torus words. The result is `[rows][k + 1][N]` words in `[0, q)`: polynomials of amplitude 1/8
-    /// under the ring key.
+    /// Mod switch and blind rotation without the rest of a gate, for noise measurements. `inputs` is `[rows][n + 1]`
+    /// torus words. The result is `[rows][k + 1][N]` words in `[0, q)`: polynomials of amplitude 1/8 under the ring
+    /// key.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when memory runs out.
@@ -162,7 +162,7 @@ mod tests {
                 let turns = rows.div_ceil(turn);
                 let busiest = turns.div_ceil(cpu.threads) * turn;
                 let even = rows.div_ceil(cpu.threads);
-                // each turn may round up by one
+                // the number of rows of each turn may be rounded up by one
                 assert!(
                     busiest < even + turns.div_ceil(cpu.threads).max(1),
                     "{rows} rows, {threads} threads: {busiest}"

@@ -2,11 +2,11 @@
 //!
 //! Two different ciphertexts have independent noise, and the failure probabilities of [`super::noise`] rest on that. A
 //! ciphertext added to itself has four times its variance instead of twice, so NAND(a, a) would fail billions of times
-//! as often as NAND(a, b). Folding therefore keeps such gates from every bootstrap (docs/wire-format.md 8, "Folding").
-//! The replacement costs less and has no more noise.
+//! as often as NAND(a, b). Therefore folding replaces such gates before a bootstrap (docs/wire-format.md 8, "Folding").
+//! The replacement costs less and has at most the same noise.
 //!
-//! [`fold`] decides on [`Bit`]s, which name values. [`Names`] names ciphertexts by their words. A netlist names its
-//! gates' results by how they are computed ([`super::circuit`]).
+//! [`fold`] works on [`Bit`]s, which contain names of values. For ciphertexts, [`Names`] derives the names from their
+//! words. In a netlist, the name of a result says how it is computed ([`super::circuit`]).
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -16,7 +16,7 @@ use super::gates::Gate;
 use super::lwe::Lwe;
 use super::lwe_list::LweList;
 
-/// An operand, reduced to the facts that folding needs.
+/// An operand, reduced to the information that folding needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bit {
     /// A constant: a trivial ciphertext.
@@ -53,9 +53,9 @@ impl Not for Bit {
 pub enum Folded {
     /// An existing bit, or its negation.
     Bit(Bit),
-    /// A gate of two operands, which are neither constant nor equal nor opposite.
+    /// A gate with two operands that are neither constant, nor equal, nor opposite.
     Binary(Gate, [Bit; 2]),
-    /// A MUX of three operands a, b, sel, which are neither constant nor equal nor opposite.
+    /// A MUX with three operands a, b, sel that are neither constant, nor equal, nor opposite.
     Mux([Bit; 3]),
 }
 
@@ -86,7 +86,7 @@ fn binary(gate: Gate, a: Bit, b: Bit) -> Folded {
     bit.map_or(Folded::Binary(gate, [a, b]), Folded::Bit)
 }
 
-/// `a and b`, if it equals a constant or one of the operands.
+/// `a and b`, if the result is a constant or an operand.
 fn and(a: Bit, b: Bit) -> Option<Bit> {
     match (a, b) {
         (Bit::Constant(true), bit) | (bit, Bit::Constant(true)) => Some(bit),
@@ -97,7 +97,7 @@ fn and(a: Bit, b: Bit) -> Option<Bit> {
     }
 }
 
-/// `a xor b`, if it equals a constant or one of the operands up to negation.
+/// `a xor b`, if the result is a constant, an operand or the negation of an operand.
 fn xor(a: Bit, b: Bit) -> Option<Bit> {
     match (a, b) {
         (Bit::Constant(constant), bit) | (bit, Bit::Constant(constant)) => Some(if constant { !bit } else { bit }),
@@ -124,15 +124,15 @@ fn mux(a: Bit, b: Bit, sel: Bit) -> Folded {
 
 /// Names ciphertexts by their words: equal and opposite ciphertexts share a name, and trivial ones are constants.
 ///
-/// Names are found by a keyed hash, so the time is that of one pass over the words for every input.
+/// Names are found by a keyed hash, so the time is proportional to the number of words, even for malicious inputs.
 #[derive(Default)]
 pub struct Names<'a> {
     ids: HashMap<UpToSign<'a>, u32>,
 }
 
 impl<'a> Names<'a> {
-    /// The name of a ciphertext, `[n + 1]` words. New words get the next number, from 0; known words get their earlier
-    /// name. `negated` is relative to the first ciphertext with that name.
+    /// The name of a ciphertext, `[n + 1]` words. Names are numbers from 0. New words get the next number, and known
+    /// words get their earlier name. `negated` is relative to the first ciphertext with that name.
     pub fn name(&mut self, words: &'a [u32]) -> Bit {
         if let Some(bit) = trivial(words) {
             return Bit::Constant(bit);
@@ -154,8 +154,9 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Names the operands of one gate, at most three, by the rules of [`Names`]. A name is the place of the first operand
-/// that has it. The operands are compared and not hashed, because their first words usually differ.
+/// Names the operands of one gate, at most three, by the rules of [`Names`]. The name is the place of the first operand
+/// with the same or the negated words. The operands are compared instead of hashed, because a comparison usually ends
+/// at their first words.
 pub(crate) fn names_of_few<'a>(operands: impl Iterator<Item = &'a [u32]>) -> [Bit; 3] {
     let mut seen: [&[u32]; 3] = [&[]; 3];
     let mut names = [Bit::Constant(false); 3];
@@ -177,23 +178,23 @@ pub(crate) fn names_of_few<'a>(operands: impl Iterator<Item = &'a [u32]>) -> [Bi
 /// The bit of a trivial ciphertext: a mask of zeros and a body of exactly `+-1/8`.
 fn trivial(words: &[u32]) -> Option<bool> {
     let (body, mask) = words.split_last()?;
-    // the mask's first word usually decides, and the comparison has read it anyway; the body is far away in memory
+    // the mask is checked before the body, because its first word usually decides and is already in the cache
     if mask.iter().any(|&word| word != 0) {
         return None;
     }
     [true, false].into_iter().find(|&bit| *body == Lwe::trivial_body(bit))
 }
 
-/// Whether each word is the negation of the other's.
+/// Whether each word of `x` is the negation of the same word of `y`.
 fn opposite(x: &[u32], y: &[u32]) -> bool {
     x.iter().zip(y).all(|(&x, &y)| x == y.wrapping_neg())
 }
 
-/// Words that compare equal to their negation.
+/// Words for a comparison that ignores the sign: words and their negation are equal.
 struct UpToSign<'a>(&'a [u32]);
 
 impl UpToSign<'_> {
-    /// Whether, at the first word where the two signs differ, this sign has the larger word.
+    /// Compares the words with their negation. Returns true if the first word that differs is larger in the words.
     fn is_upper(&self) -> bool {
         self.0.iter().find(|&&word| word != word.wrapping_neg()).is_some_and(|&word| word > word.wrapping_neg())
     }
@@ -224,7 +225,7 @@ impl Hash for UpToSign<'_> {
 mod tests {
     use super::*;
 
-    /// One operand of each kind: constants, three values, and their negations.
+    /// All operands for the tests: both constants, three values, and the negations of these values.
     fn bits() -> Vec<Bit> {
         let values = (0..3).map(Bit::value);
         values.chain([Bit::Constant(false)]).flat_map(|bit| [bit, !bit]).collect()

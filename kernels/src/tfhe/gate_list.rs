@@ -8,7 +8,8 @@ use super::gates::Gate;
 use super::lwe::Lwe;
 use super::lwe_list::LweList;
 
-/// One gate to evaluate and its operands in the order a, b, sel; [`Gate::arity`] of them, all of one dimension.
+/// A gate to evaluate, with its operands in the order a, b, sel. There are [`Gate::arity`] operands, all of the same
+/// dimension.
 #[derive(Clone, Debug)]
 pub struct GateRow {
     /// The gate.
@@ -17,10 +18,10 @@ pub struct GateRow {
     pub operands: Vec<Lwe>,
 }
 
-/// A shared block of ciphertexts that operands come from. The ciphertexts are not copied until a device takes them.
+/// A shared block of ciphertexts that are operands. They are not copied until a device takes them.
 pub type OperandBlock = Arc<dyn AsRef<LweList> + Send + Sync>;
 
-/// The place of an operand: a row of one of a list's blocks. Equal places mean one ciphertext.
+/// The place of an operand: a row in one of the list's blocks. Equal places are the same ciphertext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Index of the block.
@@ -33,7 +34,7 @@ pub struct Place {
 #[derive(Clone)]
 pub struct GateList {
     gates: Vec<Gate>,
-    /// For each gate, the index of its first operand; then the end of the last gate's.
+    /// For each gate, the index of its first operand. One more entry at the end is the number of all operands.
     starts: Vec<usize>,
     blocks: Vec<OperandBlock>,
     /// The place of each operand.
@@ -41,7 +42,8 @@ pub struct GateList {
 }
 
 impl GateList {
-    /// A list of gates. The operands follow gate by gate, each in the order a, b, sel.
+    /// A list of gates. `operands` has the operands of the first gate, then those of the second, and so on; each in the
+    /// order a, b, sel.
     ///
     /// # Panics
     /// When the number of operands does not fit the gates.
@@ -50,7 +52,8 @@ impl GateList {
         Self::of_places(gates, vec![Arc::new(operands)], places)
     }
 
-    /// A list of gates whose operands are in blocks. The places follow gate by gate, each in the order a, b, sel.
+    /// A list of gates whose operands are in blocks. `places` has the places for the first gate, then those for the
+    /// second, and so on; each in the order a, b, sel.
     ///
     /// # Panics
     /// When the number of places does not fit the gates, a place is outside its block, blocks differ in dimension, or
@@ -86,9 +89,10 @@ impl GateList {
         Self::new(rows.iter().map(|row| row.gate).collect(), list)
     }
 
-    /// Folds each gate by its operands' words: the result has as many gates with the same results in the same order,
-    /// and no bootstrap adds words to themselves (docs/wire-format.md 8, "Folding"). A gate that needs no bootstrap
-    /// becomes the NOT of its result's negation. Operands keep their places; only constants and negations are new.
+    /// Folds each gate according to its operands' words. The new list has the same number of gates, with the same
+    /// results in the same order, and no bootstrap adds words to themselves (docs/wire-format.md 8, "Folding"). A gate
+    /// that needs no bootstrap becomes a NOT, whose operand is the negated result. Operands keep their places; new
+    /// operands are only constants and negations.
     pub fn folded(mut self) -> GateList {
         let folds: Vec<Folded> = (0..self.gates.len()).map(|at| self.fold(at)).collect();
         let mut made = LweList::with_capacity(self.dimension(), 0);
@@ -119,15 +123,15 @@ impl GateList {
         GateList { starts, places, ..self }
     }
 
-    /// Folds one gate of the list. A value's name is its place among the gate's operands.
+    /// Folds one gate of the list. The name of a value is the value's place among the gate's operands.
     fn fold(&self, at: usize) -> Folded {
         let operands = self.operands_of(at..at + 1);
         let names = names_of_few(operands.clone().map(|operand| self.at(self.places[operand])));
         fold(self.gates[at], &names[..operands.len()])
     }
 
-    /// The place of the operand that a fold names. If the operand is new, it is appended to `made`, the block after
-    /// the others.
+    /// The place of the operand `bit` of a folded gate. A new operand is appended to `made`, which becomes the list's
+    /// last block.
     fn place(&self, first: usize, bit: Bit, made: &mut LweList) -> Place {
         let here = Place { block: self.blocks.len() as u32, row: made.len() as u32 };
         match bit {
@@ -207,7 +211,7 @@ mod tests {
     #[test]
     fn operands_stay_where_they_are_and_only_what_folding_makes_is_new() {
         let blocks = vec![block(&[10, 20]), block(&[30, 10])];
-        // the third adds a ciphertext to its equal of another block
+        // the last gate has two equal ciphertexts of different blocks as operands
         let places = [(0, 0), (1, 0), (0, 1), (0, 0), (0, 0), (1, 1)].map(|(block, row)| place(block, row));
         let gates = vec![Gate::Nand, Gate::Xor, Gate::And];
         let folded = GateList::of_places(gates, blocks.clone(), places.to_vec()).folded();

@@ -1,7 +1,8 @@
 //! The gate table: the sum that each gate forms before its bootstrap.
 //!
 //! Every gate is a row of this table: a constant and a factor for each operand. A binary gate takes one bootstrap to
-//! `+-1/8`, MUX two bootstraps and one key switch, NOT none (readings P29; prices are set elsewhere, in the service).
+//! `+-1/8` and one key switch, MUX takes two bootstraps and one key switch, and NOT takes neither (readings P29; the
+//! service sets the prices).
 
 /// A Boolean gate (specification, gate sessions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,14 +87,14 @@ impl Gate {
     }
 }
 
-/// A bootstrap's input: `constant + factor_a * x + factor_b * y`, constant in units of 1/8 of a turn.
+/// The sum that a bootstrap reads: `constant + factor_a * x + factor_b * y`. The constant is in units of 1/8 of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Linear {
     pub constant: i32,
     pub factors: [i32; 2],
 }
 
-/// The bootstraps of a gate. Each names two operands by index and how they are added (docs/wire-format.md 8).
+/// The bootstraps of a gate: the indices of two operands, and how these operands are added (docs/wire-format.md 8).
 ///
 /// MUX(a, b, sel) is `BR(-1/8 + sel + a)` and `BR(-1/8 - sel + b)`: their sum plus 1/8 is the bit.
 pub(crate) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {

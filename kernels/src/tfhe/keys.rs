@@ -8,7 +8,7 @@ use crate::tfhe::params::MODULUS;
 use crate::tfhe::torus::from_torus;
 use crate::xof;
 
-/// The source of a key's masks. The seed is public; it replaces uniform words that need not be sent.
+/// The source of a key's masks. The seed is public and replaces uniform words, so these words are not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Masks {
     /// Ango's format: words modulo the ring prime (bootstrap) and on the 32-bit torus (key switch), masks from
@@ -26,17 +26,18 @@ pub enum Masks {
 
 /// Public key material of one gate key in its stored and wire form: seeded, bodies only.
 ///
-/// Row `(i, j, c)` of the bootstrapping key is an RLWE encryption under the ring key of `-S_c s_i g_j` (`c < k`) or
-/// `s_i g_j` (`c = k`), `g_j = round(q / B^j)`, j = 1..l; row `(i, j)` of the key-switching key is an LWE encryption of
-/// `z_i * round(2^32 / D^j)`, z the coefficients of the ring key, D the key switch's base (docs/wire-format.md 4).
-/// Overwritten on drop.
+/// Row `(i, j, c)` of the bootstrapping key is an RLWE encryption, under the ring key, of `-S_c s_i g_j` (`c < k`) or
+/// `s_i g_j` (`c = k`), with `g_j = round(q / B^j)` and j = 1..l. Row `(i, j)` of the key-switching key is an LWE
+/// encryption of `z_i * round(2^32 / D^j)`, where z are the coefficients of the ring key and D is the base of the key
+/// switch (docs/wire-format.md 4). Overwritten on drop.
 #[derive(Clone, PartialEq)]
 pub struct EvaluationKey {
     /// The preset whose dimensions the key has.
     pub preset: Preset,
     /// Dimensions, bases and levels: those of the preset, except for the bases and levels of an imported key.
     pub params: Params,
-    /// Random fingerprint that the key shares with its ciphertexts. A mismatch shows a mix-up (readings G11).
+    /// Random fingerprint that the key shares with its ciphertexts. If the fingerprints differ, the ciphertext belongs
+    /// to another key (readings G11).
     pub fingerprint: Option<[u8; 8]>,
     /// The source of the masks.
     pub masks: Masks,
@@ -53,7 +54,8 @@ impl std::fmt::Debug for EvaluationKey {
 }
 
 impl EvaluationKey {
-    /// Whether another library made the key. Then only its maker knows its noise and secrets, and so its security.
+    /// Whether another library made the key. If so, only the maker of the key knows its noise and secrets, and
+    /// therefore its security.
     pub fn is_imported(&self) -> bool {
         matches!(self.masks, Masks::TfheRs { .. })
     }
@@ -63,7 +65,7 @@ impl EvaluationKey {
         4 * (self.bootstrap_bodies.len() + self.key_switch_bodies.len())
     }
 
-    /// Expands the RGSW ciphertext of key bit `i`: `[l][k + 1][k + 1][N]` words in `[0, q)`, in each row the mask
+    /// Expands the RGSW ciphertext of key bit `i`: `[l][k + 1][k + 1][N]` words in `[0, q)`. Each row has the mask
     /// polynomials, then the body. Words of an imported key are rounded from the torus to q.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroize;
 
-/// `+1/8` of a turn: the phase of a true bit. A false bit is its negation.
+/// `+1/8` of a turn: the phase of a true bit. The phase of a false bit is the negation.
 pub const EIGHTH: u32 = 1 << 29;
 
 /// An LWE ciphertext of one bit on the 32-bit torus: `[n + 1]` words, mask `a` then body `b`.

@@ -20,7 +20,7 @@ impl LweList {
         Self { words: Vec::with_capacity(count * row_words), row_words }
     }
 
-    /// A list of the ciphertexts in these words.
+    /// The list of the ciphertexts in these words.
     ///
     /// # Panics
     /// When the last ciphertext is cut short.
@@ -63,13 +63,13 @@ impl LweList {
         self.words.extend_from_slice(&others.words);
     }
 
-    /// Appends the ciphertexts of a seed ([`crate::tfhe::SeededLweList`]) with these bodies; the masks are expanded in
-    /// place.
+    /// Appends the ciphertexts with the masks of this seed ([`crate::tfhe::SeededLweList`]) and these bodies. The masks
+    /// are expanded in place.
     pub fn append_seeded(&mut self, seed: &[u8; 32], bodies: &[u32]) {
         self.words.reserve(bodies.len() * self.row_words);
         let rows = Rows::of(seed, xof::DOMAIN_CIPHERTEXT);
         for (row, &body) in bodies.iter().enumerate() {
-            // one row at a time, so that its zeros are still in the cache when the mask overwrites them
+            // one row at a time, so that the row's zeros are still in the cache when the mask overwrites them
             let at = self.words.len();
             self.words.resize(at + self.row_words - 1, 0);
             rows.fill_torus(row as u64, &mut self.words[at..]);
@@ -108,10 +108,10 @@ impl LweList {
         self.words
     }
 
-    /// Overwrites all words as a block; `zeroize` would write word by word.
+    /// Overwrites all words as one block. This is faster than `zeroize`, which writes word by word.
     pub fn overwrite(&mut self) {
         self.words.fill(0);
-        std::hint::black_box(&mut self.words); // they count as read, so no compiler leaves the writing out
+        std::hint::black_box(&mut self.words); // `black_box` counts as a read, so the compiler keeps the writes
     }
 
     /// Copies each ciphertext to an [`Lwe`].

@@ -1,10 +1,10 @@
 //! Mapping: a circuit of XOR, AND and NOT becomes a [`Network`] of far fewer bootstraps, each over a sum.
 //!
-//! Run by itself, a gate takes a bootstrap and a key switch. In a network, results stay under the extraction key, and
-//! their sum is key switched once. A sum may also compute more than a gate: a majority, a parity of many bits, or a
-//! parity that contains an AND (`cells.rs`). The noise decides which sums are allowed (`budget.rs`): no bootstrap of a
-//! network fails more often than the preset's ordinary gate. One exception: a sum of an ordinary gate's two operands
-//! is allowed whatever the operands are.
+//! A gate that runs alone takes a bootstrap and a key switch. In a network, results stay under the extraction key, and
+//! only their sum is key-switched, once. A sum may also compute more than a gate: a majority, a parity of many bits, or
+//! a parity that contains an AND (`cells.rs`). The noise decides which sums are allowed (`budget.rs`): no bootstrap of
+//! a network fails more often than an ordinary gate of the preset. The only exception is the sum of an ordinary gate's
+//! two operands, which is allowed for all operands.
 //!
 //! A circuit passes these stages: structural hashing merges equal values (`graph.rs`); every node becomes a cell of
 //! one of its small cuts (`cuts.rs`, `covering.rs`); XORs become sums (`forms.rs`); the nodes that outputs need become
@@ -41,8 +41,8 @@ use covering::Covering;
 use forms::{Forms, Splitting};
 use graph::{Graph, Node};
 
-/// A circuit with more gates than this is large. To save time, its nodes have fewer cuts, cells are chosen in one
-/// pass, only one way of splitting sums is tried, and of the ways to read inputs only the better one is emitted.
+/// A circuit with more gates than this is large. For a large circuit, mapping saves time: nodes have fewer cuts, cells
+/// are chosen in one pass, only one way of splitting sums is tried, and only the better way to read inputs is emitted.
 const LARGE: usize = 1 << 17;
 
 /// The ways of splitting sums that are tried, in this order.
@@ -53,11 +53,11 @@ const SPLITTINGS: [Splitting; 4] = [
     Splitting { bootstrapped: 4, shared: usize::MAX, earliest: false },
 ];
 
-/// Maps a circuit to a network. `inputs` has one name for each input bit: inputs of equal names are one value, those
-/// of opposite names its negation, and constants are folded.
+/// Maps a circuit to a network. `inputs` has one name for each input bit: inputs with equal names are one value, an
+/// input with the opposite name is the negation of that value, and constants are folded.
 ///
-/// Among several networks, the one with fewer bootstraps wins. Where the counts differ by at most 1 in 64, the one
-/// with fewer levels wins.
+/// Among several networks, the network with the fewest bootstraps is chosen. If the numbers of bootstraps differ by at
+/// most 1 in 64, the network with fewer levels is chosen.
 ///
 /// # Panics
 /// When the number of names is not the number of input bits.
@@ -66,7 +66,7 @@ pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise
     let budget = Budget::of(params, noise);
     let mut graph = Graph::of(circuit, inputs);
     let large = circuit.gates().len() > LARGE;
-    // noisy inputs may be worth one bootstrap each
+    // if inputs are noisy, it may pay to bootstrap each input first
     let refreshing = if noise == InputNoise::Any { &[false, true][..] } else { &[false] };
     let mut ways = Vec::new();
     for &refreshes_inputs in refreshing {
@@ -100,16 +100,15 @@ pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise
 /// Maps a circuit gate by gate: every gate that remains after folding is one bootstrap.
 ///
 /// # Panics
-/// As [`map`].
+/// When the number of names is not the number of input bits.
 pub fn map_plainly(circuit: &Circuit, inputs: &[Bit]) -> Network {
     plain::network(&numbered(circuit, inputs), inputs, circuit.gates().len() as u64)
 }
 
-/// The plan that runs a circuit gate by gate, and the network of [`map_plainly`], from which the failure probability
-/// follows.
+/// The plan that runs a circuit gate by gate, and the network of [`map_plainly`], which gives the failure probability.
 ///
 /// # Panics
-/// As [`map`].
+/// When the number of names is not the number of input bits.
 pub fn plan_plainly(circuit: &Circuit, inputs: &[Bit]) -> (Plan, Network) {
     let (numbered, gates) = (numbered(circuit, inputs), circuit.gates().len());
     (Plan::of(&numbered, gates), plain::network(&numbered, inputs, gates as u64))
@@ -123,8 +122,8 @@ struct Way {
 }
 
 impl Way {
-    /// An upper bound on the network's bootstraps. The network has fewer where a parity absorbs a cell or two sums are
-    /// equal.
+    /// An upper bound on the number of bootstraps in the network. The network has fewer if a parity absorbs a cell or
+    /// if sums are equal.
     fn bootstraps_at_most(&self, graph: &Graph) -> usize {
         let of_nodes = (0..graph.len() as u32).filter(|&node| match graph.node(node) {
             Node::Input(_) => self.refreshes_inputs,
@@ -162,7 +161,8 @@ impl Mapped {
     }
 }
 
-/// Assigns every gate to a bootstrap: the one that computes it, or the one of the first gate that reads it.
+/// Assigns every gate to a bootstrap. This is the bootstrap that computes the gate, or else the bootstrap of the first
+/// gate that reads it.
 fn cover(network: &mut Network, circuit: &Circuit, graph: &Graph, owners: &[Option<u32>]) {
     let gates = circuit.gates();
     let mut covers = vec![None; gates.len()];

@@ -1,6 +1,6 @@
 //! The mask stream of imported keys, defined by tfhe-rs: AES-128 in counter mode over an all-zero plaintext. The
-//! counter block is a little-endian 128-bit number from 0, and words are little-endian. Every object takes its masks
-//! from one stream, in the stored order of its rows and without gaps, so the position of each row is known.
+//! counter block is a little-endian 128-bit number that starts at 0, and words are little-endian. Every object takes
+//! its masks from one stream, in the stored order of its rows and without gaps, so the position of each row is known.
 
 use aes::Aes128;
 use aes::cipher::{KeyIvInit, StreamCipherSeek};
@@ -12,15 +12,15 @@ use crate::xof::next_words;
 /// position, which is byte 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TfheRsSeed {
-    /// AES-128 key: the little-endian number of its bytes.
+    /// The AES-128 key, as the little-endian number of its bytes.
     pub key: u128,
-    /// First byte of the key stream in use, 0 to 15.
+    /// The first byte of the key stream that is used, 0 to 15.
     pub first_byte: u8,
 }
 
 type Stream = ctr::Ctr128LE<Aes128>;
 
-/// Masks of bootstrapping row group `i < n`: `[l][k + 1][k][N]` torus words, level 1 first.
+/// Masks of the bootstrapping rows of key bit `i < n`: `[l][k + 1][k][N]` torus words, level 1 first.
 ///
 /// # Panics
 /// When `out` has another length.
@@ -42,7 +42,8 @@ pub(crate) fn ciphertext_mask(seed: TfheRsSeed, out: &mut [u32]) {
     item_masks(seed, 0, 1, out.len(), out);
 }
 
-/// The masks of item `i`, in a list whose items have `level_count` levels. The stream stores the last level first.
+/// The masks of item `i`, in a list whose items have `level_count` levels of `level_words` words. The stream has the
+/// last level first.
 fn item_masks(seed: TfheRsSeed, i: usize, level_count: usize, level_words: usize, out: &mut [u32]) {
     assert_eq!(out.len(), level_count * level_words, "a whole item's masks");
     let mut stream = Stream::new(&seed.key.to_le_bytes().into(), &[0; 16].into());

@@ -4,13 +4,13 @@ use super::cells::Amplitude;
 use super::noise::{InputNoise, Load, SumNoise, beyond};
 use super::params::ParamsLiteral;
 
-/// A summand of a sum.
+/// The value in a term of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
-    /// This bit of the circuit's inputs, at an eighth.
+    /// The input bit of the circuit with this number, at an eighth.
     Input(u32),
-    /// A result of a bootstrap: `2 b` is the first sample of bootstrap `b`; `2 b + 1` is the second, a quarter turn
-    /// further.
+    /// A result of a bootstrap: `2 b` is the first sample of bootstrap `b`, and `2 b + 1` is the second, a quarter turn
+    /// after the first.
     Sample(u32),
 }
 
@@ -46,7 +46,7 @@ pub struct Sum<'a> {
     pub terms: &'a [Term],
 }
 
-/// Distance of a sum's phases from 0 and 1/2.
+/// Smallest distance of a sum's phases from 0 and 1/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Margin {
     /// Phases are odd eighths.
@@ -77,7 +77,7 @@ pub(super) fn load(terms: &[Term]) -> Load {
     load
 }
 
-/// A bootstrap's properties besides its sum.
+/// The properties of a bootstrap, without its sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rotation {
     amplitude: Amplitude,
@@ -94,7 +94,7 @@ pub struct Network {
     rotations: Vec<Rotation>,
     /// Constants of the sums of all bootstraps, then of all outputs.
     constants: Vec<i8>,
-    /// For each of these sums, where its terms end.
+    /// For each of these sums, the index at which its terms end.
     ends: Vec<u32>,
     terms: Vec<Term>,
     gates_asked: u64,
@@ -106,7 +106,7 @@ impl Network {
         Network { gates_asked, ..Network::default() }
     }
 
-    /// Appends a bootstrap. Must come before all outputs.
+    /// Appends a bootstrap. All bootstraps must be appended before the first output.
     pub(super) fn push(&mut self, sum: Sum<'_>, amplitude: Amplitude) -> u32 {
         debug_assert_eq!(self.constants.len(), self.rotations.len());
         self.rotations.push(Rotation { amplitude, second: false, covers: [0; 3] });
@@ -114,7 +114,7 @@ impl Network {
         self.rotations.len() as u32 - 1
     }
 
-    /// Appends an output. Must come after all bootstraps.
+    /// Appends an output. All bootstraps must be appended before.
     pub(super) fn push_output(&mut self, sum: Sum<'_>) {
         self.push_sum(sum);
     }
@@ -166,7 +166,7 @@ impl Network {
     /// Whether a bootstrap's second sample is read.
     ///
     /// # Panics
-    /// As [`Network::amplitude`].
+    /// When the bootstrap does not exist.
     pub fn has_second(&self, bootstrap: usize) -> bool {
         self.rotations[bootstrap].second
     }
@@ -176,7 +176,7 @@ impl Network {
         self.ends.len() - self.rotations.len()
     }
 
-    /// The sum of an output bit, at an eighth. The sum is not bootstrapped; it is key switched if it has samples. A
+    /// The sum of an output bit, at an eighth. The sum is not bootstrapped, but it is key-switched if it has samples. A
     /// sum without terms is a constant bit: 1 for true, -1 for false.
     ///
     /// # Panics
@@ -218,12 +218,12 @@ impl Network {
     /// The number of circuit gates that a bootstrap stands for: XOR, AND, NOT.
     ///
     /// # Panics
-    /// As [`Network::amplitude`].
+    /// When the bootstrap does not exist.
     pub fn covers(&self, bootstrap: usize) -> [u32; 3] {
         self.rotations[bootstrap].covers
     }
 
-    /// The number of gates in the circuit as written.
+    /// The number of gates in the circuit's text.
     pub fn gates_asked(&self) -> u64 {
         self.gates_asked
     }
@@ -259,7 +259,8 @@ impl Network {
     /// Evaluates the network on plain bits by the phases of its sums.
     ///
     /// # Panics
-    /// When a phase is 0 or a half, or an output is not at an eighth. [`super::mapping::map`] makes no such network.
+    /// When a phase is 0 or a half, or an output is not at an eighth. This does not happen in networks of
+    /// [`super::mapping::map`].
     pub fn evaluate(&self, inputs: &[bool]) -> Vec<bool> {
         let mut samples = vec![0i32; 2 * self.bootstraps()];
         let phase = |sum: Sum<'_>, samples: &[i32]| {
@@ -296,13 +297,13 @@ impl Network {
         (0..self.outputs()).map(output).collect()
     }
 
-    /// log2 of the probability that any bootstrap's result or any output's decryption is wrong (the sum of all these
-    /// probabilities).
+    /// log2 of the probability that the result of any bootstrap or the decryption of any output is wrong. The
+    /// probabilities of all these failures are added.
     pub fn failure_log2(&self, p: &ParamsLiteral, inputs: InputNoise) -> f64 {
         let noise = SumNoise::of(p, inputs);
         let bootstraps = (0..self.bootstraps()).flat_map(|at| {
             let failure = beyond(self.margin(at).turns(), noise.read(&load(self.sum(at).terms)));
-            // both samples of one rotation may fail independently
+            // each sample of a rotation may fail, so both count
             std::iter::repeat_n(failure, 1 + usize::from(self.has_second(at)))
         });
         let outputs = (0..self.outputs())

@@ -1,15 +1,15 @@
 //! Noise: the variance of each stem of a gate, and the failure probability that follows for the gate.
 //!
 //! Variances are in squared turns (fractions of the torus, squared). The formulas are those of eprint 2018/421
-//! (external product, key switch, gate bootstrap) in the average case of eprint 2022/704 and 2021/729: balanced
-//! digits, rounding terms. `tests/compute/noise` checks them by measurement. When a kernel changes its digits or
-//! roundings, its function here changes in the same commit.
+//! (external product, key switch, gate bootstrap) for the average case as in eprint 2022/704 and 2021/729, with
+//! balanced digits and rounding terms. `tests/compute/noise` checks them by measurement. When a kernel changes its
+//! digits or roundings, its function here changes in the same commit.
 //!
-//! Failure probabilities hold for gates with independent operands. Every gate that reaches a bootstrap is such a gate,
-//! for two reasons. First, equal, opposite and constant operands are folded before ([`super::fold`]). Second, results
-//! of different bootstraps have independent noise even if their bits depend on one another, because the digits that
-//! multiply the key's noise are as good as random. One dependence remains and is counted: results under one key share
-//! the [`key_constant`].
+//! Failure probabilities hold for gates with independent operands. The operands of every gate that reaches a bootstrap
+//! are independent, for two reasons. First, equal, opposite and constant operands are folded before the bootstrap
+//! ([`super::fold`]). Second, results of different bootstraps have independent noise even if their bits depend on one
+//! another, because the digits that multiply the key's noise are as good as random. The formulas include the only
+//! remaining dependence: results under one key share the [`key_constant`].
 
 mod sum;
 
@@ -32,12 +32,13 @@ impl Secret {
     pub const OURS: Secret = Secret { ones: 1.0 / 2.0, ring_square: 2.0 / 3.0 };
 }
 
-/// `E[d^2]` of a balanced digit in base `B`: uniform on `-B/2 .. B/2 - 1`, or symmetric when B is odd.
+/// `E[d^2]` of a balanced digit in base `B`. The digit is uniform on `-B/2 ..= B/2 - 1`, or symmetric around 0 when B
+/// is odd.
 fn digit_square(base: f64) -> f64 {
     if base % 2.0 == 0.0 { (base * base + 2.0) / 12.0 } else { (base * base - 1.0) / 12.0 }
 }
 
-/// `E[d]^2` of a balanced digit: its mean is -1/2, or 0 when B is odd.
+/// `E[d]^2` of a balanced digit. The mean of the digit is -1/2, or 0 when B is odd.
 fn digit_mean_square(base: f64) -> f64 {
     if base % 2.0 == 0.0 { 1.0 / 4.0 } else { 0.0 }
 }
@@ -73,7 +74,7 @@ pub fn lwe_key_switch(p: &ParamsLiteral, secret: Secret) -> f64 {
 }
 
 /// The part of [`lwe_key_switch`] that all results under one key share. Digits of an even base have mean -1/2, so each
-/// result contains half the sum of the key's errors. An average over keys; 0 for odd bases.
+/// result contains half the sum of the key's errors. The figure is an average over keys, and 0 for odd bases.
 pub fn key_constant(p: &ParamsLiteral) -> f64 {
     let rows = (p.extracted_dimension() * p.key_switch_level_count) as f64;
     rows * digit_mean_square(p.key_switch_base as f64) * p.lwe_noise_std.powi(2)
@@ -81,8 +82,8 @@ pub fn key_constant(p: &ParamsLiteral) -> f64 {
 
 /// Variance of the mod switch of a mask and a body to `2N`.
 ///
-/// A mask word's rounding error counts if its key bit is one. The centred switch subtracts half of each error whatever
-/// the bit is, which leaves `+-1/2` of it under every binary key.
+/// With the nearest switch, the rounding error of a mask word counts only if its key bit is one. The centred switch
+/// always subtracts half of the error, so `+-1/2` of the error remains for either key bit.
 pub fn mod_switch(p: &ParamsLiteral, secret: Secret) -> f64 {
     let of_mask_word = match p.mod_switch {
         ModSwitch::Nearest => secret.ones,
@@ -101,13 +102,13 @@ pub fn mux_output(p: &ParamsLiteral, secret: Secret) -> f64 {
     2.0 * blind_rotate(p, secret) + lwe_key_switch(p, secret)
 }
 
-/// log2 of the probability that a gate's result (or a decryption) is wrong, for the kinds of inputs. The inputs are
+/// log2 of the probability that a gate's result (or a decryption) is wrong, for several kinds of inputs. The inputs are
 /// independent except for the [`key_constant`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FailureLog2 {
-    /// NAND, AND, OR, NOR of gate outputs.
+    /// NAND, AND, OR or NOR of gate outputs.
     pub gate: f64,
-    /// XOR, XNOR of gate outputs.
+    /// XOR or XNOR of gate outputs.
     pub xor: f64,
     /// MUX of gate outputs.
     pub mux: f64,
@@ -121,7 +122,7 @@ pub struct FailureLog2 {
 pub fn failure_log2(p: &ParamsLiteral) -> FailureLog2 {
     let (output, mux) = (gate_output(p, Secret::OURS), mux_output(p, Secret::OURS));
     let (switch, constant) = (mod_switch(p, Secret::OURS), key_constant(p));
-    // the variance of x + y: twice the variance, and twice the covariance
+    // the variance of x + y is twice the variance of an operand plus twice the covariance
     let sum = |operand: f64| 2.0 * operand + 2.0 * constant;
     let gate = beyond(1.0 / 8.0, sum(output) + switch);
     FailureLog2 {
@@ -150,9 +151,9 @@ mod tests {
     use super::*;
     use crate::tfhe::Preset;
 
-    /// The published figures: log2 of deviations and of failures, of new keys and of keys of container version 1. The
-    /// failures include the constant of `standard_128`'s even key-switch base. Without it, version 1 would have
-    /// -142.7, -152.4, -141.7, -91.0.
+    /// The published figures, for new keys and for keys of container version 1: log2 of standard deviations and of
+    /// failure probabilities. The failure probabilities of `standard_128` include the constant of its even key-switch
+    /// base. Without the constant, version 1 would have -142.7, -152.4, -141.7, -91.0.
     #[test]
     fn the_model_gives_the_published_figures_of_every_preset() {
         use ModSwitch::{Centred, Nearest};
@@ -194,8 +195,8 @@ mod tests {
         }
     }
 
-    /// A ciphertext added to itself has four times its variance. With MUX outputs, no preset would keep its promised
-    /// failure probability.
+    /// If a ciphertext is added to itself, the sum has four times the ciphertext's variance. For MUX outputs, no preset
+    /// would then keep its promised failure probability.
     #[test]
     fn without_folding_gates_of_equal_operands_would_miss_what_the_presets_promise() {
         for (preset, promised, gate, mux) in [

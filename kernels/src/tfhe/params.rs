@@ -14,7 +14,7 @@ pub const RING_MODULUS: u32 = 1_073_692_673;
 /// Arithmetic modulo [`RING_MODULUS`].
 pub const MODULUS: Modulus = Modulus::new(RING_MODULUS);
 
-/// The smallest and the largest `N` of gate keys.
+/// The allowed `N` of gate keys, from the smallest to the largest.
 pub const POLYNOMIAL_SIZES: RangeInclusive<usize> = 64..=2048;
 
 /// The ring of degree `N = polynomial_size`. Its tables are made once in each process.
@@ -29,15 +29,15 @@ pub fn ring(polynomial_size: usize) -> Arc<Ring> {
     ring.get_or_init(|| Arc::new(Ring::new(MODULUS, n))).clone()
 }
 
-/// The mod switch: how the torus words of a row become exponents of X, in `[0, 2N)` (docs/wire-format.md 8). The key
-/// decides, and a container states it by its version.
+/// The mod switch: how the torus words of a row become exponents of X, in `[0, 2N)` (docs/wire-format.md 8). The mod
+/// switch belongs to the key; the version of the key's container states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModSwitch {
     /// Every word is rounded to the nearest exponent. Used by keys of container version 1 and by imported keys.
     Nearest,
-    /// Every word is rounded to the nearest exponent, after half the sum of the mask's rounding errors is taken from
-    /// the body. The bits of a binary secret are 1/2 on average, so this removes half of the mask's noise. Used by
-    /// keys of container version 2.
+    /// Every word is rounded to the nearest exponent. Before the body is rounded, half the sum of the mask's rounding
+    /// errors is subtracted from it. The bits of a binary secret are 1/2 on average, so this removes half of the
+    /// variance that the mask's rounding adds. Used by keys of container version 2.
     Centred,
 }
 
@@ -66,7 +66,7 @@ pub struct ParamsLiteral {
     pub mod_switch: ModSwitch,
 }
 
-/// Why a [`ParamsLiteral`] is refused.
+/// The reason why a [`ParamsLiteral`] is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParamsError(pub &'static str);
@@ -85,7 +85,8 @@ impl std::ops::Deref for Params {
 impl TryFrom<ParamsLiteral> for Params {
     type Error = ParamsError;
 
-    /// Checks the ranges that the kernels rely on. The bounds are those of the container format (docs/wire-format.md).
+    /// Checks the ranges that the kernels rely on. The bounds are the same as in the container format
+    /// (docs/wire-format.md).
     fn try_from(p: ParamsLiteral) -> Result<Self, ParamsError> {
         let check = |holds: bool, why| if holds { Ok(()) } else { Err(ParamsError(why)) };
         check((1..=2048).contains(&p.lwe_dimension), "LWE dimension must be 1 to 2048")?;
@@ -149,19 +150,19 @@ impl ParamsLiteral {
     }
 
     /// `round(q / B^j)` for `j` in `1..=l`, `[l]`: the gadget of the bootstrapping key, modulo q.
-    #[inline(never)] // its divisions stay out of code that handles secrets (scripts/constant-time)
+    #[inline(never)] // keeps its divisions out of code that handles secrets (scripts/constant-time)
     pub fn bootstrap_gadget(&self) -> Vec<u32> {
         let base = 1u64 << self.bootstrap_base_log;
         gadget(RING_MODULUS.into(), base, self.bootstrap_level_count)
     }
 
     /// `round(2^32 / D^j)` for `j` in `1..=levels`, `[levels]`: the gadget of the key-switching key, on the torus.
-    #[inline(never)] // as above
+    #[inline(never)] // for the same reason as above
     pub fn key_switch_gadget(&self) -> Vec<u32> {
         gadget(1 << 32, self.key_switch_base.into(), self.key_switch_level_count)
     }
 
-    /// Bytes of the evaluation key in its wire form, without framing.
+    /// Bytes of the bodies in an evaluation key as it is sent. Header, shape and seed of the container are not included.
     pub fn seeded_bytes(&self) -> usize {
         4 * (self.bootstrap_body_words() + self.key_switch_body_words())
     }
@@ -172,7 +173,7 @@ impl ParamsLiteral {
             + self.key_switch_body_words() * (self.lwe_dimension + 1))
     }
 
-    /// Bytes of one bit's ciphertext, `(n + 1)` words, without framing.
+    /// Bytes of one bit's ciphertext, `n + 1` words, without the container's header.
     pub fn ciphertext_bytes(&self) -> usize {
         4 * (self.lwe_dimension + 1)
     }
@@ -190,8 +191,8 @@ pub enum Preset {
     Fast128,
     /// 128 bits; gates fail with probability 2^-147.2, the worst 2^-92.8. Keys of version 1: 2^-141.1, 2^-90.3.
     Standard128,
-    /// 152 bits; gates fail with probability 2^-211.7, the worst 2^-180.4. Keys of version 1: 2^-163.4, 2^-143.9. The
-    /// right choice if the evaluator learns results or reactions to them.
+    /// 152 bits; gates fail with probability 2^-211.7, the worst 2^-180.4. Keys of version 1: 2^-163.4, 2^-143.9.
+    /// Choose this preset if the evaluator learns results, or learns how users react to them.
     Conservative128,
     /// [`Preset::Fast128`] over a ring of half the degree with two mask polynomials, which takes less work: 128 bits;
     /// gates fail with probability 2^-92.0, the worst 2^-72.5. No keys of version 1 exist.
@@ -206,8 +207,8 @@ impl Preset {
     pub const ALL: [Preset; 5] =
         [Preset::Fast128, Preset::Standard128, Preset::Conservative128, Preset::Fast128K2, Preset::Standard128K2];
 
-    /// The presets that have keys of container version 1. The gates of the other presets would fail too often with
-    /// that version's mod switch, because their ring has half as many exponents.
+    /// The presets that have keys of container version 1. With the mod switch of version 1, gates of the other presets
+    /// would fail too often, because the ring of these presets has half as many exponents.
     pub const OF_VERSION_1: [Preset; 3] = [Preset::Fast128, Preset::Standard128, Preset::Conservative128];
 
     /// The preset's name in the specification.
@@ -226,7 +227,7 @@ impl Preset {
         Preset::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
-    /// The preset with these dimensions `(n, k, N)`. For keys that do not name their preset (readings G6).
+    /// The preset with these dimensions `(n, k, N)`. Needed for keys that do not name their preset (readings G6).
     pub fn from_dimensions(lwe_dimension: usize, glwe_dimension: usize, polynomial_size: usize) -> Option<Preset> {
         Preset::ALL.into_iter().find(|preset| {
             let p = preset.literal();
@@ -234,14 +235,14 @@ impl Preset {
         })
     }
 
-    /// The bits of security to report: the cheapest attack that the lattice estimator finds over both keys (2026-06
-    /// version, default cost model: classical, MATZOV22 gate counts).
+    /// The bits of security to report: the cost of the cheapest attack on either key that the lattice estimator finds
+    /// (2026-06 version, default cost model: classical, MATZOV22 gate counts).
     pub fn security_bits(self) -> u32 {
         match self {
-            // LWE key 128.5, GLWE key 128.9, for all four presets. Their ring keys have kN = 1024 and the same noise,
-            // and the estimator knows no attack for which rank 2 and rank 1 differ.
+            // For all four presets, the LWE key has 128.5 bits and the GLWE key 128.9. Their ring keys have kN = 1024
+            // and the same noise, and the estimator knows no attack whose cost differs between rank 2 and rank 1.
             Preset::Fast128 | Preset::Standard128 | Preset::Fast128K2 | Preset::Standard128K2 => 128,
-            // LWE key 152.7, GLWE key 180.9
+            // the LWE key has 152.7 bits, the GLWE key 180.9
             Preset::Conservative128 => 152,
         }
     }

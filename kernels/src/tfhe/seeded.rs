@@ -1,4 +1,4 @@
-//! Ciphertexts whose masks come from a seed: 4 bytes a bit instead of 4 (n + 1).
+//! Ciphertexts whose masks come from a seed. A bit takes 4 bytes instead of 4 (n + 1).
 
 use crate::tfhe::lwe_list::LweList;
 
@@ -8,7 +8,7 @@ pub const SEED_BYTES: usize = 32;
 /// LWE ciphertexts of one seed (docs/wire-format.md 7). Mask `i` is row `i` of the seed's stream
 /// ([`crate::xof::DOMAIN_CIPHERTEXT`]), and the list holds body `i`.
 ///
-/// All of this is public. A seed must be used only once: if two ciphertexts share a mask, the difference of their
+/// Seed and bodies are public. A seed must be used only once: if two ciphertexts share a mask, the difference of their
 /// bodies shows whether their bits are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeededLweList {

@@ -5,20 +5,19 @@ use super::params::MODULUS;
 /// `q` as a 64-bit word.
 const Q: u64 = MODULUS.q() as u64;
 
-/// `(2^30 - q) / q` in units of 2^-32, rounded down. The factor corrects a word modulo `q` that was shifted by two
-/// bits to the torus.
+/// `(2^30 - q) / q` in units of 2^-32, rounded down. This factor corrects a word modulo `q` that was converted to the
+/// torus by a shift of two bits.
 pub const TORUS_CORRECTION: u32 = ((((1u64 << 30) - Q) << 32) / Q) as u32;
 
-/// Maps `x` in `[0, q)` to the 32-bit torus: `x 2^32 / q`, at most two units too low. The exact result is defined by
-/// this code.
+/// Maps `x` in `[0, q)` to the 32-bit torus: `x 2^32 / q`, at most two units too low. This code defines the exact result.
 #[inline(always)]
 pub fn to_torus_lazy(x: u32) -> u32 {
     let x = x << 2;
     x.wrapping_add(((x as u64 * TORUS_CORRECTION as u64) >> 32) as u32)
 }
 
-/// Maps `x` in `[0, q)` to the 32-bit torus, rounded to nearest: `round(x 2^32 / q)`. Divides, so only for public
-/// words.
+/// Maps `x` in `[0, q)` to the 32-bit torus, rounded to nearest: `round(x 2^32 / q)`. Only for public words, because it
+/// contains a division.
 #[inline(always)]
 pub fn to_torus(x: u32) -> u32 {
     ((((x as u64) << 32) + Q / 2) / Q) as u32

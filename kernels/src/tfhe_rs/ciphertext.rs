@@ -12,15 +12,15 @@ const TRIVIAL: u32 = 1;
 const ENCRYPTED_FRAME: usize = 4 + 8 + 24;
 /// Bytes of `Ciphertext::Trivial`.
 const TRIVIAL_SIZE: usize = 4 + 1;
-/// Bytes of a `CompressedCiphertext`: with the seed of releases 1.0 to 1.5, and with that of later ones.
+/// Bytes of a `CompressedCiphertext`: with the seed of releases 1.0 to 1.5, and with the seed of later releases.
 const COMPRESSED_SIZES: [usize; 2] = [52, 80];
 
-/// Reads a bit's ciphertext of dimension `lwe_dimension`, in any of its three forms. The mask of a compressed one is
-/// expanded; a trivial one gets a mask of zeros.
+/// Reads a bit's ciphertext of dimension `lwe_dimension`, in any of its three forms. The mask of a compressed
+/// ciphertext is expanded. A trivial ciphertext gets a mask of zeros.
 ///
 /// # Errors
-/// `Malformed` for bytes of another form, lengths that disagree or another dimension; `Params` for a custom modulus or
-/// another mask generator.
+/// `Malformed` for bytes of another form, for lengths that contradict each other, and for another dimension. `Params`
+/// for a custom modulus or another mask generator.
 pub fn read_ciphertext(bytes: &[u8], lwe_dimension: usize) -> Result<Lwe, Error> {
     let mut reader = Reader::new(bytes);
     if COMPRESSED_SIZES.contains(&bytes.len()) {
@@ -85,7 +85,7 @@ fn check_size(words: u64, lwe_dimension: usize) -> Result<(), Error> {
     if words == lwe_dimension as u64 + 1 {
         return Ok(());
     }
-    Err(Error::Malformed(format!("the ciphertext has {words} words where the key takes {}", lwe_dimension + 1)))
+    Err(Error::Malformed(format!("the ciphertext has {words} words, but the key needs {}", lwe_dimension + 1)))
 }
 
 #[cfg(test)]
@@ -94,8 +94,8 @@ mod tests {
 
     use super::*;
 
-    /// For each of the two seed layouts, a compressed true bit as a release of `node-tfhe` wrote it, and the SHA-256
-    /// of the `Ciphertext` that the same release expanded from it.
+    /// For each of the two seed layouts: a compressed true bit that a release of `node-tfhe` wrote, and the SHA-256 of
+    /// the `Ciphertext` that the same release expanded from it.
     const KNOWN: [(&str, &str, &str); 2] = [
         (
             "1.0.0",

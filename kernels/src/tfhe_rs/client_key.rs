@@ -1,10 +1,10 @@
-//! `ClientKey`: recognized only to refuse it, never read (readings K5).
+//! `ClientKey`: this module only recognizes such a key, so that it can be refused (readings K5).
 
 use super::reader::Reader;
 
 /// Smallest number of bits in a key. Shorter sequences could be small numbers of another object.
 const BITS_MIN: u64 = 64;
-/// Larger than the dimension of every parameter set.
+/// Largest number of bits in a key; larger than the dimension of every parameter set.
 const BITS_MAX: u64 = 1 << 16;
 
 /// Whether the bytes begin like a `ClientKey` or like a bare secret key of tfhe-rs: a length, then that many words,

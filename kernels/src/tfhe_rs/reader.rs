@@ -51,7 +51,8 @@ impl<'a> Reader<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// Reads a `usize` below 2^16, as all sizes, bases and levels are, so that products of several do not overflow.
+    /// Reads a `usize` that must be below 2^16. All valid sizes, bases and levels are below this bound, and products of
+    /// several such numbers do not overflow.
     pub(super) fn small(&mut self, what: &'static str) -> Result<usize, Error> {
         let value = self.u64()?;
         u16::try_from(value).map(usize::from).map_err(|_| Error::Malformed(format!("{what} is out of range")))
@@ -64,8 +65,8 @@ impl<'a> Reader<'a> {
         self.bytes(bytes).map(Words)
     }
 
-    /// Reads the seed of a mask stream, in either layout. The modulus that follows every seed shows which layout it
-    /// is.
+    /// Reads the seed of a mask stream, in either layout. A modulus follows every seed, and its place shows which
+    /// layout the seed has.
     pub(super) fn seed(&mut self) -> Result<TfheRsSeed, Error> {
         let mut bare = *self;
         if let Ok(key) = bare.u128()
@@ -84,7 +85,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the ciphertext modulus, which must be the native one.
+    /// Reads the ciphertext modulus, which must be the native modulus 2^32.
     pub(super) fn modulus(&mut self) -> Result<(), Error> {
         match (self.u128()?, self.u64()?) {
             (0, 32) => Ok(()),
@@ -94,7 +95,7 @@ impl<'a> Reader<'a> {
 
     /// Checks that no bytes are left.
     pub(super) fn end(self) -> Result<(), Error> {
-        if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed("bytes after the end of the object".into())) }
+        if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed("the object is followed by further bytes".into())) }
     }
 }
 

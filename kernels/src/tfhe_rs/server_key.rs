@@ -16,9 +16,9 @@ const KEY_SWITCHES: [(usize, usize); 4] = [(2, 5), (2, 6), (2, 7), (4, 3)];
 const ACCEPTED: &str =
     "accepted are bootstraps of 2^8 x 2, 2^9 x 2 or 2^6 x 3 and key switches of 2^2 x 5, 2^2 x 6, 2^2 x 7 or 2^4 x 3";
 
-/// The parameters of every key that [`read_server_key`] accepts. The list is short, so an upload cannot choose an
-/// expensive gate, and a device can prepare all kernels. The noise is 0, which means unknown, because keys do not
-/// state it.
+/// The parameters of every key that [`read_server_key`] accepts. The list is short. So an upload cannot choose
+/// parameters with expensive gates, and a device can prepare all kernels. The noise is 0, which means unknown, because
+/// keys do not state their noise.
 pub fn accepted_params() -> impl Iterator<Item = Params> {
     Preset::ALL.into_iter().flat_map(|preset| {
         BOOTSTRAPS.into_iter().flat_map(move |bootstrap| {
@@ -41,24 +41,24 @@ fn params(
         key_switch_level_count,
         lwe_noise_std: 0.0,
         glwe_noise_std: 0.0,
-        // as tfhe-rs switches, for which the maker chose the parameters; the object has no version that could state
-        // another switch
+        // the switch of tfhe-rs, for which the maker of the key chose the parameters; the object has no version that
+        // could state another switch
         mod_switch: ModSwitch::Nearest,
         ..*preset.params()
     };
     Params::try_from(literal).map_err(|error| Error::Params(error.to_string()))
 }
 
-/// Reads a `CompressedServerKey` with the dimensions of a preset and listed bases and levels: bootstraps of 2^8 x 2,
-/// 2^9 x 2 or 2^6 x 3, key switches of 2^2 x 5 to 7 or 2^4 x 3 (readings G6).
+/// Reads a `CompressedServerKey` with the dimensions of a preset and with accepted bases and levels: bootstraps of 2^8
+/// x 2, 2^9 x 2 or 2^6 x 3, key switches of 2^2 x 5 to 7 or 2^4 x 3 (readings G6).
 ///
 /// The result has Ango's level order. Its noise figures are 0, which means unknown, for two reasons: the object does
 /// not state its noise, and tfhe-rs draws binary ring secrets whereas the presets' figures assume ternary ones. So
 /// only the maker knows the security and the failure probability of an imported key.
 ///
 /// # Errors
-/// `Params` when the dimensions match no preset, when bases or levels are not listed, for ciphertexts under the ring
-/// key, a custom modulus or another mask generator; `Malformed` when lengths disagree.
+/// `Params` when the dimensions match no preset, or bases or levels are not accepted; also for ciphertexts under the
+/// ring key, a custom modulus or another mask generator. `Malformed` when lengths contradict each other.
 pub fn read_server_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     let fields = Fields::read(bytes)?;
     let (preset, params) = fields.params()?;
@@ -80,8 +80,8 @@ pub fn read_server_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     })
 }
 
-/// Whether the bytes have the shape of a `CompressedServerKey`: after the bodies of the first key follow small numbers
-/// in the right places. The check is cheap and does not show that the key is whole or acceptable.
+/// Whether the bytes have the shape of a `CompressedServerKey`: the bodies of the first key, then small numbers in the
+/// right places. The check is cheap and does not show that the key is whole or acceptable.
 pub fn looks_like_server_key(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     let shape = reader.words().and_then(|bodies| Ok((bodies, BootstrapShape::read(&mut reader)?)));
@@ -102,7 +102,7 @@ struct Fields<'a> {
 }
 
 struct Bootstrap<'a> {
-    /// `[n][l][k + 1][N]`, last level first
+    /// The bodies, `[n][l][k + 1][N]`, last level first.
     bodies: Words<'a>,
     shape: BootstrapShape,
     seed: TfheRsSeed,
@@ -117,7 +117,7 @@ struct BootstrapShape {
 }
 
 struct KeySwitch<'a> {
-    /// `[kN][levels]`, last level first
+    /// The bodies, `[kN][levels]`, last level first.
     bodies: Words<'a>,
     base_log: usize,
     level_count: usize,
@@ -146,7 +146,7 @@ impl<'a> Fields<'a> {
 
     fn params(&self) -> Result<(Preset, Params), Error> {
         let shape = &self.bootstrap.shape;
-        // a size of zero is no preset's anyway
+        // a size of zero needs no check of its own, because no preset has it
         let lwe_dimension = self.key_switch.output_size.saturating_sub(1);
         let glwe_dimension = shape.glwe_size.saturating_sub(1);
         let preset =
@@ -202,7 +202,7 @@ impl<'a> KeySwitch<'a> {
     }
 }
 
-/// The words of `[..][level_count][level_words]` with the order of levels reversed.
+/// The words, `[..][level_count][level_words]`, with the levels in reverse order.
 fn levels_reversed(words: Words, level_count: usize, level_words: usize) -> Vec<u32> {
     let mut reversed = Vec::with_capacity(words.len());
     for item in words.chunks(level_count * level_words) {

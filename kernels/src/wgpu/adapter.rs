@@ -10,32 +10,32 @@ use super::queue::{Queue, block_on};
 use crate::error::{Error, Result};
 use crate::gpu::{Card, Language};
 
-/// wgpu does not report a card's memory. Keys and rows may take this much, or the limit of one buffer if that is less:
-/// about twenty keys of a preset, which every card of recent years can hold.
+/// wgpu does not report a card's memory. Keys and rows may take this much memory, or the largest size of a buffer if
+/// that is less. The value is about twenty keys of a preset, and every card of recent years has more memory.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
-/// wgpu does not report the number of multiprocessors either. These numbers are those of a small card of each kind,
-/// and only determine how many rows a batch should have.
+/// wgpu does not report the number of multiprocessors either. These are the numbers of a small card of each kind. They
+/// determine only how many rows a batch should have.
 const MULTIPROCESSORS_DISCRETE: u32 = 32;
 const MULTIPROCESSORS_INTEGRATED: u32 = 8;
 
-/// Total loop turns in a kernel after which a software driver leaves all loops.
+/// Number of loop turns in a kernel after which a software driver ends all loops.
 const SOFTWARE_LOOP_TURNS_MAX: u32 = 65_535;
 
 /// Bytes of a word.
 const WORD_BYTES: u32 = 4;
 
-/// Implements [`Wgpu::enumerate`]. Each card gets those of `features` that it has.
+/// Implements [`Wgpu::enumerate`]. Each card is opened with those `features` that it supports.
 pub(super) fn enumerate(software: bool, features: Features, checks: ShaderRuntimeChecks) -> Vec<Result<Wgpu>> {
     let mut descriptor = ::wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.flags = ::wgpu::InstanceFlags::empty();
-    // a nearly full card refuses allocations before it evicts others
+    // if a card is nearly full, refuse allocations; otherwise the driver would evict the memory of other programs
     descriptor.memory_budget_thresholds.for_resource_creation = Some(95);
     let instance = ::wgpu::Instance::new(descriptor);
     let mut seen = HashSet::new();
     let cards: Vec<_> = block_on(instance.enumerate_adapters(::wgpu::Backends::PRIMARY))
         .into_iter()
-        // one card under two drivers counts once
+        // if two drivers show the same card, keep only the first
         .filter(|adapter| {
             let place = adapter.get_info().device_pci_bus_id;
             place.is_empty() || seen.insert(place)
@@ -49,14 +49,14 @@ pub(super) fn enumerate(software: bool, features: Features, checks: ShaderRuntim
         })
         .collect();
     if cards.is_empty() {
-        return vec![Err(Error::Unavailable("no graphics driver with an adapter on this machine".to_owned()))];
+        return vec![Err(Error::Unavailable("this machine has no graphics driver with an adapter".to_owned()))];
     }
     cards
 }
 
 fn usable(info: &AdapterInfo, features: Features, software: bool) -> Result<()> {
     let refuse = |why: &str| Err(Error::Unavailable(format!("{}: {why}", info.name)));
-    // Direct3D 12 has 64-bit integers only with the compiler DXC. Without them the compiler is FXC, which takes
+    // Direct3D 12 has 64-bit integers only if its compiler is DXC. Without them, the compiler is FXC, which takes
     // minutes for these loops
     if info.backend == Backend::Dx12 && !features.contains(Features::SHADER_INT64) {
         return refuse(
@@ -68,7 +68,7 @@ fn usable(info: &AdapterInfo, features: Features, software: bool) -> Result<()> 
         DeviceType::DiscreteGpu | DeviceType::IntegratedGpu | DeviceType::VirtualGpu => Ok(()),
         DeviceType::Cpu if software => Ok(()),
         DeviceType::Cpu => refuse("the adapter is a processor, not a card"),
-        DeviceType::Other => refuse("the adapter is of no known kind"),
+        DeviceType::Other => refuse("the kind of the adapter is unknown"),
     }
 }
 

@@ -21,13 +21,13 @@ use crate::error::{Error, Result};
 use crate::gpu::recordings::Recordings;
 pub(super) use recording::Recording;
 
-/// Launches of one submission. Operating systems end submissions that hold a card for seconds.
+/// Largest number of launches in one submission. Operating systems end submissions that occupy a card for seconds.
 const LAUNCHES_MAX: usize = 4;
 
 /// Largest number of argument words of a launch.
 const ARGUMENTS_MAX: usize = 16;
 
-/// Written words beyond this number are submitted at once, so that they do not pile up on the host.
+/// A write of more words than this is submitted at once, so that written words do not accumulate on the host.
 const WRITE_WORDS_WAITING_MAX: usize = 1 << 20;
 
 /// A card is lost if it finishes nothing during this many waits of [`WAIT`].
@@ -56,11 +56,11 @@ struct Recorder {
     launches: usize,
 }
 
-/// The part of a queue's state that callbacks and counted memory use.
+/// The part of a queue's state that callbacks and [`Memory`] share.
 #[derive(Default)]
 struct State {
     lost: OnceLock<String>,
-    /// A failure not yet reported.
+    /// A failure that was not yet reported.
     failed: Mutex<Option<Error>>,
     submissions_done: AtomicU64,
     buffers: AtomicU64,
@@ -99,7 +99,7 @@ pub(super) struct Started<'a> {
 pub(super) struct Read {
     staging: Buffer,
     submission: SubmissionIndex,
-    /// Receives whether the staging buffer is mapped.
+    /// Receives true when the staging buffer is mapped, and false if it cannot be mapped.
     mapped: Receiver<bool>,
     _memory: Memory,
 }
@@ -153,8 +153,8 @@ impl Queue {
     pub(super) fn shader(&self, text: &str) -> Result<::wgpu::ShaderModule> {
         let source = ::wgpu::ShaderSource::Wgsl(text.into());
         let descriptor = ::wgpu::ShaderModuleDescriptor { label: None, source };
-        // SAFETY: the texts are this crate's own; they stay within their buffers and arrays and end their loops, which the
-        // suite shows of the same texts with all checks on, and of their CUDA form under sanitizers
+        // SAFETY: the texts belong to this crate. They access only their buffers and arrays, and their loops end. The
+        // test suite shows this for the same texts with all checks on, and for their CUDA versions under sanitizers
         self.checked(|| unsafe { self.device.create_shader_module_trusted(descriptor, self.checks) })
     }
 
@@ -166,7 +166,7 @@ impl Queue {
                 module: shader,
                 entry_point: Some(entry),
                 compilation_options: ::wgpu::PipelineCompilationOptions {
-                    // kernels write shared memory before they read it
+                    // zeros are not needed, because kernels write shared memory before they read it
                     zero_initialize_workgroup_memory: false,
                     ..Default::default()
                 },
@@ -177,8 +177,8 @@ impl Queue {
         })
     }
 
-    /// Allocates a buffer of zeros. Before memory is refused, the call waits for dropped buffers that the card still
-    /// uses.
+    /// Allocates a buffer of zeros. If the card refuses the memory, the call waits until the card has freed dropped
+    /// buffers, and tries once more.
     pub(super) fn buffer(&self, bytes: u64, usage: BufferUsages) -> Result<(Buffer, Memory)> {
         let memory = self.reserve(bytes)?;
         let create = || {
@@ -205,10 +205,9 @@ impl Queue {
         self.alive()?;
         let (state, most) = (&self.state, self.memory_bytes_max);
         let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
-        state
-            .bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .map_err(|used| Error::OutOfMemory(format!("{bytes} bytes, with {used} of at most {most} in use")))?;
+        state.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|used| {
+            Error::OutOfMemory(format!("{bytes} bytes requested, but {used} of {most} bytes are in use"))
+        })?;
         state.buffers.fetch_add(1, Ordering::Relaxed);
         Ok(Memory { state: state.clone(), bytes })
     }
@@ -231,7 +230,7 @@ impl Queue {
         self.checked(|| self.encoder(&mut recorder).copy_buffer_to_buffer(from, 0, to, 0, bytes))
     }
 
-    /// Overwrites a buffer that is being dropped. A failure cannot be returned here, so the next call reports it.
+    /// Overwrites a buffer that is being dropped. This function cannot return a failure, so the next call reports it.
     pub(super) fn clear(&self, buffer: &Buffer) {
         if let Ok(mut recorder) = self.recorder_for_drop() {
             let cleared = self.checked(|| self.encoder(&mut recorder).clear_buffer(buffer, 0, None));
@@ -266,7 +265,10 @@ impl Queue {
     fn bind_group(&self, started: &Started<'_>, arguments: &Buffer, first: usize) -> Result<BindGroup> {
         let Started { pipeline, bind, arguments: words, .. } = started;
         if words.len() > ARGUMENTS_MAX {
-            return Err(Error::Device(format!("{} arguments, more than {ARGUMENTS_MAX}", words.len())));
+            return Err(Error::Device(format!(
+                "a launch has {} argument words, at most {ARGUMENTS_MAX} are allowed",
+                words.len()
+            )));
         }
         let size = std::num::NonZeroU64::new(4 * self.arguments_words as u64);
         let place = BufferBinding { buffer: arguments, offset: 4 * first as u64, size };
@@ -281,7 +283,7 @@ impl Queue {
         })
     }
 
-    /// Starts to read ranges of bytes, packed. `None` if the ranges are empty.
+    /// Starts to read ranges of bytes, which are packed one after another. `None` if all ranges are empty.
     pub(super) fn read(
         &self,
         buffer: &Buffer,
@@ -315,7 +317,7 @@ impl Queue {
     pub(super) fn finish(&self, read: Read) -> Result<Vec<u32>> {
         self.wait(read.submission)?;
         self.state.told()?;
-        // another thread's poll may have taken the callback and be about to call it
+        // wait, because another thread's poll may have taken the callback without having called it yet
         if read.mapped.recv_timeout(WAIT) != Ok(true) {
             return Err(Error::Device("a result could not be mapped".to_owned()));
         }
@@ -355,13 +357,14 @@ impl Queue {
         })
     }
 
-    /// Waits for a submission as long as the card finishes any work.
+    /// Waits for a submission. The wait continues as long as the card finishes other submissions.
     fn wait(&self, submission: SubmissionIndex) -> Result<()> {
         let wait = PollType::Wait { submission_index: Some(submission), timeout: Some(WAIT) };
         let mut waits = 0;
         while waits < WAITS_MAX {
             let done = self.state.submissions_done.load(Ordering::Relaxed);
-            // wgpu panics if the device vanishes during the wait; no state of this crate changes in between
+            // wgpu panics if the device vanishes during the wait. The panic may be caught, because no state of this
+            // crate changes during the call
             match catch_unwind(AssertUnwindSafe(|| self.device.poll(wait.clone()))) {
                 Ok(Ok(_)) => return self.alive(),
                 Ok(Err(PollError::Timeout)) => {}
@@ -384,7 +387,7 @@ impl Queue {
         let filters = [ErrorFilter::Internal, ErrorFilter::OutOfMemory, ErrorFilter::Validation];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));
         let out = work();
-        // scopes end in reverse order
+        // wgpu requires that the scopes end in reverse order
         let errors = scopes.into_iter().rev().map(|scope| block_on(scope.pop()));
         let error = errors.fold(None, |found, error| found.or(error));
         self.alive()?;
@@ -401,7 +404,7 @@ fn dispatch(pass: &mut ::wgpu::ComputePass<'_>, pipeline: &Pipeline, group: &Bin
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.state.lost.get().is_some() {
-            // leak them, because wgpu would wait for the card without end
+            // leak device and queue, because wgpu would wait for the lost card forever
             std::mem::forget((self.device.clone(), self.queue.clone()));
         }
     }
@@ -416,7 +419,7 @@ impl State {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
-    /// Reports a failure once.
+    /// Returns the unreported failure, if any. Each failure is returned once.
     fn told(&self) -> Result<()> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
@@ -431,7 +434,7 @@ fn convert(error: ::wgpu::Error) -> Error {
     }
 }
 
-/// Runs a future to its end. Futures of native wgpu are ready when they are made, so this never suspends.
+/// Runs a future to its end. Futures of native wgpu are ready when they are made, so this function does not wait.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -1,5 +1,5 @@
-//! The presets at full size, where the definition would take minutes: for every backend, number of threads and size of
-//! batch, the words equal those of plain Rust on one thread.
+//! The presets at full size, for which the definition would take minutes. So for every backend, number of threads and
+//! size of batch, the words are compared with those of plain Rust on one thread.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use crate::Case;
 use crate::any_backend::AnyBackend;
 use crate::fixtures::{Bodies, key, torus_rows};
 
-/// Batches of one row, of two, of three, of more than a group, and of more than a group for each thread.
+/// Numbers of rows in a batch: one, two, three, more than a group has, and more than a group for each thread has.
 const ROWS: [usize; 5] = [1, 2, 3, 17, 33];
 const ROWS_MAX: usize = 33;
 
@@ -44,7 +44,8 @@ pub fn cases() -> impl Iterator<Item = Case> {
             let backends: Vec<(usize, Box<AnyBackend>)> = backends.collect();
             let loaded = backends[backends.len() / 2].1.load_key(key).expect("a key fits");
             for (threads, backend) in backends {
-                // cards use other kernels for large batches than for small ones
+                // also a batch of more than `rows_max` rows, because cards use other kernels for large batches than for
+                // small ones
                 let full = device.is_gpu().then(|| backend.info().rows_max + 1);
                 for rows in ROWS.into_iter().chain(full) {
                     let found = backend.bootstrap(&loaded, &repeated(inputs, row_in, rows)).expect("a bootstrap");

@@ -58,13 +58,13 @@ impl Bench {
         }
     }
 
-    /// Starts a batch. Returns the words of the definition too. A backend evaluates gates as given, because folding is
-    /// the caller's task.
+    /// Starts a batch. Also returns the words that the definition gives. A backend does not fold gates, because folding
+    /// is the caller's task.
     fn start(&mut self, gates: Batch, reads: &[u32]) -> (Opaque, Vec<u32>) {
         let slot_gates: Vec<SlotGate> = gates
             .iter()
             .map(|&(gate, operands, result)| {
-                // slots of operands that the gate does not have are ignored
+                // slots of operands that a gate does not have must be ignored, so they are invalid here
                 let mut slots = [u32::MAX; 3];
                 slots[..operands.len()].copy_from_slice(operands);
                 SlotGate { gate, operands: slots, result }
@@ -138,8 +138,8 @@ pub fn cases() -> impl Iterator<Item = Case> {
     .into_iter()
 }
 
-/// One batch with bootstraps, halves of a MUX and negations, with results in the slots of operands, and with reads in
-/// any order.
+/// One batch with bootstraps, both halves of a MUX and negations. Results replace operands, and slots are read in any
+/// order.
 fn mixed(mut bench: Bench) {
     bench.write(0, 8, 1);
     bench.check(
@@ -156,7 +156,7 @@ fn mixed(mut bench: Bench) {
     );
 }
 
-/// Starts batches one after another, as many as the device takes before it must wait for the first.
+/// Starts batches one after another. As many are in flight as the device allows.
 fn chained(device: &Device) {
     let mut bench = Bench::new(device.open(2), 6);
     bench.write(0, 3, 2);
@@ -164,7 +164,7 @@ fn chained(device: &Device) {
     let batches: [(Batch, &[u32]); 4] = [
         (&[(Gate::Or, &[0, 1], 3), (Gate::Not, &[2], 4)], &[]),
         (&[(Gate::Mux, &[3, 4, 0], 5), (Gate::Xnor, &[3, 4], 0)], &[5, 3]),
-        // the gates that read slots 3 and 4 come before this one
+        // slots 3 and 4 are read by the gates before and overwritten by this gate and the following ones
         (&[(Gate::Nor, &[5, 0], 3)], &[3]),
         (&[(Gate::Not, &[3], 4), (Gate::And, &[3, 5], 1)], &[0, 1, 2, 3, 4, 5]),
     ];
@@ -190,8 +190,8 @@ fn grown(device: &Device) {
     bench.check(&[(Gate::Not, &[1], 4)], &[0, 1, 2, 3, 4]);
 }
 
-/// Sizes that put the operands and results of [`mixed`] into different chunks, those of one gate and those of the two
-/// halves of a MUX.
+/// Sizes of a growing arena. They put the operands and the result of one gate, and the slots of the two halves of a
+/// MUX, into different chunks of [`mixed`]'s arena.
 const CHUNKS: [usize; 9] = [1, 2, 3, 5, 6, 7, 9, 10, 16];
 
 /// An arena in chunks gives the words of an arena in one piece. Batches run before, between and after growths.
@@ -203,12 +203,12 @@ fn chunked(device: &Device) {
     let slots: [u32; 4] = [2, 5, 11, 13];
     for (before, slot) in slots.into_iter().zip(&slots[1..]) {
         bench.grow(*slot as usize + 1);
-        // from the new chunk to the previous one, and back
+        // gates read the new chunk and write to the previous one, and the other way round
         bench.write(*slot, 1, u64::from(*slot));
         bench.check(&[(Gate::Mux, &[0, *slot, before], 1), (Gate::Not, &[before], *slot - 1)], &[]);
         bench.check(&[(Gate::Nand, &[*slot, 1], before), (Gate::Not, &[1], 0)], &[*slot, 0, before, 1, *slot]);
     }
-    // across the ends of chunks
+    // one write crosses the ends of several chunks
     bench.write(1, 12, 7);
     bench.check(&[], &(0..14).rev().collect::<Vec<u32>>());
 }
@@ -224,7 +224,7 @@ fn too_much(device: &Device) {
     bench.check(&[(Gate::And, &[0, 2], 4)], &[4, 3, 1]);
 }
 
-/// Reads rows without a batch, from one chunk and from several: in any order, repeatedly, and none at all.
+/// Reads rows without a batch, from one chunk and from several: in any order, repeatedly, or no rows at all.
 fn read(device: &Device) {
     for sizes in [&[4][..], &[1, 3, 4]] {
         let mut bench = Bench::grown(device.open(1), sizes);

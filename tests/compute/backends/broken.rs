@@ -79,7 +79,7 @@ const SLIPS: [Slip; 9] = [
     },
 ];
 
-/// A shape for the fast paths, on a card of capability 9.0 that computes eight rows with `warp` and one row with
+/// A shape for the fast paths, on a card of capability 9.0. The card computes eight rows with `warp` and one row with
 /// `cluster`.
 const FAST_SHAPE: Shape = Shape(3, 1, 512, 8, 2, 3, 7);
 const FAST_SLIPS: [Slip; 7] = [
@@ -143,7 +143,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// A case that the broken plain kernels fail.
+    /// The case in which broken plain kernels must give wrong words.
     pub fn plain() -> Expected {
         Expected::new(SHAPE, ROWS)
     }
@@ -158,14 +158,14 @@ impl Expected {
         Expected { key, inputs, samples, outputs }
     }
 
-    /// Samples and outputs of a card.
+    /// The samples and outputs that a card computes.
     pub fn found<G: Gpu>(&self, card: G) -> Result<(Vec<u32>, Vec<u32>)> {
         let backend = GpuBackend::new(card);
         let loaded = backend.load_key(&self.key)?;
         Ok((backend.bootstrap(&loaded, &self.inputs)?, backend.key_switch(&loaded, &self.samples)?))
     }
 
-    /// Whether these samples and outputs are right.
+    /// Whether these samples and outputs equal the expected ones.
     pub fn is(&self, (samples, outputs): &(Vec<u32>, Vec<u32>)) -> bool {
         *samples == self.samples && *outputs == self.outputs
     }
@@ -206,7 +206,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
     barriers.chain(slips).chain(fast)
 }
 
-/// Checks that a card with this slip gives other words than the definition, or an error.
+/// Checks that a card with this mistake gives words that differ from the definition's, or an error.
 fn notice(expected: &Expected, slip: &Slip, host: HostCuda) {
     let Slip { stem, from, nth, to, .. } = *slip;
     let host = host.with_sources(move |source| {

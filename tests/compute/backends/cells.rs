@@ -21,14 +21,14 @@ const SHAPES: [Shape; 6] = [
     Shape(30, 1, 1024, 8, 2, 3, 7),
     Shape(30, 2, 512, 8, 2, 3, 7),
 ];
-/// Number of inputs. Inputs are in the first slots, then follow the wires, then the results.
+/// Number of inputs. The arena has the inputs first, then the wires, then the results.
 const INPUTS: usize = 3;
 const WIRES: usize = 4;
 
-/// Terms of a sum: a factor, and the number of the wire or input.
+/// Terms of a sum, each with a factor and the number of a wire or input.
 type Terms = &'static [(i32, usize)];
-/// A cell: constant, wires, inputs, and for a bootstrap the amplitude as one over a part of a turn, and the number of
-/// wires that it gives. `None` means a key switch.
+/// A cell: its constant, its wires, its inputs, and for a bootstrap the amplitude as one over a part of a turn, and the
+/// number of resulting wires. `None` means a key switch.
 type Row = (i32, Terms, Terms, Option<(i128, usize)>);
 
 /// A batch over an arena, and the slots expected after it.
@@ -48,7 +48,7 @@ impl Run {
         let (words, wire_slots, mut rng) = (p.lwe_dimension + 1, slots_of_wire(p), generator(seed + 1));
         let slots: Vec<Vec<u32>> =
             (0..INPUTS + WIRES * wire_slots).map(|_| (0..words).map(|_| rng.next_u32()).collect()).collect();
-        // the slots of a wire need not be consecutive
+        // the slots are in reverse order, because the slots of a wire need not be consecutive
         let wire = |at: usize| -> Vec<u32> {
             (0..wire_slots).rev().map(|part| (INPUTS + at * wire_slots + part) as u32).collect()
         };
@@ -101,7 +101,7 @@ impl Run {
             let of_inputs = of_inputs.iter().map(|&(factor, at)| (factor, at as u32));
             cells.push(kind, constant, of_wires, of_inputs, &results);
         }
-        // a gate of the same batch
+        // the batch also has a gate
         let result = take(1)[0];
         let negated = slots[1].iter().map(|word| word.wrapping_neg()).collect();
         expected.push((result, negated));
@@ -112,7 +112,7 @@ impl Run {
     fn arena(&self, backend: &AnyBackend) -> Opaque {
         let words = self.key.params.lwe_dimension + 1;
         let all = self.slots.len() + self.expected.len();
-        // split over two chunks, on devices with chunks
+        // on devices with chunks, the arena has two
         let mut arena = backend.arena(words, INPUTS + 1).expect("a small arena fits");
         backend.grow(&mut arena, all).expect("a small arena fits");
         backend.write(&mut arena, 0, &self.slots.concat()).expect("a write");

@@ -18,8 +18,8 @@ type Open = Box<dyn Fn(usize) -> Result<Box<AnyBackend>> + Send + Sync>;
 /// Launches one stem alone.
 type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 
-/// An emulated card of a compute capability, with the shared memory of such cards, so that batches take the fast paths:
-/// few rows take the cluster's path, more rows the warp's path.
+/// An emulated card of a compute capability, with the shared memory of such cards. So batches take the fast paths: the
+/// cluster's path for few rows, the warp's path for more rows.
 pub fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda> {
     Ok(HostCuda::open()?.with_card(|card| {
         card.compute_capability = Some(capability);
@@ -37,7 +37,7 @@ pub struct Device {
     pub threads: &'static [usize],
     /// Whether the backend takes small cases only, because it computes slowly on the host.
     pub small_only: bool,
-    /// Whether the device runs only the cases of fast paths, because another device of this kind of card runs all other
+    /// Whether the device runs only the cases of fast paths. Then another device of this kind of card runs all other
     /// cases.
     pub fast_paths_only: bool,
     /// The instruction set of a CPU.
@@ -47,14 +47,14 @@ pub struct Device {
     stem: Option<CheckStem>,
 }
 
-/// The first of NVIDIA's cards.
+/// The first NVIDIA card.
 fn first_cuda() -> Result<Cuda> {
     let cache = std::env::var_os("KERNEL_CACHE").map(PathBuf::from);
     Cuda::enumerate(cache.as_deref()).into_iter().next().expect("a card, or the reason why it is missing")
 }
 
 impl Device {
-    /// All backends of this build. A further GPU is a further line.
+    /// All backends of this build. To add a GPU, add a line.
     pub fn all() -> Vec<Device> {
         vec![
             Device::cpu("cpu-avx512"),

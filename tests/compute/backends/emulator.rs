@@ -19,7 +19,7 @@ struct Kernel {
 }
 
 enum Expect {
-    /// Word i of `out`.
+    /// Word i of `out`, as a function of i.
     Word(fn(u32) -> u32),
     /// A part of the expected message.
     Failure(&'static str),
@@ -216,7 +216,7 @@ const KERNELS: [Kernel; 16] = [
     },
 ];
 
-/// Words of `in` and `out`. The cluster's case needs more.
+/// Number of words of `in` and of `out`, if the case does not need more. The case of the cluster does.
 const WORDS: u32 = 256;
 
 /// Cases for the emulated card only.
@@ -275,7 +275,7 @@ fn run(host: &HostCuda, kernel: &Kernel, threads_of_a_row: u32) -> Result<Vec<u3
     host.finish(host.read(&to, std::slice::from_ref(&all))?)
 }
 
-/// A failed launch leaves buffers unchanged, and the next launch runs.
+/// After a failed launch the buffers are unchanged, and the next launch runs.
 fn failure_is_not_the_end(host: &HostCuda) {
     let text = "extern \"C\" __global__ void half(unsigned* out, unsigned at) {
                     out[threadIdx.x] += 1;
@@ -303,8 +303,8 @@ fn failure_is_not_the_end(host: &HostCuda) {
     assert_eq!(words, vec![2; 64]);
 }
 
-/// By a distance, a kernel can reach another buffer that its launch names, within the buffer's bounds, and no other
-/// buffer.
+/// By a distance, a kernel can reach another buffer if its launch names that buffer, and only within the buffer's
+/// bounds. It can reach no other buffer.
 fn reached(host: &HostCuda) {
     let text = [
         include_str!("../../../shaders/distance.cu"),
@@ -329,7 +329,8 @@ fn reached(host: &HostCuda) {
         host.finish(host.read(&out, std::slice::from_ref(&all))?)
     };
     let words = |from: u32| (from..from + 32).collect::<Vec<u32>>();
-    // behind the first buffer, before it, and named twice
+    // the reached buffer is after the start here; in the next line it is before the start, and the launch names it
+    // twice
     assert_eq!(far(&first, &second, &[&second], 8).expect("the launch names the buffer"), words(108));
     assert_eq!(far(&third, &second, &[&first, &second, &second], 0).expect("the launch names the buffer"), words(100));
     let failed = |found: Result<Vec<u32>>, expected: &str| {

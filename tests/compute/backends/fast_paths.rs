@@ -19,19 +19,19 @@ const SHAPES: [Shape; 7] = [
     Shape(1, 2, 1024, 12, 1, 3, 7),
     Shape(3, 3, 512, 9, 2, 5, 6),
     Shape(2, 1, 512, 7, 3, 3, 7),
-    // a cluster takes at most eight rows of an RGSW ciphertext; these shapes have nine and fifteen
+    // an RGSW ciphertext of these shapes has nine and fifteen rows, but a cluster takes at most eight
     Shape(2, 2, 512, 5, 3, 3, 7),
     Shape(1, 4, 512, 4, 3, 3, 7),
     // the presets' shape with two mask polynomials
     Shape(3, 2, 512, 8, 2, 3, 7),
 ];
-/// Batches for every path on some card: a cluster, groups of two to eight rows, full groups, groups that repeat a row,
-/// and several waves of groups.
+/// Sizes of batches for every path on some card: a cluster, groups of two to eight rows, full groups, groups that
+/// repeat a row, and several waves of groups.
 const ROWS: [usize; 6] = [1, 2, 3, 5, 8, 9];
-/// Enough rows for groups of four on a card that takes 16 rows in groups of two.
+/// Enough rows for groups of four on a card that can take at most 16 rows in groups of two.
 const ROWS_MAX: usize = 17;
 
-/// The constants that a card compiles `blind_rotate.warp` with for the presets' ring.
+/// The constants of `blind_rotate.warp` that a card compiles for the presets' ring.
 struct Compiled {
     capability: (u32, u32),
     /// Rows of a group, for each kernel.
@@ -40,7 +40,7 @@ struct Compiled {
     tiles: u32,
 }
 
-/// A100 with 163 KB, RTX with 99 KB, H100 with 227 KB.
+/// The cards have these sizes of shared memory: A100 163 KB, RTX 99 KB, H100 227 KB.
 const COMPILED: [Compiled; 3] = [
     Compiled { capability: (8, 0), gates: &[2, 4], tiles: 2 },
     Compiled { capability: (8, 9), gates: &[2, 3], tiles: 1 },
@@ -59,8 +59,8 @@ pub fn cases() -> impl Iterator<Item = Case> {
     bootstraps().chain([shapes, refused])
 }
 
-/// A card that other processes share refuses launches whose groups all wait for each other. The backend then takes
-/// another path for the rows, at once.
+/// A card that other processes share refuses launches in which all groups wait for each other. Then the backend
+/// computes the rows on another path at once.
 fn refused() {
     let key = key(SHAPES[3].params(), Bodies::Random, 11);
     let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);
@@ -73,7 +73,8 @@ fn refused() {
     }
 }
 
-/// The shapes are those of A100, RTX and H100 cards. Other cases check that each shape gives the right words.
+/// Checks which kernels the backend compiles for A100, RTX and H100 cards. Other cases check that each of these kernels
+/// gives the right words.
 fn compiled(Compiled { capability, gates, tiles }: Compiled) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let told = seen.clone();

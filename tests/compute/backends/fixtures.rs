@@ -35,7 +35,7 @@ impl Shape {
     }
 }
 
-/// Words of bodies: random ones, or the largest possible, which fill lazy ranges the most.
+/// Words of bodies: random ones, or the largest possible, which bring lazily reduced sums closest to their bounds.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bodies {
     Random,
@@ -54,7 +54,7 @@ pub fn key(params: Params, bodies: Bodies, seed: u64) -> EvaluationKey {
             .collect()
     };
     EvaluationKey {
-        // any preset, because the kernels read `params` only
+        // the preset does not matter, because the kernels read only `params`
         preset: Preset::Fast128,
         params,
         fingerprint: None,
@@ -64,7 +64,7 @@ pub fn key(params: Params, bodies: Bodies, seed: u64) -> EvaluationKey {
     }
 }
 
-/// A key like [`key`], with the masks, words and modulus switch of a key from a tfhe-rs client.
+/// A key like [`key`], but with the masks, body words and modulus switch of a key from a tfhe-rs client.
 pub fn imported_key(params: Params, seed: u64) -> EvaluationKey {
     let mut key = key(params.with_mod_switch(ModSwitch::Nearest), Bodies::Random, seed);
     let mut rng = generator(!seed);
@@ -74,7 +74,8 @@ pub fn imported_key(params: Params, seed: u64) -> EvaluationKey {
     key
 }
 
-/// `[rows][words]` torus words: first extremes, whose exponents are 0, N and a wrapped 2N, then random ones.
+/// `[rows][words]` torus words. The first rows have extreme words, whose exponents are 0, N and a 2N that wraps to 0;
+/// the others are random.
 pub fn torus_rows(rows: usize, words: usize, seed: u64) -> Vec<u32> {
     let mut rng = generator(seed);
     let mut out = Vec::with_capacity(rows * words);
@@ -82,7 +83,7 @@ pub fn torus_rows(rows: usize, words: usize, seed: u64) -> Vec<u32> {
         out.extend((0..words).map(|at| match row {
             1 => 0,
             2 => u32::MAX,
-            // around half a turn: the longest rotations on both sides of X^N
+            // words around half a turn give the longest rotations, on both sides of X^N
             3 => (1u32 << 31).wrapping_add((at as u32).wrapping_sub(6) << 22),
             _ => rng.next_u32(),
         }));

@@ -1,5 +1,5 @@
-//! A card that overwrites scratch memory: before each launch, other words replace all unwritten memory and all memory
-//! that no later launch of the sequence may read.
+//! A card that overwrites scratch memory before each launch with other words: all memory that was not written yet, and
+//! all memory that no later launch of the sequence may read.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use kernels::tfhe::gpu::GpuBackend;
 
 use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, mixed};
 
-/// Checks that gates of all kinds still give the same words.
+/// Checks that gates of all kinds give the same words on such a card.
 pub fn check<G: Gpu>(gpu: G) {
     let fast = gpu.card().compute_capability.is_some_and(|capability| capability >= (8, 0));
     let sessions = if fast { mixed(FAST, FAST_OTHER) } else { mixed(PLAIN, OTHER) };
@@ -114,7 +114,7 @@ impl<G: Gpu> Gpu for Junk<G> {
                 scratch.push(view.buf);
             }
         }
-        // the words of each buffer that hold a value by now
+        // for each buffer, which words the sequence has written by now
         let mut holds: Vec<Vec<bool>> = Vec::new();
         for buf in &scratch {
             let mut words = vec![false; buf.words()];

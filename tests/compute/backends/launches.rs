@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kernels::gpu::{Bind, Gpu, Language, Launch, Source, View};
 
-/// `numbered`: each word of `numbered_out` is the sum of the word of `numbered_in` and the number of its group, `x + 10
-/// y + 100 z`. `tripled`: the same for three times another word, and both arguments are written.
+/// `numbered`: each word of `numbered_out` is the sum of the word of `numbered_in` and the number `x + 10 y + 100 z` of
+/// its group. `tripled`: the same with three times another word; this kernel writes both of its arguments.
 const CUDA: &str = r#"
 extern "C" __global__ void numbered(const unsigned* in, unsigned* out) {
     unsigned group = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -48,11 +48,11 @@ const WORDS: usize = 64 * 3 * 2 * 4;
 struct Card<'a, G: Gpu> {
     gpu: &'a G,
     module: G::Module,
-    /// Ranges begin at multiples of this, and this many words make whole groups.
+    /// Ranges must begin at multiples of this number of words, and so many words make whole groups.
     step: usize,
 }
 
-/// Checks all of it on a card.
+/// Runs all checks of launches on a card.
 pub fn check<G: Gpu>(gpu: &G) {
     let text = if gpu.card().language == Language::Cuda { CUDA } else { WGSL };
     let module = gpu.compile(&Source { stem: "launches", text: text.to_owned() }).expect("the source compiles");
@@ -131,7 +131,8 @@ impl<G: Gpu> Card<'_, G> {
         assert_eq!(self.words(&buf), [&words[..WORDS], &numbered(&words[..WORDS])].concat());
     }
 
-    /// One range under two arguments, read and written. The launch declares it, and only CUDA allows it.
+    /// One range is bound to two arguments, one read and one written. The launch declares this, and only CUDA allows
+    /// it.
     fn in_place(&self) {
         let words: Vec<u32> = (0..WORDS as u32).rev().collect();
         let buf = self.buffer(&words);

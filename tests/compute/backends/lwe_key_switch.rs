@@ -12,18 +12,18 @@ const SHAPES: [Shape; 12] = [
     Shape(12, 1, 64, 8, 2, 8, 4),
     Shape(12, 2, 64, 8, 2, 5, 6),
     Shape(12, 3, 64, 8, 2, 4, 6),
-    // one column less than a tile of each width, a whole tile, and one more
+    // rows of one column less than a tile of each width, of a whole tile, and of one column more
     Shape(62, 1, 64, 8, 1, 7, 3),
     Shape(63, 1, 64, 8, 1, 7, 3),
     Shape(64, 1, 64, 8, 1, 7, 3),
     Shape(127, 1, 64, 8, 1, 6, 5),
     Shape(128, 1, 64, 8, 1, 3, 5),
-    // the widest bases and the deepest levels; in two of these shapes the digits cover a word exactly
+    // the largest bases and the most levels; in the first and the last of these shapes, the digits cover a word exactly
     Shape(12, 1, 64, 8, 2, 65536, 2),
     Shape(12, 1, 64, 8, 2, 2, 24),
     Shape(12, 1, 64, 8, 2, 4, 16),
 ];
-/// A whole tile of rows and a part of one, and a batch so small that each row goes alone.
+/// Numbers of rows: a whole tile and a part of one, and so few that the kernel computes each row alone.
 const ROWS: [usize; 2] = [11, 3];
 
 pub fn cases() -> impl Iterator<Item = Case> {

@@ -1,10 +1,10 @@
 //! Every stem on every backend, compared word for word with its definition (`tests_compute::naive`) and with the other
 //! backends.
 //!
-//! Each trial is one stem, case and backend. A backend that this machine lacks is reported as ignored, never as passed.
-//! If `REQUIRE_BACKENDS` names the backend (`cpu-avx512,cuda-host`), its absence is a failure. `KERNEL_CACHE` names the
-//! folder of compiled kernels for real CUDA cards, which need no compiler for kernels in the folder. With `PRECOMPILE`,
-//! the suite fills such a folder instead of running trials.
+//! Each trial is one stem, case and backend. The trials of a backend that this machine lacks are reported as ignored,
+//! never as passed. If `REQUIRE_BACKENDS` names the backend (`cpu-avx512,cuda-host`), they fail instead. `KERNEL_CACHE`
+//! names the folder of compiled kernels for real CUDA cards, which need no compiler for kernels in the folder. With
+//! `PRECOMPILE`, the suite fills such a folder instead of running trials.
 
 mod agreement;
 mod any_backend;
@@ -37,8 +37,8 @@ use kernels::stems::STEMS;
 use device::Device;
 use stems::StemCase;
 
-/// A check for the devices that `on` accepts. A case computes its expected words once, for the first device, and stores
-/// them if they take long.
+/// A check for the devices that `on` accepts. Expected words that take long to compute are computed once, for the first
+/// device, and kept.
 struct Case {
     /// `stem/case`.
     name: String,
@@ -57,7 +57,7 @@ impl Case {
         Case { on: |device| !device.small_only, ..Case::small(name, check) }
     }
 
-    /// A case for real cards, and for devices that stand for a kind of card.
+    /// A case for real cards, and for emulated devices that stand for a kind of card.
     fn fast_path(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
         let on = |device: &Device| device.fast_paths_only || (device.is_gpu() && !device.small_only);
         Case { on, ..Case::small(name, check) }
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     let required: Vec<&str> = required.split(',').filter(|name| !name.is_empty()).collect();
     let devices: Vec<Arc<Device>> = Device::all().into_iter().map(Arc::new).collect();
     for name in &required {
-        // another suite needs the compiler
+        // `nvrtc` is no device: it names the compiler that another suite needs
         let known = *name == "nvrtc" || devices.iter().any(|device| device.name == *name);
         assert!(known, "REQUIRE_BACKENDS: unknown backend {name}");
     }

@@ -1,5 +1,5 @@
-//! Compiles kernels for a machine with a card and without a compiler: all kernels that the cases launch, and the
-//! self-test of a device, for every architecture in use. `scripts/gpu-check` carries the result there.
+//! Compiles kernels for a machine that has a card but no compiler: all kernels that the cases and the self-test of a
+//! device launch, for every architecture in use. `scripts/gpu-check` carries the result to that machine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn precompile(folder: &Path, cases: &[Arc<Case>]) -> ExitCode {
         eprintln!("{}: other users can write to this folder", folder.display());
         return ExitCode::FAILURE;
     };
-    // on a card that computes nothing every case fails
+    // every case fails, because this card computes nothing; the messages of these failures are not printed
     set_hook(Box::new(|_| {}));
     for capability in CAPABILITIES.into_iter().filter(|&capability| compiler.knows(capability)) {
         let paper = Paper::new(capability);

@@ -14,10 +14,10 @@ use crate::wgpu::open_software;
 
 const SHAPE: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
 const SLOTS: usize = 8;
-/// Number of turns. Each turn has single gates of one kind and levels of two gates, with other slots.
+/// Number of turns. A turn has a single gate and a level of two gates. The slots differ from turn to turn.
 const TURNS: u32 = 5;
 
-/// The batches of a turn, each with its reads.
+/// The batches of a turn, each with the slots that it reads.
 fn turn(turn: u32) -> [(Vec<SlotGate>, Vec<u32>); 2] {
     let gate = |gate, operands: [u32; 3], result| SlotGate { gate, operands: operands.map(|slot| slot % 4), result };
     let kind = [Gate::And, Gate::Xor, Gate::Nor][turn as usize % 3];
@@ -26,7 +26,7 @@ fn turn(turn: u32) -> [(Vec<SlotGate>, Vec<u32>); 2] {
     [(lone, vec![4 + turn % 4]), (level, vec![turn % 4, 5])]
 }
 
-/// The words that all turns read. Each turn has its own batches.
+/// The words that the batches of all turns read.
 fn evaluated<B: Gates + ?Sized>(backend: &B, key: &B::Key, arena: &mut B::Arena) -> Result<Vec<Vec<u32>>> {
     let batches = (0..TURNS).flat_map(turn);
     batches.map(|(gates, reads)| backend.finish(backend.evaluate(key, arena, &gates, &reads)?)).collect()
@@ -45,7 +45,7 @@ fn expected(key: &EvaluationKey) -> Vec<Vec<u32>> {
     evaluated(&cpu, &loaded, &mut arena(&cpu, key)).expect("a CPU does not fail")
 }
 
-/// On every backend.
+/// The words of repeated batches, on every backend.
 fn words(device: &Device) {
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let backend = device.open(1);
@@ -54,8 +54,8 @@ fn words(device: &Device) {
     assert!(found == expected(&key), "words differ from those of a CPU");
 }
 
-/// A card records only repeated launches. It drops a recording with its arena, with its key, and with scratch memory
-/// that was too small.
+/// A card records only launches that repeat. It drops a recording with its arena, with its key, and with scratch memory
+/// that had to grow.
 fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let expected = expected(&key);
@@ -72,7 +72,8 @@ fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     drop(first);
     assert_eq!(recorded(&backend), 2, "after an arena was dropped");
     backend.grow(&mut second, SLOTS + 1).expect("room");
-    // CUDA: recordings of the arena's first chunk are not replayed any more, and are dropped with the chunk
+    // CUDA still has the recordings of the arena's first chunk; they are not replayed any more, and are dropped with
+    // the chunk
     let stayed = match backend.gpu().card().language {
         Language::Cuda => 2,
         Language::Wgsl => 0,
@@ -89,7 +90,7 @@ fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     assert_eq!(recorded(&backend), 0, "after a key was dropped");
 }
 
-/// The emulated card also counts the replays.
+/// Also checks the number of replays, which the emulated card counts.
 fn counted(_: &Device) {
     let host = HostCuda::open().expect("trials run only on machines with the backend");
     let key = key(SHAPE.params(), Bodies::Random, 30);

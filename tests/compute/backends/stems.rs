@@ -17,7 +17,7 @@ use tests_compute::naive;
 use crate::fixtures::{Shape, generator};
 use crate::{junk, launches, together};
 
-/// A stem and parameters.
+/// A stem and the parameters for it.
 #[derive(Clone, Copy)]
 pub struct StemCase {
     stem: Stem,
@@ -31,7 +31,7 @@ enum Stem {
     ModSwitch,
     SampleExtract,
     MulAdd,
-    /// Not a stem: all stems, one after another, while other words overwrite all unwritten scratch memory.
+    /// Not a stem: all stems one after another. Before each launch, other words overwrite all unwritten scratch memory.
     Junk,
     /// Not a stem: ranges, dimensions and aliases of launches.
     Launches,
@@ -39,8 +39,8 @@ enum Stem {
     GroupsSync,
 }
 
-/// Each group writes a number of the round, alternating between two places, and reads the numbers of all groups after
-/// the barrier.
+/// Each group writes words that contain the number of the round, alternating between two places. After the barrier, the
+/// group checks the words of all groups.
 const GROUPS_SYNC: &str = r#"
 struct alignas(16) Shown {
     unsigned word[4];
@@ -59,18 +59,18 @@ extern "C" __global__ void groups_sync_check(Shown* shown, unsigned* arrived, un
     }
 }
 "#;
-/// Rounds of a launch, few enough for every driver's time limit; then the number of launches on a card, and the rounds
-/// on an emulated card.
+/// Rounds of a launch, few enough for every driver's time limit; then the number of launches on a real card, and the
+/// rounds on an emulated card.
 const ROUNDS: u32 = 10_000;
 const LAUNCHES: usize = 100;
 const ROUNDS_EMULATED: u32 = 20;
 
 impl StemCase {
-    /// `stem/shape`, and the check.
+    /// The name of each case, `stem/shape`, and its check.
     pub fn all() -> impl Iterator<Item = (String, StemCase)> {
         let rings = [64, 128, 256, 512, 1024, 2048].map(|n| Shape(12, 1, n, 8, 2, 3, 7));
         let transforms = rings.map(|shape| (format!("N{}", shape.2), Stem::Ntt, shape));
-        // fewer words than threads, as many, and many more
+        // rows with fewer words than a group has threads, with about as many, and with many more
         let rows = [Shape(12, 1, 64, 8, 2, 3, 7), Shape(64, 1, 2048, 8, 2, 3, 7), Shape(708, 2, 512, 8, 2, 8, 4)];
         let switches = rows.map(|shape| (format!("n{}-N{}", shape.0, shape.2), Stem::ModSwitch, shape));
         let linear = [12, 300].map(|n| (format!("n{n}"), Stem::Linear, Shape(n, 1, 64, 8, 2, 3, 7)));
@@ -102,7 +102,7 @@ impl StemCase {
         })
     }
 
-    /// Gates of all kinds, while other words overwrite scratch memory between launches.
+    /// Checks gates of all kinds while other words overwrite scratch memory between launches.
     pub fn junk() -> StemCase {
         StemCase { stem: Stem::Junk, shape: together::PLAIN }
     }
@@ -139,7 +139,7 @@ fn groups_sync<G: Gpu>(gpu: &G) {
     let text = [include_str!("../../../shaders/blind_rotate.async.cu"), GROUPS_SYNC].concat();
     let module = gpu.compile(&Source { stem: "groups_sync", text }).expect("the source compiles");
     let emulated = card.backend == "cuda-host";
-    // four groups on cards with clusters and on emulated cards, otherwise one group on every multiprocessor
+    // emulated cards and cards with clusters run four groups; other cards run one group on every multiprocessor
     let alike = emulated || card.compute_capability >= Some((9, 0));
     let groups = if alike { 4 } else { card.multiprocessors };
     let (launches, rounds) = if emulated { (1, ROUNDS_EMULATED) } else { (LAUNCHES, ROUNDS) };
@@ -190,7 +190,7 @@ impl<G: Gpu> Card<'_, G> {
         self.gpu.launch(&launch.expect("the launch has work")).expect("a launch");
     }
 
-    /// The gates' modulus, and another small and large one.
+    /// Tests the transform with the gates' modulus, with a small prime and with a large one.
     fn ntt(&self) {
         let n = self.params.polynomial_size;
         self.ntt_in(&ring(n), &self.stems.ntt);
@@ -201,7 +201,7 @@ impl<G: Gpu> Card<'_, G> {
         }
     }
 
-    /// More rows than the card has multiprocessors, some of them with the largest residues.
+    /// Transforms more rows than the emulated card has multiprocessors. One of the rows has the largest residues.
     fn ntt_in(&self, ring: &Ring, ntt: &Ntt<G>) {
         let (n, m) = (ring.polynomial_size(), ring.modulus);
         let mut rng = generator(n as u64);
@@ -227,7 +227,7 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&key, 5 * n) == scaled, "key, {m:?}");
     }
 
-    /// Sums into another buffer, and negations within the arena.
+    /// Adds ciphertexts into another buffer, and negates ciphertexts within the arena.
     fn linear(&self) {
         let words = self.params.lwe_dimension + 1;
         let mut rng = generator(words as u64);
@@ -235,7 +235,7 @@ impl<G: Gpu> Card<'_, G> {
         let slot = |i: u32| &slots[i as usize * words..][..words];
         let (arena, out) = (self.upload(&slots), self.upload(&vec![7; 3 * words]));
         let minus_eighth = 0u32.wrapping_sub(EIGHTH);
-        // constant, x and its factor, y and its factor
+        // each sum has a constant, the slot of x and its factor, the slot of y and its factor
         let sums = [[EIGHTH, 0, 1, 1, u32::MAX], [minus_eighth, 3, 2, 2, 2], [5, 1, 1, 1, 1]];
         let far = |slot: u32| slot * words as u32;
         let table = sums.map(|[constant, x, f, y, g]| [constant, f, far(x), 0, g, far(y), 0]);
@@ -264,7 +264,7 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&arena, 4 * words) == expected, "negations");
     }
 
-    /// Words around every kind of boundary, by both definitions. No row beyond the count is written.
+    /// Switches words around every kind of boundary, by both definitions. The row beyond the count must not be written.
     fn mod_switch(&self) {
         let (n, words) = (self.params.polynomial_size, self.params.lwe_dimension + 1);
         let mut rng = generator(n as u64);
@@ -275,7 +275,7 @@ impl<G: Gpu> Card<'_, G> {
             .into_iter()
             .cycle()
             .take(2 * words)
-            // rows of one word: all rounding errors have one sign and the largest size
+            // all words of a row are equal, so all rounding errors have the same sign and the largest size
             .chain([part / 2, part / 2 - 1].into_iter().flat_map(|word| vec![word; words]))
             .chain((0..2 * words).map(|_| rng.next_u32()))
             .collect();
@@ -293,7 +293,7 @@ impl<G: Gpu> Card<'_, G> {
         }
     }
 
-    /// Single rows in any order, and sums of two rows.
+    /// Extracts from single rows in any order, and from sums of two rows.
     fn sample_extract(&self) {
         let (k, n) = (self.params.glwe_dimension, self.params.polynomial_size);
         let (row_words, sample_words) = ((k + 1) * n, k * n + 1);
@@ -315,7 +315,8 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&out, 3 * sample_words) == [sample(2), sum, sample(1)].concat(), "samples");
     }
 
-    /// Three limbs of a batch in the middle of a buffer, compared with the definition and with the CPU's code.
+    /// Multiplies and adds three limbs of a batch in the middle of a buffer. The results are compared with the
+    /// definition and with the CPU's code.
     fn mul_add(&self) {
         let (n, batch) = (self.params.polynomial_size, 5);
         let primes = PRIMES.map(Modulus::new);
@@ -337,10 +338,10 @@ impl<G: Gpu> Card<'_, G> {
     }
 }
 
-/// Small, middle and largest primes.
+/// A small, a middle and the largest prime.
 const PRIMES: [u32; 3] = [12289, 786_433, 1_073_479_681];
 
-/// Words of a batch of three limbs, the largest among them, and the results of the definition.
+/// The operands of a batch of three limbs, with the largest words among them, and the results by the definition.
 struct MulAddCase {
     sums: Vec<u32>,
     x: Vec<u32>,

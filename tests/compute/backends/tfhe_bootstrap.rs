@@ -11,7 +11,7 @@ use crate::Case;
 use crate::fixtures::{Bodies, Shape, generator, imported_key, key, torus_rows};
 
 /// Shapes of every kind: rings smaller than a square of the widest vectors, one to four mask polynomials, few and many
-/// digits, up to the bounds of a shape; then the presets' shapes with a short key.
+/// digits, and the bounds of a shape; then the shapes of the presets with a short key.
 const SHAPES: [Shape; 16] = [
     Shape(12, 1, 64, 8, 2, 3, 7),
     Shape(12, 1, 128, 6, 3, 4, 6),
@@ -32,12 +32,12 @@ const SHAPES: [Shape; 16] = [
 ];
 /// The smallest ring for which a CPU uses the double-precision transform, with digits of three levels.
 const OF_256: Shape = Shape(4, 2, 256, 6, 3, 4, 6);
-/// An odd number of rows, so that the last row has no partner in groups that go in lock step.
+/// An odd number of rows, so that the last row has no partner where several rows are computed in step.
 const ROWS: usize = 5;
 
 pub fn cases() -> impl Iterator<Item = Case> {
     let random = SHAPES.into_iter().map(|shape| (shape.name(), key(shape.params(), Bodies::Random, 1)));
-    // the last six use the double-precision transform
+    // CPUs use the double-precision transform for the last six of these shapes
     let largest = [SHAPES[0], SHAPES[6], SHAPES[7], OF_256, SHAPES[11], SHAPES[12], SHAPES[13], SHAPES[14], SHAPES[15]]
         .into_iter()
         .map(|shape| (format!("{}-largest", shape.name()), key(shape.params(), Bodies::Largest, 2)));
@@ -62,7 +62,7 @@ fn blind_rotate(name: String, key: EvaluationKey) -> Case {
     })
 }
 
-/// Every gate once, in one batch, so that MUX halves and gates without a bootstrap are among the others.
+/// Every gate once in one batch, so that the halves of a MUX and gates without a bootstrap are among other gates.
 fn gates(shape: Shape) -> Case {
     let key = key(shape.params(), Bodies::Random, 5);
     let mut rng = generator(6);
@@ -78,7 +78,7 @@ fn gates(shape: Shape) -> Case {
     whole_gates(format!("gates/{}", shape.name()), key, rows)
 }
 
-/// Every way in which a gate folds: with equal, opposite and constant operands.
+/// Every way in which a gate folds: operands may be equal, opposite or constant.
 fn folded_gates(shape: Shape) -> Case {
     let key = key(shape.params(), Bodies::Random, 7);
     let mut rng = generator(8);

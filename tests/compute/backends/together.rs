@@ -1,5 +1,5 @@
-//! Batches of several keys in one call: each gives the words that it gives alone on a CPU, for any number, size and
-//! parameters of the other batches.
+//! Batches of several keys in one call. Each must give the words that it gives alone on a CPU, whatever the number, the
+//! sizes and the parameters of the other batches.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,15 +20,15 @@ use crate::device::{Device, emulated};
 use crate::fixtures::{Bodies, Shape, generator, key};
 
 pub const PLAIN: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
-/// A shape like [`PLAIN`] with another number of words.
+/// A shape like [`PLAIN`], but its ciphertexts have another number of words.
 pub const OTHER: Shape = Shape(4, 2, 64, 9, 2, 5, 6);
-/// A shape that the kernels with transforms in registers take, with a small key switch.
+/// A shape for the kernels that keep transforms in registers, with a small key switch.
 pub const FAST: Shape = Shape(2, 1, 512, 8, 2, 16, 3);
 pub const FAST_OTHER: Shape = Shape(3, 1, 512, 7, 3, 16, 3);
 
-/// Number of sessions of one gate each that a card takes side by side.
+/// Number of sessions with one gate each that run side by side on a card.
 const SESSIONS: usize = 64;
-/// Number of ciphertexts in each arena at first.
+/// Number of ciphertexts in each arena before the batch.
 const OPERANDS: u32 = 4;
 
 /// A batch, the contents of its arena, and the words that it reads when evaluated alone.
@@ -43,7 +43,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Gates whose operands alternate. The results follow the operands in order.
+    /// A session with these gates, whose operands alternate. The results follow the operands in the arena, in order.
     fn new(key: &Arc<EvaluationKey>, gates: &[Gate], reads: &[u32], seed: u64) -> Session {
         let mut rng = generator(seed);
         let words = OPERANDS as usize * (key.params.lwe_dimension + 1);
@@ -64,7 +64,7 @@ impl Session {
         session
     }
 
-    /// The session with an arena that has grown to these sizes first. Sizes above its own are skipped.
+    /// The same session, whose arena grows through these sizes to its own size. Larger sizes are skipped.
     fn in_chunks(mut self, sizes: &[usize]) -> Session {
         let slots = self.slots();
         self.sizes = sizes.iter().copied().filter(|&size| size < slots).chain([slots]).collect();
@@ -76,8 +76,8 @@ impl Session {
     }
 }
 
-/// The words that the sessions read after one call with all of them. Sessions of one key share it. With `twice`, an
-/// earlier call writes words that the second call overwrites.
+/// The words that the sessions read after one call with all of them. Sessions with the same key share one loaded key.
+/// With `twice`, an earlier call writes words that the second call overwrites.
 fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool) -> Result<Vec<u32>> {
     let mut keys: Vec<(&Arc<EvaluationKey>, B::Key)> = Vec::new();
     for session in sessions {
@@ -85,7 +85,7 @@ fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool)
             keys.push((&session.key, backend.load_key(&session.key)?));
         }
     }
-    // the order of the arenas differs from the order of the batches
+    // the arenas are made in reverse, so that their order differs from the order of the batches
     let arena = |session: &&Session| -> Result<B::Arena> {
         let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.sizes[0])?;
         session.sizes[1..].iter().try_for_each(|&slots| backend.grow(&mut arena, slots))?;
@@ -101,7 +101,7 @@ fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool)
             KeyedGates { key, arena, gates: &session.gates, cells: &NO_CELLS, reads: &session.reads }
         })
         .collect();
-    // the first call is under way when the second starts
+    // with `twice`, the first call is still running when the second one starts
     let before = if twice { Some(backend.evaluate_together(&mut batches)?) } else { None };
     let pending = backend.evaluate_together(&mut batches)?;
     let first = before.map(|pending| backend.finish(pending)).transpose()?;
@@ -134,7 +134,7 @@ fn single(shape: Shape) -> Vec<Session> {
     keys.iter().enumerate().map(session).collect()
 }
 
-/// Sessions of all sizes and kinds, alternating between two parameter sets.
+/// Sessions of all sizes and kinds, under keys of two parameter sets.
 pub fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
     use Gate::{And, Mux, Nand, Not, Or, Xnor, Xor};
     let (keys, others) = (keys(shape, 4), keys(other, 2));
@@ -142,27 +142,27 @@ pub fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
         Session::new(&keys[0], &[And], &[4], 0),
         Session::new(&others[0], &[Xor, Mux], &[5, 4], 1),
         Session::new(&keys[1], &[Mux, Not, Or], &[6, 0, 4, 4], 2),
-        // nothing to read, nothing to do, and neither
+        // a session without reads, one without gates, and one without either
         Session::new(&keys[2], &[Nand], &[], 3),
         Session::new(&keys[2], &[], &[3, 1], 4),
         Session::new(&keys[3], &[], &[], 5),
         // a session whose gates need no key
         Session::new(&keys[3], &[Not, Not], &[4, 5], 6),
         Session::new(&others[1], &[Xnor], &[4, 1], 7),
-        // more rows than a group, under a key that another session uses too
+        // more rows than a group has, under a key that another session uses too
         Session::new(&keys[1], &[Xor; 9], &[4, 5, 6, 7, 8, 9, 10, 11, 12], 8),
         Session::new(&keys[3], &[And, Mux, Xnor], &[4, 5, 6], 9),
     ]
 }
 
-/// The sessions of [`mixed`] in arenas of one chunk to six, each cut at other sizes.
+/// The sessions of [`mixed`] in arenas of one to six chunks, each cut at different sizes.
 fn mixed_in_chunks(shape: Shape, other: Shape) -> Vec<Session> {
     let sizes = [&[][..], &[1, 2, 3, 4, 5], &[3], &[2, 5, 9], &[4]];
     mixed(shape, other).into_iter().zip(sizes.iter().cycle()).map(|(session, sizes)| session.in_chunks(sizes)).collect()
 }
 
-/// Batches in parts: the card has fewer groups than the batches have bootstraps, so that a part has gates of several
-/// batches.
+/// Batches that are computed in parts: the card allows fewer groups than the batches have bootstraps, so a part has
+/// gates of several batches.
 fn in_parts(sessions: &[Session]) {
     let host = HostCuda::open().expect("trials run only on machines with the backend");
     check(&GpuBackend::new(host.with_card(|card| card.groups_max[0] = 3)), sessions);
@@ -189,7 +189,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Launches, uploads and waits since the last question.
+    /// Launches, uploads and waits since the last call of this method.
     fn taken(&self) -> [usize; 3] {
         [&self.launches, &self.uploads, &self.waits].map(|count| count.swap(0, Ordering::Relaxed))
     }
@@ -229,9 +229,9 @@ impl Gpu for Counted {
     }
 }
 
-/// Many sessions of one gate take the launches, uploads and waits of one session, and one launch more, which copies
+/// Many sessions of one gate take as many launches, uploads and waits as one session, and one launch more, which copies
 /// their results to one place. The emulated cards have as many multiprocessors as the real ones. Prints a row of a
-/// table: sessions one after another, then side by side.
+/// table: the numbers for sessions one after another, then for sessions side by side.
 fn counted(device: &Device) {
     let (host, shape) = match device.name {
         "cuda-host-sm80" => (emulated((8, 0), 108), FAST),
@@ -282,7 +282,8 @@ fn counted(device: &Device) {
     println!("| {} | {} |", device.name, row.join(" | "));
 }
 
-/// A mistake: the n-th distance in the stem's source is 0, so that the stem stays at the start of the first buffer.
+/// Mistakes: in the stem's source, the n-th distance becomes 0, so that the stem stays at the start of the first
+/// buffer.
 const SLIPS: [(&str, usize, Shape); 9] = [
     ("linear", 0, PLAIN),
     ("linear", 1, PLAIN),
@@ -295,9 +296,9 @@ const SLIPS: [(&str, usize, Shape); 9] = [
     ("blind_rotate.cluster", 0, FAST),
 ];
 
-/// The suite notices words of another key or ciphertext.
+/// Checks that the suite notices words of another key or ciphertext.
 fn slip(stem: &'static str, nth: usize, shape: Shape) {
-    // replaces the n-th use of a distance behind its definition
+    // makes the n-th use of a distance 0; the first occurrence in the source is the definition
     let zero = move |source: &Source| {
         if source.stem != stem {
             return source.text.clone();

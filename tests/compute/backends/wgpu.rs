@@ -1,5 +1,5 @@
-//! A card through wgpu, without kernels of the backend: words arrive in order, memory is counted, and mistakes are
-//! errors after which the card works on.
+//! A card through wgpu, tested without the kernels of the backend: words arrive in order, memory is counted, and a
+//! mistake is an error after which the card still works.
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Bind, Gpu, Launch, Source, View};
@@ -175,7 +175,7 @@ fn ranges(card: Wgpu) {
     let words: Vec<u32> = (0..1000).collect();
     let buf = card.alloc(1000).expect("fits");
     card.write(&buf, 0, &words).expect("a write");
-    // two reads are under way, and the second finishes first; neither reads the later writes
+    // two reads are in flight, and the second finishes first; neither reads the words written afterwards
     let first = card.read(&buf, &[900..1000, 0..5, 5..5, 4..6]).expect("a read");
     let second = card.read(&buf, std::slice::from_ref(&(1..2))).expect("a read");
     card.write(&buf, 0, &[77; 1000]).expect("a write");
@@ -245,7 +245,8 @@ fn wrong_launch(card: Wgpu) {
     for groups in [[most[0] + 1, 1, 1], [1, most[1] + 1, 1], [1, 1, most[2] + 1]] {
         failed(card.launch(&add(groups)));
     }
-    // an argument is declared as read, but written: the submission finds this error, and the next call reports it
+    // the launch declares an argument as read, but the kernel writes it; the submission finds this error, and the next
+    // call reports it
     let module = card.compile(&source(AFFINE)).expect("compiles");
     let bind = [&a, &a].map(|buf| Bind::read(View::all(buf))).into();
     let twice = Launch { module: &module, entry: "affine", bind, args: vec![1, 2], ..add([2, 1, 1]) };
@@ -280,7 +281,7 @@ fn shared(card: Wgpu) {
     assert_eq!(card.allocated().buffers, 0);
 }
 
-/// Long loops: a software driver silently leaves a kernel's loop after 65535 iterations.
+/// A preset at full size has long loops. A software driver silently leaves a kernel's loop after 65535 iterations.
 fn preset(card: Wgpu, preset: Preset) {
     let key = key(preset.params(), Bodies::Random, 15);
     let input = torus_rows(1, key.params.lwe_dimension + 1, 16);
@@ -294,7 +295,7 @@ fn preset(card: Wgpu, preset: Preset) {
     assert!(backend.key_switch(&loaded, &sample).expect("a key switch") == output, "key switch");
 }
 
-/// A ring, small enough for a driver that computes on the host.
+/// A ring that is small enough for a driver that computes on the host.
 const SHAPE: Shape = Shape(4, 1, 64, 8, 2, 3, 7);
 
 /// Two batches. The second uses the results of the first, and is dropped before it is done.
@@ -315,7 +316,7 @@ fn chained_gates(backend: &GpuBackend<Wgpu>, slots: usize) -> Result<Vec<u32>> {
 fn gates_leave_nothing(card: Wgpu) {
     let backend = GpuBackend::new(card);
     let words = chained_gates(&backend, 6).expect("gates");
-    // memory that the backend holds for its next batch
+    // the backend keeps this memory for its next batch
     let kept = backend.gpu().allocated();
     for _ in 0..3 {
         assert_eq!(chained_gates(&backend, 6).expect("gates"), words);
@@ -329,11 +330,11 @@ fn gates_without_room(card: Wgpu) {
     let backend = GpuBackend::new(card.with_memory_bytes(4 << 20));
     let words = chained_gates(&backend, 6).expect("gates");
     let kept = backend.gpu().allocated();
-    // more than the card's memory, more than one buffer, and more than the count of words can say
+    // more words than the card's memory, than one buffer, and than a count of words can hold
     for slots in [1 << 20, 1 << 29, usize::MAX / 64] {
         refused(backend.arena(params.lwe_dimension + 1, slots).map(drop));
     }
-    // the key fits; the arena does not fit, or only until it grows
+    // the key fits, but the first arena does not fit, and the second one only until it grows
     refused(chained_gates(&backend, 1 << 20).map(drop));
     refused(chained_gates(&backend, 150_000).map(drop));
     let large = key(Shape(64, 1, 1024, 8, 2, 3, 7).params(), Bodies::Random, 14);

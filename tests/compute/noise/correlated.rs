@@ -1,5 +1,5 @@
-//! Gates of operands with the same noise. Either the gate folds and its result is exact, or its noise is that of a gate
-//! with independent operands.
+//! Gates whose operands have the same noise. Either the gate folds and its result is exact, or the result has the noise
+//! of a gate with independent operands.
 
 use kernels::cpu::Cpu;
 use kernels::tfhe::{Gate, GateRow, Gates, Lwe, Preset, bootstrap, noise};
@@ -10,7 +10,7 @@ use crate::keys;
 const SEED: u64 = 5;
 const BITS: usize = 12;
 
-/// Checks gates on outputs of MUX, which have the most noise.
+/// Checks gates on outputs of MUX, because these outputs have the most noise.
 pub fn check(preset: Preset) -> Result<(), Failed> {
     let key = keys::ours(preset, SEED);
     let (secret, params, device) = (&key.secret, preset.params(), Cpu::open());
@@ -45,7 +45,7 @@ pub fn check(preset: Preset) -> Result<(), Failed> {
                 return Err(format!("{} of {} operands is not exact", gate.name(), operands.len()).into());
             }
         }
-        // folding leaves one of the two bootstraps of a MUX, so the error is that of one gate
+        // folding leaves one of the two bootstraps of this MUX, so its error must be that of a gate with one bootstrap
         let found = &evaluate(&[row(Gate::Mux, &[a, b, a])])?[0];
         let bit = secret.decrypt(a) | secret.decrypt(b);
         let error = f64::from(secret.phase(found).wrapping_sub(Lwe::trivial_body(bit)) as i32) * (-32f64).exp2();

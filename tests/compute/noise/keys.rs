@@ -1,4 +1,5 @@
-//! Keys from a seed, so that a measurement can be repeated, with the properties that the noise depends on.
+//! Keys made from a seed, so that a measurement can be repeated, with the properties of the key that the noise depends
+//! on.
 //!
 //! The client draws its own randomness. `tests/vectors` checks that its noise has the documented size.
 
@@ -16,9 +17,9 @@ use tests_compute::evaluation_key::{add_noise, draw, secrets, without_noise};
 pub struct Key {
     pub secret: SecretKey,
     pub evaluation: EvaluationKey,
-    /// The key's parameters with the root mean squares of the errors that were drawn.
+    /// The key's parameters. Their noise is the root mean square of the errors that were drawn for this key.
     pub drawn: ParamsLiteral,
-    /// The secret's share of ones and mean square.
+    /// The secret's share of ones, and its mean square.
     pub of_secret: Secret,
 }
 
@@ -116,8 +117,8 @@ fn measured(secret: &SecretKey) -> Secret {
     Secret { ones: mean(&s), ring_square: mean(&z) }
 }
 
-/// `A_0 S_0 + .. + A_(k-1) S_(k-1)` modulo `X^N + 1` and `2^32` for binary `S`, computed in halves of a word, whose
-/// sums are below q / 2.
+/// `A_0 S_0 + .. + A_(k-1) S_(k-1)` modulo `X^N + 1` and `2^32` for binary `S`. The words are split into halves, so
+/// that sums stay below q / 2.
 fn torus_product(mask: &[u32], key: &[i64], n: usize) -> Vec<u32> {
     let ring = ring(n);
     let half = |shift: u32| {

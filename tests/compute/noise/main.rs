@@ -2,10 +2,10 @@
 //! imported key.
 //!
 //! A stage passes if the variance of its errors equals the model's within [`TOLERANCE`]. Every coefficient of a
-//! rotation is a sample, so the samples suffice to see five percent too much. The test proves this: it makes each
-//! stage's errors that much larger and expects a refusal. The model gets the known properties of a key: its weights,
-//! and the errors that were drawn for it. Errors that are constant under a key are checked separately, because the
-//! digits of an even key-switch base have the mean -1/2.
+//! rotation is a sample, so there are enough samples to notice a variance that is five percent too large. The test
+//! proves this: it multiplies each stage's variance by 1.05 and expects the check to fail. The model gets the known
+//! properties of a key: its weights, and the errors that were drawn for it. Errors that are constant under a key are
+//! checked separately, because the digits of an even key-switch base have the mean -1/2.
 //!
 //! Keys and inputs come from seeds. The test prints the seeds with the measurements, and with the failure probabilities
 //! that the same model gives. With `ANGO_NOISE_DUMP=folder` the test also writes the errors to `NAME.STAGE.txt`, one
@@ -25,9 +25,9 @@ use libtest_mimic::{Arguments, Failed, Trial, run};
 use samples::{OfKey, Stage, fresh, samples};
 use sums::SUMS;
 
-/// The largest allowed distance from 1 of measured over modelled variance.
+/// The largest allowed distance from 1 of the measured variance divided by the model's.
 const TOLERANCE: f64 = 0.03;
-/// The factor on the variance that the test must notice.
+/// If the variance is larger by this factor, the check must fail.
 const TOO_MUCH: f64 = 1.05;
 /// The seeds of a preset's keys. Each is also the seed of the inputs under its key.
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
@@ -82,21 +82,22 @@ fn check(name: &str, stages: &[Stage], failures: &str) -> Result<(), Failed> {
             wrong.push(format!("{stage} has errors of mean 2^{:.1}", mean.abs().log2()));
         }
     }
-    // one write, so that presets that run side by side do not mix their lines
+    // one call prints all lines, because presets run in parallel and would mix their lines otherwise
     println!("{report}{failures}");
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join(", ").into()) }
 }
 
-/// The statistic: squared errors about their key's mean, divided by the key's model, averaged.
+/// The statistic: the squared distance of an error from the mean of its key, divided by the model's variance for that
+/// key, averaged over all errors.
 struct Measured {
     samples: usize,
     ratio: f64,
-    /// Mean of the keys' models.
+    /// Mean of the models' variances for the keys.
     model: f64,
 }
 
 impl Measured {
-    /// The statistic of errors multiplied by `factor`.
+    /// The statistic after all errors are multiplied by `factor`.
     fn of(of_keys: &[OfKey], factor: f64) -> Measured {
         let (mut samples, mut sum, mut models) = (0, 0.0, 0.0);
         for of_key in of_keys {
@@ -120,7 +121,7 @@ impl OfKey {
         self.errors.iter().map(|&error| turns(error)).sum::<f64>() / self.errors.len() as f64
     }
 
-    /// The mean, if neither chance nor the key's constant explains it (six standard deviations).
+    /// The mean, if it is too large for chance and for the key's constant (six standard deviations).
     fn mean_beyond_the_constant(&self) -> Option<f64> {
         let explained = self.constant + self.model / self.errors.len() as f64;
         Some(self.mean()).filter(|mean| mean.abs() > 6.0 * explained.sqrt())

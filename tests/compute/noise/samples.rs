@@ -16,7 +16,7 @@ use crate::sums::{COUNT, Sum};
 
 /// Number of coefficients of all rotations of a key. Each coefficient is a sample.
 const COEFFICIENTS: usize = 16 << 10;
-/// One in this many samples goes on to the key switch, which takes most of the time.
+/// One in this many samples is also key-switched, because key switches take most of the time.
 const EVERY: usize = 2;
 /// Number of fresh ciphertexts and of modulus switches of a key.
 const CIPHERTEXTS: usize = 16 << 10;
@@ -47,10 +47,10 @@ pub fn fresh(preset: Preset) -> Stage {
     Stage { name: "fresh", of_keys: vec![OfKey { errors: encrypted.collect(), model, constant: 0.0 }] }
 }
 
-/// The stages: `ms` modulus switch, `ms1` modulus switch of keys of container version 1, `br` blind rotation with all
-/// its coefficients, `ks` key switch alone, `out` rotation and key switch together, `mux` two rotations and a key
-/// switch; then each of the sums that bootstraps read, and `pair`, the difference of the two samples of one rotation,
-/// which the model treats as independent.
+/// The stages: `ms` is the modulus switch, `ms1` the modulus switch of keys of container version 1, `br` the blind
+/// rotation with all its coefficients, `ks` the key switch alone, `out` a rotation and a key switch together, `mux` two
+/// rotations and a key switch. Then follows a stage for each of the sums that bootstraps read. The last stage, `pair`,
+/// is the difference of the two samples of one rotation, which the model treats as independent.
 pub fn samples(keys: impl Iterator<Item = (u64, Key)>, sums: &'static [Sum]) -> Vec<Stage> {
     let pair = (!sums.is_empty()).then_some("pair");
     let names = ["ms", "ms1", "br", "ks", "out", "mux"].into_iter().chain(sums.iter().map(|sum| sum.name)).chain(pair);
@@ -102,7 +102,7 @@ struct Rotated {
     pair: Vec<i32>,
 }
 
-/// Rotates by random words, because the noise does not depend on the phase.
+/// Rotates by the exponents of random ciphertexts, because the noise does not depend on the phase.
 fn rotated(key: &Key, seed: u64, sums: &[Sum]) -> Rotated {
     let device = Cpu::open();
     let p = &key.drawn;
@@ -149,9 +149,9 @@ fn rotated(key: &Key, seed: u64, sums: &[Sum]) -> Rotated {
     found
 }
 
-/// `b~ - <a~, s>` modulo 2N, by which the rotation turns a polynomial back.
+/// `b~ - <a~, s>` modulo 2N: the rotation multiplies a polynomial by `X` to minus this exponent.
 fn exponent(p: &ParamsLiteral, secret: &SecretKey, input: &[u32]) -> usize {
-    // torus words that are multiples of 1 / 2N give exact exponents
+    // the torus words are multiples of 1 / 2N, so their phase gives the exact exponent
     let turn = 32 - (2 * p.polynomial_size).trailing_zeros();
     (secret.phase(&Lwe::new(exponents(p, input))) >> turn) as usize
 }
@@ -182,12 +182,12 @@ impl Rotation {
         let mut words = Vec::with_capacity(self.masks.len() * self.n + 1);
         self.masks.iter().for_each(|mask| words.extend_from_slice(&mask[self.n - 1 - at..][..self.n]));
         words.push(self.body[at]);
-        // coefficient `i + exponent` of the constant polynomial, negated after a wrap
+        // `X^-exponent` turns the constant polynomial, and a coefficient that wraps around is negated
         let expected = if (at + self.exponent) % (2 * self.n) < self.n { EIGHTH } else { EIGHTH.wrapping_neg() };
         Sample { words, expected }
     }
 
-    /// Adds the sample of coefficient `at` times a factor.
+    /// Adds the sample of coefficient `at`, times a factor, to the sum.
     pub fn add(&self, at: usize, factor: i32, sum: &mut Sample) {
         let Sample { words, expected } = self.sample(at);
         let factor = factor as u32;

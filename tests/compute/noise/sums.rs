@@ -1,4 +1,5 @@
-//! Sums of rotations' samples in the form that bootstraps of cells read: added, key-switched once, and switched to 2N.
+//! Sums of samples of rotations, made as for the bootstraps of cells: the samples are added, key-switched once, and
+//! switched to the modulus 2N.
 
 use kernels::tfhe::noise::{InputNoise, Load, Secret, SumNoise, blind_rotate, lwe_key_switch, mod_switch};
 use kernels::tfhe::{ParamsLiteral, Preset};
@@ -8,7 +9,8 @@ use rand_chacha::rand_core::Rng;
 
 use crate::samples::{Rotation, Sample};
 
-/// Sums of each kind for each key. Twenty thousand sums of four keys give a variance to one percent.
+/// Number of sums of each kind under each key. Four keys give twenty thousand sums, which show the variance to one
+/// percent.
 pub const COUNT: usize = 5 << 10;
 
 /// A sum of samples of different rotations, all with the same factor.
@@ -18,8 +20,9 @@ pub struct Sum {
     factor: i8,
 }
 
-/// XOR of three bits, majority of three bits, and parity of eight bits at a quarter. The noise depends neither on
-/// amplitude nor on phase, so all rotations have an eighth.
+/// The sums for XOR of three bits, for the majority of three bits, and for the parity of eight bits. Cells read that
+/// parity from samples of amplitude 1/4. Here all samples have amplitude 1/8, because the noise depends neither on the
+/// amplitude nor on the phase.
 pub const SUMS: [Sum; 3] = [
     Sum { name: "xor3", samples: 3, factor: -2 },
     Sum { name: "maj", samples: 3, factor: 1 },
@@ -27,7 +30,7 @@ pub const SUMS: [Sum; 3] = [
 ];
 
 impl Sum {
-    /// A sum of neighbours among the rotations, with a random coefficient of each.
+    /// The sum of a random coefficient of each of some neighbouring rotations.
     pub fn of(&self, rotations: &[Rotation], rng: &mut ChaCha20Rng) -> Sample {
         let mut below = |bound: usize| rng.next_u32() as usize % bound;
         let first = below(rotations.len());
@@ -45,14 +48,14 @@ impl Sum {
         load
     }
 
-    /// The model [`SumNoise`] for a key with a known secret.
+    /// The variance by the model [`SumNoise`], for a key whose secret is known.
     pub fn model(&self, p: &ParamsLiteral, secret: Secret) -> f64 {
         f64::from(self.load().samples) * blind_rotate(p, secret) + lwe_key_switch(p, secret) + mod_switch(p, secret)
     }
 }
 
-/// Checks that the measured model is the one behind budgets: for expected secrets, the model of a key equals
-/// [`SumNoise`].
+/// Checks that noise budgets use the model that is measured here: for secrets with the expected weights, the model of a
+/// key equals [`SumNoise`].
 pub fn check_model() -> Result<(), Failed> {
     for preset in Preset::ALL {
         let p = preset.params();

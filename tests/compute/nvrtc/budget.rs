@@ -1,11 +1,11 @@
-//! The resources that every entry takes of a card, compared with the bounds in `kernels::stems`.
+//! The resources of a card that every entry takes, compared with the bounds in `kernels::stems`.
 
 use kernels::stems::entries;
 
 use crate::cubin::Use;
 
-/// The entry whose speed depends on one instruction that adds and takes the minimum. On cards of this capability and
-/// above, at least nine of ten reductions must be that instruction instead of two.
+/// An entry whose speed depends on one instruction that adds and takes the minimum, and the capability of the cards on
+/// which this is checked: at least nine of ten reductions must be that single instruction, not two instructions.
 const REDUCES_AT_ONCE: (&str, (u32, u32)) = ("blind_rotate_warp", (9, 0));
 
 /// The faults of an entry on cards of a capability, if any.

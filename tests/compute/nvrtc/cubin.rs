@@ -1,19 +1,22 @@
 //! The assembler's figures for each entry of a cubin: registers, stack and shared memory, as `ptxas -v` prints them,
 //! and the instructions by kind.
 //!
-//! A cubin is an ELF file. Registers and frames are attributes of the section `.nv.info`: a byte for the format, a byte
-//! for the kind, a length, and here a symbol and a value. Shared memory is the size of `.nv.shared.ENTRY`.
+//! A cubin is an ELF file. The numbers of registers and the sizes of stack frames are attributes of the section
+//! `.nv.info`. Each attribute has a byte for the format, a byte for the kind, a length, and in these kinds a symbol and
+//! a value. Shared memory is the size of `.nv.shared.ENTRY`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 const REGISTERS: u8 = 0x2f;
 const FRAME_BYTES: u8 = 0x11;
-/// The format of attributes with a length and that many bytes. Other formats have the value instead of the length.
+/// The format of attributes that have a length and then so many bytes. Attributes of other formats have a value in
+/// place of the length.
 const SIZED: u8 = 4;
-/// Shared memory that the system reserves in each group since compute capability 9.0. The section's size includes it.
+/// Shared memory that the system reserves in each group since compute capability 9.0. The size of the section includes
+/// this memory.
 const SHARED_BYTES_RESERVED: u32 = 1024;
 
-/// The resources that one entry takes of a card.
+/// The resources of a card that one entry takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// Number of 32-bit registers of a thread.
@@ -52,8 +55,8 @@ pub struct Count {
 }
 
 impl Count {
-    /// Counts by the low nine bits of each 128-bit instruction, which are its kind on all architectures since Volta
-    /// (`nvdisasm -hex` shows them beside the words).
+    /// Counts the instructions by the low nine bits of their 128 bits, which are the kind of an instruction on all
+    /// architectures since Volta (`nvdisasm -hex` prints each instruction with its bits).
     fn of(text: &[u8]) -> Count {
         let mut count = Count::default();
         for instruction in text.chunks_exact(16) {
@@ -114,7 +117,7 @@ pub fn read(cubin: &[u8]) -> Cubin {
         }
         at += size;
     }
-    // an entry has its own section, and a subroutine lies within a section
+    // an entry has a separate section; a subroutine lies within the section of another function
     let (entries, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         entries.into_iter().partition(|(name, _)| section(&format!(".text.{name}")).is_some());
     let mut cubin = Cubin { entries, subroutines: others.into_keys().collect() };

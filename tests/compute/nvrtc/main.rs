@@ -26,7 +26,7 @@ use cubin::{Count, Cubin, Use};
 /// Turing, the oldest supported generation, then Ampere, Hopper, and Blackwell in workstations.
 const CAPABILITIES: [(u32, u32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
 
-/// The largest resources of each compiled entry and architecture.
+/// For each compiled entry and architecture, the most that it takes of each resource.
 type Table = Arc<Mutex<BTreeMap<(String, String), Use>>>;
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         });
         for (name, paper) in of_presets.into_iter().chain([("ring", of_ring)]) {
             for source in paper.sources() {
-                // presets share the sources that do not depend on their differences
+                // several presets may have the same source, which is compiled once
                 if !seen.insert(source.text.clone()) {
                     continue;
                 }
@@ -89,7 +89,7 @@ fn within_budget(source: &Source, capability: (u32, u32), table: &Table) -> Resu
         wrong.extend(budget::verdict(&entry, capability, used).err());
         let mut table = table.lock().expect("a trial does not panic here");
         let most = table.entry((entry, architecture(capability))).or_default();
-        // take the counts of the longest text only, because counts of different texts do not belong together
+        // all counts are from the longest text, because counts from different texts cannot be combined
         if used.text_bytes > most.text_bytes {
             (most.text_bytes, most.count) = (used.text_bytes, used.count);
         }
@@ -124,7 +124,7 @@ fn source(stem: &'static str, text: &str) -> Source {
     Source { stem, text: text.into() }
 }
 
-/// `spills` needs 128 words at a time, but each of its thousand threads has only 64 registers.
+/// `spills` needs 128 words at the same time, but each of its thousand threads has only 64 registers.
 const SPILLS: &str = r#"
 extern "C" __global__ void __launch_bounds__(1024) spills(unsigned* a) {
     __shared__ unsigned s[1024];
@@ -150,12 +150,12 @@ fn the_reader_agrees_with_the_assembler() -> Result<(), Failed> {
     for capability in CAPABILITIES {
         let Cubin { entries, .. } = compile(&source("spills", SPILLS), capability)?;
         let (spills, modest) = (entries["spills"], entries["modest"]);
-        // the bounds allow at most 64 registers, and the work needs at least as many
+        // the launch bounds of `spills` allow at most 64 registers, and its work needs at least as many
         assert_eq!((spills.registers, spills.shared_bytes), (64, 4096), "{capability:?}");
         assert!(spills.stack_bytes >= 64 * 4, "{capability:?}: {spills:?}");
         assert!((4..=16).contains(&modest.registers), "{capability:?}: {modest:?}");
         assert_eq!((modest.stack_bytes, modest.shared_bytes), (0, 0), "{capability:?}");
-        // `modest` loads one word and multiplies once for the high word; `spills` has 100 rounds of products
+        // `modest` loads one word and has one multiplication for a high word; `spills` has 100 rounds of products
         assert_eq!((modest.count.load_global, modest.count.multiply_high), (1, 1), "{capability:?}: {modest:?}");
         assert_eq!(modest.count.load_shared, 0, "{capability:?}: {modest:?}");
         assert!(spills.count.multiply >= 128 && spills.count.load_global >= 128, "{capability:?}: {spills:?}");

@@ -1,5 +1,5 @@
-//! Evaluation keys as docs/wire-format.md 4 defines them, without noise. A client cannot make such a key, because a
-//! client always draws noise.
+//! Evaluation keys as docs/wire-format.md 4 defines them, but without noise. A client cannot make such keys, because it
+//! always draws noise.
 
 use std::f64::consts::TAU;
 
@@ -9,7 +9,7 @@ use kernels::tfhe::keys::Masks;
 use kernels::tfhe::{EvaluationKey, MODULUS, Params, Preset, RING_MODULUS, ring};
 use kernels::xof;
 
-/// A key whose bodies are exactly masks times secret plus message. `seed` gives the masks.
+/// A key whose bodies are exactly the mask times the secret plus the message. `seed` gives the masks.
 pub fn without_noise(secret: &SecretKey, seed: [u8; 32]) -> EvaluationKey {
     let (s, z) = secrets(secret);
     let mut key = of_secrets(&secret.preset().params(), &s, &z, seed);
@@ -18,8 +18,8 @@ pub fn without_noise(secret: &SecretKey, seed: [u8; 32]) -> EvaluationKey {
     key
 }
 
-/// Like [`without_noise`], for any parameters, from `s`, `[n]`, and `z`, `[kN]`. The key names a preset, but its shape
-/// is that of `p`.
+/// Like [`without_noise`], but for any parameters, and from the secrets `s`, `[n]`, and `z`, `[kN]`. The key names a
+/// preset, but has the shape of `p`.
 pub fn of_secrets(p: &Params, s: &[i64], z: &[i64], seed: [u8; 32]) -> EvaluationKey {
     EvaluationKey {
         preset: Preset::Fast128,
@@ -87,7 +87,7 @@ pub fn draw(random: &mut impl FnMut() -> u64, std: f64, count: usize, mut add: i
     (squares / count as f64).sqrt()
 }
 
-/// `s`, `[n]`, and `z`, `[kN]`, read from the secret key's container.
+/// The secrets `s`, `[n]`, and `z`, `[kN]`, read from the secret key's container.
 pub fn secrets(secret: &SecretKey) -> (Vec<i64>, Vec<i64>) {
     let bytes = secret.to_bytes();
     let (_, payload) = container::unframe(&bytes, Tag::SecretKey).expect("the container of a secret key");

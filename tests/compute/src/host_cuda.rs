@@ -2,11 +2,11 @@
 //! and the host runs them.
 //!
 //! Each source, wrapped in `host_cuda/runner.cpp`, becomes a program. The program is stored in a folder beside the
-//! tests, under the hash of all its inputs. A launch sends the program the bound ranges of buffers, and the ranges that
-//! the kernel reaches from them by distances, each with its address. The program sends back the written ranges. No
-//! other memory is mapped, so an access beside a range is an error. Each launch runs in three orders of threads. The
-//! program stops with an error that names the entry if a result depends on the order, if an access is outside memory,
-//! or if a barrier is not reached by all threads.
+//! tests, under the hash of all its inputs. A launch sends the program the bound ranges of buffers, each with its
+//! address. It also sends the ranges that the kernel reaches from these by distances. The program sends back the
+//! written ranges. No other memory is mapped, so an access beside a range is an error. Each launch runs in three orders
+//! of threads. The program stops with an error that names the entry if a result depends on the order, if an access is
+//! outside memory, or if a barrier is not reached by all threads.
 
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -35,9 +35,10 @@ const FLAGS: [&str; 10] = [
     "-Wno-unused-but-set-variable",
 ];
 
-/// Addresses of buffers in a process that runs kernels. Neither the system nor the sanitizers use this range.
+/// Range of the addresses of buffers in a process that runs kernels. Neither the system nor the sanitizers use these
+/// addresses.
 const ADDRESSES: Range<u64> = 0x3000_0000_0000..0x5000_0000_0000;
-/// Bytes between the starts of two buffers, so many that distances take more than 32 bits.
+/// Bytes between the starts of two buffers. There are so many that a distance between buffers needs more than 32 bits.
 const APART: u64 = 1 << 32;
 
 /// The emulated card.
@@ -45,10 +46,10 @@ pub struct HostCuda {
     card: Card,
     /// The folder of the programs and of their inputs.
     folder: PathBuf,
-    /// Seed of the random order.
+    /// Seed of the random order of threads.
     seed: u32,
     alter: Option<Alter>,
-    /// The most groups of one launch that may wait for each other, on a card without clusters.
+    /// The largest number of groups of one launch that may wait for each other, on a card without clusters.
     together_max: u32,
     /// Address of the next buffer.
     address: AtomicU64,
@@ -116,15 +117,15 @@ impl Drop for Module {
 struct Prepared {
     program: Arc<Program>,
     entry: &'static str,
-    /// Entry, groups, threads, shared bytes, cluster, seed, the number of buffers, the number of arguments, and the
-    /// arguments.
+    /// Index of the entry, groups, threads, shared bytes, cluster, seed, the number of buffers, the number of
+    /// arguments, and the arguments.
     head: Vec<u32>,
     ranges: Vec<Bound>,
 }
 
 /// A range of a buffer that a kernel may touch.
 struct Bound {
-    /// Index of the argument that the range belongs to, directly or by a distance.
+    /// Index of the argument to which the range is bound, or from which the kernel reaches it by a distance.
     argument: usize,
     written: bool,
     memory: Arc<Memory>,
@@ -174,20 +175,20 @@ impl HostCuda {
         self
     }
 
-    /// Returns the card with altered sources, for tests that a wrong source is noticed.
+    /// Returns the card with altered sources, for tests which check that a wrong source is noticed.
     pub fn with_sources(mut self, alter: impl Fn(&Source) -> String + Send + Sync + 'static) -> HostCuda {
         self.alter = Some(Box::new(alter));
         self
     }
 
-    /// Returns the card with a bound on the groups of one launch that wait for each other without clusters, as on a
-    /// card with other users.
+    /// Returns the card with a bound on the number of groups of one launch that wait for each other without clusters.
+    /// Cards with other users have such a bound.
     pub fn with_groups_together(mut self, most: u32) -> HostCuda {
         self.together_max = most;
         self
     }
 
-    /// The compiled part of every program that does not depend on its source.
+    /// The compiled part that all programs share.
     fn runner(&self) -> Result<PathBuf> {
         self.build(&format!("runner-{}.o", hash(&[HEADER, RUNNER])), |to| {
             let source = self.folder.join(format!("runner-{}.cpp", hash(&[RUNNER])));
@@ -196,7 +197,7 @@ impl HostCuda {
         })
     }
 
-    /// Returns a file of the folder. The compiler makes a missing file, with these arguments.
+    /// Returns a file of the folder. If the file is missing, the compiler makes it with these arguments.
     fn build(&self, name: &str, arguments: impl FnOnce(&Path) -> Result<Vec<std::ffi::OsString>>) -> Result<PathBuf> {
         let made = self.folder.join(name);
         if made.exists() {
@@ -206,7 +207,7 @@ impl HostCuda {
         let header = self.folder.join(format!("host_cuda-{}", hash(&[HEADER])));
         std::fs::create_dir_all(&header).map_err(|error| Error::Compile(error.to_string()))?;
         write_file(&header.join("host_cuda.h"), HEADER)?;
-        // another thread or process may build the same file: the last one wins, with the same contents
+        // another thread or process may build the same file; the last rename wins, and the contents are the same
         let unfinished = unique(&made);
         let output = Command::new("c++")
             .args(FLAGS)
@@ -223,7 +224,7 @@ impl HostCuda {
     }
 }
 
-/// The folder of the programs, beside the build's folder.
+/// The folder of the programs, inside the folder of the build.
 fn folder() -> PathBuf {
     let tests = std::env::current_exe().ok();
     let target = tests.as_deref().and_then(|tests| tests.ancestors().find(|folder| folder.ends_with("deps")));
@@ -239,7 +240,7 @@ fn hash(texts: &[&str]) -> String {
     hasher.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A name beside `path` that no other thread or process uses.
+/// A path beside `path` that no other thread or process uses.
 fn unique(path: &Path) -> PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -268,7 +269,7 @@ fn entries(text: &str) -> Vec<String> {
             let name = words.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).find(|word| !word.is_empty())?;
             Some(name.to_owned())
         };
-        // `void name(` or `void __launch_bounds__(..) name(`
+        // a declaration is `void name(` or `void __launch_bounds__(..) name(`
         match declaration.split_once("__launch_bounds__(") {
             Some((before, after)) if !before.contains('{') && !before.contains('(') => {
                 until_parameters(after.split_once(')')?.1)
@@ -376,7 +377,7 @@ impl HostCuda {
         (self.recordings.recorded(), self.replays.load(Ordering::Relaxed))
     }
 
-    /// Checks a launch. `None` if the launch has no groups.
+    /// Checks a launch and prepares it. `None` if the launch has no groups.
     fn prepared(&self, launch: &Launch<'_, Module, Buf>) -> Result<Option<Prepared>> {
         launch.check(&self.card)?;
         let Launch { module, entry, groups, threads, shared_bytes, cluster, ref bind, ref args } = *launch;
@@ -419,7 +420,7 @@ impl HostCuda {
             Ok(()) => Ok(()),
             Err(_) => {
                 let mut ended = process.take().expect("the process was started");
-                // the process has ended with a message, or is of no more use
+                // the process has ended with a message, or cannot be used any more
                 drop(ended.stdin.take());
                 let mut message = String::new();
                 let _ = ended.stderr.take().expect("piped").read_to_string(&mut message);
@@ -437,7 +438,7 @@ fn junk(at: u32) -> u32 {
 
 fn start(program: &Path) -> Result<Child> {
     Command::new(program)
-        // groups of threads have their own stacks, which these two checks do not know
+        // each group of threads has its own stack, which these two checks do not support
         .env("ASAN_OPTIONS", "detect_stack_use_after_return=0:detect_leaks=0")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -446,7 +447,7 @@ fn start(program: &Path) -> Result<Child> {
         .map_err(|error| Error::Device(format!("{}: {error}", program.display())))
 }
 
-/// Sends one launch and reads its results, in the words of `runner.cpp`.
+/// Sends one launch to the process and reads the results, in the format of `runner.cpp`.
 fn exchange(process: &mut Child, head: &[u32], ranges: &[Bound]) -> std::io::Result<()> {
     let mut buffers: Vec<(&Arc<Memory>, MutexGuard<'_, Vec<u32>>)> = Vec::new();
     for Bound { memory, .. } in ranges {
@@ -479,7 +480,7 @@ fn exchange(process: &mut Child, head: &[u32], ranges: &[Bound]) -> std::io::Res
     Ok(())
 }
 
-/// The words as bytes, without a copy: a copy of megabytes, word by word, is slow without optimisation.
+/// The words as bytes, without a copy, because copying megabytes word by word is slow without optimisation.
 fn bytes(words: &[u32]) -> &[u8] {
     // SAFETY: a word has four bytes, and all of them are initialised
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 4 * words.len()) }
@@ -487,7 +488,8 @@ fn bytes(words: &[u32]) -> &[u8] {
 
 /// Like [`bytes`], for writing.
 fn bytes_mut(words: &mut [u32]) -> &mut [u8] {
-    // SAFETY: a word has four bytes, any four bytes are a word, and the bytes borrow the words exclusively
+    // SAFETY: a word has four bytes, any four bytes are a valid word, and the returned slice borrows the words
+    // exclusively
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 4 * words.len()) }
 }
 

@@ -1,4 +1,4 @@
-//! The parts that the suites over `kernels`, `engine` and `client` share.
+//! Code that the suites over `kernels`, `engine` and `client` share.
 
 pub mod evaluation_key;
 pub mod host_cuda;

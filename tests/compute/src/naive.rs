@@ -58,7 +58,7 @@ pub fn mod_switch(p: &ParamsLiteral, row: &[u32]) -> Vec<usize> {
     let two_n = 2 * p.polynomial_size as i128;
     let multiple = |word: i128| nearest(word * two_n, TURN);
     let (&body, mask) = row.split_last().expect("a row has a body");
-    // a word rounded to the exponent 2N has an error too, because 2N is a whole turn
+    // a word that rounds to the exponent 2N has an error like any other, although 2N is a whole turn and becomes 0
     let errors = mask.iter().map(|&word| multiple(word.into()) * (TURN / two_n) - i128::from(word));
     let centre = match p.mod_switch {
         ModSwitch::Nearest => 0,
@@ -69,7 +69,7 @@ pub fn mod_switch(p: &ParamsLiteral, row: &[u32]) -> Vec<usize> {
 }
 
 /// A residue as a torus word before its digits are taken: `4x + floor(4x c / 2^32)` with `c = floor((2^30 - q) 2^32 /
-/// q)`. This is `x 2^32 / q` rounded down, or up to two units less.
+/// q)`. The result is `x 2^32 / q` rounded down, or at most two units less.
 pub fn torus_floor(x: u32) -> u32 {
     let c = ((1 << 30) - Q) * TURN / Q;
     let scaled = 4 * i128::from(x);
@@ -162,8 +162,8 @@ pub fn extract_coefficient(accumulator: &[Polynomial], h: usize) -> Vec<u32> {
     out
 }
 
-/// The sum that a cell bootstraps or returns: the wires' sum is key-switched once, then the inputs and the constant are
-/// added.
+/// The sum that a cell bootstraps or returns: the sum of the wires is key-switched once, then the inputs and the
+/// constant are added.
 pub fn cell_sum(key: &EvaluationKey, eighths: i64, wires: &[(i64, &[u32])], inputs: &[(i64, &[u32])]) -> Vec<u32> {
     let mut out = match wires {
         [] => vec![0; key.params.lwe_dimension + 1],
@@ -185,7 +185,7 @@ fn weighted_sum(terms: &[(i64, &[u32])]) -> Vec<u32> {
     (0..terms[0].1.len()).map(word).collect()
 }
 
-/// Bootstraps a sum. Returns its one or two wires of amplitude `1 / part`.
+/// Bootstraps a sum. Returns one or two wires of amplitude `1 / part`.
 pub fn cell_wires(key: &EvaluationKey, sum: &[u32], part: i128, wires: usize) -> Vec<Vec<u32>> {
     let accumulator = blind_rotate_by(key, &mod_switch(&key.params, sum), part);
     (0..wires).map(|wire| extract_coefficient(&accumulator, wire * key.params.polynomial_size / 2)).collect()
@@ -220,8 +220,8 @@ pub fn gate(key: &EvaluationKey, row: &GateRow) -> Lwe {
     folded(key, row).unwrap_or_else(|| formula(key, row))
 }
 
-/// A gate as a function of the different values among its operands: a constant, a value or its negation, or a gate of
-/// two values where three were given. Folding here uses truth tables; the kernels use rules.
+/// The folded result of a gate, seen as a function of the different values among its operands: a constant, a value or
+/// its negation, or a gate of two values in place of three. This function folds by truth tables, the kernels by rules.
 fn folded(key: &EvaluationKey, row: &GateRow) -> Option<Lwe> {
     let mut values: Vec<&Lwe> = Vec::new();
     let operands: Vec<Operand> = row.operands.iter().map(|lwe| operand(lwe, &mut values)).collect();
@@ -251,7 +251,7 @@ fn folded(key: &EvaluationKey, row: &GateRow) -> Option<Lwe> {
         // here a = not b
         2 => linear(-2, &[(row.operands[0].words(), -2), (row.operands[2].words(), -2)]),
         trues => {
-            // the gate is true for one choice of the two values, or false for one
+            // the gate is true for exactly one choice of the two values, or false for exactly one
             let odd = trues == 1;
             let lone = table.iter().position(|&bit| bit == odd).expect("one of the four");
             let factor = |at: usize| if (lone >> at & 1 == 1) == odd { 1 } else { -1 };
@@ -348,7 +348,7 @@ mod tests {
                     "{base} {digits:?}"
                 );
                 let sum = digits.iter().fold(0, |sum, &digit| sum * base + i128::from(digit));
-                // |word / 2^32 - sum / B^l| is at most half of B^-l, modulo a turn
+                // |word / 2^32 - sum / B^l| is at most B^-l / 2, modulo a turn
                 let distance = (i128::from(word) * whole - sum * TURN).rem_euclid(TURN * whole);
                 assert!(distance.min(TURN * whole - distance) * 2 <= TURN, "{base} {word}");
             }
@@ -365,8 +365,8 @@ mod tests {
         }
     }
 
-    /// With errors of every size and sign, the centred switch moves the phase by half of the rounding error under a
-    /// secret of ones, up or down.
+    /// Under a secret of ones, the centred switch moves the phase, up or down, by half of the sum of the mask's
+    /// rounding errors. The test has errors of every size and sign.
     #[test]
     fn the_centred_switch_takes_half_of_the_mask_s_errors_from_the_phase() {
         let literal = ParamsLiteral { lwe_dimension: 3, ..*Preset::Fast128.params() };
@@ -376,7 +376,7 @@ mod tests {
             let exponents = mod_switch(&literal, &row);
             let nearest = mod_switch(&ParamsLiteral { mod_switch: ModSwitch::Nearest, ..literal }, &row);
             assert_eq!((&exponents[..3], nearest[3]), (&nearest[..3], 0));
-            // the rounding errors of the mask's words, in units of turns / 2N
+            // the rounding errors of the mask's words, in units of 1 / 2N of a turn
             let errors = mask.iter().zip(&exponents).map(|(&word, &exponent)| {
                 let error = exponent as f64 - f64::from(word) / f64::from(1 << 21);
                 if error < -1.0 { error + 2048.0 } else { error }

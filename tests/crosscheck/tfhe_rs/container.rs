@@ -24,7 +24,7 @@ fn a_client_key_is_refused_as_a_secret_wherever_it_is_sent() {
 
 #[test]
 fn other_objects_of_the_crate_are_no_evaluation_keys() {
-    // the service does not accept the expanded key, which is four times as large and tied to the crate's transform
+    // the service does not accept the expanded key, which is four times as large and depends on the crate's transform
     let expanded = bytes_of(&FAST.server_key.decompress());
     assert_eq!(read_evaluation_key(&expanded).unwrap_err(), Error::UnknownForm);
     let public = bytes_of(&CompressedPublicKey::new(&FAST.key));

@@ -39,8 +39,8 @@ impl Client {
     }
 }
 
-/// Parameters with the noise of the presets of this ring. `bases`: base log and levels of the bootstrap, then of the
-/// key switch.
+/// Parameters with the noise of the presets that have this ring. `bases`: base log and levels of the bootstrap, then of
+/// the key switch.
 pub fn parameters(n: usize, k: usize, polynomial_size: usize, bases: [usize; 4]) -> BooleanParameters {
     let (lwe_std, glwe_std) = if k == 1 { (-13.65f64, -24.8f64) } else { (-15.15, -27.0) };
     let noise = |log2: f64| DynamicDistribution::new_gaussian_from_std_dev(StandardDev(log2.exp2()));

@@ -1,5 +1,5 @@
-//! An imported key with its masks written out equals the crate's key word for word, and its rows encrypt what Ango's
-//! rows encrypt.
+//! An imported key with its masks written out equals the crate's key word for word, and its rows encrypt the same
+//! values as the rows of Ango's keys.
 
 use kernels::tfhe::EvaluationKey;
 use kernels::tfhe::keys::Masks;
@@ -37,8 +37,8 @@ fn written_out_it_is_the_crates_own_key_word_for_word() {
 
 #[test]
 fn the_seeds_of_releases_1_0_to_1_5_begin_at_the_second_byte() {
-    // The crate reads an old seed as a new seed that begins at byte 1. So the old layout must give the key that the
-    // crate decompresses from the same bodies with that seed in today's layout.
+    // The crate reads an old seed as a new seed whose stream begins at byte 1. So Ango must read from the old layout
+    // the same key that the crate makes from the same bodies and such a new seed.
     let begins_at_byte_1 = with_seeds(&FAST.server_key_bytes, |seed| {
         let mut seed = seed.to_vec();
         seed[36] = 1;
@@ -65,7 +65,7 @@ fn rows_encrypt_what_our_own_keys_rows_encrypt() {
         let (k, size) = (key.params.glwe_dimension, key.params.polynomial_size);
         let row_words = (k + 1) * size;
         let rows = expanded.bootstrap.chunks_exact(row_words);
-        // the first and the last key bit suffice, because the stream's positions are compared word for word above
+        // rows of the first and the last key bit suffice, because another test compares the whole stream word for word
         let (levels, last) = (key.params.bootstrap_level_count, key.params.lwe_dimension - 1);
         for (at, row) in rows.enumerate() {
             let (i, j, c) = (at / (levels * (k + 1)), at / (k + 1) % levels + 1, at % (k + 1));
@@ -78,7 +78,8 @@ fn rows_encrypt_what_our_own_keys_rows_encrypt() {
                 Some(polynomial) => polynomial.iter().map(|s| (s * bit).wrapping_neg()).collect(),
                 None => (0..size).map(|t| if t == 0 { bit } else { 0 }).collect(),
             };
-            // 2^-24.8 of a turn is 147, ten standard deviations
+            // the standard deviation of the noise is 2^-24.8 of a turn, or 147 units of a word; ten deviations are
+            // allowed
             assert_near(&ring_phase(row, &secrets.ring, size), &expected, 1500, client.name);
         }
         let levels = key.params.key_switch_level_count;
@@ -86,7 +87,8 @@ fn rows_encrypt_what_our_own_keys_rows_encrypt() {
             let (i, j) = (at / levels, at % levels + 1);
             let g = ((1u64 << 32) / u64::from(key.params.key_switch_base).pow(j as u32)) as u32;
             let phase = phase(row, &secrets.small);
-            // 2^-13.65 of a turn is 334,118, ten standard deviations
+            // the standard deviation of the noise is 2^-13.65 of a turn, or 334,118 units of a word; ten deviations are
+            // allowed
             assert_near(&[phase], &[secrets.ring[i] * g], 3_400_000, client.name);
         }
     }
@@ -96,7 +98,7 @@ fn read(bytes: &[u8]) -> EvaluationKey {
     read_server_key(bytes).expect("a preset's dimensions")
 }
 
-/// The object after `replace` has changed each of its two seeds, which have 44 bytes in today's layout.
+/// The object with both of its seeds changed by `replace`. A seed has 44 bytes in today's layout.
 fn with_seeds(bytes: &[u8], replace: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     const SEED: usize = 44;
     let bodies = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;

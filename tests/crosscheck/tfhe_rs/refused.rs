@@ -19,7 +19,7 @@ fn a_client_key_is_recognised_whole_and_cut_and_nothing_else_is() {
         assert!(!is_client_key(&bytes_of(&client.key.encrypt(true))));
         assert!(!is_client_key(&bytes_of(&client.key.encrypt_compressed(true))));
     }
-    // each half of the key is recognised alone too
+    // the key has two secrets, and each alone is recognised too
     let (small, ring, _) = FAST.key.clone().into_raw_parts();
     assert!(is_client_key(&bytes_of(&small)) && is_client_key(&bytes_of(&ring)));
 }
@@ -38,8 +38,8 @@ fn dimensions_of_no_preset_are_refused() {
     assert_eq!(error, Error::Params("n 64, k 1, N 256 are not the dimensions of a preset".into()));
 }
 
-/// Overwrites numbers of a real key: those of the bootstrap are before its 44 bytes of seed and modulus, those of the
-/// key switch before size, seed, modulus and order.
+/// Overwrites base log and levels in a real key. Those of the bootstrap are before its seed and modulus (44 bytes);
+/// those of the key switch are before its size, seed, modulus and order.
 #[test]
 fn bases_and_levels_that_are_not_on_the_list_are_refused_by_naming_what_is() {
     let (bootstrap, key_switch) = (8 + 4 * 636 * 4 * 1024 + 16, FAST.server_key_bytes.len() - 4 - 24 - 44 - 24);
@@ -56,14 +56,14 @@ fn bases_and_levels_that_are_not_on_the_list_are_refused_by_naming_what_is() {
             "{base_log} x {levels}: {error}"
         );
     };
-    // seven levels of 2^4 would cost three times a preset's transforms
+    // the first, seven levels of base 2^4, is refused because it would cost three times the transforms of a preset
     for (base_log, levels) in [(4, 7), (0, 2), (8, 1), (8, 3), (7, 2), (10, 2), (6, 2), (6, 4), (23, 1), (65_535, 2)] {
         refused(bootstrap, base_log, levels);
     }
     for (base_log, levels) in [(0, 6), (1, 24), (2, 4), (2, 8), (3, 5), (4, 2), (17, 1), (64, 1), (65_535, 6)] {
         refused(key_switch, base_log, levels);
     }
-    // a shape on the list that does not match the bodies
+    // these shapes are on the list, but do not match the length of the bodies
     for error in [with(bootstrap, 6, 3), with(key_switch, 2, 5)] {
         assert!(matches!(&error, Error::Malformed(why) if why.contains("length contradicts")), "{error}");
     }
@@ -77,14 +77,14 @@ fn ciphertexts_under_the_ring_key_are_refused() {
     let error = read_server_key(&bytes_of(&CompressedServerKey::new(&key))).unwrap_err();
     assert!(matches!(&error, Error::Params(why) if why.contains("EncryptionKeyChoice::Small")), "{error}");
     let error = read_ciphertext(&bytes_of(&key.encrypt(true)), 636).unwrap_err();
-    assert_eq!(error, Error::Malformed("the ciphertext has 1025 words where the key takes 637".into()));
+    assert_eq!(error, Error::Malformed("the ciphertext has 1025 words, but the key needs 637".into()));
 }
 
 #[test]
 fn a_compressed_ciphertext_of_another_dimension_is_refused() {
     let bytes = bytes_of(&FAST.key.encrypt_compressed(true));
     let error = read_ciphertext(&bytes, 708).unwrap_err();
-    assert_eq!(error, Error::Malformed("the ciphertext has 637 words where the key takes 709".into()));
+    assert_eq!(error, Error::Malformed("the ciphertext has 637 words, but the key needs 709".into()));
 }
 
 #[test]
@@ -110,7 +110,8 @@ fn every_prefix_and_every_longer_form_is_refused() {
 fn other_moduli_and_mask_generators_are_refused() {
     let key = &FAST.server_key_bytes;
     let end = key.len() - 4;
-    // counted from the end: order 4, bits 8, modulus 16, byte 8, block 16, AES key 16, kind of seed 4
+    // sizes in bytes, counted from the end of the key: order 4, bits of a word 8, modulus 16, byte 8, block 16, AES key
+    // 16, kind of seed 4
     for (what, at, why) in [
         ("bits of a word", end - 8, "modulus"),
         ("modulus", end - 24, "modulus"),
@@ -133,7 +134,7 @@ proptest! {
         flips in prop::collection::vec((0usize..400, any::<u8>()), 1..8),
         cut in prop::option::of(0usize..400),
     ) {
-        // the bodies may have any value; the numbers before, between and after them are read
+        // changes only the numbers before, between and after the bodies, because bodies may have any value
         let mut bytes = FAST.server_key_bytes.clone();
         let boundary = 8 + 4 * 636 * 4 * 1024;
         for (at, flip) in flips {
@@ -175,7 +176,7 @@ proptest! {
 }
 
 fn all_parsers(bytes: &[u8]) {
-    // an accepted key must be complete, because its words will be used
+    // an accepted key must have all its words, because kernels will read them
     if let Ok(key) = read_server_key(bytes) {
         assert_eq!(key.bootstrap_bodies.len(), key.params.bootstrap_body_words());
         assert_eq!(key.key_switch_bodies.len(), key.params.key_switch_body_words());

@@ -1,5 +1,5 @@
-//! Truth tables of cells with one bootstrap, over wires of both amplitudes and over inputs, and of sums of their
-//! results.
+//! Truth tables of cells with one bootstrap, and of sums of their results. The cells read wires of both amplitudes, and
+//! inputs.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use crate::party::{Party, QUIET, generator};
 
 use Amplitude::{Eighth, Quarter};
 
-/// The result that a cell must have for the bits of its operands.
+/// The result that a cell must have, given the bits of its operands.
 type Function = Box<dyn Fn(&[bool]) -> bool>;
 
-/// A cell: `constant` eighths, operands with factors and amplitudes, and a function for each result.
+/// A cell: its constant in eighths, its operands with factors and amplitudes, and a function for each result.
 struct Cell {
     name: String,
     constant: i32,
@@ -49,7 +49,7 @@ fn signed(bits: &[bool], signs: [i32; 3]) -> Vec<bool> {
     bits.iter().zip(signs).map(|(&bit, sign)| bit == (sign > 0)).collect()
 }
 
-/// The cells of two operands or three, with every choice of signs.
+/// The cells of two and of three operands, with every choice of signs.
 fn of_three() -> Vec<Cell> {
     let mut cells = vec![Cell::new("xor3", 0, [(-2, Eighth); 3], vec![Box::new(parity)])];
     cells.push(Cell::new("xor2 of an eighth and a quarter", 2, [(2, Eighth), (1, Quarter)], vec![Box::new(parity)]));
@@ -64,7 +64,7 @@ fn of_three() -> Vec<Cell> {
         cells.push(Cell::new(format!("not all equal {signs:?}"), 2, three, vec![by_signs(not_all_equal)]));
         let both = vec![by_signs(majority), by_signs(not_all_equal)];
         cells.push(Cell::new(format!("maj and not all equal {signs:?}"), 0, three, both));
-        // the last operand is the one to which an AND or OR is added
+        // the AND or OR of the first two operands is added to the last one
         let xor_and: fn(&[bool]) -> bool = |bits| bits[2] ^ (bits[0] & bits[1]);
         let xor_or: fn(&[bool]) -> bool = |bits| bits[2] ^ (bits[0] | bits[1]);
         for (constant, of, name) in [(1, xor_and, "c ^ (a and b)"), (3, xor_or, "c ^ (a or b)")] {
@@ -84,7 +84,7 @@ fn of_three() -> Vec<Cell> {
     cells
 }
 
-/// Parities of two to `widest` operands at a quarter.
+/// Parities of two to `widest` operands of amplitude 1/4.
 fn parities(widest: usize) -> impl Iterator<Item = Cell> {
     (2..=widest).map(|width| {
         let constant = 2 * width as i32 - 2;
@@ -99,7 +99,7 @@ struct Terms {
     inputs: Vec<(i32, u32)>,
 }
 
-/// A rotation with two results: the number of bits that it reads, the bits, its wires, and the cell's name.
+/// A rotation with two results: the number of bits that the cell reads, these bits, the two wires, and the cell's name.
 type Pair = (usize, Vec<bool>, [Vec<u32>; 2], String);
 
 /// Expected results: slot, eighths, bit, and a description.
@@ -147,7 +147,7 @@ impl Sheet<'_> {
     }
 }
 
-/// The operands for cells: bits at an eighth and at a quarter, several of each, and inputs.
+/// The operands of cells: several wires of amplitude 1/8 and of amplitude 1/4, and inputs, for both bits.
 struct Pool {
     wires: HashMap<(Amplitude, usize, bool), Vec<u32>>,
     inputs: HashMap<(usize, bool), u32>,
@@ -174,7 +174,8 @@ impl Pool {
         pool
     }
 
-    /// Operands of a cell for these bits. Operands at an eighth from `inputs_from` on are inputs.
+    /// Operands of a cell for these bits. Operands of amplitude 1/8 are inputs if their index is at least
+    /// `inputs_from`.
     fn terms(&self, cell: &Cell, bits: &[bool], inputs_from: usize) -> Terms {
         let mut terms = Terms::default();
         for (at, (&(factor, amplitude), &bit)) in cell.operands.iter().zip(bits).enumerate() {
@@ -188,7 +189,7 @@ impl Pool {
     }
 }
 
-/// Checks the truth table of every cell, and parities of up to `widest` operands on some bits.
+/// Checks the truth table of every cell, and checks parities of up to `widest` operands on some choices of bits.
 fn check(party: &Party, widest: usize) {
     let mut rng = generator(2);
     let wire_slots = slots_of_wire(&party.params);
@@ -208,7 +209,7 @@ fn check(party: &Party, widest: usize) {
         for bits in rows {
             for inputs_from in if width < 4 { vec![0, 1, width] } else { vec![width] } {
                 let terms = pool.terms(cell, &bits, inputs_from);
-                // alternating between the amplitudes
+                // the results alternate between the two amplitudes
                 let amplitude = if sheet.cells.len().is_multiple_of(2) { Eighth } else { Quarter };
                 let wires = sheet.bootstrap(amplitude, cell.constant, &terms, cell.results.len());
                 if wires.len() == 2 && amplitude == Eighth {
@@ -236,8 +237,9 @@ fn check(party: &Party, widest: usize) {
     compare(&mut sheet, expected);
 }
 
-/// Sums that read both samples of one rotation: the XOR of a pair alone, its AND with another wire, its parity with
-/// another wire, and the XOR of three bits from their majority and "not all equal".
+/// Sums that read both samples of one rotation. From a cell with two operands: the XOR of the operands, its AND with
+/// another wire, and its parity with another wire. From a cell with three operands: their XOR, made of their majority
+/// and "not all equal".
 fn sums_of_pairs(
     sheet: &mut Sheet<'_>,
     pool: &Pool,
@@ -264,7 +266,7 @@ fn sums_of_pairs(
             let other = pool.wires[&(Eighth, 2, other)].clone();
             Terms { wires: vec![(-factor, first.clone()), (factor, second.clone()), (of, other)], ..Terms::default() }
         };
-        // XOR is at an eighth: second - first - 1
+        // the XOR of the operands is second - first - 1 eighth, at amplitude 1/8
         let and = sheet.bootstrap(Eighth, -1 - 1, &with(1, 1), 1);
         results.push((and[0].clone(), xor & other, format!("{name} and {other}")));
         let sum = sheet.bootstrap(Eighth, -2 + 2, &with(2, 2), 1);
@@ -314,7 +316,8 @@ fn cells_of_standard_128_k2_have_their_truth_tables() {
     check_preset(Preset::Standard128K2);
 }
 
-/// Also checks cells that the preset does not offer. Such cells fail more often than its gates, but rarely.
+/// Also checks cells that the mapper does not use with the preset. They fail more often than gates of the preset, but
+/// still rarely.
 fn check_preset(preset: Preset) {
     let party = Party::of(preset);
     check(&party, Offers::of(&party.params).widest_parity as usize);

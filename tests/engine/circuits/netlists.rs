@@ -9,8 +9,8 @@ use kernels::tfhe::{Circuit, Plan, Preset};
 
 use crate::party::{Party, generator};
 
-/// Full adder, half adder, and ANDs of sums that share operands: of a sum and one of its terms, of two sums with the
-/// same terms, and of both samples of one rotation.
+/// A full adder, a half adder, and ANDs of sums that share terms: of a sum and one of its terms, of two sums with the
+/// same terms, and of sums that read both samples of one rotation.
 const CORRELATED: &str = "17 21
 1 4
 1 9

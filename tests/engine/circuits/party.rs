@@ -9,10 +9,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tests_compute::small_key::SmallKey;
 
-/// The largest allowed distance of a phase from its exact value: half of the margin of a decryption.
+/// The largest allowed distance of a phase from its exact value: half of the distance at which decryption fails.
 const TOLERANCE: i32 = 1 << 28;
 
-/// A shape whose rotations have so little noise that the mapper may use every cell.
+/// A shape with so little noise after a rotation that the mapper may use every cell.
 pub const QUIET: ParamsLiteral = ParamsLiteral {
     lwe_dimension: 12,
     glwe_dimension: 2,
@@ -71,7 +71,8 @@ impl Party {
         list
     }
 
-    /// The sign of a ciphertext whose phase should be plus or minus `eighths` eighths of a turn.
+    /// The bit of a ciphertext, read from the sign of its phase. The phase must be close to plus or minus `eighths`
+    /// eighths of a turn.
     pub fn sign(&self, words: &[u32], eighths: i32) -> bool {
         let phase = match &self.client {
             Client::OfPreset(secret) => secret.phase(&Lwe::new(words.to_vec())),

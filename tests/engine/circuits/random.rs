@@ -92,8 +92,8 @@ fn inputs(
     (list, all.into_iter().map(|(_, bit)| bit).collect())
 }
 
-/// A netlist of up to 12 inputs and 120 gates: chains with near operands, wide levels with far operands, and a random
-/// share of XORs.
+/// A netlist of up to 12 inputs and 120 gates. Operands are near for chains or far for wide levels, and a random share
+/// of the gates are XORs.
 fn netlist(rng: &mut ChaCha8Rng) -> String {
     let (inputs, gates) = (2 + below(rng, 11), 1 + below(rng, 120));
     let (near, xors, outputs) = (3 + below(rng, 60), 2 + below(rng, 8), 1 + below(rng, gates.min(24)));

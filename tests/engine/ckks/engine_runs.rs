@@ -1,4 +1,4 @@
-//! The engine's behaviour with operations on numbers, whatever they compute.
+//! The engine's behaviour with operations on numbers, independent of their results.
 
 use engine::ckks::operation::Operation;
 use engine::{Error, NumbersKey, Task};
@@ -26,7 +26,7 @@ fn sessions_of_several_keys_compute_side_by_side() {
             party.begin(plan, &of).1
         })
         .collect();
-    // the words are the same each time, because a plan is a function of its inputs and its key
+    // all runs give the same words, because the results of a plan depend only on its inputs and its key
     let words: Vec<Vec<u32>> = begun.into_iter().map(|end| end.recv().unwrap().unwrap().results.words).collect();
     for (at, found) in words.iter().enumerate() {
         assert!(*found == words[at % parties.len()], "operation {at}");

@@ -18,7 +18,7 @@ fn params(poly_degree: usize, max_depth: u32, bootstrap: bool) -> Params {
     Params::new(ParamsLiteral { poly_degree, scale_bits: 40, max_depth, security, bootstrap }).unwrap()
 }
 
-/// Relinearization, rotations by powers of two, and the rotations of matrix products.
+/// The parts for relinearization, for rotations by powers of two, and for the rotations of matrix products.
 fn parts(params: &Params) -> Vec<(PartKind, usize)> {
     let level = params.level_max();
     let mut parts = vec![(PartKind::Relinearization, level)];
@@ -46,7 +46,7 @@ fn horner(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().rev().fold(0.0, |sum, coefficient| sum * x + coefficient)
 }
 
-/// All operations at a degree.
+/// Checks all operations at a degree.
 fn check_operations(poly_degree: usize) {
     let params = params(poly_degree, 3, false);
     let party = Party::new(engine(), &params, &parts(&params));
@@ -58,7 +58,7 @@ fn check_operations(poly_degree: usize) {
     let product = party.check(Operation::Multiply, &[&a, &b], STABLE, zip(&a, &b, |a, b| a * b));
     assert_eq!((sum.ciphertext.level, product.ciphertext.level), (3, 2));
     party.check(Operation::Multiply, &[&a, &a], STABLE, map(&a, |a| a * a));
-    // a product that is rescaled later (C13)
+    // a product without rescaling, which a separate operation then rescales (C13)
     let unscaled = party.check(Operation::Multiply, &[&a, &b], More::default(), product.expected.clone());
     let rescaled = party.check(Operation::Rescale, &[&unscaled], STABLE, product.expected.clone());
     assert_eq!(rescaled.ciphertext.level, 2);
@@ -71,16 +71,17 @@ fn check_operations(poly_degree: usize) {
     party.check(Operation::MultiplyPlain, &[&a], with_plain, pairs(|a, b| a * b));
     party.check(Operation::Negate, &[&a], STABLE, map(&a, |a| -a));
     party.check(Operation::Rescale, &[&a], STABLE, a.expected.clone());
-    // C8, K10: rotations to the left, to the right, by sums of powers of two, and by nothing
+    // C8, K10: rotations to the left, to the right, by a sum of powers of two, and by 0 slots or a multiple of all
+    // slots
     for steps in [1, -1, 5, 0, slots as i64, 1 << 31] {
         let more = More { steps: Some(steps), ..STABLE };
         party.check(Operation::Rotate, &[&a], more, turned(&a.expected, steps));
     }
-    // C9: three levels suffice for degree 7
+    // C9: three levels suffice for a polynomial of degree 7
     let coefficients = [0.25, -0.5, 0.125, 1.0, -0.75, 0.5, 0.25, -1.0];
     let more = More { coefficients: Some(&coefficients), ..STABLE };
     let value = party.check(Operation::PolyEval, &[&a], more, map(&a, |a| horner(&coefficients, a)));
-    // C12: a further multiplication is refused
+    // C12: a further multiplication is refused, because no level is left
     let refused = party.run(Operation::Multiply, &[&value.ciphertext; 2], STABLE);
     assert!(matches!(refused, Err(Refusal::BudgetExhausted(_))));
     let too_high = More { coefficients: Some(&[0.1; 9]), ..STABLE };
@@ -88,7 +89,7 @@ fn check_operations(poly_degree: usize) {
     check_matrix_product(&party);
 }
 
-/// C10: the product is in the first slots; the other slots have no meaning.
+/// C10: the product is in the first slots; the values in the other slots mean nothing.
 fn check_matrix_product(party: &Party) {
     let slots = party.params().slots();
     let d = 1 << (slots.ilog2() / 2);
@@ -157,7 +158,7 @@ fn c14_bootstrapping_gives_the_levels_back_and_keeps_the_numbers_as_precise_as_p
         let params = params(poly_degree, 3, true);
         let party = Party::new(engine(), &params, &evaluation_key_parts(&params));
         let mut x = party.encrypt(&numbers(params.slots(), 7));
-        // down to the last level and back, twice
+        // uses up all levels and bootstraps, twice
         for _ in 0..2 {
             while x.ciphertext.level > 0 {
                 x = party.check(Operation::Multiply, &[&x, &x], STABLE, map(&x, |x| x * x));
@@ -170,7 +171,7 @@ fn c14_bootstrapping_gives_the_levels_back_and_keeps_the_numbers_as_precise_as_p
     }
 }
 
-/// Random operations on each other's results, until the levels or the room for numbers are used up.
+/// Runs random operations on the results of earlier ones, until no level is left or the numbers become too large.
 fn check_random_circuit(poly_degree: usize, seed: u64) {
     const OPERATIONS: usize = 16;
     let params = params(poly_degree, 6, false);
@@ -181,7 +182,7 @@ fn check_random_circuit(poly_degree: usize, seed: u64) {
     let mut refused = 0;
     for at in 0..OPERATIONS {
         let a = pool[rng.next_u32() as usize % pool.len()].clone();
-        // a partner of the same level, because other levels are refused (C13)
+        // the second operand must have the same level, because other levels are refused (C13)
         let partners: Vec<&Encrypted> = pool.iter().filter(|b| b.ciphertext.level == a.ciphertext.level).collect();
         let b = partners[rng.next_u32() as usize % partners.len()].clone();
         let plain = numbers(slots, seed + 100 + at as u64);

@@ -137,8 +137,8 @@ impl Party {
         result
     }
 
-    /// Checks that the error of every slot is below the prediction, and that the prediction is too careful by a few
-    /// bits at most.
+    /// Checks that the error of every slot is below the prediction, and that the largest error is at most
+    /// [`CAREFUL_BITS`] bits below it.
     #[track_caller]
     pub fn check_precision(&self, encrypted: &Encrypted, what: &str) {
         let Decrypted { values, error_bound, .. } = self.secret.decrypt(&encrypted.ciphertext);
@@ -151,8 +151,9 @@ impl Party {
     }
 }
 
-/// Bits by which a prediction may be too careful. The prediction takes 22 standard deviations, treats errors of
-/// operands as dependent, and takes numbers to be as large as their bound.
+/// Largest number of bits by which a prediction may exceed the error. A prediction is larger than most errors, because
+/// it takes 22 standard deviations, treats errors of operands as dependent, and assumes numbers as large as their
+/// bound.
 const CAREFUL_BITS: f64 = 16.0;
 
 /// Numbers between -1 and 1 that look random.

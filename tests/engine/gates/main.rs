@@ -39,7 +39,8 @@ fn every_gate_of_standard_128_k2_has_its_truth_table() {
 fn check_truth_tables(preset: Preset) {
     let party = Party::new(preset);
     let fresh = |bit| (party.secret.encrypt(bit), bit);
-    // outputs of one bootstrap, and outputs of MUX, which have the most noise: by operand, then by bit
+    // Operands that are outputs of gates with one bootstrap, and operands that are outputs of MUX, which have the most
+    // noise. Index: twice the operand's position, plus its bit.
     let outputs =
         |gate, of_false: fn(&dyn Fn(bool) -> Bit) -> Vec<Bit>, of_true: fn(&dyn Fn(bool) -> Bit) -> Vec<Bit>| {
             let rows: Vec<_> = (0..3).flat_map(|_| [(gate, of_false(&fresh)), (gate, of_true(&fresh))]).collect();
@@ -51,7 +52,8 @@ fn check_truth_tables(preset: Preset) {
     party.evaluate(&truth_table(|_, bit| fresh(bit)));
     party.evaluate(&truth_table(|at, bit| gate_outputs[2 * at + usize::from(bit)].clone()));
     party.evaluate(&truth_table(|at, bit| mux_outputs[2 * at + usize::from(bit)].clone()));
-    // folded gates: operands of equal bits are the same ciphertext, then all operands are constants
+    // gates that fold: first because operands with equal bits are the same ciphertext, then because all operands are
+    // constants
     party.evaluate(&truth_table(|_, bit| mux_outputs[usize::from(bit)].clone()));
     party.evaluate(&truth_table(|_, bit| trivial(bit)));
 }
@@ -63,7 +65,7 @@ fn thousands_of_random_gates_of_fast_128_on_each_other_s_outputs_are_all_right()
     const SEED: u64 = 0x0067_6174_6573;
     let party = Party::new(Preset::Fast128);
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-    // every batch takes its operands from the outputs of the previous batch
+    // the operands of the first batch; every later batch takes operands from the outputs of the batch before
     let mut bits: Vec<Bit> = (0..BATCH).map(|i| (party.secret.encrypt(i % 2 == 0), i % 2 == 0)).collect();
     for _ in 0..GATES / BATCH {
         let mut below = |count: usize| rng.next_u32() as usize % count;
@@ -77,7 +79,7 @@ fn thousands_of_random_gates_of_fast_128_on_each_other_s_outputs_are_all_right()
     }
 }
 
-/// One row for every gate and combination of inputs. `bit` gives an operand by its position and its bit.
+/// One row for every gate and choice of inputs. `bit` gives the operand for a position and a bit.
 fn truth_table(bit: impl Fn(usize, bool) -> Bit) -> Vec<(Gate, Vec<Bit>)> {
     let inputs = |gate: Gate| {
         let bit = &bit;

@@ -1,4 +1,4 @@
-//! Circuits through the engine with its threads, on one toy device.
+//! Circuits run by an engine with its threads, on one toy device.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn random_circuits_come_to_what_they_do_in_the_clear_and_leave_nothing_behind() 
             sum.check(&outcome);
             assert_eq!(bits(soon(&gates)), [false; 3]);
         }
-        let keys = script.counts().keys_loaded as u64; // keys of the sessions that had something to do
+        let keys = script.counts().keys_loaded as u64; // the keys of the sessions that got work
         eventually("the memory of arenas", || script.counts().bytes == keys * KEY_BYTES);
         sessions.iter().for_each(|&session| soon(&close(&engine, session)));
         assert_eq!(script.counts().bytes, 0);
@@ -44,7 +44,7 @@ fn random_circuits_come_to_what_they_do_in_the_clear_and_leave_nothing_behind() 
 fn only_inputs_constants_and_outputs_cross_the_border_of_the_device() {
     let (engine, script) = start();
     let session = open(&engine).unwrap();
-    // 20 levels of 20 gates, so three batches a level
+    // 20 levels of 20 gates; a batch has eight gates, so a level takes three batches
     let sum = Sum::block(20, 20);
     sum.check(&sum.submit(&engine, session));
     let counts = script.counts();
@@ -67,7 +67,7 @@ fn constants_and_inputs_that_are_handed_through_come_out() {
 fn a_circuit_takes_turns_with_others() {
     let (engine, script) = start();
     let [a, b] = [(); 2].map(|()| open(&engine).unwrap());
-    // while a key is loaded, other sessions run; so this key is loaded first
+    // other sessions run while a key is loaded, so this session's key is loaded before the test begins
     soon(&submit(&engine, b, toy::rows(1))).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let long = Sum::block(50, 8);
@@ -75,7 +75,8 @@ fn a_circuit_takes_turns_with_others() {
     soon(&begun);
     let (gates, stranger) = (submit(&engine, a, toy::rows(1)), submit(&engine, b, toy::rows(8)));
     let before = script.counts().batches;
-    // one batch before the circuit's end is held; by then all other operations have been served
+    // the 21st of the following batches is held, before the circuit's end; by then all other operations must have been
+    // served
     (0..20).for_each(|_| script.next_batch(Behaviour::Work));
     let (late, end) = script.hold_next_batch();
     go_on.send(()).unwrap();
@@ -177,7 +178,7 @@ fn a_batch_that_finds_no_room_is_tried_again_without_the_keys_of_others() {
 #[test]
 fn circuits_that_never_fit_are_refused_and_those_that_do_not_fit_now_wait_at_the_client() {
     let sum = Sum::block(3, 40);
-    // 16 bytes a slot, and 24 slots for gates
+    // a slot takes 16 bytes, and the device keeps 24 slots for gates
     let bytes = 16 * (sum.plan.slots() as u64 + 24);
     for (config, of) in [
         (Config { circuit_rows_max: 119, ..Config::default() }, "rows"),

@@ -1,4 +1,4 @@
-//! A client of the engine with its threads. Tests do not sleep: channels hold back what must happen later.
+//! A client of an engine with its threads. Tests do not sleep: channels hold back the calls that must happen later.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -55,7 +55,7 @@ pub fn soon<T>(receiver: &Receiver<T>) -> T {
     receiver.recv_timeout(Duration::from_secs(60)).expect("a message comes")
 }
 
-/// Waits until a condition holds that must come true.
+/// Waits until a condition holds. The wait fails after a time limit.
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     let started = Instant::now();
     while !holds() {

@@ -1,5 +1,5 @@
 //! A seeded crowd of clients in front of a scheduler, with slow, failing and dying devices behind it, and a simulated
-//! clock. After every step, a second, simple set of books checks all invariants.
+//! clock. After every step, an independent and simple observer (`books`) checks all invariants.
 
 mod books;
 mod devices;

@@ -76,7 +76,7 @@ fn circuits_run_right_on_several_devices_of_different_kinds() {
 fn what_ran_on_a_device_that_is_lost_runs_right_on_the_other() {
     let (engine, [one, two]) = start_two();
     let session = open(&engine).unwrap();
-    // a circuit half-way on the first device, and gates in the same batch
+    // the first device is lost while a batch has gates and rows of a half-finished circuit
     (0..3).for_each(|_| one.next_batch(Behaviour::Work));
     let (begun, go_on) = one.hold_next_batch();
     (0..3).for_each(|_| one.next_finish(Behaviour::Work));
@@ -182,7 +182,7 @@ fn the_next_batch_starts_before_the_last_one_is_finished() {
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(64)))), [false; 64]);
     let counts = script.counts();
     assert_eq!((counts.in_flight, counts.in_flight_max, counts.batches), (0, 2, 8));
-    // one key a call if that is the device's limit
+    // a device whose limit is one call in flight gets one call at a time
     let (toy, script) = Toy::new(8);
     let engine = Engine::with_backend(prompt(), toy).unwrap();
     let session = open(&engine).unwrap();
@@ -216,7 +216,7 @@ fn g3_a_card_that_hangs_is_given_up_its_work_goes_on_elsewhere_and_its_session_i
     assert_eq!(two.counts().bytes, 0);
     assert!(one.counts().bytes > 0, "memory cannot be freed while the device hangs");
 
-    // the engine ignores the late report, and the device frees its memory
+    // the device wakes up: the engine ignores its late report, and the device frees its memory
     let session = open(&engine).unwrap();
     go_on.send(()).unwrap();
     eventually("the memory of the card that woke up", || one.counts().bytes == 0);
@@ -409,7 +409,7 @@ fn a_batch_beside_a_long_load_waits_for_one_piece_and_the_load_for_one_batch() {
         let (begun, mut go_on) = script.hold_next_piece();
         let waiting = submit(&engine, long, toy::rows(1));
         soon(&begun);
-        // while a piece is loaded, two batches wait
+        // during each piece of the load, two batches are waiting
         let mut batches = VecDeque::from([submit(&engine, short, toy::rows(8))]);
         for _ in 1..10 {
             batches.push_back(submit(&engine, short, toy::rows(8)));

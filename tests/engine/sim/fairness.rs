@@ -1,4 +1,4 @@
-//! Shares under saturation: every session always has more work than it gets. Keys of different sizes evict each other
+//! Shares of the device when every session always has more work than it gets. Keys of different sizes evict each other
 //! from devices with one or two batches in flight.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,17 +18,17 @@ struct Miller {
     account: AccountId,
     weight: u32,
     unit_cost: u32,
-    /// Size of each part of its key. An operation needs some of the parts.
+    /// Size of each part of the session's key. An operation needs some of the parts.
     key_bytes: Vec<u64>,
     waiting_rows: usize,
-    /// The cost of its batches.
+    /// The cost of the session's batches.
     served: u64,
-    /// The cost of its batches that ran beside a load for another account, in time that the other account could not
-    /// use.
+    /// The cost of the session's batches that ran beside a load for another account. That account could not use this
+    /// time.
     beside_loads: u64,
-    /// The part of that cost from before the measurement, by which the session is ahead at the start.
+    /// The part of `beside_loads` from before the measurement. The session is ahead by this cost at the start.
     ahead: u64,
-    /// The cost of all other sessions' batches since its last batch.
+    /// The cost of all other sessions' batches since the last batch of this session.
     waits: u64,
 }
 
@@ -40,7 +40,7 @@ struct Mill {
     sessions: BTreeMap<SessionId, Miller>,
     orders: Vec<VecDeque<Command>>,
     operations: u64,
-    /// Failing orders, in percent.
+    /// Percentage of orders that fail.
     failing: u64,
 }
 
@@ -160,10 +160,10 @@ impl Mill {
         (self.batch_units_max.max(2) as u64 * u64::from(UNIT_COST_MAX)) as f64
     }
 
-    /// Between accounts, and between sessions of one account, the served cost per weight differs by at most a full
-    /// batch of each, plus the cost of batches beside loads.
+    /// Checks accounts, and sessions of one account: the served cost per weight differs by at most a full batch of
+    /// each, plus the cost of batches beside loads.
     fn check_shares(&self) {
-        // weight, served cost, the part beside loads, and the cost ahead at the start
+        // served cost, the part of it beside loads, and the cost by which the session was ahead at the start
         let figures = |miller: &Miller| [miller.served, miller.beside_loads, miller.ahead].map(|cost| cost as f64);
         let mut accounts: BTreeMap<AccountId, (f64, [f64; 3])> = BTreeMap::new();
         for miller in self.sessions.values() {
@@ -175,7 +175,7 @@ impl Mill {
                 for &(weight_b, [b, _, ahead]) in &flows {
                     let bound =
                         self.cost_max() * (1.0 / weight_a + 1.0 / weight_b) + beside / weight_a + ahead / weight_b;
-                    // Tags are whole numbers, so a batch may be off by a 4096th.
+                    // Tags are whole numbers, so the cost of a batch is rounded, by up to a 4096th of a cost.
                     let ahead = a / weight_a - b / weight_b;
                     assert!(ahead <= bound + 0.1, "{what:?}: {a} is ahead of {b} by more than {bound}");
                 }
@@ -188,15 +188,17 @@ impl Mill {
         }
     }
 
-    /// No session waits for ever. The cost served between two of its batches is proportional to the weights.
+    /// Checks that no session waits for ever: the cost served to others between two of its batches is bounded in
+    /// proportion to the weights.
     fn check_waits(&self) {
         let weights: BTreeMap<_, _> = self.sessions.values().map(|miller| (miller.account, miller.weight)).collect();
         let weights: u32 = weights.values().sum();
         for (id, miller) in &self.sessions {
             let mates = self.sessions.values().filter(|other| other.account == miller.account).count() as f64;
             // For each turn of the session's account, all accounts get their share, and each other session of the
-            // account takes a turn too. While one device drains and loads for the head of the line, and loses that
-            // session again before it ran, the other device serves the sessions behind: a few batches each time.
+            // account also takes a turn. A device may drain and load for the first session in order, and lose that
+            // session again before it has run. Meanwhile the other device serves the sessions behind it: a few batches
+            // each time.
             let bound = 8.0 * mates * f64::from(weights) / f64::from(miller.weight) * self.cost_max();
             assert!(miller.waits as f64 <= bound, "{id:?} waits while {} is served, more than {bound}", miller.waits);
         }
@@ -242,11 +244,11 @@ fn served_cost_per_weight_never_differs_by_more_than_a_batch_of_each() {
     for_each_seed(100, |seed| {
         let mut dice = Dice::new(seed);
         let sessions = millers(&mut dice, &[1, 2, 4, 8, 63, 64]);
-        // the largest key fits barely, or beside others
+        // the device barely holds the largest key alone, or has room for others beside it
         let device = device(dice.pick(&[1, 8, 64]), dice.pick(&[1, 2, 2]), dice.between(60, 150));
         let failing = dice.pick(&[0, 0, 10]);
         let mut mill = Mill::new(dice, vec![device], sessions, failing);
-        // the first batches ran before all sessions had work
+        // the measurement begins later, because the first batches ran before all sessions had work
         (0..4).for_each(|_| mill.report(DeviceId(0)));
         mill.begin();
         for _ in 0..600 {

@@ -1,4 +1,5 @@
-//! The engine with its threads, on a toy device. Tests do not sleep: channels hold back what must happen later.
+//! An engine with its threads, on a toy device. Tests do not sleep: channels hold back the calls that must happen
+//! later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -202,7 +203,7 @@ fn what_a_key_s_shape_needs_is_compiled_by_the_thread_that_opens_it_while_the_de
         let opened = opening.join().unwrap();
         assert_eq!(bits(soon(&submit(&engine, opened, toy::rows(1)))), [false]);
     });
-    // a failure while compiling repeats when the key is loaded, and is reported then
+    // a failure while compiling is not reported by the opening; compiling is tried again when the key is loaded
     for behaviour in [Behaviour::Fail, Behaviour::Panic] {
         script.next_preparation(behaviour);
         let session = open(&engine).unwrap();
@@ -255,7 +256,7 @@ fn lone_gates_of_a_burst_share_batches() {
 fn a_lone_gate_runs_when_nobody_joins_it() {
     let (engine, _) = start_with(Config { wait_us_max: 50, ..Config::default() });
     let session = open(&engine).unwrap();
-    // one after another: the engine's loop sleeps without an alarm when the next operation comes
+    // the gates come one after another, so the engine's loop sleeps without an alarm when the next one comes
     for _ in 0..20 {
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
     }
@@ -355,7 +356,7 @@ fn dropping_the_last_handle_in_a_callback_ends_everything() {
     drop(engine);
     go_on.send(()).unwrap();
     assert_eq!(soon(&dropped), [false; 8]);
-    // The device's thread drops the device when it ends.
+    // The device's thread drops the device when the thread ends.
     let ended = is_alive.recv_timeout(Duration::from_secs(60));
     assert_eq!(ended, Err(RecvTimeoutError::Disconnected));
     assert_eq!(script.keys_overwritten(), 1);

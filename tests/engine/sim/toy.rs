@@ -21,7 +21,7 @@ pub enum Behaviour {
     Fail,
     /// The call panics.
     Panic,
-    /// The call fails for want of memory.
+    /// The call fails because the device is out of memory.
     OutOfMemory,
     /// This call and all later ones fail: the device is lost.
     Lose,
@@ -30,20 +30,20 @@ pub enum Behaviour {
     Wait(Sender<()>, Receiver<()>),
     /// The next result has one word too few.
     ShortResult,
-    /// Works; panics if another call is in flight.
+    /// The call works, but panics if another call is in flight.
     CheckAlone,
-    /// Works. Fills a place in the queue before a call that behaves otherwise.
+    /// The call works. This entry takes a place in the queue before a call that must behave otherwise.
     Work,
 }
 
 pub struct Toy {
     info: DeviceInfo,
     script: Arc<Script>,
-    /// Dropped with the device, so that the receiver sees when the engine drops the device.
+    /// Dropped with the device, so that the receiver learns when the engine drops the device.
     pub alive: Option<Sender<()>>,
 }
 
-/// The behaviour that the test scripts: a queue for each kind of call. A call without an entry works.
+/// The behaviour that a test has scripted: a queue for each kind of call. A call for which the queue is empty works.
 #[derive(Default)]
 pub struct Script {
     batches: Mutex<VecDeque<Behaviour>>,

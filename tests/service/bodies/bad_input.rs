@@ -9,7 +9,7 @@ use tests_service::keys;
 
 use tests_service::gates::{Account, BATCH, EVAL_SESSION, GATE, base64};
 
-/// Uploads bytes as an evaluation key in both forms.
+/// Uploads bytes as an evaluation key, as an octet-stream and as JSON.
 async fn upload(server: &TestServer, key: &str, bytes: &[u8]) -> [Response; 2] {
     let octets = Request::new("POST", EVAL_SESSION).body("application/octet-stream", bytes);
     let json = Request::post(EVAL_SESSION, &json!({"eval_key_b64": base64(bytes)}));
@@ -117,7 +117,7 @@ async fn truncated_flipped_and_foreign_ciphertexts_are_invalid() {
         flipped(good.len() / 2),
         flipped(good.len() - 1),
         vec![0; 2548],
-        // g11: a ciphertext of another key of the same preset, of another preset, and of another kind
+        // g11: ciphertexts of other keys: one key has the same preset, and two have other presets
         keys::somebody_elses().encrypt(true),
         keys::of(Preset::Standard128).encrypt(true),
         keys::of(Preset::Conservative128).encrypt(true),

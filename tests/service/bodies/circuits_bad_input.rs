@@ -37,7 +37,7 @@ async fn what_is_no_circuit_is_refused_with_the_line_that_is_at_fault() {
         ("2 3\n1 2\n1 1\n\n2 1 0 1 2 AND\n2 1 0 1 2 XOR\n", "line 6: wire 2 is written a second time"),
         ("1 3\n1 2\n1 1\n\n2 1 0 9 2 AND\n", "line 5: there is no wire 9"),
         ("1 3\n1 2\n1 1\n\n2 1 0 1 1 AND\n", "line 5: wire 1 is written a second time"),
-        // widths and counts that do not match
+        // widths and counts that do not match the netlist
         ("1 3\n2 2\n1 1\n\n2 1 0 1 2 AND\n", "line 2: 2 inputs announced, 1 widths found"),
         ("1 3\n1 2\n1 4\n\n2 1 0 1 2 AND\n", "line 3: 4 output bits"),
         ("2 3\n1 2\n1 1\n\n2 1 0 1 2 AND\n", "the text ends before gate 2 of 2"),
@@ -154,7 +154,7 @@ async fn bare_words_must_be_as_many_as_the_head_says() {
     ] {
         for path in [CIRCUITS, BATCH] {
             let answer = account.send(Request::new("POST", path).body(OCTETS, body.clone())).await;
-            // the last body is not a head of a batch
+            // for a batch, the last body fails in another way, because its head is that of a circuit
             if path == CIRCUITS || body.len() < 80 {
                 answer.error(status, code);
             }
@@ -162,7 +162,7 @@ async fn bare_words_must_be_as_many_as_the_head_says() {
     }
     let texts = account.circuit("1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n", json!([account.value(&[true]), 1]));
     post_octets(&account, &texts, &bits[..1]).await.error(400, "INVALID_REQUEST");
-    // a secret key in the place of words
+    // a secret key where the words of ciphertexts belong
     let mut body = octets(&account.circuit("1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n", json!([1, 1])), &[]);
     body.extend_from_slice(&account.secret.secret.to_bytes());
     account.send(Request::new("POST", CIRCUITS).body(OCTETS, body)).await.error(400, "SECRET_KEY_REJECTED");
@@ -203,7 +203,7 @@ async fn x14_a_stranger_s_session_operation_and_handle_are_unknown() {
 async fn a_request_that_would_fill_the_memory_for_values_is_refused_and_takes_none() {
     let server = TestServer::with(|config| config.circuits.session_value_bytes_max = 100_000).await;
     let account = Account::open(&server, Preset::Fast128).await;
-    // 20 + 10 ciphertexts of 2548 bytes fit, 28 + 14 do not
+    // 28 inputs and 14 outputs of 2548 bytes do not fit into the memory; 20 inputs and 10 outputs would fit
     let request = account.circuit(&and_netlist(14), json!([account.value(&[true; 28])]));
     account.post(CIRCUITS, &request).await.error(402, "QUOTA_EXCEEDED");
     nothing_left(&account).await;

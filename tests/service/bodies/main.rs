@@ -1,5 +1,5 @@
-//! Bodies, ciphertexts and gates as the platform's interface reads and answers them. What these tests write is written by `platform` too, so
-//! this suite runs on one database.
+//! How the platform's interface reads and answers bodies, ciphertexts and gates. The suite runs on one database only,
+//! because the suite `platform`, which runs on both, makes the same kinds of writes.
 
 mod bad_input;
 mod circuits_bad_input;

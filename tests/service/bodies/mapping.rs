@@ -14,7 +14,8 @@ fn bits(number: u64, width: u32) -> Vec<bool> {
     (0..width).map(|bit| number >> bit & 1 == 1).collect()
 }
 
-/// Adds two numbers with `adder64` under this mapping. Returns the answer, and the number of the node's bootstraps.
+/// Adds two numbers with `adder64` under this mapping. Returns the answer, and the number of bootstraps that the node
+/// counted.
 async fn sum(server: &TestServer, account: &Account<'_>, mapping: Option<&str>) -> (Value, f64) {
     let [a, b] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3219u64];
     let inputs = json!([account.value(&bits(a, 64)), account.value(&bits(b, 64))]);
@@ -34,18 +35,19 @@ async fn a_mapped_sum_takes_fewer_bootstraps_and_costs_the_same() {
         let (gate_by_gate, counted) = sum(&server, &account, Some("none")).await;
         assert_eq!(gate_by_gate["bootstraps"].as_f64(), Some(counted));
         let failure = |done: &Value| done["failure_log2"].as_f64().unwrap();
-        // 376 gates; the first ones read noisy inputs
+        // log2 of the probability that any of 376 gates fails; unseeded inputs count as noisy as any result
         assert!((-75.0..-60.0).contains(&failure(&gate_by_gate)), "{}", failure(&gate_by_gate));
         let (mapped, counted) = sum(&server, &account, None).await;
         assert_eq!(mapped["bootstraps"].as_f64(), Some(counted));
-        // inputs may be results of any operation, so each input of a sum of three is bootstrapped once
+        // 126 bootstraps of cells, and one for each of the 128 inputs, because an unseeded input counts as noisy as any
+        // result
         assert!(counted <= 254.0 && gate_by_gate["bootstraps"].as_u64().unwrap() > 370, "{counted}");
         assert!(mapped["bootstrap_levels"].as_u64().unwrap() < gate_by_gate["bootstrap_levels"].as_u64().unwrap() / 2);
         assert!(failure(&mapped) < -90.0, "{}", failure(&mapped));
         for member in ["gates", "gates_done", "gates_total", "levels", "bootstrap_ops", "cost_jpy"] {
             assert_eq!(mapped[member], gate_by_gate[member], "{member}");
         }
-        // the record has the mapping too
+        // the operation's record has the same figures
         let path = format!("{OPERATIONS}/{}", mapped["op_id"].as_str().unwrap());
         let remembered = account.send(Request::get(path)).await.ok(200);
         for member in ["bootstraps", "bootstrap_levels", "failure_log2"] {
@@ -103,13 +105,13 @@ async fn netlists_made_to_be_hard_to_map_are_answered_soon() {
     let server = TestServer::start().await;
     let account = Account::open(&server, Preset::Fast128K2).await;
     let two = || json!([account.value(&[true]), account.value(&[false])]);
-    // parities of two inputs, many times
+    // in this long chain each wire is a parity of the same two inputs
     let gates = 100_000;
     let lines: String = (0..gates).map(|at| format!("2 1 {} {} {} XOR\n", at, at + 1, at + 2)).collect();
     let parities = format!("{gates} {}\n2 1 1\n1 1\n\n{lines}", gates + 2);
     let done = account.post(CIRCUITS, &account.circuit(&parities, two())).await.ok(200);
     assert!(done["bootstraps"].as_u64().unwrap() <= 1, "{}", done["bootstraps"]);
-    // all outputs are the same wire; then outputs that are inputs, and constants
+    // first all outputs are the same wire; then the outputs are an inverted input, an input and a constant
     let one = "3 6\n2 1 1\n1 3\n\n2 1 0 1 2 AND\n1 1 2 3 EQW\n1 1 2 4 EQW\n1 1 2 5 EQW\n".replacen("3 6", "4 6", 1);
     let done = account.post(CIRCUITS, &account.circuit(&one, two())).await.ok(200);
     assert_eq!((account.bits(&done["outputs"][0]), &done["bootstraps"]), (vec![false; 3], &json!(1)));

@@ -13,7 +13,7 @@ fn seeded(account: &Account<'_>, bits: &[bool]) -> Vec<u8> {
     bundle::encrypt_seeded(&account.secret.secret, bits)
 }
 
-/// The seed of a container as a member of a head, and the container's bodies.
+/// Splits a seeded container into its seed, as a member of a head, and its bodies.
 fn bare(container: &[u8]) -> (Value, Vec<u8>) {
     let (seed, bodies) = container[container::HEADER_BYTES..].split_at(32);
     let digits: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -133,7 +133,7 @@ async fn seeds_that_do_not_fit_their_bodies_are_refused() {
         (json!([seed]), bodies[..4].to_vec(), 400, "INVALID_CIPHERTEXT"),
         (json!([seed]), [&bodies[..], &[0; 4]].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([seed]), vec![], 400, "INVALID_CIPHERTEXT"),
-        // whole ciphertexts in the place of bodies, alone and behind a body
+        // whole ciphertexts where bodies belong: two of them, and one behind a body
         (json!([seed]), [&whole[..], &whole].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([with("ciphertexts", json!(1))]), [&bodies[..4], &whole].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([]), bodies.clone(), 400, "INVALID_CIPHERTEXT"),
@@ -153,14 +153,14 @@ async fn seeds_that_do_not_fit_their_bodies_are_refused() {
         head["seeds"] = seeds;
         post(&account, CIRCUITS, &head, &words).await.error(status, code);
     }
-    // bodies without seeds are no ciphertexts
+    // without `seeds` in the head, the bodies are too short for ciphertexts
     let head = json!({"session_id": account.session, "gates": ["NAND"]});
     post(&account, BATCH, &head, &bodies).await.error(400, "INVALID_CIPHERTEXT");
-    // in JSON, a container has its seed
+    // a JSON request has no `seeds`, because each container in it has its own seed
     let mut request = account.circuit(&and_netlist(1), json!([account.value(&[true, true])]));
     request["seeds"] = json!([seed]);
     account.post(CIRCUITS, &request).await.error(400, "INVALID_REQUEST");
-    // a secret key in the place of bodies
+    // a secret key where bodies belong
     let head = json!({"session_id": account.session, "gates": ["NAND"], "seeds": [seed]});
     let secret = account.secret.secret.to_bytes();
     post(&account, BATCH, &head, &secret).await.error(400, "SECRET_KEY_REJECTED");

@@ -47,7 +47,8 @@ fn wide(width: usize, operation: &str) -> String {
     format!("{width} {}\n2 {width} {width}\n1 {width}\n{}\n", 3 * width, lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// The tariff's price of one request in thousandths of a yen, whatever its levels (specification, Gate rules).
+/// The operations of one request, and their price by the tariff (specification, Gate rules). Levels do not change the
+/// price.
 fn tariff(circuit: &Circuit) -> (u64, MilliYen) {
     let operations: u64 = circuit
         .gates()
@@ -136,7 +137,7 @@ async fn a_large_circuit_is_polled_and_gives_the_same_at_the_same_price() {
     let (outputs, evaluation) = compute(&client, &session, key, &netlist, &inputs).await;
     assert_eq!(outputs, netlist.circuit().evaluate(&inputs));
     assert_eq!((evaluation.bootstrap_ops, evaluation.cost), tariff(netlist.circuit()));
-    // the values were fetched, so the node does not keep them
+    // the client has fetched the values, so the node does not keep them
     assert_eq!(server.metric("ango_value_bytes").await, 0.0);
     server.stop().await;
 }
@@ -221,7 +222,7 @@ async fn more_gates_than_a_batch_may_have_go_in_pieces() {
     let (client, key) = (connect(&server).await, keys::of(Preset::Fast128));
     let session = open(&client, key).await;
     let bit = to_base64(&key.encrypt(true));
-    // NOT costs no bootstrap, so that only the size matters
+    // NOT needs no bootstrap, so 1030 gates take little time
     let gates: Vec<_> = (0..1030).map(|_| request(Gate::Not, [bit.clone()])).collect();
     let result = client.batch(&session, &gates).await.expect("results");
     assert_eq!((result.results_b64.len(), result.total_cost_jpy), (1030, MilliYen(0)));

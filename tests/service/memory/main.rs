@@ -1,5 +1,5 @@
-//! X6: a 40 MB upload is in memory less than three times. The test runs alone in its process, so that only its memory
-//! is counted.
+//! X6: an upload of 40 MB takes less than three times its size in memory. The test is alone in its process, so that no
+//! other memory is counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use tests_service::keys;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// Counts live bytes and their peak.
+/// An allocator that counts the live bytes and their peak.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the system allocator does all the work; this adds counters only
+// SAFETY: the system allocator does all the work, and the counters do not touch the memory
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -41,8 +41,8 @@ static ALLOCATOR: Counting = Counting;
 
 const MB: usize = 1 << 20;
 
-/// Sends a body of equal pieces without holding it whole. Returns the answer, and the peak of live bytes above those
-/// before.
+/// Sends a body of `pieces` equal pieces, and never holds the whole body. Returns the answer, and by how many bytes
+/// live memory grew at most.
 async fn send(server: &TestServer, head: Request, start: &[u8], pieces: usize, end: &[u8]) -> (Response, usize) {
     static PIECE: [u8; 64 << 10] = [b'A'; 64 << 10];
     let before = LIVE.load(Ordering::Relaxed);
@@ -72,14 +72,15 @@ async fn x6_a_40_mb_upload_is_in_memory_once_in_either_form() {
     answer.error(400, "INVALID_PARAMS");
     assert!(peak < 48 * MB, "octets: {} MB", peak / MB);
 
-    // 852 pieces of 64 KiB are the base64 of 39.9 MB
+    // 852 pieces of 64 KiB of base64 encode 39.9 MB
     let (start, end) = (br#"{"eval_key_b64":""#, br#""}"#);
     let head = post("application/json", start.len() + 852 * (64 << 10) + end.len());
     let (answer, peak) = send(&server, head, start, 852, end).await;
     answer.error(400, "INVALID_PARAMS");
     assert!(peak < 48 * MB, "JSON with its length: {} MB", peak / MB);
 
-    // an accepted key is in memory twice: as octets, which are encrypted in place, and as the key read from them
+    // an accepted key is in memory twice: as the uploaded octets, which are encrypted in place, and as the key read
+    // from them
     let evaluation = &keys::of(Preset::Standard128).evaluation;
     let head = post("application/octet-stream", evaluation.len());
     let (answer, peak) = send(&server, head, evaluation, 0, b"").await;

@@ -74,7 +74,7 @@ async fn b3_b4_b5_b46_the_administrator_issues_keys() {
     assert!(key.starts_with(issued["key_prefix"].as_str().unwrap()));
     let me = server.send(Request::get(ME).key(key)).await.ok(200);
     assert_eq!((&me["plan"], &me["cap_yen"], &me["key_prefix"]), (&json!("pro"), &json!(20), &issued["key_prefix"]));
-    // a label is not unique, and each key has another account
+    // two keys may have the same label, and each key has its own account
     let other = server.send(Request::post(KEYS, &order).key(SECRET)).await.ok(200);
     let keys = server.operator().await.keys(None).await.unwrap();
     let of = |issued: &Value| keys.iter().find(|key| key.key_id == issued["key_id"]).unwrap();
@@ -85,13 +85,13 @@ async fn b3_b4_b5_b46_the_administrator_issues_keys() {
     assert_eq!((&plain["plan"], &plain["customer"], &plain["cap_yen"]), (&json!("payg"), &json!(""), &json!(0)));
     let bad = server.send(Request::post(KEYS, &json!({"plan": "gold", "cap_yen": -1})).key(SECRET)).await;
     assert_eq!(faults(&bad).iter().map(|(_, at)| at.as_str()).collect::<Vec<_>>(), ["body.plan", "body.cap_yen"]);
-    // other callers are refused
+    // callers without the administrator's secret are refused
     let shop = Shop::new(&server).await;
     refused(&shop.post(KEYS, &order).await, 403, "INSUFFICIENT_ROLE");
     refused(&server.send(Request::post(KEYS, &order)).await, 401, "MISSING_AUTH_HEADER");
     let nearly = format!("{SECRET}!");
     refused(&server.send(Request::post(KEYS, &order).key(&nearly)).await, 401, "INVALID_API_KEY");
-    // the secret admits to no other route
+    // no other route accepts the administrator's secret
     refused(&server.send(Request::get(ME).key(SECRET)).await, 401, "INVALID_API_KEY");
 }
 

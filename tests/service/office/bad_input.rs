@@ -28,7 +28,7 @@ async fn all_faults_of_a_body_come_at_once_as_fastapi_tells_them() {
         assert!(places.contains(&place), "{place}: {places:?}");
     }
     assert!(found.contains(&("missing".to_owned(), "body.issuer".to_owned())));
-    // positions in lists are numbers
+    // `loc` names the items of a list by their positions, as numbers
     let is_index = |fault: &Value| fault["loc"][1] == "items" && fault["loc"][2] == 0;
     assert!(answer.json()["detail"].as_array().unwrap().iter().any(is_index));
     assert_eq!(shop.spent().await, 0);
@@ -56,7 +56,7 @@ async fn b24_amounts_are_exact_and_bounded() {
     {
         assert_eq!(server.send(with(price, quantity)).await.header("x-document-total"), Some(total), "{price}");
     }
-    // a discount is a negative line; only a credit note may have a negative sum
+    // a discount is a line with a negative price, but the sum of an invoice may not be negative
     assert_eq!(server.send(with("-1", "1")).await.status, 422);
 }
 
@@ -77,7 +77,7 @@ async fn b41_bodies_of_other_kinds_and_sizes_are_refused() {
         assert!(at.starts_with("body"), "{at} {:?}", &body[..body.len().min(9)]);
     }
     refused(&send("application/json", vec![b' '; (10 << 20) + 1]).await, 413, "PAYLOAD_TOO_LARGE");
-    // notes of a megabyte
+    // `notes` of a megabyte are too long
     let mut body = invoice();
     body["notes"] = json!("あ".repeat(350_000));
     assert_eq!(faults(&shop.post(INVOICES, &body).await)[0].1, "body.notes");
@@ -91,7 +91,7 @@ async fn emoji_and_right_to_left_names_make_a_document_with_a_warning() {
     let server = TestServer::start().await;
     let shop = Shop::new(&server).await;
     let mut body = invoice();
-    // direction marks and control characters are left out; a warning names characters that the font lacks
+    // direction marks and control characters are removed; a warning names characters that the font lacks
     body["recipient"] = json!("\u{202e}שלום 😀\u{0}");
     let made = shop.post(&format!("{INVOICES}?format=html"), &body).await;
     assert_eq!(made.status, 200, "{}", String::from_utf8_lossy(&made.body));

@@ -58,7 +58,7 @@ async fn each_operation_reads_the_body_that_its_page_names() {
             assert!(item.get("post").is_none(), "{path} has a body without a name");
             continue;
         };
-        // the node reads only the part of events that it needs
+        // skipped, because the node reads only some members of an event
         if ["PaymentEvent", "ProviderEvent"].contains(&name) {
             continue;
         }
@@ -82,7 +82,8 @@ async fn each_operation_reads_the_body_that_its_page_names() {
 async fn no_body_or_answer_of_the_page_is_an_object_without_members() {
     let server = TestServer::start().await;
     let page = page(&server).await;
-    // the caller, the provider or the kind of fault (`ctx`) chooses the members of these objects
+    // objects without fixed members, because the caller, the provider or the kind of fault (`ctx`) chooses their
+    // members
     let free = ["Row", "PaymentLines", "ValidationError"];
     let mut bare = Vec::new();
     for (name, schema) in page["components"]["schemas"].as_object().unwrap() {
@@ -172,7 +173,7 @@ async fn b21_headers_of_answers_are_on_the_page() {
         &shop.get(&format!("{audit}?format=csv")).await,
         &["content-disposition", "x-chain-valid"],
     );
-    // the audit trail matches the page too
+    // the audit trail in JSON has exactly the described members
     let trail = shop.get(audit).await.ok(200);
     let read: api::office::AuditTrail = serde_json::from_value(trail.clone()).unwrap();
     assert_eq!((read.entries.len(), serde_json::to_value(read).unwrap()), (1, trail));

@@ -26,7 +26,7 @@ async fn b21_a_document_is_a_pdf_or_html_or_xml() {
     assert!(html.text().contains("11,000") && html.text().contains("T7000012050002"));
     let xml = shop.post(&format!("{INVOICES}?format=xml"), &body).await;
     assert!(xml.text().contains("urn:peppol:pint:billing-1@jp-1"), "{}", xml.text());
-    // neither a receipt nor another format has this form
+    // receipts have no JP PINT form, and other formats are unknown
     body["document_type"] = json!("receipt");
     for format in ["xml", "docx", ""] {
         let refused = shop.post(&format!("{INVOICES}?format={format}"), &body).await;
@@ -89,7 +89,8 @@ async fn b28_b42_pieces_of_a_document_are_shown_and_their_faults_told() {
     body["theme"] = json!({"brand_color": "#AA1122", "font": "not known to us"});
     let html = shop.post(&format!("{INVOICES}?format=html"), &body).await;
     assert_eq!((html.status, html.header("x-document-total")), (200, Some("11000")));
-    // withholding is 10.21 % of 10,000; markup of the caller is text; the foot names the stage of the service
+    // 1,021 yen are withheld, 10.21 % of 10,000; the caller's markup is escaped; the foot asks readers to check the
+    // document by official means
     let expected =
         ["あおば銀行", "0012345", "カ）アンゴ", "&lt;手数料は", "1,021", "9,979", "#aa1122", "公的な手段でご確認"];
     for text in expected {

@@ -95,9 +95,9 @@ async fn b39_an_account_sees_what_it_had_checked_and_whether_the_log_is_whole() 
         (csv.header("content-type"), csv.header("x-chain-valid")),
         (Some("text/csv; charset=utf-8"), Some("true"))
     );
-    // no cell begins like a formula
+    // a text that begins like a formula gets an apostrophe, so that spreadsheets do not compute it
     assert!(csv.text().contains("'=a file"), "{}", csv.text());
-    // a changed file is noticed
+    // the node notices a changed log file
     let path = folder.path().join("audit.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("revoked", "active")).unwrap();

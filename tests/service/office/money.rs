@@ -19,7 +19,7 @@ async fn b17_b19_b20_a_cap_blocks_what_would_pass_it_and_is_told() {
         assert_eq!(shop.post(INVOICES, &invoice()).await.status, 200);
     }
     refused(&shop.post(INVOICES, &invoice()).await, 402, "BUDGET_HARD_CAP_HIT");
-    // calls within the cap still run, and free calls always run
+    // calls that fit under the rest of the cap still run, and so do free calls
     shop.post(VERIFY, &json!({"numbers": vec!["T7000012050002"; 5]})).await.ok(200);
     refused(&shop.post(VERIFY, &json!({"numbers": ["T7000012050002"]})).await, 402, "BUDGET_HARD_CAP_HIT");
     shop.post("/v1/reconcile", &json!({"left": [], "right": [], "left_key": "a"})).await.ok(200);
@@ -82,7 +82,7 @@ async fn b16_b20_caps_change_while_calls_and_payments_come() {
         let (at, answer) = one.await.unwrap();
         assert!(answer.status == 200 || (at % 3 == 1 && answer.status == 402), "{at} {}", answer.text());
     }
-    // without a cap, held documents are made
+    // once the cap is removed, the held documents are made
     let set = shop.post(CAP, &json!({})).await.ok(200);
     assert_eq!(set["remaining_yen"], json!(null));
     let begun = Instant::now();
@@ -117,13 +117,13 @@ async fn b18_the_free_plan_has_thirty_calls_a_month_and_test_keys_cost_nothing()
         assert_eq!(shop.post(VERIFY, &json!({"numbers": ["T7000012050002"]})).await.status, 200);
     }
     refused(&shop.post(VERIFY, &json!({"numbers": []})).await, 402, "QUOTA_EXCEEDED");
-    // another key of the account shares its included calls
+    // all keys of an account share its included calls
     let sibling = Shop::of(&server, Plan::Free, Environment::Live, Role::Developer, Some(shop.account.clone())).await;
     refused(&sibling.post(INVOICES, &invoice()).await, 402, "QUOTA_EXCEEDED");
     let me = shop.me().await;
     assert_eq!((&me["charge_yen"], &me["limits"]["billable_calls_used"]), (&json!(0), &json!(30)));
     assert_eq!(me["limits"]["billable_calls_a_month"], 30);
-    // the next month has new included calls
+    // the account has included calls again in the next month
     server.clock.advance(Duration::from_secs(31 * 86_400));
     assert_eq!(shop.post(INVOICES, &invoice()).await.status, 200);
     let test = Shop::of(&server, Plan::Pro, Environment::Test, Role::Developer, None).await;
@@ -137,7 +137,7 @@ async fn b18_the_free_plan_has_thirty_calls_a_month_and_test_keys_cost_nothing()
 async fn b17_the_account_s_own_cap_holds_too() {
     let server = TestServer::start().await;
     let shop = Shop::new(&server).await;
-    // 15 yen at 150 yen a dollar
+    // 0.1 USD are 15 yen at 150 yen a dollar, enough for one document of 10 yen
     let budget = json!({"monthly_cap_usd": 0.1, "hard_cap": true});
     shop.post("/api/v1/billing/budget", &budget).await.ok(200);
     assert_eq!(shop.post(INVOICES, &invoice()).await.status, 200);

@@ -85,7 +85,7 @@ async fn b6_a_buyer_who_is_faster_than_the_event_gets_the_same_key() {
     assert_eq!(told["plan"], "payg");
     tell(&server, &purchase).await.ok(200);
     assert_eq!(by_session(&server, "cs_1").await.ok(200), told);
-    // checkouts that are being processed, open, made by the platform, or unknown
+    // cs_2 waits for its payment, cs_3 is open, cs_4 was made by the platform, and cs_5 is unknown
     bought(&provider, "cs_2", json!({"payment_status": "unpaid"}));
     let pending = by_session(&server, "cs_2").await;
     assert_eq!((pending.ok(202), pending.header("retry-after")), (json!({"status": "pending"}), Some("2")));
@@ -124,12 +124,12 @@ async fn b8_the_end_of_a_subscription_revokes_its_key_in_any_order() {
     };
     tell(&server, &ended("cs_1")).await.ok(200);
     refused(&server.send(Request::get(ME).key(&key)).await, 401, "INVALID_API_KEY");
-    // the end of the subscription arrives first
+    // the subscription of cs_2 ends before its purchase is reported
     tell(&server, &ended("cs_2")).await.ok(200);
     tell(&server, &bought(&provider, "cs_2", json!({}))).await.ok(200);
     let key = by_session(&server, "cs_2").await.ok(200)["key"].as_str().unwrap().to_owned();
     refused(&server.send(Request::get(ME).key(&key)).await, 401, "INVALID_API_KEY");
-    // a wrong signature
+    // an event with a wrong signature is refused
     let request = Request::post(WEBHOOK, &ended("cs_1")).header("Stripe-Signature", "t=1,v1=00");
     refused(&server.send(request).await, 400, "INVALID_SIGNATURE");
 }

@@ -22,12 +22,12 @@ pub struct Shop<'s> {
 }
 
 impl<'s> Shop<'s> {
-    /// A new account on the plan `payg`.
+    /// A key of a new account on the plan `payg`.
     pub async fn new(server: &'s TestServer) -> Shop<'s> {
         Shop::on(server, Plan::Payg).await
     }
 
-    /// A new account on this plan.
+    /// A key of a new account on this plan.
     pub async fn on(server: &'s TestServer, plan: Plan) -> Shop<'s> {
         Shop::of(server, plan, Environment::Live, Role::AccountAdmin, None).await
     }
@@ -106,7 +106,8 @@ pub fn event(id: &str, kind: &str, object: Value) -> Value {
     json!({"id": format!("evt_{id}"), "object": "event", "type": kind, "data": {"object": object}})
 }
 
-/// Checks a 422 of the back office and that its body has faults only. Returns their types and places.
+/// Checks that the answer is a 422 of the back office whose body has only faults. Returns the type and the place of
+/// each fault.
 #[track_caller]
 pub fn faults(response: &Response) -> Vec<(String, String)> {
     let body = response.ok(422);

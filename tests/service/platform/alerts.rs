@@ -44,7 +44,7 @@ async fn p23_each_threshold_of_the_allowance_is_told_once_a_month() {
     listen(&subscriber, &receiver, "usage_alert").await;
     let account = subscriber.account.as_str();
     use_up(&server, account, "one", 4_999, Some(10_000)).await;
-    // two thresholds at once, then none, then one by an operation
+    // the use "two" passes two thresholds, "three" passes none, and an operation reaches the last one
     use_up(&server, account, "two", 3_500, Some(10_000)).await;
     use_up(&server, account, "three", 1_496, Some(10_000)).await;
     let told = receiver.wait_for(2).await;
@@ -64,7 +64,7 @@ async fn p23_each_threshold_of_the_allowance_is_told_once_a_month() {
     let a = numbers.encrypted(&[1.0]).await;
     numbers.compute("multiply", &[&a, &a], json!({"scale_stable": true})).await.ok(200);
     assert_eq!(data(&receiver.wait_for(3).await)[2], of(100, 10_000));
-    // on another plan, the same month has no second alert
+    // half of the allowance of another plan causes no second alert in the same month
     use_up(&server, account, "four", 500_000, Some(1_000_000)).await;
     server.clock.advance(Duration::from_secs(31 * 86_400));
     let (_, month) = time_of(&server);
@@ -96,7 +96,7 @@ async fn p21_p22_each_threshold_of_a_cap_is_told_once_and_by_e_mail() {
     let told = receiver.wait_for(1).await;
     let of = |threshold: i64, cap: f64, spent: f64, hard: bool| json!({"threshold_pct": threshold, "monthly_cap_usd": cap, "current_spend_usd": spent, "hard_cap": hard});
     assert_eq!(data(&told), [of(80, 0.01, 0.008, true)]);
-    // the mail server refuses once, and the node sends again after half a minute
+    // the mail server refuses the first attempt, and the node sends the e-mail again after half a minute
     subscriber.until(async || mailbox.puts_off(), |puts_off| !puts_off).await;
     let sent = async {
         loop {
@@ -115,12 +115,12 @@ async fn p21_p22_each_threshold_of_a_cap_is_told_once_and_by_e_mail() {
     let told = receiver.wait_for(2).await;
     assert_eq!(data(&told)[1], of(100, 0.01, 0.01, true));
     assert!(mailbox.wait_for(2).await[1].contains("100 % of your monthly budget"));
-    // the same cap again causes no e-mail; a new cap that is already reached causes one at once
+    // the same cap again causes no alert; a new cap that is already reached causes its alerts at once
     set(json!({"monthly_cap_usd": 0.01})).await;
     set(json!({"monthly_cap_usd": 0.005})).await;
     let told = receiver.wait_for(4).await;
     assert_eq!(data(&told)[..2], [of(80, 0.005, 0.01, false), of(100, 0.005, 0.01, false)]);
-    // without an address the node sends no e-mail
+    // the budget has no address, so the node sends no e-mail
     set(json!({"monthly_cap_usd": 0.0101})).await;
     assert_eq!(data(&receiver.wait_for(5).await).len(), 5);
     assert_eq!(mailbox.wait_for(2).await.len(), 2);

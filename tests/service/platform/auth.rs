@@ -107,7 +107,7 @@ async fn the_list_of_all_sessions_is_for_account_admins() {
 async fn roles_are_checked_before_bodies_are_read() {
     let server = TestServer::start().await;
     let viewer = server.key(Role::Viewer).await;
-    // the body never comes, so an answer shows that the node did not wait for it
+    // the client never sends the body, so an answer shows that the node did not wait for the body
     let head = Request::new("POST", EVAL_SESSION)
         .key(&viewer)
         .header("Content-Type", "application/octet-stream")

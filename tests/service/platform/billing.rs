@@ -1,5 +1,5 @@
-//! Payment of use: gates in yen, compute units beyond the plan's in dollars, and caps on both (readings P2-P10,
-//! P20-P24, P32, P33).
+//! Payment for use: gates in yen, compute units beyond the plan's allowance in dollars, and caps on both (readings
+//! P2-P10, P20-P24, P32, P33).
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl<'s> Customer<'s> {
     async fn new(server: &'s TestServer, plan: Plan) -> Customer<'s> {
         let user = server.user("ada@example.org", Role::AccountAdmin).await;
         server.operator().await.set_plan(&user.account, plan).await.unwrap();
-        // a token made after the change names the new plan
+        // the user signs in again, because the first token names the old plan
         let user = server.log_in("ada@example.org").await;
         let mut customer = Customer { server, token: user.token, account: user.account, key: String::new() };
         customer.key = customer.other_key(Environment::Live).await;
@@ -74,7 +74,7 @@ async fn p3_p8_p33_the_fifteenth_gate_fits_under_a_cap_of_one_cent_and_the_sixte
     let customer = Customer::new(&server, Plan::Payg).await;
     customer.set_budget(json!({"monthly_cap_usd": 0.01, "hard_cap": true})).await.ok(200);
     let account = customer.session().await;
-    // ten gates, then gates one by one: a circuit reserves its whole price before its first gate
+    // a circuit reserves its whole price before its first gate: ten gates fit under the cap, and ten more do not
     let ten = account.circuit(&and_netlist(10), json!([account.value(&[true; 20])]));
     account.post(CIRCUITS, &ten).await.ok(200);
     account.post(CIRCUITS, &ten).await.error(402, "BUDGET_HARD_CAP_HIT");
@@ -85,7 +85,7 @@ async fn p3_p8_p33_the_fifteenth_gate_fits_under_a_cap_of_one_cent_and_the_sixte
     let refused = account.post(GATE, &gate).await.error(402, "BUDGET_HARD_CAP_HIT");
     assert!(refused["message"].as_str().unwrap().contains("0.01 USD"), "{refused}");
     account.post(BATCH, &account.batch("NAND", 2)).await.error(402, "BUDGET_HARD_CAP_HIT");
-    // free operations go on
+    // NOT is free, so it still runs
     account.post(GATE, &account.gate("NOT", true, None, None)).await.ok(200);
     let budget = customer.budget().await;
     assert_eq!((&budget["current_spend_usd"], &budget["monthly_cap_usd"]), (&json!(0.01), &json!(0.01)));
@@ -139,13 +139,13 @@ async fn p4_p5_gates_of_free_plans_and_of_test_keys_are_shown_with_their_cost_an
     account.post(GATE, &account.gate("XOR", true, Some(true), None)).await.ok(200);
     let usage = server.log_in("ada@example.org").await;
     let usage = server.send(Request::get(USAGE).key(&usage.token)).await.ok(200);
-    // the plan's price, and no other cost
+    // 49 dollars are the plan's price; use with a test key adds no cost
     assert_eq!((&usage["operations_total"], &usage["estimated_cost_usd"]), (&json!(2), &json!(49)));
     assert_eq!(test.budget().await["current_spend_usd"], json!(0));
     test.audited().await;
 }
 
-/// Books a use of compute units under this transfer name.
+/// Reserves and charges a use of compute units under this transfer name.
 pub async fn use_up(server: &TestServer, account_id: &str, name: &str, fcu: i64, allowance: Option<i64>) {
     let store = server.running().store();
     let (now, month) = time_of(server);
@@ -164,7 +164,7 @@ pub async fn use_up(server: &TestServer, account_id: &str, name: &str, fcu: i64,
     store.submit(store::Unit { posting: Some(posting), ..store::Unit::default() }).await.unwrap();
 }
 
-/// The moment on the server's clock, and its month.
+/// The present moment on the server's clock, and the number of its month.
 pub fn time_of(server: &TestServer) -> (i64, i64) {
     let now = server.clock.now();
     let text = now.rfc3339();
@@ -176,7 +176,7 @@ pub fn time_of(server: &TestServer) -> (i64, i64) {
 async fn p6_a_free_plan_ends_at_its_allowance_and_a_paid_one_goes_on_for_money() {
     let server = TestServer::start().await;
     let customer = Customer::new(&server, Plan::Free).await;
-    // testing parameters need a test key
+    // only a test key may have testing parameters
     let numbers = Numbers::of(&server, customer.other_key(Environment::Test).await, &testing(64, 3)).await;
     let a = numbers.encrypted(&[1.0]).await;
     let numbers = Numbers { key: customer.key.clone(), ..numbers };
@@ -188,11 +188,11 @@ async fn p6_a_free_plan_ends_at_its_allowance_and_a_paid_one_goes_on_for_money()
     assert_eq!((&usage["monthly_fcu_used"], &usage["overage_fcu"]), (&json!(9_997), &json!(0)));
     assert_eq!(usage["by_operation"], json!({"add": 1}));
 
-    // the next use is on another plan, on which units beyond a million are paid
+    // the next use is on the plan `payg`, which has no allowance, so all its units are paid
     server.running().store().set_plan(customer.account.as_str(), Plan::Payg).await.unwrap();
     let key = customer.other_key(Environment::Live).await;
     let numbers = Numbers { key, ..numbers };
-    // C2: the answer has the price. P10: in yen at the present rate
+    // C2: the answer has the price. P10: the price is in yen at the present rate
     let told = numbers.compute("multiply", &[&a, &a], stable).await.ok(200);
     assert_eq!((&told["cost_units"], told["cost_jpy"].to_string().as_str()), (&json!(5), "0.0015"));
     let token = server.log_in("ada@example.org").await.token;
@@ -220,7 +220,7 @@ async fn p10_a_month_begins_at_midnight_utc_with_nothing_spent() {
     assert!(
         end.ends_with("-01T00:00:00.000Z") && usage["period_start"].as_str().unwrap().ends_with("-01T00:00:00.000Z")
     );
-    // move to a moment after the end of the month
+    // move the clock past the end of the month
     while server.clock.now().rfc3339() < end {
         server.clock.advance(Duration::from_secs(3600));
     }
@@ -248,7 +248,7 @@ async fn p20_p21_p22_a_budget_is_shown_replaced_and_refused() {
     let set = customer.set_budget(full).await.ok(200);
     assert_eq!((&set["monthly_cap_usd"], &set["alert_email"]), (&json!(50.5), &json!("ada@example.org")));
     assert_eq!(customer.budget().await, set);
-    // a new budget replaces all members
+    // a new budget replaces the old one; absent members get their defaults
     let set = customer.set_budget(json!({"monthly_cap_usd": 1_000_000_000})).await.ok(200);
     assert_eq!(
         (&set["hard_cap"], &set["allow_soft_overage"], &set["alert_email"]),
@@ -263,7 +263,7 @@ async fn p20_p21_p22_a_budget_is_shown_replaced_and_refused() {
         customer.set_budget(shape).await.error(422, "VALIDATION_ERROR");
     }
     assert_eq!(customer.budget().await, set);
-    // 80 percent of the cap: 12 gates of 0.1 yen are just under a cent
+    // 12 gates of 0.1 yen cost 0.8 cents, 80 percent of the cap
     customer.set_budget(json!({"monthly_cap_usd": 0.01})).await.ok(200);
     let account = customer.session().await;
     account.post(BATCH, &account.batch("NAND", 12)).await.ok(200);
@@ -272,7 +272,7 @@ async fn p20_p21_p22_a_budget_is_shown_replaced_and_refused() {
     // P7: a soft cap does not block
     account.post(BATCH, &account.batch("NAND", 12)).await.ok(200);
     assert_eq!(customer.budget().await["alerts_sent"], json!(["80%", "100%"]));
-    // roles that may set a budget
+    // a developer may not read the budget, and an API key may not read the usage
     let developer = server.key(Role::Developer).await;
     server.send(Request::get(BUDGET).key(&developer)).await.error(403, "INSUFFICIENT_ROLE");
     server.send(Request::get(USAGE).key(&customer.key)).await.error(401, "INVALID_SESSION_TOKEN");

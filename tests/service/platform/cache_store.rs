@@ -1,4 +1,4 @@
-//! Nodes that share a Redis (readings L6, L10, A17, A21, O2): the state that they share, and that they also work
+//! Nodes that share a Redis (readings L6, L10, A17, A21, O2): the state that they share through it, and their work
 //! without it.
 
 use std::time::{Duration, Instant};
@@ -73,15 +73,15 @@ async fn health_becomes(server: &TestServer, status: &str) -> serde_json::Value 
     }
 }
 
-/// The number of requests of this account today in the database.
+/// The number of the account's requests today, as the database counts them.
 async fn known_to_the_database(server: &TestServer, account: &str) -> i64 {
     let day = server.clock.now().0 / 86_400_000_000;
-    // only the day is read, not the month
+    // the test reads only the day's count, so the month stays unset
     let question = Settlement { subject: account.to_owned(), day, ..Settlement::default() };
     server.running().store().settle_requests(std::slice::from_ref(&question)).await.unwrap()[0].day_used
 }
 
-/// Waits until the database has this many requests of this account today.
+/// Waits until the database counts this many requests of the account today.
 async fn database_knows(server: &TestServer, account: &str, used: i64) {
     let asked = Instant::now();
     loop {
@@ -134,7 +134,7 @@ async fn l1_two_nodes_let_exactly_the_limit_pass_and_an_emptied_cache_store_chan
         refused.error(429, "RATE_LIMITED");
         assert_eq!(left(&refused)[0], 0);
     }
-    // nodes do not ask the database about a count far from the limit
+    // far from the limit, nodes admit a request without asking the database first
     let (key, account) = key_on(one.running().config(), Plan::Free).await;
     for server in [&one, &other, &one] {
         list(server, &key).await.ok(200);
@@ -174,7 +174,7 @@ async fn a21_a_lock_is_one_on_every_node_without_waiting_and_so_is_its_end() {
     let both = pair(&redis, |config| config.believed_for = NOT_BY_THEMSELVES).await;
     let Some((one, other)) = both else { return };
     let key = one.key(Role::AccountAdmin).await;
-    // ten on one node and ten on the other
+    // ten failures on one node and ten on the other
     for number in 0..20 {
         let server = if number % 2 == 0 { &one } else { &other };
         list(server, &format!("svc_live_{number:032x}")).await.error(401, "INVALID_API_KEY");
@@ -200,7 +200,7 @@ async fn a17_revoked_keys_and_ended_tokens_are_refused_by_every_node_without_wai
     .await;
     let Some((one, other)) = both else { return };
 
-    // revoked by the operator
+    // the operator revokes a key
     let key = one.key(Role::AccountAdmin).await;
     list(&other, &key).await.ok(200);
     let operator = one.operator().await;
@@ -208,14 +208,14 @@ async fn a17_revoked_keys_and_ended_tokens_are_refused_by_every_node_without_wai
     operator.revoke_key(&key_id).await.unwrap();
     becomes(&other, Request::get(SESSIONS).key(&key), 401).await;
 
-    // revoked with the trial key itself
+    // the owner of a trial revokes the trial key
     let trial = one.send(Request::new("POST", TEMP_KEY)).await.ok(200)["key"].as_str().unwrap().to_owned();
     let session = Request::get("/api/v1/tfhe/session/unknown").key(&trial);
     other.send(session.clone()).await.error(404, "SESSION_NOT_FOUND");
     one.send(Request::delete(format!("{TEMP_KEY}/{trial}"))).await.ok(200);
     becomes(&other, session, 401).await;
 
-    // a user who logs out
+    // a user logs out
     let user = one.user("ada@example.org", Role::AccountAdmin).await;
     let body = json!({"environment": "live", "role": "account_admin"});
     let made = one.send(Request::post(USER_KEYS, &body).key(&user.token)).await.ok(201);
@@ -241,7 +241,7 @@ async fn a17_news_that_were_missed_while_the_cache_store_was_away_are_caught_up_
     let operator = one.operator().await;
     let key_id = operator.keys(None).await.unwrap()[0].key_id.parse().unwrap();
     operator.revoke_key(&key_id).await.unwrap();
-    // the other node believes its old answer
+    // the other node still trusts its cached answer
     list(&other, &key).await.ok(200);
     redis.start_again();
     becomes(&other, Request::get(SESSIONS).key(&key), 401).await;
@@ -286,12 +286,12 @@ async fn l10_a_cache_store_that_dies_under_load_costs_no_request_and_passes_no_l
     assert_eq!((&down["status"], down["error"].is_string()), (&json!("unavailable"), true));
     assert_eq!(server.send(Request::get("/health")).await.ok(200)["status"], "degraded");
     assert_eq!(server.operations_get("/readyz").await.status, 200);
-    // a network with many wrong keys is locked on this node
+    // without Redis, this node still locks a network that sends many wrong keys
     for _ in 0..10 {
         list(&server, "nonsense").await.error(401, "INVALID_API_KEY");
     }
     list(&server, "nonsense").await.error(429, "BRUTE_FORCE_LOCKOUT");
-    // meanwhile use is counted in the database
+    // without Redis, use is still counted in the database
     let (other_key, other_account) = key_on(server.running().config(), Plan::Free).await;
     for _ in 0..3 {
         list(&server, &other_key).await.ok(200);
@@ -332,7 +332,7 @@ async fn l10_a_cache_store_that_hangs_is_waited_for_once() {
     list(&server, &key).await.ok(200);
     redis.hang(true);
     is_open(&server, false).await;
-    // waiting for the cache store would take two seconds for each request
+    // if each request waited two seconds for the cache store, 60 requests would take two minutes
     let started = Instant::now();
     for _ in 0..60 {
         list(&server, &key).await.ok(200);
@@ -361,11 +361,11 @@ async fn a17_what_is_no_message_of_a_node_changes_nothing() {
         &format!(r#"{{"version":1,"from":"{}","news":"tokens"}}"#, "x".repeat(2000)),
         &"[".repeat(100_000),
     ] {
-        // both nodes receive the message
+        // the answer "2" means that both nodes received the message
         assert_eq!(redis.command(&["PUBLISH", "ango:news", message]), "2", "{message}");
     }
     list(&other, &key).await.ok(200);
-    // and both nodes still listen
+    // both nodes still listen after the bad messages
     let operator = one.operator().await;
     let key_id = operator.keys(None).await.unwrap()[0].key_id.parse().unwrap();
     operator.revoke_key(&key_id).await.unwrap();

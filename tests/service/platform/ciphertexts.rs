@@ -154,7 +154,7 @@ async fn c17_what_is_no_ciphertext_of_the_key_is_refused_and_not_kept() {
         small().public_key(),
         small().evaluation_key(0)[..1000].to_vec(),
         NumbersKey::testing(64, 30, 3, 1).seeded_ciphertext(2),
-        // level, form, scale, value bound, variance, residues
+        // changed fields: level, form, scale, value bound, variance, residues
         changed(40, &[3]),
         changed(41, &[2]),
         changed(44, &f64::NAN.to_le_bytes()),
@@ -195,7 +195,7 @@ async fn k12_2_mb_in_json_and_a_full_level_ciphertext_of_the_key_as_octets() {
     account.send(Request::post(CIPHERTEXTS, &of(2 << 20))).await.error(400, "INVALID_CIPHERTEXT");
     account.send(Request::post(CIPHERTEXTS, &of((2 << 20) + 1))).await.error(413, "PAYLOAD_TOO_LARGE");
     account.put_octets(vec![0; 100_000]).await.error(413, "PAYLOAD_TOO_LARGE");
-    // a ciphertext of this key is larger than a JSON body may be
+    // this key's ciphertexts are larger than the 2 MB that a JSON body may hold
     let large = NumbersKey::of(32768, 40, 12, SecurityLevel::Bits128, 3);
     let mut request = upload(&small());
     request["public_key"] = json!(base64(&NumbersKey { fingerprint: [3; 8], ..large.clone() }.public_key()));
@@ -229,7 +229,7 @@ async fn k14_beyond_the_plan_s_cache_what_was_unused_for_longest_goes_and_is_nam
     let created =
         admin::create_key(server.running().config(), Role::Developer, Environment::Test, None, Some(Plan::Free));
     let key = created.await.unwrap().key.to_string();
-    // three of these fit into a megabyte
+    // three ciphertexts of this key fit into a megabyte
     let numbers = NumbersKey::testing(8192, 30, 4, 1);
     let key_id = upload_in_parts(&server, &key, &numbers).await;
     let account = Account { server: &server, key, key_id };
@@ -242,7 +242,7 @@ async fn k14_beyond_the_plan_s_cache_what_was_unused_for_longest_goes_and_is_nam
         ids.push(told["ciphertext_id"].clone());
         server.clock.advance(Duration::from_secs(1));
     }
-    // the first is used again, so the second is evicted
+    // the first ciphertext is read, so the second is the least recently used and is evicted
     account.bytes(&ids[0]).await;
     server.clock.advance(Duration::from_secs(1));
     let told = account.put_octets(bytes.clone()).await.ok(201);
@@ -250,7 +250,7 @@ async fn k14_beyond_the_plan_s_cache_what_was_unused_for_longest_goes_and_is_nam
     account.one(&ids[1]).await.error(404, "CIPHERTEXT_NOT_FOUND");
     account.bytes(&ids[0]).await;
     assert_eq!((&account.listed().await["total_count"], objects(&server, "ciphertexts")), (&json!(3), 3));
-    // another account has another cache
+    // each account has its own cache
     let other = Account::with_key(&server).await;
     other.put(&small().ciphertext(2)).await.ok(201);
     assert_eq!(account.listed().await["total_count"], 3);

@@ -46,7 +46,7 @@ async fn a_64_bit_sum_is_right_and_costs_its_gates_by_the_tariff() {
     assert_eq!(number(&account.bits(&done["outputs"][0])), A.wrapping_add(B));
     assert_eq!((&done["status"], &done["gates"]), (&json!("completed"), &json!({"XOR": 313, "AND": 63})));
     assert_eq!((&done["gates_done"], &done["gates_total"]), (&json!(376), &json!(376)));
-    // 313 XOR of 4 and 63 AND of 1
+    // 313 XOR gates count four operations each, and 63 AND gates count one each
     assert_eq!((&done["bootstrap_ops"], &done["batch_discount_applied"]), (&json!(1315), &json!(true)));
     assert!(done["levels"].as_u64().unwrap() > 1 && done["compute_ms"].as_f64().unwrap() > 0.0);
     let session = account.show().await;
@@ -83,9 +83,9 @@ async fn a_kept_circuit_runs_by_name_on_bare_words_at_every_preset() {
         let expected = [true, false, false, true];
         let decrypted = outputs.iter().map(|bit| account.secret.secret.decrypt(bit)).collect::<Vec<_>>();
         assert_eq!(decrypted, expected, "{}", preset.name());
-        // the discount for large batches does not apply to four gates
+        // four gates are too few for the discount
         assert_eq!((&head["cost_jpy"], &head["batch_discount_applied"]), (&json!(0.4), &json!(false)));
-        // a request in one form may have its answer in the other
+        // a request as octets may have its answer in JSON
         let done = account.send(request).await.ok(200);
         assert_eq!(account.bits(&done["outputs"][0]), expected);
     }
@@ -100,7 +100,7 @@ async fn a_batch_travels_as_bare_words_too() {
     let request = Request::new("POST", BATCH).body(OCTETS, octets(&head, &words));
     let (head, results) = split_octets(&account.send(request.clone().header("Accept", OCTETS)).await, Preset::Fast128);
     assert_eq!((&head["results"], &head["total_cost_jpy"]), (&json!(3), &json!(0.4)));
-    // NAND(1, 1), NOT(1), MUX(0, 1, 1)
+    // NAND(1, 1), NOT(1) and MUX(0, 1, 1) are all 0
     assert!(results.iter().all(|bit| !account.secret.secret.decrypt(bit)));
     let in_json = account.send(request).await.ok(200);
     assert!(in_json["results_b64"].as_array().unwrap().iter().all(|bit| !account.decrypt(bit)));

@@ -1,5 +1,5 @@
-//! A node's clock that is set back or forward: each life ends at most one jump late, waits last as long as the rules
-//! say, and ended things stay ended.
+//! A node's clock that is set back or forward: keys, sessions and tokens end at most one jump late, waits last as long
+//! as the rules say, and nothing that has ended comes back.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn a17_what_was_revoked_elsewhere_ends_within_a_second_after_any_jump() {
 
 #[tokio::test]
 async fn l6_l7_who_asks_within_the_rules_goes_on_after_any_jump() {
-    // the smallest token bucket, which lacks a token when the clock jumps
+    // the token bucket holds one token, so it is empty when the clock jumps
     let server = TestServer::with(|config| {
         config.plan_limits.of_mut(control::caller::Plan::Enterprise).burst_a_second = 1;
     })
@@ -91,7 +91,7 @@ async fn a21_a_lock_lasts_no_longer_than_its_quarter_of_an_hour_after_any_jump()
         assert!(wait <= 15 * 60, "{wait}");
         server.clock.advance(Duration::from_secs(wait));
         try_it("nonsense", "192.0.2.102").await.error(401, "INVALID_API_KEY");
-        // from here on failures are counted from zero
+        // the lock has ended, so failures are counted from zero
         for number in 0..9 {
             try_it("nonsense", &format!("192.0.2.{}", 110 + number)).await.error(401, "INVALID_API_KEY");
         }
@@ -131,7 +131,7 @@ async fn a12_a_trial_that_has_ended_does_not_come_back() {
     let session = server.send(open.clone()).await.ok(201)["session_id"].as_str().unwrap().to_owned();
     server.clock.advance(DAY + 31 * MINUTE);
     server.send(Request::get(format!("{SESSION}/{session}")).key(&trial)).await.error(401, "INVALID_API_KEY");
-    // some time after its session is closed, the trial is erased
+    // a trial is erased some time after its session is closed
     server.metric_becomes("ango_sessions", |open| open == 0.0).await;
     server.clock.advance(MINUTE);
     let started = std::time::Instant::now();
@@ -163,19 +163,19 @@ async fn a10_a_user_signs_in_and_stays_signed_in_across_jumps() {
     let mut refresh = user.refresh.clone();
     for (number, back) in [MINUTE, HOUR, DAY].into_iter().enumerate() {
         server.clock.set_back(back);
-        // a token from the future is exchanged for a token of now
+        // the refresh token was made later than this clock shows; it is exchanged for tokens of the present moment
         let body = json!({"refresh_token": refresh});
         let from = format!("192.0.2.{number}");
         let request = Request::post("/auth/refresh", &body).header("X-Forwarded-For", &from);
         let tokens = server.send(request).await.ok(200);
         server.send(Request::get(KEYS).key(tokens["access_token"].as_str().unwrap())).await.ok(200);
         refresh = tokens["refresh_token"].as_str().unwrap().to_owned();
-        // a token ends with its hour, whatever the clock did
+        // a session token ends after its hour, however the clock has jumped
         server.clock.advance(HOUR + 61 * SECOND);
         let ended = Request::get(KEYS).key(tokens["access_token"].as_str().unwrap());
         server.send(ended).await.error(401, "INVALID_SESSION_TOKEN");
     }
-    // a sign-in ends with its month
+    // a sign-in ends after its month
     server.clock.advance(MONTH);
     let body = json!({"refresh_token": refresh});
     server.send(Request::post("/auth/refresh", &body)).await.error(401, "INVALID_CREDENTIALS");

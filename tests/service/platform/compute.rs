@@ -26,7 +26,7 @@ async fn every_operation_computes_what_it_says_and_costs_what_the_list_says() {
     let (a, b) = (numbers.encrypted(&A).await, numbers.encrypted(&B).await);
     let plain: Vec<f64> = (0..slots).map(|slot| slot as f64 / 8.0).collect();
     let stable = json!({"scale_stable": true});
-    // 32 slots: d is 4
+    // 32 slots hold a matrix of 4 x 4 numbers
     let matrix: Vec<f64> = (0..16).map(|at| f64::from(at % 5) - 2.0).collect();
     let product: Vec<f64> = (0..4).map(|row| (0..4).map(|j| matrix[4 * row + j] * B[j]).sum()).collect();
     let matrix = numbers.encrypted(&matrix).await;
@@ -213,7 +213,7 @@ async fn c12_c13_what_does_not_fit_or_would_not_decrypt_is_refused_before_any_wo
         let ids = if operation == "multiply" { vec![&at; 2] } else { vec![&at] };
         numbers.compute(operation, &ids, more).await.error(400, "NOISE_BUDGET_EXHAUSTED");
     }
-    // three levels suffice for degree 7 (C9)
+    // three levels suffice for degree 7 and not for degree 8 (C9)
     let degree = |degree: usize| json!({"polynomial_coeffs": vec![0.01; degree + 1]});
     numbers.compute("poly-eval", &[&a], degree(8)).await.error(400, "NOISE_BUDGET_EXHAUSTED");
     assert_eq!(numbers.record().await["operation_count"], done);
@@ -325,7 +325,8 @@ async fn c11_a_promised_bound_of_the_result_leaves_more_of_the_budget() {
     let square = async |more: Value| numbers.compute("multiply", &[&a, &a], more).await;
     let careful = square(json!({"scale_stable": true})).await.ok(200);
     let promised = square(json!({"scale_stable": true, "result_bound": 9.0})).await.ok(200);
-    // 10^24 has no room at the next level, and 81 has
+    // squared again, the careful bound becomes 10^24, which has no room at the next level, and the promised bound
+    // becomes 81, which has
     let again = async |told: &Value| {
         let id = &told["result_ciphertext_id"];
         numbers.compute("multiply", &[id, id], json!({"scale_stable": true})).await
@@ -401,7 +402,7 @@ async fn a14_a_trial_has_ten_operations_and_those_that_are_refused_do_not_count(
 
 #[tokio::test]
 async fn k14_a_result_makes_room_among_what_is_not_being_computed_with() {
-    // a ciphertext of degree 4096 at level 1 has about 70 KB
+    // a ciphertext of degree 4096 at level 1 takes about 70 KB, so a cache of 1 MB does not hold all results
     let server = TestServer::with(|config| config.plan_limits.of_mut(Plan::Enterprise).ciphertext_cache_mb = 1).await;
     let params = testing(4096, 1);
     let parts = [(PartKind::Relinearization, 1)];

@@ -13,7 +13,7 @@ async fn server(origins: CorsOrigins) -> TestServer {
     TestServer::with(|config| config.cors_origins = origins).await
 }
 
-/// The browser's request before it sends a gate with a key.
+/// The preflight request of a browser that wants to send a gate with a key.
 async fn preflight(server: &TestServer, origin: &str) -> Response {
     let asks = Request::new("OPTIONS", GATE)
         .header("Origin", origin)
@@ -61,7 +61,7 @@ async fn x13_pages_of_a_listed_origin_may_call_and_read_answers_and_refusals() {
         assert!(
             ["retry-after", "x-request-id", "x-ratelimit-daily-remaining"].iter().all(|name| readable.contains(name))
         );
-        // a cache stores an answer for the asking origin only
+        // `vary` tells caches that the answer is for this origin only
         assert!(answer.header("vary").unwrap().to_lowercase().contains("origin"));
     }
 }

@@ -110,7 +110,7 @@ async fn a_card_lost_in_a_circuit_costs_nothing_but_time() {
     let before = health(&server).await;
     assert_eq!((&before["status"], &before["gpu_name"]), (&json!("healthy"), &json!("a frail card")));
 
-    // the card is lost in the third of many levels
+    // the card lasts for two batches, so it is lost in the circuit's third level
     let bits = |number: u64| (0..64).map(|bit| number >> bit & 1 == 1).collect::<Vec<_>>();
     let inputs = json!([account.value(&bits(3)), account.value(&bits(u64::MAX))]);
     let done = account.post(CIRCUITS, &account.circuit(netlists::ADDER64, inputs)).await.ok(200);
@@ -160,7 +160,7 @@ async fn numbers_are_computed_on_the_processor_of_a_node_whose_cards_compute_gat
     account.post(GATE, &gate).await.ok(200);
     assert_eq!(batches_left.load(Ordering::SeqCst), 999);
     assert_eq!(health(&server).await["gpu_name"], "a frail card");
-    // without a stand-in CPU, a key for numbers has no device
+    // the card cannot compute numbers, so a key for numbers needs a stand-in CPU
     let (card, _) = Card::that_lasts(1);
     let server = TestServer::on(vec![EngineDevice::new(card)]).await;
     let numbers = Numbers::new(&server).await;

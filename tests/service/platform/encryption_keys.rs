@@ -67,7 +67,7 @@ async fn k6_a_key_is_uploaded_told_listed_and_deleted_with_its_bytes() {
     let server = TestServer::start().await;
     let key = server.key(Role::AccountAdmin).await;
     let answer = server.send(Request::post(UPLOAD, &upload(&small())).key(&key)).await;
-    // K16: the header is always present for the testing degrees
+    // K16: answers about testing degrees always have this header
     assert!(answer.header("x-security-warning").unwrap().contains("0 bits of security"));
     let uploaded = answer.ok(200);
     assert_eq!((&uploaded["scheme"], &uploaded["slot_count"]), (&json!("rns-ckks"), &json!(32)));
@@ -181,13 +181,13 @@ async fn k3_k7_k8_parameters_are_those_of_the_key_and_what_is_wrong_with_them_is
         answer.error(400, "INVALID_PARAMS");
         assert!(answer.text().contains(member), "{member} {value}: {}", answer.text());
     }
-    // without parameters the documented defaults apply, and this key has others
+    // missing parameters get the documented defaults, which differ from those of this key
     request["params"] = json!({"poly_degree": 64});
     send(&request).await.error(400, "INVALID_PARAMS");
     let defaults = NumbersKey::testing(64, 15, 5, 1);
     let least = with(upload(&defaults), "params", json!({"poly_degree": 64.0}));
     let answer = send(&with(least, "scheme", json!("ckks"))).await.ok(200);
-    // K3: a warning names the low precision. K8: the scheme is echoed
+    // K3: a warning names the low precision. K8: the answer repeats the requested scheme
     assert!(answer["warnings"].as_array().unwrap().len() > 1, "{answer}");
     assert_eq!((&answer["scheme"], &answer["params"]["scheme"]), (&json!("ckks"), &json!("ckks")));
     send(&with(upload(&small()), "scheme", json!("bfv"))).await.error(400, "INVALID_PARAMS");
@@ -251,7 +251,7 @@ async fn damaged_cut_and_foreign_containers_are_refused_and_leave_nothing() {
     };
     let row_flipped = |at: usize| flipped(good.evaluation_key(1), 44 + at);
     let mut too_large = rows.clone();
-    // all bits of a residue are set, and the checksum matches
+    // all bits of a residue are set, so it is not below its prime; the checksum matches
     let row = &mut too_large[0];
     row[48..52].fill(0xff);
     let reordered: Vec<_> = rows.iter().rev().cloned().collect();

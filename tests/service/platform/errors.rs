@@ -1,5 +1,5 @@
-//! For every code of the error table, a request provokes it and a page explains it (specification, Errors; readings
-//! section 15). A new code does not compile without an entry in the match below.
+//! Every code of the error table is provoked by a request and explained by a page (specification, Errors; readings
+//! section 15). A new code does not compile without an arm in the match below.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
             claim(account, owner, "running").await;
             account.send(Request::post(GATE, &gate).header("Idempotency-Key", "running")).await
         }
-        // a record that this node cannot read; the answer does not name the cause
+        // this node cannot read the stored answer; the error does not name the cause
         Code::InternalError => {
             let (digest, claim) = (claim(account, owner, "broken").await, [0; 16]);
             let held_until = server.clock.now().0 + 60_000_000;
@@ -110,7 +110,8 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
     })
 }
 
-/// Claims a gate request's idempotency key as another request would. Returns the claim's digest (readings I1).
+/// Claims the idempotency key of a gate request, as if another request were running. Returns the claim's digest
+/// (readings I1).
 async fn claim(account: &Account<'_>, owner: &AccountId, key: &str) -> [u8; 32] {
     let node = account.server;
     let digest = Sha256::digest([owner.as_str(), "POST", GATE, key].join("\0")).into();
@@ -133,7 +134,7 @@ async fn every_code_comes_about_with_its_status_and_is_explained() {
         match provoke(code, &account, &owner).await {
             Provoked::Answer(answer) => drop(answer.error(status, name)),
             Elsewhere => {
-                // `refused` is the function of the back office's tests
+                // tests of the back office check an error with `refused(answer, status, name)`
                 let is_tested = [format!(".error({status}, \"{name}\")"), format!(".await, {status}, \"{name}\")")];
                 assert!(is_tested.iter().any(|call| suite.contains(call)), "{name} has no test");
             }
@@ -159,7 +160,7 @@ async fn e10_s_an_internal_error_tells_its_number_and_nothing_else() {
     assert_eq!(error["message"], "something went wrong inside the service");
 }
 
-/// The text of all other files of the suite.
+/// The text of all other files of the suites `platform`, `bodies` and `office`.
 fn suite() -> String {
     let folders = ["platform", "bodies", "office"].map(|suite| Path::new(env!("CARGO_MANIFEST_DIR")).join(suite));
     let files =

@@ -107,7 +107,7 @@ async fn a10_a_flood_of_unknown_keys_asks_the_issuer_once_a_minute() {
     let (issuer, server) = start().await;
     get(&server, &issuer::sign(Algorithm::ES256, &claims(&issuer, &server))).await.ok(200);
     let flood = async || {
-        // twice as many would lock the network
+        // nine tokens, because twenty refused tokens in both floods would lock the network
         for kid in 0..9 {
             let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
             header.kid = Some(format!("unknown {kid}"));
@@ -141,14 +141,14 @@ async fn a10_while_the_issuer_is_away_its_last_keys_are_believed_for_four_hours(
     let (issuer, server) = start().await;
     let sign = || issuer::sign(Algorithm::ES256, &claims(&issuer, &server));
     get(&server, &sign()).await.ok(200);
-    // the answers do not come from an issuer any more
+    // from now on the issuer's address does not serve keys
     let keys = json!({"keys": [issuer::public_key(Algorithm::ES256)]}).to_string();
     issuer.serve_keys("gone");
     for _ in 0..3 {
         server.clock.advance(HOUR);
         get(&server, &sign()).await.ok(200);
     }
-    // an unknown key may be a new one, so the node asks the issuer
+    // the node does not know the token's key, so it asks the issuer, whose answer is no key set
     let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
     header.kid = Some("new".to_owned());
     let unseen = jsonwebtoken::encode(&header, &claims(&issuer, &server), &issuer::key(Algorithm::ES256)).unwrap();
@@ -220,7 +220,7 @@ async fn a24_an_issuer_brings_no_more_accounts_into_being_than_it_may() {
 #[tokio::test]
 async fn a10_a_secret_among_the_public_keys_is_no_key() {
     let (issuer, server) = start().await;
-    // the key is `secret` in base64url
+    // `k` is the text `secret` in base64url
     let shared = json!({"kty": "oct", "kid": "shared", "k": "c2VjcmV0", "alg": "HS256"});
     issuer.serve_keys(json!({"keys": [shared]}).to_string());
     let mut header = jsonwebtoken::Header::new(Algorithm::HS256);
@@ -275,17 +275,17 @@ async fn a24_an_account_per_claim_else_per_subject() {
         let page = server.send(Request::get(KEYS).key(token)).await.ok(200);
         page["total_count"].as_u64().unwrap()
     };
-    // without a named account, a subject has its own account
+    // a subject whose token names no account has its own account
     let ada = token("ada", None, None);
     make(&ada).await;
     get(&server, &ada).await.ok(200);
     assert_eq!(keys(&token("eve", None, None)).await, 0);
-    // two subjects in one account
+    // two subjects of the account `acme`
     let (bob, cid) = (token("bob", Some("acme"), Some("developer")), token("cid", Some("acme"), Some("account_admin")));
     make(&bob).await;
     assert_eq!(keys(&cid).await, 1);
     get(&server, &bob).await.error(403, "INSUFFICIENT_ROLE");
-    // in a named account, a subject without a role is no administrator
+    // a subject without a role is no administrator of a named account
     get(&server, &token("dan", Some("acme"), None)).await.error(403, "INSUFFICIENT_ROLE");
     // the same subject in another account sees the keys of that account
     assert_eq!(keys(&token("ada", Some("acme"), Some("account_admin"))).await, 1);

@@ -31,7 +31,7 @@ async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
         account.post(GATE, &gate).await.error(503, "SERVICE_UNAVAILABLE");
         account.send(Request::get(account.path(""))).await.error(503, "SERVICE_UNAVAILABLE");
     }
-    // health keeps its form; the last successful probe counts for two seconds
+    // health fails up to two seconds later, because a successful probe counts that long; its answer keeps its form
     let started = Instant::now();
     let down = loop {
         let answer = server.send(Request::get("/api/v1/health")).await;
@@ -86,9 +86,9 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     }
 
     wire.down();
-    // only the database counts a trial's operations and charges
+    // a trial's gate needs the database, which counts and charges the trial's operations
     server.send(gate.clone()).await.error(503, "SERVICE_UNAVAILABLE");
-    // the remaining operations of the day, and no more
+    // the node admits the four requests that are left of the day, and no more
     for _ in 0..4 {
         server.send(public.clone()).await.ok(200);
     }
@@ -103,7 +103,7 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     attempt(10).await.error(429, "BRUTE_FORCE_LOCKOUT");
 
     wire.up();
-    // a connection that broke within the last second is noticed when it is used
+    // the first requests may fail, because a broken connection is noticed only when it is used
     let started = Instant::now();
     while server.send(gate.clone()).await.status != 200 {
         assert!(started.elapsed() < Duration::from_secs(60), "the node did not reach its database again");
@@ -112,7 +112,7 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     assert_eq!(store.trial(account).await.unwrap().unwrap().operations_used, 2);
     assert_eq!(store.gate_usage_totals(account).await.unwrap().0, 2);
     server.send(public).await.error(429, "RATE_LIMITED");
-    // the node writes the lock to the database, and reads the lock's end from it
+    // the node writes the lock to the database, and later reads there that the lock was cleared
     let operator = server.operator().await;
     while operator.lockouts().await.unwrap().is_empty() {
         assert!(started.elapsed() < Duration::from_secs(60), "the lock was not written");
@@ -139,7 +139,7 @@ async fn g3_keys_are_erased_while_the_database_hangs_and_it_hears_of_it_later() 
 
     wire.silent();
     server.clock.advance(server.running().config().sessions.ttl);
-    // the database answers only after all keys are gone, so no key waited for it
+    // the database is silent until all keys are gone, so no key waits for it
     server.metric_becomes("ango_sessions", |sessions| sessions == 0.0).await;
     server.metric_becomes("ango_key_bytes", |bytes| bytes == 0.0).await;
 
@@ -161,9 +161,9 @@ async fn a_database_that_hangs_is_503_and_the_node_still_answers() {
     let list = Request::get(SESSIONS).key(&server.key(Role::AccountAdmin).await);
     server.send(list.clone()).await.ok(200);
     wire.silent();
-    // a call without an answer times out
+    // a call to the silent database times out
     server.send(list.clone()).await.error(503, "SERVICE_UNAVAILABLE");
-    // requests that need no database do not use it: this node counts the requests of callers without a key
+    // these requests need no database, because the node itself counts the requests of callers without a key
     for _ in 0..3 {
         server.send(Request::get("/api/v1/tfhe/pricing")).await.ok(200);
     }

@@ -30,7 +30,7 @@ async fn a_chain_of_batches_sends_no_words() {
     let handle = answer["handle"].as_str().unwrap();
     assert_eq!(server.metric("ango_value_bytes").await, 3.0 * 2548.0);
 
-    // in JSON: bits of the handle in the places of ciphertexts
+    // as JSON: bits of the handle take the places of ciphertexts
     let bit = |at: usize| format!("{handle}[{at}]");
     let gates =
         json!([{"op": "XOR", "a": bit(0), "b": bit(1)}, {"op": "AND", "a": bit(2), "b": account.encrypt(true)}]);
@@ -41,7 +41,7 @@ async fn a_chain_of_batches_sends_no_words() {
     let gate = json!({"session_id": account.session, "op": "NOT", "a": bit(1)});
     assert!(account.decrypt(&account.post(GATE, &gate).await.ok(200)["result_b64"]));
 
-    // as octets: positions among the bits of handles and of the ciphertexts behind the head
+    // as octets: each operand is an index among the bits of the handles and of the ciphertexts behind the head
     let head = json!({
         "session_id": account.session, "gates": ["XOR", "MUX", "NOT"], "inputs": [handle, 1, handle],
         "operands": [0, 1, 4, 1, 3, 5], "outputs": "handles",
@@ -49,15 +49,15 @@ async fn a_chain_of_batches_sends_no_words() {
     let (head, words) = split_octets(&post(&account, &head, &[account.secret.encrypt(true)]).await, Preset::Fast128);
     assert_eq!((&head["results"], words.len()), (&json!(0), 0));
     let second = head["handle"].as_str().unwrap();
-    // XOR(1, 0), MUX(1, 0, 1), NOT(0)
+    // the results of XOR(1, 0), MUX(1, 0, 1) and NOT(0)
     let read = account.send(Request::get(account.handle(&head["handle"]))).await.ok(200);
     assert_eq!(account.bits(&read["ciphertexts_b64"]), [true, true, true]);
 
-    // no ciphertexts behind the head; each bit is used once and in order
+    // without ciphertexts behind the head and without `operands`, each bit is used once and in order
     let head = json!({"session_id": account.session, "gates": ["NAND", "NAND", "NAND"], "inputs": [second, handle]});
     let (_, results) = split_octets(&post(&account, &head, &[]).await, Preset::Fast128);
     let bits: Vec<_> = results.iter().map(|bit| account.secret.secret.decrypt(bit)).collect();
-    // (1, 1), (1, 1), (0, 1)
+    // NAND of (1, 1), (1, 1) and (0, 1)
     assert_eq!(bits, [false, false, true]);
 
     // a circuit takes the stored value as an input
@@ -124,7 +124,7 @@ async fn operands_that_are_not_there_are_named() {
         }
         post(&account, &head, &vec![bit.clone(); words]).await.error(status, code);
     }
-    // a few bytes must not stand for gigabytes of masks
+    // 4 MB of seeded ciphertexts would need gigabytes of masks, so the node refuses them
     let head = json!({"session_id": account.session, "gates": ["NAND"], "inputs": [1_000_000], "operands": [0, 1],
         "seeds": [{"seed": "00".repeat(32), "ciphertexts": 1_000_000}]});
     post(&account, &head, &[vec![0; container::HEADER_BYTES + 4_000_000]]).await.error(400, "INVALID_PARAMS");

@@ -21,7 +21,7 @@ async fn o1_to_o7_health_in_full_says_what_the_specification_lists() {
     assert_eq!(health["gpu_name"], json!(null));
     assert_eq!((&health["active_sessions"], &health["active_jobs"]), (&json!(0), &json!(0)));
     assert_eq!(health["ciphertext_cache_warning"], false);
-    // o3: an embedded database is no dependency
+    // o3: an embedded database is shown as storage and not as a dependency
     let (database, others) = match Kind::chosen() {
         Kind::Sqlite => (&health["storage"], &health["dependencies"]),
         Kind::Postgres => (&health["dependencies"][0], &health["storage"]),
@@ -57,7 +57,7 @@ async fn p30_the_price_list_holds_all_eight_gates_exactly() {
             "batch_discount": {"threshold_ops": 32, "discount_pct": 30, "effective_rate_jpy": 0.07},
         })
     );
-    // the numbers in the text have no floating-point noise
+    // prices in the text are short decimal numbers
     assert!(answer.text().contains("\"cost_jpy\":0.3}") && answer.text().contains("\"effective_rate_jpy\":0.07}"));
 }
 
@@ -108,7 +108,7 @@ async fn the_second_listener_shows_metrics_and_probes_and_the_first_does_not() {
     assert_eq!(metrics.status, 200);
     let line = r#"ango_http_requests_total{method="GET",route="/api/v1/tfhe/session/{session_id}",status="401"} 1"#;
     assert!(metrics.text().contains(line), "{}", metrics.text());
-    // x16: no label holds the path itself
+    // x16: no label holds the requested path
     assert!(!metrics.text().contains("sess_secret"));
     for path in ["/metrics", "/livez", "/readyz"] {
         server.send(Request::get(path)).await.error(404, "NOT_FOUND");

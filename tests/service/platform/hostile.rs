@@ -14,7 +14,7 @@ const HIDDEN: &str = "GET /health HTTP/1.1\r\nHost: test\r\n\r\n";
 /// Sends bytes on one connection and returns all bytes received until it is closed.
 async fn exchange(server: &TestServer, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // a server that has refused may stop reading
+    // the write fails if the server has refused and reads no further
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -50,7 +50,7 @@ async fn a_request_whose_length_can_be_read_in_two_ways_is_refused_with_its_conn
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{request:?}: {answer}");
         assert!(answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");
     }
-    // the hidden request has an answer when it is sent alone
+    // the hidden request is valid: sent alone, it gets an answer
     assert!(
         exchange(&server, HIDDEN.replace("test\r\n", "test\r\nConnection: close\r\n").as_bytes())
             .await

@@ -74,7 +74,7 @@ async fn i2_another_body_under_a_used_key_is_refused_and_another_key_is_another_
     first.ok(200);
     let other = account.gate("NAND", true, Some(true), None);
     account.send(keyed(GATE, &other, "k")).await.error(422, "IDEMPOTENCY_KEY_REUSED");
-    // one more space makes another body, because the raw bytes count
+    // one more space makes another body, because the raw bytes are compared
     let spaced = Request::new("POST", GATE).body("application/json", format!("{gate} ")).header("Idempotency-Key", "k");
     account.send(spaced).await.error(422, "IDEMPOTENCY_KEY_REUSED");
     account.send(keyed(GATE, &other, "l")).await.ok(200);
@@ -135,7 +135,7 @@ async fn i5_s_a_new_key_is_told_again_to_its_owner_only() {
 #[tokio::test]
 async fn i5_s_a_secret_is_told_again_to_the_credential_that_asked_and_to_no_colleague_of_its_role() {
     let server = TestServer::start().await;
-    // two keys of one account and role
+    // two keys with the same account and role
     let (ours, account) = server.create_key(Role::Developer, None).await;
     let (colleague, _) = server.create_key(Role::Developer, Some(account)).await;
     let rotate = |key: &str| Request::new("POST", "/api/v1/keys/apikey/rotate").header("Idempotency-Key", "1").key(key);
@@ -144,7 +144,7 @@ async fn i5_s_a_secret_is_told_again_to_the_credential_that_asked_and_to_no_coll
     server.send(rotate(&colleague)).await.error(422, "IDEMPOTENCY_KEY_REUSED");
     replays(&first, &server.send(rotate(&ours)).await);
 
-    // two users of one account and role
+    // two users with the same account and role
     let ada = server.user("ada@example.org", Role::Developer).await;
     let operator = server.operator().await;
     operator.create_user("bob@example.org", PASSWORD, Role::Developer, Some(&ada.account)).await.unwrap();
@@ -153,7 +153,7 @@ async fn i5_s_a_secret_is_told_again_to_the_credential_that_asked_and_to_no_coll
     let first = server.send(make(&ada.token)).await;
     first.ok(201);
     server.send(make(&bob.token)).await.error(422, "IDEMPOTENCY_KEY_REUSED");
-    // with another token the user is still the same caller
+    // a user with another token is still the same caller
     replays(&first, &server.send(make(&server.log_in("ada@example.org").await.token)).await);
 }
 
@@ -164,7 +164,7 @@ async fn i4_only_successes_are_kept() {
     let mut gate = account.gate("NAND", true, None, None);
     account.send(keyed(GATE, &gate, "k")).await.error(400, "MISSING_OPERAND");
     account.send(keyed(GATE, &json!({}), "k")).await.error(422, "VALIDATION_ERROR");
-    // the fault is corrected and the idempotency key is the same
+    // the caller corrects the fault and sends the same idempotency key
     gate["b"] = json!(account.encrypt(true));
     let first = account.send(keyed(GATE, &gate, "k")).await;
     assert!(!account.decrypt(&first.ok(200)["result_b64"]));
@@ -232,7 +232,7 @@ async fn i6_large_answers_of_every_form_are_replayed_from_files() {
         replays(first, &account.send(request.clone()).await);
     }
     assert_eq!((&used, &account.show().await["gates_used"]), (&json!(128), &used));
-    // without its file, an answer is not invented, and the request does not run again
+    // if the file of an answer is lost, the request is refused and does not run again
     for file in std::fs::read_dir(&answers).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
@@ -289,7 +289,7 @@ async fn i5_s_no_secret_of_a_kept_answer_is_readable_in_the_data_folder() {
             seen += usize::from(bytes.windows(12).any(|window| window == b"kept_answers"));
         }
     }
-    // only SQLite's file can be searched
+    // the files of PostgreSQL are not searched, so the table is seen only on SQLite
     assert!(seen > 0 || std::env::var("TEST_DATABASE").is_ok());
 }
 

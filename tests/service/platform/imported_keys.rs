@@ -8,8 +8,8 @@ use tests_service::http::Request;
 
 use tests_service::gates::EVAL_SESSION;
 
-/// A `CompressedServerKey` of `fast_128` dimensions with zero words, and with these base logs and levels of bootstrap
-/// and key switch (docs/wire-format.md 9).
+/// A `CompressedServerKey` with the dimensions of `fast_128` and zero words (docs/wire-format.md 9). Each pair is log2
+/// of the base, and the number of levels.
 fn server_key(bootstrap: (u64, u64), key_switch: (u64, u64)) -> Vec<u8> {
     let (n, big_n, glwe_size) = (636u64, 1024u64, 2u64);
     let mut out = Vec::new();
@@ -41,7 +41,8 @@ async fn upload(server: &TestServer, key: &str, bytes: Vec<u8>) -> tests_service
 async fn g6_a_key_of_seven_levels_or_any_other_shape_that_is_not_listed_is_refused_by_naming_the_list() {
     let server = TestServer::start().await;
     let key = server.key(Role::Developer).await;
-    // seven levels: more than three times the transforms of a preset, in less than 40 MB
+    // the first shape has seven levels: it takes more than three times the transforms of a preset, although the key is
+    // below the limit of 40 MB
     for (bootstrap, key_switch) in [((4, 7), (2, 6)), ((10, 2), (2, 6)), ((8, 2), (1, 24)), ((8, 2), (2, 8))] {
         let error = upload(&server, &key, server_key(bootstrap, key_switch)).await.error(400, "INVALID_PARAMS");
         let message = error["message"].as_str().unwrap();

@@ -143,7 +143,7 @@ async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
     let mut account = Account::open(&server, Preset::Fast128).await;
     account.key = server.key(Role::Trial).await;
     account.session = tests_service::gates::open_session(&server, &account.key, Preset::Fast128).await;
-    // the first gate is invalid, so an error names it if the gates are read
+    // the first gate is invalid, so the error would name it if the node read the gates
     let netlist = format!("1000000 1000002\n1 2\n1 1\nno gate\n{}", "2 1 0 1 2 AND\n".repeat(1_000_000));
     let request = account.circuit(&netlist, json!([account.value(&[true; 2])]));
     let error = account.post(CIRCUITS, &request).await.error(400, "INVALID_PARAMS");
@@ -153,7 +153,7 @@ async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
     );
 }
 
-/// Puts the database into the node's folder. Netlists are objects in the same folder.
+/// Puts the database into the node's folder, where netlists are objects too.
 fn embedded_database(config: &mut Config) {
     config.database_url = Config::in_folder(&config.data_dir).database_url;
 }
@@ -181,7 +181,7 @@ async fn a_kept_netlist_is_a_sealed_object_and_what_is_replaced_refused_or_delet
     server.send(put("b", &account.key, 1)).await.error(402, "QUOTA_EXCEEDED");
     let second = objects(&folder);
     assert!(second.len() == 1 && second != first);
-    // the same netlist of another account is another object
+    // another account with the same netlist has another object
     let other = server.key(Role::Developer).await;
     server.send(put("a", &other, 1)).await.ok(201);
     let both = objects(&folder);
@@ -191,7 +191,7 @@ async fn a_kept_netlist_is_a_sealed_object_and_what_is_replaced_refused_or_delet
     let request = account.circuit("a", json!([account.value(&[true; 2])]));
     let answer = account.post(CIRCUITS, &request).await.ok(200);
     assert_eq!(account.bits(&answer["outputs"][0]), [true]);
-    // without its object, a circuit does not run
+    // a circuit whose object is missing does not run
     std::fs::remove_dir_all(folder.join("circuits")).unwrap();
     account.post(CIRCUITS, &request).await.error(500, "INTERNAL_ERROR");
 }

@@ -79,7 +79,7 @@ async fn a_key_in_parts_becomes_the_same_key_as_in_one_request() {
     assert_eq!(told["eval_key_rows_total"], numbers.rows(2).len());
     upload.complete().await.error(409, "CONFLICT");
     upload.public(numbers.public_key()).await.ok(200);
-    // a repeated part replaces the first one
+    // a public key that is uploaded again replaces the first one
     let told = upload.public(numbers.public_key()).await.ok(200);
     assert_eq!(told["public_key_bytes"], numbers.public_key().len());
     upload.complete().await.error(409, "CONFLICT");
@@ -98,7 +98,7 @@ async fn a_key_in_parts_becomes_the_same_key_as_in_one_request() {
     {
         answer.error(409, "CONFLICT");
     }
-    // K19: equal uploads share storage, also across the two ways of uploading
+    // K19: equal keys share storage, whether they were uploaded in parts or in one request
     let stored = objects(&server, "encryption-keys");
     let again = Upload::begin(&server, &key, &numbers).await;
     again.public(numbers.public_key()).await.ok(200);
@@ -122,17 +122,17 @@ async fn parts_at_the_wrong_place_twice_or_out_of_order_are_refused_and_the_uplo
         let error = upload.part(&whole, from, to).await.error(409, "CONFLICT");
         assert!(error["message"].as_str().unwrap().contains(&format!("continues at byte {}", HEAD + row)), "{error}");
     }
-    // the first row again, under the range of the second
+    // the bytes of the first row under the range of the second row
     let range = format!("bytes {}-{}/{}", HEAD + row, HEAD + 2 * row - 1, whole.len());
     upload.ranged(whole[HEAD..HEAD + row].to_vec(), &range).await.error(400, "INVALID_PARAMS");
-    // a part that ends within a row: the node stores its whole rows
+    // the part ends within a row, and the node stores the part's whole rows
     let error = upload.part(&whole, HEAD + row, HEAD + 2 * row + 7).await.error(400, "INVALID_REQUEST");
     assert!(error["message"].as_str().unwrap().contains(&format!("continues at byte {}", HEAD + 2 * row)), "{error}");
     assert_eq!(upload.show().await["eval_key_bytes"], HEAD + 2 * row);
     for range in ["bytes 5-4/10", "rows 0-1/2", "bytes 0-1", &format!("bytes {}-99999/*", HEAD + 2 * row)] {
         upload.ranged(vec![0; 7], range).await.error(400, "INVALID_REQUEST");
     }
-    // a damaged row does not stop later parts
+    // after a damaged row the upload goes on
     let mut damaged = whole.clone();
     damaged[HEAD + 2 * row + 60] ^= 1;
     upload.part(&damaged, HEAD + 2 * row, whole.len()).await.error(400, "INVALID_PARAMS");
@@ -182,7 +182,7 @@ async fn an_upload_that_breaks_off_goes_on_after_its_last_whole_row() {
     let left = |bytes: &Value| bytes.as_u64().unwrap() as usize;
     let from = left(&upload.show().await["eval_key_bytes"]);
     assert!((from - HEAD).is_multiple_of(row) && from <= HEAD + 2 * row, "{from}");
-    // the broken request may still record its rows
+    // the node may still be recording rows of the broken request, so parts may get 409
     let answer = loop {
         let from = left(&upload.show().await["eval_key_bytes"]);
         let answer = upload.part(&whole, from, whole.len()).await;
@@ -202,7 +202,7 @@ async fn a_key_that_claims_more_than_may_be_is_refused_by_its_head() {
     let key = server.key(Role::Developer).await;
     let upload = Upload::begin(&server, &key, &small()).await;
     upload.whole(small().evaluation_key_claiming(u32::MAX)).await.error(413, "PAYLOAD_TOO_LARGE");
-    // too large by the announced range, and by the length
+    // too large by the range that the request announces, then by its length
     upload.ranged(vec![0; 8], "bytes 0-7/1099511627776").await.error(413, "PAYLOAD_TOO_LARGE");
     let long = Request::new("PUT", format!("{}/eval-key", upload.path))
         .header("Content-Type", OCTETS)

@@ -35,12 +35,12 @@ async fn an_address_in_use_is_told_with_the_variable_s_name() {
 async fn a_stopping_node_finishes_what_it_has_and_refuses_what_is_new() {
     let server = TestServer::start().await;
     let account = Account::open(&server, Preset::Fast128).await;
-    // long enough for the following requests on any machine
+    // this batch runs longer than the following requests on any machine
     let batch = Request::post(BATCH, &account.batch("MUX", 1024)).key(&account.key);
     let (address, operations) = (server.address, server.operations);
     let running = tokio::spawn(async move { batch.send(address).await });
     server.metric_becomes("ango_operations", |operations| operations > 0.0).await;
-    // an open connection, so that the request arrives however fast the node is
+    // the connections are opened before the node stops, because a stopped node accepts none
     let mut late = TcpStream::connect(address).await.unwrap();
     let mut health = TcpStream::connect(address).await.unwrap();
     let mut probe = TcpStream::connect(operations).await.unwrap();

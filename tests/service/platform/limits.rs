@@ -26,7 +26,7 @@ const HEADERS: [&str; 6] = [
     "x-ratelimit-monthly-reset",
 ];
 
-/// The six headers' values.
+/// The values of the six rate-limit headers.
 #[track_caller]
 fn headers(answer: &Response) -> [u64; 6] {
     HEADERS.map(|name| answer.header(name).unwrap_or_else(|| panic!("no {name}")).parse().expect("an integer"))
@@ -101,7 +101,7 @@ async fn l4_l6_public_routes_are_counted_by_network_and_health_and_pages_never_r
     let server = TestServer::with(|config| config.plan_limits.anonymous = limits(5, 100)).await;
     let pricing = async || server.send(Request::get(PRICING)).await;
     assert_eq!(left(&pricing().await), [4, 99]);
-    // with a key, the request still counts for the network; an unknown path does not count
+    // the key changes nothing: the request counts for the network; a request for an unknown path does not count
     let key = free_key(&server).await;
     assert_eq!(left(&server.send(Request::get(PRICING).key(&key)).await), [3, 98]);
     assert_eq!(left(&server.send(Request::get("/nowhere")).await), [3, 98]);
@@ -139,10 +139,10 @@ async fn l1_a_request_counts_one_and_a_refused_one_nothing() {
     let forbidden = server.send(Request::get(SESSIONS).key(&viewer)).await;
     forbidden.error(403, "INSUFFICIENT_ROLE");
     assert_eq!(left(&list().await), [8, 18], "403");
-    // a request with another fault counts
+    // a request that is refused with 400 counts
     let bad = Request::new("POST", GATE).body("text/plain", "{}").key(&key);
     assert_eq!(left(&server.send(bad).await), [7, 17], "400");
-    // keys of one account share its count
+    // all keys of an account share its count
     let reads = Request::get("/api/v1/tfhe/circuits").key(&viewer);
     assert_eq!(left(&server.send(reads).await), [6, 16]);
 }
@@ -167,7 +167,7 @@ async fn l1_a_batch_and_a_circuit_count_their_gates_and_are_refused_whole() {
         refused.error(429, "RATE_LIMITED");
         assert_eq!(left(&refused), [4, 84]);
     }
-    // a failed request does not count: its ciphertexts are invalid
+    // a failed request does not count: this batch names an unknown session
     let mut broken = account.batch("NOT", 4);
     broken["session_id"] = json!("unknown");
     assert_eq!(left(&account.post(BATCH, &broken).await), [4, 84]);
@@ -212,7 +212,7 @@ async fn l6_a_burst_above_the_plan_s_rate_is_429_for_a_second_at_least_and_costs
     let list = async |key: &str| server.send(Request::get(SESSIONS).key(key)).await;
     let mut refused = list(&key).await;
     assert_eq!(refused.status, 200);
-    // a slow machine may need more than the second for one request, but not for each of 200
+    // the bucket gets a token a second: on a slow machine one request may take that long, but not each of 200
     for _ in 0..200 {
         refused = list(&key).await;
         if refused.status != 200 {
@@ -256,8 +256,8 @@ async fn l6_a19_a_rotated_key_and_its_successor_take_from_one_burst() {
     let rotated = server.send(Request::new("POST", "/api/v1/keys/apikey/rotate").key(&old)).await.ok(200);
     let new = rotated["key"].as_str().unwrap();
     let list = async |key: &str| server.send(Request::get(SESSIONS).key(key)).await;
-    // a slow machine may need more than the second for two requests, but not each time: two buckets are never empty
-    // here
+    // the bucket gets a token a second. Two separate buckets would never be empty here. On a slow machine some rounds
+    // may take more than a second, but not all 200.
     for _ in 0..200 {
         server.clock.advance(Duration::from_secs(1));
         list(&old).await.ok(200);

@@ -52,7 +52,7 @@ async fn a21_ten_attempts_with_one_key_are_401_and_the_next_429_from_anywhere_fo
     }
     let left = wait(&list(&server, "nonsense", "192.0.2.200").await);
     assert!((898..=900).contains(&left), "{left}");
-    // the lock is on the wrong key: a caller with a valid key is not locked
+    // the wrong key is locked, not the address: a valid key still works
     let key = server.key(Role::AccountAdmin).await;
     list(&server, &key, "192.0.2.0").await.ok(200);
     server.clock.advance(14 * MINUTE);
@@ -98,7 +98,7 @@ async fn a21_the_window_of_five_minutes_slides() {
     let server = server().await;
     nineteen_failures(&server, "192.0.2.1").await;
     server.clock.advance(4 * MINUTE);
-    // now the first nineteen are too old to count
+    // now the first nineteen failures are too old to count
     server.clock.advance(MINUTE);
     for number in 100..119 {
         list(&server, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
@@ -138,7 +138,7 @@ async fn a13_guesses_of_trial_keys_count_for_the_address() {
     let guess = Request::delete("/api/v1/onboarding/temp-key/svc_trial_000000").header("X-Forwarded-For", "192.0.2.1");
     server.send(guess.clone()).await.error(404, "KEY_NOT_FOUND");
     wait(&list(&server, &key, "192.0.2.1").await);
-    // the route needs no key, so it is not locked
+    // a lock affects only routes that need a key, and this route needs none
     server.send(guess).await.error(404, "KEY_NOT_FOUND");
 }
 
@@ -177,7 +177,7 @@ async fn a21_a_lock_survives_a_restart() {
     let folder = server.stop().await;
     let server = TestServer::in_folder(folder, behind_a_proxy).await;
     wait(&list(&server, &key, "192.0.2.1").await);
-    // failures before the lock still count
+    // the failures of the other address still count after the restart
     list(&server, "nonsense", "192.0.2.2").await.error(401, "INVALID_API_KEY");
     wait(&list(&server, &key, "192.0.2.2").await);
 }
@@ -213,7 +213,7 @@ async fn a21_an_operator_sees_locks_and_ends_them() {
 async fn a21_a_lock_on_one_node_is_one_on_every_node() {
     let Some((one, other)) = TestServer::pair(behind_a_proxy).await else { return };
     let key = one.key(Role::AccountAdmin).await;
-    // ten on one node and ten on the other
+    // ten failures on one node and ten on the other
     for number in 0..20 {
         let server = if number % 2 == 0 { &one } else { &other };
         list(server, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
@@ -233,7 +233,7 @@ async fn sign_in(server: &TestServer, email: &str, password: &str, from: &str) -
     server.send(Request::post("/auth/login", &body).header("X-Forwarded-For", from)).await
 }
 
-/// This many wrong passwords, each from another address and after the longest wait.
+/// Sends this many wrong passwords, each from another address and after the longest wait.
 async fn wrong_passwords(server: &TestServer, email: &str, count: usize) {
     for number in 0..count {
         server.clock.advance(LONGEST_WAIT);
@@ -255,7 +255,7 @@ async fn a_user_s_wait_grows_with_wrong_passwords_from_whatever_address_and_is_f
         wrong_passwords(&server, email, 2).await;
         let left = wait(&sign_in(&server, email, PASSWORD, "192.0.2.2").await);
         assert!((17..=64).contains(&left), "{left}");
-        // the wait has a bound, so a stranger cannot lock a user out for ever
+        // the wait is bounded, so that a stranger cannot lock a user out for ever
         wrong_passwords(&server, email, 20).await;
         let left = wait(&sign_in(&server, email, PASSWORD, "192.0.2.3").await);
         assert!((250..=300).contains(&left), "{left}");
@@ -292,7 +292,7 @@ async fn a_user_s_wait_on_one_node_is_one_on_every_node() {
     one.user("ada@example.org", Role::AccountAdmin).await;
     let key = one.key(Role::AccountAdmin).await;
     wrong_passwords(&one, "ada@example.org", 15).await;
-    // a later failure arrives, so the earlier passwords have arrived too
+    // these failures reach the other node after the wrong passwords, so once they have arrived, the passwords have too
     for number in 0..20 {
         list(&one, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
     }
@@ -301,7 +301,7 @@ async fn a_user_s_wait_on_one_node_is_one_on_every_node() {
         assert!(asked.elapsed() < MINUTE, "the node did not read the failures");
     }
     wait(&sign_in(&other, "ada@example.org", PASSWORD, "192.0.2.2").await);
-    // every node forgets the failures
+    // a successful sign-in makes every node forget the failures
     other.clock.advance(LONGEST_WAIT);
     sign_in(&other, "ada@example.org", PASSWORD, "192.0.2.2").await.ok(200);
     while sign_in(&one, "ada@example.org", PASSWORD, "192.0.2.3").await.status != 200 {

@@ -17,7 +17,7 @@ use tests_service::s3::S3;
 
 use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist, open_session};
 
-/// Longer than the lease of a node that does not renew it.
+/// After this time the lease of a node that does not renew it has ended.
 const LEASE_OVER: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -74,7 +74,7 @@ async fn g13_another_node_lists_a_session_and_says_that_it_is_the_wrong_one_for_
     is_elsewhere(&other.send(Request::post(GATE, &gate).key(&key)).await);
     is_elsewhere(&other.send(Request::post(BATCH, &account.batch("NOT", 2)).key(&key)).await);
 
-    // the other node charged nothing; on its node the session still works
+    // the other node charged nothing, and the session still works on its own node
     one.send(Request::post(GATE, &gate).key(&key)).await.ok(200);
     let (here, there) = (list(&one, &key).await, list(&other, &key).await);
     assert_eq!(ids(&there), [&session]);
@@ -85,7 +85,7 @@ async fn g13_another_node_lists_a_session_and_says_that_it_is_the_wrong_one_for_
     }
     assert_eq!(there["sessions"][0]["gates_used"], 1);
 
-    // every node answers another account that the session is unknown (readings X14)
+    // every node tells an account that the session of another account is unknown (readings X14)
     let stranger = free_key(&one).await;
     for server in [&one, &other] {
         get(server, &session, &stranger).await.error(404, "SESSION_NOT_FOUND");
@@ -122,14 +122,14 @@ async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
     }
     assert_eq!(account.show().await["gates_used"], 64);
 
-    // a node of another database does not start on the prefix, because its sweep would delete the objects
+    // a node of another database does not start on the prefix, because that node's sweep would delete the objects
     let stranger = tempfile::tempdir().unwrap();
     let mut config = Config::in_folder(stranger.path());
     (config.compute.backend, config.bucket) = (BackendChoice::Cpu, Some(bucket.config()));
     let error = App::start(config).await.err().expect("the node does not start").to_string();
     assert!(error.contains("to another database"), "{error}");
 
-    // the error names an unreachable bucket, and the operation does not run again
+    // the bucket cannot be reached: a repeated request gets this error, and the operation does not run again
     drop(bucket);
     let again = other.send(request).await;
     again.error(503, "SERVICE_UNAVAILABLE");
@@ -186,7 +186,7 @@ async fn l9_a_plan_s_sessions_are_counted_on_all_nodes_and_those_of_a_lost_node_
     let second = open_session(&one, &key, Preset::Fast128).await;
     open(&other).await.error(402, "QUOTA_EXCEEDED");
 
-    // the first node's lease has ended by the clock of the other
+    // by the clock of the other node, the first node's lease has ended
     other.clock.advance(LEASE_OVER);
     let lost = get(&other, &first, &key).await.error(410, "SESSION_EXPIRED");
     assert!(lost["message"].as_str().unwrap().contains("session lost"), "{lost}");
@@ -198,7 +198,7 @@ async fn l9_a_plan_s_sessions_are_counted_on_all_nodes_and_those_of_a_lost_node_
     open(&other).await.error(402, "QUOTA_EXCEEDED");
     assert_eq!(ids(&list(&other, &key).await).len(), 2);
 
-    // the first node was only late: its sessions go on, except the deleted one
+    // the first node is still alive: its sessions go on, except the one that the other node deleted
     one.metric_becomes("ango_sessions", |open| open == 1.0).await;
     get(&one, &first, &key).await.ok(200);
     is_elsewhere(&get(&one, &third, &key).await);
@@ -217,10 +217,10 @@ async fn g13_the_sessions_of_a_node_that_stopped_in_order_are_lost_at_once() {
 #[tokio::test]
 async fn g13_a_node_that_says_that_it_is_there_goes_on_saying_it() {
     let Some((one, other)) = pair().await else { return };
-    // the test asks often, so the plan has no limit
+    // the test sends many requests, so its key has a plan without limits
     let key = one.key(Role::AccountAdmin).await;
     let session = open_session(&one, &key, Preset::Fast128).await;
-    // half an hour later by both clocks
+    // both clocks advance by half an hour
     for server in [&one, &other] {
         server.clock.advance(Duration::from_secs(1800));
     }

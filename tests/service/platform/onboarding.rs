@@ -117,7 +117,7 @@ async fn a22_a_network_gets_five_trial_keys_a_minute() {
     let server = TestServer::with(|config| config.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()]).await;
     let from = |address: &str| temp_key().header("X-Forwarded-For", address);
     for last in 1..=5 {
-        // of an IPv6 address the first half counts
+        // the first half of an IPv6 address is its network
         server.send(from(&format!("2001:db8::{last}"))).await.ok(200);
         server.send(from("198.51.100.7")).await.ok(200);
     }
@@ -162,7 +162,7 @@ async fn a13_a_trial_key_is_revoked_by_its_first_characters() {
         server.send(Request::get(UNKNOWN_SESSION).key(&key)).await.error(404, "SESSION_NOT_FOUND");
         let revoked = server.send(end_temp_key(&key[..length])).await.ok(200);
         assert_eq!(revoked, json!({"key_prefix": key[..16], "status": "revoked"}));
-        // the key ends at once, although it was just used
+        // the key is refused at once, although the node has just accepted it
         server.send(Request::get(UNKNOWN_SESSION).key(&key)).await.error(401, "INVALID_API_KEY");
         server.send(end_temp_key(&key[..length])).await.error(404, "KEY_NOT_FOUND");
     }
@@ -193,7 +193,7 @@ async fn a13_what_is_no_beginning_of_a_living_trial_key_revokes_nothing() {
 async fn a13_a_beginning_of_several_keys_is_a_conflict_until_it_tells_them_apart() {
     let server = TestServer::start().await;
     let key = trial_key(&server).await;
-    // a second key with the same display prefix, which is too rare to wait for
+    // the test inserts a second key with the same display prefix, because chance would make one too rarely
     let database = server.running().store();
     let twin = store::NewApiKey {
         key_id: "ak_twin",
@@ -235,7 +235,7 @@ async fn a14_every_gate_is_an_operation_and_what_fails_is_none() {
     trial.post(BATCH, &trial.batch("NAND", 2)).await.ok(200);
     let refused = trial.post(GATE, &trial.gate("NOT", true, None, None)).await.error(402, "TRIAL_OPS_EXHAUSTED");
     assert!(refused["message"].as_str().unwrap().contains("used its 10"), "{refused}");
-    // requests that are no operations still work
+    // requests that are not operations still work
     trial.show().await;
     trial.send(Request::delete(trial.path(""))).await;
     open_session(&server, &trial.key, Preset::Fast128).await;
@@ -314,13 +314,13 @@ async fn a12_at_its_end_a_trial_s_key_is_erased_and_everything_it_owns() {
 
     server.clock.advance(30 * MINUTE);
     server.metric_becomes("ango_key_bytes", |bytes| bytes == 0.0).await;
-    // records are erased later, after running work is recorded
+    // the trial's records are erased some time later, so that running work can still be recorded
     server.clock.advance(MINUTE);
     is_erased(&server, &account).await;
     assert_eq!(owned(&server, &account).await, json!({"gates": 0, "keys": 0, "sessions": 0}));
     let store = server.running().store();
     assert!(store.circuit_operation(&account, op_id).await.unwrap().is_none());
-    // the account's row stays for counts of accounts
+    // the account's row stays for a day, so that late work finds that the trial has ended
     assert!(store.has_account(&account).await.unwrap());
     server.send(Request::get(UNKNOWN_SESSION).key(&trial.key)).await.error(401, "INVALID_API_KEY");
 }
@@ -354,7 +354,7 @@ async fn l9_open_sessions_are_bounded_by_the_plan_and_the_refusal_tells_when_the
     let refused = server.send(open()).await.error(402, "QUOTA_EXCEEDED");
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains(first["expires_at"].as_str().unwrap()) && message.contains("free"), "{message}");
-    // the key of the refused session is dropped
+    // the node dropped the key of the refused session
     assert_eq!(server.metric("ango_sessions").await, 2.0);
     let path = format!("{SESSION}/{}", second["session_id"].as_str().unwrap());
     assert_eq!(server.send(Request::delete(path).key(&key)).await.status, 204);
@@ -371,7 +371,7 @@ async fn l9_open_sessions_are_bounded_by_the_plan_and_the_refusal_tells_when_the
 
 #[tokio::test]
 async fn trials_that_fill_their_share_of_the_room_for_keys_leave_the_rest_to_others() {
-    // room for six keys of 10 MB; trials have 40 MB, enough for four
+    // the node has room for six keys of 10 MB; trials may use 40 MB, enough for four keys
     let server = TestServer::with(|config| config.compute.key_storage_bytes_max = 64 << 20).await;
     let mut opened = 0;
     loop {
@@ -385,7 +385,7 @@ async fn trials_that_fill_their_share_of_the_room_for_keys_leave_the_rest_to_oth
         opened += 1;
     }
     assert_eq!(opened, 4);
-    // callers with other keys can open both kinds of session
+    // a developer's key can still open both kinds of session
     let key = server.key(Role::Developer).await;
     server.send(Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key)).await.ok(201);
     open_session(&server, &key, Preset::Fast128).await;

@@ -40,7 +40,7 @@ async fn every_metric_of_the_page_is_on_the_page_of_metrics() {
         let there = metrics.text().lines().any(|line| line.starts_with(name) && !line.starts_with('#'));
         assert!(there, "{name} is no metric of a node:\n{}", metrics.text());
     }
-    // each reason of a refusal has its own series
+    // each reason for a refusal has its own series
     let refused = "ango_refusals_total{code=\"INVALID_API_KEY\",reason=\"\"} 1";
     assert!(metrics.text().contains(refused), "{}", metrics.text());
     assert!(metrics.text().contains("ango_database_connections{state=\"idle\"}"));

@@ -43,11 +43,11 @@ async fn i7_i8_pages_are_newest_first_and_what_comes_meanwhile_changes_only_the_
     let second = get(&server, &key, CIRCUITS, &format!("limit=2&cursor={cursor}")).await.ok(200);
     assert_eq!((names(&second), &second["total_count"]), (vec!["c2", "c1"], &json!(6)));
     let cursor = second["next_cursor"].as_str().unwrap();
-    // a page may have another length than the previous one
+    // each request may ask for another length
     let third = get(&server, &key, CIRCUITS, &format!("cursor={cursor}")).await.ok(200);
     assert_eq!(names(&third), ["c0"]);
     assert_eq!((&third["next_cursor"], &third["has_more"]), (&json!(null), &json!(false)));
-    // the page holds all entries, and no empty page follows
+    // a page that holds all entries is the last one
     assert_eq!(get(&server, &key, CIRCUITS, "limit=6").await.ok(200)["has_more"], false);
 
     let sessions = get(&server, &key, SESSIONS, "limit=1").await.ok(200);

@@ -65,7 +65,7 @@ async fn p12_without_a_card_a_checkout_is_offered_and_going_through_it_subscribe
     let told = subscriber.subscribe("pro", "monthly").await.ok(200);
     assert_eq!((&told["plan"], &told["status"]), (&json!("free"), &json!("active")));
     let page = told["checkout_url"].as_str().unwrap().to_owned();
-    // a second request gets the same page
+    // a second request gets the same checkout page
     assert_eq!(subscriber.subscribe("pro", "monthly").await.ok(200)["checkout_url"], json!(page));
     let session = page.rsplit('/').next().unwrap();
     let customer = provider.account().all("cus_")[0].clone();
@@ -105,7 +105,8 @@ async fn p11_p16_p17_steps_are_taken_at_the_provider() {
     let subscription = only_subscription(&provider);
     subscriber.subscribe("starter", "monthly").await.ok(200);
     assert!(provider.account().object(&subscription)["schedule"].is_string());
-    // the change is taken back, scheduled again, and cancelled, because the schedule would hold the subscription
+    // the scheduled change is taken back, then made again; cancelling removes its schedule, which would keep the
+    // subscription alive
     let told = subscriber.subscribe("pro", "monthly").await.ok(200);
     assert_eq!(told.get("scheduled_plan"), None);
     assert!(provider.account().object(&subscription)["schedule"].is_null());
@@ -132,12 +133,12 @@ async fn w8_a_request_that_is_repeated_after_any_failure_has_one_effect() {
     let faults = [Fault::Error, Fault::ErrorAfter, Fault::TooMany, Fault::Garbage, Fault::Cut];
     let mut subscribers = Vec::new();
     for fault in faults {
-        // one fault: the node's client of the provider retries
+        // after one fault the node's client repeats the request
         let (subscriber, customer) = with_card(&provider, &server).await;
         provider.fail("/subscriptions", &[fault]);
         let told = subscriber.subscribe("pro", "monthly").await.ok(200);
         assert_eq!(told["plan"], "pro", "{fault:?}");
-        // three faults: the client gives up, and the caller retries
+        // after three faults the client gives up, and the caller repeats the request
         provider.fail("/subscriptions", &[fault; 6]);
         subscriber.subscribe("scale", "monthly").await.error(502, "PROVIDER_UNAVAILABLE");
         let mut tries = 0;
@@ -152,7 +153,7 @@ async fn w8_a_request_that_is_repeated_after_any_failure_has_one_effect() {
     for customer in subscribers {
         let of_customer = |object: &&Value| object["customer"] == json!(customer);
         assert_eq!(all.iter().filter(of_customer).count(), 1);
-        // a first invoice and one for the difference; no amount was paid twice
+        // two invoices, one of them for the difference: no amount was paid twice
         let invoices = provider.account().all("in_");
         assert_eq!(invoices.iter().filter(of_customer).count(), 2);
     }
@@ -178,7 +179,7 @@ async fn p12_a_card_that_is_declined_buys_nothing() {
     subscriber.subscribe("pro", "monthly").await.error(402, "NO_PAYMENT_METHOD");
     assert_eq!(subscriber.subscription().await["plan"], "free");
     provider.account().declines = false;
-    // another plan makes a request with a new idempotency key
+    // the request for another plan has a new idempotency key, so the provider does not repeat its refusal
     subscriber.subscribe("starter", "monthly").await.ok(200);
     provider.account().declines = true;
     subscriber.subscribe("scale", "monthly").await.error(402, "NO_PAYMENT_METHOD");
@@ -195,7 +196,7 @@ async fn w1_w2_w3_events_are_taken_by_their_signature_and_once() {
         let request = Request::new("POST", PROVIDER_WEBHOOK).header("Stripe-Signature", &header);
         server.send(request.body("application/json", body)).await
     };
-    // an unknown type, a repeated event, and the second secret
+    // an event of an unknown type arrives three times, the last time signed under the second secret
     for secret in [WEBHOOK_SECRET, WEBHOOK_SECRET, NEXT_WEBHOOK_SECRET] {
         assert_eq!(send(signature(&body, secret, now_s), &body).await.ok(200), json!({"received": true}));
     }
@@ -240,7 +241,7 @@ fn permutations(count: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// The events of a subscription that began, was not paid, was paid and ended, without requests of the node.
+/// The events of a subscription that began, was not paid, was paid and ended. The node made no requests for it.
 fn history(provider: &PaymentStandIn, customer: &str, account_id: &str) -> [Value; 5] {
     let mut account = provider.account();
     let session = account.begin_checkout(customer, account_id, "ango_pro_monthly");
@@ -302,7 +303,7 @@ async fn w4_events_that_are_late_repeated_or_lost_for_a_while_end_where_the_prov
                 }
                 kept.extend(account.take_events());
             }
-            // some of the events, in any order, and some of them again later
+            // deliver some of the events in any order, and keep some of these to deliver them again
             for _ in 0..chance(&mut random, 4) {
                 let at = chance(&mut random, kept.len() as u64) as usize;
                 let event = if chance(&mut random, 3) == 0 { kept[at].clone() } else { kept.swap_remove(at) };
@@ -379,7 +380,7 @@ async fn p18_a_payment_that_fails_is_past_due_then_unpaid_and_paid_again() {
     provider.account().renew(&subscription);
     provider.deliver_all(server.address).await;
     subscriber.until_on("starter", "past_due").await;
-    // the service goes on for a week
+    // the service goes on for a week after the failed payment
     subscriber.use_gates(1).await;
     subscriber.subscribe("pro", "monthly").await.error(409, "CONFLICT");
     server.clock.advance(Duration::from_secs(7 * 86_400 - 60));
@@ -394,7 +395,7 @@ async fn p18_a_payment_that_fails_is_past_due_then_unpaid_and_paid_again() {
     for path in ["/api/v1/keys/generate", "/api/v1/compute", "/api/v1/tfhe/session", "/api/v1/tfhe/eval-session"] {
         subscriber.send(Request::post(path, &json!({}))).await.error(402, "ACCOUNT_SUSPENDED");
     }
-    // reading, billing and webhooks go on
+    // reading, billing and webhooks are still allowed
     for path in ["/api/v1/keys", "/api/v1/webhooks", "/api/v1/billing/invoices", "/api/v1/billing/budget"] {
         subscriber.send(Request::get(path)).await.ok(200);
     }
@@ -429,7 +430,7 @@ async fn p9_what_was_used_is_billed_by_the_provider_once_whatever_fails() {
         let of_usage = |one: &Value| one["metadata"]["month"].is_string() && one["customer"] == json!(customer);
         provider.account().all("in_").into_iter().filter(of_usage).collect::<Vec<_>>()
     };
-    // the node gives up after three attempts, and tries again after a minute
+    // the node gives up after three attempts, and begins again a minute later
     subscriber
         .until(async || provider.asked(), |asked| asked.iter().filter(|one| one.contains("invoiceitems")).count() >= 3)
         .await;
@@ -455,7 +456,7 @@ async fn w6_customers_are_told_of_an_invoice_once_in_order_and_of_each_failure()
     let hook = json!({"url": receiver.url(), "events": ["invoice_created", "invoice_paid", "invoice_failed"]});
     subscriber.send(Request::post("/api/v1/webhooks", &hook)).await.ok(201);
     subscriber.subscribe("starter", "monthly").await.ok(200);
-    // the payment's event arrives first, then the events before it, and then all again
+    // the events arrive in reverse order, so the payment comes first; then all arrive again in order
     let mut events = provider.account().take_events();
     events.reverse();
     for event in events.iter().chain(events.iter().rev()) {
@@ -476,7 +477,7 @@ async fn w6_customers_are_told_of_an_invoice_once_in_order_and_of_each_failure()
         assert_eq!(paid["data"][member], invoice[member]);
     }
     assert_eq!(paid["data"]["period_start"].as_str().unwrap().len(), "2026-01-01".len());
-    // two failed attempts have an event each
+    // each of two failed attempts has its own event
     provider.account().declines = true;
     let subscription = only_subscription(&provider);
     provider.account().renew(&subscription);
@@ -519,7 +520,7 @@ async fn p13_w9_users_store_a_card_and_open_the_portal() {
     assert_eq!(found.plan, Plan::Payg);
     let customer = provider.account().object(&found.customer_id);
     assert!(customer["invoice_settings"]["default_payment_method"].is_string());
-    // each visit has another page
+    // each visit to the portal has its own address
     let open = async || send(PORTAL, json!({"return_url": "http://localhost/"})).await.ok(200)["url"].clone();
     assert_ne!(open().await, open().await);
     provider.fail("/billing_portal", &[Fault::Error; 3]);
@@ -548,7 +549,7 @@ async fn w4_an_account_that_goes_through_two_checkouts_has_one_subscription() {
     let live: Vec<Value> =
         provider.account().all("sub_0").into_iter().filter(|one| one["status"] == "active").collect();
     assert_eq!(live.len(), 1);
-    // the late event of the end changes nothing
+    // the second subscription was ended, and the late event of its end changes nothing
     provider.deliver_all(server.address).await;
     worked_through(&server).await;
     assert_eq!(subscriber.subscription().await["plan"], "starter");
@@ -588,19 +589,19 @@ async fn p19_a_subscription_that_began_without_a_provider_goes_on_until_it_ends(
     .await;
     provider.follow(&server.clock);
     let subscriber = Subscriber { server: &server, account, key };
-    // the subscription is changed, cancelled and taken up again on this node
+    // the node itself changes, cancels and resumes the subscription that began without a provider
     let told = subscriber.subscribe("scale", "monthly").await.ok(200);
     assert_eq!((&told["plan"], told.get("checkout_url")), (&json!("scale"), None));
     assert_eq!(subscriber.cancel().await.ok(200)["status"], "cancelled");
     subscriber.subscribe("scale", "monthly").await.ok(200);
     let end = told["current_period_end"].as_str().unwrap().to_owned();
-    // the account is no customer of the provider, so this node makes the invoice
+    // the provider does not know the account, so the node makes the invoice
     move_to(&server, &after(&end, 11));
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     assert!(invoices[0]["provider_invoice_url"].as_str().unwrap().contains("/invoices/inv_"));
     subscriber.cancel().await.ok(200);
     move_to(&server, subscriber.subscription().await["current_period_end"].as_str().unwrap());
     subscriber.until_on("free", "active").await;
-    // the provider makes the next subscription
+    // the next subscription is made at the provider
     assert!(subscriber.subscribe("starter", "monthly").await.ok(200)["checkout_url"].is_string());
 }

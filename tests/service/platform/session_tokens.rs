@@ -14,7 +14,7 @@ use tests_service::issuer;
 
 use tests_service::gates::SESSIONS;
 
-/// The parts of a token: header and claims.
+/// The header and the claims of a token.
 fn read(token: &str) -> (Value, Value) {
     let part = |index: usize| {
         let bytes = URL_SAFE_NO_PAD.decode(token.split('.').nth(index).unwrap()).unwrap();
@@ -29,7 +29,7 @@ fn unsigned(header: &Value, claims: &Value) -> String {
 }
 
 async fn refused(server: &TestServer, what: &str, token: &str) {
-    // each from another address, because many from one would lock it
+    // each token comes from another address, because many wrong tokens from one address would lock it
     static ATTEMPTS: AtomicU16 = AtomicU16::new(0);
     let [high, low] = ATTEMPTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let from = format!("198.18.{high}.{low}");
@@ -61,7 +61,7 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
     }
     refused(&server, "an empty signature", &format!("{}.", unsigned(&header, &claims))).await;
 
-    // the public key used as a shared secret
+    // tokens that are signed with the public key as a shared secret
     let keys = server.send(Request::get("/.well-known/jwks.json")).await.ok(200);
     let public = &keys["keys"][0];
     let point = |name: &str| URL_SAFE_NO_PAD.decode(public[name].as_str().unwrap()).unwrap();
@@ -75,7 +75,7 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
         }
     }
 
-    // another key under the name of the node's key, also with the other key in the header
+    // another key signs under the `kid` of the node's key, and its public part is in the token's header
     for algorithm in [Algorithm::ES256, Algorithm::EdDSA, Algorithm::RS256, Algorithm::PS256] {
         let mut forged = Header::new(algorithm);
         forged.kid = Some(public["kid"].as_str().unwrap().to_owned());
@@ -85,7 +85,7 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
     }
     refused(&server, "another key's name", &issuer::sign(Algorithm::ES256, &claims)).await;
 
-    // a valid signature over other claims
+    // a valid signature with other claims
     let signature = user.token.rsplit('.').next().unwrap();
     for (name, value) in [("sub", json!("usr_0")), ("role", json!("developer")), ("exp", json!(4_000_000_000u64))] {
         let mut altered = claims.clone();
@@ -146,7 +146,7 @@ async fn a10_a_rotated_key_signs_no_more_and_its_tokens_go_on_to_their_end() {
     let again = server.operator().await.rotate_signing_key(server.running().config()).await.unwrap();
     server.clock.advance(Duration::from_secs(60));
     assert_eq!(kids(&server).await, [again.kid.clone(), rotated.kid, old[0].clone()]);
-    // the last token of the old keys has expired
+    // the last token of the old keys has expired, so the node drops these keys
     server.clock.advance(Duration::from_secs(64 * 60));
     assert_eq!(kids(&server).await, [again.kid]);
     refused(&server, "an old key's token", &before.token).await;
@@ -161,7 +161,7 @@ async fn a10_another_node_takes_the_tokens_of_a_new_key_within_a_second() {
     first.clock.advance(Duration::from_secs(60));
     let after = first.log_in("ada@example.org").await;
     assert_eq!(kid(&after.token), rotated.kid);
-    // the second node's clock has the same time
+    // advance the second node's clock as far as the first one's
     second.clock.advance(Duration::from_secs(60));
     for token in [&after.token, &before.token] {
         second.send(Request::get(SESSIONS).key(token)).await.ok(200);

@@ -97,7 +97,7 @@ async fn g3_deleting_a_busy_session_waits_for_the_running_batch_and_erases_the_k
     let answer = running.await.unwrap();
     let (_, _, milli_yen) = account_totals(&server).await;
     match answer.status {
-        // all gates had started before the cancellation
+        // all gates had started before the session was deleted, so they are charged
         200 => assert_eq!(milli_yen, 512 * 70),
         _ => {
             answer.error(404, "SESSION_NOT_FOUND");
@@ -106,7 +106,7 @@ async fn g3_deleting_a_busy_session_waits_for_the_running_batch_and_erases_the_k
     }
 }
 
-/// Gates, bootstraps and thousandths of a yen of the server's only account with use.
+/// Gates, bootstraps and thousandths of a yen of the only account on the server that used any.
 async fn account_totals(server: &TestServer) -> (i64, i64, i64) {
     let store = server.running().store();
     let mut totals = (0, 0, 0);

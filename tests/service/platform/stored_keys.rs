@@ -49,7 +49,7 @@ async fn g3_a_key_is_a_file_that_opens_for_nobody_and_goes_with_its_session() {
 
 #[tokio::test]
 async fn sessions_whose_keys_have_no_place_on_the_device_take_turns() {
-    // the device has room for one key, and the memory for none
+    // the device has room for one key, and no key may stay in memory
     let of_one = Cpu::open().key_bytes(&Preset::Fast128.params());
     let server = TestServer::with(|config| {
         config.compute.key_bytes_max = 0;
@@ -69,7 +69,7 @@ async fn a_key_that_cannot_be_read_is_503_charges_nothing_and_can_be_deleted() {
     let server = TestServer::with(|config| config.compute.key_bytes_max = 0).await;
     let [damaged, lost] =
         [Account::open(&server, Preset::Fast128).await, Account::open(&server, Preset::Fast128).await];
-    // either account's file will do: one account finds the first fault, the other the second
+    // one key is damaged and the other is lost; which account has which does not matter
     let files_of_both = files(&server);
     let mut bytes = std::fs::read(&files_of_both[0]).unwrap();
     let middle = bytes.len() / 2;
@@ -94,7 +94,7 @@ async fn keys_of_an_earlier_process_are_removed_when_the_node_starts() {
     let stopped = server.stop().await;
     let names = ["a".repeat(64), format!("{}#1", "b".repeat(64))];
     names.iter().for_each(|name| std::fs::write(folder.join(name), "a key of a process that was killed").unwrap());
-    // a disk mounted on the folder brings another folder
+    // `lost+found` is a folder that a mounted disk may bring
     let of_the_disk = folder.join("lost+found");
     std::fs::create_dir(&of_the_disk).unwrap();
     let server = TestServer::in_folder(stopped, |_| ()).await;
@@ -103,7 +103,7 @@ async fn keys_of_an_earlier_process_are_removed_when_the_node_starts() {
 
 #[tokio::test]
 async fn a_key_that_finds_no_room_leaves_nothing_behind() {
-    // room for two keys of 10 MB
+    // the node has room for two keys of 10 MB
     let server = TestServer::with(|config| config.compute.key_storage_bytes_max = 24 << 20).await;
     let other = Account::open(&server, Preset::Fast128).await;
     let account = Account::open(&server, Preset::Fast128).await;

@@ -153,19 +153,19 @@ async fn p12_p13_p14_p32_what_cannot_be_subscribed_to_is_refused() {
     for shape in [json!({}), json!({"plan": "pro"}), json!({"email": "a@b.c"}), json!({"plan": 1, "email": "a@b.c"})] {
         subscriber.send(Request::post(SUBSCRIBE, &shape)).await.error(422, "VALIDATION_ERROR");
     }
-    // P14: the answer refers to the operator
+    // P14: this plan is agreed on with the operator, so the answer links to the operator's page
     let asked = subscriber.subscribe("enterprise", "monthly").await.ok(200);
     assert_eq!((&asked["plan"], &asked["status"]), (&json!("free"), &json!("active")));
     assert!(asked["checkout_url"].as_str().unwrap().ends_with("/docs"));
     let requests = server.running().store().plan_requests().await.unwrap();
     assert_eq!(requests.len(), 1);
     assert_eq!((requests[0].plan, requests[0].email.as_str()), (Plan::Enterprise, "ada@example.org"));
-    // P12: use with a test key is free
+    // P12: a test key cannot change the subscription, because its use is free
     let (test, _) = server.create_key(Role::AccountAdmin, Some(subscriber.account.clone())).await;
     let body = json!({"plan": "pro", "email": "ada@example.org"});
     server.send(Request::post(SUBSCRIBE, &body).key(&test)).await.error(402, "NO_PAYMENT_METHOD");
     assert_eq!(subscriber.subscription().await["plan"], "free");
-    // an account with an agreed plan keeps it
+    // an account whose plan was agreed on with the operator keeps that plan
     let agreed = Subscriber::new(&server, Plan::Enterprise).await;
     agreed.subscribe("starter", "monthly").await.error(409, "CONFLICT");
     assert_eq!(agreed.subscription().await["monthly_fcu_limit"], json!(9_007_199_254_740_991_u64));
@@ -202,7 +202,7 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
     assert_eq!((&told["plan"], &told["scheduled_plan"]), (&json!("scale"), &json!("pro")));
     assert_eq!((&told["scheduled_at"], &told["scheduled_billing_cycle"]), (&json!(end), &json!("annual")));
     assert_eq!(subscriber.subscribe("pro", "annual").await.ok(200), told);
-    // cancelled twice and taken up again: the scheduled change is gone
+    // the subscription is cancelled twice and then resumed; the cancellation removes the scheduled change
     for _ in 0..2 {
         let cancelled = subscriber.cancel().await.ok(200);
         assert_eq!(cancelled, json!({"status": "cancelled", "current_period_end": end}));
@@ -214,7 +214,7 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
     );
     let told = subscriber.subscribe("pro", "annual").await.ok(200);
     assert_eq!((&told["status"], &told["scheduled_plan"]), (&json!("active"), &json!("pro")));
-    // P10: the price is that of the first moment of the month
+    // P10: a month has the price that was valid at its first moment
     move_to(&server, &end);
     let told = subscriber.until_on("pro", "active").await;
     assert_eq!((&told["monthly_price_usd"], &told["annual_discount_pct"]), (&json!(40.67), &json!(17)));
@@ -231,7 +231,7 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
 #[tokio::test]
 async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     let server = TestServer::start().await;
-    // begin early in a month, so that the rest of the month is known on every day
+    // move to the beginning of a month, because the fee for the rest of a month depends on the day
     let first = Subscriber::new(&server, Plan::Free).await.subscription().await;
     move_to(&server, first["current_period_end"].as_str().unwrap());
     let subscriber = Subscriber::new(&server, Plan::Payg).await;
@@ -246,17 +246,17 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     }
     let end = told["current_period_end"].as_str().unwrap().to_owned();
     move_to(&server, &end);
-    // the invoice waits for operations accepted in the month
+    // no invoice yet: it waits until operations that were accepted in the month have ended
     assert_eq!(subscriber.invoices().await, Vec::<Value>::new());
     move_to(&server, &after(&end, 11));
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     assert_eq!(invoices.len(), 1);
     let invoice = &invoices[0];
-    // 1000 gates in one request cost 0.07 yen each: 350 yen at 150 yen a dollar are 2.33 dollars
+    // 5000 gates, 1000 in a request, cost 0.07 yen each: 350 yen, 2.33 dollars at 150 yen a dollar
     assert_eq!((&invoice["amount_usd_cents"], &invoice["status"]), (&json!(4_900 + 233), &json!("open")));
     assert_eq!((&invoice["period"], &invoice["paid_at"]), (&json!(month), &Value::Null));
     assert_eq!(idle.invoices().await, Vec::<Value>::new());
-    // the page shows the lines only under the invoice's address
+    // only the whole address of the invoice shows its page
     let url = invoice["provider_invoice_url"].as_str().unwrap();
     let path = &url[url.find("/invoices/").unwrap()..];
     let page = server.send(Request::get(path)).await;
@@ -268,7 +268,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     for path in [format!("{}{wrong}", &path[..path.len() - 1]), format!("{path}00"), "/invoices/inv_1/zz".to_owned()] {
         server.send(Request::get(path)).await.error(404, "NOT_FOUND");
     }
-    // the next month has another fee
+    // the next month's invoice has only the fee
     move_to(&server, &after(subscriber.subscription().await["current_period_end"].as_str().unwrap(), 11));
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| found.len() > 1).await;
     assert_eq!((&invoices[0]["amount_usd_cents"], &invoices[1]), (&json!(4_900), invoice));
@@ -305,7 +305,7 @@ async fn p10_two_nodes_end_a_month_together_and_bill_it_once() {
     let subscriber = Subscriber::new(&one, Plan::Free).await;
     let told = subscriber.subscribe("starter", "monthly").await.ok(200);
     let end = told["current_period_end"].as_str().unwrap();
-    // one node's clock stands still for some time
+    // the other node's clock stays behind while the first node ends the month
     move_to(&one, &after(end, 11));
     subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     move_to(&other, &after(end, 11));

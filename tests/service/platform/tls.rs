@@ -21,7 +21,7 @@ use tokio_rustls::client::TlsStream;
 const NAME: &str = "fhe.example.org";
 const HEALTH: &[u8] = b"GET /api/v1/health HTTP/1.1\r\nhost: fhe.example.org\r\nconnection: close\r\n\r\n";
 
-/// Writes a self-signed certificate with a time of this many seconds ago. Returns the certificate that a client must
+/// Writes a self-signed certificate whose files are this many seconds old. Returns the certificate, which a client must
 /// trust.
 fn write_certificate(folder: &Path, seconds_ago: u64) -> CertificateDer<'static> {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed([NAME.to_owned()]).unwrap();
@@ -30,7 +30,7 @@ fn write_certificate(folder: &Path, seconds_ago: u64) -> CertificateDer<'static>
     cert.der().clone()
 }
 
-/// Writes a file and sets its time, because the clocks of file systems are coarse.
+/// Writes a file and sets its time, because file systems may give two writes in a row the same time.
 fn write(path: &Path, text: &str, seconds_ago: u64) {
     fs::write(path, text).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -109,7 +109,7 @@ async fn x12_a_renewed_certificate_is_used_without_a_restart() {
     assert!(connect(server.address, &first).await.is_err(), "the node serves another certificate");
     assert!(ask(connect(server.address, &second).await.unwrap()).await.starts_with("HTTP/1.1 200"));
     assert!(ask(open).await.starts_with("HTTP/1.1 200"), "open connections go on");
-    // a new certificate before its key is written
+    // the new certificate is written before its key, so the node keeps the old pair
     let other = tempfile::tempdir().unwrap();
     write_certificate(other.path(), 60);
     let others = fs::read_to_string(config(other.path()).certificate).unwrap();

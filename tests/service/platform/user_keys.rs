@@ -114,7 +114,7 @@ async fn e5_a23_the_eleventh_key_of_an_hour_is_refused_and_failures_do_not_count
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((3500..=3600).contains(&wait), "{wait}");
     make(&server, &other, json!({"environment": "test"})).await.ok(201);
-    // a fresh token, because the user's token ends with the hour
+    // the user signs in again, because a session token ends after an hour
     server.clock.advance(Duration::from_secs(wait + 60));
     let user = server.log_in("ada@example.org").await;
     make(&server, &user, json!({"environment": "test"})).await.ok(201);
@@ -170,7 +170,7 @@ async fn a17_a19_a_rotated_key_stays_its_maker_s_and_is_revoked_with_its_predece
     let status = |index: usize| page["items"][index]["status"].as_str().unwrap().to_owned();
     assert_eq!((status(0), status(1)), ("active".to_owned(), "rotating".to_owned()));
     assert_eq!(revoke(&server, &user, &rotated["key_id"]).await.status, 204);
-    // at once on this node
+    // this node refuses both keys at once
     for key in [old, new] {
         server.send(Request::get(SESSIONS).key(key)).await.error(401, "INVALID_API_KEY");
     }

@@ -157,7 +157,7 @@ async fn h1_h3_h10_h13_h20_h21_what_happens_is_told_once_to_each_webhook_signed(
 
     let to_keys = receivers[1].wait_for(2).await;
     to_keys.iter().for_each(|received| verify(received, OWN_SECRET));
-    // one event: the same id and bytes for both
+    // both webhooks get the same event with the same id and bytes
     let same = |received: &&Received| received.json()["event_type"] == "key_created";
     let [one, two] = [&to_all, &to_keys].map(|all| all.iter().find(same).unwrap().body.clone());
     assert_eq!(one, two);
@@ -209,7 +209,7 @@ async fn h7_h8_h11_h18_failed_deliveries_are_tried_after_30_seconds_and_5_minute
     // H13: each attempt sends the same bytes
     assert!(received.iter().all(|one| one.body == received[0].body));
 
-    // three failures end the delivery; a 4xx or 3xx ends it at once
+    // the third failed attempt ends the delivery; an answer 4xx or 3xx ends it at once
     receiver.answer(&[500, 500, 500]);
     client.rotate().await;
     for attempts in 1..=3 {
@@ -241,7 +241,7 @@ async fn h15_h16_a_failed_delivery_is_replayed_to_the_new_url_under_the_new_secr
     client.rotate().await;
     let failed = client.delivery(&webhook, is("failed")).await;
     let replay = format!("{WEBHOOKS}/{}/deliveries/{}/replay", id(&webhook), failed["delivery_id"].as_str().unwrap());
-    // the delivery goes to the webhook's present address
+    // the replay goes to the webhook's present address
     let path = format!("{WEBHOOKS}/{}", id(&webhook));
     let changed = client.send(patch(&path, &json!({"url": second.url()}))).await.ok(200);
     assert_eq!((&changed["url"], &changed["events"]), (&json!(second.url()), &json!([])));
@@ -255,7 +255,7 @@ async fn h15_h16_a_failed_delivery_is_replayed_to_the_new_url_under_the_new_secr
     let replayed = client.send(Request::new("POST", &replay)).await.ok(200);
     let told = json!({"delivery_id": failed["delivery_id"], "replayed": true, "success": true, "error": null});
     assert_eq!(replayed, told);
-    // a second replay sends nothing
+    // a second replay of the delivered event sends nothing
     let replayed = client.send(Request::new("POST", &replay)).await.ok(200);
     assert_eq!(
         replayed,
@@ -266,7 +266,7 @@ async fn h15_h16_a_failed_delivery_is_replayed_to_the_new_url_under_the_new_secr
     assert_eq!((received.len(), &received[0].body), (2, &first.received()[0].body));
     let record = client.delivery(&webhook, is("succeeded")).await;
     assert_eq!(record["attempts"], 3);
-    // a delivery that waits for its next attempt
+    // replay a delivery that waits for its next attempt
     second.answer(&[500]);
     client.rotate().await;
     let pending = client.delivery(&webhook, |record| record["attempts"] == 1 && record["status"] == "pending").await;
@@ -339,7 +339,7 @@ async fn h2_h4_h16_h17_bad_webhooks_are_refused_and_nobody_else_s_are_seen() {
     ] {
         client.send(Request::post(WEBHOOKS, &body)).await.error(status, code);
     }
-    // a name that does not resolve at present is accepted
+    // a URL whose name does not resolve at present is accepted
     let first = client.create(json!({"url": "https://receiver.invalid/"})).await;
     for _ in 1..20 {
         client.create(json!({"url": "https://receiver.invalid/"})).await;

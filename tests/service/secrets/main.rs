@@ -67,7 +67,7 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     let secret_bytes = secret.secret.to_bytes();
     let wrong_key = format!("svc_live_{}", "ab".repeat(16));
 
-    // the whole life of a session, and all requests with a secret that are refused
+    // the whole life of a session, and refused requests that carry its secrets
     let upload = json!({"eval_key_b64": STANDARD.encode(&secret.evaluation)});
     let opened = server.send(Request::post("/api/v1/tfhe/eval-session", &upload).key(&key)).await.ok(201);
     let session = opened["session_id"].as_str().unwrap().to_owned();
@@ -95,11 +95,11 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     let trial = server.send(Request::new("POST", "/api/v1/onboarding/temp-key")).await.ok(200)["key"].to_string();
     let rotate = Request::new("POST", "/api/v1/keys/apikey/rotate").header("Idempotency-Key", "once");
     let rotated = server.send(rotate.key(&key)).await.ok(200)["key"].to_string();
-    // a whole trial key in a path
+    // a request whose path holds a whole trial key
     let end = format!("/api/v1/onboarding/temp-key/{}", trial.trim_matches('"'));
     server.send(Request::delete(end)).await.ok(200);
 
-    // a user's requests, and all refused requests with a secret of the user
+    // a user's requests, and refused requests that carry the user's secrets
     let link = server.running().first_setup_link().await.unwrap().unwrap();
     let setup = link.split_once('#').unwrap().1;
     let first = json!({"token": setup, "email": "ada@example.org", "password": PASSWORD});
@@ -109,7 +109,7 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     server.send(Request::post("/auth/login", &wrong)).await.error(401, "INVALID_CREDENTIALS");
     let refresh = json!({"refresh_token": user.refresh});
     server.send(Request::post("/auth/refresh", &refresh)).await.ok(200);
-    // after the grace time of an exchanged token
+    // the grace time of the exchanged token is over
     server.clock.advance(Duration::from_secs(60));
     server.send(Request::post("/auth/refresh", &refresh)).await.error(401, "INVALID_CREDENTIALS");
     server.send(Request::get("/api/v1/user/api-keys").key(&user.token)).await.error(401, "INVALID_SESSION_TOKEN");
@@ -144,7 +144,7 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     places.retain(|(name, _)| !name.ends_with("/pepper"));
     let log = log.0.lock().unwrap().clone();
     assert!(contains(&log, b"route=\"/api/v1/tfhe/session/{session_id}\""), "the test did not capture the log");
-    // the canary of the other suites also notices this log
+    // the canary of the other suites finds no secret in this log either
     let text = String::from_utf8_lossy(&log);
     assert_eq!(text.lines().find_map(canary::secret_in), None);
     places.extend([("the log".to_owned(), log.clone()), ("the metrics".to_owned(), metrics)]);

@@ -16,18 +16,18 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::users::PASSWORD;
 
-/// Bound on the stored lines, and on the characters of each. The first lines suffice to find the fault.
+/// Largest number of stored lines, and of the characters of each. The first lines suffice to find the fault.
 const FINDINGS_MAX: usize = 8;
 const LINE_CHARACTERS_MAX: usize = 400;
 /// The first characters of an API key, which are not secret.
 const KEY_CHARACTERS_SHOWN: usize = 16;
-/// A refresh token, or the token of a link, counts as exposed from this many hexadecimal characters on.
+/// Smallest number of hexadecimal characters of a refresh token, or of a link's token, that counts as exposed.
 const TOKEN_DIGITS_MIN: usize = 16;
-/// Characters of an id behind its prefix.
+/// Number of an id's characters behind its prefix.
 const ID_CHARACTERS: usize = 26;
-/// Characters of base64url in each part of a session token, at least.
+/// Smallest number of base64url characters in each part of a session token.
 const TOKEN_PART_MIN: usize = 10;
-/// Characters of base64 in one piece from which on a text must be a key or ciphertext. Paths and digests are shorter.
+/// A text with this many base64 characters in a row must be a key or ciphertext. Paths and digests are shorter.
 const BASE64_MIN: usize = 256;
 
 /// Reads everything that the process writes.
@@ -84,7 +84,7 @@ impl Canary {
 }
 
 impl io::Write for &Canary {
-    /// Receives one event at a time.
+    /// Each call gets one whole event.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.look(&String::from_utf8_lossy(bytes));
         Ok(bytes.len())
@@ -138,7 +138,7 @@ fn after<'t>(text: &'t str, prefix: &'t str) -> impl Iterator<Item = &'t str> {
     text.match_indices(prefix).map(move |(at, _)| &text[at + prefix.len()..])
 }
 
-/// The largest number of characters of this kind behind an occurrence of the prefix.
+/// The largest number of characters of this kind that follow the prefix anywhere in the text.
 fn follows(text: &str, prefix: &str, kind: impl Fn(u8) -> bool) -> usize {
     after(text, prefix).map(|rest| rest.bytes().take_while(|&c| kind(c)).count()).max().unwrap_or(0)
 }
@@ -198,7 +198,7 @@ mod tests {
         let before = CANARY.looked.load(Ordering::Relaxed);
         server.send(Request::get("/health")).await.ok(200);
         assert!(tracing::enabled!(tracing::Level::TRACE));
-        // the log has at least the answer's line, which is written before the answer is sent
+        // the log has at least the line about the answer, which the node writes before it sends the answer
         assert!(CANARY.looked.load(Ordering::Relaxed) > before);
     }
 

@@ -13,7 +13,7 @@ use crate::keys::{self, ClientKey};
 
 /// Opens a session under an uploaded key.
 pub const EVAL_SESSION: &str = "/api/v1/tfhe/eval-session";
-/// Opens a session whose key the server makes; the path of one session begins with this too.
+/// Opens a session whose key the server makes. The path of a single session begins with this path too.
 pub const SESSION: &str = "/api/v1/tfhe/session";
 /// Lists sessions.
 pub const SESSIONS: &str = "/api/v1/tfhe/sessions";
@@ -28,7 +28,7 @@ pub const OPERATIONS: &str = "/api/v1/tfhe/circuits/operations";
 /// The media type of words without containers behind a JSON head.
 pub const OCTETS: &str = "application/octet-stream";
 
-/// A body of a JSON head and ciphertexts without their containers' headers.
+/// A body with a JSON head and, behind it, ciphertexts without their containers' headers.
 pub fn octets(head: &Value, ciphertexts: &[Vec<u8>]) -> Vec<u8> {
     let head = head.to_string();
     let words = ciphertexts.iter().flat_map(|container| &container[container::HEADER_BYTES..]);
@@ -48,7 +48,7 @@ pub fn split_octets(answer: &Response, preset: Preset) -> (Value, Vec<Lwe>) {
     (serde_json::from_slice(head).expect("a head of JSON"), ciphertexts.map(read).collect())
 }
 
-/// A netlist of `width` AND gates. Each reads the bits `i` and `width + i` of one input value.
+/// A netlist of `width` AND gates. Gate `i` reads the bits `i` and `width + i` of one input value.
 pub fn and_netlist(width: usize) -> String {
     let gates = (0..width).map(|i| format!("2 1 {i} {} {} AND\n", width + i, 2 * width + i));
     format!("{width} {}\n1 {}\n1 {width}\n\n{}", 3 * width, 2 * width, gates.collect::<String>())
@@ -116,7 +116,7 @@ impl<'s> Account<'s> {
         self.secret.decrypt(&bytes(member))
     }
 
-    /// The request of a gate on plain bits, which this encrypts.
+    /// A gate's request on plain bits. This function encrypts the bits.
     pub fn gate(&self, op: &str, a: bool, b: Option<bool>, sel: Option<bool>) -> Value {
         json!({
             "session_id": self.session,

@@ -1,4 +1,5 @@
-//! A plain HTTP/1.1 client that sends exactly the bytes that a test gives, also wrong headers and half bodies.
+//! A plain HTTP/1.1 client that sends exactly the bytes that a test gives, including wrong headers and incomplete
+//! bodies.
 
 use std::net::SocketAddr;
 
@@ -73,10 +74,10 @@ impl Request {
         self.try_send(address).await.expect("an answer")
     }
 
-    /// Sends the request to a server that may die. `None` without an answer.
+    /// Sends the request to a server that may die. `None` if no answer comes.
     pub async fn try_send(&self, address: SocketAddr) -> Option<Response> {
         let mut stream = TcpStream::connect(address).await.ok()?;
-        // a server that has refused may stop reading, but its answer counts
+        // writing fails if the server has refused and reads no further; its answer still counts
         let _ = stream.write_all(self.head().as_bytes()).await;
         let _ = stream.write_all(&self.body).await;
         let mut bytes = Vec::new();

@@ -43,14 +43,14 @@ pub fn key(algorithm: Algorithm) -> EncodingKey {
     }
 }
 
-/// The public part of that key, named like the algorithm.
+/// The public key for an algorithm. The key's `kid` is the algorithm's name.
 pub fn public_key(algorithm: Algorithm) -> Value {
     let mut jwk = Jwk::from_encoding_key(&key(algorithm), algorithm).expect("a public part");
     jwk.common.key_id = Some(format!("{algorithm:?}"));
     json!(jwk)
 }
 
-/// A token with these claims, signed with the algorithm's key, which its header names.
+/// A token with these claims, signed with the algorithm's key. The token's header names that key.
 pub fn sign(algorithm: Algorithm, claims: &Value) -> String {
     let mut header = Header::new(algorithm);
     header.kid = Some(format!("{algorithm:?}"));
@@ -89,7 +89,7 @@ impl TestIssuer {
         self.served.answering.clone().write_owned().await
     }
 
-    /// The number of requests for the key set.
+    /// The number of requests for the key set so far.
     pub fn asked(&self) -> usize {
         self.served.asked.load(Ordering::Relaxed)
     }
@@ -117,7 +117,7 @@ async fn serve(listener: TcpListener, served: Arc<Served>) {
         } else {
             served.discovery.lock().unwrap().to_string().into_bytes()
         };
-        // no length: the client sees the size only at the end
+        // the answer has no length, so the client learns the size only at the end
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
         let _ = stream.write_all(head.as_bytes()).await;
         let _ = stream.write_all(&body).await;

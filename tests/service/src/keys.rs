@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use client::{Preset, SecretKey, container};
 
-/// A secret key, and its evaluation key in the upload's form.
+/// A secret key, and the bytes of its evaluation key as a client uploads them.
 pub struct ClientKey {
     /// The client's secret key.
     pub secret: SecretKey,
@@ -19,13 +19,13 @@ impl ClientKey {
         Self { secret, evaluation }
     }
 
-    /// A bit's ciphertext in the upload's form, without base64.
+    /// Encrypts a bit. Returns the bytes that a request carries in base64.
     pub fn encrypt(&self, bit: bool) -> Vec<u8> {
         let key = &self.secret;
         container::write_ciphertext(&key.encrypt(bit), key.preset(), Some(key.fingerprint()), container::Form::Ango)
     }
 
-    /// The bit of a ciphertext in the answer's form, without base64.
+    /// Decrypts the bytes that an answer carries in base64.
     pub fn decrypt(&self, bytes: &[u8]) -> bool {
         let key = &self.secret;
         let read = container::read_ciphertext(bytes, key.preset(), Some(key.fingerprint()));

@@ -22,7 +22,7 @@ pub struct Mailbox {
 struct State {
     /// Heads and bodies of the received e-mails.
     mails: Vec<String>,
-    /// Number of further e-mails that get a temporary refusal.
+    /// Number of the next e-mails that are refused temporarily.
     put_off: usize,
 }
 
@@ -41,7 +41,7 @@ impl Mailbox {
         Mailbox { address, state, task }
     }
 
-    /// Refuses the next e-mails for the moment, as a busy server does.
+    /// Refuses the next e-mails temporarily, as a busy server does.
     pub fn put_off(&self, count: usize) {
         self.state.lock().expect("no panic").put_off = count;
     }

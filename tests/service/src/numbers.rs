@@ -9,7 +9,7 @@ const HEADER_BYTES: usize = 32;
 /// Bytes of an evaluation key before its first row.
 pub const KEY_HEAD_BYTES: usize = 44;
 
-/// A client's key, with the parts that the service sees.
+/// The parts of a client's key that the service sees.
 #[derive(Clone)]
 pub struct NumbersKey {
     /// The key's parameters.
@@ -19,7 +19,7 @@ pub struct NumbersKey {
 }
 
 impl NumbersKey {
-    /// A key with the testing parameters of these figures.
+    /// A key with testing parameters of these figures.
     pub fn testing(poly_degree: usize, scale_bits: u32, max_depth: u32, fingerprint: u8) -> NumbersKey {
         NumbersKey::of(poly_degree, scale_bits, max_depth, SecurityLevel::Testing, fingerprint)
     }
@@ -144,7 +144,7 @@ impl NumbersKey {
         out
     }
 
-    /// The head of a container that is not complete yet, with the parameters.
+    /// The first bytes of a container, up to the parameters. Length and checksum are zero.
     fn open(&self, tag: u8) -> Vec<u8> {
         let mut out = b"ANGO".to_vec();
         out.extend([1, 0, tag, 0]);
@@ -184,7 +184,7 @@ fn seal(out: &mut [u8], length: u64, covered: usize) {
     out[24..HEADER_BYTES].copy_from_slice(&checksum[..8]);
 }
 
-/// The container with a new checksum, for tests that change its bytes. Not for evaluation keys.
+/// The container with a new checksum, for tests that change its bytes. Does not suit evaluation keys.
 pub fn closed_again(mut container: Vec<u8>) -> Vec<u8> {
     let end = container.len();
     close(&mut container, end);

@@ -1,6 +1,6 @@
 //! A payment provider in this process. The stand-in speaks the part of Stripe's API that the node uses, checks every
-//! request, has its own state, and signs events like Stripe. Tests make it decline, delay, drop and fail. Events wait
-//! until the test delivers them, in any order and as often as the test likes.
+//! request, has its own state, and signs events like Stripe. Tests let the stand-in decline, delay, lose and refuse
+//! requests. Events wait until the test delivers them, in any order and as often as the test likes.
 
 mod account;
 
@@ -31,7 +31,7 @@ use account::Form;
 const SECRET_KEY: &str = "sk_test_0123456789abcdef";
 /// The secret that signs events.
 pub const WEBHOOK_SECRET: &str = "whsec_of_the_first_endpoint";
-/// The secret that replaces it.
+/// The signing secret that replaces the first one.
 pub const NEXT_WEBHOOK_SECRET: &str = "whsec_of_the_second_endpoint";
 /// The API version that the node uses.
 const VERSION: &str = "2025-09-30.clover";
@@ -66,7 +66,7 @@ struct Shared {
     clock: Mutex<Clock>,
     account: Mutex<Account>,
     faults: Mutex<VecDeque<(String, Fault)>>,
-    /// Answers by idempotency key, with the request of each.
+    /// For each idempotency key, its request and the answer: status and body.
     answers: Mutex<HashMap<String, (String, u16, Value)>>,
     asked: Mutex<Vec<String>>,
 }
@@ -233,7 +233,7 @@ async fn answer(
         }
         Some(Fault::Garbage) => (status, "<html>").into_response(),
         Some(Fault::Cut) => {
-            // the head announces more bytes than the body has, so the connection ends too early
+            // the body fails after its first byte, so the connection ends too early
             let body = axum::body::Body::from_stream(futures_util::stream::iter([
                 Ok::<_, std::io::Error>(Bytes::from_static(b"{")),
                 Err(std::io::Error::other("cut")),

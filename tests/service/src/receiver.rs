@@ -43,7 +43,7 @@ pub struct Receiver {
 #[derive(Default)]
 struct State {
     received: Vec<Received>,
-    /// The next answers. After them, every answer is 204.
+    /// Statuses of the next answers. Every further answer has 204.
     answers: VecDeque<u16>,
 }
 

@@ -1,5 +1,5 @@
-//! Redis servers for tests. Each server belongs to one test, which may empty, stop or end it. The server ends with the
-//! test, however the test ends.
+//! Redis servers for tests. Each server belongs to one test, which may empty, stop or kill it. The server ends when the
+//! test ends, even if the test fails.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,8 +14,8 @@ use control::cache_store::CacheStoreConfig;
 /// Longest time that a server takes to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a server, prints its process id, and ends the server when the input closes. Prints nothing without a Redis
-/// program.
+/// Starts a server, prints its process id, and ends the server when the input closes. Prints nothing on a machine
+/// without Redis.
 const SCRIPT: &str = r#"
     command -v redis-server >/dev/null && command -v redis-cli >/dev/null || exit 0
     redis-server --port 0 --save '' --appendonly no --dir "$1" --unixsocket "$1/socket" >/dev/null &
@@ -59,13 +59,13 @@ impl Redis {
     /// Kills the server.
     pub fn kill(&mut self) {
         if let Some(mut script) = self.script.take() {
-            // closing the input ends the script
+            // waiting closes the input, which ends the script
             script.wait().expect("the script ends");
             let _ = std::fs::remove_file(self.socket());
         }
     }
 
-    /// Stops the server's process, which then accepts and does not answer, or lets it go on.
+    /// Stops the server's process, or lets it go on. A stopped server accepts connections and does not answer.
     pub fn hang(&self, hangs: bool) {
         let signal = if hangs { "-STOP" } else { "-CONT" };
         assert!(Command::new("kill").args([signal, &self.process]).status().expect("kill runs").success());
@@ -78,7 +78,7 @@ impl Redis {
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
-    /// The settings of a node that uses this server. Calls may take long, because no test is about a slow machine.
+    /// The settings of a node that uses this server. A call may take long, so that no test fails on a slow machine.
     pub fn config(&self) -> CacheStoreConfig {
         CacheStoreConfig {
             url: Zeroizing::new(self.url()),

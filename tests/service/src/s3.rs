@@ -1,5 +1,5 @@
-//! Servers with the protocol of Amazon S3, for tests. Each server belongs to one test and ends with the test, however
-//! the test ends.
+//! Servers with the protocol of Amazon S3, for tests. Each server belongs to one test. The server ends when the test
+//! ends, even if the test fails.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -17,8 +17,8 @@ const BUCKET: &str = "ango-test";
 const ACCESS_KEY: &str = "test";
 const SECRET: &str = "test-secret";
 
-/// Starts SeaweedFS, makes a bucket, prints `ready`, and ends the server when the input closes. Prints nothing without
-/// a SeaweedFS program. For each port the server also uses the port 10000 above it.
+/// Starts SeaweedFS, makes a bucket, prints `ready`, and ends the server when the input closes. Prints nothing on a
+/// machine without SeaweedFS. The server also uses the port 10000 above each of its ports.
 const SCRIPT: &str = r#"
     command -v weed >/dev/null || exit 0
     cd "$1"
@@ -49,7 +49,7 @@ pub struct S3 {
 
 impl S3 {
     /// A running server. On a machine without SeaweedFS: `None` and a printed line, or a panic if `TEST_S3` requires
-    /// it.
+    /// SeaweedFS.
     pub fn start() -> Option<S3> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ports = free_ports();
@@ -66,7 +66,7 @@ impl S3 {
         let output = script.stdout.take().expect("the output was piped");
         BufReader::new(output).read_line(&mut word).expect("the script's words");
         if word.trim_end() == "ready" {
-            // the S3 port opens last
+            // the S3 port opens last, so then the server is ready
             let started = Instant::now();
             while TcpStream::connect(("127.0.0.1", ports[3])).is_err() {
                 assert!(started.elapsed() < PATIENCE, "SeaweedFS is installed and does not start");
@@ -100,8 +100,9 @@ impl Drop for S3 {
     }
 }
 
-/// Ports that are free together with the ports 10000 above them. They lie below 32768, from where on the system assigns
-/// ports. A process has a range of 40 ports and gives none out twice, because a server takes its ports later than they are looked at.
+/// Four free ports, each with a free port 10000 above it. All are below 32768, because the system assigns the ports
+/// from there on. Each process has its own range of 40 ports and returns no port twice, because a server opens its
+/// ports some time after this check.
 fn free_ports() -> [u16; 4] {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();

@@ -78,7 +78,7 @@ impl TestServer {
     /// A node on this folder.
     pub async fn in_folder(folder: TempDir, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::in_folder(folder.path());
-        // the tests are about the service, so the node uses the CPU whatever cards the machine has
+        // tests of the service use the CPU, whatever cards the machine has
         config.compute.backend = BackendChoice::Cpu;
         choose_database(Kind::chosen(), &mut config, &folder);
         lift_limits(&mut config);

@@ -22,7 +22,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// A proxy in this folder to the server of a database's URL. Also returns the URL through the proxy.
+    /// A proxy to the server that the URL names, with its socket in this folder. Also returns the URL through the
+    /// proxy.
     pub fn to(url: &str, folder: &Path) -> (Wire, String) {
         let (database, sockets) = url.split_once("?host=").expect("a database on a local socket");
         let server = Path::new(sockets).join(".s.PGSQL.5432");
@@ -53,7 +54,7 @@ impl Wire {
         Wire { state }
     }
 
-    /// Lets all bytes pass, also those held back before.
+    /// Lets all bytes pass, including the bytes that were held back.
     pub fn up(&self) {
         self.state.send_replace(State::Up);
     }
@@ -63,7 +64,7 @@ impl Wire {
         self.state.send_replace(State::Silent);
     }
 
-    /// Closes connections.
+    /// Closes all connections, and each new one at once.
     pub fn down(&self) {
         self.state.send_replace(State::Down);
     }

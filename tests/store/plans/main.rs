@@ -16,7 +16,7 @@ use tests_store::{Kind, new_store};
 const SMALL: &[&str] = &[
     "nodes",
     "jobs",
-    // tables of running work
+    // has rows of running work only
     "open_reservations",
     "signing_keys",
     "retired_signing_keys",
@@ -28,10 +28,9 @@ const SMALL: &[&str] = &[
     "_sqlx_migrations",
     "sqlite_master",
 ];
-/// Statements that may scan a whole table: those of a node's start, those of an operator, and a check whether the table
-/// has any row.
+/// Parts of statements that may scan a whole table, with the reasons.
 const WHOLE: &[&str] = &[
-    // lists for operators
+    // lists that an operator requests
     "FROM accounts a LEFT JOIN",
     "ORDER BY k.created_at, key_id",
     "FROM users ORDER BY",
@@ -39,16 +38,16 @@ const WHOLE: &[&str] = &[
     "FROM lockouts LEFT JOIN",
     "UPDATE lockouts SET failures",
     "FROM plan_requests ORDER BY",
-    // checks whether the table has any row
+    // these statements only check whether a table has any row
     "LIMIT 1",
     "COUNT(*) FROM users",
-    // hourly: all objects that rows name
+    // once an hour: all objects that rows name
     "SELECT object FROM key_rows UNION ALL",
     "SELECT object FROM ciphertexts",
     // sums over key materials, and over accounts with ciphertexts
     "SUM(public_key_bytes + eval_key_bytes)",
     "SUM(bytes), 0) AS BIGINT) FROM ciphertext_caches",
-    // trials live half an hour
+    // trials are few, because each lives half an hour
     "FROM trials t",
     // running work
     "FROM open_reservations o WHERE",
@@ -61,10 +60,10 @@ const WHOLE: &[&str] = &[
     "FROM gate_usage u",
     "FROM office_usage u",
     "FROM office_totals UNION ALL",
-    // lists for operators
+    // lists that an operator requests
     "FROM key_labels",
     "FROM arithmetic_usage u",
-    // hourly, over sessions that ended long ago: an index on `gates_used` would make every charge dearer
+    // once an hour: deletion of sessions that ended long ago. An index on `gates_used` would make every charge slower.
     "DELETE FROM gate_sessions WHERE COALESCE",
 ];
 
@@ -503,7 +502,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.gate_sessions_page("acct_1", "node_1", 11, None, 9).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, Some((0, &[])), 9).await?;
     store.active_sessions_of("node_1").await?;
-    // alone, and in groups
+    // one reservation alone, then two groups of reservations
     let fcu = Wanted::Fcu { fcu: 1, allowance: Some(0), beyond: BeyondAllowance::Charged(1) };
     store.reserve(reservation(1, "acct_1", fcu)).await?;
     let of = |n, account| store.reserve(reservation(n, account, Wanted::MilliYen(1)));
@@ -589,12 +588,12 @@ async fn queries_are_served_by_indices_sqlite() {
     let (folder, store) = new_store(Kind::Sqlite).await.unwrap();
     tour(&store).await.unwrap();
     let pool = SqlitePool::connect(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
-    // a partial index, such as the one of open sessions, may be scanned
+    // a scan of a partial index, such as the index of open sessions, is allowed
     let partial = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql LIKE '% WHERE %'";
     let partial: Vec<String> = sqlx::query_scalar(partial).fetch_all(&pool).await.unwrap();
     let mut explained = 0;
     for (sql, _) in statements::seen() {
-        // only PostgreSQL has arrays
+        // statements with arrays run on PostgreSQL only
         if !is_query(sql) || sql.contains("unnest") || sql.contains("ANY(") || may_read_all(sql) {
             continue;
         }
@@ -637,10 +636,10 @@ async fn queries_are_served_by_indices_postgres() {
     assert!(explained > 60, "{explained}");
 }
 
-/// Whether the table that a plan names first is small, or not a table.
+/// Whether the table is small or no table. The text begins with the table's name.
 fn is_small(of: &str) -> bool {
     let table = of.split(' ').next().unwrap_or_default();
-    // rows that came with the statement appear as a virtual table
+    // SQLite shows the values of a statement as constant rows or as a virtual table
     SMALL.contains(&table) || of.contains("CONSTANT ROW") || of.contains("VIRTUAL TABLE")
 }
 

@@ -10,7 +10,7 @@ use store::{Schema, Store};
 use tempfile::TempDir;
 use tests_store::Kind;
 
-/// The first release's schema: accounts, keys, sessions, usage.
+/// The migration that makes the first release's schema: accounts, keys, sessions, usage.
 const FIRST: i64 = 1;
 
 /// An empty database of this kind. `None` if this machine lacks it.
@@ -46,7 +46,7 @@ async fn columns(url: &str) -> BTreeMap<(String, String), (String, bool)> {
     ours.map(|(table, column, kind, required)| ((table, column), (plain_kind(&kind).to_owned(), required))).collect()
 }
 
-/// The common name of the database kinds that are one kind in Rust.
+/// The common name of the column types that are one type in Rust.
 fn plain_kind(kind: &str) -> &str {
     match kind {
         "INTEGER" | "bigint" | "integer" | "boolean" | "smallint" => "integer",
@@ -85,7 +85,7 @@ async fn migrations_end_in_equal_schemas_on_both_databases() {
     assert_eq!(indices(&sqlite).await, indices(&postgres).await);
 }
 
-/// A column without a check may hold a word of a newer build, or a word that an operator wrote.
+/// An unknown word in a column without a check comes from a newer build or from an operator.
 async fn an_unknown_word_is_an_error_that_names_it(kind: Kind) {
     let Some((_folder, url, store)) = empty(kind).await else { return };
     store.migrate().await.unwrap();
@@ -116,10 +116,10 @@ async fn an_unknown_word_is_an_error_that_names_it_postgres() {
 async fn an_older_build_starts_on_a_newer_database(kind: Kind) {
     let Some((_folder, url, store)) = empty(kind).await else { return };
     store.migrate().await.unwrap();
-    // like a build whose migrations end here
+    // an older build, whose last migration is the first one, accepts the newer database
     store.migrate_up_to(FIRST).await.unwrap();
     assert_eq!(store.schema().await.unwrap(), Schema::Current);
-    // like this build after a newer one
+    // a migration of a newer build has run, which this build does not know
     let newer = match kind {
         Kind::Sqlite => {
             "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
@@ -134,7 +134,7 @@ async fn an_older_build_starts_on_a_newer_database(kind: Kind) {
     assert_eq!(store.schema().await.unwrap(), Schema::Newer(vec![9000]));
     store.migrate().await.unwrap();
     assert!(!store.has_api_keys().await.unwrap());
-    // but the text of a migration that has run must not change
+    // the text of a migration that has run must not change
     run(&url, "UPDATE _sqlx_migrations SET checksum = (SELECT checksum FROM _sqlx_migrations WHERE version = 2) WHERE version = 1")
         .await;
     assert!(store.schema().await.is_err());

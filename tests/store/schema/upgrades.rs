@@ -7,7 +7,8 @@ use store::{NetlistPlace, Trial};
 
 use super::*;
 
-/// Rows, each inserted as soon as this migration has run. `#n` stands for 32 bytes of n, `%n` for 16.
+/// Statements that insert rows, each with the number of the migration after which it runs. `#n` stands for 32 bytes of
+/// value n, `%n` for 16.
 const ROWS: &[(i64, &str)] = &[
     (1, "INSERT INTO accounts (account_id, created_at) VALUES ('acct_1', 5), ('acct_2', 6)"),
     (
@@ -374,7 +375,7 @@ async fn what_migrations_add_is_right(store: &Store, from: i64) {
         }
     );
     assert_eq!(store.database_id().await.unwrap().len(), 32);
-    // the third migration added plans, and the fourth marked the trials
+    // migration 3 added plans, and migration 4 marked the trials
     if from < 3 {
         let of_trial = store.api_key(&[2; 32]).await.unwrap().unwrap();
         assert_eq!((of_trial.plan, of_trial.platform, of_trial.office), (Plan::Trial, true, false));

@@ -31,8 +31,9 @@ impl Kind {
         }
     }
 
-    /// The URL of a new database with all tables: a file in this folder, or a database of the server. The tables are copied from a template, so
-    /// the migrations run once in a process. `None`, and a printed line: this machine has no PostgreSQL, and `TEST_DATABASE` does not ask for it.
+    /// The URL of a new database with all tables: a file in this folder, or a database of the server. The tables are
+    /// copied from a template, so a process runs the migrations once. Without PostgreSQL, returns `None` and prints a
+    /// line, or panics if `TEST_DATABASE` requires PostgreSQL.
     pub fn new_url(self, folder: &Path) -> Option<String> {
         match self {
             Kind::Sqlite => {
@@ -44,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// The URL of a new database without tables; as [`Kind::new_url`].
+    /// The URL of a new database without tables. Otherwise like [`Kind::new_url`].
     pub fn empty_url(self, folder: &Path) -> Option<String> {
         match self {
             Kind::Sqlite => Some(sqlite_url(&folder.join("test.db"))),
@@ -52,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// The folder on disk that holds all databases, after they are written out: `folder`, or the server's.
+    /// Lets the databases write everything to the disk. Returns the folder that holds them: `folder`, or the server's.
     pub fn on_disk(self, folder: &Path) -> PathBuf {
         match self {
             Kind::Sqlite => folder.to_owned(),
@@ -77,7 +78,7 @@ fn sqlite_url(path: &Path) -> String {
     format!("sqlite:{}", path.display())
 }
 
-/// Makes a SQLite file with all tables and an identity of its own, if there is no file at this path.
+/// Makes a SQLite file with all tables and a new database id, unless the path has a file.
 pub fn copy_template(path: &Path) {
     static TEMPLATE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     if path.exists() {
@@ -94,7 +95,7 @@ pub fn copy_template(path: &Path) {
         (folder, template)
     });
     std::fs::copy(template, path).expect("the folder takes files");
-    // as the store makes its files
+    // the store gives its files the same mode
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("the file's mode");
     wait_for(async || {
         run_on_sqlite(path, "UPDATE database_identity SET database_id = lower(hex(randomblob(16)))".to_owned()).await;
@@ -103,20 +104,21 @@ pub fn copy_template(path: &Path) {
 
 async fn run_on_sqlite(path: &Path, sql: String) {
     let mut file = SqliteConnection::connect(&sqlite_url(path)).await.expect("the file opens");
-    // the machine may lose power: the test is lost with it
+    // a power failure may destroy the file, because then the test is lost anyway
     for sql in ["PRAGMA synchronous = OFF".to_owned(), sql] {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut file).await.expect("the statement runs");
     }
     file.close().await.expect("the file closes");
 }
 
-/// Waits on a thread of its own, because callers may be tasks of a runtime.
+/// Does the work on another thread, because callers may be tasks of a runtime, and waits for the end.
 fn wait_for(work: impl AsyncFnOnce() + Send) {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     std::thread::scope(|scope| scope.spawn(|| runtime().block_on(work())).join().expect("the work ends"));
 }
 
-/// A server of this process: it goes when our end of its input closes, which it does however we end.
+/// The PostgreSQL server of this process. The server ends when its input closes, which also happens if the process
+/// crashes.
 struct Server {
     sockets: PathBuf,
     databases: AtomicU32,
@@ -124,7 +126,7 @@ struct Server {
     _input: ChildStdin,
 }
 
-/// Starts the server, or ends with status 3 on a machine without PostgreSQL.
+/// Starts the server. Ends with status 3 on a machine without PostgreSQL.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/throwaway-postgres");
 
 impl Server {
@@ -133,7 +135,8 @@ impl Server {
         SERVER.get_or_init(Server::start).as_ref()
     }
 
-    /// The server; else prints a line, or panics where `TEST_DATABASE` asks for PostgreSQL.
+    /// The server. On a machine without PostgreSQL: `None` and a printed line, or a panic if `TEST_DATABASE` requires
+    /// PostgreSQL.
     fn get_or_say() -> Option<&'static Server> {
         let server = Server::get();
         if server.is_none() {
@@ -168,11 +171,11 @@ impl Server {
         self.psql("postgres", "CREATE DATABASE migrated");
         let url = self.url("migrated");
         wait_for(async || drop(Store::open(&url).await.expect("a migrated database")));
-        // a template must have no connections
+        // a template must have no open connections
         self.psql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'migrated'");
     }
 
-    /// A copy of this database, with an identity of its own if it has one.
+    /// A new database with the contents of the template. A copy of `migrated` gets a new database id.
     fn new_database(&self, template: &str) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.psql("postgres", &format!("CREATE DATABASE {name} TEMPLATE {template}"));

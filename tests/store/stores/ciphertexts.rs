@@ -28,7 +28,7 @@ async fn keep(store: &Store, new: &NewCiphertext) -> Result<()> {
     store.write(async |tx| tx.insert_ciphertext(new).await).await
 }
 
-/// Stores a ciphertext in place of those that must be evicted.
+/// Evicts ciphertexts until the new one has room, and stores the new one. Returns the evicted ids.
 async fn keep_with_room(store: &Store, new: NewCiphertext, pinned: &[&str]) -> Vec<String> {
     let pinned: Vec<String> = pinned.iter().map(|&id| id.to_owned()).collect();
     let plan = store.eviction_plan(&new.account_id, new.bytes, new.bytes_max, &pinned).await.unwrap();
@@ -126,7 +126,7 @@ on_both! {
         assert_eq!(plan(100, &["ct_5".to_owned()]).await, None);
         assert_eq!(plan(100, &[]).await.unwrap().len(), 3);
         assert_eq!(store.eviction_plan("acct_1", i64::MAX, None, &[]).await.unwrap(), Some(Vec::new()));
-        // an outdated plan changes nothing
+        // the store refuses a ciphertext whose plan evicts too little, and changes nothing
         assert!(matches!(keep(&store, &ciphertext("ct_6", 60, 17)).await, Err(Error::NoRoom)));
         assert_eq!((count(&store).await, store.ciphertext_bytes().await.unwrap()), (3, 80));
     }
@@ -154,7 +154,7 @@ on_both! {
         assert!(store.ciphertext("acct_1", "ct_3").await.unwrap().is_some());
         assert!(dropped(&store, "").await.contains(&"ciphertexts: object of ct_2".to_owned()));
         assert!(matches!(keep(&store, &ciphertext("ct_4", 10, 10)).await, Err(Error::KeyGone)));
-        // the result of running work is discarded, and nothing of it is recorded
+        // the result of running work is discarded, and neither the operation nor its charge is recorded
         let unit = store.submit(completed("op_1", ciphertext("ct_4", 10, 12))).await;
         assert!(matches!(unit, Err(Error::KeyGone)));
         assert_eq!(store.arithmetic_operation("acct_1", "op_1").await.unwrap(), None);
@@ -193,7 +193,7 @@ on_both! {
         assert_eq!((found.status, found.cost_fcu), (OperationStatus::Completed, Some(5)));
         assert_eq!(found.result_ciphertext_id.as_deref(), Some("ct_1"));
         assert_eq!(store.arithmetic_operation("acct_2", "op_1").await.unwrap(), None);
-        // one has no room, and one ended before; the other units of the commit are done
+        // op_2 has no room for its result, and op_1 has ended before; the unit of op_4 is done
         let units = [
             completed("op_2", ciphertext("ct_2", 60, 12)),
             completed("op_1", ciphertext("ct_3", 1, 12)),

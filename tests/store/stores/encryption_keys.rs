@@ -46,7 +46,7 @@ pub fn encryption_key<'a>(key_id: &'a str, account_id: &'a str, material_id: &'a
     }
 }
 
-/// An account with a key of two rows. The names of its objects begin with the key's name.
+/// Makes a key of two rows in an account. The names of the key's objects begin with the key's id.
 pub async fn make_key(store: &Store, new: &NewEncryptionKey<'_>) -> KeyMade {
     let names = ["pk", "row 0", "row 1"].map(|object| format!("{} {object}", new.key_id));
     store
@@ -108,7 +108,7 @@ on_both! {
         account(&store, 2, "acct_2").await;
         assert_eq!(make_key(&store, &encryption_key("key_1", "acct_1", "mat_1")).await, KeyMade::Made);
         assert_eq!(make_key(&store, &encryption_key("key_2", "acct_1", "mat_2")).await, KeyMade::Made);
-        // the second material is dropped
+        // key_2 has the content of key_1, so its material is dropped
         assert_eq!(dropped(&store, "").await.len(), 3);
         assert!(dropped(&store, "").await.iter().all(|name| name.contains("key_2")));
         assert_eq!(store.encryption_key("acct_1", "key_2").await.unwrap().unwrap().material_id, "mat_1");
@@ -137,7 +137,7 @@ on_both! {
         assert_eq!(begin(upload("up_1", "mat_1", 50)).await, KeyMade::Made);
         assert_eq!(begin(upload("up_2", "mat_2", 8)).await, KeyMade::Made);
         assert_eq!(begin(upload("up_3", "mat_3", 50)).await, KeyMade::TooMany);
-        // an upload that has expired by then does not count
+        // up_2 has expired when the keys are made, so it does not count
         let more = |key_id, material_id, digest| NewEncryptionKey {
             keys_max: Some(2),
             digest,
@@ -147,7 +147,7 @@ on_both! {
         assert_eq!(make_key(&store, &more("key_2", "mat_5", &[5; 32])).await, KeyMade::TooMany);
         assert_eq!(store.key_upload("acct_1", "up_2", 10).await.unwrap(), None);
         assert_eq!(store.key_upload("acct_2", "up_1", 10).await.unwrap(), None);
-        // an upload that becomes a key does not count twice
+        // an upload and the key that it becomes count once
         store.write(async |tx| fill(tx, "mat_1", "pk", &["row"]).await).await.unwrap();
         let completed = NewEncryptionKey { upload_id: Some("up_1"), ..more("key_3", "mat_1", &[6; 32]) };
         let made = store.write(async |tx| tx.insert_encryption_key(&completed).await).await;
@@ -185,7 +185,7 @@ on_both! {
         assert_eq!(add(20, &[row(0, "a")]).await, Added::Done);
         assert_eq!(add(20, &[row(0, "b")]).await, Added::NotAsExpected);
         assert_eq!(add(220, &[row(2, "b")]).await, Added::NotAsExpected);
-        // a row that its part has already
+        // a row with a digit that its part has already
         let again = KeyRowRecord { digit: 0, ..row(1, "b") };
         assert!(store.write(async |tx| tx.add_key_rows("mat_1", 120, &[again]).await).await.is_err());
         assert_eq!(add(120, &[row(1, "b"), row(2, "c")]).await, Added::Done);

@@ -100,7 +100,7 @@ async fn seen(store: &Store) -> String {
 
 struct Dice {
     random: ChaCha8Rng,
-    /// Requested transfers, each with its payer.
+    /// Ids of the requested transfers, each with its account.
     transfers: Vec<(String, String)>,
 }
 
@@ -124,7 +124,8 @@ impl Dice {
         KeptAnswer { digest, claim, answer: vec![claim[0]; 3], blob: None, held_until: now + 5 }
     }
 
-    /// Operations and units. Some fail because of a missing session or claim, or because they were done before.
+    /// Random operations and units. Some fail, because their session or claim is missing, or because they were done
+    /// before.
     fn effects(&mut self, now: i64) -> Vec<Asked> {
         let mut asked = Vec::new();
         for at in 0..self.below(6) {
@@ -145,7 +146,7 @@ impl Dice {
                 ..reservation(&transfer_id, &account_id, wanted)
             }));
         }
-        // some of the transfers that were just reserved
+        // give back some of the transfers that were just reserved
         for _ in 0..self.below(3) {
             asked.extend(self.transfer().map(|(transfer, account)| Asked::GiveBack(transfer, account)));
         }
@@ -176,7 +177,8 @@ impl Dice {
         asked
     }
 
-    /// Claims and releases, some for a request that another one claims, and some for an unknown account.
+    /// Random claims and releases. Some are for a request that another request has claimed, and some for an unknown
+    /// account.
     fn claims(&mut self, now: i64) -> Vec<Asked> {
         let mut asked = Vec::new();
         for _ in 0..self.below(16) {
@@ -266,7 +268,7 @@ on_both! {
             })
             .await;
         }
-        // the same writer does the work later
+        // the writer of this unit also does the unit whose caller left
         store.submit(charge(usage("use_2", &[1; 32]))).await.unwrap();
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (4, 8, 800));
     }

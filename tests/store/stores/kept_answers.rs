@@ -38,17 +38,17 @@ on_both! {
     async fn i4_an_answer_is_kept_with_its_charge_or_neither(store: Store) {
         with_session(&store).await;
         assert_eq!(store.claim(claim([1; 32], [1; 16], "node", 100, 1)).await.unwrap(), Claimed::Mine);
-        // a failing charge stores no answer
+        // if the charge fails, the answer is not stored
         store.submit(Unit { keep: Some(kept(1, 1, 100)), ..charge(usage("use_1", &[9; 32])) }).await.unwrap_err();
         assert_eq!(store.claim(claim([1; 32], [2; 16], "node", 100, 1)).await.unwrap(), Claimed::Running);
-        // an answer whose claim another request has now fails together with its charge
+        // another request has the claim of this answer, so the whole unit fails, with its charge
         let lost = store.submit(Unit { keep: Some(kept(1, 2, 100)), ..charge(usage("use_1", &[1; 32])) }).await.unwrap_err();
         assert!(matches!(lost, Error::ClaimLost));
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
         store.submit(Unit { keep: Some(kept(1, 1, 100)), ..charge(usage("use_1", &[1; 32])) }).await.unwrap();
         let answer = Claimed::Kept { answer: b"sealed".to_vec(), blob: Some("b".to_owned()) };
         assert_eq!(store.claim(claim([1; 32], [3; 16], "node", 100, 1)).await.unwrap(), answer);
-        // and is stored once
+        // an answer is stored only once
         assert!(matches!(store.submit(Unit { keep: Some(kept(1, 1, 100)), ..Unit::default() }).await, Err(Error::ClaimLost)));
     }
 

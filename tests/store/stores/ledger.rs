@@ -35,7 +35,7 @@ async fn audited(store: &Store) -> AuditReport {
 
 on_both! {
     async fn p8_two_hundred_gates_at_once_stop_exactly_at_the_cap(store: Store) {
-        // 15 gates of 0.1 yen at 150 yen a dollar are a cent
+        // the cap is a cent: 15 gates of 0.1 yen at 150 yen a dollar
         set_budget(&store, &budget("acct_1")).await;
         let mut asked = JoinSet::new();
         for n in 0..200 {
@@ -147,7 +147,7 @@ on_both! {
         let ids = |lost: Vec<LostReservation>| lost.into_iter().map(|lost| lost.transfer_id).collect::<Vec<_>>();
         assert_eq!(ids(store.forsaken_reservations("node_1", 60, 9).await.unwrap()), ["t_2", "t_3"]);
         assert_eq!(ids(store.forsaken_reservations("node_1", 60, 1).await.unwrap()), ["t_2"]);
-        // a node whose lease is over still counts as alive for itself
+        // for itself a node counts as alive, even after the end of its lease
         assert_eq!(ids(store.forsaken_reservations("node_2", 60, 9).await.unwrap()), ["t_3"]);
         assert_eq!(ids(store.reservations_of_node("node_3", 9).await.unwrap()), ["t_3", "t_4"]);
     }
@@ -157,7 +157,7 @@ on_both! {
         store.submit(posting("t_1", "acct_1")).await.unwrap();
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         open(&store, &session(&[1; 32], "acct_1")).await;
-        // a usage row with another price than its posted transfer
+        // a usage row whose price differs from the price of its posted transfer
         let dearer = GateUsage { transfer_id: Some("t_1".to_owned()), cost_milli_yen: 101, ..usage("use_1", &[1; 32]) };
         store.submit(charge(dearer)).await.unwrap();
         let found = store.audit_ledger().await.unwrap().findings;

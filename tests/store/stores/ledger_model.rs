@@ -11,11 +11,11 @@ use super::*;
 
 /// Number of accounts, each with another seed.
 const SEEDS: u64 = 1000;
-/// Accounts that work at the same time, so that their works share commits.
+/// Number of accounts that work at the same time, so that their works share commits.
 const AT_ONCE: u64 = 100;
 const STEPS: u32 = 40;
-/// Thousandths of a yen for a dollar. All amounts are whole numbers of the smallest unit, which is a billionth of a
-/// dollar over the product of all three rates.
+/// Rates in thousandths of a yen for a dollar. The model computes in a unit that makes all amounts whole numbers: a
+/// billionth of a dollar, divided by the product of the three rates.
 const RATES: [i64; 3] = [150_000, 149_751, 151_003];
 const ALLOWANCE: i64 = 60;
 
@@ -31,7 +31,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// The amount in billionths of a dollar divided by all rates.
+    /// The amount in the model's unit (see [`RATES`]).
     fn spend(&self) -> i128 {
         let all: i128 = RATES.iter().map(|rate| i128::from(*rate)).product();
         i128::from(self.nano_usd) * all + i128::from(self.milli_yen) * 1_000_000_000 * (all / i128::from(self.rate))
@@ -127,7 +127,8 @@ impl Model {
                 };
                 let unit = Unit { counts: Some(counts), ..posting(&id, &self.account) };
                 store.submit(unit.clone()).await.unwrap();
-                // a repeated transfer is refused; rare, because it splits the group of its commit
+                // a repeated transfer is refused; the test does this rarely, because a failing unit splits the group of
+                // its commit
                 if self.below(16) == 0 {
                     assert!(matches!(store.submit(unit).await, Err(Error::ReservationLost)), "{id}");
                 }
@@ -141,7 +142,7 @@ impl Model {
                 self.open.remove(&id);
             }
             10 => {
-                // a node restarts, or others notice that it is gone
+                // a node restarts, or another node notices that this node is gone
                 let node = self.below(3);
                 let lost = store.reservations_of_node(&format!("{}_node_{node}", self.account), 100).await.unwrap();
                 assert_eq!(lost.len(), self.open.values().filter(|taken| taken.node == node).count());

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A node's report and request for an account with 100 requests a day and 1000 a month.
+/// A node reports `spent` requests and reserves `need` more, for an account with 100 requests a day and 1000 a month.
 fn told(spent: i64, need: i64) -> Settlement {
     let reservation = Some(Reservation { need, spare: 0, day_limit: 100, month_limit: 1000 });
     let subject = "acct_1".to_owned();
@@ -23,7 +23,7 @@ fn failed(subject: u8, failures: &[i64]) -> Lockout {
     }
 }
 
-/// Three failures lock until the time 100.
+/// Adds failures. Three failures lock the subject until the time 100.
 fn add(lockout: &mut Lockout, new: &Lockout) {
     lockout.failures.extend(&new.failures);
     lockout.locked_until = (lockout.failures.len() >= 3).then_some(100);
@@ -32,13 +32,13 @@ fn add(lockout: &mut Lockout, new: &Lockout) {
 
 on_both! {
     async fn l1_nodes_together_let_no_more_pass_than_the_limit(store: Store) {
-        // two nodes reserve forty requests each, so twenty are left
+        // two nodes reserve forty requests each, so twenty are left, and 21 are refused
         let first = settle(&store, told(0, 40)).await;
         assert_eq!(first, Settled { day_used: 40, month_used: 40, reserved: 40, free: 60 });
         assert_eq!(settle(&store, told(0, 40)).await.reserved, 40);
         let refused = settle(&store, told(0, 21)).await;
         assert_eq!(refused, Settled { day_used: 80, month_used: 80, reserved: 0, free: 20 });
-        // one of them used thirty and gives the rest back
+        // a node that used thirty of its forty requests gives ten back and reserves 21
         let settled = settle(&store, told(-10, 21)).await;
         assert_eq!(settled, Settled { day_used: 91, month_used: 91, reserved: 21, free: 9 });
     }

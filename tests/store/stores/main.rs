@@ -6,7 +6,7 @@ use api::{Environment, KeyStatus, Plan, Role};
 use store::*;
 use tests_store::{Kind, new_store};
 
-/// Makes one test for each database of each function.
+/// Makes two tests of each function, one for each database.
 macro_rules! on_both {
     ($($(#[$attribute:meta])* async fn $name:ident($store:ident: Store) $body:block)*) => {
         mod on {
@@ -251,7 +251,7 @@ on_both! {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         open(&store, &session(&[1; 32], "acct_1")).await;
         store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap();
-        // the same row again, and a session that does not exist: neither leaves a trace
+        // a repeated row and an unknown session make their units fail, and leave no trace
         store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap_err();
         store.submit(charge(usage("use_2", &[9; 32]))).await.unwrap_err();
         let row = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
@@ -293,7 +293,7 @@ on_both! {
         open(&store, &session(&[1; 32], "acct_1")).await;
         let seen = async |now| store.gate_sessions_page("acct_1", "node_2", now, None, 9).await.unwrap().total;
         assert_eq!((seen(14).await, seen(15).await), (1, 0), "another node sees it until the lease ends");
-        // while the node may come back, its sessions stay
+        // the sessions of a node stay as long as the node may come back
         assert_eq!((store.lose_forsaken_sessions(20).await.unwrap(), store.forget_nodes(15).await.unwrap()), (0, 0));
         assert_eq!((store.lose_forsaken_sessions(21).await.unwrap(), store.forget_nodes(16).await.unwrap()), (1, 1));
         let left = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
@@ -343,7 +343,7 @@ on_both! {
         let mut named = store.circuit_blobs().await.unwrap();
         named.sort_unstable();
         assert_eq!(named, ["object a", "object b"]);
-        // the answer names objects without a row, so that they can be removed
+        // the answer names the object that no row names any more, so that the object can be removed
         let kept = put("b", object("object d"), 7).await;
         assert!(matches!(kept, CircuitKept::Replaced(_, Some(blob)) if blob == "object b"));
         let blob = Some("object a".to_owned());
@@ -362,7 +362,8 @@ on_both! {
         let second = usage("use_2", &[1; 32]);
         let twice = store.submit(Unit { charge: Some(second), ..ended("op_1", OperationStatus::Cancelled, 13) }).await;
         assert!(matches!(twice, Err(Error::OperationEnded)));
-        // an operation that its caller awaited has no row before its end; a failing charge undoes the row
+        // op_2 and op_3 have no row before their end, because their callers waited; the failing charge of op_3 undoes
+        // its row
         store.submit(ended("op_2", OperationStatus::Completed, 14)).await.unwrap();
         store.submit(Unit { charge: Some(first), ..ended("op_3", OperationStatus::Completed, 14) }).await.unwrap_err();
         assert_eq!(store.circuit_operation("acct_1", "op_3").await.unwrap(), None);

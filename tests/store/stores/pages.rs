@@ -30,7 +30,7 @@ on_both! {
             let mut clock = start;
             let mut made = Vec::new();
             let mut insert = async |random: &mut ChaCha20Rng, clock: &mut i64| {
-                // often several sessions of one moment
+                // several sessions often have the same moment
                 *clock += i64::from(below(random, 2));
                 let mut digest = [0; 32];
                 random.fill_bytes(&mut digest);
@@ -44,7 +44,7 @@ on_both! {
             for _ in 0..below(&mut random, 30) {
                 insert(&mut random, &mut clock).await;
             }
-            // newer than all existing rows, like rows that are inserted now
+            // rows that are inserted from here on are newer than all existing rows
             clock += 1;
             let first_new = clock;
             let limit = i64::from(1 + below(&mut random, 7));
@@ -63,7 +63,7 @@ on_both! {
             }
             let mut expected: Vec<_> = made.into_iter().filter(|(at, _)| *at < first_new).collect();
             expected.sort_by(|a, b| b.cmp(a));
-            // the first page was read before the insertions
+            // the pages show exactly the rows that existed when the first page was read
             assert_eq!(seen, expected, "seed {seed}");
         }
     }
@@ -101,7 +101,7 @@ on_both! {
     }
 }
 
-/// Active sessions of the first account that have not expired, counted by other SQL.
+/// Active sessions of the first account that have not expired, counted as rows of one long page.
 async fn made_count(store: &Store, now: i64) -> i64 {
     store.gate_sessions_page("acct_1", "node_1", now, None, 1000).await.unwrap().rows.len() as i64
 }

@@ -29,12 +29,12 @@ on_both! {
         // the refused trial left nothing, and another network has its own window
         assert!(store.api_key(&[5; 32]).await.unwrap().is_none());
         assert_eq!(give(6, &[2; 32], 159).await, TrialKeyMade::Made);
-        // a revoked key does not make room
+        // a revoked key still counts for its network
         assert_eq!(store.revoke_lineage("acct_0", 159).await.unwrap(), 1);
         assert_eq!(give(7, &[1; 32], 159).await, TrialKeyMade::TooMany { oldest_at: 100 });
         assert_eq!(give(8, &[1; 32], 160).await, TrialKeyMade::Made);
         assert_eq!(give(9, &[1; 32], 160).await, TrialKeyMade::TooMany { oldest_at: 101 });
-        // a clock that was set back locks no network out
+        // a clock that was set back does not lock a network out
         assert_eq!(give(10, &[1; 32], 10).await, TrialKeyMade::Made);
         assert_eq!(store.forget_trial_windows(219).await.unwrap(), 2);
     }
@@ -93,7 +93,7 @@ on_both! {
         store.void_reservation("t_1", "acct_1", 20).await.unwrap();
         assert_eq!(store.trial("acct_1").await.unwrap(), Some(Trial { expires_at: 100, operations_used: 3 }));
         assert_eq!(take("t_4", "acct_2", 1).await, Reserved::TrialExhausted);
-        // given back once, and not at all if the operations were done
+        // a reservation is given back once, and not at all if its operations were done
         store.void_reservation("t_1", "acct_1", 20).await.unwrap();
         store.submit(posting("t_3", "acct_1")).await.unwrap();
         store.void_reservation("t_3", "acct_1", 20).await.unwrap();
@@ -132,7 +132,7 @@ on_both! {
         let opened = open(&store, &session(&[3; 32], "acct_1")).await;
         assert_eq!(opened, SessionOpened::NoAccount);
         assert!(store.api_key(&[2; 32]).await.unwrap().is_some());
-        // its row is deleted later, and then the account is unknown
+        // the account's row is deleted later, and then the account is unknown
         assert_eq!(store.forget_erased_accounts(100).await.unwrap(), 0);
         assert_eq!(store.forget_erased_accounts(101).await.unwrap(), 1);
         assert!(!store.has_account("acct_1").await.unwrap() && store.has_account("acct_2").await.unwrap());
@@ -142,7 +142,7 @@ on_both! {
 
     async fn ended_sessions_that_charged_nothing_are_forgotten(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        // charged, named by a run, ended, expired on a lost node, and open
+        // in order: charged, named by a run, ended, expired on a lost node, and open
         for (number, expires_at) in [(1, 20), (2, 20), (3, 20), (4, 20), (5, 90)] {
             let new = NewGateSession { digest: &[number; 32], expires_at, ..session(&[0; 32], "acct_1") };
             assert_eq!(open(&store, &new).await, SessionOpened::Opened);

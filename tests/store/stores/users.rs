@@ -168,7 +168,7 @@ on_both! {
         let named = store.external_user(&seen("bob", Some("acme"), "usr_3", "acct_3")).await.unwrap().unwrap();
         let colleague = store.external_user(&seen("cid", Some("acme"), "usr_4", "acct_4")).await.unwrap().unwrap();
         assert_eq!((named.account_id.as_str(), colleague.account_id.as_str()), ("acct_3", "acct_3"));
-        // one of Ango's accounts, named by its id
+        // the issuer names an account by its id in Ango
         let ours = store.external_user(&seen("ada", Some("acct_3"), "usr_5", "acct_5")).await.unwrap().unwrap();
         assert_eq!((ours.user_id.as_str(), ours.account_id.as_str()), ("usr_1", "acct_3"));
         assert_eq!(store.external_user(&seen("ada", None, "usr_6", "acct_6")).await.unwrap().unwrap(), alone);
@@ -179,7 +179,8 @@ on_both! {
         let stranger = NewExternalUser { trusts_account_ids: false, ..seen("eve", Some("acct_ours"), "usr_1", "acct_1") };
         assert_eq!(store.external_user(&stranger).await.unwrap().unwrap().account_id, "acct_1");
         let colleague = seen("ada", Some("acct_ours"), "usr_2", "acct_2");
-        // the name exists by then: the operator declares the issuer trusted before its users come
+        // the issuer's name `acct_ours` belongs to acct_1 by now, so an operator must declare the issuer trusted before
+        // its users come
         assert_eq!(store.external_user(&colleague).await.unwrap().unwrap().account_id, "acct_1");
     }
 
@@ -229,7 +230,7 @@ on_both! {
         let third = NewApiKey { lineage_id: "lin_3", ..key(&[3; 32], "ak_3", "acct_1") };
         let refused = store.write(async |tx| tx.insert_user_key(&third, "usr_1", 0, 2).await).await.unwrap();
         assert_eq!(refused, UserKeyMade::TooMany { oldest_at: 5 });
-        // a successor of the first key
+        // ak_4 is a successor of the first key
         store.insert_api_key(&key(&[4; 32], "ak_4", "acct_1")).await.unwrap();
         let all = UserKeysSeen { account_id: "acct_1", user_id: None, ended_after: 0 };
         let own = UserKeysSeen { user_id: Some("usr_1"), ..all };

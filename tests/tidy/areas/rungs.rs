@@ -23,7 +23,7 @@ pub const CONTROL: Crate = Crate {
             "telemetry",
             "tls",
         ],
-        // the areas; the interface to the engine is below the prices of its gates
+        // the areas; `compute::engine` is below `billing`, which has the prices of gates
         &["web"],
         &["events"],
         &["access"],
@@ -32,7 +32,7 @@ pub const CONTROL: Crate = Crate {
         &["compute"],
         &["office"],
         &["docs"],
-        // modules that combine the areas to a node
+        // modules that combine the areas into a node
         &["config", "database", "listener"],
         &["admin", "router"],
         &["app"],
@@ -46,9 +46,9 @@ pub const KERNELS: Crate = Crate {
     folder: "kernels/src",
     rungs: &[
         &["bytes", "error"],
-        // the arithmetic of the definition
+        // integer arithmetic that all schemes use
         &["modular", "ring", "security", "xof"],
-        // devices, without a scheme
+        // devices, for any scheme
         &["backend"],
         &["cpu::simd"],
         &["cpu", "gpu"],
@@ -72,7 +72,7 @@ pub const ENGINE: Crate = Crate {
     rungs: &[
         // modules that all others use
         &["error", "ids", "rows", "slots", "usage"],
-        // pure: (now, event) -> commands
+        // pure functions: (now, event) -> commands
         &["batch", "fair", "residency", "work"],
         &["scheduler"],
         // only these files know the schemes
@@ -126,12 +126,12 @@ pub const STORE: Crate = Crate {
         ],
         &["ledger"],
         &["office"],
-        // effects on several tables, all or none
+        // units of work: effects on several tables, written all together or not at all
         &["units"],
         // group commit
         &["writers"],
     ],
-    // `Store`, whose methods are beside their tables
+    // `lib` has `Store`, whose methods are beside their tables
     shared: &["lib"],
 };
 
@@ -139,7 +139,7 @@ pub const CLIENT: Crate = Crate {
     folder: "control/client/src",
     rungs: &[
         &["forecast", "gaussian", "netlists", "value"],
-        // secret keys for bits, and everything made of them
+        // secret keys for bits, and the keys and ciphertexts made with them
         &["secret_key"],
         &["bundle", "keygen"],
         // numbers
@@ -184,7 +184,7 @@ pub const DOCS_MODULE: Crate = Crate {
         &["drawing", "registration", "tax"],
         &["document"],
         &["object"],
-        // payments of providers, and payments to payees
+        // payments that providers report, and payments to payees
         &["payment_import", "payment_record"],
         // request bodies
         &["request"],

@@ -32,7 +32,7 @@ impl Figures {
         self.notes.push(text);
     }
 
-    /// The largest value so far among figures of this unit.
+    /// The largest figure so far that has this unit.
     pub fn largest(&self, unit: &str) -> Option<f64> {
         let values = self.figures.iter().filter(|figure| figure.unit == unit).map(|figure| figure.value);
         values.max_by(f64::total_cmp)

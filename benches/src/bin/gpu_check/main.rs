@@ -41,7 +41,8 @@ struct Arguments {
     /// Folder of compiled kernels
     #[arg(long)]
     kernels: Option<PathBuf>,
-    /// Folder into which the measurements' own kernels are compiled, for every architecture; nothing is measured then
+    /// Folder for the compiled kernels of the measurements, for every architecture; with this option nothing is
+    /// measured
     #[arg(long)]
     precompile: Option<PathBuf>,
     /// Gates of a batch; the default has sizes on both sides of every switch between kernels on a card of 132

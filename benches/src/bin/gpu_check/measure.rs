@@ -1,5 +1,5 @@
-//! The measurements. Each runs its work once unmeasured, then repeats it for a time and averages over all runs. The
-//! results are decrypted and compared.
+//! The measurements. Each runs its work once without measuring, then repeats the work for some time and averages over
+//! all runs. The results are decrypted and compared.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,12 +17,12 @@ use kernels::{Backend, Result};
 
 use crate::figures::Figures;
 
-/// Different pairs of bits in a batch. Their ciphertexts repeat.
+/// Number of encrypted pairs of bits. A larger batch repeats them.
 const PAIRS: usize = 64;
 /// Rows of a CPU's batch: enough for a group on each of its threads.
 const PROCESSOR_ROWS: usize = 64;
-/// Launches before the clock is read, of a transform, a blind rotation, a key switch. With so many, the wait for the
-/// last one does not affect the figure.
+/// Number of launches of a transform, of a blind rotation and of a key switch between two readings of the clock. There
+/// are so many that the wait for the last one does not affect the figure.
 const LAUNCHES: [usize; 3] = [256, 2, 64];
 
 /// Repeats `work` for at least `time`, at least three times, after one unmeasured run. Returns the seconds of one run.
@@ -65,7 +65,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
     }
 
     /// Gates a second of `count` sessions of one gate each: with a call for each session, and with one call for all.
-    /// Each session has a separate copy of the key, because a device does not know that they are equal.
+    /// Each session loads its own copy of one key. The device cannot tell that the copies are equal.
     pub fn sessions(&self, evaluation_key: &EvaluationKey, count: usize, time: Duration) -> Result<[f64; 2]> {
         let keys: Vec<B::Key> = (0..count).map(|_| self.backend.load_key(evaluation_key)).collect::<Result<_>>()?;
         let pairs = self.pairs.iter().cycle().take(count);
@@ -131,7 +131,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
     }
 }
 
-/// Single kernels of a card over a full batch of rows, in the variants that the card uses.
+/// Single kernels of a card over a full batch of rows, in the variants that the card uses for such a batch.
 pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
     let (gpu, p, rows) = (card.gpu(), &key.params, card.info().rows_max);
     let stems = CompiledStems::new(gpu, &Compiler::default(), p, Variant::of(gpu.card(), p))?;
@@ -154,7 +154,7 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &Evaluati
     let words = shares(&[(rows, [0; 2])], rows_max);
     let (shared, count) = (gpu.alloc(words.as_flattened().len())?, words.len());
     gpu.write(&shared, 0, words.as_flattened())?;
-    // for a full batch, the card uses kernels whose groups exchange nothing
+    // for a full batch, the card runs kernels whose groups exchange no words, so the buffers for the exchange are empty
     let nothing = gpu.alloc(0)?;
     let keys = [View::all(&bootstrap)];
     let shared_rows = Shares { table: Table { all: View::all(&shared), first: 0 }, count, rows_max };
@@ -174,7 +174,7 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &Evaluati
     let samples = gpu.alloc(rows * (p.extracted_dimension() + 1))?;
     let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.card().groups_max[0]);
     let words = shares(&[(rows, [0; 2])], rows_max);
-    // the distance of each result from the start of the arena, less than 2^32 words
+    // where each result begins in the arena, in words: two words a result, of which the high one is 0
     let results = (0..rows).flat_map(|row| [(row * (p.lwe_dimension + 1)) as u32, 0]);
     let written: Vec<u32> = results.chain(words.as_flattened().iter().copied()).collect();
     let (tables, count) = (gpu.alloc(written.len())?, words.len());
@@ -189,7 +189,8 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &Evaluati
     Ok(())
 }
 
-/// Pieces a second: each of `turns` turns of these launches does `pieces`. After the last, a word of `out` is read.
+/// Pieces a second. The launches run `turns` times, and each time they compute `pieces` pieces. Reading a word of `out`
+/// waits for the last launch.
 fn per_second<G: Gpu>(
     gpu: &G,
     out: &G::Buf,
@@ -212,7 +213,8 @@ fn any_exponents(p: &Params, rows: usize) -> Vec<u32> {
     (0..(rows * (p.lwe_dimension + 1)) as u32).map(|i| i.wrapping_mul(2_654_435_761) >> 7 & mask).collect()
 }
 
-/// The kernels of a CPU, as far as its interface separates them: with extraction, and with copies of the words.
+/// Single kernels of a CPU. Its interface does not separate all of them: the external products include the extraction,
+/// and all figures but the transforms include copies of words.
 pub fn processor<B: kernels::tfhe::Stems>(
     figures: &mut Figures,
     backend: &B,
@@ -263,8 +265,8 @@ pub fn rates(figures: &mut Figures, rates: &Rates) {
     }
 }
 
-/// Adds the share of the limit that the card's arithmetic sets at the measured rates, and the formula. Presets of
-/// another ring have no such figure.
+/// Adds the limit that the card's arithmetic sets at the measured rates, as a formula, and the reached share of this
+/// limit. Presets with another ring have no such figure.
 pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, preset: Preset, rates: &Rates) {
     let p = preset.params();
     if (p.polynomial_size, p.glwe_dimension, p.bootstrap_level_count) != (1024, 1, 2) {

@@ -14,11 +14,11 @@ pub struct KeyRows<'a> {
     key: &'a SecretKey,
     kind: PartKind,
     level: usize,
-    /// The primes of each digit, by index.
+    /// The primes of each digit, as indices.
     digits: Vec<Vec<usize>>,
-    /// The primes of a row, by index.
+    /// The primes of a row, as indices.
     primes: Vec<usize>,
-    /// `[primes][N]`, transformed: the secret that the rows are encrypted under.
+    /// `[primes][N]`, transformed: the secret under which the rows are encrypted.
     under: Zeroizing<Vec<u32>>,
     /// `[primes][N]`, transformed: `P` times the secret that the part switches from.
     from: Zeroizing<Vec<u32>>,
@@ -31,21 +31,21 @@ impl SecretKey {
     /// secret belong together: both must come from this value or a clone of it.
     ///
     /// # Panics
-    /// Above the highest level, for what is no Galois element, and for parts of bootstrapping where the parameters have no levels for
-    /// it.
+    /// When `level` is above the highest level, when the number in a Galois part is no Galois element, and for parts of
+    /// bootstrapping if the parameters have no levels for bootstrapping.
     pub fn part(&self, kind: PartKind, level: usize) -> KeyRows<'_> {
         KeyRows::new(self, kind, level)
     }
 
-    /// The head and the rows of an evaluation key of these parts, by kind and level, as bytes in pieces: what a file or an upload is
-    /// made of.
+    /// An evaluation key with these parts (kind and level), as pieces of bytes for a file or an upload: the head, then
+    /// row after row.
     ///
     /// # Panics
     /// As [`SecretKey::part`].
     pub fn evaluation_key(&self, parts: &[(PartKind, usize)]) -> impl Iterator<Item = Vec<u8>> {
         let params = self.params();
         let head = container::write_key_head(params, self.fingerprint(), parts);
-        // a part's secrets are prepared when its first row is asked for
+        // the iterator prepares the secrets of a part only when the part's first row is needed
         let rows = parts.iter().flat_map(|&(kind, level)| self.part(kind, level));
         std::iter::once(head).chain(rows.map(move |row| container::write_row(params, &row)))
     }
@@ -60,12 +60,13 @@ impl<'a> KeyRows<'a> {
             "the parameters have no levels for bootstrapping"
         );
         let image = match kind {
-            // the rows are under the image by the inverse, because the automorphism follows the key switch and restores
-            // the secret
+            // the rows are encrypted under the image of the secret by the inverse automorphism; the automorphism, which
+            // follows the key switch, turns that image back into the secret
             PartKind::Galois(element) => image(&key.secret, inverse(element, n)),
             _ => Zeroizing::default(),
         };
-        // the secret of the rows, and the secret that the part switches from; relinearization switches from its square
+        // the secret under which the rows are encrypted, and the secret that the part switches from; relinearization
+        // switches from the square of that secret
         let (of_rows, of_source) = match kind {
             PartKind::Relinearization => (&key.secret, &key.secret),
             PartKind::Galois(_) => (&*image, &key.secret),
@@ -76,7 +77,8 @@ impl<'a> KeyRows<'a> {
         let mut under = Zeroizing::new(vec![0; primes.len() * n]);
         let mut from = under.clone();
         let specials = &params.primes()[params.chain().ciphertext_primes()..];
-        // rows are counted, because code that handles secrets has no division (scripts/constant-time)
+        // the loop counts the rows instead of cutting the slices into chunks, because code that handles secrets has no
+        // division (scripts/constant-time)
         for (at, &prime) in primes.iter().enumerate() {
             let (under, from) = (&mut under[at * n..][..n], &mut from[at * n..][..n]);
             let modulus = params.primes()[prime];
@@ -105,7 +107,7 @@ impl<'a> KeyRows<'a> {
             self.key.context.transformed(prime, &noise, row);
             ciphertext::fill_mask(params, &seed, xof::DOMAIN_SWITCHING_KEY, &[prime], &mut mask);
             subtract_product(&self.key.context, prime, row, &mask, under);
-            // the primes of a digit are public
+            // the primes of a digit are public, so a branch on them is allowed
             if self.digits[digit].contains(&prime) {
                 let modulus = params.primes()[prime];
                 row.iter_mut().zip(from).for_each(|(word, &from)| *word = modulus.add(*word, from));
@@ -151,10 +153,11 @@ pub fn evaluation_key_parts(params: &Params) -> Vec<(PartKind, usize)> {
 }
 
 /// Left rotations from which every other rotation is composed: the powers of two below the number of slots. If
-/// `signed`, the opposite rotations are added, and a rotation is composed of about half as many.
+/// `signed`, the right rotations by the same steps are added, and then about half as many rotations compose any other
+/// one.
 pub fn power_of_two_steps(params: &Params, signed: bool) -> Vec<i64> {
     let powers = (0..params.slots().trailing_zeros()).map(|log| 1i64 << log);
-    // a rotation by half the slots is its own opposite
+    // a rotation by half the slots is the same in both directions
     let half = params.slots() as i64 >> 1;
     powers.flat_map(|step| if signed && step < half { vec![step, -step] } else { vec![step] }).collect()
 }
@@ -171,7 +174,8 @@ fn product(modulus: Modulus, primes: &[Modulus]) -> u32 {
     primes.iter().fold(1, |product, p| modulus.mul(product, modulus.mul_montgomery(p.q(), montgomery)))
 }
 
-/// The inverse of an odd number modulo `2N`, as its power `N / 2 - 1`, because its order divides `N / 2`.
+/// The inverse of an odd number modulo `2N`: the number to the power `N / 2 - 1`, because the order of the number
+/// divides `N / 2`.
 fn inverse(element: u32, n: usize) -> u32 {
     assert!(element & 1 == 1 && (element as usize) < 2 * n, "{element} is no Galois element");
     let mask = 2 * n as u32 - 1;

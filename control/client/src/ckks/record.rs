@@ -1,5 +1,5 @@
-//! Values that follow from a ciphertext's public record alone. Stands apart from the code that handles secrets, which
-//! may hold no division or square root (scripts/constant-time).
+//! Values that follow from a ciphertext's public record alone. This file is separate from the code that handles
+//! secrets, because that code may hold no division or square root (scripts/constant-time).
 
 use kernels::ckks::encode::Centred;
 use kernels::ckks::{Ciphertext, Noise, Params};
@@ -8,9 +8,9 @@ use kernels::ckks::{Ciphertext, Noise, Params};
 /// is nearly normal.
 const DEVIATIONS: f64 = 8.7;
 
-/// How much noise is added to a result before it is shared, to hide its own error (noise flooding, eprint 2022/816).
-/// The error is a linear function of the secret key. Without flooding, a party that sees exact results and their
-/// ciphertexts, as the server does, recovers the key (eprint 2020/1533).
+/// How much noise is added to a result before it is shared, to hide the error that the result has anyway (noise
+/// flooding, eprint 2022/816). That error is a linear function of the secret key. Without flooding, a party that sees
+/// exact results and their ciphertexts, as the server does, recovers the key (eprint 2020/1533).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flooding {
     /// Number of results that are shared under this key in its lifetime.
@@ -20,7 +20,7 @@ pub struct Flooding {
 }
 
 impl Default for Flooding {
-    /// A thousand results and 30 bits, which cost about 25 bits of precision.
+    /// Flooding for a thousand results and 30 bits of security. It costs about 25 bits of precision.
     fn default() -> Flooding {
         Flooding { results: 1000, statistical_bits: 30 }
     }
@@ -32,7 +32,8 @@ impl Flooding {
     #[inline(never)]
     pub(super) fn deviation(self, ciphertext: &Ciphertext) -> f64 {
         let Noise { variance, value_bound } = ciphertext.noise;
-        // the worst error of a coefficient, with the error of its floating-point number
+        // the worst error of a coefficient, plus the rounding error of the floating-point number that holds the
+        // coefficient
         let worst = DEVIATIONS * variance.sqrt() + value_bound * ciphertext.scale * f64::EPSILON;
         let results = f64::from(self.results.max(1));
         (12.0 * results).sqrt() * (f64::from(self.statistical_bits) / 2.0).exp2() * worst

@@ -106,8 +106,8 @@ impl SecretKey {
         Ok(self.encrypt_plaintext(level, &plaintext, bound))
     }
 
-    /// The ciphertext `(-a s + e + m, a)`. The public seed of `a` comes directly from the operating system; `e` comes
-    /// from another generator.
+    /// The ciphertext `(-a s + e + m, a)`. The seed of `a` is public and comes directly from the operating system; the
+    /// noise `e` comes from another generator.
     pub(crate) fn encrypt_plaintext(&self, level: usize, plaintext: &Rounded, value_bound: f64) -> SeededCiphertext {
         let params = self.params();
         let of_level = params.level(level);
@@ -133,8 +133,8 @@ impl SecretKey {
         PublicKey { params: self.params().clone(), fingerprint: self.fingerprint, level, seed, body }
     }
 
-    /// The numbers of a ciphertext, with the precision that its noise record promises. To keep: before they are shown to others, take
-    /// [`SecretKey::decrypt_to_share`].
+    /// The numbers of a ciphertext, with the precision that its noise record promises. The caller must keep them
+    /// private: for numbers that others will see, use [`SecretKey::decrypt_to_share`].
     ///
     /// # Panics
     /// When the number of words does not fit the ciphertext's level.
@@ -142,8 +142,8 @@ impl SecretKey {
         self.decode(&self.phase(ciphertext), ciphertext.scale, ciphertext.noise)
     }
 
-    /// Decrypts a ciphertext and adds noise (flooding), so that the numbers reveal nothing of the key to parties that
-    /// see the ciphertext.
+    /// Decrypts a ciphertext and adds noise (flooding), so that the numbers reveal nothing about the key to parties
+    /// that also see the ciphertext.
     ///
     /// # Panics
     /// When the number of words does not fit the ciphertext's level.
@@ -164,7 +164,7 @@ impl SecretKey {
         Decrypted { values, error_bound: record.error_bound, precision_bits: record.precision_bits }
     }
 
-    /// The centred coefficients of `c0 + c1 s`. Four of the primes at most are used, which suffice for every scale. For
+    /// The centred coefficients of `c0 + c1 s`. At most four of the primes are used; four suffice for every scale. For
     /// tests of the noise.
     ///
     /// # Panics
@@ -208,7 +208,8 @@ impl SecretKey {
         let n = self.params().n();
         let mut body = vec![0; primes.len() * n];
         let (mut mask, mut secret) = (vec![0; n], Zeroizing::new(vec![0; n]));
-        // rows are counted, because code that handles secrets has no division (scripts/constant-time)
+        // the loop counts the rows instead of cutting the slice into chunks, because code that handles secrets has no
+        // division (scripts/constant-time)
         for (at, &prime) in primes.iter().enumerate() {
             let row = &mut body[at * n..][..n];
             put(prime, row);

@@ -1,6 +1,6 @@
 //! The sparse secret of bootstrapping (Bossuat, Troncoso-Pastoriza, Hubaux, eprint 2022/024): a ternary polynomial with
-//! few nonzero coefficients. The sparse secret is not saved: rows to it and from it are useful only together, and no
-//! ciphertext stays under it. So it exists as long as its [`super::SecretKey`] in memory.
+//! few nonzero coefficients. The sparse secret is not saved: the parts that switch to it and from it are useful only
+//! together, and no ciphertext stays under it. So it exists only while its [`super::SecretKey`] is in memory.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::Rng;
@@ -9,20 +9,20 @@ use zeroize::Zeroizing;
 /// A fresh sparse secret of `n` coefficients, `weight` of which are 1 or -1, uniform among such secrets to within
 /// 2^-40.
 ///
-/// Each step sets the `r`-th coefficient that is still 0, for a random `r`. A pass over all coefficients finds it, so
-/// that no index depends on `r`.
+/// Each step sets the `r`-th coefficient that is still 0, for a random `r`. The step passes over all coefficients to
+/// find that one, so that no index depends on `r`.
 #[inline(never)]
 pub fn sparse_secret(n: usize, weight: usize, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i8>> {
     let mut secret = Zeroizing::new(vec![0i8; n]);
     for taken in 0..weight {
-        // a random number below n - taken: the high half of a product, because a division would take varying time
+        // a random number below n - taken: the high half of a product, because a remainder would take varying time
         let rank = ((u128::from(rng.next_u64()) * (n - taken) as u128) >> 64) as u32;
         let sign = 1 - 2 * (rng.next_u32() & 1) as i8;
         let mut zeros = 0u32;
         for coefficient in secret.iter_mut() {
             let is_zero = 1 - (*coefficient * *coefficient) as u32;
             let hit = is_zero & is_equal(zeros, rank);
-            // a chosen coefficient is still 0, so OR sets it to the sign
+            // the chosen coefficient is 0 before, so OR sets it to the sign; all other coefficients stay
             *coefficient |= sign & (hit as i8).wrapping_neg();
             zeros += is_zero;
         }
@@ -53,7 +53,8 @@ mod tests {
                 count[1] += u32::from(s == -1);
             }
         }
-        // 500 are expected, with a standard deviation of 21; the range is 7 deviations wide on each side
+        // each count is expected to be 4000 * 16 / 64 / 2 = 500 with a standard deviation of 21; 7 deviations are
+        // allowed on each side
         assert!(counts.iter().flatten().all(|count| (350..=650).contains(count)), "{counts:?}");
     }
 }

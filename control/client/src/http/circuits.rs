@@ -10,10 +10,11 @@ use super::{Ask, Body, Client, Error, read};
 
 const OCTET_STREAM: &str = "application/octet-stream";
 const PREFER: HeaderName = HeaderName::from_static("prefer");
-/// Largest number of bytes of an answer's head, which holds facts, and a handle or a number for each output.
+/// Largest number of bytes of an answer's head, which describes the run and has a handle or a number of ciphertexts for
+/// each output.
 const HEAD_BYTES_MAX: usize = 1 << 20;
 
-/// The node's answer about a run, with the results.
+/// The node's answer to a question about a run, with the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CircuitAnswer {
     /// The run. If results are ciphertexts, the run states how many belong to each output.
@@ -26,17 +27,17 @@ impl Client {
     /// Keeps a netlist on the node under a name.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `INVALID_PARAMS` for an invalid netlist or name; as all requests.
+    /// [`Error::Refused`] with `INVALID_PARAMS` for an invalid netlist or name; the errors of all requests.
     pub async fn keep_circuit(&self, name: &str, netlist: &str) -> Result<CircuitFacts, Error> {
         let body = Body { content_type: "text/plain", bytes: netlist.as_bytes().to_vec().into() };
         let path = format!("tfhe/circuits/{name}");
         self.send(Ask { method: Method::PUT, path: &path, headers: &[], body: Some(body) }).await.and_then(read)
     }
 
-    /// Runs a circuit and waits for its results. `words`: the inputs' ciphertexts, as many as the request says.
+    /// Runs a circuit and waits for its results. `words`: the ciphertexts of the inputs, as many as the request states.
     ///
     /// # Errors
-    /// As all requests; nothing was charged.
+    /// The errors of all requests; nothing was charged.
     pub async fn run_circuit(&self, request: &CircuitRequest, words: &[u8]) -> Result<CircuitAnswer, Error> {
         let body = Some(framed(request, words));
         let headers = &[(ACCEPT, OCTET_STREAM)];
@@ -46,7 +47,7 @@ impl Client {
     /// Begins a run of a circuit, without waiting for its results.
     ///
     /// # Errors
-    /// As all requests.
+    /// The errors of all requests.
     pub async fn begin_circuit(&self, request: &CircuitRequest, words: &[u8]) -> Result<CircuitOperation, Error> {
         let body = Some(framed(request, words));
         let headers = &[(ACCEPT, OCTET_STREAM), (PREFER, "respond-async")];
@@ -84,7 +85,7 @@ fn framed(request: &CircuitRequest, words: &[u8]) -> Body {
 
 fn split(mut body: Vec<u8>) -> Result<CircuitAnswer, Error> {
     let (head, _) = octets::split(&body, HEAD_BYTES_MAX)
-        .map_err(|fault| Error::Answer(format!("the body is not a JSON head with words after it: {fault:?}")))?;
+        .map_err(|fault| Error::Answer(format!("the body is not a JSON head followed by words: {fault:?}")))?;
     let (start, operation) = (octets::LENGTH_BYTES + head.len(), serde_json::from_slice(head));
     let operation = operation.map_err(|error| Error::Answer(error.to_string()))?;
     body.drain(..start);

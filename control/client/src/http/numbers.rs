@@ -18,7 +18,7 @@ use super::{Ask, Body, Client, Error, read};
 const OCTET_STREAM: &str = "application/octet-stream";
 /// Size of a part of an evaluation key, in bytes. A part may be larger by up to one row.
 const PART_BYTES: usize = 8 << 20;
-/// How often a request is sent in all, if no answer comes.
+/// Largest number of times that a request is sent if no answer comes.
 const ATTEMPTS: usize = 4;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -27,10 +27,12 @@ impl Client {
     /// [`crate::ckks::SecretKey::evaluation_key`] makes them. Only one part of the key is in memory at a time.
     /// `progress` is called with the number of bytes that the node has received.
     ///
-    /// A part that gets no answer is resumed from the byte up to which the node has it. A failed upload is deleted.
+    /// If a part gets no answer, the client sends the rest of the part, from the first byte that the node lacks. A
+    /// failed upload is deleted.
     ///
     /// # Errors
-    /// [`Error::SecretKey`] for a secret key, which is not sent; [`Error::Settings`] when a piece cannot be read; as all requests.
+    /// [`Error::SecretKey`] for a secret key, which is not sent; [`Error::Settings`] when a piece cannot be read;
+    /// the errors of all requests.
     pub async fn upload_key(
         &self,
         params: &Params,
@@ -50,8 +52,8 @@ impl Client {
         };
         let key = key.await;
         if key.is_err() {
-            // an open upload counts as a key of the plan until it ends; if it cannot be deleted, it expires within an
-            // hour
+            // an open upload counts as one of the keys that the plan allows; if it cannot be deleted, it expires within
+            // an hour
             let _ = self.ask::<()>(Method::DELETE, &upload, None).await;
         }
         key
@@ -92,7 +94,7 @@ impl Client {
     async fn send_part(&self, upload: &str, begin: u64, part: Vec<u8>) -> Result<u64, Error> {
         let (path, end) = (format!("{upload}/eval-key"), begin + part.len() as u64);
         let bytes = bytes::Bytes::from(part);
-        // requests without an answer since the node last received new bytes
+        // `unanswered` counts the requests without an answer since the node last received new bytes
         let (mut from, mut unanswered) = (begin, 0);
         loop {
             let range = format!("bytes {from}-{}/*", end - 1);
@@ -104,7 +106,8 @@ impl Client {
                     unanswered += 1;
                     Error::Transport(error)
                 }
-                // the node was still storing rows of the broken request after it had stated its progress
+                // this conflict means that the node stored more rows of the broken request after it had stated its
+                // progress
                 Err(error @ Error::Refused { status: 409, .. }) if unanswered > 0 => error,
                 Err(error) => return Err(error),
             };
@@ -122,7 +125,8 @@ impl Client {
         }
     }
 
-    /// Completes the upload to a key. Retries if no answer comes; the `Idempotency-Key` makes the node act only once.
+    /// Completes the upload to a key. Sends the request again if no answer comes; the `Idempotency-Key` lets the node
+    /// act only once.
     async fn complete(&self, upload: &str, idempotency_key: &str) -> Result<UploadedKey, Error> {
         let path = format!("{upload}/complete");
         let mut unanswered = 0;
@@ -138,7 +142,7 @@ impl Client {
     /// A key's record.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `KEY_NOT_FOUND`; as all requests.
+    /// [`Error::Refused`] with `KEY_NOT_FOUND`; the errors of all requests.
     pub async fn encryption_key(&self, key: &EncryptionKeyId) -> Result<EncryptionKeyRecord, Error> {
         self.ask::<()>(Method::GET, &format!("keys/{}", key.as_str()), None).await.and_then(read)
     }
@@ -146,7 +150,7 @@ impl Client {
     /// Deletes a key and its ciphertexts.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `KEY_NOT_FOUND`; as all requests.
+    /// [`Error::Refused`] with `KEY_NOT_FOUND`; the errors of all requests.
     pub async fn delete_encryption_key(&self, key: &EncryptionKeyId) -> Result<DeletedEncryptionKey, Error> {
         self.ask::<()>(Method::DELETE, &format!("keys/{}", key.as_str()), None).await.and_then(read)
     }
@@ -154,7 +158,7 @@ impl Client {
     /// Uploads a ciphertext under a key. Returns the ciphertext's id.
     ///
     /// # Errors
-    /// [`Error::SecretKey`] for a secret key, which is not sent; as all requests.
+    /// [`Error::SecretKey`] for a secret key, which is not sent; the errors of all requests.
     pub async fn upload_ciphertext(&self, key: &EncryptionKeyId, ciphertext: Vec<u8>) -> Result<CiphertextId, Error> {
         if matches!(numbers::open_secret_key(&ciphertext), Ok(_) | Err(ContainerError::SecretKey)) {
             return Err(Error::SecretKey);
@@ -168,7 +172,7 @@ impl Client {
     /// The bytes of a ciphertext that the node keeps.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `CIPHERTEXT_NOT_FOUND`; as all requests.
+    /// [`Error::Refused`] with `CIPHERTEXT_NOT_FOUND`; the errors of all requests.
     pub async fn ciphertext(&self, ciphertext: &CiphertextId) -> Result<Vec<u8>, Error> {
         let path = format!("ciphertexts/{}", ciphertext.as_str());
         self.send(Ask { method: Method::GET, path: &path, headers: &[(ACCEPT, OCTET_STREAM)], body: None }).await
@@ -177,7 +181,7 @@ impl Client {
     /// Deletes a ciphertext that the node keeps.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `CIPHERTEXT_NOT_FOUND`; as all requests.
+    /// [`Error::Refused`] with `CIPHERTEXT_NOT_FOUND`; the errors of all requests.
     pub async fn delete_ciphertext(&self, ciphertext: &CiphertextId) -> Result<(), Error> {
         self.ask::<()>(Method::DELETE, &format!("ciphertexts/{}", ciphertext.as_str()), None).await.map(drop)
     }
@@ -186,7 +190,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Refused`] for an invalid request, and with `NOISE_BUDGET_EXHAUSTED` if the result could not be
-    /// decrypted; such requests are not charged. As all requests.
+    /// decrypted; such requests are not charged. The errors of all requests.
     pub async fn compute(&self, request: &ComputeRequest) -> Result<ComputeOperation, Error> {
         self.ask(Method::POST, "compute", Some(request)).await.and_then(read)
     }

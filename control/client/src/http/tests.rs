@@ -26,7 +26,7 @@ pub(super) async fn node(answers: Vec<(&'static str, String)>) -> (Client, Arc<M
             }
             let answer =
                 format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
-            // a client that refuses a long answer closes the connection before its end
+            // the write fails if the client refuses a long answer and closes the connection early
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
@@ -184,7 +184,7 @@ async fn an_endless_answer_is_cut() {
 
 #[tokio::test]
 async fn neither_errors_nor_debug_output_show_key_or_session() {
-    // a port that was free a moment ago, so the connection is refused
+    // nothing listens on this port any more, so the connection is refused
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let client = Client::new(&format!("http://127.0.0.1:{port}"), KEY).unwrap();
     let error = client.session(&session()).await.unwrap_err();

@@ -13,8 +13,8 @@ use crate::cache_store::CacheStore;
 use crate::clock::Timestamp;
 
 const SECOND_US: i64 = 1_000_000;
-/// Buckets in memory, at most. A bucket is full again after a second, so this exceeds the callers that a node serves in
-/// a second.
+/// Buckets in memory, at most. A bucket is full again after a second and is then not stored. A node serves fewer
+/// callers in a second than this.
 const BUCKETS_MAX: usize = 65_536;
 
 /// The token buckets that are not full.
@@ -25,7 +25,7 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// All buckets full. Shared through this cache store, if there is one.
+    /// All buckets are full. If a cache store is given, nodes share their buckets through it.
     pub fn new(cache: Option<CacheStore>) -> Bursts {
         Bursts { cache, full_at: Mutex::default() }
     }
@@ -43,8 +43,8 @@ impl Bursts {
 
     fn take_here(&self, subject: &str, token_us: i64, now: Timestamp) -> Result<(), Duration> {
         let mut buckets = self.full_at.lock();
-        // A bucket is full again within about a second. A later time was written before the clock was set back, so
-        // ignore it.
+        // A bucket is full again within about a second. A stored time further ahead was written before the clock was
+        // set back, so ignore it.
         let known = buckets.get_mut(subject);
         let known_full_at = known.as_ref().map(|full_at| **full_at).filter(|full_at| *full_at <= now.0 + 2 * SECOND_US);
         let full_at = known_full_at.map_or(now.0, |full_at| full_at.max(now.0)) + token_us;
@@ -58,7 +58,8 @@ impl Bursts {
                 if buckets.len() >= BUCKETS_MAX {
                     buckets.retain(|_, full_at| *full_at > now.0);
                 }
-                // with too many buckets a new caller's bucket is not stored, so it stays full
+                // while the memory for buckets is full, a new caller's bucket is not stored, so that caller is not
+                // limited
                 if buckets.len() < BUCKETS_MAX {
                     buckets.insert(subject.into(), full_at);
                 }
@@ -104,7 +105,7 @@ mod tests {
             assert_eq!((0..9).filter(|_| bursts.take_here("a", SECOND_US / 5, earlier).is_ok()).count(), 5);
             assert_eq!(bursts.take_here("a", SECOND_US / 5, earlier.plus(Duration::from_millis(200))), Ok(()));
         }
-        // a request whose clock reading is older than that of an earlier one does not empty the bucket twice
+        // a request with an older clock reading than the previous request still finds the bucket empty
         let bursts = Bursts::default();
         (0..5).for_each(|_| bursts.take_here("a", SECOND_US / 5, now).unwrap());
         assert!(bursts.take_here("a", SECOND_US / 5, Timestamp(now.0 - SECOND_US)).is_err());

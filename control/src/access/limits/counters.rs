@@ -2,9 +2,9 @@
 //!
 //! Counting happens in memory. A node reserves units in the database before it uses them ([`store::Reservation`]): the
 //! units of the request, and up to a second of the plan's burst for later requests. So all nodes together exceed no
-//! limit, and a request waits for the database only when its node has no reserved unit left. The use of plans without a
-//! limit, and units that were reserved but not used, are written a moment later, for all subjects in one transaction.
-//! While the database does not answer, each node counts alone.
+//! limit, and a request waits for the database only when its node has no reserved unit left. Two things are written a
+//! moment later, for all subjects in one transaction: the use of plans without a limit, and reserved units that are
+//! given back. While the database does not answer, each node counts alone.
 //!
 //! Units that a node has reserved count as used on the other nodes. A node gives them back when the account is idle. If
 //! a node dies, its reserved units count as used until the day ends.
@@ -27,7 +27,7 @@ use count::Count;
 
 /// Subjects in memory, at most. Requests of further subjects pass uncounted.
 const SUBJECTS_MAX: usize = 100_000;
-/// Timeout of a request's wait for the database. A busy database answers within it.
+/// How long a request waits for the database. A database that is only busy answers within this time.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// After this time without requests, a subject's reserved units are given back.
 const IDLE: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const FORGOTTEN: Duration = Duration::from_secs(60);
 /// After this time without requests, a network of callers without keys is removed from memory.
 const NETWORK_FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
-/// Months before the present one that the database keeps.
+/// Number of past months whose counts the database keeps.
 const MONTHS_KEPT: i64 = 1;
 
 /// Units used by all nodes, as far as this node knows.
@@ -103,7 +103,7 @@ impl Counters {
         }
         match tokio::time::timeout(PATIENCE, self.ask(subject, units, now)).await {
             Ok(Some(taken)) => taken,
-            // fail open: count alone, with the same limits (readings L10)
+            // fail open: this node counts alone, with the same limits (readings L10)
             Ok(None) | Err(_) => match self.counts.lock().get_mut(subject) {
                 Some(count) => count.take_alone(units).map(|()| count.period),
                 None => Ok(Period::of(now)),
@@ -111,8 +111,8 @@ impl Counters {
         }
     }
 
-    /// Takes units for a caller without a key, on this node only, because such a request must not cost a write. So each
-    /// node has its own limit, and a restart clears the count.
+    /// Takes units for a caller without a key. Such a request must not cause a write to the database, so each node
+    /// counts alone: the limit holds for each node, and a restart clears the count.
     pub fn take_here(
         &self,
         subject: &Subject,
@@ -137,7 +137,7 @@ impl Counters {
     ) -> Option<T> {
         let mut counts = self.counts.lock();
         if counts.len() >= SUBJECTS_MAX && !counts.contains_key(subject) {
-            tracing::warn!("too many callers to count: a new one passes uncounted");
+            tracing::warn!("the memory for request counts is full, so requests of a new caller are not counted");
             return None;
         }
         let count = counts.entry(subject.clone()).or_insert_with(|| Count::new(now));
@@ -145,7 +145,8 @@ impl Counters {
         Some(act(count))
     }
 
-    /// Reserves units until these can be taken or the limit is reached. `None`: the database does not answer.
+    /// Reserves units in the database until `units` can be taken or the limit is reached. `None`: the database does not
+    /// answer.
     async fn ask(
         self: &Arc<Self>,
         subject: &Subject,
@@ -154,7 +155,7 @@ impl Counters {
     ) -> Option<Result<Period, LimitReached>> {
         loop {
             let settling = self.counts.lock().get(subject)?.settling.clone();
-            // the settlement before this may have reserved enough, or returned that too few units are left
+            // the settlement of another request may have reserved enough units, or shown that too few units are left
             let turn = settling.lock_owned().await;
             let settlement = {
                 let mut counts = self.counts.lock();
@@ -168,7 +169,7 @@ impl Counters {
                 }
                 count.reservation(subject, units)
             };
-            // a separate task: the node must learn its reservation even if the client leaves
+            // a separate task: the node must learn the units that it reserved even if the client leaves
             let settled = tokio::spawn(self.clone().settle(vec![settlement], vec![turn], now));
             if !settled.await.unwrap_or(false) {
                 return None;
@@ -176,7 +177,8 @@ impl Counters {
         }
     }
 
-    /// Settles with the database, with one settlement of a subject at a time. Returns whether the database answered.
+    /// Exchanges settlements with the database. A subject has one settlement at a time. Returns whether the database
+    /// answered.
     async fn settle(
         self: Arc<Self>,
         settlements: Vec<Settlement>,
@@ -231,7 +233,7 @@ impl Counters {
             count.roll(now);
             let idle = idle(count);
             if let Some(news) = count.news(subject, idle)
-                // another settlement of this subject is running: leave this one to the next flush
+                // another settlement of this subject is running: the next flush writes this one
                 && let Ok(turn) = count.settling.clone().try_lock_owned()
             {
                 settlements.push(news);

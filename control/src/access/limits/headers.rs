@@ -22,7 +22,7 @@ pub struct RateLimitValues {
 }
 
 impl RateLimitValues {
-    /// The values for these limits after this use.
+    /// The values for these limits when this much is used.
     pub fn new(limits: PlanLimits, used: UsedQuota, period: Period) -> RateLimitValues {
         RateLimitValues {
             values: [

@@ -1,10 +1,11 @@
 //! Lockouts after too many wrong credentials (specification, Authentication 8; readings A20, A21).
 //!
-//! Failures are counted by the digest of the whole text that was sent, and by its network. A part of a key is never
-//! counted, because with it a stranger could lock the owner out. Wrong passwords also count for the user, existing or
-//! not, from all networks together. The user's wait grows with each failure and stays short, so that a stranger slows a
-//! user down but does not shut them out. All decisions are made in memory. Nodes exchange failures through the database
-//! once a second, or at once if a cache store carries the news.
+//! A failure counts against the digest of the whole text that was sent, and against the sender's network. Failures do
+//! not count against a part of a key, because a stranger who knows that part could lock the owner out. A wrong password
+//! also counts against the user, from all networks together, whether the user exists or not. The user's wait grows with
+//! each failure and stays short, so that a stranger slows a user down but does not shut them out. All decisions are
+//! made in memory. Nodes exchange failures through the database once a second, or at once if a cache store carries the
+//! news.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -29,15 +30,15 @@ const ADDRESS_FAILURES_MAX: usize = 20;
 const WINDOW: Duration = Duration::from_secs(5 * 60);
 /// Length of a lock.
 const LOCK: Duration = Duration::from_secs(15 * 60);
-/// Wrong passwords of one user before the first wait.
+/// Number of wrong passwords that a user may send before the first wait.
 const USER_FAILURES_FREE: usize = 5;
 /// The first wait. Each further failure doubles the wait.
 const USER_WAIT_MIN: Duration = Duration::from_secs(1);
-/// The longest wait. So all addresses together get at most 288 attempts a day.
+/// The longest wait. All networks together then get at most 288 attempts a day for one user.
 const USER_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
-/// A user's wrong passwords are cleared after a day without one, and by signing in.
+/// A user's failures are cleared after a day without a wrong password, or when the user signs in.
 const USER_WINDOW: Duration = Duration::from_secs(24 * 3600);
-/// Wrong passwords of one user that are stored, at most. With this many the wait is the longest.
+/// Wrong passwords of one user that are stored, at most. With this many, the user's wait is the longest one.
 const USER_FAILURES_KEPT: usize = 16;
 /// A network may not sign up further users after this many sign-ups within the window.
 const SIGN_UPS_MAX: usize = 10;
@@ -46,7 +47,7 @@ const SUBJECTS_MAX: usize = 100_000;
 /// Subjects that one transaction writes, at most.
 const TOLD_MAX: usize = 1000;
 
-/// Keyed digests of addresses, credentials and e-mails, which are stored in their place.
+/// Keyed digests of addresses, credentials and e-mails. The database stores the digests in place of these texts.
 pub struct Digests {
     shown: Pepper,
     addresses: Pepper,
@@ -60,7 +61,7 @@ impl Digests {
         Digests { shown: secrets.pepper(), addresses: of(Purpose::Addresses), emails: of(Purpose::Emails) }
     }
 
-    /// The digest of a credential. For an API key, the digest under which it is stored.
+    /// The digest of a credential. An API key has the same digest here as in its record.
     pub fn shown(&self, text: &str) -> Digest {
         self.shown.digest(text)
     }
@@ -103,7 +104,7 @@ fn lock_max(kind: LockoutKind) -> Duration {
     }
 }
 
-/// The lock after this many failures within the window. `None`: no lock yet.
+/// The length of the lock after this many failures within the window. `None`: no lock yet.
 fn lock(kind: LockoutKind, failures: usize) -> Option<Duration> {
     let max = match kind {
         LockoutKind::Key => KEY_FAILURES_MAX,
@@ -118,7 +119,7 @@ fn lock(kind: LockoutKind, failures: usize) -> Option<Duration> {
     (failures >= max).then_some(LOCK)
 }
 
-/// The lockouts, as a node knows them.
+/// The lockouts that this node knows.
 pub struct Lockouts {
     store: Store,
     known: Mutex<LockoutTable>,
@@ -153,7 +154,7 @@ impl Lockouts {
             let lockout = &mut known.subjects.get_mut(&subject)?.lockout;
             let longest = now.plus(lock_max(lockout.kind)).0;
             let until = lockout.locked_until.as_mut()?;
-            // if the clock was set back, the lock must not become longer
+            // after the clock was set back, a lock must not last longer than the longest lock of its kind
             *until = (*until).min(longest);
             (*until > now.0).then_some(Timestamp(*until))
         });
@@ -191,7 +192,7 @@ impl Lockouts {
         self.known.lock().add(subject, kind, now);
     }
 
-    /// Clears the failures of a subject on every node. Returns whether any were known.
+    /// Clears the failures of a subject on every node. Returns whether the subject had failures.
     pub async fn forgive(&self, subject: Digest, now: Timestamp) -> bool {
         let _alone = self.exchanging.lock().await;
         if !self.known.lock().forgive(&subject) {
@@ -204,7 +205,7 @@ impl Lockouts {
     }
 
     /// Writes new failures to the database and reads those of other nodes. While the database does not answer, the node
-    /// uses what it knows (readings L10). Returns whether it had failures to write.
+    /// uses the failures that it knows (readings L10). Returns whether the node had failures to write.
     pub async fn exchange(&self, now: Timestamp) -> bool {
         let _alone = self.exchanging.lock().await;
         let (news, version) = {
@@ -223,7 +224,7 @@ impl Lockouts {
             }
             return false;
         }
-        // the subjects just written are among the changed ones
+        // the answer contains the subjects that were just written, because they changed too
         match self.store.lockouts_since(version).await {
             Ok((changed, version)) => {
                 let mut known = self.known.lock();
@@ -266,7 +267,7 @@ impl LockoutTable {
         self.untold.insert(subject);
     }
 
-    /// Clears the failures of a subject. Returns whether any were known.
+    /// Clears the failures of a subject. Returns whether the subject had failures.
     fn forgive(&mut self, subject: &Digest) -> bool {
         self.untold.remove(subject);
         let Some(entry) = self.subjects.get_mut(subject) else { return false };
@@ -277,7 +278,8 @@ impl LockoutTable {
         had_any
     }
 
-    /// Takes some of the failures that are not in the database yet. From now on they count as written.
+    /// Takes failures that are not in the database yet, of at most `TOLD_MAX` subjects. The taken failures count as
+    /// written.
     fn news(&mut self) -> Vec<Lockout> {
         let chosen: Vec<Digest> = self.untold.iter().take(TOLD_MAX).copied().collect();
         let tell = |subject: Digest| {
@@ -296,14 +298,15 @@ impl LockoutTable {
         }
     }
 
-    /// Replaces the local entry by the database's, and adds the failures counted here since.
+    /// Replaces the local entry by the database's, and adds the failures that this node has counted since the last
+    /// write.
     fn learn(&mut self, mut lockout: Lockout, now: Timestamp) {
         let room = self.subjects.len() < SUBJECTS_MAX;
         match self.subjects.get_mut(&lockout.subject) {
             Some(entry) => {
                 add(&mut lockout, &entry.untold, now);
-                // The clock may have been set back after the lock was made. Callers were then shown an earlier end,
-                // which stays unless the database has failures that are unknown here.
+                // If the clock was set back after the lock was made, this node has shown callers an earlier end of the
+                // lock. The earlier end stays, unless the database has failures that this node does not know.
                 let longest = now.plus(lock_max(lockout.kind)).0;
                 let too_long = lockout.locked_until.is_some_and(|until| until > longest);
                 let nothing_new = lockout.failures == entry.lockout.failures;
@@ -323,8 +326,9 @@ impl LockoutTable {
         self.subjects.retain(|_, entry| entry.lockout.expires_at > now.0 || !entry.untold.is_empty());
     }
 
-    /// Removes expired entries, otherwise the older half of those that are not locked. A flood of made-up keys removes
-    /// its own entries. The flood's networks stay, because they fail again and again.
+    /// Removes expired entries. If memory is still full, removes the older half of the entries without a lock. So a
+    /// flood of made-up keys removes its own entries. The entries of the flood's networks stay, because each new
+    /// failure renews them.
     fn make_room(&mut self, now: Timestamp) {
         self.forget(now);
         if self.subjects.len() < SUBJECTS_MAX {
@@ -344,11 +348,11 @@ fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
     let is_locked = |lockout: &Lockout, at: i64| lockout.locked_until.is_some_and(|until| until > at);
     let mut failures = failures.to_vec();
     failures.sort_unstable();
-    // failures later than now, from before the clock was set back, would push out new ones
+    // drop failures with a time far ahead, from before the clock was set back: they would push out new failures
     lockout.failures.retain(|&known| known < now.plus(window(kind)).0);
     for at in failures {
-        // another node may have locked the subject in between: failures after the lock do not count, except for a user,
-        // whose wait grows
+        // Another node may have locked the subject already. Failures during the lock do not count, except for a user,
+        // because a user's wait grows with each failure.
         if kind != LockoutKind::User && is_locked(lockout, at) {
             continue;
         }

@@ -32,7 +32,7 @@ fn caller(number: u128) -> Caller {
     }
 }
 
-/// The reason why a request is refused. Empty: admitted.
+/// The reason why a request is refused. Empty: the request is admitted.
 async fn refusal(limits: &Limits, quota: &Quota, caller: &Caller) -> &'static str {
     limits.admit(quota, caller, NOW).await.err().map_or("", |refused| refused.reason)
 }
@@ -49,7 +49,7 @@ async fn l1_an_account_meets_its_daily_limit_and_gets_back_what_was_refused() {
     let limits = limits(folder.path(), free).await;
     let quotas = [(); 3].map(|()| Quota::default());
     for (number, quota) in quotas.iter().enumerate() {
-        // each request with another key
+        // each request uses another key of the same account
         assert_eq!(refusal(&limits, quota, &caller(number as u128)).await, "");
     }
     assert_eq!(refusal(&limits, &Quota::default(), &caller(1)).await, "daily");

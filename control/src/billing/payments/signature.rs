@@ -6,7 +6,7 @@ use sha2::Sha256;
 use super::PaymentSecret;
 use crate::clock::Timestamp;
 
-/// Largest distance in seconds between a signature's time and now.
+/// Largest difference in seconds between a signature's time and the present time.
 const TOLERANCE_S: u64 = 300;
 /// Longest header that is read, in bytes.
 const HEADER_BYTES_MAX: usize = 8 << 10;
@@ -30,7 +30,7 @@ pub fn is_signed(header: &str, body: &[u8], secrets: &[PaymentSecret], now: Time
         mac.update(time.as_bytes());
         mac.update(b".");
         mac.update(body);
-        // in constant time
+        // compares in constant time
         signatures.iter().any(|signature| mac.clone().verify_slice(signature).is_ok())
     })
 }

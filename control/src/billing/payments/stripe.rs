@@ -43,7 +43,7 @@ pub struct Stripe {
 /// The members of a request, in form encoding.
 type Form<'a> = Vec<(&'a str, String)>;
 
-/// How a request failed: for good, or such that a retry may succeed.
+/// How a request failed: for good, or so that a retry may succeed.
 enum Failed {
     Final(PaymentError),
     Again(String),
@@ -89,7 +89,10 @@ impl Stripe {
                 Err(Failed::Again(why)) => why,
             };
             let Some(wait) = WAITS.get(tries) else {
-                return Err(PaymentError::Unavailable(format!("{method} {path}: {why}, {} times", tries + 1)));
+                return Err(PaymentError::Unavailable(format!(
+                    "{method} {path} failed {} times, the last time with: {why}",
+                    tries + 1
+                )));
             };
             tries += 1;
             tokio::time::sleep(jittered(*wait)).await;
@@ -142,7 +145,7 @@ impl Stripe {
                 let why = [said("decline_code"), said("code"), said("type")].into_iter().find(|word| !word.is_empty());
                 Err(Failed::Final(PaymentError::Declined(why.unwrap_or_default())))
             }
-            // 409: another request with this idempotency key is under way
+            // 409: another request with this idempotency key is running
             StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
                 Err(Failed::Again(format!("Stripe answered {status}")))
             }
@@ -184,7 +187,7 @@ impl PaymentProvider for Stripe {
 
     fn customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, String> {
         Box::pin(async move {
-            // only the account's id, which never changes: a repetition must send the same body
+            // send only the account's id, which never changes, because a repetition must send the same body
             let form = vec![("metadata[account_id]", account_id.to_owned())];
             let customer: Customer = self.post("v1/customers", form, &format!("customer:{account_id}")).await?;
             Ok(customer.id)
@@ -194,7 +197,7 @@ impl PaymentProvider for Stripe {
     fn set_email<'a>(&'a self, customer_id: &'a str, email: &'a str) -> Asked<'a, ()> {
         Box::pin(async move {
             let form = vec![("email", email.to_owned())];
-            // a fresh key each time: the last address counts
+            // a fresh key each time, because with the same key only the first address would be set
             self.post::<Value>(&path(&["customers", customer_id]), form, &fresh_key()).await.map(drop)
         })
     }
@@ -266,7 +269,7 @@ impl PaymentProvider for Stripe {
     fn portal<'a>(&'a self, customer_id: &'a str, return_url: &'a str) -> Asked<'a, String> {
         Box::pin(async move {
             let form = vec![("customer", customer_id.to_owned()), ("return_url", return_url.to_owned())];
-            // a new page for each visit (readings W9)
+            // a fresh key, so that each visit gets a new page (readings W9)
             let made: Portal = self.post("v1/billing_portal/sessions", form, &fresh_key()).await?;
             Ok(made.url)
         })
@@ -313,7 +316,7 @@ impl PaymentProvider for Stripe {
             let item = found.item()?;
             let interval = if cycle == BillingCycle::Annual { "year" } else { "month" };
             let schedule = match &found.schedule {
-                // made by an earlier request that failed afterwards
+                // an earlier request made the schedule and failed afterwards
                 Some(schedule) => schedule.clone(),
                 None => {
                     let form = vec![("from_subscription", subscription_id.to_owned())];
@@ -372,7 +375,7 @@ impl PaymentProvider for Stripe {
                 ("customer", bill.customer_id.to_owned()),
                 ("auto_advance", "true".to_owned()),
                 ("collection_method", "charge_automatically".to_owned()),
-                // no other lines but the one below
+                // the invoice gets no lines but the one below
                 ("pending_invoice_items_behavior", "exclude".to_owned()),
                 ("metadata[account_id]", bill.account_id.to_owned()),
                 ("metadata[month]", bill.month.to_string()),

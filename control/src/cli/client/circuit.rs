@@ -40,9 +40,9 @@ enum Command {
 
 /// Show how many bootstraps a node will run for a circuit, in how many levels, and how likely a wrong bit is.
 ///
-/// For every preset: gate by gate, and compiled to cells, which is the node's default. Inputs are `fresh` if they were
-/// encrypted for the circuit, and `results` if they come from the node. The failure is that of the whole circuit, by
-/// the noise model, for keys that this client makes.
+/// The forecast is for every preset, gate by gate and compiled to cells, which is the node's default. Inputs are
+/// `fresh` if they were encrypted for the circuit, and `results` if they are earlier results of the node. The failure
+/// is the probability that the whole circuit has a wrong bit, by the noise model, for keys that this client makes.
 #[derive(Debug, Args)]
 struct StatsArgs {
     /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, mult64, aes_128, or a name like
@@ -132,7 +132,8 @@ fn stats(args: &StatsArgs) -> anyhow::Result<()> {
     })
 }
 
-/// The forecasts for every preset and kind of inputs: gate by gate, then as cells. Presets are computed in parallel.
+/// The forecasts for every preset and kind of inputs: first gate by gate, then compiled to cells. Presets are computed
+/// in parallel.
 fn runs(circuit: &Circuit, presets: &[Preset]) -> Vec<Run> {
     let of_preset = |preset: Preset| {
         let of_inputs = |inputs| {

@@ -10,7 +10,7 @@ use client::{bundle, value};
 use super::keys::SecretKeyArgs;
 use crate::cli::files::{self, FileReaders};
 
-/// Bytes of a ciphertext, at most, for any preset.
+/// Largest size of a ciphertext in bytes, for any preset.
 const CIPHERTEXT_BYTES_MAX: usize = 1 << 13;
 
 /// Encrypt a number, bit by bit, into one file.

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::cli::arguments::parse_preset;
 use crate::cli::files::{self, FileReaders};
 
-/// Bytes of a secret key's file, at most. The largest preset's has less than 3 KB.
+/// Largest size of a secret key's file in bytes. The file of the largest preset has less than 3 KB.
 const SECRET_KEY_BYTES_MAX: usize = 1 << 16;
 
 /// Make a key pair: the secret key, which stays here, and the evaluation key, with which a node computes.

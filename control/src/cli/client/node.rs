@@ -11,7 +11,8 @@ use zeroize::Zeroizing;
 
 use crate::cli::files;
 
-/// Variable of the API key. Not a flag, because other users of the machine can read flags.
+/// Name of the environment variable with the API key. The key is not a flag, because other users of the machine can
+/// read flags.
 const API_KEY: &str = "ANGO_API_KEY";
 const API_KEY_BYTES_MAX: usize = 4096;
 

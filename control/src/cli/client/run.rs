@@ -48,7 +48,7 @@ pub struct RunArgs {
     /// File of the evaluation key. The command opens a session with it and closes the session at the end.
     #[arg(long, value_name = "FILE", default_value = "ango-keys/evaluation.key")]
     evaluation_key: PathBuf,
-    /// Id of an open session to use instead. The session stays open.
+    /// Id of an open session to use instead of a new one. The session stays open.
     #[arg(long, env = "ANGO_SESSION", hide_env_values = true, value_parser = parse_session)]
     session: Option<SessionId>,
     /// Replace output files that exist.
@@ -117,7 +117,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
                 evaluate_work(&client, target, &work, &inputs).await
             };
             let evaluation = evaluation.await;
-            // close it even after an error, because the node's copy of the key is no longer needed
+            // close the session even after an error, because the node's copy of the key is no longer needed
             let closed = client.close(&session.session_id).await;
             let evaluation = evaluation?;
             closed.context("the session could not be closed")?;
@@ -130,7 +130,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
 /// Reads one value for each input.
 fn read_inputs(texts: &[String], widths: &[usize], key: Option<&SecretKey>) -> anyhow::Result<Vec<Vec<Vec<u8>>>> {
     if texts.len() != widths.len() {
-        bail!("{} inputs are given, but {} are needed, of {widths:?} bits", texts.len(), widths.len());
+        bail!("{} inputs are given, but {} inputs of {widths:?} bits are needed", texts.len(), widths.len());
     }
     let read = |(text, &width): (&String, &usize)| match (text.strip_prefix('@'), key) {
         (Some(path), _) => {
@@ -183,7 +183,7 @@ async fn evaluate_work(
 
 /// Waits for Ctrl-C. An interrupted run still ends in order and closes its session.
 async fn interruption() {
-    // without signals there are no interruptions
+    // if Ctrl-C cannot be caught, it does not interrupt the run
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }

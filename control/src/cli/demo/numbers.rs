@@ -31,7 +31,7 @@ const MEAN: [f64; 4] = [62.0, 2.6, 4.8, 64.0];
 const DEVIATION: [f64; 4] = [9.0, 1.2, 2.7, 19.0];
 const WEIGHTS: [[f64; 5]; 3] =
     [[0.914, 1.932, 0.893, 0.702, -1.427], [1.771, 0.162, 0.784, 1.556, -1.081], [0.197, 0.900, 1.936, 0.578, -0.804]];
-/// Scores are divided by this, because powers of numbers between -1 and 1 keep their precision.
+/// The model divides scores by this number, because powers of numbers between -1 and 1 keep their precision.
 const RANGE: f64 = 8.0;
 /// Coefficients of the sigmoid by least squares on `[-RANGE, RANGE]`, the constant first. The error is at most 0.032.
 const SIGMOID: [f64; 8] = [
@@ -44,7 +44,7 @@ const SIGMOID: [f64; 8] = [
     0.0,
     -0.000_001_195_018_088_232_132,
 ];
-/// Bytes and rows of a table, at most.
+/// Largest numbers of bytes and of rows of a table.
 const TABLE_BYTES_MAX: usize = 1 << 20;
 const ROWS_MAX: usize = 1000;
 
@@ -194,7 +194,7 @@ struct Model<'a> {
     key_id: &'a EncryptionKeyId,
     matrix: Option<CiphertextId>,
     cost: MicroYen,
-    /// Percent of the noise budget that the last result has left.
+    /// Remaining noise budget of the last result, in percent.
     left: f64,
 }
 
@@ -241,12 +241,12 @@ impl Model<'_> {
         let done = self.client.compute(&request).await?;
         self.cost = MicroYen(self.cost.0 + done.cost_jpy.0);
         self.left = done.noise_budget_remaining;
-        done.result_ciphertext_id.context("a completed operation has a result")
+        done.result_ciphertext_id.context("the completed operation has no result")
     }
 
     /// Computes the outcomes of a row. Returns also the bytes of its ciphertext.
     async fn predict(&mut self, row: &Row) -> anyhow::Result<(Prediction, usize)> {
-        let matrix = self.matrix.clone().context("the weights are uploaded first")?;
+        let matrix = self.matrix.clone().context("the weights are not uploaded yet")?;
         let largest = row.features.iter().fold(1.0f64, |largest, feature| largest.max(feature.abs()));
         let (features, bytes) = self.upload(row.features.to_vec(), largest).await?;
         // the table was checked: scores are within their range, so the polynomial's values are between -1 and 1
@@ -273,7 +273,7 @@ impl Model<'_> {
 struct Prediction {
     row: Row,
     outcomes: [f64; 3],
-    /// Precision that the ciphertext's record promises.
+    /// Precision in bits that the ciphertext's record promises.
     precision_bits: f64,
 }
 
@@ -323,7 +323,7 @@ impl NumbersReport {
         row("ciphertext", format!("{} a row (seeded)", size(self.ciphertext_bytes)));
         row("model", "logistic regression, weights encrypted as a matrix, sigmoid of degree 7".to_owned());
         let seconds = self.elapsed.as_secs_f64();
-        row("speed", format!("{:.2} s a row ({seconds:.2} s)", seconds / self.predictions.len() as f64));
+        row("speed", format!("{:.2} s for each row, {seconds:.2} s in total", seconds / self.predictions.len() as f64));
         let yen = self.cost.0 as f64 / 1e6;
         row("bill", format!("{yen} yen for {} operations, as the API reported it", self.operations));
         row("noise budget", format!("{}% left", self.noise_budget_remaining));

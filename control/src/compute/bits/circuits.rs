@@ -2,7 +2,8 @@
 //! foreground or in the background.
 //!
 //! A run is charged like gates, by the tariff of the circuit's gates, when all of them are completed. A run that fails,
-//! exceeds its deadline or is cancelled costs nothing. If the client leaves, nothing changes (readings P24).
+//! exceeds its deadline or is cancelled costs nothing. If the client leaves, the run goes on and is charged in the same
+//! way (readings P24).
 
 mod kept;
 mod netlist;
@@ -49,11 +50,11 @@ use running::Reply;
 
 pub use stored::StoredNetlists;
 
-/// Errors of a handle that names no ciphertext.
+/// Errors of a request whose handle names no ciphertext.
 const NO_HANDLE: [Code; 3] = [Code::SessionNotFound, Code::CiphertextNotFound, Code::SessionExpired];
 
 impl JsonBody for CircuitRequest {
-    /// In JSON each line break of a netlist takes two characters.
+    /// The text gets an eighth more, because in JSON each line break of a netlist takes two characters.
     const BYTES_MAX: usize = base64_ceiling(VALUES_BYTES_MAX) + CIRCUIT_TEXT_BYTES_MAX / 8 * 9;
 }
 
@@ -121,7 +122,7 @@ pub async fn list(
     Ok(Answer(Circuits { circuits, next_cursor, has_more, total_count }))
 }
 
-/// The facts of a stored circuit.
+/// Show a stored circuit: its size, gates, levels, inputs and outputs.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/circuits/{name}",
@@ -389,15 +390,14 @@ fn value_bytes(key: &OpenKey, bits: usize) -> u64 {
 
 /// The error for a name under which the account stores no circuit (readings X14).
 fn unknown_circuit() -> ApiError {
-    ApiError::new(Code::NotFound, "there is no circuit of this name")
+    ApiError::new(Code::NotFound, "there is no circuit with this name")
 }
 
-/// Records the unfinished runs of an earlier process of this node as failed, so that they do not look as if they still
-/// ran.
+/// Records the unfinished runs of an earlier process of this node as failed, because they do not run any more.
 pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
     let code = Code::ServiceUnavailable.as_str();
     let failed = store
-        .fail_circuit_operations(node_id, code, "the node stopped while it ran; nothing was charged", now.0)
+        .fail_circuit_operations(node_id, code, "the node stopped while the circuit ran; nothing was charged", now.0)
         .await?;
     if failed > 0 {
         tracing::info!(failed, "circuits of an earlier process of this node were recorded as failed");

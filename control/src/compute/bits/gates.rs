@@ -66,8 +66,8 @@ impl JsonBody for GateRequest {
 }
 
 impl JsonBody for BatchRequest {
-    /// Twice the largest legitimate batch: 1024 MUX gates of 3 ciphertexts of 3.4 KB. A single ciphertext may be far
-    /// larger, but no batch consists of such ciphertexts.
+    /// Twice the size of the largest useful batch, which has 1024 MUX gates with 3 ciphertexts of 3.4 KB each. A single
+    /// ciphertext may be far larger, but no useful batch has many such ciphertexts.
     const BYTES_MAX: usize = 32 << 20;
 }
 
@@ -409,7 +409,7 @@ pub async fn list(
     caller: Caller,
     query: PageQuery,
 ) -> Result<Answer<Sessions>, ApiError> {
-    // the specification's list is complete; only a request with `limit` gets a page (readings I8)
+    // by the specification the list is complete, so only a request with `limit` gets a page (readings I8)
     let query = query.whole_up_to(SESSIONS_LISTED_MAX);
     let Page { items, next_cursor, has_more, total_count } = compute.sessions.list(&caller.account, &query).await?;
     Ok(Answer(Sessions { sessions: items, next_cursor, has_more, total_count }))

@@ -32,14 +32,14 @@ impl ToSchema for KeyOctets {}
 
 /// Memory reserved for each byte of the key: for the octets, which are sealed in place, and for the key made of them.
 const COPIES: u64 = 2;
-/// Bytes of a JSON body that are stored, at most: half for one text, half for everything around the key.
+/// Largest number of stored bytes of a JSON body: half for one text, half for everything around the key.
 const KEPT_BYTES_MAX: usize = 128 << 10;
 
 /// An uploaded evaluation key that is not read yet.
 pub struct KeyUpload {
     /// The key's bytes, from either form.
     pub bytes: Zeroizing<Vec<u8>>,
-    /// Hold it until the key is on disk.
+    /// The memory reserved for the upload. The caller holds this until the key is on disk.
     pub reserved: Reserved,
 }
 
@@ -89,13 +89,13 @@ struct Splitter {
     /// The body with the marker in place of the long text.
     kept: Zeroizing<Vec<u8>>,
     kept_max: usize,
-    /// A random text, so that no text of the body equals it.
+    /// The marker is random, so that no text of the body equals it.
     marker: Zeroizing<String>,
     next: NextByte,
     /// Whether the next byte follows a backslash.
     escaped: bool,
     long: Option<LongText>,
-    /// Expected bytes of the long text, at most.
+    /// Largest expected number of bytes of the long text.
     bytes_expected: usize,
 }
 
@@ -103,7 +103,7 @@ struct Splitter {
 #[derive(Clone, Copy, PartialEq)]
 enum NextByte {
     Between,
-    /// In a text that is stored. The text begins at this index.
+    /// In a text that is stored and begins at this index.
     Text(usize),
     LongText,
 }
@@ -135,7 +135,7 @@ impl Splitter {
                 _ => {}
             }
             if self.kept.len() >= self.kept_max {
-                return Err(ApiError::new(Code::PayloadTooLarge, "the body holds too much besides the key"));
+                return Err(ApiError::new(Code::PayloadTooLarge, "the body has too many bytes besides eval_key_b64"));
             }
             self.kept.push(byte);
             bytes = after;
@@ -206,7 +206,8 @@ impl LongText {
         1
     }
 
-    /// Decodes more characters. After a fault they are skipped, because faults of the JSON are reported first.
+    /// Decodes more characters. After a fault the rest of the text is skipped, because faults of the JSON are reported
+    /// first.
     fn decode(&mut self, characters: &[u8]) {
         if self.fault.is_none() {
             self.fault = self.decoder.push(characters).err();
@@ -262,7 +263,7 @@ mod tests {
             all_pieces(body, r"\/\/\/\/", Ok(&[255, 255, 255]));
         }
         all_pieces(r#"{"eval_key_b64":""}"#, "", Ok(&[]));
-        // the long text is another member
+        // the long text is in another member than the key
         all_pieces(r#"{"x":"KEY","eval_key_b64":""}"#, "?", Ok(&[]));
     }
 
@@ -336,7 +337,8 @@ mod tests {
             });
             match split(&body, kept_max, piece) {
                 Err(Code::PayloadTooLarge) => prop_assert!(body.len() > kept_max / 2),
-                // a text decoded as it arrives is only checked as base64
+                // the split body is refused here because the long text is not base64; the whole body may have another
+                // fault first
                 Err(Code::InvalidParams) if body.len() > kept_max / 2 => prop_assert!(whole.is_err()),
                 split => prop_assert_eq!(split, whole),
             }

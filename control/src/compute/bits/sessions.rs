@@ -1,10 +1,9 @@
 //! Gate sessions of this node: the open keys, their owners and their ends (readings G1-G3, G8, G13, X14).
 //!
 //! A key cannot be read after its process has ended, so its session ends with the process. The store keeps the data
-//! that must outlive sessions: totals, and how they ended.
-//! The times of a session are fixed when it is created. An expired session is ended by the next request for it, or by
-//! [`Sessions::erase_expired`]. A key is closed before anything is written, so closing never waits for the database
-//! (readings G3).
+//! that must outlive sessions: their totals, and how they ended. The times of a session are fixed when it is created.
+//! An expired session is ended by the next request for it, or by [`Sessions::erase_expired`]. A key is closed before
+//! anything is written, so closing never waits for the database (readings G3).
 //!
 //! Every node of a database can list and delete every session, because the records contain the sealed ids. All other
 //! requests need the key, so other nodes refuse them. The leases show which nodes are alive
@@ -39,7 +38,8 @@ use crate::web::pagination::{PageQuery, Position};
 
 /// Length of the idle phase, the end of a session's life (readings G2).
 const IDLE: Duration = Duration::from_secs(5 * 60);
-/// How long an ended session gets another answer than an unknown one (readings G1).
+/// How long the error for an ended session says how the session ended. After this time the session counts as unknown
+/// (readings G1).
 const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
 /// How long the record of an ended session without charges stays: twice the tombstone's time.
 const FORGOTTEN: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -53,7 +53,7 @@ pub type SessionDigest = [u8; 32];
 
 /// A session whose key is open.
 pub struct OpenSession {
-    /// The session's id. A secret of its account, so never logged.
+    /// The session's id. The id is a secret of the account, so it is never logged.
     pub id: SessionId,
     /// The digest of the id.
     pub digest: SessionDigest,
@@ -95,7 +95,7 @@ impl OpenSession {
         if self.state(now) != SessionState::Idle {
             return Ok(());
         }
-        let message = "in a session's last five minutes the node keeps no new results: ask for ciphertexts";
+        let message = "in a session's last five minutes the node keeps no new results: request outputs as ciphertexts";
         Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"))
     }
 
@@ -160,13 +160,13 @@ pub struct Sessions {
     pub values: Resource,
     /// The open sessions. The engine's memory for keys bounds their number.
     open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
-    /// Whether some sessions have expired here whose records still show them as active.
+    /// Whether sessions of this node have expired while their records still show them as active.
     unrecorded: AtomicBool,
 }
 
 impl Sessions {
-    /// Starts without sessions. The sessions of an earlier process of this node are recorded as lost, because their
-    /// keys no longer exist (readings G13).
+    /// Starts with no session. The sessions of an earlier process of this node are recorded as lost, because their keys
+    /// no longer exist (readings G13).
     pub async fn start(
         store: Store,
         node_id: String,
@@ -186,7 +186,7 @@ impl Sessions {
         Ok(Self { store, node_id, engine, clock, telemetry, config, circuits, seal, values, open, unrecorded })
     }
 
-    /// Makes a session of a key that is in the engine. Requests do not find the session yet.
+    /// Makes a session with a key that is in the engine. Requests find the session only after [`Sessions::open`].
     pub async fn make(
         &self,
         caller: &Caller,
@@ -216,7 +216,8 @@ impl Sessions {
         }))
     }
 
-    /// Opens a session that was made, if the account has fewer than `open_max`, and stores its answer.
+    /// Opens a session that [`Sessions::make`] made, if the account has fewer than `open_max` open sessions. Also
+    /// stores the answer of the request.
     pub async fn open(
         &self,
         caller: &Caller,
@@ -248,8 +249,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// The account's open session with this id. The error says how it ended. Another account's session and an unknown
-    /// id are treated in the same way, including the look-up in the database (readings X14).
+    /// The account's open session with this id. If the session has ended, the error says how. Another account's session
+    /// and an unknown id are treated in the same way, including the look-up in the database (readings X14).
     pub async fn find(&self, account: &AccountId, id: &str) -> Result<Arc<OpenSession>, ApiError> {
         match self.locate(account, id).await? {
             SessionPlace::Here(session) => Ok(session),
@@ -258,7 +259,7 @@ impl Sessions {
         }
     }
 
-    /// The place of the account's session with this id. The error says how it ended.
+    /// The place of the account's session with this id. If the session has ended, the error says how.
     async fn locate(&self, account: &AccountId, id: &str) -> Result<SessionPlace, ApiError> {
         let not_found = || ended(SessionEnd::Deleted);
         let id: SessionId = id.parse().map_err(|_| not_found())?;
@@ -361,7 +362,8 @@ impl Sessions {
 
     /// Ends the sessions of this node that were deleted through another node.
     pub async fn end_what_was_deleted_elsewhere(&self) -> Result<(), ApiError> {
-        // read the local list first: a session opened in between is then in neither list
+        // read the local list first: a session that opens between the two reads is then not in this list, so it is not
+        // ended
         let here = self.matching(|_| true);
         if here.is_empty() {
             return Ok(());
@@ -374,7 +376,7 @@ impl Sessions {
     }
 
     /// Removes records of sessions that ended long ago without charges. Records with charges stay, because usage rows
-    /// name them. The records of trials are erased with the trial.
+    /// name them. A trial's records are erased together with the trial.
     pub async fn forget_old(&self) {
         let before = Timestamp(self.clock.now().0 - FORGOTTEN.as_micros() as i64);
         if let Err(error) = self.store.forget_gate_sessions(before.0).await {
@@ -409,7 +411,8 @@ impl Sessions {
         open.values().filter(|session| wanted(session)).cloned().collect()
     }
 
-    /// Removes the wanted sessions from the list and closes all their keys first. Returns their number.
+    /// Removes the wanted sessions from the list, and closes all their keys before anything is written. Returns the
+    /// number of removed sessions.
     fn take_out(&self, end: SessionEnd, wanted: impl Fn(&OpenSession) -> bool) -> usize {
         let taken: Vec<_> = {
             let mut open = self.open.write();
@@ -422,7 +425,8 @@ impl Sessions {
         taken.len()
     }
 
-    /// Removes a session from the list, closes its key and records the end. `None`: another caller was faster.
+    /// Removes a session from the list, closes its key and records the end. `None`: another call had removed the
+    /// session before.
     async fn end(&self, session: &OpenSession, end: SessionEnd) -> Result<Option<oneshot::Receiver<()>>, ApiError> {
         let mine = self.open.write().remove(&session.digest).is_some();
         session.bench.close(end);
@@ -446,7 +450,7 @@ impl Sessions {
     }
 }
 
-/// The error for a session above the plan's number (readings L9).
+/// The error if the account already has as many open sessions as the plan allows (readings L9).
 fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
     let plan = plan.as_str();
     let message = match first_ends_at.map(Timestamp::rfc3339) {

@@ -1,7 +1,7 @@
 //! A session's memory besides its key: values under handles, and the session's runs of circuits.
 //!
-//! Everything here ends with the session. Nothing new is accepted, and ciphertexts are overwritten as soon as their
-//! last reader has ended.
+//! When the session ends, no new values and runs are accepted. Ciphertexts are overwritten as soon as their last reader
+//! has ended.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::compute::engine::{EngineOperation, Form, LweList};
 use crate::resource::{self, Grant, Payer, Resource};
 use crate::web::error::ApiError;
 
-/// Bytes of ciphertexts in one request, at most: 16,384 ciphertexts of the largest preset.
+/// Largest size in bytes of the ciphertexts in one request: 16,384 ciphertexts of the largest preset.
 pub const VALUES_BYTES_MAX: usize = 56 << 20;
 
 /// A session's memory for values, within its account's share of the node's memory. Clones share one count.
@@ -36,12 +36,12 @@ pub struct Room {
     grant: Grant,
 }
 
-/// The memory that is exhausted.
+/// Why there is no room for values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// The session's memory, until the client deletes values; or the request is larger than the session's limit.
+    /// The session's memory is full until the client deletes values, or the request is larger than the session's limit.
     Session,
-    /// The node's memory, for the moment.
+    /// The node's memory is full at the moment.
     Node,
 }
 
@@ -57,7 +57,7 @@ impl ValueMemory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Reserves bytes. The error says which memory is exhausted.
+    /// Reserves bytes. The error says which memory is full.
     pub fn reserve(&self, bytes: u64) -> Result<Room, NoRoom> {
         let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| NoRoom::Session)?;
@@ -134,7 +134,7 @@ pub enum Output {
 pub struct Run {
     /// The run's id.
     pub op_id: OperationId,
-    /// The run's id in the engine. Set when it is submitted.
+    /// The run's id in the engine. Set when the run is submitted.
     pub engine: OnceLock<EngineOperation>,
     results: Mutex<Option<Vec<Output>>>,
     ended: watch::Sender<bool>,
@@ -149,7 +149,7 @@ impl Run {
         Run { op_id, engine: OnceLock::new(), results, ended, _room: room }
     }
 
-    /// The run's results, if it was completed and they are still here.
+    /// The run's results, if the run was completed and its results are still in memory.
     pub fn results(&self) -> Option<Vec<Output>> {
         self.results.lock().clone()
     }
@@ -170,7 +170,7 @@ impl Run {
 pub enum NotTaken {
     /// The session has ended.
     Closed,
-    /// The session already runs as many as it may.
+    /// The session already runs as many circuits as it may.
     TooMany,
 }
 
@@ -216,7 +216,7 @@ impl Workbench {
         }
     }
 
-    /// Ends a run. `keep`: its results can still be fetched, so the run stays in memory.
+    /// Ends a run. `keep`: the results can still be fetched, so the run stays in memory.
     pub fn end(&self, run: &Run, keep: bool) {
         if !keep {
             self.shelf.lock().runs.remove(&run.op_id);
@@ -339,7 +339,7 @@ mod tests {
         let held: Vec<_> = trials.iter().filter_map(|memory| memory.reserve(10).ok()).collect();
         assert_eq!((held.len(), node.used()), (10, 100));
         assert_eq!(trials[149].reserve(10).unwrap_err(), NoRoom::Node);
-        // a request above every trial's share is refused for good, not for the moment
+        // a request that is larger than the share of all trials is refused as too large, not as to be tried later
         assert_eq!(trials[149].reserve(101).unwrap_err(), NoRoom::Session);
         assert!(ValueMemory::of_session(node.clone(), payer(200), 256).reserve(256).is_ok());
     }

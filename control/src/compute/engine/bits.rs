@@ -29,7 +29,8 @@ pub struct OpenKey {
     session: engine::SessionId,
     /// The key's preset.
     pub preset: Preset,
-    /// Whether another library made the key. The preset's figures for security and failure do not hold for it then.
+    /// Whether another library made the key. Then the preset's figures for security and failure do not hold for the
+    /// key.
     pub imported: bool,
     /// The key's parameters, for which plans of circuits are made.
     params: Params,
@@ -77,7 +78,7 @@ pub enum OperandText<'a> {
 
 /// Gates that are ready to run.
 pub struct Program {
-    /// The gates after folding, which leaves only those to compute. The charge is for the gates as requested.
+    /// The gates that remain to be computed after folding. The charge is for the requested gates.
     list: GateList,
     /// The form of each gate's first operand. The gate's result is written in this form.
     forms: Vec<Form>,
@@ -91,7 +92,7 @@ pub struct Outcome {
     pub compute: Duration,
     /// Wall time in the queue before the evaluation.
     pub waited: Duration,
-    /// Bootstraps that the engine really did.
+    /// Number of bootstraps that the engine ran.
     pub bootstraps: u64,
 }
 
@@ -101,7 +102,7 @@ impl Outcome {
         self.results
     }
 
-    /// Takes the results' ciphertexts out, and the form of the first.
+    /// Takes the results' ciphertexts out of the outcome. Returns also the form of the first result.
     pub fn take_results(&mut self) -> (LweList, Form) {
         let none = LweList::with_capacity(self.results.dimension(), 0);
         (std::mem::replace(&mut self.results, none), self.forms.first().copied().unwrap_or(Form::Ango))
@@ -155,10 +156,10 @@ pub enum CircuitEnd {
         results: LweList,
         /// Wall time of the evaluation.
         compute: Duration,
-        /// Bootstraps that the engine really did.
+        /// Number of bootstraps that the engine ran.
         bootstraps: u64,
     },
-    /// The run was cancelled by [`Engine::cancel`] after these gates.
+    /// [`Engine::cancel`] cancelled the run after these gates were completed.
     Cancelled(Vec<(Gate, u64)>),
     /// The run failed without results.
     Failed(RunError),
@@ -185,8 +186,7 @@ impl Engine {
         hears
     }
 
-    /// Runs a program. If the result is not ready at the deadline, the program fails and counts for nothing (readings
-    /// E9).
+    /// Runs a program. If the result is not ready at the deadline, the program fails and is not counted (readings E9).
     pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
         let (done, result) = oneshot::channel();
         let Program { list, forms } = program;
@@ -199,7 +199,7 @@ impl Engine {
     }
 
     /// Begins a circuit. `inputs`: one ciphertext for each input bit, one input after another. The receiver gets the
-    /// run's end; a run that is not completed at the deadline fails.
+    /// run's end. A run that is not completed at the deadline fails.
     pub fn start_circuit(
         &self,
         key: &OpenKey,

@@ -60,7 +60,7 @@ fn facts(params: &Params) -> ArithmeticFacts {
     }
 }
 
-/// The parameters for which a key was made. The error says why they do not exist. CPU work.
+/// The parameters for which a key was made. The error says why no such parameters exist. CPU work.
 pub fn params_of(
     (poly_degree, scale_bits, max_depth): (u64, u64, u64),
     level: SecurityLevel,
@@ -111,9 +111,9 @@ pub fn ciphertext_bytes_max(params: &Params) -> u64 {
     container::ciphertext_bytes(params, params.level_max(), Form::Whole) as u64
 }
 
-/// Bytes of the largest useful evaluation key for these parameters, all at the highest level: relinearization,
-/// conjugation, and rotations by powers of two in both directions; for bootstrapping as many parts again, and the
-/// rotations of its matrices (readings K4).
+/// Bytes of the largest useful evaluation key for these parameters, with all parts at the highest level:
+/// relinearization, conjugation, and rotations by powers of two in both directions. For bootstrapping the key has as
+/// many parts again, and the rotations of the bootstrapping matrices: 128 parts at most (readings K4).
 pub fn evaluation_key_bytes_max(params: &Params) -> u64 {
     const BOOTSTRAP_PARTS: u64 = 128;
     let part = container::part_bytes(params, ROTATION, params.raised_level()) as u64;
@@ -130,7 +130,8 @@ pub fn total_q_bits(params: &Params) -> u64 {
 /// Fractional bits of precision in the worst slot of a ciphertext freshly encrypted with a public key (facts on
 /// parameters, 2.5).
 fn precision_bits(params: &Params) -> f64 {
-    /// bits lost by encryption with the public key at N = 1, and bits by which the worst slot is worse than most
+    /// bits that encryption with the public key loses at N = 1, and bits by which the worst slot is less precise than
+    /// most slots
     const FRESH: f64 = 1.4;
     const WORST_SLOT: f64 = 3.1;
     f64::from(params.scale_bits_effective()) - (params.n() as f64).log2() - FRESH - WORST_SLOT
@@ -141,14 +142,13 @@ pub fn warnings(params: &Params) -> Vec<String> {
     let (asked, effective) = (params.literal().scale_bits, params.scale_bits_effective());
     let mut warnings = Vec::new();
     if effective != asked {
-        warnings
-            .push(format!("scale_bits {asked} is below what this service supports, so the scale has {effective} bits"));
+        warnings.push(format!("scale_bits {asked} is too small for this service, so the scale has {effective} bits"));
     }
     let precision = precision_bits(params);
     if precision < 10.0 {
         let bits = precision.max(0.0).floor();
         warnings.push(format!(
-            "a fresh ciphertext has about {bits} bits of precision: use larger scale_bits for more than 10"
+            "a fresh ciphertext has about {bits} bits of precision: for more than 10 bits, use larger scale_bits"
         ));
     }
     if params.n() < SECURE_DEGREE_MIN {

@@ -39,7 +39,7 @@ use running::Reply;
 
 pub use running::RunningOperations;
 
-/// Errors of an operation, by either path.
+/// Errors of an operation, the same for both paths.
 const ERRORS: [Code; 16] = [
     Code::InvalidOperation,
     Code::InvalidParams,
@@ -73,14 +73,14 @@ impl JsonBody for ComputeRequest {
 /// slots, and the result comes to the first d slots. With 8 slots d is 2: the matrix `[[1, 2], [3, 4]]` is
 /// `1, 2, 3, 4, 0, 0, 0, 0`, the vector `[5, 6]` is `5, 6, 0, 0, 0, 0, 0, 0`, and the result begins with `17, 39`.
 ///
-/// A product uses up a level; `rescale`, or `scale_stable` at once, gives the product the scale of the next level.
-/// `poly-eval` uses ceil(log2(degree + 1)) levels, `matmul` two. Polynomials are most precise if the numbers are
-/// between -1 and 1, because powers of larger numbers enlarge the error too. An operation whose result would not
-/// decrypt is refused with `NOISE_BUDGET_EXHAUSTED` and costs nothing.
+/// A product uses up a level: `rescale` gives the product the scale of the next level. With `scale_stable` the product
+/// is rescaled at once. `poly-eval` uses ceil(log2(degree + 1)) levels, `matmul` two. Polynomials are most precise if
+/// the numbers are between -1 and 1, because powers of larger numbers enlarge the error too. An operation whose result
+/// would not decrypt is refused with `NOISE_BUDGET_EXHAUSTED` and costs nothing.
 ///
 /// The result is stored under its id. The answer contains it too, unless `return_ciphertext` is false. If the account's
-/// ciphertexts then exceed the bytes that the plan allows, the service deletes those unused for longest; the answer
-/// names them.
+/// ciphertexts then exceed the bytes that the plan allows, the service deletes the ciphertexts that were unused for
+/// longest; the answer names the deleted ciphertexts.
 ///
 /// With `Prefer: respond-async` the answer comes at once, with the status `pending`. `GET /api/v1/compute/{op_id}` then
 /// returns the result's id. With `Accept: application/octet-stream` the answer is a head (the JSON) followed by the
@@ -121,7 +121,7 @@ pub async fn run_named(
     {
         // readings C5
         let message = format!("the body names {other}, but the path names {}", operation.name());
-        return Err(ApiError::new(Code::InvalidRequest, message).at("operation", "not that of the path"));
+        return Err(ApiError::new(Code::InvalidRequest, message).at("operation", "differs from the path"));
     }
     begin((compute, web), caller, claim, deadline, &headers, (operation, request)).await
 }
@@ -182,7 +182,7 @@ async fn begin(
     running::run(compute, caller, prepared, deadline, reply).await
 }
 
-/// The operation of a name (readings C5, C6).
+/// The operation with this name (readings C5, C6).
 fn named(name: &str) -> Result<Operation, ApiError> {
     Operation::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
@@ -232,9 +232,10 @@ pub async fn cancel(
     Ok(Answer(recorded::cancel(&compute, &caller, path.get("op")).await?))
 }
 
-/// Records the unfinished operations of an earlier process of this node as failed, because they will not end any more.
+/// Records the unfinished operations of an earlier process of this node as failed, because they do not run any more.
 pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
-    let (code, message) = (Code::ServiceUnavailable.as_str(), "the node stopped while it ran; nothing was charged");
+    let (code, message) =
+        (Code::ServiceUnavailable.as_str(), "the node stopped while the operation ran; nothing was charged");
     let failed = store.fail_arithmetic_operations(node_id, code, message, now.0).await?;
     if failed > 0 {
         tracing::info!(failed, "operations of an earlier process of this node were recorded as failed");

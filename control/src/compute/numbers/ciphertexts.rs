@@ -33,7 +33,8 @@ use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
-/// Attempts to make room for a ciphertext, because other ciphertexts of the account may take the room in between.
+/// Largest number of attempts to make room for a ciphertext. An attempt fails if another ciphertext of the account
+/// takes the room first.
 pub const ROOM_ATTEMPTS: usize = 8;
 /// Memory reserved for each byte of a ciphertext: for its bytes, for their check, for the sealed copy.
 const COPIES: u64 = 3;
@@ -97,9 +98,9 @@ fn key_id_of(query: Result<Query<Vec<(String, String)>>, QueryRejection>) -> Res
 
 /// Upload a ciphertext.
 ///
-/// In JSON a ciphertext has at most 2 MB. As octets (`?key_id=`) it may be as large as ciphertexts of the key can be.
-/// If the account's ciphertexts would exceed the bytes that the plan allows, the service deletes those unused for
-/// longest; the answer names them.
+/// In JSON a ciphertext has at most 2 MB. As octets (`?key_id=`) a ciphertext may have the largest size that the key's
+/// parameters allow. If the account's ciphertexts would exceed the bytes that the plan allows, the service deletes the
+/// ciphertexts that were unused for longest; the answer names the deleted ciphertexts.
 #[utoipa::path(
     post,
     path = "/api/v1/ciphertexts",
@@ -208,13 +209,16 @@ async fn keep_with_room(compute: &Compute, claim: &Claim, new: NewCiphertext) ->
         });
         match written.await {
             Ok(()) => return Ok(answer),
-            // another ciphertext of the account took the room: try again
+            // another ciphertext of the account has taken the room: choose again which ciphertexts to evict
             Err(store::Error::NoRoom) => {}
             Err(store::Error::KeyGone) => return Err(unknown_key()),
             Err(error) => return Err(error.into()),
         }
     }
-    Err(ApiError::unavailable("ciphertexts", "the account stores too many ciphertexts at the same time"))
+    Err(ApiError::unavailable(
+        "ciphertexts",
+        "too many ciphertexts of this account are being stored right now; try again later",
+    ))
 }
 
 /// The ciphertexts under a key, one page for each request.
@@ -306,9 +310,9 @@ pub async fn delete(
     Ok(Answer(DeletedCiphertext { ciphertext_id, status: "deleted".to_owned() }))
 }
 
-/// The error for a ciphertext that would not fit even if all others were evicted (readings K14).
+/// The error for a ciphertext that does not fit even if all other ciphertexts are evicted (readings K14).
 pub fn no_room() -> ApiError {
-    ApiError::new(Code::QuotaExceeded, "the ciphertext is larger than the space that the plan has for ciphertexts")
+    ApiError::new(Code::QuotaExceeded, "the ciphertext is larger than the space that the plan allows for ciphertexts")
 }
 
 /// The error for an id that names no ciphertext of the account, or an evicted one (readings K14, X14).

@@ -97,7 +97,8 @@ pub async fn upload(
     let environment = caller.environment;
     let reading = compute.offload.run(owner.payer.clone(), move || {
         let UploadKey { public_key, eval_key, scheme, params } = request;
-        // before the parameters, so that a secret key is reported whatever else is wrong
+        // read the keys before the parameters are checked, so that a secret key is reported even if the parameters are
+        // wrong
         let public_key = decoded("public_key", &public_key, PUBLIC_KEY_BYTES_MAX)?;
         let eval_key = decoded("eval_key", &eval_key, EVALUATION_KEY_BYTES_MAX)?;
         let public = numbers::read_public_key(&public_key);
@@ -131,7 +132,7 @@ pub async fn upload(
     kept.await?
 }
 
-/// Stores a key that arrived whole. `put` collects the names of the objects that were put into the vault.
+/// Stores a key that arrived in one request. `put` collects the names of the objects that were put into the vault.
 async fn keep_whole(
     compute: &Compute,
     caller: &Caller,
@@ -212,7 +213,7 @@ async fn book(
             tx.add_key_rows(material_id, of_head.bytes, records).await?,
         ];
         if added != [Added::Done; 3] {
-            return Err(ApiError::internal("a new material could not be written in its order"));
+            return Err(ApiError::internal("the parts of a new key could not be written"));
         }
         check_made(tx.insert_encryption_key(&new).await?, caller, keys_max)?;
         tx.emit(&[created_event(caller, &new, wanted, now)]).await?;

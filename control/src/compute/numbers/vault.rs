@@ -1,8 +1,8 @@
 //! Encryption keys and ciphertexts of accounts at rest: sealed objects that records name (readings K4, K14, K15).
 //!
 //! An object is written before the record that names it. When a change of records leaves an object without a record,
-//! the same transaction notes the object (`store::dropped_objects`). The object is removed right afterwards, or by the
-//! next look.
+//! the same transaction notes the object (`store::dropped_objects`). The object is removed right afterwards, or at the
+//! latest by the next [`Vault::look_after`].
 //!
 //! A node without a bucket stores objects in its own folder. On PostgreSQL other nodes then see the records but not the
 //! objects, so such a record names its node.
@@ -29,11 +29,11 @@ use crate::web::offload::Offload;
 #[derive(Clone, Debug, clap::Args)]
 pub struct VaultConfig {
     /// Space in MB for the encryption keys of all accounts together, in the data folder or in the bucket, encrypted.
-    /// Beyond this, new keys are answered 503. The plans limit the space of one account.
+    /// When this space is full, new keys are answered 503. The plans limit the space of one account.
     #[arg(env = "ANGO_ENCRYPTION_KEY_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
     pub stored_key_bytes_max: u64,
-    /// Space in MB for the ciphertexts of all accounts together, in the data folder or in the bucket, encrypted. Beyond
-    /// this, new ciphertexts are answered 503. Health shows how much of the space is used.
+    /// Space in MB for the ciphertexts of all accounts together, in the data folder or in the bucket, encrypted. When
+    /// this space is full, new ciphertexts are answered 503. Health shows how much of the space is used.
     #[arg(env = "ANGO_CIPHERTEXT_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
     pub ciphertext_bytes_max: u64,
     // readings K14, section 16
@@ -42,13 +42,14 @@ pub struct VaultConfig {
     pub ciphertext_ttl: Duration,
 }
 
-/// With a bucket an account's ciphertexts may have this many times the plan's cache. Ciphertexts beyond the cache stay
-/// in the bucket until they expire (readings K14).
+/// With a bucket, an account's ciphertexts may have this many times the bytes of the plan's cache. Ciphertexts beyond
+/// the cache stay in the bucket until they expire (readings K14).
 const BUCKET_FACTOR: u64 = 10;
-/// Objects that one look removes, and objects removed at the same time.
+/// Largest number of objects that one query reads to remove them, and number of objects that are removed at the same
+/// time.
 const REMOVED_MAX: i64 = 1000;
 const REMOVED_AT_ONCE: usize = 8;
-/// Wait before a client should retry when there is no room.
+/// Time after which a client should try again when there is no room.
 const RETRY: Duration = Duration::from_secs(60);
 /// Wait before a retry for another node's objects: the load balancer may then choose the right node.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
@@ -82,7 +83,8 @@ pub struct Vault {
     place: String,
     /// The vault's settings.
     pub config: VaultConfig,
-    /// Bytes of all keys, and of all ciphertexts: the last count, and the objects put since.
+    /// Bytes of all keys, and of all ciphertexts: the bytes at the last count, plus those of the objects put since
+    /// then.
     key_bytes: AtomicU64,
     ciphertext_bytes: AtomicU64,
     pinned: Arc<Mutex<HashMap<String, usize>>>,
@@ -141,7 +143,7 @@ impl Vault {
         &self.place
     }
 
-    /// Bytes that an account's ciphertexts may have, if its plan has this cache.
+    /// Bytes that an account's ciphertexts may have, if the plan has a cache of this size.
     pub fn ciphertext_bytes_of(&self, cache_bytes: Option<u64>) -> Option<u64> {
         let factor = if self.ciphertexts.are_shared() { BUCKET_FACTOR } else { 1 };
         cache_bytes.map(|bytes| bytes.saturating_mul(factor))

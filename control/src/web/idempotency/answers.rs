@@ -29,7 +29,7 @@ const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
 /// Stores and reads answers on this node.
 pub struct Answers {
-    /// The owner of this node's claims. Changes with each start.
+    /// This node's id, which owns its claims. The same at every start.
     pub(crate) node_id: String,
     /// The database with claims and stored answers.
     pub(crate) store: Store,
@@ -52,7 +52,7 @@ pub(super) struct RequestIdentity {
     pub(super) fingerprint: Option<[u8; 32]>,
     /// The caller's role. A lower role must not read an answer to a higher one, such as a new key.
     pub(super) role: Role,
-    /// The API key's lineage or the user, if the answer holds a secret. Other credentials must not read the answer
+    /// The API key's lineage or the user, if the answer holds a secret. Other credentials must not get the answer
     /// again.
     #[serde(default)]
     pub(super) credential: Option<String>,
@@ -93,8 +93,8 @@ impl Answers {
         }
     }
 
-    /// Seals an answer for storage. Also returns the name of the object with its body, if it is large. The object is
-    /// durable before this returns; it is swept if no record ever names it.
+    /// Seals an answer for storage. If the body is large, stores it as an object and also returns the object's name.
+    /// The object is durable before this returns. A sweep removes the object if no record ever names it.
     pub(super) async fn seal(
         &self,
         web: &Web,

@@ -1,5 +1,5 @@
-//! The SHA-256 of a request's raw body (readings I2), computed as the body is read, because a body of 40 MB must not be
-//! stored twice.
+//! The SHA-256 of a request's raw body (readings I2). The hash is computed as the body is read, because a body of 40 MB
+//! must not be in memory twice.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ mod tests {
         watched.frame().await.unwrap().unwrap();
         assert_eq!(fingerprint.whole(), None);
         assert_eq!(watched.collect().await.unwrap().to_bytes(), "c");
-        // FIPS 180, the example "abc"
+        // the example "abc" of FIPS 180
         assert_eq!(fingerprint.whole().unwrap()[..4], [0xba, 0x78, 0x16, 0xbf]);
         assert_eq!(fingerprint_of(pieces()).await.unwrap(), fingerprint.whole().unwrap());
     }

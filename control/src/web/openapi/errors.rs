@@ -14,10 +14,10 @@ use utoipa::openapi::{Ref, RefOr};
 
 use crate::web::envelope::Area;
 
-/// Errors of every operation that reads a body.
+/// Errors of each operation that reads a body.
 pub const BODY: [Code; 2] = [Code::PayloadTooLarge, Code::ValidationError];
 
-/// Headers of every answer (readings L3-L5, X11), with what they say.
+/// Headers of every answer (readings L3-L5, X11): name, type and description.
 const COMMON: [(&str, Type, &str); 7] = [
     ("X-Request-Id", Type::String, "The request's id, to quote to support."),
     (
@@ -37,9 +37,9 @@ const COMMON: [(&str, Type, &str); 7] = [
 ];
 const RETRY_AFTER: &str = "Retry-After";
 const WWW_AUTHENTICATE: &str = "WWW-Authenticate";
-/// Of every answer of the back office.
+/// A header of every answer of the back office.
 pub const STAGE: &str = "X-Service-Stage";
-/// Of successes of operations that take an `Idempotency-Key`.
+/// A header of successful answers of operations that take an `Idempotency-Key`.
 pub const IDEMPOTENT_REPLAYED: &str = "Idempotent-Replayed";
 
 /// The headers, by name.
@@ -74,7 +74,7 @@ pub fn header(name: &str) -> RefOr<Header> {
 /// Takes out the codes that the handler lists under `x-errors`. An array in the list is a group of codes.
 ///
 /// # Panics
-/// For a handler without the list: one without errors of its own says `[]`.
+/// If the handler has no list. A handler without errors of its own has the list `[]`.
 pub fn take(operation: &mut Operation) -> Vec<Code> {
     let listed = operation.extensions.as_mut().and_then(|extensions| extensions.remove("x-errors"));
     codes(listed.unwrap_or_else(|| panic!("{:?} does not list its x-errors", operation.operation_id)))
@@ -127,7 +127,7 @@ fn response(status: u16, codes: &[Code], area: Area, examples: &mut BTreeMap<Str
     response
 }
 
-/// What names of an area's components begin with.
+/// The prefix of the names of an area's components.
 fn prefix(area: Area) -> &'static str {
     match area {
         Area::Platform => "",

@@ -1,5 +1,5 @@
-//! Transfers for work that is charged after it was done: reserved and posted in one transaction, so that no reservation
-//! stays open.
+//! Transfers for work that is charged after it was done. Each is reserved and posted in one transaction, so no
+//! reservation stays open.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ impl PostedAtOnce {
             }
         }
         if !self.standing.reserve((account_id, month), usd_milli_jpy, amounts) {
-            // an overflow, which no account reaches
+            // a sum would overflow, which no account reaches in practice
             return Posted::CapReached { cap_nano_usd: i64::MAX };
         }
         self.made.push(TransferRow {

@@ -23,11 +23,11 @@ pub struct AuditFinding {
     pub account_id: String,
     /// The kind of the fault.
     pub what: &'static str,
-    /// The transfer at fault, or the month and the rate of the balance.
+    /// The transfer at fault, or the balance's month and rate.
     pub of: String,
 }
 
-/// Kinds of faults, each with a query that selects account and object of the faults.
+/// Kinds of faults, each with a query that selects the account and the object ([`AuditFinding::of`]) of each fault.
 const CHECKS: [(&str, &str); 10] = [
     (
         "a transfer was posted and voided",
@@ -122,7 +122,7 @@ impl Store {
         Ok(report)
     }
 
-    /// Lines of invoices that differ from their month's balances.
+    /// Lines of invoices that differ from the use in their month.
     async fn misbilled(&self) -> Result<Vec<AuditFinding>> {
         let sql = "SELECT account_id, month, amount_usd_cents FROM invoice_items WHERE item_id LIKE '%:usage:%'";
         let lines: Vec<(String, i64, i64)> = self.db.fetch_all(sql, values![]).await?;

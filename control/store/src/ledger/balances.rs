@@ -6,14 +6,14 @@ use super::{Amounts, Spend};
 use crate::database::{Column, Sql, Tx, from_row, values};
 use crate::{Result, Store};
 
-/// The sums of an account in a month at a rate.
+/// Sums of an account's transfers in a month at a rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// The account.
     pub account_id: String,
     /// Months since year 0.
     pub month: i64,
-    /// Thousandths of a yen for a dollar.
+    /// The rate: thousandths of a yen for a dollar.
     pub usd_milli_jpy: i64,
     /// Compute units of posted transfers.
     pub fcu: i64,
@@ -50,7 +50,7 @@ pub struct MonthlyCap {
     pub cap_nano_usd: i64,
     /// Whether the cap blocks operations.
     pub hard_cap: bool,
-    /// If false, the cap blocks operations too (readings P7).
+    /// If false, the cap blocks operations too, whatever `hard_cap` is (readings P7).
     pub allow_soft_overage: bool,
     /// The e-mail address for alerts. May be empty.
     pub alert_email: String,
@@ -67,7 +67,7 @@ pub struct UsedInMonth {
     pub fcu: i64,
     /// Price of the compute units beyond the allowance, in billionths of a dollar.
     pub overage_nano_usd: i64,
-    /// Everything that is charged.
+    /// The sum of everything that is charged.
     pub spend: Spend,
     /// Number of completed operations, by name.
     pub operations: BTreeMap<String, i64>,
@@ -199,18 +199,18 @@ impl Standing {
         spend
     }
 
-    /// The cap that blocks operations of this account. `None`: none blocks.
+    /// The cap that blocks operations of this account. `None`: no cap blocks operations.
     pub fn cap(&self, account: &str) -> Option<i64> {
         let blocks = |budget: &&MonthlyCap| budget.hard_cap || !budget.allow_soft_overage;
         self.budgets.get(account).filter(blocks).map(|budget| budget.cap_nano_usd)
     }
 
-    /// An account's cap, blocking or not.
+    /// An account's cap, whether the cap blocks operations or not.
     pub fn budget(&self, account: &str) -> Option<i64> {
         self.budgets.get(account).map(|budget| budget.cap_nano_usd)
     }
 
-    /// Counts a reservation. False: a number would overflow, and nothing was counted.
+    /// Counts a reservation. False: a sum would overflow, and nothing was counted.
     pub fn reserve(&mut self, (account, month): Book<'_>, rate: i64, amounts: Amounts) -> bool {
         let balances = self.balances.entry((account.to_owned(), month)).or_default();
         let at = balances.iter().position(|balance| balance.usd_milli_jpy == rate).unwrap_or_else(|| {
@@ -219,7 +219,7 @@ impl Standing {
             balances.len() - 1
         });
         let balance = &mut balances[at];
-        // the sum after a later posting must fit too
+        // the posted sum must not overflow either when this reservation is posted
         let sum = |posted: i64, reserved: i64, more: i64| -> Option<i64> {
             let reserved = reserved.checked_add(more)?;
             posted.checked_add(reserved).map(|_| reserved)
@@ -330,7 +330,7 @@ impl Changes {
             Column::integers(&rows, |(_, change)| change.posted.milli_yen),
             Column::integers(&rows, |(_, change)| change.reserved.milli_yen),
         ]);
-        // fewer rows than changes: a balance is missing, so the ledger was changed by hand
+        // fewer rows than changes mean that a balance is missing, so the ledger was changed by hand
         let changed = tx.execute_rows(sql, &columns).await?;
         if changed == rows.len() as u64 { Ok(()) } else { Err(sqlx::Error::RowNotFound.into()) }
     }

@@ -12,7 +12,7 @@ use crate::{Result, Store};
 /// A reservation to make.
 #[derive(Clone, Debug)]
 pub struct NewReservation {
-    /// The transfer's id: that of the operation or usage row that it pays for.
+    /// The transfer's id, which is also the id of the operation or usage row that the transfer pays for.
     pub transfer_id: String,
     /// The account that pays.
     pub account_id: String,
@@ -35,19 +35,19 @@ pub enum Wanted {
     TrialOperations {
         /// Number of operations.
         count: i64,
-        /// Number of operations that the trial may have altogether.
+        /// Largest number of operations of the trial altogether.
         max: i64,
     },
     /// Compute units.
     Fcu {
         /// Number of compute units.
         fcu: i64,
-        /// Compute units that the plan includes in a month. `None`: any number.
+        /// Compute units that the plan includes in a month. `None`: no limit.
         allowance: Option<i64>,
         /// How compute units beyond the allowance are treated.
         beyond: BeyondAllowance,
     },
-    /// Gates that are charged, in thousandths of a yen.
+    /// The price of gates, in thousandths of a yen.
     MilliYen(i64),
 }
 
@@ -58,7 +58,7 @@ pub enum BeyondAllowance {
     Refused,
     /// Counted only.
     Free,
-    /// Charged at this many billionths of a dollar each.
+    /// Each is charged at this many billionths of a dollar.
     Charged(i64),
 }
 
@@ -82,7 +82,7 @@ pub enum Reserved {
 }
 
 impl Store {
-    /// Reserves the price of work. Durable when this returns.
+    /// Reserves the price of work. The reservation is durable when this returns.
     pub async fn reserve(&self, reservation: NewReservation) -> Result<Reserved> {
         self.writers.submit(reservation).await
     }
@@ -94,7 +94,8 @@ impl NewReservation {
         (&self.account_id, month)
     }
 
-    /// The amounts to reserve, or the reason why not. The limit of a trial is checked in its own row.
+    /// The amounts to reserve, or the reason why nothing can be reserved. The limit of a trial is checked in its own
+    /// row.
     fn amounts(&self, standing: &Standing) -> Reserved {
         let mut amounts = Amounts::default();
         match self.wanted {
@@ -111,7 +112,7 @@ impl NewReservation {
                 }
             }
         }
-        // a cap does not block work without a price
+        // a cap does not block work that costs nothing
         if (amounts.nano_usd > 0 || amounts.milli_yen > 0)
             && let Some(cap_nano_usd) = standing.cap(&self.account_id)
         {
@@ -166,7 +167,7 @@ impl Work for NewReservation {
                     _ if standing.reserve(work.book(), work.usd_milli_jpy, amounts) => {
                         changes.reserve(&work.account_id, work.month, work.usd_milli_jpy, amounts);
                     }
-                    // an overflow, which no account reaches
+                    // a sum would overflow, which no account reaches in practice
                     _ => answer = Reserved::CapReached { cap_nano_usd: i64::MAX },
                 }
             }
@@ -186,7 +187,7 @@ impl Work for NewReservation {
     }
 }
 
-/// Counts operations of a trial. False: the count would exceed `max` or the trial does not exist, and nothing was
+/// Counts operations of a trial. False: the count would exceed `max`, or the trial does not exist, and nothing was
 /// counted.
 async fn take_trial_operations(tx: &mut Tx, account_id: &str, count: i64, max: i64) -> Result<bool> {
     let sql =

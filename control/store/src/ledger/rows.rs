@@ -27,17 +27,17 @@ impl Amounts {
         })
     }
 
-    /// The sum. `None`: a number would overflow.
+    /// The sum. `None`: one of the numbers would overflow.
     pub fn plus(self, other: Amounts) -> Option<Amounts> {
         self.each(other, i64::checked_add)
     }
 
-    /// The difference. `None`: a number would overflow.
+    /// The difference. `None`: one of the numbers would overflow.
     pub fn minus(self, other: Amounts) -> Option<Amounts> {
         self.each(other, i64::checked_sub)
     }
 
-    /// Whether all are zero.
+    /// Whether all amounts are zero.
     pub fn is_zero(self) -> bool {
         self == Amounts::default()
     }

@@ -17,7 +17,7 @@ pub struct Posting {
     pub transfer_id: String,
     /// The account that pays.
     pub account_id: String,
-    /// Compute units that the plan includes in a month. `None`: no alerts about their use.
+    /// Compute units that the plan includes in a month. `None`: no alerts are written about their use.
     pub allowance: Option<i64>,
     /// Now, in microseconds since 1970.
     pub at: i64,
@@ -109,7 +109,8 @@ pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()>
     }
 }
 
-/// Settles the open ones among these transfers, and returns their number. `ends`: the time at which each ends.
+/// Settles those of these transfers that are open, and returns their number. `ends`: the time at which each transfer
+/// ends.
 async fn settle(
     tx: &mut Tx,
     phase: TransferPhase,
@@ -126,7 +127,7 @@ async fn settle(
             changes.settle(&row.account_id, row.month, row.usd_milli_jpy, amounts, posted);
         }
         if amounts.trial_operations > 0 && !posted {
-            // the trial may have been erased in between
+            // changes no row if the trial was erased in between
             let sql = "UPDATE trials SET operations_used = operations_used - $2 WHERE account_id = $1";
             tx.execute(sql, values![&row.account_id, amounts.trial_operations]).await?;
         }

@@ -7,8 +7,9 @@ const NANO: i128 = 1_000_000_000;
 /// Billionths of a dollar in a cent.
 const NANO_OF_CENT: i64 = 10_000_000;
 
-/// A sum of money in dollars and yen, each yen amount with the rate of its time. The sum is not rounded: 15 gates of
-/// 0.1 yen at 150 yen for a dollar are 0.01 dollars, although the price of one gate is no whole number of billionths.
+/// A sum of money in dollars and yen, each yen amount with the rate of its time. The sum is not rounded. For example,
+/// 15 gates of 0.1 yen at 150 yen for a dollar are exactly 0.01 dollars, although the price of one gate is not a whole
+/// number of billionths of a dollar.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spend {
     nano_usd: i128,
@@ -33,7 +34,7 @@ impl Spend {
     pub fn is_at_most(&self, cap_nano_usd: i64) -> bool {
         let whole: i128 = self.yen.iter().map(|(milli_yen, rate)| milli_yen * NANO / rate).sum();
         let left = i128::from(cap_nano_usd) - self.nano_usd - whole;
-        // every fraction is below 1
+        // every fraction is below 1, so the sum of the fractions is below their number
         let fractions: Vec<(u128, u128)> = self
             .yen
             .iter()
@@ -55,12 +56,12 @@ impl Spend {
         }
     }
 
-    /// US cents, rounded to the nearest, half a cent up. For billing.
+    /// US cents, rounded to the nearest cent; half a cent is rounded up. For billing.
     pub fn cents(&self) -> i64 {
         (self.nano_usd() + NANO_OF_CENT / 2).div_euclid(NANO_OF_CENT)
     }
 
-    /// Billionths of a dollar, rounded to the nearest. For display.
+    /// Billionths of a dollar, rounded to the nearest billionth. For display.
     pub fn nano_usd(&self) -> i64 {
         let whole: i128 = self.yen.iter().map(|(milli_yen, rate)| milli_yen * NANO / rate).sum();
         let fraction = |&(milli_yen, rate): &(i128, i128)| (milli_yen * NANO % rate) as f64 / rate as f64;
@@ -90,7 +91,8 @@ mod tests {
 
     #[test]
     fn p8_fractions_at_several_rates_are_compared_exactly() {
-        // 1/3 + 1/7 + 11/21 of a billionth are exactly one billionth: rates of 3, 7 and 21 dollars for a milli-yen
+        // at rates of 3, 7 and 21 billion milli-yen for a dollar, these milli-yen are 1/3, 1/7 and 11/21 of a billionth of
+        // a dollar, which add up to one billionth
         let (third, seventh, rest) = ((1, 3_000_000_000), (1, 7_000_000_000), (11, 21_000_000_000));
         let whole = spend(5, &[third, seventh, rest]);
         assert!(whole.is_at_most(6) && !whole.is_at_most(5));
@@ -105,16 +107,16 @@ mod tests {
     fn p1_p9_what_was_spent_is_billed_to_the_nearest_cent() {
         let spent = [0, 4_999_999, 5_000_000, 9_999_999, 10_000_000, 14_999_999, 15_000_000];
         assert_eq!(spent.map(|nano_usd| spend(nano_usd, &[]).cents()), [0, 0, 1, 1, 1, 1, 2]);
-        // 350 yen at 150 yen a dollar
+        // 350 yen at 150 yen a dollar are 2.333 dollars
         assert_eq!(spend(0, &[(350_000, 150_000)]).cents(), 233);
     }
 
     #[test]
     fn p8_thirty_rates_of_a_month_are_compared_exactly() {
-        // each is 1/(1000 n) dollars
+        // each amount is 1/(1000 n) dollars
         let yen: Vec<(i64, i64)> = (1..=30).map(|n| (1, 1000 * n)).collect();
         let sum = spend(0, &yen);
-        // 10^6 times the 30th harmonic number, 3.994987130920...
+        // the exact sum is 10^6 times the 30th harmonic number, which is 3.994987130920...
         assert!(sum.is_at_most(3_994_988) && !sum.is_at_most(3_994_987));
     }
 }

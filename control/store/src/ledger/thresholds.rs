@@ -17,7 +17,7 @@ pub const BUDGET_THRESHOLDS: [i64; 2] = [80, 100];
 /// Compute units that the plans include, by account.
 pub(super) type Allowances<'a> = BTreeMap<&'a str, i64>;
 
-/// Whether the use has reached this many percent of a limit.
+/// Whether `used` is at least this many percent of a limit.
 pub fn is_reached(used: i64, limit: i64, percent: i64) -> bool {
     i128::from(used) * 100 >= i128::from(limit) * i128::from(percent)
 }

@@ -54,7 +54,7 @@ impl Tx {
         self.execute(sql, values![lineage_id, cap_yen, now]).await.map(drop)
     }
 
-    /// Writes alerts for the thresholds of a cap that a key's spending has reached already. The spending is in
+    /// Writes alerts for the thresholds of a cap that a key's spending has already reached. The spending is in
     /// thousandths of a yen.
     pub async fn note_reached_cap(
         &mut self,
@@ -79,7 +79,7 @@ pub(super) async fn caps_of(tx: &mut Tx, lineages: &BTreeSet<&str>) -> Result<Ca
     Ok(rows.into_iter().collect())
 }
 
-/// Writes alerts for thresholds that lie between the spending before and the spending now.
+/// Writes alerts for thresholds that the spending `after` has reached and the spending `before` had not.
 pub(super) async fn note_reached_caps(
     tx: &mut Tx,
     caps: &Caps,

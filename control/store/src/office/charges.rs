@@ -56,7 +56,7 @@ pub enum OfficeCharged {
         /// The cap in yen.
         cap_yen: i64,
     },
-    /// The account's whole spending would exceed its own cap.
+    /// The account's whole spending would exceed the cap of the account.
     BudgetReached {
         /// The cap in billionths of a dollar.
         cap_nano_usd: i64,
@@ -101,7 +101,7 @@ impl Store {
 }
 
 impl Tx {
-    /// A key's use in a month, by operation. Locks the ledger, so that the account is not charged until this
+    /// A key's use in a month, by operation. Locks the ledger, so that the account cannot be charged before this
     /// transaction ends.
     pub async fn lock_office_totals(
         &mut self,
@@ -272,7 +272,7 @@ macro_rules! on_conflict_add {
 type TotalKey<'a> = (&'a str, i64, &'a str, &'a str);
 
 async fn add_totals(tx: &mut Tx, made: &[&OfficeCharge]) -> Result<()> {
-    // one sum for each row, and rows in the same order everywhere
+    // one sum for each row; the map sorts the rows, so that all transactions lock them in the same order
     let mut sums: BTreeMap<TotalKey<'_>, [i64; 3]> = BTreeMap::new();
     for charge in made {
         let key = (charge.account_id.as_str(), charge.month, charge.lineage_id.as_str(), charge.operation);

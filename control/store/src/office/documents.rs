@@ -82,7 +82,7 @@ from_row!(StoredDocument {
     created_at
 });
 
-/// The filter of a search. A document must match all members.
+/// The filter of a search. A document is found if it matches all members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentFilter {
     /// The earliest transaction date: YYYY-MM-DD.

@@ -8,11 +8,11 @@ use crate::{Result, Store};
 /// The state of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaymentState {
-    /// Its document is being made, or could not be made yet.
+    /// The payment's document is being made, or could not be made yet.
     Waiting,
     /// The key's cap is reached. The document is made when the key may spend again (readings B16).
     Held,
-    /// Its document is stored.
+    /// The payment's document is stored.
     Issued,
 }
 
@@ -41,9 +41,9 @@ pub struct NewPayment {
     pub total_yen: i64,
     /// When the payment was made, in microseconds since 1970.
     pub paid_at: i64,
-    /// Whether its objects include an invoice.
+    /// Whether the payment's objects include an invoice.
     pub is_invoice: bool,
-    /// Whether its objects include a payment intent.
+    /// Whether the payment's objects include a payment intent.
     pub is_intent: bool,
     /// When another node may take the payment over, in microseconds since 1970.
     pub due_at: i64,
@@ -51,7 +51,7 @@ pub struct NewPayment {
     pub received_at: i64,
 }
 
-/// Whether a payment is new.
+/// Tells whether a payment is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claimed {
     /// The payment is new, so the caller makes its document.
@@ -80,7 +80,7 @@ pub struct IngestedPayment {
 
 from_row!(IngestedPayment { document_id, account_id, lineage_id, sealed_event });
 
-/// An invoice and the payment intent that paid it arrive within this time of each other, in microseconds.
+/// Largest time between the events of an invoice and of the payment intent that paid the invoice, in microseconds.
 const JOINED_WITHIN: i64 = 600_000_000;
 
 impl Store {
@@ -97,7 +97,7 @@ impl Store {
         Ok(self.db.fetch_optional::<(i64,)>(sql, values![now]).await?.is_some())
     }
 
-    /// Records that the document of a payment could not be made, why, and when it is tried again.
+    /// Records that the document of a payment could not be made, the reason, and the time of the next attempt.
     pub async fn put_payment_off(
         &self,
         document_id: &str,
@@ -114,7 +114,8 @@ impl Store {
 impl Tx {
     /// Writes a payment, unless one of its names is known.
     pub async fn claim_payment(&mut self, new: &NewPayment) -> Result<Claimed> {
-        // one event of a key after the other, so that each sees the names that earlier events brought
+        // lock the profile, so that a key's events run one after another and each sees the names that earlier ones
+        // stored
         let sql = locking!("SELECT lineage_id FROM issuer_profiles WHERE lineage_id = $1");
         self.fetch_optional::<(String,)>(sql, values![&new.lineage_id]).await?;
         let mut known = None;
@@ -176,8 +177,8 @@ impl Tx {
         Ok(row.map(|(document_id,)| document_id))
     }
 
-    /// Records that the document of a payment is stored, as part of the transaction that stores it. False: it was
-    /// stored before.
+    /// Records that the document of a payment is stored, as part of the transaction that stores it. False: the document
+    /// was stored before.
     pub async fn finish_payment(&mut self, document_id: &str) -> Result<bool> {
         let sql = "UPDATE ingested_payments SET state = 'issued', sealed_event = NULL, error = '' \
              WHERE document_id = $1 AND state IN ('waiting', 'held')";

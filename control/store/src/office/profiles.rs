@@ -13,7 +13,7 @@ pub struct IssuerProfile {
     pub lineage_id: String,
     /// The owner's account.
     pub account_id: String,
-    /// Environment of the key that set it.
+    /// Environment of the key that set the profile.
     pub environment: Environment,
     /// The contents for documents, encrypted.
     pub sealed_profile: Vec<u8>,
@@ -65,8 +65,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Sets a profile. The new one replaces the old one. `with_token`: replaces the token too; a new profile always
-    /// gets its token.
+    /// Sets a profile. A new profile is stored with its token. An existing profile is replaced, and its token only if
+    /// `with_token` is true.
     pub async fn put_issuer_profile(&mut self, profile: &IssuerProfile, with_token: bool) -> Result<()> {
         let sql = "INSERT INTO issuer_profiles (lineage_id, account_id, environment, sealed_profile, token_digest, sealed_token, \
              created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (lineage_id) DO UPDATE SET \

@@ -15,7 +15,7 @@ pub struct Purchase {
     pub lineage_id: String,
     /// The plan's name.
     pub plan: String,
-    /// The key, encrypted. `None`: it is no longer shown.
+    /// The key, encrypted. `None`: the key is no longer shown.
     pub sealed_key: Option<Vec<u8>>,
     /// When the purchase was recorded, in microseconds since 1970.
     pub created_at: i64,
@@ -89,7 +89,7 @@ impl Tx {
         Ok(true)
     }
 
-    /// Revokes the keys of a subscription, and records that it has ended. Returns their lineages.
+    /// Revokes the keys of a subscription, and records that the subscription has ended. Returns the keys' lineages.
     pub async fn end_purchases(&mut self, subscription_id: &str, now: i64) -> Result<Vec<String>> {
         let sql = "INSERT INTO ended_purchases (subscription_id, ended_at) VALUES ($1, $2) ON CONFLICT (subscription_id) DO NOTHING";
         self.execute(sql, values![subscription_id, now]).await?;

@@ -1,4 +1,5 @@
-//! Names of categories: the name in documents and answers, and names of single trades that callers may give.
+//! Names of categories: the name in documents and answers, and names of single occupations that callers may give
+//! instead.
 
 use super::Category::{self, *};
 

@@ -3,14 +3,14 @@
 use super::*;
 
 const IDLE: Duration = Duration::from_secs(5);
-/// Slots of eight gates with two operands; a slot takes one byte.
+/// Slots of eight gates: two operands and a result each. A slot takes one byte.
 const BATCH_SLOTS: usize = 24;
 
 fn free(session: SessionId) -> Command {
     Command::FreeArena { device: ONE, session }
 }
 
-/// A desk with the keys of these sessions on the device, which keeps no arena of theirs.
+/// A desk whose device holds the keys of these sessions and no arena.
 fn desk(sessions: &[SessionId]) -> Desk {
     let mut limits = limits_of(KEY * sessions.len() as u64);
     limits.arena_idle = IDLE;
@@ -94,7 +94,7 @@ fn kept_arenas_are_given_back_when_the_device_is_out_of_memory() {
 fn kept_arenas_take_a_quarter_of_the_arenas_memory_at_most_and_the_oldest_goes_first() {
     let sessions: Vec<_> = (1..=12).map(SessionId).collect();
     let mut desk = desk(&sessions);
-    // 250 bytes hold ten arenas of 24
+    // kept arenas may take 250 bytes, which is ten arenas of 24 bytes
     for (at, &session) in sessions[..10].iter().enumerate() {
         desk.now += Duration::from_millis(1);
         assert_eq!(run(&mut desk, session, op(at as u64)).len(), 1);

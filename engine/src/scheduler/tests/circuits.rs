@@ -9,7 +9,7 @@ fn load_on_two(session: SessionId) -> Command {
     Command::Load { device: TWO, session, parts: vec![KEY_PART] }
 }
 
-/// A circuit with levels of these widths. A slot takes a byte, and 24 slots are kept for gates.
+/// A circuit with levels of these widths. A slot takes a byte; the device keeps 24 slots for gates.
 fn circuit(widths: &[usize], slots: usize) -> Work {
     let ends: Vec<usize> = widths
         .iter()
@@ -22,7 +22,7 @@ fn circuit(widths: &[usize], slots: usize) -> Work {
     Work { units: vec![1; widths.iter().sum()], key: vec![KEY_PART], form: Form::Circuit(levels) }
 }
 
-/// A desk with one device that has the key of A, or with two devices of which only the first has it.
+/// A desk whose first device holds the key of A. A second device, if any, does not.
 fn desk(devices: usize) -> Desk {
     let mut limits = limits();
     limits.devices = vec![limits.devices[0].clone(); devices];
@@ -156,7 +156,7 @@ fn a_stand_in_has_the_sessions_whose_key_no_other_device_holds() {
     let mut limits = limits();
     limits.devices.push(DeviceLimits { stand_in: true, ..limits.devices[0].clone() });
     let mut desk = Desk::with(limits, &[A]);
-    // a card reports this size for a key for numbers
+    // u64::MAX is the size that a card reports for a key for numbers
     assert_eq!(desk.feed(opening(B, 10, vec![u64::MAX, KEY])), []);
     desk.submit(A, op(1), &[1; 8]);
     let on_card = run_of(&desk.feed(loaded(A)));

@@ -79,7 +79,7 @@ fn a_set_makes_room_for_itself_and_keeps_what_it_has() {
     submit(&mut desk, B, op(2), &[0, 1]);
     let batch = run_of(&desk.feed(loaded(B)));
     desk.done(&batch);
-    // 180 of 200 bytes are in use: A's part is the least recently used, but stays
+    // 180 of 200 bytes are in use. A's part is the least recently used, but is not evicted, because the set needs it.
     let commands = submit(&mut desk, A, op(3), &[0, 1]);
     assert_eq!(commands, [evict_of(B, 0), load_of(A, &[1])]);
 }

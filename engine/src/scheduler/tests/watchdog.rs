@@ -4,7 +4,7 @@ use super::*;
 
 const TWO: DeviceId = DeviceId(1);
 
-/// A desk with two devices, of which the first has the key of A.
+/// A desk with two devices. The first holds the key of A.
 fn desk() -> Desk {
     let mut limits = limits();
     limits.devices = vec![limits.devices[0].clone(); 2];

@@ -20,7 +20,7 @@ struct Series<'a> {
 }
 
 impl Series<'_> {
-    /// `T_k = 2 T_a T_b - T_(a - b)` with `a` the largest power of two below `k` and `b = k - a`.
+    /// `T_k = 2 T_a T_b - T_(a - b)`, where `a` is the largest power of two below `k`, and `b = k - a`.
     fn polynomial(&mut self, k: usize) -> Value {
         if let Some(&known) = self.known.get(&k) {
             return known;
@@ -44,7 +44,7 @@ impl Series<'_> {
         value
     }
 
-    /// Brings a value to a level that is its own or lower, at the scale that the level's values have here.
+    /// Brings a value to `level`, which is at most its own level. The value keeps its scale.
     fn at(&mut self, value: Value, level: usize) -> Value {
         if self.builder.level(value) == level {
             return value;
@@ -60,7 +60,7 @@ impl Series<'_> {
             return self.sum(coefficients, level, scale);
         }
         let g = (degree + 1).next_power_of_two() / 2;
-        // c_(g + i) T_(g + i) = 2 c T_g T_i - c T_(g - i)
+        // c T_(g + i) = 2 c T_g T_i - c T_(g - i), where c is coefficient g + i
         let mut low = coefficients[..g].to_vec();
         let mut high = vec![0.0; degree - g + 1];
         high[0] = coefficients[g];

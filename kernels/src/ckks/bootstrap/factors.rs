@@ -1,7 +1,7 @@
 //! The map between coefficients and slots as a product of sparse matrices (Chen, Chillotti, Song, eprint 2018/1043;
-//! Han, Hhan, Cheon, eprint 2018/1073): the stages of the transform of [`super::super::encode`], merged. The bit
-//! reversal is left out in both directions, because the remainder works slot by slot and so does not depend on their
-//! order.
+//! Han, Hhan, Cheon, eprint 2018/1073). Each matrix merges some stages of the transform of [`super::super::encode`].
+//! The bit reversal is left out in both directions, because the remainder is computed slot by slot, so the order of
+//! slots does not matter.
 
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
@@ -48,7 +48,7 @@ fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
         for block in (0..slots).step_by(2 * half) {
             let (low, high) = (block + j, block + j + half);
             if inverse {
-                // (low + high) / 2, and (low - high) / 2 times the conjugate root
+                // low becomes (low + high) / 2; high becomes (low - high) / 2 times the conjugate root
                 let back = root.conjugate() * 0.5;
                 add(0, low, 0.5.into());
                 add(half, low, 0.5.into());

@@ -11,11 +11,12 @@ use super::{Chain, Level, Wanted, group, log_product, product_excess_bits};
 use crate::modular::Modulus;
 use crate::ring::primes::nearest_to_power;
 
-/// Bits of a value at level 0 above its scale, sign included, in the order of trial. A headroom of 10 or more gives at
-/// least 9 bits of value; smaller ones are tried only when no larger one fits the bound.
+/// Headrooms in the order in which they are tried: bits that level 0 has above its scale, for a value and its sign. A
+/// headroom of 10 or more gives at least 9 bits of value; smaller headrooms are tried only when no larger one fits the
+/// bound.
 const HEADROOMS: [&[u32]; 2] = [&[10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20], &[9, 8, 7, 6]];
-/// Largest deviation of a level's modulus from its target, in bits, in the order of trial. Scales follow the moduli,
-/// so the precision of a level deviates by at most as many bits.
+/// Largest deviations of a level's modulus from its target, in bits, in the order in which they are tried. Scales
+/// follow the moduli, so the precision of a level deviates by at most as many bits.
 const DEVIATIONS: [f64; 3] = [0.7, 1.5, 2.5];
 /// Largest deviation of level 0's modulus, in bits. The bound is tight because level 0 promises its headroom.
 const DEVIATION_OF_LEVEL_0: f64 = 0.7;
@@ -23,13 +24,13 @@ const DEVIATION_OF_LEVEL_0: f64 = 0.7;
 const PRIME_BITS_MIN: u32 = 18;
 /// Largest number of special primes.
 const SPECIAL_MAX: usize = 7;
-/// Bits by which a rotation's digits may exceed `P`. The error of a switch grows by as many bits.
+/// Bits by which a rotation's digits may exceed `P`. The error of a key switch grows by as many bits.
 pub(in super::super) const ROTATION_EXCESS_BITS: f64 = 2.0;
-/// Margin in bits. A product is divided by its scale after the switch, so its digits may exceed `P` by the scale's
-/// bits less this margin.
+/// Margin in bits for products. After the key switch, a product is divided by its scale, so its digits may exceed `P`
+/// by the bits of the scale minus this margin.
 pub(super) const PRODUCT_MARGIN_BITS: f64 = 12.0;
 
-/// Lists of primes, by their bits.
+/// Lists of primes, by the number of bits.
 struct Pool {
     polynomial_size: usize,
     lists: HashMap<u32, Vec<u32>>,
@@ -61,7 +62,7 @@ fn within(pool: &mut Pool, wanted: &Wanted, headroom: u32, deviation: f64) -> Op
         *sum += f64::from(step);
         Some(*sum)
     }));
-    // room for the highest level and at least one special prime
+    // the fewest bits that the highest level and one special prime need
     let least = targets[targets.len() - 1] - deviation + f64::from(PRIME_BITS_MIN) - 0.5;
     if wanted.log_modulus_max.is_some_and(|max| least > max) {
         return None;
@@ -107,7 +108,7 @@ fn nested(pool: &mut Pool, targets: &[f64], deviation: f64) -> Option<Sets> {
 }
 
 /// Chains of sets. Each level takes a prefix of the long primes and a subset of up to three short ones. The result has
-/// one entry for every choice of short sizes that comes near all targets.
+/// one entry for every choice of short sizes with which all targets can be approached.
 fn sets(pool: &mut Pool, targets: &[f64], deviation: f64) -> Vec<Sets> {
     let mut found = Vec::new();
     for long in (25..=30).rev() {
@@ -149,12 +150,12 @@ fn subsets<T: Copy>(items: &[T]) -> impl Iterator<Item = Vec<T>> {
         .map(|mask| items.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, &item)| item).collect())
 }
 
-/// The primes of each level, where `longs` are the long primes to take prefixes of and `sizes` the bits of the short
-/// ones.
+/// The primes of each level, where `longs` are the long primes, of which each level takes a prefix, and `sizes` are the
+/// bits of the short primes.
 fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], sizes: &[u32]) -> Option<Sets> {
     let mut shorts: Vec<u32> = Vec::new();
     for &size in sizes {
-        // if long primes have this size too, short ones are taken from the far end of the list
+        // if the long primes have this size too, the short prime is taken from the far end of the list
         let list = pool.near(size);
         let free = |q: &&u32| !shorts.contains(q);
         let prime = if longs.contains(&list[..].first().copied()?) {
@@ -165,7 +166,7 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
         shorts.push(*prime?);
     }
     let longs: Vec<u32> = longs.iter().copied().filter(|q| !shorts.contains(q)).collect();
-    // log2 of the products of the prefixes
+    // entry i is log2 of the product of the first i long primes
     let mut sums = vec![0.0];
     let mut sum = 0.0;
     sums.extend(longs.iter().map(|&q| {
@@ -178,7 +179,7 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
         let mut best: Option<((u32, usize, f64), Vec<u32>)> = None;
         for subset in subsets(&shorts) {
             let of_shorts = log_product(subset.iter().copied());
-            // the two prefix lengths around the target
+            // the longest prefix below the target, and the prefix that is longer by one
             let next = sums.partition_point(|sum| sum + of_shorts < target);
             for count in [next.saturating_sub(1), next] {
                 let Some(sum) = sums.get(count) else { continue };
@@ -186,7 +187,7 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
                 if count + subset.len() == 0 || distance > deviation {
                     continue;
                 }
-                // prefer small deviations in steps of half a bit, then few primes
+                // a small deviation is preferred, in steps of half a bit; then few primes
                 let key = (libm::round(2.0 * distance) as u32, count + subset.len(), distance);
                 if best.as_ref().is_none_or(|(least, _)| key < *least) {
                     best = Some((key, subset.iter().chain(&longs[..count]).copied().collect()));
@@ -198,9 +199,9 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
     Some(levels)
 }
 
-/// Adds special primes and scales. The returned cost is that of a rotation and a product, counted in transforms.
+/// Adds special primes and scales. The returned cost is the number of transforms of a rotation and a product together.
 fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Option<(f64, Chain)> {
-    // short primes first, as in `sets`
+    // the short primes come first, as in each set
     let mut union: Vec<u32> = Vec::new();
     for set in sets.iter().rev() {
         union.extend(set.iter().filter(|q| !union.contains(q)).copied().collect::<Vec<_>>());
@@ -218,7 +219,7 @@ fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Opt
             continue;
         }
         let product_bits = log_special + product_excess_bits(wanted.scale_bits);
-        // transforms in, transforms out, and each digit to all other primes
+        // a switch transforms the input, the result, and each digit under all primes outside the digit
         let transforms = |digits: usize| 2 * top + digits * (top + count) + 2 * count;
         let cost = transforms(rotation.len()) + transforms(digits(product_bits).len());
         if best.as_ref().is_none_or(|(least, _)| cost < *least) {
@@ -242,7 +243,8 @@ fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Opt
     Some((cost as f64, Chain { primes, special: special.len(), levels, value_bits: headroom - 1 }))
 }
 
-/// `count` primes outside `union`, equally long and at most `2^30`, as large as `room` bits allow.
+/// `count` primes outside `union` and below `2^30`, all of one length. They are as long as possible with at most `room`
+/// bits together.
 fn specials(pool: &mut Pool, union: &[u32], count: usize, room: f64) -> Option<Vec<u32>> {
     (PRIME_BITS_MIN..=30).rev().find_map(|bits| {
         if (count as f64) * (f64::from(bits) - 0.5) > room {

@@ -10,7 +10,7 @@ use crate::ckks::ciphertext::{Ciphertext, SeededCiphertext};
 use crate::ckks::noise::Noise;
 use crate::container::{Error, HEADER_BYTES, Tag, frame_arithmetic, unframe_arithmetic};
 
-/// Bytes of level, form and two zeros.
+/// Bytes of the level, the form and two zeros.
 const KIND_BYTES: usize = 4;
 /// Bytes of scale, value bound and variance.
 const FLOAT_BYTES: usize = 24;
@@ -84,7 +84,7 @@ fn write(
 ///
 /// # Errors
 /// [`Error::SecretKey`] for a secret key; [`Error::Params`] for a ciphertext of other parameters or of another key;
-/// [`Error::Malformed`] and its like for bytes that break the format (readings C17).
+/// [`Error::Malformed`] and other variants for bytes that break the format (readings C17).
 pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> Result<Ciphertext, Error> {
     super::refuse_foreign_secrets(bytes)?;
     let (found, payload) = unframe_arithmetic(bytes, Tag::ArithmeticCiphertext)?;
@@ -94,7 +94,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     }
     let (kind, rest) = split(rest, KIND_BYTES)?;
     let &[level, form, 0, 0] = kind else {
-        return Err(Error::Malformed("the bytes behind the form are not zero".into()));
+        return Err(Error::Malformed("the two bytes after the form must be zero".into()));
     };
     let level = check_level(level, params.level_max())?;
     let (floats, rest) = split(rest, FLOAT_BYTES)?;
@@ -104,11 +104,11 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     let expected = match form {
         0 => 2 * polynomial,
         1 => SEED_BYTES + polynomial,
-        _ => return Err(Error::Malformed(format!("unknown form {form} of a ciphertext"))),
+        _ => return Err(Error::Malformed(format!("the ciphertext has the unknown form {form}"))),
     };
     if rest.len() != expected {
         return Err(Error::Malformed(format!(
-            "a ciphertext of level {level} has {expected} bytes behind its head, found {}",
+            "a ciphertext of level {level} must have {expected} bytes after its header, found {}",
             rest.len()
         )));
     }
@@ -132,10 +132,10 @@ fn read_floats(bytes: &[u8], params: &Params, level: usize) -> Result<(f64, Nois
     let [scale, value_bound, variance] = [float(0), float(1), float(2)];
     let amount = |x: f64| x.is_sign_positive() && (x == 0.0 || x.is_normal());
     if !(amount(scale) && scale >= 1.0 && libm::log2(scale) < params.level(level).log_modulus) {
-        return Err(Error::Malformed(format!("level {level} cannot have the scale {scale}")));
+        return Err(Error::Malformed(format!("the scale {scale} is below 1 or too large for level {level}")));
     }
     if !(amount(value_bound) && amount(variance)) {
-        return Err(Error::Malformed("the bound on the values and the variance must be numbers of at least 0".into()));
+        return Err(Error::Malformed("the value bound and the variance must be numbers of at least 0".into()));
     }
     Ok((scale, Noise { value_bound, variance }))
 }

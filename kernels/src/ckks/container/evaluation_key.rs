@@ -44,7 +44,7 @@ pub fn part_bytes(params: &Params, kind: PartKind, level: usize) -> usize {
 /// Writes the head of a key of these parts, by kind and level.
 ///
 /// # Panics
-/// When the rows are more than a 32-bit word can count.
+/// When a 32-bit word cannot count the rows.
 pub fn write_key_head(params: &Params, fingerprint: [u8; 8], parts: &[(PartKind, usize)]) -> Vec<u8> {
     let rows: usize = parts.iter().map(|&(kind, level)| params.digits(kind, level).len()).sum();
     let bytes: usize = parts.iter().map(|&(kind, level)| part_bytes(params, kind, level)).sum();
@@ -71,7 +71,8 @@ pub fn read_key_head(bytes: &[u8]) -> Result<KeyHead, Error> {
     let most = row_bytes(&params, params.raised_level() as u8) as u64;
     let possible = |bytes: &u64| rows > 0 && (u64::from(rows) * least..=u64::from(rows) * most).contains(bytes);
     let Some(bytes) = bytes.filter(possible) else {
-        return Err(Error::Malformed(format!("{rows} rows of {least} to {most} bytes are not {announced} bytes")));
+        let why = format!("{rows} rows of {least} to {most} bytes cannot make up the announced {announced} bytes");
+        return Err(Error::Malformed(why));
     };
     Ok(KeyHead { params, fingerprint, rows, bytes })
 }
@@ -94,8 +95,8 @@ pub fn write_row(params: &Params, row: &KeyRow) -> Vec<u8> {
     out
 }
 
-/// Reads the header of a row from its first [`ROW_HEADER_BYTES`]. The whole row has [`row_bytes`] of the header's
-/// level. The checksum is not compared.
+/// Reads the header of a row from its first [`ROW_HEADER_BYTES`]. The length of the whole row is [`row_bytes`] of the
+/// header's level. The checksum is not checked here.
 ///
 /// # Errors
 /// [`Error`] for malformed bytes, or for a kind, level, digit or Galois element that keys of these parameters do not
@@ -108,14 +109,16 @@ pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error>
     let [code, level, digit, digits] = bytes[..4].try_into().expect("four bytes");
     let element = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes"));
     let kind = kind_of(params, code, element)?;
-    // bootstrapping has parts above the level of fresh ciphertexts
+    // parts for bootstrapping may have a level above that of fresh ciphertexts
     let at = check_level(level, params.raised_level())?;
     if kind == PartKind::ToSparse && at > 0 {
-        return Err(Error::Params("a switch to the sparse secret is secure at level 0 only".into()));
+        return Err(Error::Params("a key to the sparse secret is insecure above level 0".into()));
     }
     let expected = params.digits(kind, at).len();
     if usize::from(digits) != expected || digit >= digits {
-        return Err(Error::Params(format!("this part has {expected} rows, found row {digit} of {digits}")));
+        return Err(Error::Params(format!(
+            "this part has {expected} rows from row 0 on, found row {digit} of {digits}"
+        )));
     }
     Ok(RowHeader { kind, level, digit, digits, seed: seed_of(&bytes[KIND_BYTES..][..SEED_BYTES]) })
 }
@@ -128,10 +131,11 @@ pub fn read_row(head: &KeyHead, bytes: &[u8]) -> Result<KeyRow, Error> {
     let header = read_row_header(head, bytes)?;
     let expected = row_bytes(&head.params, header.level);
     if bytes.len() != expected {
-        return Err(Error::Malformed(format!("the row has {expected} bytes, found {}", bytes.len())));
+        return Err(Error::Malformed(format!("a row of this level has {expected} bytes, found {}", bytes.len())));
     }
     if checksum(&head.params, bytes) != bytes[ROW_HEADER_BYTES - CHECKSUM_BYTES..ROW_HEADER_BYTES] {
-        return Err(Error::Malformed("the row's checksum does not match: it is damaged or of other parameters".into()));
+        let why = "the row's checksum is wrong: the row is damaged or was made for other parameters";
+        return Err(Error::Malformed(why.into()));
     }
     let mut body = Vec::new();
     let primes = head.params.key_primes(usize::from(header.level));
@@ -167,8 +171,8 @@ fn kind_of(params: &Params, code: u8, element: u32) -> Result<PartKind, Error> {
         (2, element) => Err(Error::Params(format!("these parameters have no Galois element {element}"))),
         (3, 0) if bootstrap => Ok(PartKind::ToSparse),
         (4, 0) if bootstrap => Ok(PartKind::FromSparse),
-        (3 | 4, 0) => Err(Error::Params("these parameters have no sparse secret".into())),
-        (1..=4, _) => Err(Error::Malformed("only a rotation has a Galois element".into())),
-        _ => Err(Error::Malformed(format!("unknown kind {code} of a part"))),
+        (3 | 4, 0) => Err(Error::Params("parameters without bootstrapping have no sparse secret".into())),
+        (1..=4, _) => Err(Error::Malformed("only a part for rotations has a Galois element".into())),
+        _ => Err(Error::Malformed(format!("unknown kind of key part: {code}"))),
     }
 }

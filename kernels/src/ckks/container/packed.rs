@@ -23,11 +23,11 @@ pub fn pack(modulus: Modulus, row: &[u32], out: &mut Vec<u8>) {
             filled -= 32;
         }
     }
-    // the remaining bits are a multiple of 8
+    // the number of remaining bits is a multiple of 8
     out.extend(&pending.to_le_bytes()[..filled as usize / 8]);
 }
 
-/// Unpacks a row. `bytes` must have exactly its length.
+/// Unpacks a row. The length of `bytes` must be exactly [`row_bytes`].
 ///
 /// # Errors
 /// When a residue is not below its prime.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_first_residue_is_in_the_lowest_bits_of_the_first_bytes() {
-        // 65537 has 17 bits
+        // 65537 has 17 bits, so eight residues fill 17 bytes
         let mut bytes = Vec::new();
         pack(Modulus::new(65537), &[0x1_0000, 1, 2, 3, 0, 0, 0, 0], &mut bytes);
         assert_eq!(bytes, [0, 0, 3, 0, 8, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);

@@ -37,7 +37,7 @@ pub fn read_public_key(bytes: &[u8]) -> Result<PublicKey, Error> {
     let (params, rest) = super::split_params(payload)?;
     let (level, rest) = split(rest, LEVEL_BYTES)?;
     let &[level, 0, 0, 0] = level else {
-        return Err(Error::Malformed("the bytes behind the level are not zero".into()));
+        return Err(Error::Malformed("the three bytes after the level must be zero".into()));
     };
     let level = check_level(level, params.level_max())?;
     let (seed, rest) = split(rest, SEED_BYTES)?;

@@ -216,7 +216,7 @@ fn heads_and_rows_of_keys_are_checked() {
         bytes[24..32].copy_from_slice(&hash.finalize()[..8]);
         bytes
     };
-    // more rows than the length holds, no rows, a length of 2^60 bytes
+    // too many rows for the length; no rows; a length of 2^60 bytes; a length that is too short
     for (at, value) in [(43, 0x80), (40, 0), (23, 0x10), (17, 0)] {
         let mut bytes = good.clone();
         bytes[at] = value;

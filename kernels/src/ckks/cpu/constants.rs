@@ -27,19 +27,19 @@ pub(super) struct Constants {
 /// directions fit.
 const PERMUTATIONS_MAX: usize = 64;
 
-/// A rounded division of a polynomial by the product `g` of the primes that it loses
-/// ([`crate::ckks::Chain::divided`]), after a multiplication by the product `e` of the primes that it gains and by a
-/// whole number.
+/// A rounded division that takes a polynomial from one set of primes to another. First, the polynomial is multiplied by
+/// a whole number and by the product `e` of the gained primes. Then it is divided by the product `g` of the lost primes
+/// ([`crate::ckks::Chain::divided`]).
 pub(super) struct Division {
     /// Primes of the input, in order: the primes of its level, then the special ones if the division removes them.
     pub(super) from: Vec<usize>,
-    /// Places in `from` of the primes that are divided by.
+    /// Places in `from` of the lost primes, which are the primes that this division divides by.
     pub(super) lost: Vec<usize>,
     /// Primes of the result.
     pub(super) to: Vec<Remaining>,
-    /// Base conversion from the lost primes to those of the result, times `-1 / g`.
+    /// Base conversion from the lost primes to the primes of the result, times `-1 / g`.
     pub(super) conversion: Conversion,
-    /// For each of `lost`, the factor of the addend ([`super::switch::Addend`]): `P 2^32`, or none for special primes.
+    /// For each of `lost`, the factor of the addend ([`super::switch::Addend`]): `P 2^32`; `None` for special primes.
     pub(super) lost_addends: Vec<Option<Root>>,
 }
 
@@ -60,8 +60,8 @@ pub(super) struct Digit {
     pub(super) number: usize,
     /// Places of the digit's primes in the level.
     pub(super) sources: Vec<usize>,
-    /// For each prime of the level, then each special one: its place among the conversion's targets, or none for the
-    /// digit's own primes.
+    /// For each prime of the level, then for each special prime: the prime's place among the targets of `conversion`.
+    /// `None` for primes of the digit, which need no conversion.
     pub(super) targets: Vec<Option<usize>>,
     pub(super) conversion: Conversion,
 }
@@ -92,14 +92,14 @@ impl Constants {
     ) -> Arc<Division> {
         let make = || Arc::new(Division::new(params, level, to, special, factor));
         if factor != 1 {
-            // not cached: there are as many such divisions as scales
+            // not cached, because almost every scale needs another factor
             return make();
         }
         let mut made = self.divisions.lock().expect("no thread panics with the lock");
         made.entry((level, to, special)).or_insert_with(make).clone()
     }
 
-    /// The digits of a ciphertext of this level. Digits of the key without a prime of the level are left out.
+    /// The digits of a ciphertext of this level. A digit of the key is left out if it contains no prime of the level.
     pub(super) fn digits(&self, params: &Params, level: usize, of_key: &[Vec<usize>]) -> Arc<Vec<Digit>> {
         let mut made = self.digits.lock().expect("no thread panics with the lock");
         if let Some(found) = made.get(&(level, of_key.to_vec())) {
@@ -149,7 +149,7 @@ impl Division {
             lower.iter().map(|&at| primes[at]).map(|p| (p, p.sub(0, p.inverse(g(p))))).collect();
         let remaining = |&prime: &usize| {
             let p = primes[prime];
-            // A gained prime divides e but not g. Its rows hold nothing of the input.
+            // For a gained prime, this factor is 0, because the prime divides e and the input has no row for the prime.
             let factor = p.mul(e(p), p.inverse(g(p)));
             let addend = p.mul(factor, of_special(p));
             Remaining {

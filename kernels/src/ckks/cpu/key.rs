@@ -63,7 +63,7 @@ impl Evaluator {
 
 #[cfg(test)]
 impl LoadedPart {
-    /// The row as [`Evaluator::load_row`] got it.
+    /// The row in the form in which [`Evaluator::load_row`] received it.
     pub(super) fn row(&self, evaluator: &Evaluator, digit: usize) -> [Vec<u32>; 2] {
         let (n, lanes) = (evaluator.params.n(), evaluator.isa.lanes());
         let step = 2 * self.digits.len() * lanes;

@@ -1,5 +1,5 @@
-//! A pool of rows for intermediate results. Reuse is faster, because fresh memory must be cleared and that writes as
-//! many bytes as an operation computes.
+//! A pool of rows for intermediate results. Reuse is faster, because new memory must be cleared, and clearing writes as
+//! many bytes as an operation does.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
@@ -13,8 +13,8 @@ pub(super) struct Pool {
     free: Mutex<Vec<Words>>,
 }
 
-/// Rows from the pool, aligned to cache lines. The words are what the last user left. They hold public values only, so
-/// they are not overwritten between users.
+/// Rows from the pool, aligned to cache lines. A buffer still contains the words of its last use. All these words are
+/// public, so they are not overwritten between uses.
 pub(super) struct Buffer<'a> {
     pool: &'a Pool,
     /// `None` only during drop.
@@ -40,7 +40,7 @@ impl Pool {
         let at = free.partition_point(|buffer| buffer.len() < len);
         let found = (at < free.len()).then(|| free.remove(at));
         if found.is_none() && free.len() >= KEPT_MAX {
-            // all pooled buffers are too small: the new one replaces the smallest
+            // all pooled buffers are too small, so the new buffer replaces the smallest one
             free.remove(0);
         }
         drop(free);

@@ -49,7 +49,7 @@ impl Evaluator {
         Ok(Decomposed { digits, rows })
     }
 
-    /// The product of the digits with a key: `[2][primes of the level and special ones][N]` in `[0, 2p)`. Its phase
+    /// The product of the digits with a key: `[2][primes of the level, then special primes][N]` in `[0, 2p)`. Its phase
     /// under the key's secret is `P x` times the secret that the key switches from; `x` is the decomposed polynomial.
     pub(super) fn key_product(
         &self,
@@ -96,7 +96,7 @@ impl Evaluator {
     /// if given. The results are in `[0, q)`.
     ///
     /// # Panics
-    /// When a permutation is given and the input lacks a prime of the result, or no prime is divided by.
+    /// When a permutation is given, although the input lacks a prime of the result or the division loses no prime.
     pub(super) fn divide(
         &self,
         division: &Division,
@@ -109,7 +109,7 @@ impl Evaluator {
         let (from, to) = (division.from.len(), division.to.len());
         assert!(x.len().is_multiple_of(from) && out.len() == x.len() / from * to, "polynomials of both levels");
         let of_level = division.from.iter().filter(|&&prime| prime < self.params.chain().ciphertext_primes()).count();
-        // the addend of this row of the input, and the index of its factor
+        // the row to add to this row of the input, and the index of the added row's factor
         let added = |polynomial: usize, at: usize| match &addend {
             Some(Addend::Products(rows)) if at < of_level => Some((rows[polynomial * of_level + at], 1)),
             Some(Addend::First(rows)) if polynomial == 0 && at < of_level => Some((rows[at], 0)),
@@ -164,7 +164,7 @@ impl Evaluator {
         })
     }
 
-    /// The case of [`Evaluator::divide`] without primes to divide by: a multiplication by the factor.
+    /// [`Evaluator::divide`] for a division that loses no prime: only the multiplication by the factor remains.
     fn multiply_by_factor(&self, division: &Division, x: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let (from, to) = (division.from.len(), division.to.len());
         for (at, out) in out.iter_mut().enumerate() {

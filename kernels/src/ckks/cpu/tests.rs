@@ -57,7 +57,8 @@ fn operations_are_those_of_the_numbers_at_every_level() {
         let element = rotation::element(n, steps);
         let turn = toy.load(evaluator, PartKind::Galois(element), top);
         let conjugate = toy.load(evaluator, PartKind::Galois(rotation::conjugation(n)), top);
-        // a switch's error grows with the square root of the digits' excess over P
+        // a rotation gets a larger tolerance, because the error of a key switch grows with the excess of its digits
+        // over P
         let tolerance = |bits: f64| (bits - f64::from(scale_bits)).exp2() * (n as f64);
         for level in 0..=top {
             let (x, y) = (toy.reals(), toy.reals());
@@ -112,7 +113,7 @@ fn operations_are_those_of_the_numbers_at_every_level() {
                 let error = worst(&toy.decrypt(&lowered), x.iter().copied());
                 assert!(error < tolerance(6.0), "{case}: lowered to {to} {error}");
             }
-            // the same words on every instruction set, and on several threads
+            // every instruction set computes the same words, also on several threads
             for other in &evaluators[1..] {
                 let part = toy_part(other, &relinearization, evaluator);
                 let again = computed(other, &[&a, &b], (to, scale), |rows, out| {

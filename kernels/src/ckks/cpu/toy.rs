@@ -180,8 +180,8 @@ impl Toy {
             PartKind::FromSparse => toy.transformed(prime, &sparse),
             _ => toy.transformed(prime, &secret),
         };
-        // A rotation's rows are encrypted under the image of the secret by the inverse element, because the
-        // automorphism after the switch maps that image back to the secret.
+        // The rows of a rotation are encrypted under the image of the secret by the inverse element. The automorphism
+        // after the switch maps this image back to the secret.
         let turn_back = match kind {
             PartKind::Galois(element) => Some(inverse_element(n, element)),
             _ => None,
@@ -220,7 +220,7 @@ impl Toy {
     }
 }
 
-/// The element whose automorphism inverts that of `element`.
+/// The element whose automorphism is the inverse of the automorphism of `element`.
 pub fn inverse_element(n: usize, element: u32) -> u32 {
     (1..2 * n as u32).step_by(2).find(|&x| x * element % (2 * n as u32) == 1).expect("odd numbers have inverses")
 }

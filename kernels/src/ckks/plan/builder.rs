@@ -126,7 +126,7 @@ impl PlanBuilder {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let factor = (constant * by).round();
         let scaled = noise.multiply_number(factor);
-        // the rounding of the factor
+        // the rounding error of the factor
         let off = (constant * by - factor).abs();
         let rounded = scaled.deviate(off * scale * noise.value_bound, self.params.n());
         let noise = Noise { value_bound: noise.value_bound * constant.abs(), ..rounded };
@@ -140,7 +140,7 @@ impl PlanBuilder {
         self.push(Some(Step::AddInteger(a, number)), level, scale, noise.add_plain(constant.abs()))
     }
 
-    /// `a b` at their level; the scale is the product of both scales.
+    /// `a b` at the level of `a` and `b`; the scale is the product of both scales.
     pub fn multiply(&mut self, a: Value, b: Value) -> Value {
         let (level, scale, noise) = self.product(a, b);
         let noise = noise.key_switch(&self.params, PartKind::Relinearization, self.key_level, level);
@@ -165,8 +165,8 @@ impl PlanBuilder {
         self.push(Some(Step::Divide { a, to: level - 1, factor: 1 }), level - 1, scale, noise)
     }
 
-    /// `a` at a lower level, brought to `scale` by a whole factor of some 40 bits. The factor's rounding makes the
-    /// result's scale differ from `scale` by an equally small part.
+    /// `a` at a lower level, brought to `scale` by a whole factor of some 40 bits. The factor is rounded, so the
+    /// result's scale differs from `scale` by about `2^-40` of it.
     pub fn lower(&mut self, a: Value, to: usize, scale: f64) -> Value {
         let Node { level, scale: before, noise, .. } = self.nodes[a.0];
         assert!(to < level, "a lower level");
@@ -200,14 +200,14 @@ impl PlanBuilder {
         self.push(Some(Step::Automorphism { a, element }), level, scale, noise)
     }
 
-    /// Reinterprets a value at another scale: its numbers change by that factor without a computation.
+    /// Reinterprets a value at another scale: its numbers change by the ratio of both scales, without a computation.
     pub fn read_at(&mut self, value: Value, scale: f64) {
         let node = &mut self.nodes[value.0];
         node.noise.value_bound *= node.scale / scale;
         node.scale = scale;
     }
 
-    /// Replaces the noise estimate of a value, when more is known than the steps imply.
+    /// Replaces the noise estimate of a value. Callers use this when they know more than the steps imply.
     pub fn set_noise(&mut self, value: Value, noise: Noise) {
         self.nodes[value.0].noise = noise;
     }
@@ -237,7 +237,7 @@ impl PlanBuilder {
     }
 }
 
-/// Whether scales differ by rounding at most.
+/// Whether two scales are equal, apart from rounding.
 pub fn same_scale(a: f64, b: f64) -> bool {
     (a / b - 1.0).abs() < SCALE_TOLERANCE
 }

@@ -1,5 +1,5 @@
-//! The transforms as one function for each instruction set. If they were inlined into their callers, there would be
-//! dozens of copies, which would run short of registers.
+//! The transforms as one function for each instruction set. If the transforms were inlined into their callers, there
+//! would be dozens of copies, and each would run short of registers.
 
 use super::NttTables;
 use crate::cpu::ahead::Ahead;
@@ -8,7 +8,8 @@ use crate::cpu::simd::Simd;
 /// Vectors with whole-row transforms that are compiled once.
 ///
 /// # Safety
-/// Both methods may only be called if the instruction set is enabled, for rows of the tables' degree.
+/// Callers of both methods promise that the processor supports the instruction set, and that rows have the tables'
+/// degree.
 pub(crate) unsafe trait Transforms: Simd {
     /// `forward` of [`crate::cpu::ntt`].
     unsafe fn forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>);
@@ -18,18 +19,18 @@ pub(crate) unsafe trait Transforms: Simd {
 
 macro_rules! compile {
     ($vectors:ty $(, $features:literal)?) => {
-        // SAFETY: the instruction set is the one of the vectors.
+        // SAFETY: each method enables the instruction set that its vectors need.
         unsafe impl Transforms for $vectors {
             #[inline(never)]
             $(#[target_feature(enable = $features)])?
             unsafe fn forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
-                // SAFETY: the instruction set is enabled here; the caller promises rows of the tables' degree.
+                // SAFETY: the instruction set is enabled here, and the caller promises rows of the tables' degree.
                 unsafe { super::forward::<$vectors>(tables, row, ahead) }
             }
             #[inline(never)]
             $(#[target_feature(enable = $features)])?
             unsafe fn inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
-                // SAFETY: the instruction set is enabled here; the caller promises rows of the tables' degree.
+                // SAFETY: the instruction set is enabled here, and the caller promises rows of the tables' degree.
                 unsafe { super::inverse::<$vectors>(tables, from, row) }
             }
         }

@@ -1,29 +1,31 @@
 //! Forward transforms without reductions: the primes that are short enough, and the bounds of the words.
 
-/// A forward transform that reduces no sum, because the words of its short prime fit without.
+/// A forward transform that reduces no sum, because its prime is so short that all words fit without a reduction.
 #[derive(Clone, Copy)]
 pub(crate) struct Unreduced {
-    /// A multiple of `q` that is added to the sums of the first stage. Later stages subtract less than it in all.
+    /// A multiple of `q` that is added to the sums of the first stage. All stages together subtract less than this
+    /// offset.
     pub(super) offset: u32,
-    /// All words stay below this.
+    /// All words stay below this bound.
     bound: u32,
 }
 
 impl Unreduced {
-    /// The bounds for words in `[0, 2q)`, if they fit. A stage adds or subtracts a product, which is below
-    /// `(1 + bound / 2^32) q`.
+    /// The bounds for a transform of words in `[0, 2q)`; `None` if its words would not fit. A stage adds or subtracts a
+    /// product, which is below `(1 + bound / 2^32) q`.
     pub(super) fn new(q: u32, stages: u32) -> Option<Unreduced> {
         let word = 1u64 << 32;
         (stages..2 * stages).find_map(|multiple| {
             let [offset, bound] = [multiple, 2 + 2 * multiple].map(|of| u64::from(of) * u64::from(q));
-            // after the transform, products may be added to a word: up to twice 2q
+            // the room of `4q` is for two products below `2q`, which may be added to a word after the transform
             let fits = bound + 4 * u64::from(q) <= word;
             let suffices = u64::from(stages) * (word + bound) <= u64::from(multiple) * word;
             (fits && suffices).then_some(Unreduced { offset: offset as u32, bound: bound as u32 })
         })
     }
 
-    /// How many products of such a word and a word in `[0, q)` sum to less than `3 q 2^32`.
+    /// Largest number of products whose sum stays below `3 q 2^32`, if each product is of an unreduced and a reduced
+    /// word.
     pub(crate) fn products_together(&self) -> usize {
         ((3 << 32) / u64::from(self.bound)) as usize
     }
@@ -41,7 +43,7 @@ mod tests {
                 let Some(bounds) = Unreduced::new(q, stages) else { continue };
                 unreduced += 1;
                 let (q, offset) = (u64::from(q), u64::from(bounds.offset));
-                // a Shoup product of x is below q + x q / 2^32, and x is any word of the stage before
+                // a Shoup product of x is below q + x q / 2^32, where x may be any word of the previous stage
                 let (mut least, mut most) = (0, 2 * q - 1);
                 for stage in 0..stages {
                     let product = q + most * q / (1 << 32);

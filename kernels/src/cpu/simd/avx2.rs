@@ -8,21 +8,21 @@ use super::{Simd, SimdReals};
 #[derive(Clone, Copy)]
 pub struct Avx2;
 
-/// Moves odd words to the even places, from which a widening product reads.
+/// Moves the odd words to the even lanes, because a widening product reads only even lanes.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn odd(a: __m256i) -> __m256i {
     _mm256_srli_epi64::<32>(a)
 }
 
-/// High words of the products of the even and of the odd lanes, in order.
+/// The high words of the 64-bit products of the even lanes and of the odd lanes, in the order of the lanes.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn high_words(even: __m256i, odd: __m256i) -> __m256i {
     _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(even), odd)
 }
 
-// SAFETY: called where AVX2 and FMA are enabled; pointers are used as the trait says.
+// SAFETY: the methods are called only where AVX2 and FMA are enabled. They use pointers as the trait says.
 unsafe impl Simd for Avx2 {
     const LANES: usize = 8;
     type V = __m256i;
@@ -42,12 +42,12 @@ unsafe impl Simd for Avx2 {
     }
     #[inline(always)]
     unsafe fn prefetch(at: *const u32) {
-        // SAFETY: a prefetch reads nothing, at any address.
+        // SAFETY: a prefetch cannot fault, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn prefetch_far(at: *const u32) {
-        // SAFETY: a prefetch reads nothing, at any address.
+        // SAFETY: a prefetch cannot fault, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
     #[inline]
@@ -166,10 +166,10 @@ unsafe impl Simd for Avx2 {
     }
 }
 
-// SAFETY: called where the instruction set is enabled; pointers are used as the trait says.
+// SAFETY: the methods are called only where the instruction set is enabled. They use pointers as the trait says.
 unsafe impl SimdReals for Avx2 {
     const REALS: usize = 4;
-    /// CPUs of AMD have them since Zen, those of Intel without AVX-512 since Golden Cove.
+    /// AMD's CPUs have separate adders since Zen. Intel's CPUs without AVX-512 have them since Golden Cove.
     const SEPARATE_ADDERS: bool = true;
     type R = __m256d;
     type SquareOfReals = [__m256d; 4];
@@ -232,7 +232,7 @@ unsafe impl SimdReals for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn low_words(a: __m256d, b: __m256d) -> __m256i {
-        // low words of each 128-bit half of a, then of b
+        // each 128-bit half of the result has the low words of that half of a, then those of b
         let words = _mm256_shuffle_ps::<0b10_00_10_00>(_mm256_castpd_ps(a), _mm256_castpd_ps(b));
         _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(words))
     }

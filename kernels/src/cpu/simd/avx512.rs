@@ -8,24 +8,25 @@ use super::{Simd, SimdReals};
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
-/// The even lanes. The high halves of 64-bit products are already in place in the odd lanes.
+/// Mask of the even lanes. The odd lanes need no move, because the high halves of their 64-bit products are already
+/// there.
 const EVEN: __mmask16 = 0x5555;
 
-/// Moves odd words to the even places, from which a widening product reads.
+/// Moves the odd words to the even lanes, because a widening product reads only even lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn odd(a: __m512i) -> __m512i {
     _mm512_srli_epi64::<32>(a)
 }
 
-/// High words of the products of the even and of the odd lanes, in order.
+/// The high words of the 64-bit products of the even lanes and of the odd lanes, in the order of the lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn high_words(even: __m512i, odd: __m512i) -> __m512i {
     _mm512_mask_shuffle_epi32::<0b11_11_01_01>(odd, EVEN, even)
 }
 
-// SAFETY: called where AVX-512 F and DQ are enabled; pointers are used as the trait says.
+// SAFETY: the methods are called only where AVX-512 F and DQ are enabled. They use pointers as the trait says.
 unsafe impl Simd for Avx512 {
     const LANES: usize = 16;
     type V = __m512i;
@@ -45,12 +46,12 @@ unsafe impl Simd for Avx512 {
     }
     #[inline(always)]
     unsafe fn prefetch(at: *const u32) {
-        // SAFETY: a prefetch reads nothing, at any address.
+        // SAFETY: a prefetch cannot fault, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn prefetch_far(at: *const u32) {
-        // SAFETY: a prefetch reads nothing, at any address.
+        // SAFETY: a prefetch cannot fault, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
     #[inline]
@@ -161,14 +162,15 @@ unsafe impl Simd for Avx512 {
             s[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
             s[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
         }
-        // s[4r + c] now holds, in each 128-bit quarter p, column 4p + c of rows 4r..4r+4
+        // now quarter p (128 bits) of s[4r + c] holds column 4p + c of rows 4r to 4r + 3
         for c in 0..4 {
             t[c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(s[c], s[4 + c]);
             t[4 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(s[c], s[4 + c]);
             t[8 + c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(s[8 + c], s[12 + c]);
             t[12 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(s[8 + c], s[12 + c]);
         }
-        // t[c]: quarters 0 and 2 of rows 0..8 (as 0, 2, 0, 2); t[4 + c]: quarters 1 and 3
+        // now t[c] holds quarters 0 and 2 of s[c], then of s[4 + c], and t[4 + c] holds their quarters 1 and 3; the
+        // same holds for the upper half of t, from the upper half of s
         for c in 0..4 {
             s[c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(t[c], t[8 + c]);
             s[8 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(t[c], t[8 + c]);
@@ -178,7 +180,7 @@ unsafe impl Simd for Avx512 {
     }
 }
 
-// SAFETY: called where the instruction set is enabled; pointers are used as the trait says.
+// SAFETY: the methods are called only where the instruction set is enabled. They use pointers as the trait says.
 unsafe impl SimdReals for Avx512 {
     const REALS: usize = 8;
     const SEPARATE_ADDERS: bool = false;
@@ -260,14 +262,15 @@ unsafe impl SimdReals for Avx512 {
             t[2 * i] = _mm512_unpacklo_pd(s[2 * i], s[2 * i + 1]);
             t[2 * i + 1] = _mm512_unpackhi_pd(s[2 * i], s[2 * i + 1]);
         }
-        // t[2r + c] now holds, in each 128-bit quarter p, column 2p + c of rows 2r, 2r + 1
+        // now quarter p (128 bits) of t[2r + c] holds column 2p + c of rows 2r and 2r + 1
         for c in 0..2 {
             s[c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(t[c], t[2 + c]);
             s[2 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(t[c], t[2 + c]);
             s[4 + c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(t[4 + c], t[6 + c]);
             s[6 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(t[4 + c], t[6 + c]);
         }
-        // s[c]: quarters 0 and 2 of rows 0..4 (as 0, 2, 0, 2); s[2 + c]: quarters 1 and 3
+        // now s[c] holds quarters 0 and 2 of t[c], then of t[2 + c], and s[2 + c] holds their quarters 1 and 3; the
+        // same holds for the upper half of s, from the upper half of t
         for c in 0..2 {
             t[c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(s[c], s[4 + c]);
             t[4 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(s[c], s[4 + c]);

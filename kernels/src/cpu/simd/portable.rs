@@ -13,7 +13,7 @@ fn map2(a: V, b: V, f: impl Fn(u32, u32) -> u32) -> V {
     std::array::from_fn(|i| f(a[i], b[i]))
 }
 
-// SAFETY: no instruction set is assumed; pointers are used as the trait says.
+// SAFETY: the methods need no instruction set. They use pointers as the trait says.
 unsafe impl Simd for Portable {
     const LANES: usize = 4;
     type V = V;
@@ -80,7 +80,7 @@ unsafe impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn mul_high_uniform(a: V, b: V) -> V {
-        // SAFETY: plain Rust runs everywhere.
+        // SAFETY: plain Rust runs on every processor.
         unsafe { Self::mul_high(a, b) }
     }
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Sums, differences, and their carries and borrows.
 //!
-//! Small form: the carry ripples from bit to bit, two cells a bit. Fast form: the carries of runs of bits are joined
-//! as in Ladner and Fischer's prefix network (J. ACM 27, 1980), which takes about log2(width) cells in a row.
+//! Small form: the carry ripples from bit to bit, two cells a bit. Fast form: the carries of runs of bits are joined as
+//! in Ladner and Fischer's prefix network (J. ACM 27, 1980), whose longest path has about log2(width) cells.
 
 use super::Form;
 use super::builder::{Builder, Wire, Word, ZERO};
@@ -19,14 +19,14 @@ pub(super) fn subtract(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form
     sums(builder, a, b, &borrows)
 }
 
-/// The borrows of a - b - `first`: bit i's entry is what bit i borrows from bit i + 1. The last one is true if the
+/// The borrows of a - b - `first`: entry i is true if bit i borrows from bit i + 1. The last entry is true if the
 /// result is below 0.
 pub(super) fn borrows(builder: &mut Builder, a: &[Wire], b: &[Wire], first: bool, form: Form) -> Vec<Wire> {
     let pairs: Vec<[Wire; 2]> = a.iter().zip(b).map(|(&a, &b)| [builder.not(a), b]).collect();
     carries(builder, &pairs, first, form)
 }
 
-/// The carries of a sum of bit pairs and `first`: pair i's entry is the carry into pair i + 1.
+/// The carries of a sum of bit pairs and `first`: entry i is the carry from pair i into pair i + 1.
 fn carries(builder: &mut Builder, pairs: &[[Wire; 2]], first: bool, form: Form) -> Vec<Wire> {
     match form {
         Form::Small => {
@@ -48,19 +48,19 @@ fn carries(builder: &mut Builder, pairs: &[[Wire; 2]], first: bool, form: Form) 
     }
 }
 
-/// For each bit, a ^ b ^ the carry from the bit below.
+/// The bits `a ^ b ^ carry`, where `carry` comes from the bit below.
 fn sums(builder: &mut Builder, a: &[Wire], b: &[Wire], carries: &[Wire]) -> Word {
     let below = std::iter::once(ZERO).chain(carries.iter().copied());
     a.iter().zip(b).zip(below).map(|((&a, &b), carry)| builder.xor3(a, b, carry)).collect()
 }
 
-/// The carry function of a run of neighbouring bits: the outgoing carry is the majority of two wires and the incoming
+/// How a run of neighbouring bits passes a carry on: the outgoing carry is the majority of two wires and the incoming
 /// carry.
 #[derive(Clone, Copy)]
 enum Run {
     /// One bit, with its pair.
     Bit([Wire; 2]),
-    /// Several bits: the outgoing carry without an incoming one, and with one. The first implies the second.
+    /// Several bits: the outgoing carry without an incoming carry, and with one. If the first is true, so is the second.
     Joined([Wire; 2]),
 }
 
@@ -68,7 +68,7 @@ impl Run {
     /// The outgoing carry for this incoming carry.
     fn carry_from(self, builder: &mut Builder, carry: Wire) -> Wire {
         let (Run::Bit([x, y]) | Run::Joined([x, y])) = self;
-        // [y, x]: both majorities of a run share the gate `x ^ y`
+        // y comes first, so that both majorities of a run share the gate `x ^ y`
         builder.maj(y, x, carry)
     }
 
@@ -81,9 +81,9 @@ impl Run {
     }
 }
 
-/// Prefix joins: result i joins items 0 to i. `join` takes the higher items first and must be associative. With
-/// `slack` 0, every result has at most ceil(log2(items)) joins before it. Each unit of `slack` allows one join more,
-/// which saves joins overall; the last result always keeps the minimum.
+/// Prefix joins: result i joins items 0 to i. `join` takes the higher items first and must be associative. With `slack`
+/// 0, every result has at most ceil(log2(items)) joins before it. Each unit of `slack` allows one more join before a
+/// result, which makes the total number of joins smaller. The last result always has the minimum before it.
 pub(super) fn scan<T: Copy>(items: &[T], slack: usize, join: &mut impl FnMut(T, T) -> T) -> Vec<T> {
     if items.len() <= 1 {
         return items.to_vec();
@@ -139,7 +139,7 @@ mod tests {
     fn a_scan_joins_every_item_once_and_in_order() {
         for items in 0..70usize {
             for slack in 0..4 {
-                // a run of neighbours: its two ends, and the number of joins before it
+                // an item stands for a run of neighbours: its two ends, and the number of joins on the way to it
                 let bits: Vec<(usize, usize, usize)> = (0..items).map(|at| (at, at, 0)).collect();
                 let joined = scan(&bits, slack, &mut |high: (usize, usize, usize), low: (usize, usize, usize)| {
                     assert_eq!(high.0, low.1 + 1);

@@ -43,7 +43,7 @@ pub(super) struct Builder {
     input_widths: Vec<usize>,
     outputs: Vec<Word>,
     gates: Vec<Gate>,
-    /// Cells on the longest path to each gate. A gate inside a cell has the depth of the cell's operands.
+    /// Number of cells on the longest path to each gate. A gate inside a cell has the depth of the cell's operands.
     depths: Vec<usize>,
     /// The index of each gate.
     known: HashMap<Gate, usize>,
@@ -62,7 +62,7 @@ impl Builder {
         self.outputs.push(word);
     }
 
-    /// Cells on the longest path to a wire.
+    /// Number of cells on the longest path to a wire.
     pub(super) fn depth(&self, wire: Wire) -> usize {
         match self.without_inv(wire).0 {
             Wire::Gate(index) => self.depths[index],
@@ -120,8 +120,7 @@ impl Builder {
         self.end_cell(result, &[a, b, c])
     }
 
-    /// The majority of three bits: one AND and three XOR. Its gate `a ^ b` is the same as the one of
-    /// [`Builder::xor3`].
+    /// The majority of three bits: one AND and three XOR. The gate `a ^ b` is shared with [`Builder::xor3`].
     pub(super) fn maj(&mut self, a: Wire, b: Wire, c: Wire) -> Wire {
         match (a, b, c) {
             (Wire::Constant(bit), x, y) | (x, Wire::Constant(bit), y) | (x, y, Wire::Constant(bit)) => {
@@ -133,7 +132,7 @@ impl Builder {
         }
         let [(a, not_a), (b, not_b), (c, not_c)] = [a, b, c].map(|wire| self.without_inv(wire));
         if !self.distinct(&[a, b, c]) {
-            // two of the three are opposite, so the third decides
+            // two of the three operands are opposite, so the third decides
             let (other, negated) = if a == b {
                 (c, not_c)
             } else if a == c {
@@ -143,8 +142,8 @@ impl Builder {
             };
             return if negated { self.not(other) } else { other };
         }
-        // either x alone is negated differently, or all signs are equal: in both cases no gate inside the cell is an
-        // INV
+        // x, y and z are a, b and c in an order in which either only x is negated differently, or all signs are equal.
+        // So the cell contains no INV
         let (x, y, z, x_differs, negated) = match (not_a == not_b, not_b == not_c) {
             (true, true) => (a, b, c, false, not_a),
             (false, true) => (a, b, c, true, not_b),
@@ -164,12 +163,12 @@ impl Builder {
         self.xor_and(b, sel, difference)
     }
 
-    /// sel ? a : b, bit by bit for numbers.
+    /// sel ? a : b for numbers: each bit is selected.
     pub(super) fn select_word(&mut self, sel: Wire, a: &[Wire], b: &[Wire]) -> Word {
         a.iter().zip(b).map(|(&a, &b)| self.select(sel, a, b)).collect()
     }
 
-    /// The gate `a ^ b`, as part of a cell. INVs of the operands become one INV of the result.
+    /// Adds the gate `a ^ b` as part of a cell. INVs of the operands become one INV of the result.
     fn xor_gate(&mut self, a: Wire, b: Wire) -> Wire {
         let ((a, not_a), (b, not_b)) = (self.without_inv(a), self.without_inv(b));
         let (plain, negated) = match (a, b) {
@@ -180,7 +179,7 @@ impl Builder {
         if negated ^ not_a ^ not_b { self.not(plain) } else { plain }
     }
 
-    /// The gate `a & b`, as part of a cell.
+    /// Adds the gate `a & b` as part of a cell.
     fn and_gate(&mut self, a: Wire, b: Wire) -> Wire {
         match (a, b) {
             (Wire::Constant(bit), other) | (other, Wire::Constant(bit)) => {
@@ -196,7 +195,7 @@ impl Builder {
         }
     }
 
-    /// Returns the index of the gate, which is written only once.
+    /// Returns the wire of this gate. Equal gates are written only once.
     fn gate(&mut self, gate: Gate) -> Wire {
         if let Some(&index) = self.known.get(&gate) {
             return Wire::Gate(index);
@@ -219,14 +218,14 @@ impl Builder {
         result
     }
 
-    /// Whether no wire is a constant, and no two are equal or opposite.
+    /// True if no wire is a constant and no two wires are equal or opposite.
     fn distinct(&self, wires: &[Wire]) -> bool {
         let plain: Vec<Wire> = wires.iter().map(|&wire| self.without_inv(wire).0).collect();
         let differs = |(at, wire)| !matches!(wire, &Wire::Constant(_)) && !plain[..at].contains(wire);
         plain.iter().enumerate().all(differs)
     }
 
-    /// The wire before an INV, and whether an INV was removed.
+    /// The operand if the wire is the result of an INV, else the wire itself; and whether there was an INV.
     fn without_inv(&self, wire: Wire) -> (Wire, bool) {
         if let Wire::Gate(index) = wire
             && let Gate::Inv(plain) = self.gates[index]
@@ -252,7 +251,7 @@ mod tests {
     use super::*;
     use crate::tfhe::Circuit;
 
-    /// The truth table of a circuit of three 1-bit inputs, from 000 to 111, input 0 being the low bit.
+    /// The truth table of a circuit with three 1-bit inputs, from 000 to 111. Input 0 is the low bit.
     fn table(built: &Built) -> Vec<bool> {
         let circuit = Circuit::parse(built.text()).unwrap();
         let row = |word: usize| circuit.evaluate(&[0, 1, 2].map(|bit| vec![word >> bit & 1 == 1])).concat()[0];

@@ -1,4 +1,4 @@
-//! Comparisons, and selections by them.
+//! Comparisons, and selections that depend on them.
 
 use super::Form;
 use super::adders::{borrows, scan};
@@ -15,7 +15,7 @@ pub(super) enum Sign {
 pub(super) fn less(builder: &mut Builder, a: &[Wire], b: &[Wire], equal_counts: bool, sign: Sign, form: Form) -> Wire {
     let (mut a, mut b) = (a.to_vec(), b.to_vec());
     if let (Sign::Signed, Some(a), Some(b)) = (sign, a.last_mut(), b.last_mut()) {
-        // in two's complement, the number with the top bit set is the lower one
+        // in two's complement, a number whose top bit is 1 is negative, so the top bits compare in reverse
         std::mem::swap(a, b);
     }
     // a - b - 1 is below 0 exactly when a <= b
@@ -23,7 +23,7 @@ pub(super) fn less(builder: &mut Builder, a: &[Wire], b: &[Wire], equal_counts: 
     *borrows.last().expect("numbers have bits")
 }
 
-/// a = b. The ANDs form a tree, so small and fast forms are the same.
+/// a = b. The ANDs form a tree, which serves for the small and the fast form.
 pub(super) fn equal(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Wire {
     let same: Vec<Wire> = a
         .iter()

@@ -18,13 +18,13 @@ pub(super) fn total(builder: &mut Builder, columns: Columns) -> Word {
     rest.into_iter().map(|column| column.first().copied().unwrap_or(ZERO)).collect()
 }
 
-/// Two numbers with the same sum modulo 2^columns.
+/// Two numbers whose sum is the sum of all bits, modulo 2^columns.
 pub(super) fn two_rows(builder: &mut Builder, columns: Columns) -> [Word; 2] {
     let rest = compress(builder, columns, 2);
     [0, 1].map(|row| rest.iter().map(|column| column.get(row).copied().unwrap_or(ZERO)).collect())
 }
 
-/// Adds up the constants of all columns, which leaves at most one in each column.
+/// Adds up the constants of all columns, so that each column has at most one constant bit.
 fn gather(mut columns: Columns) -> Columns {
     let mut carried = 0;
     for column in &mut columns {
@@ -36,18 +36,18 @@ fn gather(mut columns: Columns) -> Columns {
     columns
 }
 
-/// Adds bits of each column, lowest column first, until at most `left` remain. Bits at the smallest depth are added
-/// first, so a late bit delays no other.
+/// Adds bits of each column, lowest column first, until each column has at most `left` bits. Bits with the smallest
+/// depth are added first, so that a late bit delays no other bit.
 fn compress(builder: &mut Builder, columns: Columns, left: usize) -> Columns {
     let mut columns = gather(columns);
     for at in 0..columns.len() {
         let mut column = std::mem::take(&mut columns[at]);
         let mut carries = Vec::new();
         while column.len() > left {
-            // latest first, so that the earliest are popped from the end
+            // the bits with the largest depth come first, because the loop pops from the end
             column.sort_by_key(|&wire| std::cmp::Reverse(builder.depth(wire)));
             let [a, b] = [(); 2].map(|()| column.pop().unwrap_or(ZERO));
-            // a full adder removes two bits; if the excess is odd, a half adder comes first
+            // a full adder reduces the number of bits by two. If an odd number of bits must go, a half adder comes first
             let c = if (column.len() + 2 - left) % 2 == 1 { ZERO } else { column.pop().unwrap_or(ZERO) };
             column.push(builder.xor3(a, b, c));
             carries.push(builder.maj(a, b, c));

@@ -6,8 +6,8 @@ use super::builder::{Builder, Wire, Word, ZERO};
 
 /// a / b and a mod b. Division by 0 gives a quotient of all ones and the remainder a.
 ///
-/// The method is restoring division: after i steps the remainder is that of the top i bits of a, so step i works on i
-/// bits only.
+/// The method is restoring division: after i steps, the remainder is the remainder of the top i bits of a. So step i
+/// works on only i bits.
 pub(super) fn divide(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> [Word; 2] {
     let reaches = reaches(builder, b, form);
     let (mut quotient, mut rest) = (Vec::new(), Vec::new());
@@ -15,8 +15,8 @@ pub(super) fn divide(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) 
         let width = step + 1;
         rest.insert(0, next);
         let borrows = borrows(builder, &rest, &b[..width], false, form);
-        // A larger divisor is not subtracted. The divisor is larger if it has a bit above the remainder's, or the
-        // difference is below 0.
+        // The divisor is subtracted only if it fits into the remainder. A divisor does not fit if it has a bit above
+        // the remainder's bits, or if the difference is below 0.
         let fits = builder.not(borrows[step]);
         let quotient_bit = match reaches.get(width) {
             Some(&above) => {
@@ -38,7 +38,7 @@ pub(super) fn divide(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) 
 /// For each bit, whether it or a higher bit is 1.
 fn reaches(builder: &mut Builder, bits: &[Wire], form: Form) -> Vec<Wire> {
     let from_top: Vec<Wire> = bits.iter().rev().copied().collect();
-    // this much slack gives a chain
+    // with this much slack, the joins form a chain
     let slack = if form == Form::Fast { 0 } else { bits.len() };
     let mut joined = scan(&from_top, slack, &mut |low, high| builder.or(low, high));
     joined.reverse();

@@ -13,7 +13,7 @@ pub struct Family {
     pub inputs: &'static str,
     /// Bits of each output.
     pub outputs: &'static str,
-    /// What the outputs mean.
+    /// The meaning of the outputs.
     pub meaning: &'static str,
 }
 

@@ -1,7 +1,7 @@
 //! Products: all pairs of bits, added by weight.
 //!
 //! Small form: a long product is made of three products of half the length, recursively (Karatsuba and Ofman, 1962).
-//! Fast form: all pairs of bits are multiplied at once, then added in one fast sum.
+//! Fast form: all pairs of bits are multiplied, and all products are added in one fast sum.
 
 use super::Form;
 use super::adders;
@@ -15,7 +15,8 @@ const HALVED_WIDTH_MIN: usize = 18;
 pub(super) fn low(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
     let width = a.len();
     let halves = form == Form::Small && width / 2 >= HALVED_WIDTH_MIN;
-    // only the product of the lower halves is needed with all its bits
+    // the product of the lower halves is the only one whose bits are all needed, so only this product is computed with
+    // `full`
     let half = if halves { width / 2 } else { 0 };
     let mut columns = vec![Vec::new(); width];
     if halves {
@@ -32,7 +33,7 @@ pub(super) fn low(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> 
     sum(builder, columns, form)
 }
 
-/// a b, of twice the width.
+/// a b, which has twice the width.
 pub(super) fn full(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
     let width = a.len();
     if form == Form::Small && width >= HALVED_WIDTH_MIN {
@@ -47,13 +48,13 @@ pub(super) fn full(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) ->
     sum(builder, columns, form)
 }
 
-/// a b from the products of the lower halves, of the upper halves, and of the sums of halves: a b = low + 2^half
-/// (middle - low - high) + 4^half high.
+/// a b, from three products: of the lower halves, of the upper halves, and of the sums of both halves (`middle`): a b =
+/// low + 2^half (middle - low - high) + 4^half high.
 fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
     let (width, half) = (a.len(), a.len() / 2);
     let [low, high] = [0..half, half..width].map(|part| full(builder, &a[part.clone()], &b[part], Form::Small));
     let [a, b] = [a, b].map(|number| {
-        // for an odd width the upper half is longer; the sum has one more bit
+        // for an odd width, the upper half is longer by a bit; the sum of both halves has one more bit
         let upper = [&number[half..], &[ZERO]].concat();
         let mut lower = number[..half].to_vec();
         lower.resize(upper.len(), ZERO);
@@ -66,7 +67,7 @@ fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
     put(&mut columns, 2 * half, &high);
     put(&mut columns, half, &middle);
     for product in [low, high] {
-        // -x = not x + 1, with ones from its top bit up to the highest column
+        // -x is `not x + 1`, where `not x` has ones in all columns above its top bit
         let mut negated: Word = product.iter().map(|&bit| builder.not(bit)).collect();
         negated.resize(2 * width - half, ONE);
         put(&mut columns, half, &negated);

@@ -1,8 +1,8 @@
 //! The names of built-in circuits.
 //!
 //! A name is `builtin:`, an operation, the width of its numbers in bits (8 to 64), then the endings in this order:
-//! `_signed` for two's complement, `_full` for a product of twice the width, `_fast` for a circuit of more gates and
-//! fewer levels. `sort` has the length of the list before the width. Examples: `add64`, `lt32_signed_fast`,
+//! `_signed` for two's complement, `_full` for a product with twice the width, `_fast` for a circuit with fewer levels
+//! and more gates. `sort` has the length of the list before the width. Examples: `add64`, `lt32_signed_fast`,
 //! `mul64_full`, `sort8x16`.
 
 use std::fmt;
@@ -53,7 +53,7 @@ impl Operation {
         Operation::Sort,
     ];
 
-    /// The operation's name, and which endings it allows: two's complement, twice the width, few levels.
+    /// The operation's name, and for each ending in [`ENDINGS`] whether the operation allows it.
     pub(super) fn row(self) -> (&'static str, [bool; 3]) {
         match self {
             Operation::Add => ("add", [false, false, true]),
@@ -74,7 +74,8 @@ impl Operation {
     }
 }
 
-/// The endings that may follow the width, in the order of [`Operation::row`].
+/// The endings that may follow the width: two's complement, twice the width, few levels. [`Operation::row`] has the
+/// same order.
 pub(super) const ENDINGS: [&str; 3] = ["_signed", "_full", "_fast"];
 
 /// A built-in circuit. `Display` writes its name with [`PREFIX`].
@@ -89,7 +90,7 @@ pub struct Builtin {
     pub(super) fast: bool,
 }
 
-/// No built-in circuit has this name.
+/// The error for a name that no built-in circuit has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no circuit `{0}`; {list}", list = list())]
 pub struct UnknownBuiltin(String);

@@ -2,7 +2,7 @@
 
 use super::builder::{Builder, Wire, Word, ZERO};
 
-/// The bits of a shift amount: enough to write `width - 1`.
+/// Number of bits of a shift amount: enough to write `width - 1`.
 pub(super) fn amount_width(width: usize) -> usize {
     width.next_power_of_two().trailing_zeros() as usize
 }
@@ -15,7 +15,7 @@ pub(super) fn left(builder: &mut Builder, a: &[Wire], amount: &[Wire]) -> Word {
     bits
 }
 
-/// a / 2^amount, rounded down. `fill` enters from above: 0 for unsigned numbers, the top bit for two's complement.
+/// a / 2^amount, rounded down. Copies of `fill` enter at the top: 0 for unsigned numbers, the top bit for two's complement.
 pub(super) fn right(builder: &mut Builder, a: &[Wire], amount: &[Wire], fill: Wire) -> Word {
     let mut bits = a.to_vec();
     for (stage, &moves) in amount.iter().enumerate() {
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn shifts_are_those_of_numbers_for_every_amount() {
-        // a width of 20 allows amounts up to 31
+        // the amount for a width of 20 has five bits, so it may be as large as 31
         for width in [8, 16, 20, 32, 64] {
             let [left, right, arithmetic] =
                 [format!("shl{width}"), format!("shr{width}"), format!("shr{width}_signed")]

@@ -4,7 +4,7 @@ use super::Form;
 use super::builder::{Builder, Word};
 use super::compare::{Sign, in_order};
 
-/// Sorts the numbers in ascending order by the pairs of [`network`].
+/// Sorts the numbers in ascending order, with the pairs of [`network`].
 pub(super) fn sort(builder: &mut Builder, mut list: Vec<Word>, sign: Sign, form: Form) -> Vec<Word> {
     for (low, high) in network(list.len()) {
         [list[low], list[high]] = in_order(builder, &list[low], &list[high], sign, form);

@@ -1,8 +1,8 @@
 //! The plan of a mapped circuit: cells ordered by level, over as few slots as the lifetimes of values allow.
 //!
-//! Inputs have the first slots, in order, followed by constants that are outputs. A wire takes several slots
-//! ([`crate::tfhe::cells`]). A bootstrap is in the level that it has in the network. An output is key-switched in the
-//! level after its last bootstrap. Negated inputs occur only as outputs; they are gates of the first level.
+//! The first slots hold the inputs, in order. Constants and negated inputs that are outputs follow. A wire takes
+//! several slots ([`crate::tfhe::cells`]). A bootstrap has the same level as in the network. An output is key-switched
+//! in the level after its last bootstrap. Negated inputs occur only as outputs; they are gates of the first level.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ impl Plan {
         let mut writer = Writer { inputs: &inputs, wires: vec![Vec::new(); 2 * network.bootstraps()] };
         let mut is_output = vec![false; inputs.len()];
         let (mut gates, mut constants, mut outputs) = (Vec::new(), Vec::new(), vec![0; network.outputs()]);
-        // outputs that are not sums of wires
+        // slots of outputs that are constants or negated inputs
         let mut taken: HashMap<(bool, u32), u32> = HashMap::new();
         for (at, output) in outputs.iter_mut().enumerate() {
             let sum = network.output(at);
@@ -79,7 +79,7 @@ impl Plan {
             }
             for &output in &levels.outputs[level] {
                 let sum = network.output(output as usize);
-                // equal outputs are one result
+                // equal outputs share one result
                 outputs[output as usize] = *results.entry((sum.constant, sum.terms)).or_insert_with(|| {
                     let slot = pool.take();
                     writer.push(&mut cells, CellKind::Switch, sum, &[slot]);
@@ -110,7 +110,7 @@ impl Plan {
 /// Writes sums of the network as cells.
 struct Writer<'a> {
     inputs: &'a [u32],
-    /// Slots of each sample that is alive.
+    /// Slots of each sample that is written and still needed.
     wires: Vec<Vec<u32>>,
 }
 
@@ -131,7 +131,7 @@ impl Writer<'_> {
 /// The work of each level.
 struct Levels {
     bootstraps: Vec<Vec<u32>>,
-    /// Outputs to key-switch in each level.
+    /// For each level, the outputs that are key-switched in it.
     outputs: Vec<Vec<u32>>,
     /// For each level, the sources that no later level reads.
     freed: Vec<Vec<Source>>,
@@ -145,7 +145,7 @@ impl Levels {
             of_level.iter().for_each(|&bootstrap| level_of[bootstrap as usize] = level);
         }
         let mut outputs: Vec<Vec<u32>> = vec![Vec::new(); bootstraps.len() + 1];
-        // the last reader of each input and of each sample, if any
+        // the level of the last reader of each input and of each sample; `None` without a reader
         let mut last_read: [Vec<Option<usize>>; 2] = [Vec::new(), vec![None; 2 * network.bootstraps()]];
         let mut read_at = |source: Source, level: usize| {
             let (of_kind, at) = match source {
@@ -159,7 +159,7 @@ impl Levels {
         };
         for (bootstrap, &level) in level_of.iter().enumerate() {
             network.sum(bootstrap).terms.iter().for_each(|term| read_at(term.source, level));
-            // an unread sample is free as soon as it is written
+            // a sample without a reader is free from the level after the one that writes it
             let written = [Source::Sample(2 * bootstrap as u32), Source::Sample(2 * bootstrap as u32 + 1)];
             let written = &written[..1 + usize::from(network.has_second(bootstrap))];
             written.iter().for_each(|&source| read_at(source, level));
@@ -203,7 +203,7 @@ mod tests {
     use crate::tfhe::noise::InputNoise;
     use crate::tfhe::{Amplitude, Preset};
 
-    /// Runs a plan on phases in eighths of a turn, level by level and backwards within each level.
+    /// Runs a plan on phases in eighths of a turn, level by level. Within a level, the rows run in reverse order.
     fn run(plan: &Plan, inputs: &[bool]) -> Vec<bool> {
         let sign = |bit: bool| if bit { 1 } else { -1 };
         let mut slots: Vec<Option<i32>> = vec![None; plan.slots()];

@@ -10,19 +10,19 @@ use crate::tfhe::cells::{NO_CELLS, SlotCells};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::Gate;
 
-/// The necessary part of a circuit (`circuit/values.rs`) over slots. Inputs have the first slots, in order, followed
-/// by the constants that are read and by the results of gates.
+/// The necessary part of a circuit (`circuit/values.rs`) over slots. The first slots hold the inputs, in order. The
+/// constants that gates or outputs read follow, and then the results of gates.
 ///
-/// A slot is reused only from the level after its last reader's on; an input's slot is not reused in the first level.
-/// So no gate of a level writes a slot that another gate of that level reads or writes, and a level's gates may run in
-/// any order, together or in parts. The outputs' slots are never reused.
+/// A slot is reused only after the level of its last reader. The slot of an input is never reused in the first level.
+/// So no gate of a level writes a slot that another gate of that level reads or writes. The gates of a level may
+/// therefore run in any order, together or in parts. The outputs' slots are never reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Gates, which are the first rows.
+    /// The gates. They are the first rows of the plan.
     pub(super) gates: Vec<SlotGate>,
-    /// Cells, which are the rows after the gates ([`super::mapped`]).
+    /// The cells ([`super::mapped`]). They are the rows after the gates.
     pub(super) cells: SlotCells,
-    /// For each row, the number of circuit gates that it stands for: XOR, AND, NOT.
+    /// For each row, how many XOR, AND and NOT gates of the circuit the row stands for.
     pub(super) stands_for: Vec<[u32; 3]>,
     pub(super) gates_asked: u64,
     pub(super) gates_free: u64,
@@ -34,11 +34,11 @@ pub struct Plan {
     pub(super) slots: usize,
 }
 
-/// The gates that a row counts, in the order of its counts.
+/// The kinds of gates that a row counts, in the order of its counts.
 const KINDS: [Gate; 3] = [Gate::Xor, Gate::And, Gate::Not];
 
 impl Plan {
-    /// The plan of a circuit with unknown inputs, which are assumed to be all different.
+    /// The plan of a circuit whose inputs are unknown. The plan assumes that all inputs are different.
     pub fn new(circuit: &Circuit) -> Plan {
         let inputs = circuit.input_widths().iter().sum::<usize>() as u32;
         Plan::of(&numbered(circuit, &(0..inputs).map(Bit::value).collect::<Vec<_>>()), circuit.gates().len())
@@ -63,7 +63,7 @@ impl Plan {
             Signal::Constant(bit) => constants.iter().find(|&&(_, of)| of == bit).expect("it is read").0,
         };
 
-        // signals that become free at each level
+        // for each level, the signals whose slots become free
         let mut freed: Vec<Vec<Signal>> = vec![Vec::new(); levels.len().max(1) + 1];
         lives.for_each(|signal, from_level| freed[from_level].push(signal));
         let mut gates = Vec::with_capacity(circuit.gates().len());
@@ -104,7 +104,7 @@ impl Plan {
         &self.gates[rows.start.min(end)..rows.end.min(end)]
     }
 
-    /// All cells, and the range of cells that belongs to these rows.
+    /// The list of all cells, and the range of the cells in these rows.
     pub fn cells_of(&self, rows: Range<usize>) -> (&SlotCells, Range<usize>) {
         let first = self.gates.len();
         (&self.cells, rows.start.saturating_sub(first)..rows.end.saturating_sub(first))
@@ -134,24 +134,24 @@ impl Plan {
         self.slots
     }
 
-    /// Slot of each input bit, counted over all inputs in order, bit 0 of the first input first.
+    /// The slot of each input bit. Bits count over all inputs in order, bit 0 of the first input first.
     pub fn inputs(&self) -> &[u32] {
         &self.inputs
     }
 
-    /// Slots that hold a constant from the start, each with its bit.
+    /// The slots that hold a constant from the start, each with the constant's bit.
     pub fn constants(&self) -> &[(u32, bool)] {
         &self.constants
     }
 
-    /// Slot of each output bit after the last level, counted over all outputs in order, bit 0 of the first output
-    /// first.
+    /// The slot of each output bit after the last level. Bits count over all outputs in order, bit 0 of the first
+    /// output first.
     pub fn outputs(&self) -> &[u32] {
         &self.outputs
     }
 
-    /// The number of circuit gates that a row stands for, by kind. A row stands for the gates that it computes and for
-    /// the gates that are equal to one of them.
+    /// The number of circuit gates that a row stands for, by kind. A row stands for the gates that it computes, and for
+    /// all gates that equal one of these.
     ///
     /// # Panics
     /// When the row does not exist.
@@ -159,7 +159,7 @@ impl Plan {
         KINDS.into_iter().zip(self.stands_for[row]).filter(|&(_, gates)| gates > 0)
     }
 
-    /// The number of gates in the circuit as written.
+    /// The number of gates in the circuit's text.
     pub fn gates_asked(&self) -> u64 {
         self.gates_asked
     }
@@ -180,12 +180,12 @@ impl Plan {
     }
 }
 
-/// For each value, the level from which its slot is free: the one after its last reader's. `None` for outputs and for
-/// constants that no gate reads.
+/// For each value, the first level in which its slot is free again: the level after the last reader. [`NEVER`] for
+/// outputs. `None` for constants that nothing reads.
 struct Lives {
     inputs: Vec<Option<usize>>,
     gates: Vec<Option<usize>>,
-    /// Entries for the constants false and true.
+    /// The entries of the constants false and true.
     constants: [Option<usize>; 2],
 }
 
@@ -199,7 +199,7 @@ impl Lives {
             Lives { inputs: vec![Some(1); input_bits], gates: vec![None; circuit.gates().len()], constants: [None; 2] };
         for (level, gates) in levels.iter().enumerate() {
             for &index in gates {
-                // without a reader, the slot is free from the next level on
+                // if no gate reads the result, its slot is free from the next level on
                 lives.last(Signal::Gate(index as u32), level + 1);
                 for &signal in circuit.gates()[index].operands() {
                     lives.last(signal, level + 1);
@@ -221,7 +221,7 @@ impl Lives {
         *life = Some(life.map_or(from_level, |before| before.max(from_level)));
     }
 
-    /// Calls `free` for every value whose slot becomes free, with the level.
+    /// Calls `free` for every value whose slot becomes free, with the level from which it is free.
     fn for_each(&self, mut free: impl FnMut(Signal, usize)) {
         let mut all = |lives: &[Option<usize>], signal: fn(u32) -> Signal| {
             for (index, life) in lives.iter().enumerate() {
@@ -236,7 +236,7 @@ impl Lives {
     }
 }
 
-/// Hands out slot numbers; free ones are reused.
+/// Assigns slot numbers. Numbers that were given back are assigned again.
 #[derive(Default)]
 pub(super) struct SlotPool {
     pub count: u32,
@@ -266,7 +266,8 @@ mod tests {
     use crate::tfhe::lwe_list::LweList;
     use crate::tfhe::mapping::plan_plainly;
 
-    /// Runs a plan on plain bits, level by level and backwards within each level. Slots are `None` until written.
+    /// Runs a plan on plain bits, level by level. Within a level, the rows run in reverse order. Slots are `None` until
+    /// they are written.
     fn run(plan: &Plan, inputs: &[bool]) -> Vec<bool> {
         let mut slots = vec![None; plan.slots()];
         for (&slot, &bit) in plan.inputs().iter().zip(inputs) {
@@ -332,7 +333,7 @@ mod tests {
             let inputs: Vec<bool> = (0..circuit.input_widths()[0]).map(|bit| bits >> bit & 1 == 1).collect();
             let plan = Plan::new(&circuit);
             prop_assert_eq!(run(&plan, &inputs), circuit.evaluate(std::slice::from_ref(&inputs)).concat());
-            // the text has a line for every wire that is no input
+            // the text has four other lines, and a line for every wire that is not an input
             prop_assert!(plan.slots() <= inputs.len() + text.lines().count() - 4);
             prop_assert!(plan.rows() <= circuit.gates().len());
         }

@@ -10,8 +10,8 @@ use crate::tfhe::lwe_list::LweList;
 /// Evaluates a plan under one key, level by level over a new arena. The result is one ciphertext for each output bit,
 /// in order.
 ///
-/// A plan of cells works only for keys of the parameters that it was made for. `level_done` is called after each level
-/// with the number of finished levels.
+/// A plan with cells works only for keys with the parameters that the plan was made for. `level_done` is called after
+/// each level with the number of finished levels.
 ///
 /// # Errors
 /// The error of the device.

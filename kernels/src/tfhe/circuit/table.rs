@@ -1,9 +1,9 @@
-//! A hash table of numbers. Each number stands for words that the caller keeps.
+//! A hash table of numbers. Each number stands for a list of words that the caller keeps.
 //!
-//! A place is one word: a number, and in the free bits a part of its hash. The hash part rules out almost all other
-//! numbers, so their words are rarely read, and the table of a large circuit stays in the caches. The hash is the
-//! standard library's with a random key, so a netlist cannot be written to make it collide. Results do not depend on
-//! the key.
+//! A place of the table is one word, which holds a number and, in the remaining bits, a part of the number's hash. This
+//! part rules out almost all wrong numbers, so the words of wrong numbers are rarely read, and the table of a large
+//! circuit stays in the caches. The hash is the standard library's with a random key, so a netlist cannot be written to
+//! make it collide. Results do not depend on the key.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -11,9 +11,9 @@ use std::hash::{BuildHasher, RandomState};
 const EMPTY: u32 = u32::MAX;
 
 pub(in crate::tfhe) struct Table {
-    /// A power of two, at least one and a half times the number of entries.
+    /// The places of the table. Their number is a power of two, and at least one and a half times the number of entries.
     places: Vec<u32>,
-    /// The bits of a place that hold the number.
+    /// How many bits of a place hold the number.
     number_bits: u32,
     hasher: RandomState,
     free: usize,
@@ -25,14 +25,14 @@ impl Table {
     /// # Panics
     /// When the bound takes all bits of a place.
     pub fn new(numbers: usize, bound: usize) -> Table {
-        // no number has all these bits set, so they mark an empty place
+        // no number has all number bits set, so a place with all bits set is empty
         let number_bits = usize::BITS - bound.leading_zeros();
         assert!(number_bits < u32::BITS, "numbers below 2^31 - 1");
         let places = vec![EMPTY; (numbers + numbers / 2 + 1).next_power_of_two()];
         Table { places, number_bits, hasher: RandomState::new(), free: numbers }
     }
 
-    /// The number with the hash of `words` for which `sought` is true.
+    /// The number that was inserted with these words: it has their hash, and `sought` returns true for it.
     pub fn find(&self, words: &[u32], sought: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = self.hasher.hash_one(words);
         let number_mask = (1 << self.number_bits) - 1;
@@ -50,7 +50,7 @@ impl Table {
         }
     }
 
-    /// Adds a number after the others of the same hash.
+    /// Adds a number after the other numbers with the same hash.
     ///
     /// # Panics
     /// When the table is full.

@@ -1,13 +1,15 @@
-//! Value numbering: removes the gates that are not necessary for a circuit's outputs.
+//! Value numbering: removes the gates that a circuit's outputs do not need.
 //!
-//! Values are named by how they are computed: inputs by their words, results by their gate and its operands' names in
-//! any order. A negation belongs to the operand and is not a value. A gate whose operands share a name or are constant
-//! folds ([`crate::tfhe::fold`]); a gate with a known name is computed once; an unread gate is not computed. All
-//! rewrites are identities of words (a sum does not depend on its order, and a double negation cancels), so the
-//! outputs' words are those of evaluating the gates one by one, each folded by its operands' words.
+//! A value's name says how the value is computed. Equal input words have one name. The name of a result is its gate and
+//! the names of its operands, in any order. A negation belongs to the operand and is not a value. A gate folds if its
+//! operands share a name or are constant ([`crate::tfhe::fold`]). Gates with equal names are computed once, and a gate
+//! that nothing reads is not computed. No rewrite changes a word, because a sum does not depend on its order and a
+//! double negation cancels. So the outputs have the same words as if the gates were evaluated one by one, each folded
+//! according to its operands' words.
 //!
-//! So the operands of every remaining gate are different values. They may still mean the same bit, as `a xor b` and
-//! `not ((not a) xor b)` do, but these come from bootstraps of different inputs, whose noise is independent.
+//! So the operands of every remaining gate are different values. Two different values may still be the same bit, for
+//! example `a xor b` and `not ((not a) xor b)`. But such values come from bootstraps of different inputs, so their
+//! noise is independent.
 
 use super::table::Table;
 use super::{Circuit, CircuitGate, Signal};
@@ -18,14 +20,14 @@ use crate::tfhe::gates::Gate;
 pub(in crate::tfhe) struct Numbered {
     /// The gates that remain.
     pub circuit: Circuit,
-    /// For each of these gates, how many gates of the original circuit it stands for: XOR, AND, NOT.
+    /// For each remaining gate, how many XOR, AND and NOT gates of the original circuit it stands for.
     pub kinds: Vec<[u32; 3]>,
 }
 
 /// Numbers the values of a circuit on these inputs and keeps only what its outputs need.
 ///
 /// # Panics
-/// When the number of inputs is not that of the input bits.
+/// When `inputs` does not have one entry for each input bit of the circuit.
 pub(in crate::tfhe) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
     assert_eq!(inputs.len(), circuit.input_widths().iter().sum::<usize>(), "a bit an input");
     let values = Values::of(circuit, inputs);
@@ -60,7 +62,7 @@ fn word(bit: Bit) -> u32 {
 /// The values of all inputs and of all gates' results.
 struct Values<'a> {
     inputs: &'a [Bit],
-    /// Names below this are inputs; names from it on are gates.
+    /// Names below this number are names of inputs. All other names are names of gates.
     input_names: u32,
     gates: Vec<(Gate, [Bit; 2])>,
     /// The result of each gate of the circuit.
@@ -132,7 +134,7 @@ impl<'a> Values<'a> {
 /// The necessary gates, including negations, in an order in which they can be computed.
 struct Left {
     gates: Vec<CircuitGate>,
-    /// For each name, the signal of its value and the signal of its negation, as far as they exist.
+    /// For each name, the signals of its value and of its negation; `None` if the signal does not exist yet.
     places: Vec<[Option<Signal>; 2]>,
 }
 
@@ -155,7 +157,7 @@ impl Left {
         left
     }
 
-    /// The signal of a bit. A negation is added if only the opposite bit exists.
+    /// The signal of a bit. If only the opposite bit has a signal, a negation is added.
     fn signal(&mut self, bit: Bit) -> Signal {
         match (self.place(bit), bit) {
             (Some(signal), _) => signal,
@@ -169,7 +171,7 @@ impl Left {
         }
     }
 
-    /// The signal of a bit, if it exists.
+    /// The signal of a bit, if the bit has one.
     fn place(&self, bit: Bit) -> Option<Signal> {
         match bit {
             Bit::Constant(bit) => Some(Signal::Constant(bit)),
@@ -203,7 +205,7 @@ mod tests {
     #[test]
     fn equal_gates_are_computed_once_whatever_the_order_of_their_operands() {
         assert_eq!(gates_left("3 5\n1 2\n1 1\n2 1 0 1 2 XOR\n2 1 1 0 3 XOR\n2 1 2 3 4 AND\n"), [(Gate::Xor, 1)]);
-        // (not a) and b, twice, with separate negations
+        // the text computes `(not a) and b` twice, each time with its own negation
         let text = "5 7\n1 2\n1 1\n1 1 0 2 INV\n1 1 0 3 INV\n2 1 2 1 4 AND\n2 1 1 3 5 AND\n2 1 4 5 6 XOR\n";
         assert_eq!(gates_left(text), []);
     }
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn constants_go_through_gates_and_what_nothing_reads_is_not_computed() {
-        // only an AND with 0 reads (a and b)
+        // `a and b` is read only by an AND with 0, so the circuit does not need it
         let text = "4 6\n1 2\n1 2\n1 1 0 2 EQ\n2 1 0 1 3 AND\n2 1 3 2 4 AND\n2 1 4 1 5 XOR\n";
         let circuit = Circuit::parse(text).unwrap();
         let left = numbered(&circuit, &different(&circuit));
@@ -258,7 +260,7 @@ mod tests {
         ) {
             let circuit = Circuit::parse(&text).unwrap();
             let width = circuit.input_widths()[0];
-            // 2 names for up to 5 inputs, plus constants
+            // up to 5 inputs share 2 names and the constants
             let inputs: Vec<Bit> = names[..width]
                 .iter()
                 .map(|&(id, negated)| {

@@ -22,7 +22,8 @@ use crate::error::Result;
 use crate::tfhe::torus::TORUS_CORRECTION;
 use crate::tfhe::{EvaluationKey, MODULUS, Params, RING_MODULUS, ring};
 
-/// Products that may be added before a reduction: with digits below 2q and key words below q, `4 * 2q * q < 2^63`.
+/// Number of products that may be added before a reduction. Digits are below 2q and key words below q, and
+/// `4 * 2q * q < 2^63`.
 const TERMS_MAX: usize = 4;
 
 /// How many words ahead of its use the key is prefetched into the cache.
@@ -30,9 +31,9 @@ const PREFETCH_WORDS: usize = 256;
 
 /// A bootstrapping key, in the order of the transform that uses it.
 pub enum BootstrapKey {
-    /// For the double-precision transform, if it is exact for the parameters and the CPU supports it.
+    /// For the double-precision transform. Used if this transform is exact for the parameters and the CPU supports it.
     Reals(reals::RealsKey),
-    /// For the number-theoretic transform.
+    /// For the number-theoretic transform. Used in all other cases.
     Integers(IntegerKey),
 }
 
@@ -99,8 +100,8 @@ pub fn key_bytes(isa: Isa, params: &Params) -> u64 {
 }
 
 /// A key for the number-theoretic transform in reading order: `[n][N / LANES][rows][k + 1][LANES]` words, rows =
-/// `l (k + 1)`, level 1 first. The words are transformed and multiplied by `2^32 / N` modulo q (Montgomery's factor,
-/// and that of the inverse transform).
+/// `l (k + 1)`, level 1 first. The words are transformed and multiplied by `2^32 / N` modulo q, because Montgomery's
+/// reduction divides by 2^32 and the inverse transform multiplies by N.
 pub struct IntegerKey {
     words: Words,
     tables: NttTables,
@@ -136,9 +137,9 @@ impl IntegerKey {
     }
 }
 
-/// The buffers of one thread besides the accumulators.
+/// The buffers of one thread, without the accumulators.
 struct Scratch {
-    /// `[2][rows][N]`: digits; afterwards the first k + 1 rows hold the sums.
+    /// `[2][rows][N]`: first the digits; later the first k + 1 rows of each accumulator hold its sums.
     digits: Words,
 }
 
@@ -154,9 +155,9 @@ impl Scratch {
 pub struct Decomposition {
     base_log: u32,
     levels: usize,
-    /// Added to a torus word before the shift.
+    /// The number that is added to a torus word before the shift.
     pub offset: u32,
-    /// Bits below the last digit.
+    /// Number of bits below the last digit.
     pub shift: u32,
 }
 
@@ -166,16 +167,17 @@ impl Decomposition {
         let (base_log, levels) = (params.bootstrap_base_log as u32, params.bootstrap_level_count);
         let shift = 32 - base_log * levels as u32;
         let half_digits: u32 = (0..levels as u32).map(|i| 1 << (base_log * (i + 1) - 1)).sum();
-        // rounding to nearest, plus B/2 in every digit: digits fall in [-B/2, B/2), and the last carry is a whole turn
+        // the offset rounds to nearest and adds B/2 to every digit. So digits lie in [-B/2, B/2), and the last carry is
+        // a whole turn
         Self { base_log, levels, offset: (1u32 << (shift - 1)).wrapping_add(half_digits << shift), shift }
     }
 }
 
-/// A mark next to the exponent of a body: the rotation starts with amplitude 1/4 instead of 1/8.
+/// A mark in the word of a body's exponent. With the mark, the rotation starts with amplitude 1/4 instead of 1/8.
 pub const QUARTER: u32 = 1 << 31;
 
-/// Sets the accumulator to `X^-b (0, .., 0, v)`, with `v = q/8 (1 + X + .. + X^(N-1))`, or `q/4` if `b` has the mark
-/// [`QUARTER`]. Without the mark, `b` is in `[0, 2N)`.
+/// Sets the accumulator to `X^-b (0, .., 0, v)`, with `v = q/8 (1 + X + .. + X^(N-1))`. If `b` has the mark
+/// [`QUARTER`], the amplitude is `q/4` instead of `q/8`. Without its mark, `b` is in `[0, 2N)`.
 pub fn start(params: &Params, b: u32, accumulator: &mut [u32]) {
     let (n, k) = (params.polynomial_size, params.glwe_dimension);
     let amplitude = if b & QUARTER == 0 { (RING_MODULUS + 4) / 8 } else { (RING_MODULUS + 2) / 4 };
@@ -189,17 +191,17 @@ pub fn start(params: &Params, b: u32, accumulator: &mut [u32]) {
 
 /// How a transform stores its digits.
 trait Digits<S: Simd>: Copy {
-    /// Stores the digits of one vector, `raised = u + offset`, for coefficients from `i` on.
+    /// Stores the digits of one vector of coefficients, starting at coefficient `i`. `raised` is `u + offset`.
     unsafe fn store(self, raised: S::V, i: usize);
 }
 
 /// Steps (1) and (2) for one polynomial.
 #[inline(always)]
 unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, offset: u32, digits: impl Digits<S>) {
-    // SAFETY: the caller promises a processor with `S` and `a` below `2N`.
+    // SAFETY: the caller promises that the processor supports `S` and that `a` is below `2N`.
     unsafe {
         let offset = S::splat(offset);
-        // X^a acc is -acc[N - a ..], then acc[.. N - a], for a up to N; beyond N the signs are swapped
+        // for `a` up to `N`, `X^a acc` is `-acc[N - a ..]`, then `acc[.. N - a]`; above `N`, both signs are swapped
         let n = polynomial.len();
         if a < n {
             rotated_digits_of::<S, true>(polynomial, a, offset, digits);
@@ -209,7 +211,7 @@ unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, offset: u32, dig
     }
 }
 
-/// [`rotated_digits`] for one of the two ranges: with `NEGATED` the words that wrap around, else the others.
+/// [`rotated_digits`] for `a` below `N`. With `NEGATED` the words that wrap around are negated, else all other words are.
 #[inline(always)]
 unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
     polynomial: &[u32],
@@ -217,8 +219,9 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
     offset: S::V,
     digits: impl Digits<S>,
 ) {
-    // SAFETY: the caller promises a processor with `S` and `a` below `N`; vectors start at multiples of `LANES` below
-    // `N`, and one that is read `a` words before or `N - a` after its place lies in the polynomial, too.
+    // SAFETY: the caller promises that the processor supports `S` and that `a` is below `N`. Vectors start at multiples
+    // of `LANES` below `N`. The rotated vectors, read `N - a` words after such a place or `a` words before it, lie in
+    // the polynomial too.
     unsafe {
         let n = polynomial.len();
         let own = polynomial.as_ptr();
@@ -229,7 +232,7 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
         }
         let mut next = whole;
         if whole < a {
-            // a vector in which both ranges meet: the last LANES words (negated or not), then the first ones
+            // the vector in which both ranges meet, from the negated last LANES words and the first LANES words
             let mut meeting = [0; 2 * LANES_MAX];
             let (last, first) = meeting.split_at_mut(S::LANES);
             last.copy_from_slice(&polynomial[n - S::LANES..]);
@@ -265,11 +268,11 @@ unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
     offset: S::V,
     digits: impl Digits<S>,
 ) {
-    // SAFETY: the caller promises a processor with `S` and that the digits have room at `i`.
+    // SAFETY: the caller promises that the processor supports `S` and that the digits have room at `i`.
     unsafe {
         let q = S::splat(RING_MODULUS);
         // (1) difference: d <- X^a acc - acc
-        // (in [0, q]: the digits of q are those of 0, to which its torus word is rounded)
+        // d is in [0, q], where q and 0 have the same digits, because the torus word of q is rounded to 0
         let difference = if NEGATED { S::sub(S::sub(q, r), x) } else { S::sub(r, x) };
         let difference = S::min(difference, S::add(difference, q));
         // (2) decompose: d to balanced digits, by way of its torus word
@@ -290,7 +293,7 @@ struct ResidueDigits {
 impl<S: Simd> Digits<S> for ResidueDigits {
     #[inline(always)]
     unsafe fn store(self, raised: S::V, i: usize) {
-        // SAFETY: the caller promises a processor with `S` and a vector's room at `i` of each level.
+        // SAFETY: the caller promises that the processor supports `S` and that each level has room for a vector at `i`.
         unsafe {
             let d = self.d;
             let mask = S::splat((1 << d.base_log) - 1);
@@ -314,8 +317,8 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     digits: &mut [u32],
     key: &[u32],
 ) {
-    // SAFETY: the caller promises a processor with `S`, `ROWS` times `rows` rows of `n` digits and `n` times `rows`
-    // times `COMPONENTS` words of the key.
+    // SAFETY: the caller promises that the processor supports `S`. There are `ROWS` times `rows` rows of `n` digits,
+    // and the key has `n` times `rows` times `COMPONENTS` words.
     unsafe {
         let (q, q2, q_inverse) =
             (S::splat(RING_MODULUS), S::splat(2 * RING_MODULUS), S::splat(MODULUS.montgomery_inverse()));
@@ -340,7 +343,7 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
                 }
                 for r in 0..ROWS {
                     for c in 0..COMPONENTS {
-                        // values in (0, 3q] are below 2q after one conditional subtraction
+                        // the value is in (0, 3q], so one conditional subtraction brings it below 2q
                         let part = reduce::<S>(S::montgomery(wide[r][c], q, q_inverse), q2);
                         total[r][c] = if first == 0 { part } else { reduce::<S>(S::add(total[r][c], part), q2) };
                     }
@@ -359,15 +362,15 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
 /// Step (6) for one vector, with `sum` in `[0, q]`.
 #[inline(always)]
 unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
-    // SAFETY: the caller promises a processor with `S` and a vector's words at the pointer.
+    // SAFETY: the caller promises that the processor supports `S` and that the words of a vector are at the pointer.
     unsafe {
         // (6) acc <- acc + sum
         S::store(acc, reduce::<S>(S::add(S::load(acc), sum), S::splat(RING_MODULUS)));
     }
 }
 
-/// All steps of ROWS rows for one i, while the key of the next i is prefetched. `accumulators` is `[ROWS][k + 1][N]`,
-/// `inputs` `[ROWS][n + 1]`.
+/// Steps (1) to (6) of ROWS rows for one `i`. Also prefetches the key of the next `i`. `accumulators` is
+/// `[ROWS][k + 1][N]`, `exponents` has one exponent for each row.
 #[inline(always)]
 unsafe fn step<S: Transforms, const COMPONENTS: usize, const ROWS: usize>(
     tables: &NttTables,
@@ -378,8 +381,8 @@ unsafe fn step<S: Transforms, const COMPONENTS: usize, const ROWS: usize>(
     accumulators: &mut [u32],
     scratch: &mut Scratch,
 ) {
-    // SAFETY: the caller promises a processor with `S`; slices of scratch and accumulators are checked, and the key is
-    // one of a step.
+    // SAFETY: the caller promises that the processor supports `S` and that `key` is the key of one step. The slices of
+    // scratch and accumulators are checked.
     unsafe {
         let n = tables.polynomial_size();
         let rows = d.levels * COMPONENTS;
@@ -411,7 +414,7 @@ unsafe fn step<S: Transforms, const COMPONENTS: usize, const ROWS: usize>(
 
 #[inline(always)]
 unsafe fn group<S: Transforms>(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         match key.params.glwe_dimension {
             1 => steps::<S, 2>(key, inputs, accumulators, scratch),
@@ -434,7 +437,8 @@ unsafe fn steps<S: Transforms, const COMPONENTS: usize>(
     let words = params.accumulator_words();
     let step_words = key.words.len() / params.lwe_dimension;
     for (i, key_step) in key.words.chunks_exact(step_words).enumerate() {
-        // the first rows of the group prefetch the next step's key, which then stays in the cache for all rows
+        // only the first rows of the group prefetch the key of the next step, because it then stays in the cache for
+        // all rows
         let mut next_key = &key.words[(i + 1) * step_words..];
         next_key = &next_key[..next_key.len().min(step_words)];
         let pairs = inputs.chunks(2 * (params.lwe_dimension + 1)).zip(accumulators.chunks_mut(2 * words));

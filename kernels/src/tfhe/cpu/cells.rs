@@ -8,7 +8,7 @@ use crate::tfhe::cpu::sample_extract::extract_coefficient;
 use crate::tfhe::cpu::{Key, blind_rotate};
 use crate::tfhe::lwe::EIGHTH;
 
-/// Evaluates cells. None of them may read a slot that another writes.
+/// Evaluates cells. No cell may read a slot that another cell writes.
 pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCells) -> Result<()> {
     let p = *key.params();
     let (words, wire_words) = (arena.row_words, p.extracted_dimension() + 1);
@@ -48,7 +48,7 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCell
     let mut wire = vec![0; wire_words];
     for cell in cells.iter().filter(|cell| cell.bootstraps() == 1) {
         let accumulator = accumulators.next().expect("an accumulator a bootstrap");
-        // the second sample is a quarter turn further
+        // the second sample is a quarter turn after the first, at coefficient N / 2
         for (slots, coefficient) in cell.results().zip([0, p.polynomial_size / 2]) {
             extract_coefficient(&p, accumulator, coefficient, &mut wire);
             for (&slot, part) in slots.iter().zip(wire.chunks(words)) {
@@ -94,11 +94,11 @@ fn add_constant(constant: i32, out: &mut [u32]) {
     *body = body.wrapping_add(EIGHTH.wrapping_mul(constant as u32));
 }
 
-/// The exponent of a body, marked with the amplitude that its rotation starts with.
+/// The exponent of a body, with the mark that tells the rotation its first amplitude.
 pub(super) fn marked(exponent: u32, amplitude: Amplitude) -> u32 {
     match amplitude {
         Amplitude::Eighth => exponent,
-        // (5) a mark beside the body's exponent: begin with a quarter
+        // (5) a mark in the word of the body's exponent: the rotation starts with amplitude 1/4
         Amplitude::Quarter => exponent | blind_rotate::QUARTER,
     }
 }

@@ -7,7 +7,7 @@ use crate::tfhe::cpu::sample_extract::add_mux_half;
 use crate::tfhe::cpu::{Key, linear};
 use crate::tfhe::gates::{self, Gate};
 
-/// Evaluates `gates`. None of them may read a slot that another writes.
+/// Evaluates `gates`. No gate may read a slot that another gate writes.
 pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, gates: &[SlotGate]) -> Result<()> {
     let words = arena.row_words;
     let mut inputs = Vec::with_capacity(gates.iter().map(|gate| gate.gate.bootstraps()).sum::<usize>() * words);

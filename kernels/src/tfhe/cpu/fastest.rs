@@ -1,5 +1,5 @@
-//! A race for the instruction set that rotates fastest on this CPU. Longer vectors do not always win, because some
-//! CPUs process them in halves or lower their clock for them.
+//! A race that finds the instruction set with the fastest blind rotation on this CPU. Longer vectors do not always win,
+//! because some CPUs process them in halves or lower their clock for them.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::tfhe::{Params, ParamsLiteral, Preset};
 const STEPS: usize = 8;
 /// Rows of a run.
 const ROWS: usize = 4;
-/// Runs of a contestant in a turn. They take some milliseconds, so a CPU that changes its clock for an instruction set
-/// does so.
+/// Runs of a contestant in a turn. They take some milliseconds, which is long enough for a CPU to change its clock for
+/// an instruction set.
 const RUNS: usize = 12;
 /// Turns of each contestant.
 const TURNS: usize = 3;
 
-/// The fastest instruction set with vectors of doubles. Without such sets, or without memory for the race, the best
-/// set by rank. The first call takes some tens of milliseconds. Results do not depend on the choice, because all
-/// instruction sets compute the same words.
+/// The fastest instruction set with vectors of doubles. If the CPU has fewer than two such sets, or memory for the race
+/// is missing, the result is the best set by rank. The first call takes some tens of milliseconds. Results do not
+/// depend on the choice, because all instruction sets compute the same words.
 pub fn fastest() -> Isa {
     static FASTEST: OnceLock<Isa> = OnceLock::new();
     *FASTEST.get_or_init(|| {
@@ -49,7 +49,7 @@ fn first_of<T>(contestants: &mut [T], run: impl Fn(&mut T) -> Duration) -> usize
     (0..fastest.len()).min_by_key(|&i| fastest[i]).expect("contestants")
 }
 
-/// A rotation by a key of zeros, which takes as long as any other.
+/// A rotation with a key of zeros, which takes as long as with any other key.
 struct Run {
     key: reals::RealsKey,
     scratch: reals::Scratch,
@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn the_one_with_the_fastest_run_wins_however_slow_its_others() {
-        // the times of each contestant's runs; a neighbour slows all but one of the second's runs
+        // the times of both contestants' runs. The second has the fastest run, although other work on the CPU slows all
+        // its other runs
         let times = [vec![50; RUNS * TURNS], (0..RUNS * TURNS).map(|i| if i == 20 { 40 } else { 90 }).collect()];
         let mut contestants: Vec<_> = times.iter().map(|times: &Vec<u64>| times.iter()).collect();
         let run = |times: &mut std::slice::Iter<u64>| Duration::from_micros(*times.next().expect("a run"));

@@ -2,25 +2,23 @@
 //!
 //! `N` real coefficients are `M = N/2` complex points `z_j = a_j + i a_(j+M)`. Products of points modulo `X^M - i` are
 //! negacyclic products of the reals. `forward` maps points in natural order to values in *reading order*; `inverse`
-//! maps them back, times `M`. Reading order is that of the values `X = r_k` after the recursion
-//! `X^2h - w^2 = (X^h - w)(X^h + w)`, transposed within squares of `REALS` vectors. It differs between vector widths,
-//! and only this folder depends on it.
+//! maps them back, times `M`. Reading order is the order of the values at `X = r_k` after the recursion
+//! `X^2h - w^2 = (X^h - w)(X^h + w)`, transposed within squares of `REALS` vectors. The order differs between vector
+//! widths, and only this folder depends on it.
 //!
 //! Memory layout: `[M / REALS][2][REALS]`, alternating vectors of real parts and of imaginary parts.
 //!
 //! `forward` is a Cooley-Tukey transform, decimated in time: twiddles come before butterflies, and the twist is folded
-//! into them, as in `ntt.rs`, so a group has one set of twiddles. A pass runs several stages at once with butterflies
-//! of a higher radix. The kind of butterfly depends on the CPU:
+//! into the twiddles, as in `ntt.rs`. So a group has one set of twiddles. A pass runs several stages at once with
+//! butterflies of a higher radix. The kind of butterfly depends on the CPU:
 //!
-//! * Without separate adders, twiddles are in tangent form ([`tangent`]). `inverse` is the textbook's: one twiddle for
-//!   each place, and the
-//!   twist at the end. Passes have radix 8 where vectors have 8 reals (such CPUs have 32 registers), with squares of six
-//!   stages.
+//! * Without separate adders, twiddles are in tangent form ([`tangent`]). `inverse` is the usual inverse transform: one
+//!   twiddle for each place, and the twist at the end. Passes have radix 8 where vectors have 8 reals, because such
+//!   CPUs have 32 registers. Their squares have six stages.
 //! * With separate adders, twiddles are real and imaginary parts ([`cartesian`]). `inverse` undoes `forward`: it is
-//!   decimated in frequency,
-//!   with the same twiddles and without a twist. Passes have radix 4. Their three products and eight sums form shorter
-//!   dependency chains than four butterflies, and such passes wait for their own results rather than for execution
-//!   units.
+//!   decimated in frequency, with the same twiddles and without a twist. Passes have radix 4. Such a pass has three
+//!   products and eight sums, in shorter dependency chains than four butterflies. Short chains matter, because such
+//!   passes wait for their own results and not for execution units.
 //!
 //! Every output of a stage is rounded once or twice and its twiddle once, each to `2^-53` of its size.
 //! `blind_rotate/representation.rs` bounds the resulting error, and `blind_rotate/reals/tests.rs` measures it. Keys
@@ -34,8 +32,8 @@ mod tangent;
 use crate::cpu::simd::SimdReals;
 pub use tables::{FftTables, vectors};
 
-/// Points of a block. The last forward and the first inverse pass stay within a block: one square of vectors of 8, or
-/// four squares of vectors of 4.
+/// Points of a block. The last forward pass and the first inverse pass stay within a block. A block is one square of
+/// vectors of 8 reals, or four squares of vectors of 4.
 pub(super) const BLOCK_POINTS: usize = 64;
 
 /// A vector of complex numbers.
@@ -48,13 +46,13 @@ pub(super) struct Complex<S: SimdReals> {
 impl<S: SimdReals> Complex<S> {
     #[inline(always)]
     pub(super) unsafe fn load(from: *const f64) -> Self {
-        // SAFETY: the caller promises a processor with `S` and two vectors at the pointer.
+        // SAFETY: the caller promises that the processor supports `S` and that two vectors are at the pointer.
         unsafe { Complex { re: S::load_reals(from), im: S::load_reals(from.add(S::REALS)) } }
     }
 
     #[inline(always)]
     pub(super) unsafe fn store(self, to: *mut f64) {
-        // SAFETY: the caller promises a processor with `S` and two vectors at the pointer.
+        // SAFETY: the caller promises that the processor supports `S` and that two vectors are at the pointer.
         unsafe {
             S::store_reals(to, self.re);
             S::store_reals(to.add(S::REALS), self.im);
@@ -63,13 +61,13 @@ impl<S: SimdReals> Complex<S> {
 
     #[inline(always)]
     pub(super) unsafe fn zero() -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe { Complex { re: S::splat_real(0.0), im: S::splat_real(0.0) } }
     }
 
     #[inline(always)]
     unsafe fn mul(self, w: Self) -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             Complex {
                 re: S::neg_mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
@@ -81,7 +79,7 @@ impl<S: SimdReals> Complex<S> {
     /// `self + y w`.
     #[inline(always)]
     pub(super) unsafe fn mul_add(self, y: Self, w: Self) -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             Complex {
                 re: S::neg_mul_add(y.im, w.im, S::mul_add(y.re, w.re, self.re)),
@@ -91,14 +89,14 @@ impl<S: SimdReals> Complex<S> {
     }
 }
 
-/// Consumes the vectors of a block after the last forward pass, while they are in registers. (A trait with always
-/// inlined methods, because the instruction set is not enabled in a closure that is not inlined.)
+/// Consumes the vectors of a block after the last forward pass, while they are in registers. This is a trait with
+/// inlined methods and not a closure, because a closure might not be inlined and would then lack the instruction set.
 pub(super) trait Take<S: SimdReals> {
     /// Consumes vector `v` of a block.
     unsafe fn take(&mut self, v: usize, x: Complex<S>);
 }
 
-/// Consumes the last inverse pass's results while they are in registers.
+/// Consumes the results of the last inverse pass while they are in registers.
 pub(super) trait Sink<S: SimdReals> {
     /// Applied to each vector before `take`.
     unsafe fn prepare(&self, x: Complex<S>) -> Complex<S>;
@@ -109,7 +107,7 @@ pub(super) trait Sink<S: SimdReals> {
 /// `(x + y, x - y)`.
 #[inline(always)]
 unsafe fn sum_and_difference<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         let sum = Complex { re: S::add_reals(x.re, y.re), im: S::add_reals(x.im, y.im) };
         (sum, Complex { re: S::sub_reals(x.re, y.re), im: S::sub_reals(x.im, y.im) })
@@ -119,39 +117,39 @@ unsafe fn sum_and_difference<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Com
 /// `(x + i y, x - i y)`.
 #[inline(always)]
 unsafe fn sum_and_difference_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         let sum = Complex { re: S::sub_reals(x.re, y.im), im: S::add_reals(x.im, y.re) };
         (sum, Complex { re: S::add_reals(x.re, y.im), im: S::sub_reals(x.im, y.re) })
     }
 }
 
-/// Applies the forward stages that RADIX vectors pass together. `twiddle` gives the reals of their twiddles.
+/// Applies the forward stages of one pass to RADIX vectors. `twiddle(i)` is real `i` of their twiddles.
 #[inline(always)]
 unsafe fn stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe { if S::SEPARATE_ADDERS { cartesian::stages(v, twiddle) } else { tangent::stages(v, twiddle) } }
 }
 
-/// Applies as many inverse stages, times RADIX. With separate adders, the twiddles are those of `stages`; else they
-/// belong to places.
+/// Applies the inverse stages of one pass to RADIX vectors. Results are multiplied by RADIX. With separate adders, the
+/// twiddles are those of [`stages`]; else each place has its own twiddles.
 #[inline(always)]
 unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe { if S::SEPARATE_ADDERS { cartesian::undo_stages(v, twiddle) } else { tangent::inverse_stages(v, twiddle) } }
 }
 
-/// The twiddles of a group, broadcast to all lanes. (They are read before a loop that stores, because the compiler
-/// must assume that a store changes the tables.)
+/// The twiddles of a group, broadcast to all lanes. They are read before a loop that stores values, because the
+/// compiler must assume that a store changes the tables.
 #[inline(always)]
 unsafe fn broadcast<S: SimdReals, const RADIX: usize>(twiddles: *const f64) -> [S::R; tangent::TWIDDLE_REALS] {
-    // SAFETY: the caller promises a processor with `S` and the radix's twiddles at the pointer.
+    // SAFETY: the caller promises that the processor supports `S` and that the twiddles of the radix are at the pointer.
     unsafe {
         let mut out = [S::splat_real(0.0); tangent::TWIDDLE_REALS];
         let number = if S::SEPARATE_ADDERS { cartesian::reals_of(RADIX) } else { tangent::reals_of(RADIX) };
@@ -165,8 +163,8 @@ unsafe fn broadcast<S: SimdReals, const RADIX: usize>(twiddles: *const f64) -> [
 /// The first forward pass: from `[N]` signed integers to `[M / REALS][2][REALS]` values.
 #[inline(always)]
 unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, words: *const u32, out: *mut f64) {
-    // SAFETY: the caller promises a processor with `S`, `N` words and room for `N` values; vectors lie `stride` apart,
-    // `RADIX` times `stride` are all points.
+    // SAFETY: the caller promises that the processor supports `S`. There are `N` words and room for `N` values. Vectors
+    // lie `stride` apart, and `RADIX` times `stride` is the number of all points.
     unsafe {
         let points = tables.polynomial_size / 2;
         let stride = points / RADIX;
@@ -187,8 +185,8 @@ unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, words
 /// A forward pass in place, whose first stage has `groups` groups.
 #[inline(always)]
 unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, values: *mut f64, groups: usize) {
-    // SAFETY: the caller promises a processor with `S` and `N` values; a group's `RADIX` vectors lie `stride` apart
-    // within its `length`.
+    // SAFETY: the caller promises that the processor supports `S` and that there are `N` values. The `RADIX` vectors of
+    // a group lie `stride` apart, within the group's `length`.
     unsafe {
         let length = tables.polynomial_size / groups;
         let stride = length / RADIX;
@@ -206,7 +204,8 @@ unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, values: *mu
     }
 }
 
-/// An inverse pass after those within blocks, numbered from 1; its first stage joins points `half` apart.
+/// An inverse pass after the passes within blocks. Passes are numbered from 1. The first stage of this pass joins
+/// points that lie `half` apart.
 #[derive(Clone, Copy)]
 struct InversePass {
     number: usize,
@@ -222,7 +221,8 @@ impl InversePass {
         tables: &FftTables,
         group: usize,
     ) -> [S::R; tangent::TWIDDLE_REALS] {
-        // SAFETY: the caller promises a processor with `S`, that of the tables, and a group of this pass.
+        // SAFETY: the caller promises that the processor supports `S`, that the tables are made for it, and that
+        // `group` is a group of this pass.
         unsafe {
             if !S::SEPARATE_ADDERS {
                 return [S::splat_real(0.0); tangent::TWIDDLE_REALS];
@@ -233,7 +233,7 @@ impl InversePass {
         }
     }
 
-    /// The vectors from point `at` of a group on, `half` apart, after the stages of this pass.
+    /// Loads the vectors at point `at` of a group, which lie `half` points apart, and applies the stages of this pass.
     #[inline(always)]
     unsafe fn vectors<S: SimdReals, const RADIX: usize>(
         self,
@@ -242,8 +242,8 @@ impl InversePass {
         at: usize,
         of_group: &[S::R; tangent::TWIDDLE_REALS],
     ) -> [Complex<S>; RADIX] {
-        // SAFETY: the caller promises a processor with `S` and values of a group, `RADIX` times `half` points; the
-        // tables have twiddles of each place `at`, below `half`.
+        // SAFETY: the caller promises that the processor supports `S` and that `values` is a group of `RADIX` times
+        // `half` points. The tables have twiddles for each place `at` below `half`.
         unsafe {
             let from = values.add(2 * at);
             let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(from.add(2 * i * self.half)));
@@ -259,7 +259,8 @@ impl InversePass {
     /// Runs the pass in place.
     #[inline(always)]
     unsafe fn run<S: SimdReals, const RADIX: usize>(self, tables: &FftTables, values: *mut f64) {
-        // SAFETY: the caller promises a processor with `S` and `N` values, which are the pass's whole groups.
+        // SAFETY: the caller promises that the processor supports `S` and that there are `N` values, a whole number of
+        // groups of this pass.
         unsafe {
             for group in 0..tables.polynomial_size / 2 / (self.half * RADIX) {
                 let values = values.add(2 * group * self.half * RADIX);
@@ -274,7 +275,7 @@ impl InversePass {
         }
     }
 
-    /// Runs the last inverse pass, with the twist if any, into a [`Sink`].
+    /// Runs the last inverse pass, with the twist if it has one, and gives the results to a [`Sink`].
     #[inline(always)]
     unsafe fn run_last<S: SimdReals, const RADIX: usize>(
         self,
@@ -282,8 +283,8 @@ impl InversePass {
         values: *const f64,
         sink: &mut impl Sink<S>,
     ) {
-        // SAFETY: the caller promises a processor with `S` and `N` values, which are the last pass's group; twists are
-        // as many.
+        // SAFETY: the caller promises that the processor supports `S` and that there are `N` values. All of them form
+        // the only group of the last pass, and the table of twists has as many values.
         unsafe {
             let of_group = self.of_group::<S, RADIX>(tables, 0);
             for at in (0..self.half).step_by(2 * S::REALS) {
@@ -305,16 +306,16 @@ impl InversePass {
     }
 }
 
-/// Stages of the first forward and of the last inverse pass: those that remain beside the whole passes and the stages
-/// of a block.
+/// Number of stages of the first forward pass, and of the last inverse pass: the stages that remain beside the whole
+/// passes and the stages within a block.
 const fn stages_of_first_pass(reals: usize, points: usize) -> u32 {
-    // the stages within vectors and some before them; with vectors of 4 only one before
+    // the stages within vectors (3 or 2) and the stages before them in the same block (3 or 1)
     let of_block = if reals == 8 { 6 } else { 3 };
     (points.ilog2() - of_block - 1) % reals.ilog2() + 1
 }
 
-/// The number of stages of each inverse pass, from the first one on. Forward passes have the same numbers in reverse
-/// order.
+/// The number of stages of each inverse pass, starting with the first pass. Forward passes have the same numbers in
+/// reverse order.
 pub(super) fn stages_of_passes(reals: usize, points: usize) -> Vec<u32> {
     let (of_block, whole) = if reals == 8 { (vec![3, 3], 3) } else { (vec![2, 1], 2) };
     let last = stages_of_first_pass(reals, points);
@@ -322,17 +323,17 @@ pub(super) fn stages_of_passes(reals: usize, points: usize) -> Vec<u32> {
     of_block.into_iter().chain((0..between).map(|_| whole)).chain([last]).collect()
 }
 
-/// The length of a group after the passes before those of a block.
+/// The number of points of a group when only the passes within blocks remain.
 const fn points_of_last_pass<S: SimdReals>() -> usize {
     if S::REALS == 8 { 64 } else { 8 }
 }
 
-/// The forward passes before those within blocks: from `[N]` signed integers in `words` to `[M / REALS][2][REALS]`
+/// The forward passes before the passes within blocks: from `[N]` signed integers in `words` to `[M / REALS][2][REALS]`
 /// values.
 #[inline(always)]
 pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &FftTables, words: &[u32], out: &mut [f64]) {
-    // SAFETY: the caller promises a processor with `S` and `N` words and values; passes take all points, group by
-    // group.
+    // SAFETY: the caller promises that the processor supports `S` and that there are `N` words and `N` values. Each
+    // pass processes all points, group by group.
     unsafe {
         let points = tables.polynomial_size / 2;
         let (words, out) = (words.as_ptr(), out.as_mut_ptr());
@@ -360,7 +361,8 @@ pub(super) unsafe fn last_block<S: SimdReals>(
     block: usize,
     sink: &mut impl Take<S>,
 ) {
-    // SAFETY: the caller promises a processor with `S` and a block of `values`: one square, or four.
+    // SAFETY: the caller promises that the processor supports `S` and that `values` contains the block, which is one
+    // square or four.
     unsafe {
         match S::REALS {
             4 => {
@@ -383,8 +385,8 @@ unsafe fn last_square<S: SimdReals, const RADIX: usize>(
     first: usize,
     sink: &mut impl Take<S>,
 ) {
-    // SAFETY: the caller promises a processor with `S` and a square of `values`; the tables have twiddles of each
-    // square, in groups and in lanes.
+    // SAFETY: the caller promises that the processor supports `S` and that `values` contains the square. The tables
+    // have twiddles of each square, for its group and for its lanes.
     unsafe {
         let squares = tables.polynomial_size / 2 / (RADIX * RADIX);
         let values = values.add(2 * RADIX * RADIX * square);
@@ -403,7 +405,8 @@ unsafe fn last_square<S: SimdReals, const RADIX: usize>(
 /// The first inverse pass, for one block, in place.
 #[inline(always)]
 unsafe fn first_inverse_block<S: SimdReals>(tables: &FftTables, values: *mut f64, block: usize) {
-    // SAFETY: the caller promises a processor with `S` and a block of `values`: one square, or four.
+    // SAFETY: the caller promises that the processor supports `S` and that `values` contains the block, which is one
+    // square or four.
     unsafe {
         match S::REALS {
             4 => {
@@ -440,7 +443,7 @@ unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &FftTab
 /// Transposes: element `j` of vector `i` becomes element `i` of vector `j`.
 #[inline(always)]
 unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) -> [Complex<S>; RADIX] {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         let (mut re, mut im) = (S::square_of_reals(), S::square_of_reals());
         for i in 0..RADIX {
@@ -455,7 +458,7 @@ unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) ->
 /// All inverse passes but the last, in place.
 #[inline(always)]
 pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &FftTables, values: &mut [f64]) {
-    // SAFETY: the caller promises a processor with `S` and `N` values, whole blocks.
+    // SAFETY: the caller promises that the processor supports `S` and that there are `N` values, a whole number of blocks.
     unsafe {
         let points = tables.polynomial_size / 2;
         for block in 0..points / BLOCK_POINTS {
@@ -475,7 +478,7 @@ pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &FftTables, values: &m
 /// The last inverse pass. It leaves `values` unchanged and writes to `sink`.
 #[inline(always)]
 pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &FftTables, values: *const f64, sink: &mut impl Sink<S>) {
-    // SAFETY: the caller promises a processor with `S` and `N` values.
+    // SAFETY: the caller promises that the processor supports `S` and that there are `N` values.
     unsafe {
         let points = tables.polynomial_size / 2;
         let stages = stages_of_first_pass(S::REALS, points);
@@ -488,12 +491,12 @@ pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &FftTables, values:
     }
 }
 
-/// `[N]` signed integers to `[M / REALS][2][REALS]` values.
+/// Transforms `[N]` signed integers to `[M / REALS][2][REALS]` values.
 #[cfg(test)]
 #[inline(always)]
 pub(super) unsafe fn forward<S: SimdReals>(tables: &FftTables, words: &[u32], out: &mut [f64]) {
-    // SAFETY: the caller promises a processor with `S` and `N` words and values; each block is read and written in its
-    // own chunk only.
+    // SAFETY: the caller promises that the processor supports `S` and that there are `N` words and `N` values. Each
+    // block is read and written only in its own chunk.
     unsafe {
         forward_passes::<S>(tables, words, out);
         for (block, to) in out.chunks_exact_mut(2 * BLOCK_POINTS).enumerate() {
@@ -511,7 +514,7 @@ struct InPlace(*mut f64);
 impl<S: SimdReals> Take<S> for InPlace {
     #[inline(always)]
     unsafe fn take(&mut self, v: usize, x: Complex<S>) {
-        // SAFETY: the caller promises a processor with `S` and a vector `v` of the block.
+        // SAFETY: the caller promises that the processor supports `S` and that `v` is a vector of the block.
         unsafe { x.store(self.0.add(2 * S::REALS * v)) }
     }
 }
@@ -538,7 +541,7 @@ mod tests {
             x
         }
         unsafe fn take(&mut self, at: usize, [x, y]: [Complex<S>; 2]) {
-            // SAFETY: the caller promises a processor with `S` and two vectors of points from `at` on.
+            // SAFETY: the caller promises that the processor supports `S` and that two vectors of points start at `at`.
             unsafe {
                 x.store(self.0.add(2 * at));
                 y.store(self.0.add(2 * (at + S::REALS)));

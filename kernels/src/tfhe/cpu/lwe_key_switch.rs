@@ -2,11 +2,11 @@
 //! the function).
 //!
 //! `out = (0, .., 0, b) - sum over i, j of d_ij row_ij`, where `d_i` are the balanced digits of `a_i`
-//! (docs/wire-format.md 8). The loop takes a tile of columns and a block of key rows and runs over every input, with
-//! the sums in registers. So a key row is read once for all inputs of a call.
+//! (docs/wire-format.md 8). For each tile of columns and each block of key rows, the loop runs over all inputs, with
+//! the sums in registers. So a key row is read from memory once for all inputs of a call.
 //!
-//! With several inputs and a small base, no input multiplies: a lookup table ([`lookup`]) holds the multiples of key
-//! rows by all digits, and each input subtracts its entries.
+//! With several inputs and a small base, a lookup table ([`lookup`]) replaces the products. The table holds the
+//! multiples of key rows by all digits, and each input subtracts the entries for its digits.
 
 mod lookup;
 
@@ -18,11 +18,11 @@ use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
 use lookup::Lookup;
 
-/// Vectors of a tile, whose sums stay in registers.
+/// Number of vectors in a tile. Their sums stay in registers.
 const TILE_VECTORS: usize = 8;
-/// Columns are padded to a multiple of this number, which is a tile of the widest vector.
+/// Columns are padded to a multiple of this number, which is a tile of the widest vectors.
 const TILE_WORDS_MAX: usize = 16 * TILE_VECTORS;
-/// Key rows of a block: 64 rows of a tile stay in the L1 cache while all inputs pass.
+/// Number of key rows in a block. That many rows of a tile stay in the L1 cache while the loop runs over all inputs.
 const BLOCK_ROWS: usize = 64;
 
 /// A key-switching key in reading order: `[tiles][kN][levels][tile]` words.
@@ -88,7 +88,7 @@ fn digits_of_rounded(base: u64, mut v: u64, out: &mut [i32]) {
     for digit in out.iter_mut().rev() {
         let (rest, low) = (v / base, v % base);
         // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped
-        // odd base: -(B-1)/2 ..= (B-1)/2; even base: -B/2 ..= B/2 - 1
+        // digits of an odd base B are -(B-1)/2 ..= (B-1)/2, and those of an even base -B/2 ..= B/2 - 1
         let carry = low > (base - 1) / 2;
         *digit = low as i32 - if carry { base as i32 } else { 0 };
         v = rest + carry as u64;
@@ -135,7 +135,7 @@ unsafe fn subtract<S: Simd>(key: &KeySwitchKey, digits: &[i32], sums: &mut [u32]
         for (block, block_key) in tile_key.chunks(BLOCK_ROWS * tile).enumerate() {
             for (sums, digits) in sums.chunks_exact_mut(columns).zip(digits.chunks_exact(key_rows)) {
                 let digits = &digits[block * BLOCK_ROWS..];
-                // SAFETY: the tile lies within the padded columns; the block's rows have one digit each.
+                // SAFETY: the tile lies within the padded columns, and each row of the block has one digit.
                 unsafe {
                     let at = sums[t * tile..].as_mut_ptr();
                     let mut sum: [S::V; TILE_VECTORS] = std::array::from_fn(|v| S::load(at.add(v * S::LANES)));

@@ -5,8 +5,9 @@ use crate::tfhe::{ModSwitch, Params};
 /// Converts `rows`, `[rows][n + 1]` torus words, in place to exponents in `[0, 2N)`.
 ///
 /// The phase of the exponents is the row's phase plus `e_b - (e_0 s_0 + .. + e_{n-1} s_{n-1})`, where `e` are the
-/// rounding errors. The centred switch adds `(e_0 + .. + e_{n-1}) / 2` to the body before it is rounded, which leaves
-/// `e_i (1/2 - s_i)` of each mask word. That has a quarter of `e_i`'s variance, whereas `e_i s_i` has half of it.
+/// rounding errors. The centred switch adds `(e_0 + .. + e_{n-1}) / 2` to the body before rounding, so each mask word
+/// leaves an error of `e_i (1/2 - s_i)`. This error has a quarter of the variance of `e_i`, whereas `e_i s_i` has half
+/// of it.
 pub fn mod_switch(p: &Params, rows: &mut [u32]) {
     let shift = 32 - (2 * p.polynomial_size).trailing_zeros();
     let half = 1 << (shift - 1);

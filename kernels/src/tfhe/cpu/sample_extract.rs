@@ -27,7 +27,7 @@ pub fn extract_coefficient(params: &Params, accumulator: &[u32], h: usize, out: 
     body[0] = to_torus(accumulator[params.glwe_dimension * n + h]);
 }
 
-/// Adds the second sample of a MUX, `[kN + 1]`, to the first.
+/// Adds the second sample of a MUX to the first, and 1/8. Both samples are `[kN + 1]` words.
 pub fn add_mux_half(first: &mut [u32], second: &[u32]) {
     // (3) a MUX: the sum of its two samples and 1/8
     for (sum, &word) in first.iter_mut().zip(second) {

@@ -1,9 +1,9 @@
 //! Gates on a GPU: the order of kernels, written once for every [`Gpu`].
 //!
-//! A batch uploads tables (places of ciphertexts, factors) and launches kernels. Ciphertexts stay in the arena, and
-//! the host waits only when the caller asks for its reads. On CUDA, batches of several keys of equal parameters form
-//! one sequence of launches: tables hold the distances of a row's key and ciphertexts from the first key and the first
-//! arena.
+//! A batch uploads tables (places of ciphertexts, factors) and launches kernels. Ciphertexts stay in the arena, and the
+//! host waits only when the caller asks for its reads. On CUDA, batches of several keys of equal parameters form one
+//! sequence of launches: tables hold the distance from the first key to each row's key, and the distances from the
+//! first arena to each row's ciphertexts.
 
 mod arena;
 mod cells;
@@ -31,18 +31,18 @@ pub use arena::Arena;
 use arena::ChunkRead;
 use together::{KeyDistances, Lists, SharesPlace, Tables, counts, parts};
 
-/// Largest number of bootstraps that run through the kernels together; larger batches are split. That is enough waves
-/// of groups to fill the GPU.
+/// Largest number of bootstraps that run through the kernels together; larger batches are split. This number makes
+/// enough waves of groups to fill the GPU.
 const ROWS_AT_ONCE_MAX: usize = 1 << 14;
-/// Parameter sets whose stems are cached: those of the presets under both mod switches, and those of all possible
-/// imported keys.
+/// Largest number of parameter sets whose stems are cached. All sets fit: the presets with both mod switches, and all
+/// possible imported keys.
 const STEMS_MAX: usize = 72;
-/// Full waves of groups in a batch of `DeviceInfo::rows_max` rows.
+/// Number of full waves of groups in a batch of `DeviceInfo::rows_max` rows.
 const WAVES: usize = 2;
-/// Largest number of full waves of groups in one launch: half a second on the smallest card. A driver may end a launch
-/// that blocks its screen for some seconds.
+/// Largest number of full waves of groups in one launch, which takes half a second on the smallest card. A driver may
+/// end a launch that blocks the screen for some seconds.
 const WAVES_AT_ONCE_MAX: usize = 16;
-/// Two batches in flight, so that copies of one overlap with the work of the other.
+/// Two batches may be in flight, so that the copies of one overlap with the work of the other.
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
 /// A GPU as a backend.
@@ -100,22 +100,21 @@ pub struct Key<G: Gpu> {
 /// A batch of this backend.
 type Batch<'a, G> = KeyedGates<'a, Key<G>, Arena<G>>;
 
-/// Scratch memory, kept from batch to batch because the GPU runs one batch after another. There are several banks,
-/// because a WGSL kernel cannot read one range of a buffer and write another. Each kernel reads one bank and writes
-/// another.
+/// Scratch memory. All batches share it, because the GPU runs one batch after another. Each kernel reads one bank and
+/// writes another, because a WGSL kernel cannot read one range of a buffer and write another range of it.
 struct Banks<G: Gpu> {
-    /// Tables of all kernels, one after another; `[rows][k + 1][N]` accumulators; values that groups exchange.
+    /// The tables of all kernels, one after another; the accumulators, `[rows][k + 1][N]`; the values that groups exchange.
     even: Scratch<G>,
-    /// `[rows][n + 1]` linear parts, later their exponents; `[gates][kN + 1]` samples; `[reads][n + 1]` words that are
-    /// read from several arenas.
+    /// The linear parts and later their exponents, `[rows][n + 1]`; the samples, `[gates][kN + 1]`; the words that are
+    /// read from several arenas, `[reads][n + 1]`.
     odd: Scratch<G>,
-    /// `[rows][kN + 1]` sums of wires, which are then switched to exponents in `odd`.
+    /// The sums of wires, `[rows][kN + 1]`. Key switches take them from here to the exponents in `odd`, or to results.
     wires: Scratch<G>,
 }
 
 /// Largest number of table words for one bootstrap.
 const TABLE_WORDS_OF_A_ROW: usize = 19;
-/// Largest number of ranges in a bank. Each range may end in padding.
+/// Largest number of ranges in a bank. The end of each range may be padded.
 const RANGES_MAX: usize = 4;
 
 impl<G: Gpu> Default for Banks<G> {
@@ -154,7 +153,7 @@ impl<G: Gpu> GpuBackend<G> {
         let variant = Variant::of(self.gpu.card(), params);
         let stems = Arc::new(CompiledStems::new(&self.gpu, &self.compiler, params, variant)?);
         let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
-        // two threads may have compiled the same parameters: one result is kept
+        // two threads may have compiled stems for the same parameters; only one result is kept
         known.retain(|(of, _)| of != params);
         if known.len() >= STEMS_MAX {
             known.remove(0);
@@ -172,7 +171,7 @@ impl<G: Gpu> GpuBackend<G> {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many bootstraps run through the kernels together, within the GPU's limits on groups and buffers.
+    /// The number of bootstraps that run through the kernels together, within the GPU's limits on groups and buffers.
     fn rows_at_once(&self, key: &Key<G>, batches: usize) -> usize {
         let (card, p) = (self.gpu.card(), &key.params);
         let even = p.accumulator_words() + TABLE_WORDS_OF_A_ROW;
@@ -182,12 +181,12 @@ impl<G: Gpu> GpuBackend<G> {
         let groups_max = card.groups_max[0];
         let rows = fit.min(groups_max as usize).min(key.stems.key_switch.gates_max(groups_max, batches));
         let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
-        // a MUX needs two rows
+        // at least two, because a MUX needs two rows
         rows.clamp(2, ROWS_AT_ONCE_MAX)
     }
 
-    /// Groups batches by sequence of launches, as their places. A sequence has equal parameters, and its kernels can
-    /// reach one buffer from another.
+    /// Groups the indices of batches that form one sequence of launches. The batches of a sequence have equal
+    /// parameters, and the kernels can reach their buffers from one another.
     fn sequences(&self, batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
         let addresses = self.gpu.card().language == Language::Cuda;
         let mut sequences: Vec<Vec<usize>> = Vec::new();
@@ -201,18 +200,18 @@ impl<G: Gpu> GpuBackend<G> {
         sequences
     }
 
-    /// Starts the batches of `batches` at these places, which have equal parameters, and their reads.
+    /// Starts the batches with these indices, which have equal parameters, and starts their reads.
     fn start(&self, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Vec<PendingRead<G>>> {
         let sequence: Vec<&Batch<'_, G>> = places.iter().map(|&at| &batches[at]).collect();
         let gates: Vec<&[SlotGate]> = sequence.iter().map(|batch| batch.gates).collect();
         let reading: Vec<usize> = places.iter().copied().filter(|&at| !batches[at].reads.is_empty()).collect();
-        // the last part copies reads of several arenas to one place, so that one wait is enough
+        // if several arenas are read, the last part copies their words to one place, so that the host waits only once
         let copied: Vec<&Batch<'_, G>> =
             if reading.len() > 1 { reading.iter().map(|&at| &batches[at]).collect() } else { Vec::new() };
         let rows_at_once = self.rows_at_once(sequence[0].key, sequence.len());
         let mut parts = parts(&gates, rows_at_once);
         let all_cells: Vec<&SlotCells> = sequence.iter().map(|batch| batch.cells).collect();
-        // a row of cells has more table words, and also a sum of wires
+        // half as many, because a row of cells needs more table words and also memory for a sum of wires
         for part in cells::parts(&all_cells, (rows_at_once / 2).max(1)) {
             self.again_without_clusters(&sequence[0].key.stems, || self.evaluate_cells(&sequence, &part))?;
         }
@@ -225,7 +224,7 @@ impl<G: Gpu> GpuBackend<G> {
             let part = || self.evaluate_part(&sequence, part, copied);
             copies = self.again_without_clusters(&sequence[0].key.stems, part)?;
         }
-        // gates are launched last
+        // gates come before cells, because they are launched last
         let of_gates = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?.result)));
         let of_cells = sequence.iter().rev().find_map(|batch| Some((&batch.arena, *batch.cells.slots().last()?)));
         match (copies, &reading[..], of_gates.or(of_cells)) {
@@ -234,7 +233,8 @@ impl<G: Gpu> GpuBackend<G> {
                 Ok(vec![PendingRead { readback, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
             }
             (None, &[at, ..], _) => self.read_slots(batches[at].arena, batches[at].reads, at),
-            // a level of a circuit reads nothing: reading a word of its results shows when the level is done
+            // a level of a circuit requests no words. Its last result is read, because the arrival of a word shows that
+            // the level is done
             (None, [], Some((arena, slot))) => {
                 let (buf, words) = arena.row(slot);
                 let readback = self.gpu.read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;
@@ -254,8 +254,8 @@ impl<G: Gpu> GpuBackend<G> {
         arena.reads(slots).into_iter().map(start).collect()
     }
 
-    /// Runs `work`, which launches kernels. A shared GPU may refuse groups that wait for each other. Then `work` runs
-    /// again with other kernels; no result was written before.
+    /// Runs `work`, which launches kernels. If the GPU is shared, it may refuse groups that wait for each other. Then
+    /// `work` runs again with other kernels. This is safe, because the first run wrote no result.
     fn again_without_clusters<T>(&self, stems: &CompiledStems<G>, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
             Err(Error::Unavailable(_)) if stems.blind_rotate.leave_clusters() => work(),
@@ -263,8 +263,8 @@ impl<G: Gpu> GpuBackend<G> {
         }
     }
 
-    /// Evaluates some gates of some batches, at most as many bootstraps as run together. Then copies the slots that
-    /// `copied` reads to one place and starts the read of it.
+    /// Evaluates some gates of some batches, with at most as many bootstraps as run together. Then copies the slots
+    /// that the batches `copied` read to one place, and starts to read that place.
     fn evaluate_part(
         &self,
         batches: &[&Batch<'_, G>],
@@ -295,7 +295,7 @@ impl<G: Gpu> GpuBackend<G> {
         }
         let rows_max = stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated));
         let gates_max = stems.key_switch.gates_of_a_share(&counts(&lists.switched), card.groups_max[0]);
-        // all tables are uploaded at once before the first kernel, so no kernel waits for the host
+        // all tables are uploaded together before the first kernel, so no kernel waits for the host
         let mut tables = Tables::default();
         let sums = tables.add(&lists.sums);
         let rotations = tables.add_shares(&lists.rotated, rows_max);
@@ -351,7 +351,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         rows: usize,
     ) -> Result<Self> {
         let [values, counts] = key.stems.blind_rotate.shown_words(rotations.count, rotations.rows_max);
-        // counts start at zero, so they are part of the upload
+        // the counts must start at zero, so zeros for them are part of the upload
         let counted = counts.next_multiple_of(gpu.card().alignment_words as usize);
         let accumulators = rows * key.params.accumulator_words();
         let [uploaded, accumulators, values] = even.take(gpu, [counted + tables.words.len(), accumulators, values])?;
@@ -364,7 +364,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         Ok(BootstrapScratch { tables: uploaded.part(counted..uploaded.words), accumulators, shown })
     }
 
-    /// The launches from torus words in `exponents` to samples, for `gates` gates.
+    /// The launches that turn the torus words in `exponents` into samples, for `gates` gates.
     fn launches<'b>(
         &'b self,
         key: &'b Key<G>,
@@ -380,7 +380,8 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         launches
     }
 
-    /// The launches from torus words in `exponents` to accumulators. `marks` run after the mod switch.
+    /// The launches that turn the torus words in `exponents` into accumulators. The launch `marks` runs after the mod
+    /// switch.
     fn rotation<'b>(
         &'b self,
         key: &'b Key<G>,
@@ -397,31 +398,32 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
     }
 }
 
-/// Rows that a GPU runs at the same time.
+/// Number of rows that a GPU runs at the same time.
 fn rows_of_a_wave(card: &Card, params: &Params) -> usize {
     card.multiprocessors as usize * Variant::of(card, params).rows_of_a_multiprocessor(params)
 }
 
-/// Keys, with one row each, that a GPU runs at the same time: one group for each multiprocessor. Further keys would
-/// wait, as they would in a separate call.
+/// Number of keys, with one row each, that a GPU runs at the same time: one for each multiprocessor. Further keys would
+/// wait, just as in a separate call.
 fn keys_together_max(card: &Card) -> usize {
     match card.language {
         Language::Cuda => card.multiprocessors.max(1) as usize,
-        // a WGSL kernel reaches only bound buffers
+        // a WGSL kernel cannot reach the buffer of another key
         Language::Wgsl => 1,
     }
 }
 
 /// Batches in flight.
 pub struct Pending<G: Gpu> {
-    /// The reads of each sequence of launches, or of each chunk that a sequence reads.
+    /// One read for each sequence of launches, or one for each chunk that a sequence reads.
     reads: Vec<PendingRead<G>>,
 }
 
 /// A read in flight.
 struct PendingRead<G: Gpu> {
     readback: G::Readback,
-    /// Parts of the read in order: the batch of the call and the place in it that asked, and the number of words.
+    /// The parts of the read, in order. For each part: the batch's index in the call, the index of its first requested
+    /// slot, and the number of words.
     parts: Vec<([usize; 2], usize)>,
 }
 
@@ -462,9 +464,9 @@ impl<G: Gpu> Backend for GpuBackend<G> {
         let mut found = Vec::new();
         for PendingRead { readback, parts } in pending.reads {
             let mut words = self.gpu.finish(readback)?;
-            // drop the word that was read only to detect the end of the batch
+            // a word that was read only to detect the end of the batch belongs to no part and is dropped
             words.truncate(parts.iter().map(|(_, count)| count).sum());
-            // saves a copy if one part is the whole read
+            // the parts are taken from the end, so that the words are not copied if one part is the whole read
             for &(place, count) in parts.iter().rev() {
                 let rest = words.len() - count;
                 found.push((place, if rest == 0 { std::mem::take(&mut words) } else { words.split_off(rest) }));
@@ -569,7 +571,8 @@ impl<G: Gpu> Stems for GpuBackend<G> {
 }
 
 impl<G: Gpu> GpuBackend<G> {
-    /// Starts the bootstraps of torus rows, at most as many as run together, and the read of their samples.
+    /// Starts the bootstraps of these torus rows, and starts to read their samples. There are at most as many rows as
+    /// run together.
     fn bootstrap_part(&self, key: &Key<G>, inputs: &[u32]) -> Result<G::Readback> {
         let (gpu, p) = (&self.gpu, &key.params);
         let rows = inputs.len() / (p.lwe_dimension + 1);

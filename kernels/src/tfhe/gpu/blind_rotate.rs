@@ -1,4 +1,4 @@
-//! Launches of `blind_rotate`: exponents to accumulators, by the variant that suits the GPU.
+//! Launches of `blind_rotate`: exponents to accumulators, with the variant that suits the GPU.
 //!
 //! Each [`Variant`] has a different order of the key's words and a different number of launches. All variants read the
 //! same exponents and write the same accumulators, `[rows][k + 1][N]` words in `[0, q)`.
@@ -17,23 +17,23 @@ use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 use registers::{Fit, Registers};
 
-/// Threads of the plain kernel that a multiprocessor holds, with 64 registers each ([`crate::stems`]).
+/// Number of threads of the plain kernel that a multiprocessor holds. Each thread has 64 registers ([`crate::stems`]).
 const PLAIN_THREADS_OF_A_MULTIPROCESSOR: usize = 1024;
-/// Words of the key that the host expands at a time.
+/// Largest number of words of the key that the host expands at a time.
 const CHUNK_WORDS: usize = 1 << 22;
-/// Largest product of steps and rows in a launch, on GPUs that may also draw a screen, because their drivers end
+/// Largest product of steps and rows in a launch of WGSL. The GPU may also draw a screen, and its driver then ends
 /// launches that take seconds. A small GPU takes about 50 us for a step of a row.
 const WGSL_ROW_STEPS: usize = 4096;
-/// Largest total of loop turns in a step, for drivers that leave loops after a number of turns:
+/// Largest number of loop turns in a step. Needed for drivers that end all loops after a number of turns:
 /// `Card::loop_turns_max`.
 const TURNS_OF_A_STEP: u32 = 4000;
 
 /// A kernel variant of blind rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// One group a row, transforms in shared memory; runs on every GPU.
+    /// One group for each row, and transforms in shared memory. Runs on every GPU.
     Plain,
-    /// Transforms in registers; needs CUDA, compute capability 8.0 or later, and rings of 512 or 1024.
+    /// Transforms in registers. Needs CUDA, compute capability 8.0 or later, and a ring of degree 512 or 1024.
     Registers(Fit),
 }
 
@@ -43,7 +43,7 @@ impl Variant {
         Fit::of(card, params).map_or(Variant::Plain, Variant::Registers)
     }
 
-    /// Rows of these parameters that one multiprocessor runs at the same time.
+    /// Number of rows with these parameters that one multiprocessor runs at the same time.
     pub fn rows_of_a_multiprocessor(self, params: &Params) -> usize {
         match self {
             Variant::Plain => PLAIN_THREADS_OF_A_MULTIPROCESSOR / ntt::threads(params.polynomial_size) as usize,
@@ -52,7 +52,7 @@ impl Variant {
     }
 }
 
-/// Whether a group's shared memory has room for a row's accumulator beside the polynomial being transformed.
+/// Whether a group's shared memory has room for a row's accumulator and for the polynomial under transformation.
 fn accumulator_is_shared(card: &Card, params: &Params) -> bool {
     4 * (params.accumulator_words() + params.polynomial_size) <= card.shared_bytes_max as usize
 }
@@ -76,7 +76,7 @@ pub struct BlindRotate<G: Gpu> {
 enum Kernels<G: Gpu> {
     Plain {
         stem: Stem<G>,
-        /// Largest number of steps in one launch, if the driver ends long launches; WGSL only.
+        /// Largest number of steps in one launch, because the driver may end long launches. WGSL only.
         steps_max: Option<usize>,
     },
     Registers(Registers<G>),
@@ -114,8 +114,8 @@ impl<G: Gpu> BlindRotate<G> {
         Ok(loaded)
     }
 
-    /// Writes the part of the key for these key bits, in the variant's order. The last part must come last. The host
-    /// expands the masks, and the GPU transforms them.
+    /// Writes the part of the key for these key bits, in the variant's order. The part with the last key bit must be
+    /// written last. The host expands the masks, and the GPU transforms them.
     pub fn fill(
         &self,
         gpu: &G,
@@ -140,7 +140,7 @@ impl<G: Gpu> BlindRotate<G> {
         }
     }
 
-    /// Largest number of rows in a share, for batches with these numbers of rows, each under its own key.
+    /// Largest number of rows in a share, if batches have these numbers of rows and each batch has its own key.
     pub fn rows_of_a_share(&self, rows: &[usize]) -> usize {
         match &self.kernels {
             Kernels::Plain { .. } => 1,
@@ -148,8 +148,9 @@ impl<G: Gpu> BlindRotate<G> {
         }
     }
 
-    /// The number of words that groups exchange while they rotate these shares: values, and counts, which must be zero
-    /// before the launch. Both are 0 if groups work alone.
+    /// The numbers of words of the two buffers through which groups exchange data while they rotate these shares. The
+    /// first buffer holds values; the second holds counts, which must be zero before the launch. Both numbers are 0 if
+    /// groups work alone.
     pub fn shown_words(&self, shares: usize, rows_max: usize) -> [usize; 2] {
         match &self.kernels {
             Kernels::Plain { .. } => [0; 2],
@@ -157,8 +158,8 @@ impl<G: Gpu> BlindRotate<G> {
         }
     }
 
-    /// Called after the GPU refused a launch because its groups wait for each other. Returns whether later batches use
-    /// another kernel.
+    /// The caller calls this after the GPU refused a launch whose groups wait for each other. Returns whether later
+    /// batches will use another kernel.
     pub fn leave_clusters(&self) -> bool {
         match &self.kernels {
             Kernels::Plain { .. } => false,
@@ -166,10 +167,10 @@ impl<G: Gpu> BlindRotate<G> {
         }
     }
 
-    /// Rotates. `exponents` is `[rows][n + 1]` words in `[0, 2N)`; `acc` becomes `[rows][k + 1][N]`, for at most as
-    /// many rows as the GPU has groups. `shares` cover all rows, at most [`BlindRotate::rows_of_a_share`] each; the
-    /// two words of a share are the distance, in words, from the first key to the share's key. `shown` has
-    /// [`BlindRotate::shown_words`] words.
+    /// Rotates all rows. `exponents` is `[rows][n + 1]` words in `[0, 2N)`, and `acc` becomes `[rows][k + 1][N]`. There
+    /// are at most as many rows as the GPU allows groups. `shares` cover all rows, each share at most
+    /// [`BlindRotate::rows_of_a_share`] rows. The last two words of a share are the distance from the first key to the
+    /// share's key, in words. `shown` has [`BlindRotate::shown_words`] words.
     pub fn run<'a>(
         &'a self,
         keys: &'a [ViewOf<'a, G>],
@@ -190,7 +191,7 @@ impl<G: Gpu> BlindRotate<G> {
                     let mut bind =
                         vec![Bind::read_each(keys), Bind::read(roots), Bind::read(exponents), Bind::write(acc)];
                     let mut args = vec![first as u32, count as u32];
-                    // WGSL has one key a launch, so shares of one row each are not needed
+                    // WGSL has only one key in a launch, so the kernel needs no table of shares
                     if steps_max.is_none() {
                         bind.push(Bind::read(shares.table.all));
                         args.push(shares.table.first as u32);

@@ -6,9 +6,9 @@ use crate::gpu::{Bind, Gpu, LaunchOf, Table, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gpu::{constants, texts};
 
-/// Words of a row of [`Cells::wire_sum`]'s table.
+/// Number of words in a row of the table of [`Cells::wire_sum`].
 pub const WIRE_SUM_WORDS: usize = 3;
-/// Words of a row of [`Cells::input_sum`]'s table.
+/// Number of words in a row of the table of [`Cells::input_sum`].
 pub const INPUT_SUM_WORDS: usize = 4;
 
 /// The stem for one parameter set.
@@ -25,10 +25,10 @@ impl<G: Gpu> Cells<G> {
         Ok(Cells { stem, threads: threads as usize })
     }
 
-    /// `out[row] = sum of factor wire + constant`. `table` is `[rows][3]` words: the constant (of the body), the index
-    /// of the table word where the terms begin, and their number. A term is a factor and, for each slot of the wire,
-    /// its distance from the first of the `chunks` (two words a slot). `chunks` hold slots of `n + 1` words; `out` is
-    /// `[rows][kN + 1]`.
+    /// `out[row] = sum of factor wire + constant`. `table` is `[rows][3]` words: the constant, which is added to the
+    /// body; the index of the table word where the terms begin; and the number of terms. A term is a factor and, for
+    /// each slot of the wire, the distance from the first of the `chunks` to the slot (two words). `chunks` hold slots
+    /// of `n + 1` words; `out` is `[rows][kN + 1]`.
     pub fn wire_sum<'a>(
         &'a self,
         chunks: &'a [ViewOf<'a, G>],
@@ -40,10 +40,10 @@ impl<G: Gpu> Cells<G> {
         self.stem.launch("wire_sum", rows, bind, [rows as u32, table.first as u32])
     }
 
-    /// `out[row] = out[row] + sum of factor input + constant`, where a flag decides about the first term. `table` is
-    /// `[rows][4]` words: the constant, the index of the table word where the terms begin, their number, and 1 if the
-    /// row already holds a sum, else 0. A term is a factor and the input's distance from the first of the `chunks`
-    /// (two words). `out` is `[rows][n + 1]`.
+    /// `out[row] = out[row] + sum of factor input + constant`. `table` is `[rows][4]` words: the constant; the index of
+    /// the table word where the terms begin; the number of terms; and 1 if `out[row]` already holds a sum, or 0 if
+    /// `out[row]` counts as zero. A term is a factor and the distance from the first of the `chunks` to the input (two
+    /// words). `out` is `[rows][n + 1]`.
     pub fn input_sum<'a>(
         &'a self,
         chunks: &'a [ViewOf<'a, G>],

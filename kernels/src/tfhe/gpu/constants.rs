@@ -27,7 +27,7 @@ pub fn constants(p: &Params) -> Vec<Constant> {
         ("EXTRACTED_DIMENSION", p.extracted_dimension() as u32),
         ("KS_BASE", p.key_switch_base),
         ("KS_LEVELS", p.key_switch_level_count as u32),
-        // D^t is at most 2^32, which is written as 0
+        // D^t is at most 2^32; as a 32-bit word, 2^32 is 0
         ("KS_COVERED", covered as u32),
     ]);
     constants

@@ -1,12 +1,13 @@
-//! How kernels address ciphertexts relative to the buffer that a launch is given.
+//! How kernels address ciphertexts: relative to the buffer that the launch binds.
 
 use crate::gpu::Gpu;
 
-/// The distance, in words, from the start of the launch's buffer to a place in that or another buffer: 64 bits, two's
-/// complement, low word first. WGSL kernels use only the low word, because their places are in the same buffer.
+/// The number of words from the start of the buffer that the launch binds to a place in this or another buffer: 64
+/// bits, two's complement, low word first. WGSL kernels use only the low word, because all places are in the same
+/// buffer.
 pub type Distance = [u32; 2];
 
-/// The number of words from the start of one buffer to that of another.
+/// The number of words from the start of one buffer to the start of another.
 pub fn words_between<G: Gpu>(gpu: &G, from: &G::Buf, to: &G::Buf) -> i64 {
     if std::ptr::eq(from, to) {
         return 0;
@@ -15,7 +16,7 @@ pub fn words_between<G: Gpu>(gpu: &G, from: &G::Buf, to: &G::Buf) -> i64 {
     (address(to) - address(from)) / 4
 }
 
-/// A number of words in the form of a table.
+/// A number of words, in the form that tables use.
 pub fn distance(words: i64) -> Distance {
     [words as u32, (words >> 32) as u32]
 }

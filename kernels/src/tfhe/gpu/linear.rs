@@ -9,18 +9,18 @@ use crate::tfhe::gpu::distance::Distance;
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::lwe::EIGHTH;
 
-/// Words of a row of [`Linear::add`]'s table.
+/// Number of words in a row of the table of [`Linear::add`].
 pub const ADD_WORDS: usize = 7;
-/// Words of a row of [`Linear::negate`]'s table.
+/// Number of words in a row of the table of [`Linear::negate`].
 pub const NEGATE_WORDS: usize = 4;
 
-/// A row of [`Linear::add`]'s table: the sum of two ciphertexts, given by their distances from the launch's buffer.
+/// A row of the table of [`Linear::add`] for the sum of two ciphertexts, which are given by their distances.
 pub(super) fn add_row(sum: Sum, [[x_low, x_high], [y_low, y_high]]: [Distance; 2]) -> [u32; ADD_WORDS] {
     let [f, g] = sum.factors.map(|factor| factor as u32);
     [EIGHTH.wrapping_mul(sum.constant as u32), f, x_low, x_high, g, y_low, y_high]
 }
 
-/// A row of [`Linear::add`]'s table: a copy of one ciphertext.
+/// A row of the table of [`Linear::add`] that copies one ciphertext.
 pub(super) fn copy_row([low, high]: Distance) -> [u32; ADD_WORDS] {
     [0, 1, low, high, 0, low, high]
 }
@@ -45,9 +45,9 @@ impl<G: Gpu> Linear<G> {
         })
     }
 
-    /// `out[row] = constant + f x + g y`. `table` is `[rows][7]` words: the constant (of the body), f, the distance of
-    /// x, g, and the distance of y. A distance is two words, counted from the first of the `chunks`, which hold rows
-    /// of `n + 1` words. `out` is `[rows][n + 1]`.
+    /// `out[row] = constant + f x + g y`. `table` is `[rows][7]` words: the constant, which is added to the body; f;
+    /// the distance of x; g; and the distance of y. A distance is two words and starts at the first of the `chunks`,
+    /// which hold rows of `n + 1` words. `out` is `[rows][n + 1]`.
     pub fn add<'a>(
         &'a self,
         chunks: &'a [ViewOf<'a, G>],

@@ -10,27 +10,27 @@ use crate::tfhe::{EvaluationKey, Params};
 
 /// The work of a group.
 struct Tile {
-    /// Gates that share one read of a key word.
+    /// Number of gates that share one read of a key word.
     gates: usize,
-    /// Columns of their results, in whole warps.
+    /// Number of columns of the gates' results, a multiple of the warp's size.
     columns: usize,
-    /// Threads, in whole warps, that share the key's rows.
+    /// Number of threads that share the key's rows, a multiple of the warp's size.
     threads: u32,
 }
 
-/// For batches: each thread has two columns of eight gates.
+/// The tile for batches. Each thread has two columns of eight gates.
 const TOGETHER: Tile = Tile { gates: 8, columns: 64, threads: 256 };
-/// For fewer gates, or one or two gates of each of many keys: each thread has one word, and a group has the largest
-/// number of threads to finish soon.
+/// The tile for fewer gates, or for a few gates of each of many keys. Each thread has one word. A group has the largest
+/// possible number of threads, so that it finishes soon.
 const ALONE: Tile = Tile { gates: 1, columns: 32, threads: 1024 };
 
-/// Threads of a group on neighbouring columns: a warp.
+/// Number of threads of a group that work on neighbouring columns: a warp.
 const LANES: usize = 32;
 /// The key's columns are padded to whole tiles of both kinds.
 const COLUMNS_MULTIPLE: usize = 64;
-/// Words of digits that a group stages at a time: 16 KiB.
+/// Largest number of digits that a group keeps in shared memory at a time: 16 KiB.
 const STAGED_WORDS: usize = 4096;
-/// Words of the key that the host expands at a time.
+/// Largest number of words of the key that the host expands at a time.
 const CHUNK_WORDS: usize = 1 << 22;
 
 /// `n + 1` rounded up to whole tiles.
@@ -93,21 +93,21 @@ impl<G: Gpu> LweKeySwitch<G> {
 
     /// Largest number of gates in a launch of `batches` batches.
     pub(super) fn gates_max(&self, groups_max: u32, batches: usize) -> usize {
-        // in each of several batches, a gate may be alone in a tile
+        // with several batches, each gate may be alone in its tile
         let gates = if batches > 1 { 1 } else { TOGETHER.gates };
         groups_max as usize / (columns(&self.params) / TOGETHER.columns) * gates
     }
 
-    /// Largest number of gates in a share, for batches with these numbers of gates, each under its own key.
+    /// Largest number of gates in a share, if batches have these numbers of gates and each batch has its own key.
     pub fn gates_of_a_share(&self, gates: &[usize], groups_max: u32) -> usize {
         let groups = gates.iter().sum::<usize>() * (columns(&self.params) / ALONE.columns);
         if are_few(gates) && groups <= groups_max as usize { ALONE.gates } else { TOGETHER.gates }
     }
 
-    /// Key-switches `samples`, `[gates][kN + 1]` torus words. `results` is `[gates][2]`: the distance of each result
-    /// from the first of the `chunks`, which hold rows of `n + 1` words. `shares` cover all gates, at most
-    /// [`LweKeySwitch::gates_of_a_share`] each, and give the distance of their key from the first key. Both tables are
-    /// in one buffer.
+    /// Key-switches `samples`, `[gates][kN + 1]` torus words. `results` is `[gates][2]`: the distance from the first of
+    /// the `chunks`, which hold rows of `n + 1` words, to each result. `shares` cover all gates, each share at most
+    /// [`LweKeySwitch::gates_of_a_share`] gates. A share contains the distance from the first key to its own key. Both
+    /// tables are in one buffer.
     pub fn run<'a>(
         &'a self,
         keys: &'a [ViewOf<'a, G>],
@@ -124,8 +124,8 @@ impl<G: Gpu> LweKeySwitch<G> {
     }
 }
 
-/// Whether batches with these numbers of gates run gate by gate: together they fill no tile, or leave more than half
-/// of their tiles empty.
+/// Whether batches with these numbers of gates run gate by gate. They do if all gates together do not fill a tile, or
+/// if more than half of the places in their tiles would be empty.
 fn are_few(gates: &[usize]) -> bool {
     let tiles: usize = gates.iter().map(|gates| gates.div_ceil(TOGETHER.gates)).sum();
     let all: usize = gates.iter().sum();

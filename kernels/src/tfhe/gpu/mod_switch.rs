@@ -6,7 +6,8 @@ use crate::gpu::{Bind, Gpu, LaunchOf, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gpu::{constants, texts};
 
-/// Threads of a row, a power of two: each has about ten words, and their sum takes few steps.
+/// Number of threads for a row, a power of two. Each thread has about ten words, and the sum over all threads takes few
+/// steps.
 const THREADS: u32 = 64;
 
 /// The stem for one dimension, ring degree and kind of mod switch.
@@ -21,8 +22,8 @@ impl<G: Gpu> ModSwitch<G> {
         Ok(ModSwitch { stem })
     }
 
-    /// Converts the first `count` of `[rows][n + 1]` torus words in place to `[0, 2N)`, for at most as many rows as
-    /// the GPU has groups.
+    /// Converts the first `count` rows of `[rows][n + 1]` torus words in place to exponents in `[0, 2N)`. `count` is at
+    /// most the number of groups that the GPU allows.
     pub fn run<'a>(&'a self, rows: ViewOf<'a, G>, count: usize) -> Option<LaunchOf<'a, G>> {
         self.stem.launch_whole("mod_switch", count, [Bind::write(rows)], [])
     }

@@ -1,4 +1,5 @@
-//! Launches of `sample_extract`: accumulators to LWE samples under the ring key (a MUX's two to one), or to wires.
+//! Launches of `sample_extract`: accumulators to LWE samples under the ring key, or to wires. The two accumulators of a
+//! MUX become one sample.
 
 use crate::error::Result;
 use crate::gpu::source::MODULAR;
@@ -7,9 +8,9 @@ use crate::gpu::{Bind, Gpu, LaunchOf, Table, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gpu::{constants, texts};
 
-/// Words of a row of the table.
+/// Number of words in a row of the table.
 pub const ROW_WORDS: usize = 2;
-/// Stands for a missing second row.
+/// The value of a missing second row.
 pub const NO_ROW: u32 = u32::MAX;
 
 /// The stem for one shape of ring ciphertexts.
@@ -47,7 +48,7 @@ impl<G: Gpu> SampleExtract<G> {
     }
 
     /// Extracts wires to the slots of an arena. `table` is `[wires][2 + 2 slots of a wire]` words: a row of `acc`, a
-    /// coefficient, and the distance of each slot from the first of the `chunks`, which hold slots of `n + 1` words.
+    /// coefficient, and the distance from the first of the `chunks`, which hold slots of `n + 1` words, to each slot.
     pub fn run_wires<'a>(
         &'a self,
         acc: ViewOf<'a, G>,

@@ -4,7 +4,7 @@ use crate::gpu::source::{Text, cuda_text, text};
 
 /// Helper: residues as torus words.
 pub const TORUS: Text = text!("torus");
-/// Helper: from the entry's buffer to another buffer, or to a place in it.
+/// Helper: the distance from the entry's buffer to a place in this or another buffer.
 pub const DISTANCE: Text = cuda_text!("distance");
 /// Linear parts of gates, and NOT.
 pub const LINEAR: Text = text!("linear");
@@ -14,13 +14,13 @@ pub const CELLS: Text = text!("cells");
 pub const MOD_SWITCH: Text = text!("mod_switch");
 /// Blind rotation.
 pub const BLIND_ROTATE: Text = text!("blind_rotate");
-/// Helper: copies in the background, and groups that read each other's memory.
+/// Helper: asynchronous copies, and groups that read each other's memory.
 pub const ASYNC: Text = cuda_text!("blind_rotate.async");
 /// Helper: transforms in registers.
 pub const REGISTERS: Text = cuda_text!("blind_rotate.registers");
 /// Blind rotation with a warp for each polynomial.
 pub const BLIND_ROTATE_WARP: Text = cuda_text!("blind_rotate.warp");
-/// Blind rotation with a row over several groups.
+/// Blind rotation in which several groups share a row.
 pub const BLIND_ROTATE_CLUSTER: Text = cuda_text!("blind_rotate.cluster");
 /// Sample extraction.
 pub const SAMPLE_EXTRACT: Text = text!("sample_extract");

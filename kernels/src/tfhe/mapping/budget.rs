@@ -10,7 +10,7 @@ use crate::tfhe::params::ParamsLiteral;
 pub struct Budget {
     /// `None` if the noise of the keys is unknown.
     noise: Option<SumNoise>,
-    /// Largest variance at margin 1/8; at margin 1/4 it is four times that.
+    /// Largest variance at margin 1/8. At margin 1/4, four times this variance is allowed.
     limit: f64,
     /// Largest variance of an output.
     output_limit: f64,
@@ -19,14 +19,15 @@ pub struct Budget {
 impl Budget {
     /// The limits of a parameter set.
     ///
-    /// If the noise of the keys is unknown (imported keys), a sum must be no noisier than an ordinary gate's under any
-    /// noise: two samples at margin 1/8, eight at 1/4.
+    /// If the noise of the keys is unknown (imported keys), a sum must be at most as noisy as an ordinary gate's sum,
+    /// whatever the noise of the keys is. So a sum has at most two samples at margin 1/8 and at most eight at margin
+    /// 1/4.
     pub fn of(p: &ParamsLiteral, inputs: InputNoise) -> Budget {
         if p.lwe_noise_std == 0.0 || p.glwe_noise_std == 0.0 {
             return Budget { noise: None, limit: 2.0, output_limit: 2.0 };
         }
         let gate = failure_log2(p).gate;
-        // the failure probability is a falling function of margin^2 / variance
+        // the failure probability depends only on margin^2 / variance and falls when that ratio grows
         let (mut below, mut above) = (mod_switch(p, Secret::OURS), 1.0);
         for _ in 0..100 {
             let middle = (below + above) / 2.0;
@@ -45,7 +46,8 @@ impl Budget {
         }
     }
 
-    /// Whether an output may be a sum of this load: no noisier than the noisiest result of a single gate.
+    /// Whether an output may be a sum of this load: the sum must be at most as noisy as the noisiest result of a single
+    /// gate.
     pub fn allows_output(&self, load: &Load) -> bool {
         match &self.noise {
             _ if load.samples == 0 => load.inputs <= 1,
@@ -54,7 +56,7 @@ impl Budget {
         }
     }
 
-    /// Whether a bootstrap may read this sum of different sources: the sum is within the limit, or is that of an
+    /// Whether a bootstrap may read this sum of different sources: the sum is within the limit, or it is the sum of an
     /// ordinary gate of two operands, which is always allowed.
     pub fn allows_sum(&self, terms: &[Term], margin: Margin) -> bool {
         let most = if margin == Margin::Quarter { 2 } else { 1 };

@@ -1,9 +1,9 @@
 //! Cells: the functions of up to three bits that one bootstrap computes.
 //!
-//! With operands at an eighth, each with its sign, let `S` be their sum, plus 1/8 if there are two. The phases of `S`
-//! are odd eighths. The sign of `S` is OR of two operands and the majority of three. The sign of `S + 1/4` is NAND of
-//! two and "not all equal" of three. A parity scales its operands so that the phase of their sum is a quarter or three
-//! quarters.
+//! Let `S` be the sum of the operands at an eighth, each with its sign; if there are two operands, 1/8 is added. The
+//! phases of `S` are odd eighths. The sign of `S` is the OR of two operands, or the majority of three. The sign of
+//! `S + 1/4` is the NAND of two operands, or "not all equal" of three. A parity scales its operands so that the phase
+//! of their sum is a quarter or three quarters.
 
 use std::sync::LazyLock;
 
@@ -44,14 +44,14 @@ impl Cell {
         self.kind == Kind::Parity
     }
 
-    /// Constant of the sum that the cell's bootstrap reads, in eighths. Not defined for a parity.
+    /// The constant of the sum that the cell's bootstrap reads, in eighths. Not defined for a parity.
     pub fn constant(&self) -> i8 {
         let turned = if self.kind == Kind::Turned { 2 } else { 0 };
         let negated = if self.negated { 4 } else { 0 };
         self.core_constant() + turned + negated
     }
 
-    /// Constant in `S`, in eighths.
+    /// The constant in `S`, in eighths.
     pub fn core_constant(&self) -> i8 {
         if self.len == 2 { 1 } else { 0 }
     }
@@ -83,7 +83,7 @@ pub(super) fn cell_of(table: u8) -> Option<&'static Cell> {
         let mut cells = vec![None; 256];
         for cell in all() {
             let place: &mut Option<Cell> = &mut cells[usize::from(cell.table())];
-            // cells of fewer operands come first
+            // keep the first cell, because cells with fewer operands come first
             place.get_or_insert(cell);
         }
         cells
@@ -105,7 +105,7 @@ fn all() -> Vec<Cell> {
                 3 => &[Kind::Parity, Kind::Straight, Kind::Turned],
                 _ => &[Kind::Parity],
             };
-            // operand signs only negate a parity, so unsigned operands suffice
+            // for a parity, an operand's sign only negates the result, so operands without signs are enough
             let kinds = kinds.iter().filter(|&&kind| kind != Kind::Parity || signs == 0);
             cells.extend(kinds.flat_map(|&kind| [false, true].map(|negated| Cell::new(kind, negated, &operands))));
         }
@@ -122,14 +122,14 @@ mod tests {
         let found = |table: u8| cell_of(table).map(|cell| (cell.kind, cell.operands().len()));
         assert_eq!(found(0), Some((Kind::Parity, 0)));
         assert_eq!(found(0b1010_1010), Some((Kind::Parity, 1)));
-        // x0 and x1, x1 or not x2
+        // the next two tables are `x0 and x1`, and `x1 or not x2`
         assert_eq!(found(0b1000_1000), Some((Kind::Turned, 2)));
         assert_eq!(found(0b1100_1111), Some((Kind::Turned, 2)));
         assert_eq!(found(0b0110_0110), Some((Kind::Parity, 2)));
         assert_eq!(found(0b1001_0110), Some((Kind::Parity, 3)));
         assert_eq!(found(0b1110_1000), Some((Kind::Straight, 3)));
         assert_eq!(found(0b0111_1110), Some((Kind::Turned, 3)));
-        // x0 and x1 and x2; x2 ? x1 : x0
+        // no cell computes `x0 and x1 and x2` or `x2 ? x1 : x0`
         assert_eq!((found(0b1000_0000), found(0b1100_1010)), (None, None));
     }
 

@@ -1,4 +1,4 @@
-//! Checks that a network computes the same function as its circuit, on 256 inputs at once.
+//! Checks on 256 assignments of the inputs at once that a network computes the same function as its circuit.
 
 use crate::tfhe::circuit::{Circuit, Signal};
 use crate::tfhe::fold::Bit;
@@ -9,13 +9,13 @@ use crate::tfhe::network::{Network, Source, Sum};
 type Lanes = [u64; 4];
 
 /// Whether a network agrees with a circuit on inputs of these names: with all names false, with all true, and in 254
-/// random assignments. Returns false if a sum's phase is 0 or a half in any of them.
+/// random assignments. Also returns false if a sum's phase is 0 or a half for one of these assignments.
 pub(super) fn agrees(network: &Network, circuit: &Circuit, inputs: &[Bit]) -> bool {
     let inputs = lanes_of(inputs);
     network_on(network, &inputs).is_some_and(|found| found == circuit_on(circuit, &inputs))
 }
 
-/// The lanes of the inputs. Equal names get equal lanes, opposite names negated lanes.
+/// The lanes of the inputs. Inputs with equal names have equal lanes, and inputs with opposite names have negated lanes.
 fn lanes_of(inputs: &[Bit]) -> Vec<Lanes> {
     inputs
         .iter()
@@ -76,7 +76,7 @@ fn network_on(network: &Network, inputs: &[Lanes]) -> Option<Vec<Lanes>> {
     (0..network.outputs()).map(|at| Phase::of(network, network.output(at), inputs, &samples).eighth()).collect()
 }
 
-/// Phases of a sum, one lane an evaluation: `odd + 2 (low + 2 high)` eighths.
+/// Phases of a sum, with one lane for each evaluation. A phase is `odd + 2 (low + 2 high)` eighths.
 struct Phase {
     odd: bool,
     low: Lanes,
@@ -84,7 +84,8 @@ struct Phase {
 }
 
 impl Phase {
-    /// The phases of a sum. Each true bit adds an even number of eighths to the phase at which all bits are false.
+    /// The phases of a sum. The computation starts from the phase for which all bits are false; each true bit adds an
+    /// even number of eighths.
     fn of(network: &Network, sum: Sum<'_>, inputs: &[Lanes], samples: &[Lanes]) -> Phase {
         let zeros = network.phase_of_zeros(sum).rem_euclid(8);
         let all = |bit: i32| [if zeros >> bit & 1 == 1 { u64::MAX } else { 0 }; 4];

@@ -1,9 +1,9 @@
 //! Covering: the choice of a cell for each node of the graph.
 //!
 //! XOR nodes start as parities and AND nodes as ANDs. Then every node is visited after its operands. A node takes the
-//! cell of one of its cuts if that saves bootstraps, or saves levels at no extra bootstrap. A bit is read in one of
-//! two ways: cells and outputs read it at an eighth, parities at any amplitude. A parity needs a bootstrap only if it
-//! is read at an eighth.
+//! cell of one of its cuts if this cell saves bootstraps, or if it saves levels without further bootstraps. A bit is
+//! read in one of two ways: cells and outputs read it at an eighth, parities at any amplitude. A parity needs a
+//! bootstrap only if it is read at an eighth.
 
 use super::LARGE;
 use super::budget::Budget;
@@ -13,10 +13,10 @@ use super::graph::{Graph, Node};
 use crate::tfhe::network::Margin;
 use crate::tfhe::noise::Load;
 
-/// Passes over the nodes of an ordinary graph, and of a large one.
+/// Number of passes over the nodes of an ordinary graph, and of a large graph.
 const PASSES: [usize; 2] = [2, 1];
 
-/// Largest number of nodes visited to estimate the cost of a change.
+/// Largest number of nodes that are visited to estimate the cost of a change.
 const VISITS: usize = 24;
 
 /// A cell for every node, and how often each node is read.
@@ -44,7 +44,7 @@ impl Covering {
         let cells = (0..graph.len() as u32).map(|node| match graph.node(node) {
             Node::False | Node::Input(_) => None,
             Node::Xor(nodes) => Some(Cell::new(Kind::Parity, false, &nodes.map(|node| Edge::new(node, false)))),
-            // the sign of S + 1/4 is NAND
+            // the sign of S + 1/4 is NAND, so its negation is AND
             Node::And(edges) => Some(Cell::new(Kind::Turned, true, &edges)),
         });
         let mut covering = Covering { cells: cells.collect(), reads: vec![Reads::default(); graph.len()] };
@@ -66,14 +66,14 @@ impl Covering {
     }
 
     fn improve(&mut self, graph: &Graph, allowed: &Allowed) {
-        // the level from which parities may read each node
+        // for each node, the first level at which parities may read it
         let mut levels = vec![0; graph.len()];
         for node in 0..graph.len() as u32 {
             let Some(mut best) = self.cells[node as usize] else { continue };
             if self.reads(node).any() {
                 let before = best;
-                // among cells of equal cost a parity comes last, because it needs one more bootstrap once it is read
-                // at an eighth
+                // among cells with equal cost, a parity is the last choice, because it needs one more bootstrap if it
+                // is read at an eighth later
                 let mut best_key = (0, self.level(node, &best, &levels), best.is_parity());
                 for cut in graph.cuts(node) {
                     let Some(cell) = cell_of(cut.table) else { continue };
@@ -82,7 +82,7 @@ impl Covering {
                         .iter()
                         .map(|leaf| Edge::new(cut.leaves()[leaf.node() as usize], leaf.negated()));
                     let cell = Cell::new(cell.kind, cell.negated, &operands.collect::<Vec<_>>());
-                    // no change between two parities: forms expand a parity's operands anyway
+                    // a parity is not replaced by another parity, because forms expand a parity's operands anyway
                     let both_parities = cell.is_parity() && before.is_parity();
                     if both_parities || same(&cell, &before) || !allowed.allows(graph, &cell) {
                         continue;
@@ -100,13 +100,13 @@ impl Covering {
         }
     }
 
-    /// The level from which readers may read the node if `cell` is its cell.
+    /// The first level at which readers may read the node, if `cell` is its cell.
     fn level(&self, node: u32, cell: &Cell, levels: &[u32]) -> u32 {
         let bootstrapped = cell.is_parity() && self.reads(node).eighth > 0;
         self.level_of(cell, levels) + u32::from(bootstrapped)
     }
 
-    /// The level at which a cell's result is available. A parity adds no level, because it is not bootstrapped here.
+    /// The level at which a cell's result is available. A parity adds no level, because its own bootstrap is not included.
     fn level_of(&self, cell: &Cell, levels: &[u32]) -> u32 {
         let level = |edge: &Edge| {
             let node = edge.node();
@@ -116,7 +116,7 @@ impl Covering {
         cell.operands().iter().map(level).max().unwrap_or(0) + u32::from(!cell.is_parity())
     }
 
-    /// How many bootstraps more the node costs with the cell `after` than with `before`.
+    /// How many more bootstraps are needed if the node has the cell `after` instead of `before`.
     fn cost(&self, node: u32, before: &Cell, after: &Cell) -> i32 {
         let own = |cell: &Cell| i32::from(!cell.is_parity() || self.reads(node).eighth > 0);
         let mut trial = Trial { reads: &self.reads, changed: Vec::new() };
@@ -142,7 +142,7 @@ fn same(a: &Cell, b: &Cell) -> bool {
     a.kind == b.kind && sorted(a) == sorted(b)
 }
 
-/// The operands' nodes, each with whether the cell reads it at an eighth.
+/// The nodes of the operands. For each node, whether the cell reads it at an eighth.
 fn operands(cell: &Cell) -> Vec<(u32, bool)> {
     cell.operands().iter().map(|edge| (edge.node(), !cell.is_parity())).collect()
 }
@@ -152,8 +152,8 @@ trait Counts {
     fn at(&mut self, node: u32) -> &mut Reads;
 
     /// Adds or removes reads of nodes. When a node gains its first read or loses its last one, the reads of its
-    /// operands change too. Returns the number of added bootstraps. The walk stops after `visits` nodes. Then every
-    /// unvisited node counts as one added bootstrap when reads are added, and as none when reads are removed.
+    /// operands change too. Returns the number of added bootstraps. The walk stops after `visits` nodes. After that,
+    /// each unvisited node counts as one added bootstrap if reads are added, and as no bootstrap if reads are removed.
     fn change(&mut self, cells: &[Option<Cell>], mut open: Vec<(u32, bool)>, add: bool, visits: usize) -> i32 {
         let (mut bootstraps, mut visited) = (0, 0);
         while let Some((node, eighth)) = open.pop() {
@@ -183,7 +183,7 @@ impl Counts for Vec<Reads> {
     }
 }
 
-/// The counts after a tentative change, kept apart from the real ones.
+/// The counts after a tentative change. The real counts stay as they are.
 struct Trial<'a> {
     reads: &'a [Reads],
     changed: Vec<(u32, Reads)>,
@@ -199,7 +199,7 @@ impl Counts for Trial<'_> {
     }
 }
 
-/// The cells of three operands that the budget allows, by the number of operands that are inputs.
+/// Whether the budget allows cells of three operands, by the number of operands that are inputs.
 struct Allowed {
     threshold: [bool; 4],
     parity: [bool; 4],

@@ -10,8 +10,8 @@ use super::edge::Edge;
 pub(super) struct Cut {
     leaves: [u32; 3],
     len: u8,
-    /// Truth table: bit `x0 + 2 x1 + 4 x2` is the value at leaves `x0`, `x1`, `x2` in order. The table does not depend
-    /// on missing leaves.
+    /// Truth table: bit `x0 + 2 x1 + 4 x2` is the value at leaves `x0`, `x1`, `x2` in order. If a cut has fewer than
+    /// three leaves, the table does not depend on the missing ones.
     pub table: u8,
 }
 
@@ -20,8 +20,8 @@ impl Cut {
         &self.leaves[..usize::from(self.len)]
     }
 
-    /// A set of bits, one for each leaf's number modulo 64. Two leaves may share a bit, so the set never has more bits
-    /// than the cut has leaves.
+    /// A set of bits: for each leaf, the bit whose place is the leaf's number modulo 64. Two leaves may share a bit, so
+    /// the set never has more bits than the cut has leaves.
     fn low_bits(&self) -> u64 {
         self.leaves().iter().fold(0, |bits, leaf| bits | 1 << (leaf % 64))
     }
@@ -53,7 +53,7 @@ impl Cut {
     }
 }
 
-/// Truth tables of the leaves.
+/// Truth tables of the functions `x0`, `x1` and `x2`.
 const VARIABLES: [u8; 3] = [0b1010_1010, 0b1100_1100, 0b1111_0000];
 
 /// For each truth table, a bit mask of the leaves that it depends on.
@@ -73,7 +73,8 @@ const SUPPORT: [u8; 256] = {
     support
 };
 
-/// Largest number of cuts kept for a node, besides the trivial one: in an ordinary graph, and in a large one.
+/// Largest number of cuts that are kept for a node in an ordinary graph, and in a large graph. The trivial cut does not
+/// count.
 const KEPT: [usize; 2] = [7, 4];
 
 /// The cuts of all nodes, in the order of the nodes.
@@ -98,7 +99,7 @@ impl Cuts {
         &self.cuts[start..self.ends[node as usize] as usize]
     }
 
-    /// Appends a node without cuts besides the trivial one.
+    /// Appends a node whose only cut is the trivial one.
     pub fn push_leaf(&mut self) {
         self.ends.push(self.cuts.len() as u32);
     }
@@ -110,8 +111,8 @@ impl Cuts {
         self.ends.push(self.cuts.len() as u32);
     }
 
-    /// Merges the cuts of a node's operands. If a truth table shows that the node is a constant or equals a leaf, the
-    /// result is that edge, and the node is not needed.
+    /// Merges the cuts of a node's operands. If a truth table shows that the node is a constant or equals a leaf,
+    /// returns the edge of the constant or leaf; the node is then not needed.
     pub fn merge(&mut self, operands: [Edge; 2], function: impl Fn(u8, u8) -> u8) -> Option<Edge> {
         let mut merged = std::mem::take(&mut self.merged);
         merged.iter_mut().for_each(Vec::clear);
@@ -121,7 +122,7 @@ impl Cuts {
         let mut edge = None;
         for a in std::iter::once(&trivial_a).chain(cuts_a) {
             for b in std::iter::once(&trivial_b).chain(cuts_b) {
-                // more than three bits mean more than three leaves, as for most pairs
+                // most pairs have more than three bits together, and so more than three leaves
                 if (a.low_bits() | b.low_bits()).count_ones() > 3 {
                     continue;
                 }
@@ -132,7 +133,7 @@ impl Cuts {
                     0 => edge = Some(Edge::FALSE.negated_if(cut.table != 0)),
                     1 => edge = Some(Edge::new(cut.leaves[0], cut.table != VARIABLES[0])),
                     len => {
-                        // unused leaf places are 0 in every cut
+                        // whole arrays can be compared, because unused places of leaves are 0 in every cut
                         let of_len = &mut merged[usize::from(len) - 2];
                         if of_len.len() < self.kept && !of_len.iter().any(|other| other.leaves == cut.leaves) {
                             of_len.push(cut);
@@ -146,10 +147,11 @@ impl Cuts {
     }
 }
 
-/// For each leaf of a cut, its place in a union, two bits a leaf.
+/// For each leaf of a cut, its place in a union of leaves: two bits for each leaf.
 type Places = u8;
 
-/// The union of the leaves of two cuts, ascending, if it has at most three; and the place of each cut's leaves in it.
+/// The union of the leaves of two cuts, ascending, and the places of each cut's leaves in the union. `None` if the
+/// union has more than three leaves.
 fn union(a: &[u32], b: &[u32]) -> Option<([u32; 3], u8, [Places; 2])> {
     let (mut leaves, mut len, mut places) = ([0; 3], 0u8, [0; 2]);
     let (mut at_a, mut at_b) = (0, 0);
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_spread_table_reads_its_leaves_at_their_new_places() {
-        // x0 and not x1, moved to x2 and x0
+        // `x0 and not x1`, with x0 moved to x2 and x1 moved to x0
         let moved = spread(0b0010_0010, 0b0010);
         assert_eq!(moved, VARIABLES[2] & !VARIABLES[0]);
     }

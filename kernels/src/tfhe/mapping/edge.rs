@@ -1,4 +1,4 @@
-//! Edges of the graph. An edge is twice a node's number, plus 1 if it is negated.
+//! Edges of the graph. The number of an edge is twice a node's number, plus 1 if the edge is negated.
 
 /// A node, or its negation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! Emission: writes a covering as bootstraps over sums, as far as the outputs need it.
+//! Emission: writes the part of a covering that the outputs need as bootstraps over sums.
 
 use super::budget::{Budget, parity_factor};
 use super::cells::{Cell, Kind};
@@ -10,8 +10,8 @@ use crate::tfhe::cells::Amplitude;
 use crate::tfhe::circuit::Table;
 use crate::tfhe::network::{Margin, Network, Source, Sum, Term, load};
 
-/// The network of a covering. `None` if a sum would be noisier than the budget allows. That is rare: the bounds of the
-/// forms exclude it except for some equal operands.
+/// The network of a covering. `None` if a sum would be noisier than the budget allows. This is rare, because the bounds
+/// of the forms prevent it except for some equal operands.
 pub(super) fn emitted(
     graph: &Graph,
     covering: &Covering,
@@ -50,7 +50,7 @@ pub(super) fn emitted(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Constant(bool),
-    /// A source; negated if the flag is true.
+    /// A source. The bit is negated if the flag is true.
     Bit(Source, bool),
 }
 
@@ -99,7 +99,7 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// Writes the sum that a node's bootstrap reads to `into`, given the node that it absorbs.
+    /// Writes to `into` the sum that a node's bootstrap reads. `absorbed` is the node that this node absorbs, or [`NONE`].
     fn put(&self, node: u32, absorbed: u32, into: &mut NodeSum) {
         into.terms.clear();
         let cell = self.covering.cell(node).expect("inputs and constants have no bootstrap");
@@ -110,7 +110,7 @@ impl Sums<'_> {
         }
         let (leaves, negated) = self.forms.form(node);
         into.terms.extend(leaves.iter().filter(|&&leaf| leaf != absorbed).map(|&leaf| (leaf, NodeFactor::Parity)));
-        // k bits of +-1/4 and a constant of 2 k - 2 eighths sum to +1/4 if their XOR is true, else to -1/4
+        // the sum of k bits of +-1/4 and a constant of 2 k - 2 eighths is +1/4 if the XOR of the bits is true, else -1/4
         into.constant = (2 * into.terms.len() as i32 - 2).rem_euclid(8) as i8;
         let negates = match self.covering.cell(absorbed.min(node)).filter(|_| absorbed != NONE) {
             None => negated,
@@ -165,8 +165,8 @@ impl Sums<'_> {
         absorbed
     }
 
-    /// The cells of two operands, by the operands' nodes. The rotation of such a cell may also give the XOR of its
-    /// operands (`pairs.rs`).
+    /// The cells with two operands, found by the nodes of the operands. The rotation of such a cell may also give the
+    /// XOR of its operands (`pairs.rs`).
     fn ands(&self) -> Table {
         let pairs = (0..self.graph.len() as u32).filter(|&node| self.forms.is_bootstrap(self.covering, node));
         let pairs = pairs.filter_map(|node| self.and_operands(node).map(|pair| (node, pair)));
@@ -191,7 +191,7 @@ impl Sums<'_> {
                 NodeFactor::Parity => parity_factor(amplitude(self.graph, self.covering, node)),
             };
             let source = if self.graph.is_input(node) { Source::Input(node) } else { Source::Sample(node) };
-            // a node read in both ways is rare, so its factors count as if they had one sign
+            // a node is rarely read in both ways, so both factors count as if they had the same sign
             Term { source, factor: factor.abs() }
         });
         terms.clear();
@@ -204,7 +204,7 @@ impl Sums<'_> {
     fn needed(&self, absorbed: &[u32]) -> Vec<bool> {
         let mut needed = vec![false; self.graph.len()];
         for edge in self.graph.outputs() {
-            // an output that is an input needs no bootstrap
+            // if an output is an input, it needs no bootstrap
             needed[edge.node() as usize] = !matches!(self.graph.node(edge.node()), Node::Input(_));
         }
         for node in (0..self.graph.len() as u32).rev() {
@@ -223,7 +223,7 @@ impl Sums<'_> {
     }
 }
 
-/// The terms of `S`.
+/// The terms of a cell's sum `S` (`cells.rs`).
 fn core_terms(cell: &Cell) -> impl Iterator<Item = (u32, NodeFactor)> {
     let sign = |edge: &Edge| if edge.negated() { -1 } else { 1 };
     cell.operands().iter().map(move |edge| (edge.node(), NodeFactor::Eighth(sign(edge))))
@@ -233,7 +233,7 @@ fn core_terms(cell: &Cell) -> impl Iterator<Item = (u32, NodeFactor)> {
 struct Writer<'a> {
     network: Network,
     budget: &'a Budget,
-    /// Bootstraps found by their amplitude and terms.
+    /// The bootstraps, found by their amplitude and terms.
     known: Table,
     terms: Vec<Term>,
     words: Vec<u32>,
@@ -246,7 +246,7 @@ impl<'a> Writer<'a> {
         Writer { network, budget, known: Table::new(bootstraps, bootstraps), terms: Vec::new(), words: Vec::new() }
     }
 
-    /// The bit from a bootstrap of this sum; `None` if the sum is too noisy.
+    /// The bit that a bootstrap of this sum gives. `None` if the sum is too noisy.
     fn bootstrap(&mut self, sum: &NodeSum, values: &[Value], wanted: Amplitude) -> Option<Value> {
         let mut constant = self.gather(sum, values);
         if let Some(value) = self.folded(constant, wanted) {
@@ -265,7 +265,8 @@ impl<'a> Writer<'a> {
         });
         if let Some(at) = known {
             let further = (constant - self.network.sum(at as usize).constant).rem_euclid(8);
-            // a difference of 0 or 4 gives the first sample or its negation, 2 or 6 the second
+            // if the constants differ by 0 or 4, the result is the first sample or its negation; if they differ by 2 or
+            // 6, it is the second sample or its negation
             let second = further % 4 == 2;
             if second {
                 self.network.want_second(at);
@@ -313,7 +314,7 @@ impl<'a> Writer<'a> {
         Term::combine(&mut self.terms);
         let network = &self.network;
         self.terms.retain(|term| {
-            // a bit at a half or a whole turn adds the same phase for both of its values
+            // if a bit adds a half turn or a whole turn, it adds the same phase for both of its values
             let eighths = i32::from(term.factor) * i32::from(network.amplitude_of(term.source).eighths());
             let fixed = eighths % 4 == 0;
             if fixed {
@@ -324,8 +325,8 @@ impl<'a> Writer<'a> {
         wrapped(constant)
     }
 
-    /// The bit of a sum without a bootstrap: a sum of no term is a constant, and a sum of one term may be a source at
-    /// the wanted amplitude.
+    /// The bit of a sum that needs no bootstrap: a sum without terms is a constant, and a sum of one term may be a
+    /// source at the wanted amplitude.
     fn folded(&self, constant: i8, wanted: Amplitude) -> Option<Value> {
         let sign = |phase: i32| phase.rem_euclid(8) < 4;
         match *self.terms.as_slice() {

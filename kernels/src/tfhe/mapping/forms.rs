@@ -1,8 +1,8 @@
 //! Forms: the leaves that each parity adds, within the noise budget.
 //!
 //! A parity's operands that are parities themselves are replaced by their leaves, so a net of XORs becomes one sum. If
-//! the sum would be too noisy or too long, an operand is split off: it gets a bootstrap and is one leaf of the sums
-//! that read it.
+//! the sum would be too noisy or too long, an operand is split off: the operand has its own bootstrap, and sums that
+//! read it have it as one leaf.
 
 use super::budget::{Budget, parity_factor};
 use super::covering::Covering;
@@ -18,22 +18,24 @@ pub(super) const LEAVES_MAX: usize = 48;
 /// The thresholds that decide when sums are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Splitting {
-    /// A parity that is bootstrapped at an eighth anyway becomes a leaf if it has more leaves than this.
+    /// A parity that is bootstrapped at an eighth anyway becomes a leaf of other sums if it has more leaves than this
+    /// number.
     pub bootstrapped: usize,
-    /// Any other parity with several readers is split off if it has more leaves than this.
+    /// Any other parity with several readers is split off if it has more leaves than this number.
     pub shared: usize,
-    /// Among operands whose split costs a bootstrap, whether to take the one at the lowest level.
+    /// Whether to split off the operand at the lowest level, if a split costs a bootstrap.
     pub earliest: bool,
 }
 
 /// The forms of a covering's parities.
 pub(super) struct Forms {
     leaves: Vec<u32>,
-    /// For each node, where its leaves end, and whether their XOR is negated.
+    /// For each node, the index at which its leaves end, and whether their XOR is negated.
     ends: Vec<(u32, bool)>,
     /// For each node, whether it is a parity that other sums read as a leaf.
     is_leaf: Vec<bool>,
-    /// For each node, the level at which its sample is available; for a parity, the level at which all its leaves are.
+    /// For each node, the level at which its sample is available. For a parity, the level at which all its leaves are
+    /// available.
     levels: Vec<u32>,
 }
 
@@ -71,7 +73,7 @@ impl Forms {
         forms
     }
 
-    /// The nodes whose XOR a parity is, ascending, and whether the XOR is negated.
+    /// The leaves of a parity, ascending, and whether the parity is the negation of their XOR.
     pub fn form(&self, node: u32) -> (&[u32], bool) {
         let start = if node == 0 { 0 } else { self.ends[node as usize - 1].0 as usize };
         let (end, negated) = self.ends[node as usize];
@@ -110,7 +112,8 @@ impl Forms {
                 return;
             }
             let parts = operands.iter().map(|edge| edge.node()).filter(|&node| self.expands(covering, node));
-            // prefer a split that costs no bootstrap, then the operand with most readers, then the longest
+            // prefer an operand that is bootstrapped anyway, then the one at the lowest level (if wanted), then the one
+            // with the most readers, then the longest
             let split = parts.max_by_key(|&node| {
                 let reads = covering.reads(node);
                 let early = if earliest { u32::MAX - self.levels[node as usize] } else { 0 };
@@ -129,7 +132,7 @@ impl Forms {
         nodes.map(|node| self.levels[node as usize] + u32::from(parity(node))).max().unwrap_or(0)
     }
 
-    /// Whether the readers of a node replace it by its leaves, as they do for an unsplit parity.
+    /// Whether the readers of a node replace it by its leaves. They do if the node is a parity that is not split off.
     fn expands(&self, covering: &Covering, node: u32) -> bool {
         covering.cell(node).is_some_and(|cell| cell.is_parity()) && !self.is_leaf[node as usize]
     }

@@ -1,8 +1,8 @@
 //! The circuit as a graph of XOR and AND nodes. Negations belong to the edges, and every node has its small cuts.
 //!
 //! Structural hashing makes equal nodes one node: ANDs of the same edges, and XORs of equal expansions. The expansion
-//! of an XOR is the list of nodes, none of them an XOR, whose XOR it is. If a cut's truth table shows that a node is a
-//! constant or equals a leaf, the node is replaced by it.
+//! of an XOR is a list of nodes that are not XORs; the XOR of these nodes is the node. If a cut's truth table shows
+//! that a node is a constant or equals a leaf, the constant or leaf replaces the node.
 
 use std::collections::HashMap;
 
@@ -16,11 +16,11 @@ use crate::tfhe::gates::Gate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     False,
-    /// This bit of the circuit's inputs.
+    /// The input bit of the circuit with this number.
     Input(u32),
-    /// XOR of two nodes, neither of them a constant.
+    /// XOR of two nodes that are not constants.
     Xor([u32; 2]),
-    /// AND of two edges, neither of them a constant.
+    /// AND of two edges that are not constants.
     And([Edge; 2]),
 }
 
@@ -30,7 +30,7 @@ const EXPANSION_MAX: usize = 12;
 pub(super) struct Graph {
     nodes: Vec<Node>,
     cuts: Cuts,
-    /// The edge of each gate of the circuit; false for gates that the outputs do not need.
+    /// The edge of each gate of the circuit. Gates that the outputs do not need have the edge of the constant false.
     gates: Vec<Edge>,
     outputs: Vec<Edge>,
     /// Whether every input that is read is bootstrapped first.
@@ -104,7 +104,7 @@ struct Builder {
     /// XOR nodes by their expansions.
     xors: Table,
     expansions: Vec<u32>,
-    /// Where each node's expansion ends. Only XORs have one.
+    /// For each node, the index at which its expansion ends. Only XORs have an expansion.
     expansion_ends: Vec<u32>,
     scratch: Vec<u32>,
 }
@@ -129,7 +129,7 @@ impl Builder {
         builder
     }
 
-    /// Adds a node for every name. Inputs of a known name become that node or its negation.
+    /// Adds a node for every new name. An input with a known name is the node of that name, or its negation.
     fn inputs(&mut self, inputs: &[Bit]) -> Vec<Edge> {
         let mut known: HashMap<u32, Edge> = HashMap::new();
         let edge = |(at, &bit): (usize, &Bit)| match bit {
@@ -193,7 +193,7 @@ impl Builder {
         edge.negated_if(negated)
     }
 
-    /// The XOR of two nodes, given its expansion.
+    /// The XOR of two nodes. `expansion` is the expansion of the result.
     fn xor_of(&mut self, a: u32, b: u32, expansion: &[u32]) -> Edge {
         match *expansion {
             [] => return Edge::FALSE,
@@ -215,7 +215,7 @@ impl Builder {
         Edge::new(node, false)
     }
 
-    /// The nodes whose XOR the node is, ascending. For a node that is no XOR, the node itself.
+    /// The expansion of a node, ascending. The expansion of a node that is not an XOR is the node itself.
     fn expansion<'a>(&'a self, node: &'a u32) -> &'a [u32] {
         let start = match *node {
             0 => 0,
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_one_of_its_leaves_is_no_node() {
-        // (a and b) and a is a and b; (a or b) and a is a
+        // wire 4 is `a or b`, and `(a or b) and a` is `a`
         let graph = graph("5 7\n1 2\n1 1\n2 1 0 1 2 XOR\n2 1 0 1 3 AND\n2 1 2 3 4 XOR\n2 1 4 0 5 AND\n1 1 5 6 INV\n");
         assert_eq!(graph.outputs()[0], Edge::new(1, true));
     }

@@ -6,25 +6,26 @@ use crate::tfhe::network::Margin;
 use crate::tfhe::noise::{InputNoise, Load};
 use crate::tfhe::params::ParamsLiteral;
 
-/// The functions that a network's bootstraps may compute under a parameter set, besides the gates of two operands.
+/// Which functions a network's bootstraps may compute under a parameter set, in addition to the gates of two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offers {
     /// XOR of three samples at an eighth.
     pub xor3: bool,
     /// Majority of three samples, and "not all equal" of them.
     pub majority: bool,
-    /// `c xor (a and b)`, c at an eighth.
+    /// `c xor (a and b)`, with c at an eighth.
     pub xor_and_of_eighth: bool,
-    /// `c xor (a and b)`, c at a quarter.
+    /// `c xor (a and b)`, with c at a quarter.
     pub xor_and_of_quarter: bool,
-    /// AND and XOR of the same two samples from one rotation, and an AND of that XOR and another sample.
+    /// AND and XOR of the same two samples from one rotation, and a bootstrap that computes the AND of this XOR and
+    /// another sample.
     pub pair: bool,
     /// Largest number of samples at a quarter in a parity, limited by the noise and by the length of a form.
     pub widest_parity: u32,
 }
 
 impl Offers {
-    /// The offers of a parameter set.
+    /// The cells that this parameter set offers.
     pub fn of(p: &ParamsLiteral) -> Offers {
         let budget = Budget::of(p, InputNoise::Fresh);
         let allows = |samples, margin| budget.allows(&Load { samples, ..Load::default() }, margin);

@@ -1,8 +1,8 @@
 //! Pairs: AND and XOR of the same two bits from one rotation.
 //!
 //! Let `P` be the sum of two bits at an eighth, each with its sign. A bootstrap over `P` plus an odd number of eighths
-//! gives OR, AND or a similar gate; its second sample gives another of these. Both samples together show whether `P`
-//! is 0, which is the XOR: it equals the sum of both samples with signs, minus one amplitude. So the XOR needs no
+//! gives OR, AND or a similar gate, and its second sample gives another such gate. Both samples together show whether
+//! `P` is 0, and this is the XOR: the sum of both samples, each with a sign, minus one amplitude. So the XOR needs no
 //! bootstrap if each of its readers may read two samples instead of one.
 
 use super::budget::Budget;
@@ -10,8 +10,8 @@ use crate::tfhe::cells::Amplitude;
 use crate::tfhe::circuit::Table;
 use crate::tfhe::network::{Margin, Network, Source, Sum, Term, load};
 
-/// The network after XORs moved to the rotations of ANDs where the budget allows it, and the new bootstrap of each old
-/// one; `None` if no XOR can move.
+/// Moves XORs to the rotations of ANDs where the budget allows it. Returns the new network, and for each old bootstrap
+/// the index of its new one. `None` if no XOR can move.
 pub(super) fn paired(network: &Network, budget: &Budget) -> Option<(Network, Vec<u32>)> {
     let xors = || (0..network.bootstraps()).filter_map(|at| xor_sources(network, at).map(|sources| (at, sources)));
     xors().next()?;
@@ -34,7 +34,7 @@ pub(super) fn paired(network: &Network, budget: &Budget) -> Option<(Network, Vec
     pairs.replaced.iter().any(Option::is_some).then(|| pairs.written())
 }
 
-/// The two bits of an AND-like bootstrap, the second's sign relative to the first's, and the amplitude.
+/// A bootstrap like AND: its two bits, the second bit's sign relative to the first's, and the amplitude.
 type And = (Source, Source, i8, Amplitude);
 
 /// The bootstraps over a sum of two bits at an eighth.
@@ -74,7 +74,7 @@ impl Ands<'_> {
     }
 }
 
-/// The two sources at an eighth whose XOR this bootstrap computes, if it is such a XOR.
+/// If this bootstrap computes the XOR of two sources at an eighth, these two sources.
 fn xor_sources(network: &Network, at: usize) -> Option<[Source; 2]> {
     match network.sum(at).terms {
         [a, b] if [a, b].iter().all(|term| term.factor.abs() == 2 && is_eighth(network, term.source)) => {
@@ -97,8 +97,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Writes the XOR at bootstrap `xor` with the samples of the bootstrap `and` over the same bits. `sign` is the
-    /// second bit's sign relative to the first's.
+    /// Expresses the XOR of bootstrap `xor` by the samples of the bootstrap `and`, which has the same bits. `sign` is
+    /// the second bit's sign relative to the first's.
     fn of(network: &Network, xor: usize, and: u32, sign: i8) -> Pair {
         let sum = network.sum(and as usize);
         // The AND's phase is `first P` plus its constant. `one` and `two` are the signs of its samples where P is 2, 0
@@ -107,10 +107,10 @@ impl Pair {
         let signs =
             |turn: i8| [2, 0, -2].map(|p: i8| if (first * p + sum.constant + turn).rem_euclid(8) < 4 { 1 } else { -1 });
         let (one, two) = (signs(0), signs(2));
-        // these factors make both terms positive at 0 and make them cancel at 2 and -2
+        // with these factors, both terms are positive where P is 0, and they cancel where P is 2 or -2
         let [x, y] = [one[1], two[1]];
         debug_assert_eq!([x * one[0] + y * two[0], x * one[2] + y * two[2]], [0, 0]);
-        // with both bits true, P is 0 only if their signs differ
+        // if both bits are true, P is 0 only if their signs differ
         let both_true: i8 = network.sum(xor).terms.iter().map(|term| term.factor).sum();
         let is_true = (both_true + network.sum(xor).constant).rem_euclid(8) < 4;
         let negate = if is_true == (sign < 0) { 1 } else { -1 };
@@ -120,12 +120,12 @@ impl Pair {
 
 struct Pairs<'a> {
     network: &'a Network,
-    /// For each bootstrap, the pair that replaces it, if it is a replaced XOR.
+    /// For each bootstrap, the pair that replaces it; `None` if it is not a replaced XOR.
     replaced: Vec<Option<Pair>>,
 }
 
 impl Pairs<'_> {
-    /// Writes a sum to `terms` with pairs in place of the replaced XORs, and returns its constant.
+    /// Writes the terms of a sum to `terms`, with pairs in place of the replaced XORs. Returns the constant of the new sum.
     fn rewrite(&self, sum: Sum<'_>, terms: &mut Vec<Term>) -> i8 {
         let mut constant = i32::from(sum.constant);
         terms.clear();
@@ -160,7 +160,7 @@ impl Pairs<'_> {
             self.rewrite(self.network.output(reader - bootstraps), &mut terms);
             return !terms.is_empty() && budget.allows_output(&load(&terms));
         }
-        // a replaced XOR reads nothing
+        // a replaced XOR is always allowed, because it reads nothing
         self.rewrite(self.network.sum(reader), &mut terms);
         self.replaced[reader].is_some() || (!terms.is_empty() && budget.allows_sum(&terms, self.network.margin(reader)))
     }
@@ -214,7 +214,7 @@ impl Pairs<'_> {
 /// The readers of each bootstrap: bootstraps, then outputs.
 struct Readers {
     readers: Vec<u32>,
-    /// Where each bootstrap's readers end.
+    /// For each bootstrap, the index at which its readers end.
     ends: Vec<u32>,
 }
 
@@ -234,7 +234,7 @@ impl Readers {
             ends[at] += ends[at - 1];
         }
         let mut readers = vec![0; *ends.last().unwrap_or(&0) as usize];
-        // each start moves from the begin of its range to the end while the range fills
+        // while a range of readers fills, its entry in `ends` moves from the start of the range to the end
         for (reader, at) in reads {
             readers[ends[at] as usize] = reader;
             ends[at] += 1;

@@ -1,4 +1,4 @@
-//! The network of a circuit gate by gate.
+//! The network that computes a circuit gate by gate.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::tfhe::network::{Network, Source, Sum, Term, log2_sum};
 use crate::tfhe::noise::{InputNoise, Secret, beyond, gate_output, key_constant, mod_switch, mux_output};
 use crate::tfhe::params::ParamsLiteral;
 
-/// Every XOR and AND that remains is a bootstrap; a NOT is a sign.
+/// Every XOR and AND gate that remains becomes a bootstrap, and a NOT becomes a sign.
 pub(super) fn network(numbered: &Numbered, inputs: &[Bit], gates_asked: u64) -> Network {
     let mut network = Network::new(gates_asked);
     let inputs = first_of_their_names(inputs);
@@ -48,8 +48,8 @@ pub(super) fn network(numbered: &Numbered, inputs: &[Bit], gates_asked: u64) -> 
 }
 
 impl Network {
-    /// log2 of the probability that any bit is wrong (results and output decryptions added up) if each bootstrap is a
-    /// gate followed by a key switch. For networks of [`super::map_plainly`].
+    /// log2 of the probability that any bit is wrong, if each bootstrap is a gate followed by a key switch. The
+    /// probabilities of all results and of the outputs' decryptions are added. For networks of [`super::map_plainly`].
     pub fn failure_log2_as_gates(&self, p: &ParamsLiteral, inputs: InputNoise) -> f64 {
         let (result, constant) = (gate_output(p, Secret::OURS), key_constant(p));
         let (input, input_constant) = match inputs {
@@ -80,11 +80,11 @@ impl Network {
     }
 }
 
-/// For each input, the first input of its name, negated if the names are opposite.
+/// For each input, the first input with the same or the opposite name; the term is negated if the name is opposite.
 fn first_of_their_names(inputs: &[Bit]) -> Vec<Term> {
     let mut known: HashMap<u32, (u32, bool)> = HashMap::new();
     let term = |(at, &bit): (usize, &Bit)| match bit {
-        // constants are folded, so no gate reads this term
+        // the term does not matter, because constants are folded and no gate reads it
         Bit::Constant(_) => Term { source: Source::Input(at as u32), factor: 1 },
         Bit::Value { id, negated } => {
             let &mut (first, of_first) = known.entry(id).or_insert((at as u32, negated));
@@ -111,12 +111,13 @@ mod tests {
         };
         for preset in Preset::ALL {
             let published = failure_log2(&preset.params());
-            // only the last gate reads results; all others and the decryption are far safer
+            // the last gate decides the failure probability, because only this gate reads results; the other gates and
+            // the decryption fail far less often
             let and = failures("AND", preset, InputNoise::Fresh);
             assert!((published.gate..published.gate + 0.1).contains(&and), "{preset:?}: {and}");
             let xor = failures("XOR", preset, InputNoise::Fresh);
             assert!(xor > published.xor - 1e-9 && xor < and, "{preset:?}: {xor}");
-            // two gates on the noisiest inputs
+            // here both first gates count, because they read the noisiest inputs
             let any = failures("AND", preset, InputNoise::Any);
             assert!((any - published.worst).abs() < 0.1, "{preset:?}: {any}");
         }

@@ -26,8 +26,8 @@ const QUIET: ParamsLiteral = ParamsLiteral {
     glwe_noise_std: 1.0 / (1 << 29) as f64,
 };
 
-/// Parameter sets of every kind: presets, a quiet set, a set whose noise is all from rotations, a set of unknown
-/// noise.
+/// Parameter sets of every kind: presets, a set with little noise, a set in which all noise comes from rotations, and a
+/// set whose noise is unknown.
 fn parameter_sets() -> Vec<Params> {
     let rotations = ParamsLiteral { glwe_noise_std: 1.0 / (1 << 17) as f64, ..QUIET };
     let unknown = ParamsLiteral { lwe_noise_std: 0.0, glwe_noise_std: 0.0, ..QUIET };
@@ -94,7 +94,8 @@ fn an_adder_is_a_bootstrap_a_carry_and_a_bootstrap_a_sum_but_one_for_its_half_ad
 
 #[test]
 fn the_figures_of_the_netlists_that_clients_are_given() {
-    // the largest number of bootstraps and levels for fast_128 on fresh inputs, and log2 of the failure probability
+    // for each netlist: the largest allowed numbers of bootstraps and levels for fast_128 on fresh inputs, and the
+    // largest allowed log2 of the failure probability
     for (name, text, most) in [
         ("adder64", ADDER, (126, 64, -140.0)),
         ("mult64", MULTIPLIER, (5961, 125, -89.0)),
@@ -191,7 +192,7 @@ fn networks_of_thousands_of_random_netlists_are_sound_under_every_parameter_set(
 
 #[test]
 fn incrementers_take_a_bootstrap_a_bit() {
-    // sums and carries of a number and a bit: x ^ c, x & c
+    // adds a bit to a number: `x ^ c` is the sum, and `x & c` is the next carry
     let bits = 20;
     let mut text = format!("{} {}\n2 {bits} 1\n1 {}\n", 2 * bits, 3 * bits + 1, bits + 1);
     for bit in 0..bits {
@@ -228,7 +229,7 @@ fn long_chains_wide_stars_and_circuits_without_gates_are_mapped() {
     assert!(map(&star).0 <= 200);
     let pairs = netlist(gates / 4, 1 << 16, |out| format!("2 1 {} {} {out} XOR\n", out % 64, out / 64 % 64));
     assert!(map(&pairs).0 <= 64 * 63 / 2);
-    // outputs that are one wire, constants, inputs
+    // outputs that share a wire, and outputs that are constants or inputs
     let copies =
         netlist(101, 100, |out| if out == 64 { "2 1 0 1 64 AND\n".into() } else { format!("1 1 64 {out} EQW\n") });
     assert_eq!(map(&copies), (1, 0));
@@ -241,7 +242,7 @@ fn long_chains_wide_stars_and_circuits_without_gates_are_mapped() {
 
 #[test]
 fn gates_are_counted_by_kind_where_their_bootstraps_are() {
-    // not (a xor b xor c), and the same again
+    // both outputs are `not (a xor b xor c)`
     let text = "4 7\n1 3\n1 2\n2 1 0 1 3 XOR\n2 1 3 2 4 XOR\n1 1 4 5 INV\n1 1 4 6 INV\n";
     let network = mapped(text, InputNoise::Fresh);
     assert_eq!((network.bootstraps(), network.covers(0), network.gates_free()), (1, [2, 0, 2], 0));

@@ -1,7 +1,7 @@
 //! Noise of sums that a bootstrap reads before the key switch.
 //!
 //! A sum adds results of bootstraps (samples, under the extraction key) and inputs (under the small key). The sum of
-//! all samples is key switched once.
+//! all samples is key-switched once.
 
 use super::super::params::ParamsLiteral;
 use super::{Secret, blind_rotate, key_constant, lwe_key_switch, mod_switch, mux_output};
@@ -11,7 +11,7 @@ use super::{Secret, blind_rotate, key_constant, lwe_key_switch, mod_switch, mux_
 pub enum InputNoise {
     /// The inputs were freshly encrypted.
     Fresh,
-    /// The inputs may be any results of the node: up to two rotations and a key switch.
+    /// The inputs may be any results of the node. Their noise is at most that of two rotations and a key switch.
     Any,
 }
 
@@ -67,8 +67,8 @@ impl SumNoise {
 
     /// Variance of a sum of different sources after the key switch.
     ///
-    /// All key switches share a constant error. It occurs in each input that is a result, and in the sum's own key
-    /// switch. Such errors add up with the factors, not with their squares.
+    /// All key switches under a key share a constant error. Each input that is a result contains this error, and so
+    /// does the sum's own key switch. Equal errors add up with their factors, not with the squares of the factors.
     pub fn switched(&self, load: &Load) -> f64 {
         let own = if load.samples > 0 { 1.0 } else { 0.0 };
         let (squares, absolute) = (f64::from(load.inputs) + own, f64::from(load.inputs_absolute) + own);

@@ -1,11 +1,12 @@
-//! Repeated launches: their bind groups and arguments are kept, so a replay creates and checks neither.
+//! Repeated launches. A recording keeps their bind groups and arguments, so a replay neither creates nor checks them.
 
 use ::wgpu::{BindGroup, Buffer, BufferDescriptor, BufferUsages};
 
 use super::{LAUNCHES_MAX, Pipeline, Queue, Started, dispatch};
 use crate::error::Result;
 
-/// Kernels with all their arguments. A recording holds its buffers, so it is dropped before they are.
+/// Kernels with all their arguments. A recording keeps its buffers alive, so the recording must be dropped first when a
+/// buffer is to be freed.
 pub(in crate::wgpu) struct Recording {
     steps: Vec<Step>,
     /// `[steps][arguments_words]`
@@ -44,7 +45,7 @@ impl Queue {
         Ok(Recording { steps, _arguments: arguments })
     }
 
-    /// Starts the launches, in submissions of the same size as without a recording.
+    /// Starts the launches. The submissions have the same size as without a recording.
     pub(in crate::wgpu) fn replay(&self, recording: &Recording) -> Result<()> {
         let mut recorder = self.recorder()?;
         if recorder.launches > 0 {

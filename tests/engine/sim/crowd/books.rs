@@ -1,4 +1,4 @@
-//! An observer's simple books of events and commands, and the rules that the scheduler must obey.
+//! An observer that keeps simple books of events and commands, and the rules that the scheduler must obey.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use engine::{AccountId, Error, OperationId, PartId, SessionId, Usage};
 enum RowState {
     /// The previous level is not done.
     Later,
-    /// The row is in the queue since this time.
+    /// The row has been in the queue since this time.
     Queued(Duration),
     Running,
     Done,
@@ -29,7 +29,7 @@ pub struct ObservedOperation {
     rows: Vec<RowState>,
     deadline: Option<Duration>,
     cancelled: bool,
-    /// The levels of a circuit, and its device after its start.
+    /// For a circuit: its levels, and its device after it has begun.
     circuit: Option<(Levels, Option<DeviceId>)>,
     restarts: usize,
     slots: Vec<u32>,
@@ -41,7 +41,8 @@ pub struct ObservedSession {
     pub device_bytes: Vec<Vec<u64>>,
     pub slot_bytes: u64,
     pub closed: bool,
-    /// Set at the close: for each device, the loads and batches that may still end before the device must drop the key.
+    /// For a closed session: how many loads and batches each device may still end before it must drop the session's
+    /// key.
     pub patience: Option<Vec<usize>>,
     /// The cost of the session's batches that ran beside loads of other sessions.
     pub ahead: Ahead,
@@ -49,9 +50,9 @@ pub struct ObservedSession {
     pub waits: Option<BTreeMap<AccountId, u64>>,
 }
 
-/// The cost of batches that ran beside loads of other sessions and is not yet made up for. Until then, other sessions
-/// come first. A batch in turn makes up for the cost before it, but the turn may have been given before the latest
-/// load.
+/// The cost of batches that ran beside loads of other sessions and that has not been made up for. A session makes up
+/// for this cost by waiting until other sessions have run. A batch in turn makes up for the cost before it, but not for
+/// the newest cost: the session may have got the turn before the latest load.
 #[derive(Clone, Copy, Default)]
 pub struct Ahead {
     since_turn: u64,
@@ -68,7 +69,7 @@ impl Ahead {
     }
 }
 
-/// The largest cost of a batch: full of the dearest units, or the one row that may exceed the limit.
+/// The largest cost of a batch: a full batch of the most expensive units, or the one row that may exceed the limit.
 fn cost_max(batch_units_max: usize) -> u64 {
     batch_units_max.max(2) as u64 * 112
 }
@@ -85,7 +86,7 @@ pub struct Books {
     pub ended: BTreeSet<OperationId>,
     /// Operations that have ended while some of their rows still run.
     orphans: BTreeMap<OperationId, ObservedOperation>,
-    /// The slots of every arena: their number, and the used ones.
+    /// For every arena, the number of its slots, and the slots in use.
     pub arenas: BTreeMap<(DeviceId, SessionId), (usize, BTreeSet<u32>)>,
     /// Devices that were ordered to retire.
     pub lost: BTreeSet<DeviceId>,
@@ -128,7 +129,7 @@ impl Books {
     }
 
     /// Whether the device gets work of a session whose key's parts have these sizes. The device must be in service, or
-    /// be a stand-in while the key is too large for all others.
+    /// it must be a stand-in while the key is too large for all other devices.
     fn takes(&self, device_bytes: &[Vec<u64>], device: DeviceId) -> bool {
         let mut others = self.limits.devices.iter().zip(device_bytes).filter(|(limits, _)| !limits.stand_in);
         let apart = others.all(|(limits, parts)| parts.iter().any(|&bytes| bytes > limits.resident_bytes_max));
@@ -232,7 +233,7 @@ impl Books {
             || (!devices.is_empty() && !devices.iter().any(fits))
     }
 
-    /// The most slots that running batches of lists may need on a device.
+    /// Largest number of slots that running batches of lists may need on a device.
     fn list_slots_max(&self, device: DeviceId) -> usize {
         let limits = &self.limits.devices[device.0];
         limits.batches_in_flight_max * (3 * limits.batch_units_max).max(4)
@@ -242,7 +243,7 @@ impl Books {
         self.operations.values().chain(self.orphans.values()).filter(|operation| operation.circuit.is_some())
     }
 
-    /// Notes a cancellation. `true` if the operation must end now, because some of its rows wait.
+    /// Notes a cancellation. Returns `true` if the operation must end now, because some of its rows have not started.
     pub fn cancelled(&mut self, operation: OperationId) -> bool {
         let Some(operation) = self.operations.get_mut(&operation) else { return false };
         operation.cancelled = operation.rows.iter().any(|row| !matches!(row, RowState::Running | RowState::Done));
@@ -316,18 +317,18 @@ impl Books {
         assert!(batch.rows() > 0);
     }
 
-    /// Notes a batch that runs beside a load. No other session could use that time, but the batch counts against its
-    /// session and account.
+    /// Notes a batch that runs beside a load. Sessions before it in order could not use that time, but the batch still
+    /// counts against its own session and account.
     pub fn ran_beside_load(&mut self, batch: &Batch) {
         let session = self.sessions.get_mut(&batch.session).expect("the session has work");
         session.ahead.since_turn += batch.cost;
         self.ahead.entry(session.account).or_default().since_turn += batch.cost;
     }
 
-    /// Checks that no session starves behind the head of the line, whatever keys fit. While rows of a session are due,
-    /// each other account is served at most the share that fair queueing allows. A batch beside a load does not count,
-    /// because no other session could use that time. The check holds for one device only, because with several devices
-    /// other sessions run while one device drains or loads. Returns whether a session waited.
+    /// Checks that no session starves while others are served, whatever keys fit. While rows of a session are due, each
+    /// other account is served at most the share that fair queueing allows. A batch beside a load does not count,
+    /// because sessions before it in order could not use that time. The check is for one device only, because with
+    /// several devices other sessions run while one device drains or loads. Returns whether a session waited.
     pub fn served(&mut self, now: Duration, batch: &Batch) -> bool {
         let [limits] = &self.limits.devices[..] else { return false };
         let (cost_max, wait) = (cost_max(limits.batch_units_max), self.limits.wait);
@@ -344,8 +345,8 @@ impl Books {
             .map(|id| {
                 let (account, ahead) = (self.sessions[id].account, self.sessions[id].ahead.cost());
                 let account_ahead = self.ahead.get(&account).map_or(0, |ahead| ahead.cost());
-                // Between two batches of the session, each other session of its account runs at most twice; some of
-                // them may have left since.
+                // Between two batches of the session, each other session of its account runs at most twice. Some of
+                // those sessions may have closed since.
                 let own = (2 * mates(account) + 2) * (2 * cost_max + ahead);
                 let others = own + cost_max + account_ahead;
                 if account == served { own } else { others * weight(served) / weight(account) + 2 * cost_max }
@@ -376,7 +377,7 @@ impl Books {
                 assert_eq!(*row, RowState::Running);
                 *row = match (succeeded, operation.circuit.is_some()) {
                     (true, _) => RowState::Done,
-                    // A failed row is due at once, because it has waited before.
+                    // A failed row is due at once, because it waited before its first try.
                     (false, false) => RowState::Queued(Duration::ZERO),
                     (false, true) => RowState::Failed,
                 };
@@ -392,7 +393,7 @@ impl Books {
         }
     }
 
-    /// Drops an orphan whose rows all have ended.
+    /// Drops an ended operation when none of its rows runs any more.
     fn bury(&mut self, id: OperationId) {
         if self.orphans.get(&id).is_some_and(|orphan| !orphan.rows.contains(&RowState::Running)) {
             let orphan = self.orphans.remove(&id).expect("the orphan was found above");
@@ -408,7 +409,7 @@ impl Books {
     }
 
     fn give_back(&mut self, device: DeviceId, session: SessionId, slots: &[u32]) {
-        // the device may have been lost, and its books dropped
+        // the arena is missing if the device was lost
         if let Some((_, in_use)) = self.arenas.get_mut(&(device, session)) {
             slots.iter().for_each(|slot| assert!(in_use.remove(slot)));
         }
@@ -454,7 +455,7 @@ impl Books {
             Err(Error::Gone) => assert!(self.sessions[&operation.session].closed),
             Err(Error::DeadlinePassed) => assert!(operation.deadline.is_some_and(|deadline| deadline <= now)),
             Err(Error::Device(_)) => {
-                // the client sees no first failure, unless no other device is left
+                // the client gets this error only after a second failure, or after the loss of a device
                 assert!(self.failures >= 2 || !self.lost.is_empty());
             }
             Err(Error::ShuttingDown) => assert!(self.abandoned),
@@ -476,8 +477,8 @@ impl Books {
         assert!(self.arenas.keys().all(|&(_, of)| of != session), "{session:?} has an arena");
     }
 
-    /// Notes that a device has loaded or run something. Erasures that wait for the device wait for one order less, and
-    /// never for later orders.
+    /// Notes that a device has carried out a load or a call. So each erasure that waits for this device has one order
+    /// less to wait for. An erasure never waits for later orders.
     pub fn count_down(&mut self, device: DeviceId, keys: &BTreeMap<(SessionId, PartId), u64>) {
         for (session, books) in &mut self.sessions {
             if let Some(patience) = &mut books.patience {
@@ -488,7 +489,8 @@ impl Books {
         }
     }
 
-    /// Notes that a load has ended. The erasure of the loaded key then waits for the orders that the device has now.
+    /// Notes that a load has ended. The erasure of the loaded key then waits for the orders that the device has at this
+    /// moment.
     pub fn load_ends(&mut self, device: DeviceId, session: SessionId, works: usize) {
         if let Some(patience) = self.sessions.get_mut(&session).and_then(|session| session.patience.as_mut()) {
             patience[device.0] = works;
@@ -615,7 +617,7 @@ impl ObservedOperation {
         }
     }
 
-    /// Stops a circuit that must restart: its waiting rows leave the queue.
+    /// Stops a circuit that must restart: its waiting rows no longer count as queued.
     fn stop(&mut self) {
         self.rows.iter_mut().filter(|row| matches!(row, RowState::Queued(_))).for_each(|row| *row = RowState::Failed);
     }

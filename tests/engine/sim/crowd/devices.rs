@@ -19,7 +19,7 @@ pub enum Order {
     Retire,
 }
 
-/// A load. The device carries out a piece of it between any two orders.
+/// A load. Between any two other orders, the device carries out one piece of the load.
 pub struct PartsLoad {
     session: SessionId,
     parts: Vec<PartId>,
@@ -29,14 +29,14 @@ pub struct PartsLoad {
 pub struct SimulatedDevice {
     pub orders: VecDeque<Order>,
     pub load: Option<PartsLoad>,
-    /// Whether the device works on a piece of the load now, and not on its first order.
+    /// Whether the device is working on a piece of the load now; otherwise it works on its first order.
     at_piece: bool,
     /// The time at which the present work is done.
     pub busy_until: Duration,
     /// The loaded parts of keys, with their sizes.
     pub keys: BTreeMap<(SessionId, PartId), u64>,
     pub arenas: BTreeMap<SessionId, usize>,
-    /// Failing calls, in percent.
+    /// Percentage of calls that fail.
     failing: u64,
     /// From this time on every call fails.
     dies_at: Duration,
@@ -148,8 +148,8 @@ impl World {
         }
     }
 
-    /// The scheduler gives a device up and awaits nothing from it any more. The device's work has failed, and its
-    /// memory does not count. Some devices still report later.
+    /// The scheduler gives a device up and waits for nothing from it any more. The device's work has failed, and its
+    /// memory does not count. Some of these devices still report later.
     pub fn give_up(&mut self, id: DeviceId) {
         self.tally.see("given up");
         let device = &mut self.devices[id.0];
@@ -195,7 +195,7 @@ impl World {
         self.feed(event);
     }
 
-    /// Frees memory, in which the driver may panic.
+    /// Frees memory. The driver may panic here.
     fn drop_may_fail(&mut self, id: DeviceId) {
         let device = &mut self.devices[id.0];
         if device.failing > 0 && self.dice.percent(1) {
@@ -239,7 +239,7 @@ impl World {
             self.books.failures += usize::from(failure.is_some());
         }
         if let Order::Load(session, _) = &order {
-            // the eviction comes directly behind the earlier orders
+            // the eviction is ordered now, so it waits only for the orders that the device already has
             let works = self.devices[id.0].works();
             self.books.load_ends(id, *session, works);
         }
@@ -301,7 +301,7 @@ impl World {
                 self.feed(Event::Loaded { device: id, session });
             }
             (Order::Run(batches), failure) => {
-                // a batch whose operands find no room fails alone
+                // sometimes only one batch of a call fails, as if there were no room for its operands
                 let only = self.dice.percent(30).then(|| self.dice.below(batches.len() as u64) as usize);
                 for (at, batch) in batches.into_iter().enumerate() {
                     self.feed_batch_report(id, batch, failure.clone().filter(|_| only.is_none_or(|only| only == at)));

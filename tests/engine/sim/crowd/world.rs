@@ -17,10 +17,10 @@ const ACTIONS: usize = 400;
 /// Number of steps after which a world counts as hung.
 const STEPS_MAX: usize = 100_000;
 
-/// Accounts whose number is also their weight.
+/// Accounts. The number of an account is also its weight.
 const ACCOUNTS: [AccountId; 5] = [AccountId(1), AccountId(2), AccountId(4), AccountId(8), AccountId(64)];
 
-/// Counts how often each thing happened. A simulation in which little happened fails.
+/// Counts how often each kind of event happened. A simulation in which too little happened fails.
 #[derive(Debug, Default)]
 pub struct Tally {
     counts: BTreeMap<&'static str, u64>,
@@ -144,7 +144,7 @@ impl World {
         panic!("the engine never stops");
     }
 
-    /// Advances to the next event in time: of a device, of a client, or of the clock alone.
+    /// Advances the clock to the next event: of a device, of a client, or a timeout.
     fn live(&mut self) {
         let answers = |at: &usize| self.devices[*at].busy_until != Duration::MAX;
         let working = (0..self.devices.len()).filter(|&at| self.devices[at].is_busy()).filter(answers);
@@ -184,7 +184,8 @@ impl World {
     fn carry_out(&mut self, commands: Vec<Command>) {
         for command in commands {
             match command {
-                Command::RefuseSession { .. } | Command::Refuse { .. } => {} // the client has read it
+                // the method that fed the event has already handled this refusal
+                Command::RefuseSession { .. } | Command::Refuse { .. } => {}
                 Command::Load { device, session, parts } => {
                     assert!(self.books.serves(session, device), "{device:?} gets a load, but does not serve");
                     self.order(device, Order::Load(session, parts));
@@ -250,7 +251,7 @@ impl World {
         }
     }
 
-    /// The tally's name for the end of an operation.
+    /// The name under which the tally counts this end of an operation.
     fn name_of(&self, operation: OperationId, error: Option<&Error>) -> &'static str {
         let circuit = self.books.operations.get(&operation).filter(|operation| operation.is_circuit());
         match (error, circuit) {
@@ -267,11 +268,11 @@ impl World {
         }
     }
 
-    /// After the end, no event leads to an order, and no device holds anything.
+    /// Checks that after the end no event leads to an order, and that no device holds anything.
     fn nothing_follows(&mut self) {
         assert!(self.books.operations.is_empty() && self.books.sessions.is_empty() && self.books.arenas.is_empty());
         for device in self.devices.iter_mut().filter(|device| !device.given_up) {
-            // freed arenas are not reported
+            // an order to free an arena may be left, because devices do not report it
             for order in device.orders.drain(..) {
                 let Order::FreeArena(session) = order else { panic!("an order is left after the end") };
                 device.arenas.remove(&session);
@@ -404,7 +405,7 @@ impl World {
         let rows = match self.dice.below(10) {
             0..6 => 1,
             6..9 => self.dice.between(2, 40),
-            _ if self.has_narrow_batches() => self.dice.between(1, 64), // or the run takes too long
+            _ if self.has_narrow_batches() => self.dice.between(1, 64), // with more rows, the run would take too long
             _ => self.dice.between(1, OPERATION_ROWS_MAX as u64),
         };
         let units: Vec<u32> = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 2])).collect();
@@ -454,8 +455,9 @@ impl World {
             && !books.closed
         {
             books.closed = true;
-            // The erasure waits for the device's present works, and for those that start before the eviction is
-            // ordered: calls in all places but one, and a load beside them. Evictions are quick and do not count.
+            // The erasure waits for the loads and calls that the device has now, and for those that start before the
+            // eviction is ordered: one call less than the device has places, and a load beside them. Evictions are
+            // quick and do not count.
             let limits = self.books.limits.devices.iter();
             let patience = self.devices.iter().zip(limits).map(|(device, limits)| match device.works() {
                 0 => 0,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::http::Method;
 use serde_json::{Map, Value, json};
 
-/// Prices of a whole period in cents, by lookup key.
+/// Lookup key, price of a whole period in cents, and months of the period.
 const PRICES: [(&str, i64, i64); 6] = [
     ("ango_starter_monthly", 900, 1),
     ("ango_starter_annual", 8_964, 12),
@@ -142,7 +142,7 @@ impl Account {
         id
     }
 
-    /// Makes an invoice that a customer has paid. The last event reports it.
+    /// Makes an invoice that a customer has paid. The last event reports the payment.
     pub fn paid_invoice(&mut self, customer: &str) -> String {
         let id = self.id("in");
         self.objects.insert(
@@ -188,8 +188,8 @@ impl Account {
         self.tell("checkout.session.completed", session);
     }
 
-    /// Ends the period of a subscription: scheduled changes take effect, and the next period is paid, declined or
-    /// ended.
+    /// Ends the period of a subscription. A cancelled subscription ends. Otherwise scheduled changes take effect, and
+    /// the next period is paid or declined.
     pub fn renew(&mut self, subscription: &str) {
         let found = self.object(subscription);
         if found["cancel_at_period_end"] == true {
@@ -228,7 +228,7 @@ impl Account {
         }
     }
 
-    /// Lets another attempt to collect an open invoice fail.
+    /// Records another failed attempt to collect an open invoice.
     pub fn fail_payment(&mut self, invoice: &str) {
         let attempts = self.object(invoice)["attempt_count"].as_i64().expect("a count") + 1;
         self.change(invoice, json!({"attempt_count": attempts, "next_payment_attempt": self.now_s + 86_400}));
@@ -433,7 +433,7 @@ impl Account {
         Ok(session)
     }
 
-    /// The anchor of a cycle lies at most one period ahead, as Stripe demands.
+    /// Checks that the anchor of a cycle lies at most one period ahead, as Stripe demands.
     fn check_anchor(&self, price: &str, anchor: i64) -> Result<(), Refusal> {
         let key = self.found(price)?["lookup_key"].as_str().expect("a key").to_owned();
         let (.., months) = *PRICES.iter().find(|(known, ..)| *known == key).expect("a price");
@@ -490,7 +490,7 @@ impl Account {
         if let Some(price) = form.get("items[0][price]") {
             let item = found["items"]["data"][0].clone();
             if form.need("items[0][id]")? != item["id"] {
-                // Stripe would add a second item
+                // without the right item id, Stripe would add a second item
                 return Err(refusal(400, "parameter_invalid", "items[0][id]"));
             }
             if self.declines {

@@ -11,7 +11,7 @@ use crate::access::limits::period::Period;
 use crate::caller::{PlanLimits, UNLIMITED};
 use crate::clock::Timestamp;
 
-/// How long the last answer of the database about the units that are left is used.
+/// How long the node uses the database's last answer about the units that are left.
 const BELIEVED: Duration = Duration::from_millis(100);
 
 /// The requests of one subject.
@@ -26,7 +26,7 @@ pub(super) struct Count {
     limits: [i64; 2],
     /// Units to reserve in advance: a second of a key's burst.
     spare: i64,
-    /// Units left in the database, and when it answered so.
+    /// The units left according to the database's last answer, and the time of that answer.
     free: Option<(i64, Timestamp)>,
     /// Held during a settlement, because a subject has one settlement at a time.
     pub(super) settling: Arc<AsyncMutex<()>>,
@@ -52,7 +52,7 @@ impl Count {
         }
     }
 
-    /// Notes a request: the day may be a new one, and the plan's limits may have changed.
+    /// Notes a request. Begins a new day or month if one has begun, and uses the plan's present limits.
     pub(super) fn touch(&mut self, limits: PlanLimits, now: Timestamp) {
         self.roll(now);
         self.limits = [limits.requests_a_day, limits.requests_a_month].map(|limit| limit.min(UNLIMITED) as i64);
@@ -66,7 +66,7 @@ impl Count {
         if period.day <= self.period.day {
             return;
         }
-        // reserved units of the old day expire; for the month they are given back
+        // reserved units expire for the old day and are given back for the month
         self.release(0);
         (self.shared[0], self.untold[0], self.free) = (0, 0, None);
         if period.month > self.period.month {
@@ -109,7 +109,7 @@ impl Count {
         self.untold = self.untold.map(|untold| untold + units - reserved);
     }
 
-    /// Takes back the units of a refused request, for the next one.
+    /// Takes back the units of a refused request, so that the next request can use them.
     pub(super) fn give_back(&mut self, units: i64, taken: Period) {
         if taken.day == self.period.day {
             self.reserve += units;
@@ -118,7 +118,7 @@ impl Count {
         }
     }
 
-    /// Whether the database answered a moment ago that fewer units are left.
+    /// Whether the database answered a moment ago that fewer than `units` are left.
     pub(super) fn is_exhausted(&self, units: i64, now: Timestamp) -> bool {
         self.free.is_some_and(|(free, at)| free + self.reserve < units && now.is_near(at, BELIEVED))
     }
@@ -128,7 +128,7 @@ impl Count {
         if self.used()[1] + units > self.limits[1] { LimitReached::Month } else { LimitReached::Day }
     }
 
-    /// Gives back reserved units, all but this many.
+    /// Gives back all reserved units except `kept`.
     fn release(&mut self, kept: i64) {
         let released = (self.reserve - kept).max(0);
         self.reserve -= released;
@@ -145,7 +145,8 @@ impl Count {
         }
     }
 
-    /// The use that the database does not have yet. An idle subject gives back its reserved units.
+    /// The use that the database does not have yet. `None`: the database has all use. An idle subject gives back its
+    /// reserved units.
     pub(super) fn news(&mut self, subject: &str, idle: bool) -> Option<Settlement> {
         self.release(if idle { 0 } else { self.spare });
         (!self.local && self.untold != [0; 2]).then(|| self.settlement(subject))
@@ -211,14 +212,14 @@ mod tests {
         let told = count.reservation("acct_1", 1);
         count.settled(&told, settled(46, 6), Timestamp(0));
         assert_eq!(count.used(), [40; 2]);
-        // reserved units count as used in the database
+        // the database counts reserved units as used already, so nothing is left to write after their use
         assert!(count.take(4));
         assert_eq!((count.used(), count.news("acct_1", false)), ([44; 2], None));
-        // the database does not answer: use beyond the reserved units is written later
+        // while the database does not answer, the use beyond the reserved units is written later
         assert!(!count.take(5) && count.take_alone(5).is_ok());
         let told = count.news("acct_1", false).unwrap();
         assert_eq!((count.used(), told.day_spent, told.month_spent), ([49; 2], 3, 3));
-        // not written yet, and another unit is used meanwhile
+        // another unit is used before that use is written
         assert!(count.take_alone(1).is_ok());
         let told = count.news("acct_1", false).unwrap();
         assert_eq!(told.day_spent, 4);

@@ -30,12 +30,12 @@ async fn a20_a_flood_of_made_up_keys_fills_no_memory_and_neither_frees_nor_locks
     for number in 0..KEY_FAILURES_MAX {
         lockouts.failed(Some(network(usize::MAX - 100 - number)), Some(locked_key), now);
     }
-    // three typing mistakes
+    // an honest user mistypes three times
     for number in 0..3 {
         lockouts.failed(Some(honest_network), Some(key(usize::MAX - 200 - number)), now);
     }
 
-    // ten keys from each network, and one network that keeps failing
+    // the flood sends ten keys from each of its networks; one more network keeps failing throughout
     let stubborn = network(usize::MAX - 2);
     for number in 0..3 * SUBJECTS_MAX {
         now = now.plus(Duration::from_micros(500));
@@ -71,13 +71,13 @@ async fn a20_what_the_database_says_after_the_clock_was_set_back_makes_no_told_w
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
     let before = Timestamp(1_000_000_000_000_000);
-    // the failures are written a second after the first refusal, or when the announced wait is over
+    // the failures are written a second after the first refusal, or when the wait that the caller was shown is over
     for (number, (back_s, told)) in [(3600, Duration::from_secs(1)), (60, USER_WAIT_MAX)].into_iter().enumerate() {
         let (lockouts, user) = (Lockouts::new(store.clone()), key(number));
         (0..USER_FAILURES_KEPT).for_each(|_| lockouts.count(user, LockoutKind::User, before));
         let back = Timestamp(before.0 - back_s * 1_000_000);
         assert!(lockouts.check([Some(user)], back).is_err());
-        // the exchange returns the failures, with the lock's end by the old clock
+        // the database returns the same failures, with the lock's end by the old clock
         lockouts.exchange(back.plus(told)).await;
         assert!(lockouts.check([Some(user)], back.plus(USER_WAIT_MAX)).is_ok(), "{back_s}");
     }

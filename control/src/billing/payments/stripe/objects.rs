@@ -123,7 +123,7 @@ pub struct Subscription {
     metadata: Option<HashMap<String, String>>,
 }
 
-/// A line of a subscription. Since 2025 the period stands here (readings W7).
+/// An item of a subscription. The API has the period here, in the item, since 2025 (readings W7).
 #[derive(Deserialize)]
 pub struct Item {
     pub id: String,
@@ -139,8 +139,9 @@ impl Subscription {
 
     pub fn cycle(&self) -> Result<BillingCycle, PaymentError> {
         let plan = self.item()?.price.plan();
-        plan.map(|(_, cycle)| cycle)
-            .ok_or_else(|| unavailable(format!("{} has a price that is not one of this service", self.id)))
+        plan.map(|(_, cycle)| cycle).ok_or_else(|| {
+            unavailable(format!("the subscription {} has a price that is not one of this service's", self.id))
+        })
     }
 
     pub fn provided(&self) -> Result<ProvidedSubscription, PaymentError> {
@@ -224,10 +225,10 @@ impl Invoice {
             Some("paid") => InvoiceState::Paid,
             Some("void") => InvoiceState::Void,
             Some("uncollectible") => InvoiceState::Uncollectible,
-            Some(other) => return Err(unavailable(format!("the invoice {} is {other}", self.id))),
+            Some(other) => return Err(unavailable(format!("the invoice {} has the unknown status {other}", self.id))),
         };
-        // The invoice's own period is the one before its lines'. Take the period of the line that ends last: a credit
-        // may stand before the charge it belongs to.
+        // The invoice's own period is the one before the period of its lines. Take the period of the line that ends
+        // last, because a credit may come before the charge that it belongs to.
         let lines = self.lines.as_ref().map(|lines| lines.data.as_slice()).unwrap_or_default();
         let last = lines.iter().max_by_key(|line| line.period.end);
         let (start, end) =

@@ -17,9 +17,9 @@ use crate::cli::client::node::NodeArgs;
 use crate::cli::files::{self, FileReaders};
 use crate::cli::progress::ByteProgress;
 
-/// Bytes of a secret key's file, at most: a byte for each of 32,768 coefficients, and a header.
+/// Largest size of a secret key's file in bytes: a byte for each of 32,768 coefficients, and a header.
 const SECRET_KEY_BYTES_MAX: usize = 1 << 16;
-/// Bytes of a public key's file, at most.
+/// Largest size of a public key's file in bytes.
 const PUBLIC_KEY_BYTES_MAX: usize = 8 << 20;
 
 /// Make the keys for numbers: the secret key, which stays here, the public key, and the evaluation key, with which a
@@ -178,7 +178,7 @@ impl KeyFiles {
     }
 }
 
-/// The head and the rows of an evaluation key, read one at a time, so that only one is in memory.
+/// The head and the rows of an evaluation key. They are read one at a time, so that only one of them is in memory.
 fn pieces_of(params: Params, mut from: impl Read) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     let mut is_head = true;
     std::iter::from_fn(move || {
@@ -196,7 +196,7 @@ fn pieces_of(params: Params, mut from: impl Read) -> impl Iterator<Item = io::Re
                 if usize::from(level) > params.raised_level() {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
-                        "a row has a level above the key's highest",
+                        "a row's level is above the key's highest level",
                     ));
                 }
                 piece.resize(container::row_bytes(&params, level), 0);
@@ -293,7 +293,8 @@ pub async fn key(args: KeyArgs) -> anyhow::Result<()> {
 
 /// Reads a file with a ciphertext. The caller checks the bytes.
 pub fn read_ciphertext(path: &Path) -> anyhow::Result<Vec<u8>> {
-    /// Bytes of a ciphertext, at most: two polynomials of 32,768 residues with moduli of 881 bits together.
+    /// Largest size of a ciphertext in bytes: two polynomials of 32,768 coefficients modulo primes that have 881 bits
+    /// together.
     const CIPHERTEXT_BYTES_MAX: usize = 8 << 20;
     files::read(path, CIPHERTEXT_BYTES_MAX)
 }

@@ -52,10 +52,10 @@ pub struct RunArgs {
     /// A square matrix, row after row, times a vector.
     #[arg(long)]
     matmul: bool,
-    /// Bootstrap the input: it gets all levels back.
+    /// Bootstrap the input: the result has all levels again.
     #[arg(long)]
     bootstrap: bool,
-    /// Leave a product at the product of both scales, to be rescaled later.
+    /// Do not rescale the result of a multiplication: its scale is the product of both scales.
     #[arg(long)]
     unscaled: bool,
     /// An input: numbers separated by commas, or @FILE of a ciphertext. Repeat it for each input.
@@ -128,7 +128,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         None => {
             let uploaded = args.keys.upload(&client).await?;
             let done = compute(&args, &client, &uploaded.key_id, ciphertexts).await;
-            // delete it even after an error, because the node's copy of the key is no longer needed
+            // delete the key even after an error, because the node's copy of the key is no longer needed
             let deleted = client.delete_encryption_key(&uploaded.key_id).await;
             let done = done?;
             deleted.context("the key could not be deleted from the node")?;
@@ -177,7 +177,7 @@ async fn compute(
     let done = client.compute(&request).await;
     let result = done.as_ref().ok().and_then(|done| done.result_ciphertext_id.clone());
     for id in ids.into_iter().chain(result) {
-        // an evicted ciphertext is gone already
+        // an error is ignored, because the node may have evicted the ciphertext
         let _ = client.delete_ciphertext(&id).await;
     }
     Ok(done?)

@@ -48,7 +48,7 @@ where
     }
 }
 
-/// Checks a netlist and stores it. Returns whether its name is new, and its facts.
+/// Checks a netlist and stores it. Returns whether the name is new, and the stored circuit as answers show it.
 pub async fn put(
     compute: &Compute,
     caller: &Caller,
@@ -56,7 +56,7 @@ pub async fn put(
     upload: CircuitText,
 ) -> Result<(bool, CircuitFacts), ApiError> {
     if !is_circuit_name(name) {
-        let message = "a circuit's name is 1 to 64 of a-z, 0-9, _ and -, with a letter or digit first";
+        let message = "a circuit's name has 1 to 64 characters a-z, 0-9, _ or -, and begins with a letter or a digit";
         return Err(ApiError::new(Code::InvalidParams, message).at("name", "not a name"));
     }
     let bounds = NetlistBounds::of(&compute.circuits, caller.role);
@@ -97,8 +97,9 @@ pub async fn put(
                 compute.netlists.forget(Some(object)).await;
             }
             let (count, megabytes) = (config.kept_max, config.kept_bytes_max >> 20);
-            let message =
-                format!("an account may store at most {count} circuits of {megabytes} MB together: delete some");
+            let message = format!(
+                "an account may store at most {count} circuits and {megabytes} MB in total: delete some circuits"
+            );
             Err(ApiError::new(Code::QuotaExceeded, message))
         }
     }

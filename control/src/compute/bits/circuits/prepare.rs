@@ -28,7 +28,7 @@ pub struct RunRequest {
     pub request: CircuitRequest,
     /// The ciphertexts after the head of an octet-stream.
     pub words: Option<Words>,
-    /// The memory reserved for both.
+    /// The memory reserved for the request and its ciphertexts.
     pub reserved: Reserved,
     /// Counts the request's gates against the limits.
     pub quota: Quota,
@@ -38,17 +38,17 @@ pub struct RunRequest {
 pub struct Prepared {
     /// The circuit.
     pub circuit: PlannedCircuit,
-    /// The ciphertexts of all its inputs, one input after another.
+    /// The ciphertexts of all inputs of the circuit, one input after another.
     pub inputs: LweList,
     /// Bits of each output value.
     pub output_widths: Vec<usize>,
-    /// The form in which its results are written.
+    /// The form in which the results are written.
     pub form: Form,
-    /// Memory for its inputs while it runs.
+    /// Memory for the inputs while the circuit runs.
     pub inputs_room: Room,
-    /// Memory for its results.
+    /// Memory for the results.
     pub outputs_room: Room,
-    /// Memory for the record of its run.
+    /// Memory for the record of the circuit's run.
     pub record_room: Room,
 }
 
@@ -76,7 +76,7 @@ pub async fn prepare(
         engine::check_fingerprint(&session.key, &fingerprint)?;
     }
     if seeds.is_some() && words.is_none() {
-        let message = "seeds belong in the head of an octet-stream; in JSON a container has its own seeds";
+        let message = "seeds may only be in the head of an octet-stream; in JSON, a container of seeded ciphertexts has its seeds in it";
         return Err(ApiError::new(Code::InvalidRequest, message).at("seeds", "not of this form"));
     }
     let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
@@ -106,7 +106,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Makes the plan for these inputs. `are_fresh`: a client has encrypted all of them, and none is a result of gates.
+    /// Makes the plan for these inputs. `are_fresh`: a client has encrypted all inputs, so none is a result of gates.
     fn plan(&self, key: &OpenKey, inputs: &LweList, are_fresh: bool) -> PlannedCircuit {
         let mapping = match self.mapping {
             CircuitMapping::None => Mapping::Gates,
@@ -169,8 +169,8 @@ fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result
     inputs.into_iter().enumerate().map(source).collect()
 }
 
-/// The text of a netlist: given itself, or found by name among the account's circuits and those that every node has. A
-/// text with a line break is a netlist, because no name has one.
+/// The text of a netlist. `circuit` is the text, or the name of a circuit of the account or of a circuit that every
+/// node has. Names have no line break, so a `circuit` with a line break is the text.
 async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Result<String, ApiError> {
     if circuit.contains('\n') {
         return match circuit.len() {
@@ -182,11 +182,12 @@ async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Re
     if circuit.starts_with(builtin::PREFIX) {
         let made = compute.offload.run(caller.into(), move || builtin::netlist(&circuit)).await?;
         return made.map_err(|unknown| {
-            ApiError::new(Code::InvalidParams, unknown.to_string()).at("circuit", "no circuit that every node has")
+            ApiError::new(Code::InvalidParams, unknown.to_string())
+                .at("circuit", "not the name of a circuit that every node has")
         });
     }
     if !is_circuit_name(&circuit) {
-        let message = "circuit is neither a netlist, which has line breaks, nor a circuit's name";
+        let message = "circuit must be a netlist, which has line breaks, or the name of a circuit";
         return Err(ApiError::new(Code::InvalidParams, message).at("circuit", "neither netlist nor name"));
     }
     compute.netlists.read(caller, &circuit).await?.ok_or_else(unknown_circuit)
@@ -209,7 +210,7 @@ fn read(
     };
     let netlist = planner.netlist;
     let sources = sources.into_iter().enumerate().map(seeded).collect::<Result<Vec<_>, _>>()?;
-    // an input without seeds may be a result of gates
+    // only seeded ciphertexts are certainly fresh: others may be results of gates
     let are_fresh = sources.iter().all(|source| match source {
         Source::Seeded(_) => true,
         Source::Words(_) => seeds.is_some(),
@@ -258,14 +259,14 @@ fn read(
 fn check_widths(sources: &[Source], widths: &[usize]) -> Result<(), ApiError> {
     let (given, wanted) = (sources.len(), widths.len());
     if given != wanted {
-        let message = format!("{given} inputs given, but the circuit takes {wanted}");
+        let message = format!("the request has {given} inputs, but the circuit takes {wanted}");
         return Err(ApiError::new(Code::InvalidParams, message).at("inputs", format!("{wanted} wanted")));
     }
     for (index, (source, &wanted)) in sources.iter().zip(widths).enumerate() {
         let given = source.bits();
         if given != wanted {
             let place = format!("inputs[{index}]");
-            let message = format!("{place} has {given} bits, but the circuit takes {wanted} there");
+            let message = format!("{place} has {given} bits, but this input of the circuit has {wanted}");
             return Err(ApiError::new(Code::InvalidParams, message).at(place, format!("{wanted} bits wanted")));
         }
     }

@@ -88,7 +88,7 @@ pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<C
         return Ok(CancelledOperation { op_id: found.op_id, cancelled: false });
     }
     let RecordedRun { run, session, op_id: id, .. } = found;
-    // do not hold the session while waiting: its end must not wait for this request
+    // release the session before the wait, so that the session can end meanwhile
     drop(session);
     if let Some(run) = run {
         if let Some(&engine) = run.engine.get() {

@@ -52,7 +52,7 @@ pub async fn run(
     finished.await??.ok_or_else(|| ApiError::internal("a run ended without its answer"))
 }
 
-/// Begins a circuit in the background and records it. Its results are kept until the client fetches them.
+/// Begins a run in the background and records the run. The results are kept until the client fetches them.
 pub async fn begin(
     compute: &Arc<Compute>,
     caller: Caller,
@@ -61,7 +61,7 @@ pub async fn begin(
     reply: Reply,
 ) -> Result<Response, ApiError> {
     let submitted = submit(compute, caller, given, None, deadline).await?;
-    // a separate task: it finishes the run even if the client leaves now
+    // a separate task, which finishes the run even if the client leaves now
     let recorded = tokio::spawn(async move {
         match submitted.job.put_on_record(reply).await {
             Ok(answer) => {
@@ -91,7 +91,7 @@ async fn submit(
     let prepared = prepare(compute, &caller, &session, given).await?;
     let (key, bench) = (*session.key, session.bench.clone());
     let charge_to = ChargeTo { digest: session.digest, paid_by: PaidBy::from(&caller) };
-    // do not hold the session while gates run: its end must not wait for them
+    // release the session before the gates run, so that the session can end meanwhile
     drop(session);
 
     let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
@@ -108,8 +108,11 @@ async fn submit(
         NotTaken::Closed => gone(&bench),
         NotTaken::TooMany => {
             let most = compute.circuits.running_max;
-            ApiError::new(Code::RateLimited, format!("{most} circuits of the session are running: wait for one"))
-                .retry_after(Duration::from_secs(1))
+            ApiError::new(
+                Code::RateLimited,
+                format!("the session already runs {most} circuits: wait until one has ended"),
+            )
+            .retry_after(Duration::from_secs(1))
         }
     })?;
     let (operation, end) = match compute.engine.start_circuit(&key, &circuit, inputs, deadline) {
@@ -189,7 +192,8 @@ fn gone(bench: &Workbench) -> ApiError {
 
 /// The state of a run from its start to its end.
 struct RunContext {
-    /// The reservation of its price. Dropped before `_running`, so that the node also waits until it is given back.
+    /// The reservation of the run's price. Dropped before `_running`, so that a stopping node waits until the
+    /// reservation is given back.
     reservation: Reservation,
     price: Price,
     /// Keeps a stopping node waiting for this run.
@@ -200,7 +204,7 @@ struct RunContext {
     bench: Arc<Workbench>,
     run: Arc<Run>,
     created_at: Timestamp,
-    /// The number of the circuit's gates by kind, and the same as JSON for the database.
+    /// The number of the circuit's gates by kind, and the same numbers as JSON for the database.
     counts: Vec<(Gate, u64)>,
     by_gate: String,
     levels: u64,
@@ -222,7 +226,7 @@ impl RunContext {
         bootstraps: u64,
     ) -> Result<Option<Response>, ApiError> {
         let total = charge::total(&self.counts);
-        // shelve before the record is written: a client that reads `completed` must find the results
+        // store the results before the record: a client that reads `completed` in the record must find the results
         let Some(outputs) = self.shelve(&results, &mut room) else {
             return Err(self.failed(gone(&self.bench)).await);
         };
@@ -240,8 +244,8 @@ impl RunContext {
         answer
     }
 
-    /// Makes the answer for a client that waits, and the copy to store. `room` is the memory of outputs that neither a
-    /// handle nor the run keeps.
+    /// Makes the answer for a client that waits, and the copy to store. `room` is the memory of the outputs that are
+    /// only in the answer.
     async fn answer(
         &self,
         operation: CircuitOperation,
@@ -284,7 +288,7 @@ impl RunContext {
     async fn end_uncharged(&self, status: OperationStatus, gates_done: u64, error: Option<(String, String)>) {
         let free = tariff::price_of(std::iter::empty());
         let end = CircuitOperationEnd { error, ..self.end(status, gates_done, &free, self.started.elapsed()) };
-        // a run in the foreground has no row yet, so the unit inserts it
+        // a run in the foreground has no row yet, so the unit also inserts the row
         let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), ..Unit::default() };
         match self.compute.store.submit(unit).await {
             Ok(()) | Err(store::Error::OperationEnded) => {}

@@ -59,7 +59,7 @@ pub struct EvaluatedGates {
     pub outcome: Outcome,
     /// The price of the gates.
     pub price: tariff::Price,
-    /// The handle of the results, if they stay on the node. `outcome` has no results then.
+    /// The handle of the results, if the results stay on the node. Then `outcome` has no results.
     pub handle: Option<HandleId>,
 }
 
@@ -97,7 +97,7 @@ pub async fn run(
     let session = compute.sessions.find(&caller.account, &session_id).await?;
     let key = *session.key;
     let payer = Payer::from(&caller);
-    // do not hold the session while gates run: its end must not wait for them
+    // release the session before the gates run, so that the session can end meanwhile
     let charge_to = ChargeTo { digest: session.digest, paid_by: PaidBy::from(&caller) };
     let shelf = match outputs {
         CircuitOutputs::Ciphertexts => None,
@@ -166,7 +166,8 @@ struct KeptResults {
 }
 
 impl KeptResults {
-    /// Stores the results under a handle, if the request wants that. An error if the session has ended in between.
+    /// Stores the results under a handle, if the request wants that. Returns an error if the session has ended while
+    /// the gates ran.
     fn of(
         mut outcome: Outcome,
         shelf: Option<(Arc<Workbench>, Room)>,
@@ -193,10 +194,10 @@ impl Drop for KeptResults {
     }
 }
 
-/// From this number of gates on, ciphertexts are read and written outside the async threads.
+/// Smallest number of gates whose ciphertexts are read and written outside the async threads.
 const OFF_THREAD_GATES_MIN: usize = 16;
 
-/// Runs CPU work on the texts of this many gates, outside the async threads if there are many.
+/// Runs CPU work on the texts of this many gates, outside the async threads from [`OFF_THREAD_GATES_MIN`] gates on.
 async fn off_thread<T: Send + 'static>(
     compute: &Compute,
     payer: &Payer,

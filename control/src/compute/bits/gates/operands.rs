@@ -14,7 +14,7 @@ use crate::compute::engine::{
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
 
-/// Operands of one batch, at most: three for each gate.
+/// Largest number of operands of one batch: three for each gate.
 const OPERANDS_MAX: usize = 3 * BATCH_GATES_MAX;
 
 /// Operands as the request gives them.
@@ -27,7 +27,7 @@ pub enum Operands {
 
 /// Operands of an octet-stream: the members of its head, and the ciphertexts after the head.
 pub struct OctetOperands {
-    /// The words of the ciphertexts; for seeded ciphertexts, of the bodies.
+    /// The words of the ciphertexts. Of seeded ciphertexts, only the words of the bodies.
     pub words: Words,
     /// Fingerprint of the operands' key, 16 hexadecimal digits.
     pub fingerprint: Option<String>,
@@ -104,7 +104,7 @@ impl ResolvedOperands {
                 match (inputs, operands) {
                     (None, None) => Ok(engine::program(gates, read(count)?)),
                     (None, Some(_)) => {
-                        let message = "operands are places among the ciphertexts of inputs, which are missing";
+                        let message = "the request has operands without inputs: operands are places among the ciphertexts of inputs";
                         Err(ApiError::new(Code::InvalidRequest, message).at("operands", "without inputs"))
                     }
                     (Some(inputs), operands) => {
@@ -178,9 +178,11 @@ impl Pool {
             Input::Words(count) => sum.saturating_add(*count),
             Input::Kept(_) => sum,
         });
-        // check before masks are made or memory is reserved for them
+        // check the number first, because masks are made and memory is reserved for so many ciphertexts
         if ciphertexts > OPERANDS_MAX {
-            let message = format!("{ciphertexts} ciphertexts; at most {OPERANDS_MAX} after the head of a batch");
+            let message = format!(
+                "inputs names {ciphertexts} ciphertexts after the head, but a batch has at most {OPERANDS_MAX}"
+            );
             return Err(ApiError::new(Code::InvalidParams, message).at("inputs", "too many"));
         }
         let mut pool =
@@ -210,13 +212,13 @@ impl Pool {
     fn pick(&self, operands: Option<Vec<u64>>, count: usize) -> Result<Vec<Place>, ApiError> {
         let given = operands.as_ref().map_or(self.total, |operands| operands.len() as u64);
         if given != count as u64 {
-            let message = format!("{given} operands, but the gates take {count}");
+            let message = format!("the request has {given} operands, but the gates take {count}");
             return Err(ApiError::new(Code::InvalidParams, message).at("operands", format!("{count} wanted")));
         }
         let place = |(i, operand): (usize, u64)| {
             self.place(operand).ok_or_else(|| {
                 let field = format!("operands[{i}]");
-                let message = format!("{field} is {operand}, but there are {} ciphertexts", self.total);
+                let message = format!("{field} is {operand}, but the inputs have only {} ciphertexts", self.total);
                 ApiError::new(Code::InvalidParams, message).at(field, "no such ciphertext")
             })
         };

@@ -42,20 +42,21 @@ pub fn read_program(
     Ok(folded(GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms))
 }
 
-/// A program of gates on operands that were read, gate after gate. Results are written in Ango's own form.
+/// A program of these gates. `operands`: the operands of the first gate, then of the next, already read. Results are
+/// written in Ango's own form.
 pub fn program(gates: &[Gate], operands: LweList) -> Program {
     folded(GateList::new(gates.to_vec(), operands), vec![Form::Ango; gates.len()])
 }
 
-/// A program of gates on operands in these blocks. `places`: for each operand, gate after gate, the place of its
-/// ciphertext in a block. Results are written in Ango's own form. Panics if there are no blocks, if a place is outside
-/// the blocks, or if there are more or fewer places than operands.
+/// A program of these gates, whose operands are in these blocks. `places`: for each operand, gate after gate, the place
+/// of its ciphertext in a block. Results are written in Ango's own form. Panics if there are no blocks, if a place is
+/// outside the blocks, or if there are more or fewer places than operands.
 pub fn program_of_places(gates: &[Gate], blocks: Vec<OperandBlock>, places: Vec<Place>) -> Program {
     folded(GateList::of_places(gates.to_vec(), blocks, places), vec![Form::Ango; gates.len()])
 }
 
-/// Folds the gates. Folding reads all operands, so the thread that has just read them does it while they are in its
-/// cache.
+/// Folds the gates. Folding reads all operands, so the thread that has just read the operands also folds, while the
+/// operands are in its cache.
 fn folded(list: GateList, forms: Vec<Form>) -> Program {
     Program { list: list.folded(), forms }
 }
@@ -96,10 +97,10 @@ pub fn empty_list(key: &OpenKey, count: usize) -> LweList {
     LweList::with_capacity(key.preset.params().lwe_dimension, count)
 }
 
-/// Reads a value that is one container of seeded ciphertexts. `None`: the value has another form, or a faulty text,
-/// which [`read_value`] then reports.
+/// Reads a value that is one container of seeded ciphertexts. `None`: the value has another form, or its text is
+/// faulty; then [`read_value`] reports the fault.
 pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result<Option<SeededLweList>, ApiError> {
-    /// base64 characters of the bytes that identify the container
+    /// base64 characters at the beginning of a container, which show its kind
     const BEGINNING: usize = 12;
     let [text] = texts else { return Ok(None) };
     let beginning = text.get(..BEGINNING).and_then(|text| base64_text::decode(text, BEGINNING).ok());

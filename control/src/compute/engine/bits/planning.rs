@@ -1,5 +1,5 @@
-//! Makes the plan of a netlist: mapped to cells, or gate by gate. Plans of circuits whose inputs are all different are
-//! cached, because they depend only on the netlist and the key's parameters.
+//! Makes the plan of a netlist: mapped to cells, or gate by gate. The plan is cached if all input ciphertexts are
+//! different, because it then depends only on the netlist, the key's parameters and whether the inputs are fresh.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Gate, LweList, Netlist, OpenKey};
 
-/// Rows of all cached plans together, at most. A row has some 200 bytes.
+/// Largest number of rows of all cached plans together. A row has some 200 bytes.
 const REMEMBERED_ROWS_MAX: usize = 1 << 18;
-/// Cached plans, at most.
+/// Largest number of cached plans.
 const REMEMBERED_MAX: usize = 64;
-/// Rows of a plan that is cached, at least. A smaller plan is made faster than it is found.
+/// Smallest number of rows of a cached plan. Making a smaller plan is faster than finding it in the cache.
 const REMEMBERED_ROWS_MIN: usize = 16;
 
 /// How a circuit is mapped to bootstraps.
@@ -33,7 +33,7 @@ pub enum Mapping {
 /// A circuit with a plan for its inputs.
 pub struct PlannedCircuit {
     pub(super) plan: Arc<Plan>,
-    /// Gates of each kind in the netlist, which are charged. The plan may have fewer.
+    /// Number of gates of each kind in the netlist. All of them are charged, even if the plan has fewer.
     pub gate_counts: Vec<(Gate, u64)>,
     /// Number of levels in the netlist.
     pub levels: u64,
@@ -41,7 +41,7 @@ pub struct PlannedCircuit {
     pub facts: PlanFacts,
 }
 
-/// Figures of a plan, which the record of its run keeps.
+/// Figures of a plan, which are stored in the record of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanFacts {
     /// Number of bootstraps.

@@ -1,5 +1,5 @@
-//! Ciphertexts after a head whose masks are made from seeds (docs/wire-format.md 7 and 10): reads and checks the member
-//! `seeds`.
+//! Reads and checks the member `seeds` in the head of an octet-stream. The masks of the ciphertexts after the head are
+//! made from these seeds (docs/wire-format.md 7 and 10).
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ impl Seeds {
     /// which bits are equal. A repetition across requests cannot be detected here.
     pub fn of(seeds: &[Seed]) -> Result<Seeds, ApiError> {
         if seeds.len() > SEEDS_MAX {
-            let message = format!("{} seeds; at most {SEEDS_MAX} in a request", seeds.len());
+            let message = format!("the request has {} seeds, but at most {SEEDS_MAX} are allowed", seeds.len());
             return Err(ApiError::new(Code::InvalidRequest, message).at("seeds", "too many"));
         }
         let mut met = HashSet::with_capacity(seeds.len());

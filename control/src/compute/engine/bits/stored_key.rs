@@ -27,7 +27,7 @@ use crate::secrets::Key;
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
 
-/// Wait before a client should retry when there is no room for a key.
+/// Time after which a client should try again when there is no room for a key.
 const RETRY: Duration = Duration::from_secs(30);
 /// The label of a key within its account. The label is the same for all keys, because each key has its own secret.
 const LABEL: &[u8] = b"evaluation key";
@@ -59,7 +59,8 @@ pub struct StoredKey {
     pub(super) imported: bool,
     pub(super) fingerprint: Option<[u8; 8]>,
     params: KeyParams,
-    /// The key in memory until a device loads it for the first time, which in most sessions is soon after the upload.
+    /// The key in memory, until a device loads the key for the first time. In most sessions that is soon after the
+    /// upload.
     unfetched: Mutex<Option<(Arc<EvaluationKey>, Grant)>>,
     /// Blobs with the secret of this key alone.
     blobs: Blobs,
@@ -176,7 +177,7 @@ impl KeySource for StoredKey {
     }
 
     fn host_bytes(&self) -> u64 {
-        // 0, because the storage bounds its own memory
+        // 0, because the key storage limits its memory itself
         0
     }
 
@@ -199,8 +200,8 @@ impl Drop for StoredKey {
     fn drop(&mut self) {
         let (blobs, name) = (self.blobs.clone(), std::mem::take(&mut self.name));
         let remove = async move { blobs.remove(&name).await };
-        // without a runtime, remove the file here: the engine drops keys on its own thread and then reports them as
-        // erased
+        // without a runtime, remove the file before this returns: the engine drops keys on its own thread, which has no
+        // runtime, and reports the keys as erased afterwards
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(remove)),
             Err(_) => block_on(remove),
@@ -208,8 +209,8 @@ impl Drop for StoredKey {
     }
 }
 
-/// Removes all files of a folder, half-written ones too. Folders stay, because a mounted disk may contain a folder of
-/// its own.
+/// Removes all files of a folder, half-written ones too. Folders stay, because a mounted disk may contain a folder such
+/// as `lost+found`.
 fn empty(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! Reads containers of keys and ciphertexts: the facts that the service needs, or an error with a code of the
+//! Reads containers of keys and ciphertexts. Returns the values that the service needs, or an error with a code of the
 //! specification.
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::web::json::secret_key_rejected;
 
 pub use engine::ckks::container::{KEY_HEAD_BYTES, ROW_HEADER_BYTES};
 
-/// Bytes of a row, at most: 32,768 residues with moduli of 881 bits together, and a header.
+/// Largest size of a row in bytes: 32,768 coefficients modulo primes that have 881 bits together, and a header.
 pub const ROW_BYTES_MAX: usize = 4 << 20;
 
-/// The facts in a public key's container.
+/// The values in a public key's container that the service needs.
 pub struct PublicKeyFacts {
     /// The key's parameters.
     pub params: Params,
@@ -31,7 +31,7 @@ pub struct EvaluationKeyHead {
     head: Arc<KeyHead>,
 }
 
-/// The facts in the header of an evaluation key's row.
+/// The values in the header of an evaluation key's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowFacts {
     /// The name of the part's kind.
@@ -48,7 +48,7 @@ pub struct RowFacts {
     pub bytes: usize,
 }
 
-/// The facts in a ciphertext's container.
+/// The values in a ciphertext's container that the service needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CiphertextFacts {
     /// Level.
@@ -108,7 +108,7 @@ impl EvaluationKeyHead {
         Ok(RowFacts { kind, element, level: row.level, digit: row.digit, digits: row.digits, bytes })
     }
 
-    /// Checks a whole row: its checksum and its residues. CPU work of a millisecond a megabyte.
+    /// Checks a whole row: its checksum and its residues. CPU work of a millisecond for each megabyte.
     pub fn check_row(&self, bytes: &[u8]) -> Result<(), ApiError> {
         container::read_row(&self.head, bytes).map(drop).map_err(|error| refused("eval_key", &error))
     }

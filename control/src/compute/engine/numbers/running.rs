@@ -18,7 +18,7 @@ use crate::web::error::ApiError;
 
 pub use engine::ckks::operation::Operation;
 
-/// Bits of precision that a bootstrap promises. With fewer bits its result counts as degraded (specification, Compute,
+/// Bits of precision that a bootstrap promises. With fewer bits the result counts as degraded (specification, Compute,
 /// rule 3).
 const BOOTSTRAP_PRECISION_MIN: f64 = 12.0;
 
@@ -86,7 +86,7 @@ impl KeySource for StoredNumbersKey {
     }
 
     fn host_bytes(&self) -> u64 {
-        // 0, because the vault bounds its own memory
+        // 0, because the vault limits its memory itself
         0
     }
 
@@ -152,16 +152,16 @@ pub struct Asked {
 /// A request that was checked and planned for the engine.
 pub struct PlannedOperation {
     task: Task,
-    /// The facts of the result that are known in advance.
+    /// The properties of the result that are known before the computation.
     pub result: ResultFacts,
 }
 
-/// The facts of a result that are known before it is computed.
+/// The properties of a result that are known before the computation.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultFacts {
-    /// Its level: the number of multiplications that it still allows.
+    /// Level of the result: the number of multiplications that the result still allows.
     pub level: usize,
-    /// Its exact scale.
+    /// Exact scale of the result.
     pub scale: f64,
     /// Bound on the absolute values in the slots.
     pub value_bound: f64,
@@ -264,7 +264,8 @@ impl Engine {
         Ok(OpenNumbersKey { engine: self.clone(), session, key, fingerprint, plaintexts })
     }
 
-    /// Begins an operation. The receiver gets its end; an operation that is not completed at the deadline fails.
+    /// Begins an operation. The receiver gets the operation's end. An operation that is not completed at the deadline
+    /// fails.
     pub fn start_numbers(
         &self,
         key: &OpenNumbersKey,
@@ -295,7 +296,8 @@ fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f
         value_bound: noise.value_bound,
         variance: noise.variance,
         budget_percent: tenths(percent),
-        // JSON has only finite numbers: without any noise, all bits of a double are correct
+        // the precision is infinite without any noise, but JSON has only finite numbers: then all bits of a double are
+        // correct
         precision_bits: tenths(precision_bits.clamp(-1074.0, 1074.0)),
         degraded: operation == Operation::Bootstrap && precision_bits < BOOTSTRAP_PRECISION_MIN,
     }
@@ -321,6 +323,6 @@ fn part_kind(word: &str, element: u32) -> Result<PartKind, ApiError> {
         "galois" => Ok(PartKind::Galois(element)),
         "to-sparse" => Ok(PartKind::ToSparse),
         "from-sparse" => Ok(PartKind::FromSparse),
-        other => Err(ApiError::internal(format!("a row on record is of the kind {other}"))),
+        other => Err(ApiError::internal(format!("a row's record has the unknown kind {other}"))),
     }
 }

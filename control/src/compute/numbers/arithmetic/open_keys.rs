@@ -1,9 +1,9 @@
-//! Encryption keys that are open in the engine. The first operation opens a key. A key is closed when it is deleted, or
-//! was not used for some minutes.
+//! Encryption keys that are open in the engine. The first operation with a key opens the key. A key is closed when it
+//! is deleted, or was not used for some minutes.
 //!
-//! The engine bounds the memory of open keys on devices. A deleted key accepts no new work at once, because every
-//! request looks its record up. A node that learns of the deletion later closes the key within two seconds (readings
-//! K15).
+//! The engine bounds the memory of open keys on devices. New work with a deleted key is refused at once, because every
+//! request looks up the key's record. A node closes the key within two seconds after another node has deleted it
+//! (readings K15).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::web::error::ApiError;
 
 /// A key that was unused for this long is closed.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// Memory of the machine for each key that may be open; a key's tables have up to 16 MB. If one more key is opened, the
-/// key unused for longest is closed.
+/// One key may be open for each part of this size of the machine's memory, because a key's tables have up to 16 MB. If
+/// one more key is opened, the key that was unused for longest is closed.
 const MEMORY_OF_KEY: u64 = 128 << 20;
-/// Number of keys that may be open on a small machine.
+/// Number of keys that may be open on any machine, however small its memory is.
 const OPEN_MIN: u64 = 64;
 
 /// The open keys of a node.

@@ -1,4 +1,4 @@
-//! Checks a request and plans it on stored ciphertexts, before anything is computed or counted.
+//! Checks a request and plans it on stored ciphertexts, before anything is computed or counts against a limit.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ pub struct Prepared {
     pub record: EncryptionKey,
     pub key: Arc<OpenNumbersKey>,
     pub planned: PlannedOperation,
-    /// Keeps its ciphertexts from being evicted while it runs (readings K14).
+    /// Keeps the operation's ciphertexts from being evicted while the operation runs (readings K14).
     pub pinned: Pinned,
-    /// Memory for its operands, its result and its answer.
+    /// Memory for the operands, the result and the answer.
     pub reserved: Reserved,
 }
 
@@ -41,7 +41,7 @@ pub async fn prepare(
     let ComputeRequest { key_id, ciphertext_ids, plain_operand, polynomial_coeffs, .. } = request;
     let ComputeRequest { scale_stable, rotation_steps, result_bound, .. } = request;
     if result_bound.is_some_and(|bound| bound <= 0.0) {
-        let message = "result_bound is a number above 0";
+        let message = "result_bound must be a number above 0";
         return Err(ApiError::new(Code::InvalidParams, message).at("result_bound", "not above 0"));
     }
     let (wanted, found) = (operation.operands(), ciphertext_ids.len());

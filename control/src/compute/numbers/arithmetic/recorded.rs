@@ -1,4 +1,4 @@
-//! An operation as later requests see it: its record, and while it runs its state in the engine.
+//! An operation as later requests see it: its record and, while it runs, its state in the engine.
 
 use std::time::Duration;
 

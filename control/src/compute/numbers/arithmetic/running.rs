@@ -39,9 +39,9 @@ use crate::web::idempotency::Claim;
 use crate::web::octets;
 use crate::web::prefer::PREFERENCE_APPLIED;
 
-/// Operations of one account in the background at the same time, at most.
+/// Largest number of operations that one account may run in the background at the same time.
 const BACKGROUND_MAX: usize = 64;
-/// Below this percentage of the noise budget an answer contains a warning (specification, Compute).
+/// If less than this percentage of the noise budget is left, the answer has a warning (specification, Compute).
 const WARNING_PERCENT: f64 = 50.0;
 const BUDGET_REMAINING: HeaderName = HeaderName::from_static("x-noise-budget-remaining");
 const BUDGET_WARNING: HeaderName = HeaderName::from_static("x-noise-budget-warning");
@@ -83,7 +83,7 @@ impl RunningOperation {
 }
 
 impl RunningOperations {
-    /// The running operation with this id, if there is one.
+    /// The running operation with this id. `None`: no such operation runs.
     pub fn find(&self, op_id: &OperationId) -> Option<Arc<RunningOperation>> {
         self.running.lock().get(op_id).cloned()
     }
@@ -94,7 +94,8 @@ impl RunningOperations {
         if self.running.lock().values().filter(of_account).count() < BACKGROUND_MAX {
             return Ok(());
         }
-        let message = format!("{BACKGROUND_MAX} operations of the account run in the background: wait for one");
+        let message =
+            format!("the account already runs {BACKGROUND_MAX} operations in the background: wait until one has ended");
         Err(ApiError::new(Code::RateLimited, message).retry_after(Duration::from_secs(1)))
     }
 
@@ -109,7 +110,7 @@ impl RunningOperations {
     }
 }
 
-/// Computes a request. If a client that waits leaves, the operation goes on and is charged (readings P24).
+/// Computes a request. If the client leaves, the operation goes on and is charged (readings P24).
 pub async fn run(
     compute: Arc<Compute>,
     caller: Caller,
@@ -126,7 +127,7 @@ pub async fn run(
         });
         return finished.await??.ok_or_else(|| ApiError::internal("an operation ended without its answer"));
     }
-    // a separate task: it finishes the operation even if the client leaves now
+    // a separate task, which finishes the operation even if the client leaves now
     let recorded = tokio::spawn(async move {
         match operation.put_on_record().await {
             Ok(answer) => {
@@ -142,7 +143,8 @@ pub async fn run(
     recorded.await?
 }
 
-/// Counts an operation and submits it to the engine. No await stands between the submission and the return.
+/// Reserves the price of an operation and submits the operation to the engine. No await stands between the submission
+/// and the return.
 async fn submit(
     compute: Arc<Compute>,
     caller: Caller,
@@ -211,7 +213,8 @@ struct Submitted {
 
 /// The state of an operation from its start to its end.
 struct OperationContext {
-    /// The reservation of its price. Dropped before `_running`, so that the node also waits until it is given back.
+    /// The reservation of the operation's price. Dropped before `_running`, so that a stopping node waits until the
+    /// reservation is given back.
     reservation: Reservation,
     /// Keeps a stopping node waiting for this operation.
     _running: Guard,
@@ -330,14 +333,17 @@ impl OperationContext {
             };
             match compute.store.submit(unit).await {
                 Ok(()) => return Ok(answer),
-                // another ciphertext of the account took the room: try again
+                // another ciphertext of the account has taken the room: choose again which ciphertexts to evict
                 Err(store::Error::NoRoom) => {}
                 // readings K15: the key was deleted, so the result is discarded
                 Err(store::Error::KeyGone) => return Err(unknown_key()),
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(ApiError::unavailable("ciphertexts", "the account stores too many ciphertexts at the same time"))
+        Err(ApiError::unavailable(
+            "ciphertexts",
+            "too many ciphertexts of this account are being stored right now; try again later",
+        ))
     }
 
     /// The event that announces the result to webhooks.

@@ -36,7 +36,7 @@ use crate::web::octets::{self, OCTET_STREAM};
 use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
 
-/// Bytes of an evaluation key that an answer contains, at most (readings K18).
+/// Largest size in bytes of an evaluation key that the answer contains. A larger key is downloaded (readings K18).
 const INLINE_BYTES_MAX: u64 = 64 << 20;
 /// How long a large generated evaluation key can be downloaded (readings K18).
 const DOWNLOADABLE: Duration = Duration::from_secs(3600);
@@ -62,9 +62,9 @@ impl ToSchema for EvaluationKeyOctets {}
 /// Generate a key on the server.
 ///
 /// Deprecated: make keys at the client, and upload the public key and the evaluation key. The service overwrites the
-/// secret key before it answers, so no party can decrypt data encrypted under the key. The exception is a service for
-/// local tests whose operator lets it return the secret key. The evaluation key is for products, and for rotations by
-/// any number of slots.
+/// secret key before it answers, so no party can decrypt data encrypted under the key. Exception: the operator of a
+/// service for local tests can let the service return the secret key. The evaluation key is for products, and for
+/// rotations by any number of slots.
 #[utoipa::path(
     post,
     path = "/api/v1/keys/generate",
@@ -157,7 +157,7 @@ async fn make(
         }
     }
     let secret_key = compute.allow_sk_in_response.then(|| base64_text::encode(&held.to_bytes()));
-    // readings K9: the only copy is overwritten before the answer
+    // the drop overwrites the only copy of the secret key before the answer (readings K9)
     drop(held);
     let now = compute.clock.now();
     let key_id = ids::encryption_key(now);

@@ -13,7 +13,7 @@ use crate::compute::numbers::vault::{Shelf, Vault};
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 
-/// Rows that one query reads, at most.
+/// Largest number of rows that one query reads.
 const ROWS_READ: i64 = 1000;
 
 /// The owner and the payer of a material that is put into the vault.
@@ -139,7 +139,7 @@ pub fn stored_row(row: &KeyRowRecord) -> StoredRow {
     }
 }
 
-/// Refuses a public key and an evaluation key that differ in secret key or parameters.
+/// Refuses a public key and an evaluation key that belong to different secret keys or parameters.
 pub fn check_pair(public_key: &PublicKeyFacts, head: &EvaluationKeyHead) -> Result<(), ApiError> {
     if public_key.params == *head.params() && public_key.fingerprint == head.fingerprint() {
         return Ok(());

@@ -1,6 +1,7 @@
 //! Cuts an evaluation key that arrives in pieces of any size into its head and its rows.
 //!
-//! Pure: returns each head or row when it is complete, and the caller checks and stores it. Holds at most one row.
+//! Reads and writes nothing itself: returns each complete head or row, which the caller checks and stores. Holds at
+//! most one row.
 
 use std::collections::HashSet;
 
@@ -11,7 +12,7 @@ use zeroize::Zeroizing;
 use crate::compute::engine::numbers::{EvaluationKeyHead, KEY_HEAD_BYTES, ROW_BYTES_MAX, ROW_HEADER_BYTES, RowFacts};
 use crate::web::error::ApiError;
 
-/// Cuts a key, or the rest of one, into rows.
+/// Cuts a key, or the rest of a key, into rows.
 pub struct RowCutter {
     stage: Stage,
     /// The bytes of the incomplete row. Overwritten on drop, because they may be a secret key (readings K5).
@@ -81,10 +82,10 @@ impl RowOrder {
             _ => digit == 0,
         };
         if !follows {
-            return refuse("the rows of a part follow each other by digit");
+            return refuse("the rows of a part must follow one another by digit");
         }
         if digit == 0 && !self.parts.insert(part.clone()) {
-            return refuse("a part comes twice");
+            return refuse("a part occurs twice");
         }
         self.rows += 1;
         (self.last, self.part) = (Some((level, digit, digits)), part);
@@ -113,7 +114,7 @@ impl RowCutter {
         &self.order
     }
 
-    /// The bytes held, when no more will arrive.
+    /// Takes out the held bytes, when no more bytes will arrive.
     pub fn take_held(&mut self) -> Zeroizing<Vec<u8>> {
         std::mem::take(&mut self.held)
     }

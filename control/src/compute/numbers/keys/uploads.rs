@@ -31,9 +31,9 @@ use crate::web::octets::{self, OCTET_STREAM};
 use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
 
-/// Life of an upload (readings section 14).
+/// Lifetime of an upload (readings section 14).
 const LIFE: std::time::Duration = std::time::Duration::from_secs(3600);
-/// Rows are recorded when they have this many bytes together, or are this many.
+/// Received rows are recorded when they have this many bytes together, or when there are this many rows.
 const BATCH_BYTES: i64 = 1 << 20;
 const BATCH_ROWS: usize = 32;
 /// Memory reserved for each byte of a part, up to a row: for the row, for its check, for the sealed copy.
@@ -326,7 +326,7 @@ pub async fn complete(
     let of = (&digest, Some(upload.upload_id.as_str()));
     let new = new_key(&key_id, &caller, &wanted, &upload.material_id, of, keys_max, now);
     let made = compute.store.write(async |tx| {
-        // if two requests complete an upload at the same time, the second finds it no longer open
+        // if two requests complete an upload at the same time, the second request finds the upload no longer open
         if !tx.is_key_upload_open(&upload.upload_id).await? {
             return Err(completed());
         }
@@ -347,9 +347,9 @@ struct Gathering<'c> {
     upload: &'c KeyUpload,
     material: KeyMaterial,
     cutter: RowCutter,
-    /// Bytes that the key may have.
+    /// Largest size in bytes that the key may have.
     most: u64,
-    /// Bytes that are recorded, and rows that are in the vault but not recorded yet.
+    /// Number of recorded bytes, and the rows that are in the vault but not recorded yet.
     offset: i64,
     rows: Vec<KeyRowRecord>,
 }
@@ -412,7 +412,7 @@ impl<'c> Gathering<'c> {
             let head = EvaluationKeyHead::read(&bytes)?;
             wanted.admit(head.params())?;
             let most = plan_most.min(numbers::evaluation_key_bytes_max(head.params()));
-            // check the announced size before any row arrives
+            // check the announced size of the key before any row arrives
             if head.bytes() > most {
                 return Err(too_large(most));
             }
@@ -505,13 +505,13 @@ impl Part {
     }
 }
 
-/// The range of bytes that a part has in the whole.
+/// The range of a part's bytes in the whole key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ContentRange {
     start: u64,
     /// The last byte.
     end: u64,
-    /// Bytes of the whole, if the header gives them.
+    /// Bytes of the whole key, if the header gives this number.
     total: Option<u64>,
 }
 
@@ -554,7 +554,7 @@ async fn material_of(compute: &Compute, caller: &Caller, upload: &KeyUpload) -> 
     material.ok_or_else(unknown_upload)
 }
 
-/// All rows of a material, which are some hundreds.
+/// All rows of a material. A material has some hundreds of rows.
 async fn all_rows(compute: &Compute, material_id: &str) -> Result<Vec<KeyRowRecord>, ApiError> {
     Ok(compute.store.key_rows(material_id, 0, i64::MAX).await?)
 }
@@ -596,7 +596,7 @@ fn completed() -> ApiError {
     ApiError::new(Code::Conflict, "the upload is completed: it became a key")
 }
 
-/// The error if another request has added to the upload, or ended it, in between.
+/// The error if another request has added to the upload or ended the upload meanwhile.
 fn overtaken() -> ApiError {
     ApiError::new(Code::Conflict, "another request has changed the upload in between: read its progress again")
 }

@@ -42,11 +42,13 @@ impl WantedKey {
         Ok(wanted)
     }
 
-    /// The parameters for a key that the service generates. If the request names a security level, they meet it.
+    /// The parameters for a key that the service generates. The parameters meet the security level that the request
+    /// names, if it names one.
     pub fn made(&self) -> Result<Params, ApiError> {
         let (level, environment) = (self.level()?, self.environment);
         if environment == Environment::Live && level == Some(SecurityLevel::Testing) {
-            let message = "live keys need a security_level of 128-bit at least; use a test key for testing parameters";
+            let message =
+                "with a live API key, security_level must be 128-bit or more; for testing, use a test API key";
             return Err(ApiError::new(Code::InsufficientSecurity, message).at("params.security_level", "testing"));
         }
         let asked = match (level, environment) {
@@ -61,7 +63,7 @@ impl WantedKey {
     pub fn admit(&self, params: &Params) -> Result<(), ApiError> {
         let found = numbers::key_params(params, &self.scheme);
         let differs = |member: &str, found: &str| {
-            let message = format!("the key was made with {member} {found}, which differs from params");
+            let message = format!("the key was made with {member} {found}, which differs from params.{member}");
             Err(ApiError::new(Code::InvalidParams, message)
                 .at(format!("params.{member}"), format!("the key has {found}")))
         };
@@ -81,7 +83,10 @@ impl WantedKey {
         match self.level()? {
             Some(level) if level.as_str() != found.security_level => differs("security_level", &found.security_level),
             None if self.environment == Environment::Live && found.security_bits < SECURE_BITS => {
-                let message = format!("the key has {} bits of security: live keys need 128", found.security_bits);
+                let message = format!(
+                    "the key has {} bits of security, but with a live API key it needs 128",
+                    found.security_bits
+                );
                 Err(ApiError::new(Code::InsufficientSecurity, message).at("params.security_level", "under 128 bits"))
             }
             _ => Ok(()),

@@ -30,7 +30,7 @@ fn run(toy: &mut Toy, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCipherte
         }
         parts.push((kind, part));
     }
-    // arena slots that differ from the plan's
+    // the plan's slots lie at other places in the arena
     let slots: Vec<u32> = (0..plan.slots() as u32).rev().map(|slot| slot + 3).collect();
     let mut arena = cpu.arena(n, plan.slots() + 3).unwrap();
     let given = plan.inputs().map(|input| &input.slots).zip(inputs.iter().map(|input| &input.words));
@@ -99,7 +99,7 @@ fn an_encrypted_matrix_times_an_encrypted_vector_with_exact_keys_and_with_powers
     for elements in [exact, powers] {
         let mut builder = PlanBuilder::new(&params);
         let operands = inputs.each_ref().map(|input| builder.input(input.level, input.scale, FRESH));
-        // so that the masked value has the default scale after it is rescaled
+        // this scale gives the masked value the default scale after the rescale
         let scale = params.level(1).scale * params.chain().divisor(2, 1) / params.level(2).scale;
         let rounded = Encoder::new(n).encode_reals(&matmul::mask(slots), scale, params.level(2).log_modulus).unwrap();
         let words = params.level(2).primes.iter().flat_map(|&prime| {

@@ -23,7 +23,7 @@ impl Built {
         self.text
     }
 
-    /// The number of cells: bootstraps of a node that computes each cell with one.
+    /// The number of cells. A node that computes each cell with one bootstrap needs this many bootstraps.
     pub fn cells(&self) -> usize {
         self.cells
     }
@@ -107,8 +107,8 @@ impl Gate {
 struct Numbers {
     gates: Vec<usize>,
     first_output: usize,
-    /// Copies to write for outputs that no gate writes (inputs, constants, and results that are already outputs), with
-    /// their numbers.
+    /// The copies (EQW or EQ) for outputs that no gate writes, with the outputs' numbers. Such an output is an input, a
+    /// constant, or a result that is already another output.
     copies: Vec<(Wire, usize)>,
 }
 
@@ -117,7 +117,7 @@ impl Numbers {
         const NONE: usize = usize::MAX;
         let mut gates = vec![NONE; builder.gates.len()];
         let mut copied = Vec::new();
-        // numbers are places among the outputs, from 0, until the number of the first output is known
+        // until the number of the first output wire is known, an output's number is its place among the outputs, from 0
         for (place, &wire) in outputs.iter().enumerate() {
             match wire {
                 Wire::Gate(index) if gates[index] == NONE => gates[index] = place,

@@ -2,9 +2,10 @@
 //! sum is rounded to the exact integer before it is reduced.
 //!
 //! [`representation`] proves this for every key: keys are loaded in a random representation, so no key can make
-//! rounding errors add up. Sums are still checked: each is rounded to quarters. If a sum is not a whole number then
-//! (it lies an eighth or more from an integer), its step is computed again in integers. A wrong word would need an
-//! error of seven eighths. Measured errors are at most about `2^-6`, also under the tests' search for bad cases.
+//! rounding errors add up. Sums are still checked: each is rounded to quarters. If the rounded sum is not a whole
+//! number (the sum is at least an eighth away from an integer), the step is computed again in integers. So a wrong word
+//! would need an error of at least seven eighths. Measured errors are at most about `2^-6`, even in the tests' search
+//! for bad cases.
 
 mod compiled;
 mod digits;
@@ -27,7 +28,7 @@ pub use key::{RealsKey, serve};
 use products::sums_of_rows;
 use sums::QUARTERS;
 
-/// The buffers of one thread besides the accumulators.
+/// The buffers of one thread, without the accumulators.
 pub struct Scratch {
     /// `[l][N]`: digits of one polynomial.
     digits: Words,
@@ -37,7 +38,7 @@ pub struct Scratch {
     kept: Doubles,
     /// `[k + 1][N / 2]` points, [`row_distance`] apart: sums of products.
     sums: Doubles,
-    /// The bits that must be zero in every sum: [`QUARTERS`].
+    /// The bits that must be zero in every sum: [`QUARTERS`], or all bits in a test.
     suspicious: u32,
 }
 
@@ -58,13 +59,14 @@ impl Scratch {
 /// The number of doubles in a cache line.
 const LINE: usize = 8;
 
-/// Doubles from one component's sums to the next's. The distance is not a multiple of the page size, because lines at
-/// such distances compete for the same places in the cache.
+/// Number of doubles from the sums of one component to those of the next. The distance is not a multiple of the page
+/// size, because lines at such distances compete for the same places in the cache.
 fn row_distance(n: usize) -> usize {
     n + 2 * fft::BLOCK_POINTS + LINE
 }
 
-/// Steps (1) to (4) of one row for one i. Leaves the sums, in turns of `q`. `accumulator` is `[k + 1][N]`.
+/// Steps (1) to (4) of one row for one `i`. The resulting sums are in `scratch`, in turns of `q`. `accumulator` is
+/// `[k + 1][N]`.
 ///
 /// The digits are processed two levels at a time. Their values and the sums then stay in the L1 cache while the key
 /// streams through.
@@ -77,8 +79,8 @@ unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
     scratch: &mut Scratch,
     ahead: &[f64],
 ) {
-    // SAFETY: the caller promises a processor with `S` and an exponent below `2N`; scratch has room for all levels, and
-    // the key row of a level lies in the step's key.
+    // SAFETY: the caller promises that the processor supports `S` and that the exponent is below `2N`. Scratch has room
+    // for all levels, and the key row of a level lies in the step's key.
     unsafe {
         let (tables, d) = (&key.tables, Decomposition::new(&key.params));
         let n = tables.polynomial_size();
@@ -100,7 +102,7 @@ unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
     }
 }
 
-/// All steps of one row for one i.
+/// Steps (1) to (6) of one row for one `i`.
 #[inline(always)]
 unsafe fn step<S: Compiled, const COMPONENTS: usize>(
     key: &RealsKey,
@@ -110,8 +112,8 @@ unsafe fn step<S: Compiled, const COMPONENTS: usize>(
     scratch: &mut Scratch,
     ahead: &[f64],
 ) {
-    // SAFETY: the caller promises a processor with `S` and an exponent below `2N`; sums and polynomials have `N`
-    // numbers.
+    // SAFETY: the caller promises that the processor supports `S` and that the exponent is below `2N`. Sums and
+    // polynomials have `N` numbers.
     unsafe {
         let n = key.tables.polynomial_size();
         sums_in_turns::<S, COMPONENTS>(key, i, exponent, accumulator, scratch, ahead);
@@ -128,7 +130,7 @@ unsafe fn step<S: Compiled, const COMPONENTS: usize>(
 
 #[inline(always)]
 unsafe fn group<S: Compiled>(key: &RealsKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
-    // SAFETY: the caller promises a processor with `S` and exponents below `2N`.
+    // SAFETY: the caller promises that the processor supports `S` and that all exponents are below `2N`.
     unsafe {
         match key.params.glwe_dimension {
             1 => steps::<S, 2>(key, inputs, accumulators, scratch),

@@ -6,7 +6,7 @@
 //! becomes `w - q` with probability `w / q`, and stays `w` otherwise ([`represent`]). The choice comes from a stream
 //! whose seed the operating system provides; the seed is discarded at once. So every integer of a loaded key is
 //! independent of the others, has mean 0 (up to `q 2^-32`) and lies in an interval of length `q`. The method adds no
-//! work to a step.
+//! work to the steps of a rotation.
 //!
 //! # Why it helps
 //! Digits come from accumulators, and accumulators hold the exact words under every representation. So as long as all
@@ -15,33 +15,35 @@
 //! independent variables with mean 0.
 //!
 //! # The bound
-//! Let `u = 2^-53`, `s = q / 2`, `R` rows, `M = N / 2` points. Let `d` be the root of the sum of all squared digits of
-//! a step, at most `sqrt(R N) B / 2`.
+//! Let `u = 2^-53`, `s = q / 2`, `R` rows, `M = N / 2` points. Let `d` be the square root of the sum of all squared
+//! digits of a step; `d` is at most `sqrt(R N) B / 2`.
 //!
 //! 1. *One functional.* A linear functional of the key's integers whose coefficients have norm `a` exceeds `s a sqrt(2x)`
 //!    with probability at most `2 e^-x` (Hoeffding, "Probability inequalities for sums of bounded random variables", J. Amer.
 //!    Statist. Assoc. 58, 1963, theorem 2).
-//! 2. *Roundings of a stage.* An output is made up of `c` complex values of a stage, each times a factor of magnitude one.
-//!    Each part of such a value is rounded, to `u` of its size. The resulting error is at most `u` times the largest of
-//!    `2^2c` functionals, one for each choice of signs. Real and imaginary parts of a value have coefficients of equal
-//!    norm, so each functional has the norm of the output itself, `d`. All of them stay below `s d g(c)` with
-//!    `g(c) = sqrt(2x + 4c ln 2)`, except with probability `2 e^-x`.
+//! 2. *Roundings of a stage.* An output is made up of `c` complex values of a stage, each times a factor of magnitude
+//!    one. The real and the imaginary part of such a value are rounded, each with an error of at most `u` times its
+//!    size. The resulting error is at most `u` times the largest of `2^2c` functionals, one for each choice of signs.
+//!    Real and imaginary parts of a value have coefficients of equal norm, so each functional has the norm of the
+//!    output itself, `d`. All of them stay below `s d g(c)` with `g(c) = sqrt(2x + 4c ln 2)`, except with probability
+//!    `2 e^-x`.
 //!
 //! In units of `u s d`, the error of a step's output is then at most the sum of
-//! - `F sqrt(2x)`: the digits' transforms. Their errors have norm at most `F u d` and do not depend on the key; `F` adds a
-//!   unit for each rounding and for each rounded factor that a value passes ([`Roundings::forward`]);
-//! - `g(R M)`: the key's values, each rounded once from a transform that is better than doubles ([`fft::precise`]);
-//! - `2 (sqrt(1/R) + .. + sqrt(R/R)) g(M)`: products, two roundings of a growing sum for each row;
-//! - `g(M/2) + g(M/4) + .. + g(1)`: sums of the transform back, and `g` of the values that its products round
-//!   ([`Roundings::products`]);
-//! - `H sqrt(2x)`: its rounded factors ([`Roundings::factors`]).
+//! - `F sqrt(2x)`: the digits' transforms. Their errors have norm at most `F u d` and do not depend on the key. `F`
+//!   adds one unit for each rounding and each rounded factor that a value goes through ([`Roundings::forward`]);
+//! - `g(R M)`: the key's values. Each is rounded once, after a transform that is more precise than doubles
+//!   ([`fft::precise`]);
+//! - `2 (sqrt(1/R) + .. + sqrt(R/R)) g(M)`: the products; each row rounds the growing sum twice;
+//! - `g(M/2) + g(M/4) + .. + g(1)`: the sums of the inverse transform. Its rounded products add `g(c)` for each number
+//!   `c` in [`Roundings::products`];
+//! - `H sqrt(2x)`: the rounded factors of the inverse transform ([`Roundings::factors`]).
 //!
-//! Products of two errors are below `2^-40` of that. A sum with an error below 7/8 is either right or detected
-//! (`reals.rs`). [`serves`] requires that all sums of a bootstrap stay below 7/8 except with a probability of 2^-28.
-//! The probability is over the node's random choice, even if each rounding goes the worst way. For most shapes the
-//! bound is far smaller: `fast_128` stays below 7/8 except with probability 2^-472. The measured error is about 2^-6,
-//! for ordinary keys and for those that a search finds. So a hostile key gains nothing, and causes no step to be
-//! computed twice.
+//! Products of two such errors are smaller than `2^-40` times this bound. A sum with an error below 7/8 is either right
+//! or detected (`reals.rs`). [`serves`] requires that all sums of a bootstrap stay below 7/8 except with a probability
+//! of 2^-28. This probability is over the node's random choice of the representation, and it holds even if every
+//! rounding has the worst possible sign. For most shapes the bound is far smaller: `fast_128` stays below 7/8 except
+//! with probability 2^-472. The measured error is about 2^-6, for ordinary keys and for keys that a search finds. So a
+//! hostile key neither changes a result nor makes the node compute a step twice.
 
 use std::f64::consts::LN_2;
 
@@ -49,16 +51,16 @@ use crate::cpu::simd::Isa;
 use crate::tfhe::cpu::fft;
 use crate::tfhe::{Params, RING_MODULUS};
 
-/// Distance from the exact integer from which on a wrong sum is not detected.
+/// Smallest distance from the exact integer at which a wrong sum may not be detected.
 const UNNOTICED: f64 = 7.0 / 8.0;
 
-/// log2 of the allowed probability, for a bootstrap, that the bound is exceeded.
+/// log2 of the allowed probability that a sum of a bootstrap exceeds the bound.
 const FAILURE_LOG2: f64 = -28.0;
 
-/// The number of functionals in the bound of one sum. Each may fail on two sides.
+/// The number of functionals in the bound of one sum. Each of them may exceed its bound on either side.
 const FUNCTIONALS: f64 = 160.0;
 
-/// Replaces each word `w` by `w` or `w - q`, as a signed word, with the randomness of as many uniform words.
+/// Replaces each word `w` by `w` or `w - q`, as a signed word. `uniform` has one uniformly random word for each choice.
 pub fn represent(words: &mut [u32], uniform: &[u32]) {
     for (word, &uniform) in words.iter_mut().zip(uniform) {
         let below_q = ((u64::from(uniform) * u64::from(RING_MODULUS)) >> 32) as u32;
@@ -67,13 +69,13 @@ pub fn represent(words: &mut [u32], uniform: &[u32]) {
     }
 }
 
-/// Whether for every key wrong sums are detected, except with a probability of `2^-28` a bootstrap.
+/// Whether wrong sums are detected for every key, except with probability `2^-28` for each bootstrap.
 pub fn serves(isa: Isa, params: &Params) -> bool {
     fft::vectors(isa, params.polynomial_size)
         .is_some_and(|(isa, reals)| error(isa, reals, params, FAILURE_LOG2) < UNNOTICED)
 }
 
-/// Bound on the error of a bootstrap's sums, which holds except with a probability of `2^failure_log2`.
+/// Bound on the error of a bootstrap's sums. The bound fails with a probability of at most `2^failure_log2`.
 fn error(isa: Isa, reals: usize, p: &Params, failure_log2: f64) -> f64 {
     let (degree, rows) = (p.polynomial_size as f64, p.rgsw_rows() as f64);
     let points = p.polynomial_size / 2;
@@ -91,13 +93,13 @@ fn error(isa: Isa, reals: usize, p: &Params, failure_log2: f64) -> f64 {
     all * f64::exp2(-53.0) * f64::from(RING_MODULUS) / 2.0 * digits
 }
 
-/// Rounding counts of the transforms, without those of the sums of the inverse transform.
+/// Numbers of roundings in the transforms. The sums of the inverse transform are not included.
 struct Roundings {
-    /// Roundings of the forward transform, with its factors.
+    /// Roundings of the forward transform and its rounded factors, in units of one rounding.
     forward: f64,
-    /// For each rounding of products in the inverse transform, the number of values that make up an output.
+    /// For each rounding of products in the inverse transform, the number of rounded values that contribute to an output.
     products: Vec<usize>,
-    /// Rounded factors that a value passes in the inverse transform.
+    /// Number of rounded factors that a value is multiplied by in the inverse transform.
     factors: f64,
 }
 
@@ -107,15 +109,16 @@ impl Roundings {
         let mut done = 0;
         for (number, stages) in fft::stages_of_passes(reals, points).into_iter().enumerate() {
             if isa.separate_adders() {
-                // A butterfly's sum is rounded twice and passes its error to the difference: 2 sqrt 2 and 1 in all. Of
-                // four vectors, two are multiplied instead. The second stage's sums follow, and one factor a pass.
+                // A butterfly's sum is rounded twice and passes its error to the difference, together 2 sqrt 2 + 1
+                // units. In a pass of two stages, two of the four vectors are multiplied instead, and the sums of the
+                // second stage add a unit. Each pass adds a unit for one rounded factor.
                 out.forward += if stages == 2 { 5.83 } else { 4.83 };
-                // products, rounded twice, come after the sums
+                // the products come after the sums and are rounded twice
                 out.products.extend([points >> (done + stages); 2]);
                 out.factors += 1.0;
             } else {
-                // a multiplication by a tangent, then sums with a cosine each; between the second and third stage, an
-                // eighth of a turn
+                // a multiplication by a tangent is followed by sums, each with a cosine; three stages also have a
+                // multiplication by an eighth of a turn before the third
                 out.forward += f64::from(2 + 2 * stages + u32::from(stages == 3));
                 if number > 0 {
                     out.products.push(points >> done);
@@ -123,7 +126,7 @@ impl Roundings {
                 if stages == 3 {
                     out.products.push(points >> (done + 2));
                 }
-                // the first inverse pass has only the eighth's cosine
+                // the first inverse pass has only one rounded factor, the cosine of an eighth of a turn
                 out.factors += if number > 0 { f64::from(1 + stages) } else { 1.0 };
             }
             done += stages;
@@ -151,7 +154,7 @@ mod tests {
         Isa::available().into_iter().filter_map(|isa| fft::vectors(isa, 1024))
     }
 
-    /// Checks the figures given at the head of this file and in ARCHITECTURE.md.
+    /// Checks the figures in the introduction of this file and in ARCHITECTURE.md.
     #[test]
     #[cfg_attr(not(vectors_of_doubles), ignore = "this processor has no vectors of doubles")]
     fn sums_of_every_shape_that_is_accepted_are_right_or_noticed_whatever_the_key() {

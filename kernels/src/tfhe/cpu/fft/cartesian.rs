@@ -1,14 +1,14 @@
-//! Butterflies of radix 2 and 4 with twiddles as real and imaginary parts, for CPUs with separate adders: full
-//! products, then sums. `stages` decimates in time (products first), `undo_stages` in frequency (sums first).
+//! Butterflies of radix 2 and 4 for CPUs with separate adders. Twiddles are real and imaginary parts. `stages`
+//! decimates in time (full products, then sums), and `undo_stages` in frequency (sums, then products).
 
 use super::precise::rounded_root;
 use super::{Complex, sum_and_difference, sum_and_difference_by_i};
 use crate::cpu::simd::SimdReals;
 
-/// Reals of the twiddles of radix 4.
+/// Number of reals in the twiddles of radix 4.
 pub const TWIDDLE_REALS: usize = reals_of(4);
 
-/// Reals of the twiddles of a radix: two for each vector but the first.
+/// Number of reals in the twiddles of a radix: two for each vector but the first.
 pub const fn reals_of(radix: usize) -> usize {
     2 * (radix - 1)
 }
@@ -29,7 +29,7 @@ impl<S: SimdReals> Complex<S> {
     /// The product with the conjugate of `w`.
     #[inline(always)]
     unsafe fn mul_conjugate(self, w: Self) -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             Complex {
                 re: S::mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
@@ -41,7 +41,7 @@ impl<S: SimdReals> Complex<S> {
     /// The product with `i` and the conjugate of `w`.
     #[inline(always)]
     unsafe fn mul_i_conjugate(self, w: Self) -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             Complex {
                 re: S::neg_mul_add(self.im, w.re, S::mul_reals(self.re, w.im)),
@@ -54,7 +54,7 @@ impl<S: SimdReals> Complex<S> {
 /// `(x + w y, x - w y)`; the second is computed as `2x - (x + w y)`.
 #[inline(always)]
 unsafe fn butterfly<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         let (two, sum) = (S::splat_real(2.0), x.mul_add(y, w));
         (sum, Complex { re: S::mul_sub(two, x.re, sum.re), im: S::mul_sub(two, x.im, sum.im) })
@@ -64,7 +64,7 @@ unsafe fn butterfly<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -
 /// `(x + i w y, x - i w y)`.
 #[inline(always)]
 unsafe fn butterfly_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         let two = S::splat_real(2.0);
         let re = S::neg_mul_add(y.im, w.re, S::neg_mul_add(y.re, w.im, x.re));
@@ -79,7 +79,7 @@ pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         if RADIX == 2 {
             (v[0], v[1]) = butterfly(v[0], v[1], power(&twiddle, 1));
@@ -99,7 +99,7 @@ pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         if RADIX == 2 {
             let (sum, difference) = sum_and_difference(v[0], v[1]);
@@ -110,7 +110,7 @@ pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
         let (three, one) = sum_and_difference_by_i(z, t);
         let (sum, two) = sum_and_difference(x, y);
         v[0] = sum;
-        // the square comes first, because registers are few
+        // computed before the other products, because then fewer registers are needed
         v[2] = two.mul_conjugate(power(&twiddle, 2));
         v[1] = one.mul_conjugate(power(&twiddle, 1));
         v[3] = three.mul_conjugate(power(&twiddle, 3));
@@ -118,13 +118,13 @@ pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
     }
 }
 
-/// Only the second of the two stages of four vectors.
+/// Applies only the second of the two stages of four vectors.
 #[inline(always)]
 pub unsafe fn second_stage<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         let w = power(&twiddle, 1);
         (v[0], v[1]) = butterfly(v[0], v[1], w);
@@ -139,7 +139,7 @@ pub unsafe fn undo_second_stage<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
     twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
-    // SAFETY: the caller promises a processor with `S`.
+    // SAFETY: the caller promises that the processor supports `S`.
     unsafe {
         let w = power(&twiddle, 1);
         let (x, y) = sum_and_difference(v[0], v[1]);

@@ -1,10 +1,10 @@
 //! The forward transform in pairs of doubles, for keys. Its results have an error below `2^-90` of their size, so a
 //! key's values are rounded only once. The transform is slow and runs only when a key is loaded.
 //!
-//! A pair `(high, low)` stands for the sum of both. Sums are Knuth's. Products use fused operations (Dekker, "A
+//! A pair `(high, low)` stands for the sum of both. Sums use Knuth's method. Products use fused operations (Dekker, "A
 //! floating-point technique for extending the available precision", Numer. Math. 18, 1971; Ogita, Rump, Oishi,
-//! "Accurate sum and dot product", SIAM J. Sci. Comput. 26, 2005). Low parts are not normalized between stages: they
-//! stay below some ten units in the last place of the high part.
+//! "Accurate sum and dot product", SIAM J. Sci. Comput. 26, 2005). Low parts are not normalized between stages, because
+//! they stay below about ten units in the last place of the high part.
 
 use crate::cpu::simd::SimdReals;
 
@@ -61,7 +61,7 @@ const TERMS: i32 = 14;
 /// at most an eighth of a turn.
 pub fn root(turn: i64, of: i64) -> [Pair; 2] {
     let turn = turn.rem_euclid(of);
-    // the nearest quarter turn
+    // the number of the nearest quarter turn
     let quarter = (4 * turn + of / 2) / of;
     let angle = TURN.times(Pair::of((4 * turn - quarter * of) as f64 / (4 * of) as f64));
     let minus_square = angle.times(angle).times(Pair::of(-1.0));
@@ -89,17 +89,17 @@ pub fn rounded_root(turn: i64, of: i64) -> [f64; 2] {
     root(turn, of).map(|part| part.high)
 }
 
-/// Numbers that represent a complex one: real and imaginary part, each as high and low.
+/// Number of doubles that represent a complex number: real and imaginary part, each as a high and a low part.
 const PARTS: usize = 4;
 
-/// Largest number of points whose vectors of eight stay in the L1 cache.
+/// Largest number of points that stay in the L1 cache, for eight polynomials in a vector.
 const CACHED_POINTS: usize = 64;
 
 /// Roots of the stages. For group `g` of `m`, entry `m + g` is the root `w` of `X^2h - w^2 = (X^h - w)(X^h + w)`,
 /// `h = M / 2m`, as [`PARTS`] numbers.
 pub struct Roots {
     of_groups: Vec<[f64; PARTS]>,
-    /// Reals of a vector, which determines how the order of the stages maps to reading order.
+    /// Number of reals in a vector, which determines how the order of the stages maps to reading order.
     reals: usize,
 }
 
@@ -115,8 +115,8 @@ impl Roots {
         Roots { of_groups: (0..points).map(|at| if at == 0 { [0.0; PARTS] } else { of_group(at) }).collect(), reals }
     }
 
-    /// The position, in reading order `[M / REALS][2][REALS]`, of the real part of point `at` of the stages' order.
-    /// The imaginary part is `REALS` further.
+    /// Point `at` counts in the order of the stages. Returns the position of its real part in reading order,
+    /// `[M / REALS][2][REALS]`. The imaginary part is `REALS` further.
     fn place(&self, at: usize) -> usize {
         let (square, lane, vector) = (at / (self.reals * self.reals), at / self.reals % self.reals, at % self.reals);
         (square * self.reals + vector) * 2 * self.reals + lane
@@ -126,7 +126,7 @@ impl Roots {
     /// `take(polynomial, place, value)` for each value, with places in reading order. `values` is working memory.
     ///
     /// # Safety
-    /// The CPU must support the instruction set of `S`, and it must be enabled.
+    /// The CPU must support the instruction set of `S`, and the caller must have enabled it.
     #[inline(always)]
     pub unsafe fn forward<S: SimdReals>(
         &self,
@@ -145,26 +145,26 @@ impl Roots {
                 values[at * vector + 2 * lanes + lane] = f64::from(polynomial[at + points] as i32);
             }
         }
-        // stages over all points while groups are large; then group by group, so that a group's points stay in the
-        // cache
+        // while groups are large, each stage runs over all points; the remaining stages run group by group, so that a
+        // group's points stay in the cache
         let large = (points / CACHED_POINTS).max(1);
         let mut groups = 1;
         while groups < large {
-            // SAFETY: `values` has all points, the instruction set is enabled.
+            // SAFETY: `values` has all points, and the caller enabled the instruction set.
             unsafe { self.stage::<S>(values, groups, 0..groups) };
             groups *= 2;
         }
         for group in 0..large {
             let mut parts = 1;
             while large * parts < points {
-                // SAFETY: as above.
+                // SAFETY: `values` has all points, and the caller enabled the instruction set.
                 unsafe { self.stage::<S>(values, large * parts, group * parts..(group + 1) * parts) };
                 parts *= 2;
             }
         }
         for at in 0..points {
             let place = self.place(at);
-            // SAFETY: as above.
+            // SAFETY: `values` has all points, and the caller enabled the instruction set.
             unsafe {
                 for part in 0..2 {
                     let at = values.as_mut_ptr().add(at * vector + 2 * part * lanes);
@@ -179,14 +179,14 @@ impl Roots {
         }
     }
 
-    /// Runs the stage of `groups` groups on some of them.
+    /// Runs the stage that has `groups` groups, on some of these groups.
     #[inline(always)]
     unsafe fn stage<S: SimdReals>(&self, values: &mut [f64], groups: usize, some: std::ops::Range<usize>) {
         let (vector, half) = (PARTS * S::REALS, self.of_groups.len() / (2 * groups));
         for group in some {
             let root = &self.of_groups[groups + group];
             for at in 2 * group * half..(2 * group + 1) * half {
-                // SAFETY: both points lie in `values`, the instruction set is enabled.
+                // SAFETY: both points lie in `values`, and the caller enabled the instruction set.
                 unsafe {
                     let x = values.as_mut_ptr().add(at * vector);
                     butterfly::<S>(x, x.add(half * vector), root);
@@ -195,7 +195,7 @@ impl Roots {
         }
     }
 
-    /// Doubles of working memory that [`Roots::forward`] needs.
+    /// Number of doubles of working memory that [`Roots::forward`] needs.
     pub fn room(&self) -> usize {
         self.of_groups.len() * PARTS * self.reals
     }
@@ -211,13 +211,13 @@ struct Pairs<S: SimdReals> {
 impl<S: SimdReals> Pairs<S> {
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
-        // SAFETY: the caller promises a processor with `S` and two vectors at the pointer.
+        // SAFETY: the caller promises that the processor supports `S` and that two vectors are at the pointer.
         unsafe { Pairs { high: S::load_reals(from), low: S::load_reals(from.add(S::REALS)) } }
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f64) {
-        // SAFETY: the caller promises a processor with `S` and two vectors at the pointer.
+        // SAFETY: the caller promises that the processor supports `S` and that two vectors are at the pointer.
         unsafe {
             S::store_reals(to, self.high);
             S::store_reals(to.add(S::REALS), self.low);
@@ -226,13 +226,13 @@ impl<S: SimdReals> Pairs<S> {
 
     #[inline(always)]
     unsafe fn splat(high: f64, low: f64) -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe { Pairs { high: S::splat_real(high), low: S::splat_real(low) } }
     }
 
     #[inline(always)]
     unsafe fn times(self, other: Self) -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             let high = S::mul_reals(self.high, other.high);
             let error = S::mul_sub(self.high, other.high, high);
@@ -243,7 +243,7 @@ impl<S: SimdReals> Pairs<S> {
 
     #[inline(always)]
     unsafe fn plus(self, other: Self) -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             let high = S::add_reals(self.high, other.high);
             let part = S::sub_reals(high, self.high);
@@ -254,7 +254,7 @@ impl<S: SimdReals> Pairs<S> {
 
     #[inline(always)]
     unsafe fn minus(self, other: Self) -> Self {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             let zero = S::splat_real(0.0);
             self.plus(Pairs { high: S::sub_reals(zero, other.high), low: S::sub_reals(zero, other.low) })
@@ -262,10 +262,10 @@ impl<S: SimdReals> Pairs<S> {
     }
 }
 
-/// Maps `(x, y)` to `(x + w y, x - w y)`, for vectors of complex numbers of [`PARTS`].
+/// Maps `(x, y)` to `(x + w y, x - w y)`, for vectors of complex numbers, each stored as [`PARTS`] doubles.
 #[inline(always)]
 unsafe fn butterfly<S: SimdReals>(x: *mut f64, y: *mut f64, w: &[f64; PARTS]) {
-    // SAFETY: the caller promises a processor with `S` and `PARTS` vectors at each pointer.
+    // SAFETY: the caller promises that the processor supports `S` and that `PARTS` vectors are at each pointer.
     unsafe {
         let imaginary = 2 * S::REALS;
         let (re, im) = (Pairs::<S>::splat(w[0], w[1]), Pairs::<S>::splat(w[2], w[3]));

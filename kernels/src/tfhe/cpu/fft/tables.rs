@@ -6,28 +6,28 @@ use crate::cpu::memory::Doubles;
 use crate::cpu::simd::{Isa, SimdReals};
 use crate::error::Result;
 
-/// Twiddles of one ring degree in the order of one vector width: those of `stages` and `inverse_stages`, each a number
-/// or a vector.
+/// Twiddles of `stages` and `inverse_stages` for one ring degree, in the order of one vector width. Each twiddle is a
+/// number or a vector.
 pub struct FftTables {
     isa: Isa,
     pub(super) polynomial_size: usize,
-    /// Twiddles of the first forward pass, and of the last inverse pass, which undoes it.
+    /// Twiddles of the first forward pass. The last inverse pass uses them too if it undoes the first forward pass.
     pub(super) first: Vec<f64>,
-    /// `[groups][twiddles]`: set `m + g` is that of group `g` of `m`, for log2 of `REALS` stages.
+    /// `[groups][twiddles]`: entry `m + g` has the twiddles of group `g` of `m`, for log2(`REALS`) stages.
     groups: Vec<f64>,
     /// `[squares][twiddles][REALS]`: twiddles of the stages within vectors.
     lanes: Doubles,
-    /// `[places][twiddles][REALS]` for every inverse pass after the first stages. Empty if inverse stages undo the
-    /// forward ones.
+    /// For every inverse pass after the first stages: `[places][twiddles][REALS]`. Empty if the inverse stages undo the
+    /// forward stages.
     places: Vec<Doubles>,
-    /// The factors after the inverse stages: `r^-j`, `r^M = i`, in the layout of the points. Unused if inverse stages
-    /// undo the forward ones.
+    /// The factors after the inverse stages: `r^-j` with `r^M = i`, in the layout of the points. Unused if the inverse
+    /// stages undo the forward stages.
     pub(super) twist: Doubles,
 }
 
 impl FftTables {
-    /// Makes tables for `N = polynomial_size` on `isa`, or on a narrower instruction set if the ring is too small for
-    /// its vectors.
+    /// Makes tables for `N = polynomial_size` on `isa`, or for a narrower instruction set if the ring is too small for
+    /// the vectors of `isa`.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when memory runs out.
@@ -45,7 +45,7 @@ impl FftTables {
             let (index, groups) = index_of_group(group);
             twiddles(radix, index, (4 * radix * groups) as i64)
         };
-        // one vector for each twiddle
+        // each twiddle becomes one vector
         let of_vector = |of_lane: &dyn Fn(usize) -> Vec<f64>| {
             let lanes: Vec<Vec<f64>> = (0..reals).map(of_lane).collect();
             (0..lanes[0].len())
@@ -107,10 +107,10 @@ impl FftTables {
         self.lanes.as_ptr().wrapping_add(square * twiddle_reals::<S>() * S::REALS)
     }
 
-    /// The twiddles of the places of an inverse pass, by the pass's number after the first stages.
+    /// The twiddles of all places of an inverse pass. `pass` counts the passes after the first stages.
     #[inline(always)]
     pub(super) unsafe fn of_places(&self, pass: usize) -> *const f64 {
-        // SAFETY: the caller promises a pass whose twiddles go by places.
+        // SAFETY: the caller promises that the twiddles of this pass are stored by place.
         unsafe { self.places.get_unchecked(pass).as_ptr() }
     }
 
@@ -121,16 +121,16 @@ impl FftTables {
     }
 }
 
-/// Makes the twiddles of a radix and a root, given in turns.
+/// Computes the twiddles of a radix and of a root at `turn / of` of a turn.
 type Twiddles = fn(usize, i64, i64) -> Vec<f64>;
 
-/// Reals of the twiddles of log2(`REALS`) stages.
+/// Number of reals in the twiddles of log2(`REALS`) stages.
 #[inline(always)]
 fn twiddle_reals<S: SimdReals>() -> usize {
     if S::SEPARATE_ADDERS { cartesian::TWIDDLE_REALS } else { tangent::TWIDDLE_REALS }
 }
 
-/// The index of group `g` of `m`, and `m`; `at` is `m + g`. The group splits `X^2h - w^2`, `h = M / 2m`, with
+/// For `at = m + g`, the root's index for group `g` of `m`, and `m`. The group splits `X^2h - w^2`, `h = M / 2m`, with
 /// `w = r_g^h`. Here `r_g` is the `4M`-th root of unity with the index `1 + 4 bitreverse(g)`.
 fn index_of_group(at: usize) -> (i64, usize) {
     let groups = 1usize << at.ilog2();
@@ -139,11 +139,10 @@ fn index_of_group(at: usize) -> (i64, usize) {
     (1 + 4 * reversed as i64, groups)
 }
 
-/// The best instruction set, at most `isa`, whose vectors of doubles fit a ring of this degree, and the length of its
-/// vectors.
+/// The best instruction set up to `isa` whose vectors of doubles fit a ring of this degree, and the length of its vectors.
 pub fn vectors(isa: Isa, polynomial_size: usize) -> Option<(Isa, usize)> {
     let narrower = Isa::available().into_iter().skip_while(|&candidate| candidate != isa);
     let with_reals = narrower.filter_map(|candidate| Some((candidate, candidate.reals()?)));
-    // at least one pass before those within blocks
+    // the ring must be large enough for one pass before the passes within blocks
     with_reals.into_iter().find(|_| 4 * BLOCK_POINTS <= polynomial_size)
 }

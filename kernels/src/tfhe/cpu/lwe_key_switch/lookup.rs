@@ -1,8 +1,8 @@
 //! Key switch by a lookup table: the multiples of key rows, computed once for all inputs of a call.
 //!
 //! Key rows form groups of one or two. The table of a group has `base` or `base^2` entries: all sums of multiples of
-//! its rows by a digit. An input's digits at these rows are its index. With `r` inputs, a group costs each input
-//! `base^2 / r + 1` subtractions and no product.
+//! its rows by a digit. The digits of an input at these rows are the index of its entry. With `r` inputs, a group of
+//! two rows costs each input `base^2 / r + 1` subtractions and no product.
 
 use super::{KeySwitchKey, TILE_VECTORS, digits_of_rounded, padded_columns, tile_words};
 use crate::cpu::memory::Words;
@@ -13,7 +13,8 @@ use crate::tfhe::Params;
 /// Smallest number of inputs in a call for which a table pays off.
 pub const INPUTS_MIN: usize = 8;
 
-/// Entries of the tables of a block of groups. With the widest vectors they take 36 KiB, most of an L1 cache.
+/// Largest number of entries in the tables of a block of groups. With the widest vectors they take 36 KiB, most of an
+/// L1 cache.
 const ENTRIES_MAX: usize = 72;
 
 /// Largest `base^levels` for which the digits of all rounded words are precomputed.
@@ -30,7 +31,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// `None` if the table would have too many entries or digits.
+    /// The lookup for these parameters. `None` if the table would have too many entries or digits.
     pub fn of(params: &Params) -> Option<Lookup> {
         let (base, levels) = (params.key_switch_base as usize, params.key_switch_level_count);
         let covered = (base as u64).checked_pow(levels as u32).filter(|&covered| covered <= ROUNDED_MAX)?;
@@ -52,7 +53,7 @@ impl Lookup {
         self.base.pow(self.group_rows as u32)
     }
 
-    /// The index for each group and input: `[inputs][groups]`.
+    /// The index of each input's entry in each group: `[inputs][groups]`.
     fn of_inputs(&self, inputs: &[u32], dimension: usize) -> Vec<u8> {
         let covered = self.digits.len() / self.levels - 1;
         let groups = (dimension * self.levels).div_ceil(self.group_rows);
@@ -74,7 +75,7 @@ impl Lookup {
     /// `[inputs][columns]`.
     pub fn subtract(&self, key: &KeySwitchKey, inputs: &[u32], dimension: usize, sums: &mut [u32]) -> Result<()> {
         let indices = self.of_inputs(inputs, dimension);
-        // aligned as the key is
+        // `Words` has the same alignment as the key
         let mut table = Words::zeroed(ENTRIES_MAX * tile_words(key.isa))?;
         subtract_entries(key.isa, self, key, &indices, &mut table, sums);
         Ok(())
@@ -116,12 +117,12 @@ unsafe fn subtract<S: Simd>(of: &Lookup, key: &KeySwitchKey, indices: &[u8], tab
     }
 }
 
-/// Writes the entries for the one or two `rows` of a group, ordered by index; the last row's digit counts fastest.
+/// Writes the entries for the one or two `rows` of a group, ordered by index. The digit of the last row changes fastest.
 #[inline(always)]
 unsafe fn compute<S: Simd>(base: usize, rows: &[u32], table: &mut [u32]) {
     let tile = TILE_VECTORS * S::LANES;
-    // SAFETY: the caller promises a processor with `S`, one or two rows of a tile, and a table of a tile for each
-    // entry.
+    // SAFETY: the caller promises that the processor supports `S`. `rows` has one or two rows of a tile, and `table`
+    // has room for a tile for each entry.
     unsafe {
         for v in 0..TILE_VECTORS {
             let lowest = S::splat((base as u32 / 2).wrapping_neg());
@@ -169,7 +170,7 @@ mod tests {
         };
         for (base, levels, dimension) in [(2, 9, 5), (3, 7, 5), (4, 6, 3), (5, 3, 4), (8, 4, 3), (18, 3, 2)] {
             let params = Preset::Fast128.params();
-            // only the key switch's shape matters: `dimension` ring coefficients of the preset
+            // only the shape of the key switch matters here, so the other parameters are those of the preset
             let literal = ParamsLiteral { key_switch_base: base, key_switch_level_count: levels, ..*params };
             let params = Params::try_from(literal).expect("parameters");
             let lookup = Lookup::of(&params).expect("a small base");

@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::gpu::{Gpu, Language, View, ViewOf, alloc};
 use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 
-/// Ciphertexts in GPU memory: `[slots][n + 1]` words in chunks; in a single chunk if kernels cannot use addresses.
+/// Ciphertexts in GPU memory: `[slots][n + 1]` words in chunks. If kernels cannot use addresses, all slots are in a
+/// single chunk.
 pub struct Arena<G: Gpu> {
     chunks: Chunks<G::Buf>,
     /// Words of a row, `n + 1`.
@@ -19,7 +20,7 @@ pub(super) struct ChunkRead<'a, G: Gpu> {
     pub buf: &'a G::Buf,
     /// Ranges of words in the buffer, in the requested order.
     pub ranges: Vec<Range<usize>>,
-    /// The requested slots that these ranges answer, as runs of indices.
+    /// Which requested slots are in these ranges, as ranges of indices into the request.
     pub asked: Vec<Range<usize>>,
 }
 
@@ -28,10 +29,10 @@ impl<G: Gpu> Arena<G> {
         Ok(Arena { chunks: Chunks::new(alloc(gpu, slots * row_words)?, slots), row_words })
     }
 
-    /// Adds slots until the arena has `slots`.
+    /// Adds slots until the arena has `slots` slots.
     ///
     /// # Panics
-    /// When the arena already has more.
+    /// When the arena already has more slots.
     pub(super) fn grow(&mut self, gpu: &G, slots: usize) -> Result<()> {
         let before = self.slots();
         let more = slots.checked_sub(before).expect("an arena does not shrink");
@@ -81,7 +82,7 @@ impl<G: Gpu> Arena<G> {
         row * self.row_words..(row + 1) * self.row_words
     }
 
-    /// For each slot, its distance from the start of the buffer `from`.
+    /// Returns a function that gives the distance from the start of the buffer `from` to a slot.
     pub(super) fn distances<'a>(&'a self, gpu: &'a G, from: &'a G::Buf) -> impl Fn(u32) -> Distance + 'a {
         let chunks: Vec<i64> = self.chunks.iter().map(|buf| words_between(gpu, from, buf)).collect();
         move |slot| {

@@ -11,8 +11,8 @@ use crate::tfhe::gpu::cells::{INPUT_SUM_WORDS, WIRE_SUM_WORDS};
 use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 use crate::tfhe::lwe::EIGHTH;
 
-/// Splits the cells of all batches into consecutive parts of at most `rows` each. A part lists batches, by place, with
-/// ranges of their cells.
+/// Splits the cells of all batches into consecutive parts of at most `rows` each. A part lists indices of batches, each
+/// with a range of the batch's cells.
 pub(super) fn parts(batches: &[&SlotCells], rows: usize) -> Vec<Vec<(usize, Range<usize>)>> {
     let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
     for (batch, cells) in batches.iter().enumerate() {
@@ -34,32 +34,33 @@ pub(super) fn parts(batches: &[&SlotCells], rows: usize) -> Vec<Vec<(usize, Rang
     parts
 }
 
-/// The tables of cells for the kernels, batch after batch. Starts of terms are counted from the first term.
+/// The tables of cells for the kernels, batch after batch. The start of a cell's terms is an index into `terms`.
 #[derive(Default)]
 struct Lists {
     terms: Vec<u32>,
-    /// Rows of `wire_sum` for bootstrapped cells.
+    /// Rows of the table of `wire_sum` for bootstrapped cells.
     bootstrapped: Vec<[u32; WIRE_SUM_WORDS]>,
-    /// For each of these, the row of exponents that its switch writes.
+    /// For each bootstrapped cell, the row of exponents that its key switch writes.
     switched_to: Vec<usize>,
-    /// Rows of `input_sum`.
+    /// Rows of the table of `input_sum`.
     inputs: Vec<[u32; INPUT_SUM_WORDS]>,
     /// Rows whose rotation starts with amplitude 1/4.
     quarters: Vec<u32>,
-    /// Rows of `extract_wires`.
+    /// Rows of the table of `extract_wires`.
     wires: Vec<u32>,
     wire_count: usize,
-    /// Rows of `wire_sum` for results.
+    /// Rows of the table of `wire_sum` for results.
     results: Vec<[u32; WIRE_SUM_WORDS]>,
-    /// Distances of the results that a key switch writes.
+    /// Distances of the results that key switches write.
     results_to: Vec<Distance>,
-    /// For each batch: its bootstraps, their key switches, and the key switches of results.
+    /// For each batch, the number of its bootstraps and the distance of its key. `switched` has the same for the key
+    /// switches before bootstraps, and for those of results.
     rotated: Vec<(usize, Distance)>,
     switched: [Vec<(usize, Distance)>; 2],
 }
 
 impl Lists {
-    /// Adds cells of another batch. `row` gives the distances of its slots from the arena of the first batch.
+    /// Adds cells of another batch. `slot` returns the distance from the first batch's arena to a slot of this batch.
     fn add<'c>(
         &mut self,
         cells: impl Iterator<Item = CellView<'c>>,
@@ -94,7 +95,7 @@ impl Lists {
             if amplitude == Amplitude::Quarter {
                 self.quarters.push(row as u32);
             }
-            // the second sample is a quarter turn further
+            // the second sample is a quarter turn after the first, at coefficient N / 2
             for (slots, coefficient) in cell.results().zip([0, half_turn / 2]) {
                 self.wires.extend([row as u32, coefficient]);
                 slots.iter().for_each(|&of| self.wires.extend(slot(of)));
@@ -108,7 +109,7 @@ impl Lists {
         self.switched[1].push((added[2], key.key_switch));
     }
 
-    /// Rows of a table, with the starts of terms shifted to their place among all tables' words.
+    /// The rows of a table, with the start of each row's terms as an index into the words of all tables.
     fn placed<const WORDS: usize>(rows: &[[u32; WORDS]], terms: usize) -> Vec<u32> {
         let place = |row: &[u32; WORDS]| {
             let mut row = *row;
@@ -120,7 +121,7 @@ impl Lists {
 }
 
 impl<G: Gpu> GpuBackend<G> {
-    /// Evaluates some cells of some batches, at most as many as run together.
+    /// Evaluates some cells of some batches. There are at most as many cells as run together.
     pub(super) fn evaluate_cells(&self, batches: &[&Batch<'_, G>], part: &[(usize, Range<usize>)]) -> Result<()> {
         let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
         let (stems, p) = (&key.stems, &key.params);

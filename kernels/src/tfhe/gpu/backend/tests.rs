@@ -26,8 +26,8 @@ fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have
     }
 }
 
-/// A GPU that computes nothing and records its calls: `write`, `read`, `finish`, entries. A read of a buffer returns
-/// the indices of its words plus 1000 times the buffer's index.
+/// A GPU that computes nothing and records its calls: `write`, `read`, `finish`, and the names of launched entries. A
+/// read of a buffer returns the indices of its words plus 1000 times the buffer's index.
 struct Told {
     card: Card,
     asked: Mutex<Vec<&'static str>>,
@@ -134,7 +134,8 @@ fn gate(gate: Gate, result: u32) -> SlotGate {
     SlotGate { gate, operands: [0, 1, 2], result }
 }
 
-/// The GPU calls of one call with batches of these keys, gates and reads, and of the wait for it.
+/// Evaluates a batch with these gates and reads for each of these keys, in one call, and waits for the results. Returns
+/// the GPU calls.
 fn asked(backend: &GpuBackend<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u32]) -> Vec<&'static str> {
     let keys: Vec<Key<Told>> = keys.iter().map(|params| loaded_for(backend, *params)).collect();
     let mut arenas: Vec<Arena<Told>> =
@@ -170,7 +171,7 @@ fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one()
         if capability == Some((9, 0)) {
             assert!(all.contains(&"blind_rotate_cluster"), "clusters of 64 rows: {all:?}");
         }
-        // the same calls with every kernel
+        // replaces the names of the special kernels, so that the calls can be compared
         let alike = |asked: Vec<&'static str>| -> Vec<&'static str> {
             let one_name = |what: &'static str| match what {
                 "blind_rotate_warp" | "blind_rotate_cluster" => "blind_rotate",
@@ -179,7 +180,7 @@ fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one()
             asked.into_iter().map(one_name).collect()
         };
         let (one, all) = (alike(one), alike(all));
-        // one more launch copies the slots of 64 arenas to the place that is read
+        // 64 sessions need one more launch, which copies the slots of their arenas to one place
         let at = one.len() - 2;
         assert_eq!(all, [&one[..at], &["linear"], &one[at..]].concat(), "{capability:?}");
     }
@@ -221,7 +222,7 @@ fn an_arena_grows_by_a_chunk_where_kernels_know_addresses_and_is_copied_elsewher
         assert_eq!(*backend.gpu.buffers.lock().expect("one thread"), sizes);
         assert_eq!(backend.gpu.asked(), vec!["copy"; copies]);
         assert_eq!(arena.slots(), 6);
-        // beyond one buffer, the behaviour is unchanged
+        // an arena that does not fit one buffer is refused, and the arena is unchanged
         let too_many = (1 << 30) / 4 / 10 + 7;
         assert!(matches!(backend.grow(&mut arena, too_many), Err(Error::OutOfMemory(_))));
         assert_eq!(arena.slots(), 6);
@@ -236,7 +237,7 @@ fn what_is_read_of_several_chunks_is_a_read_each_and_comes_in_the_order_asked_fo
     backend.write(&mut arena, 1, &[0; 40]).expect("three chunks");
     assert_eq!(backend.gpu.asked(), ["write"; 3]);
     let slots = [5, 1, 0, 2, 3, 4, 4, 1];
-    // the chunks are buffers 0, 1 and 2
+    // the three chunks are buffers 0, 1 and 2, so their words start at 0, 1000 and 2000
     let first_words = [2020, 10, 0, 1000, 2000, 2010, 2010, 10];
     let expected: Vec<u32> = first_words.iter().flat_map(|first| *first..first + 10).collect();
     let pending = backend.read(&arena, &slots).expect("reads");
@@ -274,7 +275,7 @@ fn a_slot_s_distance_leads_to_its_row_in_its_chunk() {
 fn no_launch_has_more_than_sixteen_waves_of_a_small_card() {
     let backend = told(14);
     let key = loaded(&backend);
-    // the smallest card of 2018: 14 multiprocessors, each with four groups of 256 threads of 64 registers
+    // the smallest card of 2018 has 14 multiprocessors. Each runs four groups of 256 threads with 64 registers
     assert_eq!(backend.rows_at_once(&key, 1), 16 * 14 * 4);
     assert_eq!(backend.info().rows_max, 2 * 14 * 4);
     assert_eq!(told(1000).rows_at_once(&key, 1), ROWS_AT_ONCE_MAX);

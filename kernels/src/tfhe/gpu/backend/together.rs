@@ -8,7 +8,7 @@ use crate::tfhe::gpu::distance::Distance;
 use crate::tfhe::gpu::linear;
 use crate::tfhe::gpu::sample_extract::NO_ROW;
 
-/// Distances of a batch's key from the first batch's key.
+/// The distances from the first batch's key to this batch's key.
 #[derive(Clone, Copy)]
 pub struct KeyDistances {
     /// Distance of the bootstrapping key.
@@ -17,8 +17,8 @@ pub struct KeyDistances {
     pub key_switch: Distance,
 }
 
-/// Splits the gates of all batches into consecutive parts of at most `rows` bootstraps each. A part lists batches, by
-/// place, with their gates. `rows` is at least the number of bootstraps of any gate.
+/// Splits the gates of all batches into consecutive parts of at most `rows` bootstraps each. A part lists indices of
+/// batches, each with some of the batch's gates. `rows` is at least the number of bootstraps of any gate.
 pub fn parts<'a>(batches: &[&'a [SlotGate]], rows: usize) -> Vec<Vec<(usize, &'a [SlotGate])>> {
     let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
     for (batch, gates) in batches.iter().enumerate() {
@@ -51,13 +51,13 @@ pub fn parts<'a>(batches: &[&'a [SlotGate]], rows: usize) -> Vec<Vec<(usize, &'a
 /// The tables of gates for the kernels, batch after batch.
 #[derive(Default)]
 pub struct Lists {
-    /// Rows of `linear`.
+    /// Rows of the table of `linear`.
     pub sums: Vec<u32>,
-    /// Rows of `sample_extract`.
+    /// Rows of the table of `sample_extract`.
     pub extractions: Vec<u32>,
-    /// Distances of the results that a key switch writes.
+    /// Distances of the results that key switches write.
     pub results: Vec<Distance>,
-    /// Rows of `negate`.
+    /// Rows of the table of `negate`.
     pub negations: Vec<u32>,
     /// For each batch, the number of bootstraps and the distance of its key.
     pub rotated: Vec<(usize, Distance)>,
@@ -66,7 +66,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Adds gates of another batch. `row` gives the distances of its slots from the arena of the first batch.
+    /// Adds gates of another batch. `row` returns the distance from the first batch's arena to a slot of this batch.
     pub fn add(&mut self, gates: &[SlotGate], key: KeyDistances, row: impl Fn(u32) -> Distance) {
         let (rows, results) = (self.rows(), self.results.len());
         for gate in gates {
@@ -85,13 +85,13 @@ impl Lists {
         self.switched.push((self.results.len() - results, key.key_switch));
     }
 
-    /// The number of bootstraps so far.
+    /// The number of bootstraps of all gates that were added.
     pub fn rows(&self) -> usize {
         self.sums.len() / linear::ADD_WORDS
     }
 }
 
-/// Only the numbers of rows or gates.
+/// The numbers of rows or gates of each batch, without their keys.
 pub fn counts<T>(batches: &[(usize, T)]) -> Vec<usize> {
     batches.iter().map(|(count, _)| *count).collect()
 }
@@ -103,9 +103,9 @@ pub struct Tables {
     pub words: Vec<u32>,
 }
 
-/// The place of a table of [`shares`] among the tables.
+/// The place of a table of [`shares`] among all tables.
 pub struct SharesPlace {
-    /// Index of its first word.
+    /// Index of the table's first word.
     pub first: usize,
     /// See [`crate::gpu::Shares`].
     pub count: usize,
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(lists.switched, [(1, [0, 2]), (2, [5, 2])]);
         assert_eq!((lists.results, lists.negations), (vec![[0, 0], [500, 500], [501, 500]], vec![10, 0, 1, 0]));
         let operands = lists.sums.chunks_exact(linear::ADD_WORDS).map(|row| [row[2], row[3], row[5], row[6]]);
-        // MUX: b with its selector, a with its selector
+        // a MUX has two bootstraps, each with one operand (b or a) and the selector
         let of_mux = gates::bootstraps(Gate::Mux).iter().map(|(operands, _)| operands.map(|at| 510 + at as u32));
         let of_mux = of_mux.map(|[x, y]| [x, 500, y, 500]);
         let expected = [[10, 0, 11, 0]].into_iter().chain(of_mux).chain([[510, 500, 511, 500]]);

@@ -1,24 +1,26 @@
-//! Chooses the kernel with transforms in registers for a batch, and the number of rows of its groups, from the number
-//! of rows and the number of multiprocessors.
+//! Chooses the kernel for a batch among the kernels with transforms in registers, and the number of rows in a group.
+//! The choice depends on the number of rows and the number of multiprocessors.
 //!
-//! No threshold here has been measured on a GPU yet. They are estimates for 132 multiprocessors at 1.98 GHz and
-//! `fast_128`. They are expressed in rounds and in rows a multiprocessor, so that they scale with the GPU.
-//! `scripts/gpu-check` measures on both sides of each.
+//! No threshold here has been measured on a GPU yet. All thresholds are estimates for 132 multiprocessors at 1.98 GHz
+//! and `fast_128`. They are expressed in rounds and in rows for each multiprocessor, so that they scale with the GPU.
+//! `scripts/gpu-check` measures times below and above each threshold.
 
-/// Groups of `blind_rotate.cluster` that run on a multiprocessor at the same time.
+/// Number of groups of `blind_rotate.cluster` that run on a multiprocessor at the same time.
 const CLUSTER_GROUPS_OF_A_MULTIPROCESSOR: usize = 2;
-/// Largest number of cluster rounds, of about 1.2 ms each, that finish before one round of groups of two rows, of
-/// about 4 ms.
+/// Largest number of cluster rounds that are faster than one round of groups of two rows. A cluster round takes about
+/// 1.2 ms, and the other about 4 ms.
 const CLUSTER_ROUNDS_MAX: usize = 3;
-/// A group's fixed cost of a step, in rows. A group of two rows takes two fifths of the time of a group of eight.
+/// The fixed cost of a step for a group, as a number of rows. So a group of two rows takes two fifths of the time of a
+/// group of eight.
 const OVERHEAD_ROWS: usize = 2;
-/// Groups come in steps of this many rows, so that the four schedulers of a multiprocessor have equally many warps.
+/// The numbers of rows in a group are multiples of this number, so that the four schedulers of a multiprocessor have
+/// equally many warps.
 const GATES_STEP: u32 = 2;
 
 /// The kernel for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// `blind_rotate.cluster`: a row over several groups.
+    /// `blind_rotate.cluster`: several groups share a row.
     Cluster,
     /// `blind_rotate.warp`: groups of this many rows.
     Warp(u32),
@@ -27,27 +29,28 @@ pub enum Way {
 /// The available kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ways {
-    /// Rows of a group for each kernel, ascending.
+    /// The number of rows in a group of each `blind_rotate.warp` kernel, ascending.
     pub gates: Vec<u32>,
-    /// Largest number of rows in a batch for clusters; 0 means never.
+    /// Largest number of rows in a batch that uses clusters; 0 means that no batch uses them.
     pub cluster_rows_max: usize,
     pub multiprocessors: usize,
 }
 
-/// The group sizes on a GPU whose groups have at most `most` rows: every even number, and `most`.
+/// The group sizes on a GPU whose groups have at most `most` rows: all even numbers below `most`, and `most`.
 pub fn gates_up_to(most: u32) -> Vec<u32> {
     let even = (GATES_STEP..most).step_by(GATES_STEP as usize);
     even.chain([most]).collect()
 }
 
-/// Largest number of rows for clusters, on a GPU with clusters. `groups` is the number of groups in a row's cluster.
+/// Largest number of rows in a batch that uses clusters, on a GPU with clusters. `groups` is the number of groups in a
+/// row's cluster.
 pub fn cluster_rows_max(multiprocessors: usize, groups: usize) -> usize {
     (CLUSTER_ROUNDS_MAX * CLUSTER_GROUPS_OF_A_MULTIPROCESSOR * multiprocessors / groups).max(1)
 }
 
 impl Ways {
-    /// The fastest kernel by estimate for batches with these numbers of rows, which run together. All rows of a group
-    /// belong to one batch.
+    /// The kernel with the shortest estimated time for batches with these numbers of rows, which run together. All rows
+    /// of a group belong to one batch.
     pub fn of(&self, rows: &[usize]) -> Way {
         if rows.iter().sum::<usize>() <= self.cluster_rows_max {
             return Way::Cluster;
@@ -56,7 +59,7 @@ impl Ways {
             let groups: usize = rows.iter().map(|rows| rows.div_ceil(gates as usize)).sum();
             groups.div_ceil(self.multiprocessors) * (OVERHEAD_ROWS + gates as usize)
         };
-        // among equal times, prefer the larger group, which reads less of the key
+        // among equal times, prefer the larger group, because it reads the key for more rows at once
         let gates = self.gates.iter().rev().copied().min_by_key(|&gates| time(gates));
         Way::Warp(gates.expect("there is a kernel"))
     }
@@ -82,7 +85,7 @@ mod tests {
             (792, Way::Warp(6)),
             (793, Way::Warp(8)),
             (1056, Way::Warp(8)),
-            // two waves in both cases: smaller groups finish sooner
+            // both group sizes need two waves, and smaller groups finish sooner
             (1057, Way::Warp(6)),
             (1584, Way::Warp(6)),
             (2112, Way::Warp(8)),
@@ -97,7 +100,8 @@ mod tests {
     fn batches_that_go_together_count_the_groups_of_all_of_them() {
         let h100 = Ways { gates: gates_up_to(8), cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
         let rtx = Ways { gates: gates_up_to(3), cluster_rows_max: 0, multiprocessors: 128 };
-        // number of keys, rows of each: one row of each key fills no group, so the smallest groups are best
+        // each line: number of keys, rows of each key, expected kernels. With one row of each key no group is full, so
+        // the smallest groups are best
         let expected = [
             (64, 1, Way::Cluster, Way::Warp(2)),
             (198, 1, Way::Cluster, Way::Warp(2)),

@@ -1,8 +1,8 @@
 //! Blind rotation with transforms in registers, for NVIDIA GPUs from compute capability 8.0 on.
 //!
 //! Two kernels share one order of the key. `blind_rotate.warp` uses a warp for each polynomial and several rows in a
-//! group, which gives the highest throughput. `blind_rotate.cluster` spreads a row over a group for each row of the
-//! RGSW ciphertext, which gives the lowest latency for batches that leave most of the GPU idle.
+//! group, which gives the highest throughput. `blind_rotate.cluster` spreads one row over several groups, one for each
+//! row of the RGSW ciphertext. This gives the lowest latency for batches that leave most of the GPU idle.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,23 +16,24 @@ use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf, scra
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
-/// Possible rows of a group of `blind_rotate.warp`, descending. A GPU gets the first that fits its shared memory.
+/// Possible numbers of rows in a group of `blind_rotate.warp`, descending. A GPU uses the first number that fits its
+/// shared memory.
 const GATES: [u32; 5] = [8, 4, 3, 2, 1];
-/// Warps of a group that transforms a key.
+/// Number of warps in a group that transforms a key.
 const KEY_WARPS: u32 = 4;
-/// Largest number of threads in a group of `blind_rotate.warp`. With more, a multiprocessor lacks the 128 registers
-/// that a transform needs in each thread.
+/// Largest number of threads in a group of `blind_rotate.warp`. With more threads, a multiprocessor does not have the
+/// 128 registers that each thread needs for a transform.
 const THREADS_MAX: u32 = 512;
 
 /// The configuration that suits a GPU and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// Most rows of a group of `blind_rotate.warp`.
+    /// Largest number of rows in a group of `blind_rotate.warp`.
     gates: u32,
-    /// Steps whose key is in shared memory at once.
+    /// Number of steps whose key is in shared memory at the same time.
     tiles: u32,
-    /// Whether groups of `blind_rotate.cluster` read each other's shared memory; `None` if the GPU cannot run that
-    /// kernel.
+    /// Whether groups of `blind_rotate.cluster` read each other's shared memory. `None` if that kernel cannot run with
+    /// these parameters.
     clusters: Option<bool>,
 }
 
@@ -47,7 +48,7 @@ impl Fit {
         if capability < (8, 0) || !in_registers {
             return None;
         }
-        // two steps of the key, if that leaves room for several rows
+        // prefer two steps of the key in shared memory, if four or more rows fit beside them
         let fits = |gates: u32, tiles: u32| {
             threads(p, gates) <= THREADS_MAX.min(card.threads_max)
                 && shared_bytes(p, gates, tiles) <= card.shared_bytes_max
@@ -59,7 +60,7 @@ impl Fit {
         Some(Fit { gates, tiles, clusters })
     }
 
-    /// Rows that one multiprocessor runs at the same time.
+    /// Number of rows that one multiprocessor runs at the same time.
     pub fn rows_of_a_multiprocessor(&self) -> usize {
         self.gates as usize
     }
@@ -76,7 +77,7 @@ fn padded(p: &Params) -> u32 {
     n + n / 32
 }
 
-/// Shared memory of a group of `blind_rotate.warp`, as the source lays it out.
+/// Bytes of shared memory in a group of `blind_rotate.warp`. The kernel's source has the same layout.
 fn shared_bytes(p: &Params, gates: u32, tiles: u32) -> u32 {
     let (n, components) = (p.polynomial_size as u32, p.glwe_dimension as u32 + 1);
     let tile = p.rgsw_rows() as u32 * components * n;
@@ -87,7 +88,7 @@ fn shared_bytes(p: &Params, gates: u32, tiles: u32) -> u32 {
 /// The kernels, compiled for one GPU and one parameter set.
 pub struct Registers<G: Gpu> {
     params: Params,
-    /// The kernels by the rows of their groups, ascending.
+    /// The kernels, each with the number of rows in its groups, ascending.
     warp: Vec<(u32, Stem<G>)>,
     multiprocessors: usize,
     tiles: u32,
@@ -98,8 +99,8 @@ struct Cluster<G: Gpu> {
     stem: Stem<G>,
     /// Largest number of rows in a launch.
     rows_max: AtomicUsize,
-    /// Whether groups exchange values in global memory, because clusters are not available: `[rows][2][rgsw rows][N]`
-    /// words, and a count for each row.
+    /// Whether groups exchange values through global memory, because clusters are not available. The memory is
+    /// `[rows][2][rgsw rows][N]` words and a count for each row.
     shows: bool,
 }
 
@@ -117,7 +118,7 @@ impl<G: Gpu> Registers<G> {
         Ok(Registers { params: *p, warp: warp.collect::<Result<_>>()?, multiprocessors, tiles: fit.tiles, cluster })
     }
 
-    /// Implements [`super::BlindRotate::fill`], in the key order of both kernels.
+    /// Implements [`super::BlindRotate::fill`], in the order of the key that both kernels use.
     pub fn fill(
         &self,
         gpu: &G,
@@ -162,7 +163,7 @@ impl<G: Gpu> Registers<G> {
             Some(cluster) if cluster.shows => {
                 [shares * 2 * self.params.rgsw_rows() * self.params.polynomial_size, shares]
             }
-            // unused, but an argument must not be empty
+            // the kernel does not use these buffers, but an argument must not be empty
             Some(_) => [1; 2],
             None => [0; 2],
         }
@@ -178,7 +179,7 @@ impl<G: Gpu> Registers<G> {
         self.cluster.as_ref().filter(|_| rows_max == 1).filter(fits)
     }
 
-    /// Implements [`super::BlindRotate::run`], with roots, exponents and accumulators.
+    /// Implements [`super::BlindRotate::run`].
     pub fn run<'a>(
         &'a self,
         keys: &'a [ViewOf<'a, G>],
@@ -220,7 +221,7 @@ impl<G: Gpu> Cluster<G> {
         let rows_max = if clusters {
             cluster_rows_max(gpu.card().multiprocessors as usize, p.rgsw_rows())
         } else {
-            // all groups must run at once
+            // all groups wait for each other, so all must run at the same time
             stem.groups_at_once(gpu, "blind_rotate_cluster")? / p.rgsw_rows()
         };
         Ok(Cluster { stem, rows_max: AtomicUsize::new(rows_max), shows: !clusters })

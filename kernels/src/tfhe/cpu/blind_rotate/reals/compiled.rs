@@ -1,5 +1,5 @@
 //! The parts of blind rotation that are compiled once for each instruction set. If they were inlined into their
-//! callers, there would be dozens of copies, which would run short of registers.
+//! callers, dozens of copies would exist, and each copy would have too few registers.
 
 use crate::cpu::simd::SimdReals;
 use crate::tfhe::cpu::fft;
@@ -18,18 +18,20 @@ pub(super) unsafe trait Compiled: SimdReals {
 #[cfg(target_arch = "x86_64")]
 macro_rules! compile {
     ($vectors:ty, $features:literal) => {
-        // SAFETY: the instruction set is the one of the vectors.
+        // SAFETY: the vectors meet the conditions of `SimdReals`, and the enabled instruction set is theirs.
         unsafe impl Compiled for $vectors {
             #[inline(never)]
             #[target_feature(enable = $features)]
             unsafe fn forward_passes(tables: &fft::FftTables, words: &[u32], out: &mut [f64]) {
-                // SAFETY: the instruction set is enabled here; the caller promises lengths of the tables' degree.
+                // SAFETY: the attribute enables the instruction set; the caller promises that the slices have the
+                // length of the tables' degree.
                 unsafe { fft::forward_passes::<$vectors>(tables, words, out) }
             }
             #[inline(never)]
             #[target_feature(enable = $features)]
             unsafe fn add_sums(tables: &fft::FftTables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
-                // SAFETY: the instruction set is enabled here; the caller promises lengths of the tables' degree.
+                // SAFETY: the attribute enables the instruction set; the caller promises that the slices have the
+                // length of the tables' degree.
                 unsafe { super::sums::add_sums::<$vectors, false>(tables, values, accumulator) }
             }
         }

@@ -1,4 +1,4 @@
-//! Recomputes the sums of a step in integers, when their rounding is in doubt.
+//! Recomputes the sums of a step in integers when their rounding is doubtful.
 
 use crate::cpu::ntt;
 use crate::cpu::simd::SimdReals;
@@ -10,7 +10,7 @@ use super::key::{RealsKey, key_vector};
 use super::sums::add_sums;
 use super::{Scratch, row_distance};
 
-/// Subtracts the doubtful sums of a step and adds those of the integer transform instead.
+/// Replaces the doubtful sums of a step: subtracts them and adds the sums of the integer transform.
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn add_exact_sums<S: SimdReals>(
@@ -22,18 +22,18 @@ pub(super) unsafe fn add_exact_sums<S: SimdReals>(
 ) {
     let n = key.params.polynomial_size;
     for (sums, polynomial) in scratch.sums.chunks_exact_mut(row_distance(n)).zip(accumulator.chunks_exact_mut(n)) {
-        // SAFETY: the caller enabled the instruction set. All passes but the last are done.
+        // SAFETY: the caller enabled the instruction set. The values have gone through all inverse passes but the last.
         unsafe { add_sums::<S, true>(&key.tables, &mut sums[..n], polynomial) };
     }
-    // SAFETY: as above.
+    // SAFETY: the caller enabled the instruction set.
     let sums = unsafe { exact_sums::<S>(key, i, exponent, accumulator) };
     for (x, sum) in accumulator.iter_mut().zip(sums) {
         *x = MODULUS.add(*x, sum);
     }
 }
 
-/// The sums of a step by the integer transform, `[k + 1][N]` residues. The key's integers are recovered from its
-/// values by the inverse transform.
+/// The sums of a step by the integer transform, `[k + 1][N]` residues. The inverse transform recovers the integers of
+/// the key from its values.
 pub(super) unsafe fn exact_sums<S: SimdReals>(
     key: &RealsKey,
     i: usize,
@@ -74,8 +74,8 @@ pub(super) unsafe fn exact_sums<S: SimdReals>(
     sums
 }
 
-/// A polynomial of step `i` of the key in integers, `[N]` residues. Rounding is exact by a margin of a factor of
-/// thousands.
+/// A polynomial of step `i` of the key in integers, `[N]` residues. The rounding is exact: its error is thousands of
+/// times smaller than the distance that could change an integer.
 unsafe fn key_polynomial<S: SimdReals>(key: &RealsKey, i: usize, c: usize, row: usize) -> Vec<u32> {
     let n = key.params.polynomial_size;
     let raise = ((32 - key.params.bootstrap_base_log) as f64).exp2();

@@ -79,7 +79,8 @@ impl RealsKey {
     }
 }
 
-/// Whether this instruction set has vectors of doubles, and for every key of these parameters wrong sums are detected.
+/// Whether this transform may serve these parameters: the instruction set has vectors of doubles, and wrong sums are
+/// detected for every key.
 pub fn serve(isa: Isa, params: &Params) -> bool {
     representation::serves(isa, params)
 }
@@ -88,7 +89,7 @@ pub fn serve(isa: Isa, params: &Params) -> bool {
 #[cfg(target_arch = "x86_64")]
 fn fill_from_system(seed: &mut [u8]) -> Result<()> {
     getrandom::fill(seed)
-        .map_err(|error| crate::Error::Unavailable(format!("no randomness from the operating system: {error}")))
+        .map_err(|error| crate::Error::Unavailable(format!("the operating system provides no randomness: {error}")))
 }
 #[cfg(not(target_arch = "x86_64"))]
 fn fill_from_system(_seed: &mut [u8]) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Products of the digits' values with the key's, accumulated while the last forward pass holds them in registers.
+//! Products of the digits' values and the key's values. They are added up while the last forward pass holds the digits'
+//! values in registers.
 
 use crate::cpu::ahead::Ahead;
 use crate::cpu::simd::SimdReals;
@@ -13,29 +14,30 @@ struct Keep(*mut f64);
 impl<S: SimdReals> Take<S> for Keep {
     #[inline(always)]
     unsafe fn take(&mut self, v: usize, x: Complex<S>) {
-        // SAFETY: the caller promises a processor with `S` and a vector `v` of the block, which has room there.
+        // SAFETY: the caller promises that the processor supports `S` and that the block has room for vector `v`.
         unsafe { x.store(self.0.add(2 * S::REALS * v)) }
     }
 }
 
-/// Step (4) for a block of one or two rows of digits (KEPT is one less). Multiplies their values by the key's,
-/// `[vectors][k + 1][2][REALS]` from each of `keys` on, and adds the products to the sums. The last row's values
-/// arrive one vector at a time; `kept` holds those of the row before. `sums` points to the block in the first
-/// component's sums; components are `apart`.
+/// Step (4) for a block of one or two rows of digits (KEPT is 0 or 1). Multiplies the digits' values by the key's
+/// values, `[vectors][k + 1][2][REALS]` at each pointer of `keys`, and adds the products to the sums. The values of the
+/// last row arrive one vector at a time; `kept` holds the values of the row before, if any. `sums` points to the block
+/// in the sums of the first component; the sums of the next component are `apart` doubles further.
 struct Products<const COMPONENTS: usize, const KEPT: usize> {
     kept: *const f64,
     keys: [*const f64; 2],
     sums: *mut f64,
     apart: usize,
-    /// Whether the sums start here, so that they are written and not added to.
+    /// Whether these products are the first, so that they overwrite the sums.
     first: bool,
 }
 
 impl<S: SimdReals, const COMPONENTS: usize, const KEPT: usize> Take<S> for Products<COMPONENTS, KEPT> {
     #[inline(always)]
     unsafe fn take(&mut self, v: usize, x: Complex<S>) {
-        // SAFETY: the caller promises a processor with `S` and a vector `v` of the block; `kept`, `keys` and `sums`
-        // point to the block's place, and sums of components lie `apart`.
+        // SAFETY: the caller promises that the processor supports `S` and that `v` is a vector of the block. `kept`,
+        // `keys` and `sums` point to the block's place, and the sums of neighbouring components are `apart` doubles
+        // apart.
         unsafe {
             // (4) multiply by the key of step i, sum up
             let at = 2 * S::REALS * v;
@@ -53,8 +55,7 @@ impl<S: SimdReals, const COMPONENTS: usize, const KEPT: usize> Take<S> for Produ
     }
 }
 
-/// Steps (3) and (4) of one or two levels of the digits (KEPT is one less), starting at `level`, with their key from
-/// `key_row` on.
+/// Steps (3) and (4) for `KEPT + 1` levels of the digits (one or two), starting at `level`. Their key starts at `key_row`.
 #[inline(always)]
 pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KEPT: usize>(
     tables: &FftTables,
@@ -64,8 +65,8 @@ pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KE
     ahead: &mut Ahead<'_, f64>,
     first: bool,
 ) {
-    // SAFETY: the caller promises a processor with `S` and a key row of `KEPT + 1` levels; scratch has `N` values and
-    // more of each level and component, and blocks lie within `N`.
+    // SAFETY: the caller promises that the processor supports `S` and that the key row has `KEPT + 1` levels. Scratch
+    // has at least `N` values for each level and each component, and blocks lie within `N`.
     unsafe {
         let n = tables.polynomial_size();
         let (block_values, apart) = (2 * fft::BLOCK_POINTS, row_distance(n));
@@ -89,7 +90,7 @@ pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KE
             if S::REALS == 8 {
                 fft::last_block::<S>(tables, last, block, &mut products);
             } else {
-                // one level at a time, because the registers do not hold both
+                // finish the transform first and multiply afterwards, because the registers do not hold the data of both
                 let kept = kept.add(block_values);
                 fft::last_block::<S>(tables, last, block, &mut Keep(kept));
                 for v in 0..fft::BLOCK_POINTS / S::REALS {

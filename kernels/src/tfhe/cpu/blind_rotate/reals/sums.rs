@@ -5,14 +5,15 @@ use crate::tfhe::RING_MODULUS;
 use crate::tfhe::cpu::blind_rotate::accumulate;
 use crate::tfhe::cpu::fft::{self, Complex, FftTables, Sink};
 
-/// `1.5 * 2^52`. Added to a number of magnitude below 2^51, it rounds the number to an integer in the low bits.
+/// `1.5 * 2^52`. If this constant is added to a number of magnitude below 2^51, the low bits of the result are the
+/// number rounded to an integer.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
-/// The bits of a sum in quarters that are zero if the sum is near enough to an integer.
+/// Two bits of a sum in quarters. Both are zero if the sum is near enough to an integer.
 pub(super) const QUARTERS: u32 = 3;
 
 /// Steps (5) and (6) at the end of the transform: converts sums in turns of `q` to words and adds them to a polynomial
-/// of the accumulator. With `UNDO` they are subtracted again.
+/// of the accumulator. With `UNDO`, subtracts sums that were added before.
 struct Accumulate<S: Simd, const UNDO: bool> {
     polynomial: *mut u32,
     points: usize,
@@ -21,10 +22,10 @@ struct Accumulate<S: Simd, const UNDO: bool> {
 }
 
 impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
-    /// Turns of `q` to quarters of integers in `[0, q]`, in the low words.
+    /// Converts turns of `q` to integers in `[0, q]`, in units of a quarter. The results are in the low words.
     #[inline(always)]
     unsafe fn prepare(&self, x: Complex<S>) -> Complex<S> {
-        // SAFETY: the caller promises a processor with `S`.
+        // SAFETY: the caller promises that the processor supports `S`.
         unsafe {
             let (quarters, rounder) = (S::splat_real(4.0 * RING_MODULUS as f64), S::splat_real(ROUNDER));
             let re = S::mul_add(S::fraction(x.re), quarters, rounder);
@@ -34,8 +35,8 @@ impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
 
     #[inline(always)]
     unsafe fn take(&mut self, at: usize, [x, y]: [Complex<S>; 2]) {
-        // SAFETY: the caller promises a processor with `S` and two vectors of points from `at` on; the polynomial has
-        // their real parts at `at`, the others `points` further.
+        // SAFETY: the caller promises that the processor supports `S` and that two vectors of points start at `at`. In
+        // the polynomial, their real parts are at `at`, and their imaginary parts are `points` words further.
         unsafe {
             for (at, words) in [(at, S::low_words(x.re, y.re)), (at + self.points, S::low_words(x.im, y.im))] {
                 self.any = S::or(self.any, words);
@@ -55,8 +56,8 @@ pub(super) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
     values: &mut [f64],
     polynomial: &mut [u32],
 ) -> u32 {
-    // SAFETY: the caller promises a processor with `S` and as many values as the polynomial has words; `lanes` has room
-    // for any vector.
+    // SAFETY: the caller promises that the processor supports `S` and that there are as many values as the polynomial
+    // has words. `lanes` has room for any vector.
     unsafe {
         // (5) transform back
         if !UNDO {

@@ -11,7 +11,7 @@ use crate::xof;
 
 /// The presets' shapes, with the instruction sets that have vectors of doubles.
 fn cases() -> impl Iterator<Item = (Params, Isa)> {
-    // the other presets share these shapes
+    // every other preset has one of these shapes
     let shapes = [Preset::Fast128, Preset::Conservative128, Preset::Fast128K2].map(Preset::params);
     let isas: Vec<Isa> = Isa::available().into_iter().filter(|isa| isa.reals().is_some()).collect();
     assert!(!isas.is_empty(), "no vectors of doubles: this test should have been ignored");
@@ -29,9 +29,9 @@ fn random(seed: u32) -> impl FnMut() -> u32 {
 /// How residues of a step become signed words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Representation {
-    /// As a node chooses them, randomly, from this seed.
+    /// Chosen at random from this seed, as on a node.
     Random(u8),
-    /// Each in `[-q/2, q/2]`, which a maker of keys could predict.
+    /// Each word in `[-q/2, q/2]`. A maker of keys could predict this choice.
     Centred,
 }
 
@@ -65,7 +65,7 @@ fn key(params: Params, isa: Isa, representation: Representation, mut word: impl 
     RealsKey { values, exact_tables: ntt::NttTables::new(isa, ring(params.polynomial_size)), tables, params }
 }
 
-/// An accumulator that differs from its rotation by `N` by `d`.
+/// An accumulator whose rotation by `N`, minus the accumulator itself, is `d`.
 fn accumulator(params: &Params, d: impl FnMut(usize) -> u32) -> Vec<u32> {
     let minus_half = RING_MODULUS - MODULUS.inverse(2);
     (0..params.accumulator_words()).map(d).map(|d| MODULUS.mul(d, minus_half)).collect()
@@ -121,14 +121,14 @@ crate::cpu::simd::dispatch! {
     reals fn distance = distance_of(key: &RealsKey, accumulator: &[u32], largest: &mut f64)
 }
 
-/// A difference whose digits are all `-B/2`.
+/// The difference `d` whose digits are all `-B/2`.
 fn lowest(params: &Params) -> u32 {
     let base = f64::from(1 << params.bootstrap_base_log);
     let turns: f64 = (1..=params.bootstrap_level_count).map(|level| -base / 2.0 * base.powi(-(level as i32))).sum();
     (turns.rem_euclid(1.0) * f64::from(RING_MODULUS)).round() as u32
 }
 
-/// Pattern `which` of `[N]` values. All patterns but one take only two values.
+/// Pattern number `which`, of `[N]` words. All patterns but the last use only the two words in `values`.
 fn pattern(which: usize, params: &Params, values: [u32; 2]) -> impl FnMut(usize) -> u32 {
     let n = params.polynomial_size;
     let mut noise = random(which as u32);
@@ -216,7 +216,7 @@ fn values_of_a_key_are_those_of_the_transform_of_digits_in_the_same_order() {
                     let (v, within) = (place / (2 * reals), place % (2 * reals));
                     let found = values[key_vector(&params, reals, v, at / components, at % components) + within];
                     let off = found / transform.scale.high - x;
-                    // the values are sums of N words of 31 bits
+                    // values are sums of N words of 31 bits, which bounds the rounding error
                     assert!(off.abs() < f64::exp2(31.0 - 53.0 + 16.0), "{isa:?} {n}, {at}, {place}: {found} {x}");
                 }
             }
@@ -227,7 +227,7 @@ fn values_of_a_key_are_those_of_the_transform_of_digits_in_the_same_order() {
 #[test]
 #[cfg_attr(not(vectors_of_doubles), ignore = "this processor has no vectors of doubles")]
 fn a_suspicious_sum_is_computed_again_to_the_exact_words() {
-    // levels run in pairs; three levels leave one over
+    // the code processes two levels at a time, so three levels test the single level at the end
     let three_levels = |params: Params| {
         let literal = crate::tfhe::ParamsLiteral { bootstrap_base_log: 6, bootstrap_level_count: 3, ..*params };
         Params::try_from(literal).expect("legal")
@@ -244,7 +244,7 @@ fn a_suspicious_sum_is_computed_again_to_the_exact_words() {
                     rotate_group(key.isa(), &key, &[n, 2 * n - 3, 77, 0], &mut accumulator, scratch);
                     accumulator
                 };
-                // the second run computes every step again
+                // with all bits suspicious, the second run computes every step again in integers
                 assert!(rotate(QUARTERS) == rotate(u32::MAX), "{} {n}: key {key_pattern}", isa.name());
             }
         }
@@ -254,8 +254,8 @@ fn a_suspicious_sum_is_computed_again_to_the_exact_words() {
 /// A greedy search for a key and digits whose sums lie far from integers, under a known representation.
 ///
 /// The search chooses the bodies and the digits of one step freely; the masks come from the stream of the key's seed.
-/// It starts from a pattern, or from bodies whose products with the digits add up in one coefficient. It changes runs
-/// of them and keeps a change that does not bring the sums nearer to integers.
+/// The search starts from a pattern, or from bodies whose products with the digits add up in one coefficient. Each
+/// round changes a run of bodies or digits. The change is kept unless the sums come nearer to integers.
 struct Search {
     evaluation_key: EvaluationKey,
     differences: Vec<u32>,
@@ -264,7 +264,7 @@ struct Search {
 
 impl Search {
     const ROUNDS: usize = 400;
-    /// The number of starts: all patterns, then the bodies that add up in one coefficient.
+    /// The number of starting points: all patterns, and the bodies whose products add up in one coefficient.
     const STARTS: usize = PATTERNS.len() + 1;
 
     fn run(params: Params, isa: Isa, representation: Representation, start: usize, seed: u32) -> Search {
@@ -373,7 +373,7 @@ fn a_search_for_keys_that_break_rounding_finds_none_and_what_it_finds_loses_its_
                 if representation == Representation::Centred {
                     largest_centred = largest_centred.max(found.largest);
                 } else {
-                    // knowing the representation does not help an attacker
+                    // even a search that knows the representation finds no larger distance
                     assert!(found.largest < 1.0 / 16.0, "{what}: {}", found.largest);
                 }
                 for fresh in 2..6 {
@@ -384,13 +384,13 @@ fn a_search_for_keys_that_break_rounding_finds_none_and_what_it_finds_loses_its_
                 assert!(same_words(&found, isa), "{what}: other words than by the integer transform");
             }
         }
-        // Control: if the search knows the representation, it exceeds the threshold of the check.
+        // Control: for the centred representation, which the search can predict, the search exceeds the threshold above.
         assert!(largest_centred > 1.0 / 8.0, "{}: {largest_centred}", isa.name());
     }
 }
 
-/// Whether the found key and digits rotate to the same words as with the integer transform, which shares no code with
-/// this one.
+/// Whether both transforms rotate the found key and digits to the same words. The integer transform shares no code with
+/// the double-precision one.
 fn same_words(found: &Search, isa: Isa) -> bool {
     let key = &found.evaluation_key;
     let (params, n) = (key.params, key.params.polynomial_size as u32);
