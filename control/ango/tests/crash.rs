@@ -160,8 +160,7 @@ struct Node {
 }
 
 impl Node {
-    /// Sends a request from a new client address, so that no address has enough attempts to be locked. `None` if the
-    /// node died.
+    /// Sends a request from a new client address, because one address would be locked. `None` if the node died.
     async fn send(&self, request: &Request) -> Option<Response> {
         let [_, high, middle, low] = serial().to_be_bytes();
         let from = format!("10.{high}.{middle}.{low}");
@@ -177,8 +176,7 @@ impl Node {
         self.status(Request::get(CIRCUITS).key(key)).await != 401
     }
 
-    /// Waits until the circuit that an answer started in the background has ended. Returns whether the node died
-    /// meanwhile.
+    /// Waits for the end of the circuit that an answer started in the background. Returns whether the node died.
     async fn dies_on_its_own(&self, key: &str, answer: &Response) -> bool {
         let Some(op_id) = answer.header("preference-applied").map(|_| text(&answer.json()["op_id"])) else {
             return false;
@@ -236,8 +234,7 @@ fn once(request: Request) -> Request {
     request.header("Idempotency-Key", &format!("key-{}", serial()))
 }
 
-/// Repeats a request with an `Idempotency-Key`. Checks that the repetition succeeds, and that it has the first answer
-/// if an answer came.
+/// Repeats a request with an `Idempotency-Key`, which must succeed. If an answer came, the second answer equals it.
 async fn again(node: &Node, request: &Request, first: Option<Response>) -> Response {
     let second = node.send(request).await.expect("the node lives");
     assert!(second.status < 300, "{request:?}: {}", second.text());
@@ -563,8 +560,7 @@ async fn who_was_signed_in_stays_so_and_who_was_not_can_sign_in(place: &Place) {
             },
             async |node, email, request, answer| match answer {
                 Some(answer) => stands(node, tokens_of(&answer.ok(200))).await,
-                // the answer was lost: the old token gives the same new token within its grace time (200), and later
-                // ends the sign-in (401)
+                // answer lost: the old token gives the same new token in its grace time (200), then ends the sign-in (401)
                 None => {
                     assert!(matches!(node.status(request.clone()).await, 200 | 401));
                     assert_eq!(node.status(log_in(&email, PASSWORD)).await, 200);

@@ -523,7 +523,7 @@ pub(in crate::tfhe) mod tests {
             ("1 3\n1 2\n1 4\n2 1 0 1 2 AND\n", 3, "4 output bits are more than 3 wires"),
             ("1 1\n1 2\n1 1\n2 1 0 1 2 AND\n", 1, "1 wires do not fit"),
             ("1 4\n1 2\n1 1\n2 1 0 1 2 AND\n", 4, "wire 3 is never written"),
-            ("1 3\n1 2\n1 1\n2 1 0 1 2 AND\n2 1 0 1 2 AND\n", 5, "one more"),
+            ("1 3\n1 2\n1 1\n2 1 0 1 2 AND\n2 1 0 1 2 AND\n", 5, "a further gate"),
             ("2 3\n1 2\n1 1\n2 1 0 1 2 AND\n2 1 0 1 2 AND\n", 5, "written a second time"),
             ("1 3\n1 2\n1 1\n2 1 0 1 1 AND\n", 4, "written a second time"),
             ("1 3\n1 2\n1 1\n2 1 0 2 2 AND\n", 4, "read before it is written"),
