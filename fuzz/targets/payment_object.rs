@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(first_repeated(&[payment.clone(), payment.clone()]).is_none(), payment.ids.is_empty());
         fuzz::document(payment.lines, &payment.recipient);
     }
-    let declaration = transfers::Declaration { is_net: bytes.len() % 2 == 0, ..Default::default() };
+    let declaration = transfers::Declaration { is_net: bytes.len().is_multiple_of(2), ..Default::default() };
     let declarations = BTreeMap::from([("acct_1".to_owned(), declaration)]);
     if let Ok(found) = transfers::read(&[value], &declarations, Category::Manuscript, 2025) {
         assert_eq!(found.payments.len() + found.skipped.len(), 1);
