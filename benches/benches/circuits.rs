@@ -1,10 +1,10 @@
 //! Netlists mapped to cells, compared with gate-by-gate evaluation and with the `tfhe` crate, on all cores. Prints
 //! tables.
 //!
-//! `cargo bench --workspace --bench circuits`; names of netlists as arguments run only those. The peer evaluates the
-//! unchanged netlist level by level, with all threads for the gates of a level. The result bits of every run are
-//! decrypted and compared with the netlist's results on plain bits. Another table compares a gate of `fast_128_k2` with
-//! a gate of `fast_128`.
+//! `cargo bench --workspace --bench circuits`; with names of netlists as arguments, only these netlists run. The peer
+//! evaluates the unchanged netlist level by level, with all threads for the gates of a level. The result bits of every
+//! run are decrypted and compared with the netlist's results on plain bits. Another table compares a gate of
+//! `fast_128_k2` with a gate of `fast_128`.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use rayon::prelude::*;
 use tfhe::boolean::parameters::{BooleanParameters, DEFAULT_PARAMETERS};
 use tfhe::boolean::prelude::{Ciphertext, ClientKey, ServerKey};
 
-/// Netlists, and how often each contestant runs each.
+/// The names of the netlists, each with the number of times that every contestant runs the netlist.
 const NETLISTS: [(&str, usize); 3] = [("adder64", 7), ("mult64", 1), ("aes_128", 1)];
 /// Gates of the table of presets, and the number of runs.
 const GATES: usize = 64;

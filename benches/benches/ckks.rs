@@ -37,7 +37,7 @@ fn params((poly_degree, scale_bits, max_depth): (usize, u32, u32)) -> Params {
     Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).expect("a secure set")
 }
 
-/// Transforms of two primes of 30 bits, forward, at the largest degree.
+/// Forward and inverse transforms modulo two primes of 30 bits, at the largest degree.
 fn transforms(c: &mut Criterion) {
     let n = 32768;
     let mut group = c.benchmark_group("ntt_32768_60_bits");

@@ -6,7 +6,8 @@
 //! deleted between the measured requests. The node logs as in production. A separate row shows how long the device
 //! takes to copy operands in and results out.
 //!
-//! `cargo bench --workspace --bench request [-- WORD]`: WORD restricts the run to rows whose operands begin with it.
+//! `cargo bench --workspace --bench request [-- WORD]`: only the rows run whose entry in the column `operands` begins
+//! with WORD.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -106,7 +107,7 @@ impl Bench {
     }
 }
 
-/// How often a row with these operands is measured; 0 if the arguments name only other operands.
+/// How often a row with these operands is measured; 0 if the program's arguments select only rows with other operands.
 fn rounds(operands: &str) -> usize {
     let mut named = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
     match named.peek().is_none() || named.any(|name| operands.starts_with(&name)) {
@@ -125,7 +126,7 @@ struct Row {
 }
 
 impl Row {
-    /// Adds one run of `work`, which returns its own time.
+    /// Runs `work` once and adds the time that `work` returns.
     fn add<T>(&mut self, work: impl FnOnce() -> (Duration, T)) -> T {
         let (cpu_before, faults_before) = (cpu_time(), page_faults());
         let (time, made) = work();
@@ -155,7 +156,7 @@ impl Row {
     }
 }
 
-/// Prints how long the device takes to copy the operands of such a batch in and its results out.
+/// Prints how long the device takes to copy the operands of a batch of 1024 gates in and the results out.
 fn device_alone(words: &[u8]) {
     let (device, params) = (Idle::new(), Preset::Fast128.params());
     let words: Vec<u32> =

@@ -58,7 +58,7 @@ impl Desk {
         self.scheduler.step(Duration::ZERO, Event::Submitted { session, operation, work, deadline: None })
     }
 
-    /// Carries out the orders to the device until none is left or `batches` batches have run.
+    /// Carries out the commands to the device until none is left or `batches` batches have run.
     fn work(&mut self, mut commands: Vec<Command>, batches: usize) -> Vec<Command> {
         let mut done = 0;
         let is_order = |command: &Command| matches!(command, Command::Load { .. } | Command::Run { .. });
@@ -70,7 +70,7 @@ impl Desk {
                 _ => unreachable!("neither a load nor a call"),
             };
             done += usize::from(matches!(report, Event::BatchDone(_)));
-            // a step may order a load and a batch together, so the other order stays in the list
+            // one step may return both a load and a batch, so the command that is not carried out yet stays in the list
             commands.retain(is_order);
             commands.extend(self.scheduler.step(Duration::ZERO, report));
         }

@@ -79,7 +79,7 @@ fn main() {
     }
 }
 
-/// Submits the gates in each of the sessions at once and waits for all results.
+/// Submits the gates to every session without waiting in between, then waits for all results.
 fn run(engine: &Engine, sessions: &[SessionId], gates: &GateList) {
     let (say, done) = channel();
     for &session in sessions {
@@ -93,7 +93,7 @@ fn run(engine: &Engine, sessions: &[SessionId], gates: &GateList) {
     assert_eq!(done.iter().filter(|&succeeded| succeeded).count(), sessions.len());
 }
 
-/// The same keys without an engine, each evaluated in its own call.
+/// The same keys without an engine: the device evaluates a gate under each key, in a separate call.
 struct Alone<'a> {
     cpu: &'a Cpu,
     keys: Vec<<Cpu as Gates>::Key>,

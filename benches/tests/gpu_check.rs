@@ -22,7 +22,8 @@ fn the_processor_is_measured_like_a_card_and_the_table_says_what_the_json_says()
     assert_eq!([&device["preset"], &device["date"]], ["fast_128", "today"]);
     let figures = device["figures"].as_array().expect("figures");
     let units: Vec<&str> = figures.iter().map(|figure| figure["unit"].as_str().expect("a unit")).collect();
-    let gates = ["gates/s"; 4]; // two sizes of batches, and sessions in one call each and all in one call
+    // the rates of batches of two sizes, of sessions that run one after another, and of sessions that run side by side
+    let gates = ["gates/s"; 4];
     assert_eq!(units, [&["ms"][..], &gates, &["rows/s", "products/s", "key switches/s"]].concat());
     for figure in figures {
         assert!(figure["value"].as_f64().expect("a number") > 0.0, "{figure}");

@@ -1,4 +1,4 @@
-//! The operator's commands on a data folder or a database. Nodes may run on it at the same time.
+//! The operator's commands on a data folder or a database. Nodes may run on the same folder or database meanwhile.
 
 pub mod backup;
 pub mod invoices;

@@ -56,7 +56,8 @@ use crate::web::idempotency::Answers;
 use crate::web::offload::Offload;
 use crate::{database, fail_point, listener};
 
-/// How often expired sessions are looked for, because their keys must be overwritten within 5 s (readings G3).
+/// Time between two searches for expired sessions. The time is short, because a key must be overwritten within 5 s
+/// after its session expired (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 /// How often the times of keys' last use are recorded.
 const USE_PERIOD: Duration = Duration::from_secs(60);
@@ -74,9 +75,9 @@ pub struct Running {
     pub api_addr: SocketAddr,
     /// The address of the listener for metrics and probes.
     pub metrics_addr: SocketAddr,
-    /// Base of documentation links.
-    pub base_url: String,
     /// Base URL of links to the documentation.
+    pub base_url: String,
+    /// Name of the backend that computes, such as `cpu-avx512`.
     pub backend: String,
     /// Name of the computing device.
     pub device_name: String,
@@ -124,7 +125,7 @@ impl App {
         let (api_addr, metrics_addr) = (api_listener.local_addr()?, metrics_listener.local_addr()?);
 
         let node_id = data_dir.node_id()?;
-        // claims of an earlier process of this node belong to requests that no longer run
+        // idempotency claims of an earlier process of this node belong to requests that no longer run
         store.release_claims_of(&node_id).await?;
         let database_id = store.database_id().await?;
         if let Some(bucket) = &config.bucket {

@@ -2,9 +2,9 @@
 //! share.
 //!
 //! An object is sealed under its account's key, to its kind and to a label from its record. It opens only with the same
-//! key, kind and label. Its name is the SHA-256 of the sealed bytes. Nonces never repeat, so two objects never have the
-//! same name, and equal contents cannot be recognized. An object is written before the record that names it, and
-//! removed after that record. A sweep removes objects that no record names.
+//! key, kind and label. The object's name is the SHA-256 of the sealed bytes. Nonces never repeat, so two objects never
+//! have the same name, and equal contents cannot be recognized. An object is written before the record that refers to
+//! it, and removed after that record. A sweep removes objects to which no record refers.
 
 mod bucket;
 mod owner;
@@ -40,7 +40,7 @@ pub enum ObjectKind {
     Answers,
     /// Netlists of stored circuits.
     Circuits,
-    /// Evaluation keys of open sessions. No record names them, and none outlives its process.
+    /// Evaluation keys of open sessions. No record refers to these keys, and no key outlives its process.
     Keys,
     /// Public keys, and rows of evaluation keys, for arithmetic.
     EncryptionKeys,
@@ -57,7 +57,7 @@ api::words!(ObjectKind, "kind of object", {
 });
 
 impl ObjectKind {
-    /// The kinds that records name, which outlive their process.
+    /// The kinds of objects that outlive their process, because records refer to them.
     pub const LASTING: [ObjectKind; 4] =
         [ObjectKind::Answers, ObjectKind::Circuits, ObjectKind::EncryptionKeys, ObjectKind::Ciphertexts];
 }
@@ -103,7 +103,7 @@ impl Blobs {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&folder)?;
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?;
-        // an object that records name must be on disk before its record is written
+        // an object must be on disk before the record that refers to it is written
         let objects = objects.with_fsync(ObjectKind::LASTING.contains(&kind));
         Ok(Blobs { objects: Arc::new(objects), prefix: ObjectPath::default(), kind, seals, bucket: None })
     }
@@ -180,7 +180,7 @@ impl Blobs {
         Ok(SealedObject { name: name.to_owned(), bytes: object.bytes().await.map_err(failed)? })
     }
 
-    /// Removes an object that no record names any more. If this fails, the next sweep removes it.
+    /// Removes an object to which no record refers any more. If the removal fails, the next sweep removes the object.
     pub async fn remove(&self, name: &str) {
         if let Err(error) = self.objects.delete(&self.path(name)).await {
             tracing::warn!(%error, kind = self.kind.as_str(), "an object could not be removed and stays until the next sweep");
@@ -323,7 +323,7 @@ mod tests {
             assert!(matches!(blobs.get(name).await, Err(Missing::Failed(_))), "{name}");
         }
         let [name, older] = [put(&blobs, b"true").await, put(&blobs, b"older").await];
-        // another object, valid for the same record, replaces this one: reading detects the replacement
+        // copy another object, valid for the same record, over this object: reading must detect the replacement
         let path = |name: &str| folder.path().join("answers").join(name);
         std::fs::copy(path(&older), path(&name)).unwrap();
         assert!(matches!(read(&blobs, &name).await, Err(Missing::Failed(_))));

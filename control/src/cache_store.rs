@@ -1,8 +1,8 @@
 //! The cache store that nodes may share, a Redis server: shared token buckets, and messages between nodes.
 //!
-//! No result depends on it (readings L10, O2). The database is the authority; while the cache store does not answer,
-//! every node uses the database and its own memory. All callers share one connection, and no request waits for a
-//! connection. A call that fails closes the connection, and [`keep`] opens the next one, at most once a second.
+//! No result depends on the cache store (readings L10, O2). The database is the authority; while the cache store does
+//! not answer, every node uses the database and its own memory. All callers share one connection, and no request waits
+//! for a connection. A call that fails closes the connection, and [`keep`] opens the next one, at most once a second.
 
 mod bursts;
 mod keep;
@@ -142,7 +142,7 @@ impl CacheStore {
         Err(Unreachable)
     }
 
-    /// Opens a connection and subscribes to the channel of news. Neither is in use yet.
+    /// Opens a connection and subscribes to the channel of news. Requests do not use the connection yet.
     async fn connect(&self) -> Result<(MultiplexedConnection, impl Stream<Item = redis::Msg> + use<>), String> {
         let config = &self.0.config;
         let opening = async {

@@ -46,7 +46,7 @@ enum Subcommands {
     Serve(Flags),
     /// Migrate the database's schema. Makes the database and the data folder if they do not exist.
     Migrate(Flags),
-    /// Manage users, accounts, keys, plans, lockouts and backups. Works while nodes run, and without one.
+    /// Manage users, accounts, keys, plans, lockouts and backups. Works whether nodes are running or not.
     #[command(subcommand)]
     Admin(admin::Admin),
     /// Do a job once. For a timer of the system, such as cron.

@@ -1,5 +1,5 @@
 //! Gates and circuits on encrypted bits, under keys of open sessions; operations on encrypted numbers, under stored
-//! keys. No other area names `engine`.
+//! keys. Other areas use the crate `engine` only through this area.
 
 pub mod bits;
 pub mod engine;

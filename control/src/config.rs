@@ -164,8 +164,8 @@ pub struct RequestsConfig {
     /// Largest number of open connections. Further connections wait until one is closed.
     #[arg(env = "ANGO_CONNECTIONS_MAX", default_value = "4096", value_parser = number::<usize>(1..=1 << 20))]
     pub connections_max: usize,
-    /// Memory in MB for the bodies of requests in transit. When the memory is full, uploads are answered 503. `auto` is
-    /// an eighth of the memory that the process may use, at most 512. All trials together may use a tenth of this
+    /// Memory in MB for the bodies of requests in transit. When this memory is full, uploads are answered 503. `auto`
+    /// is an eighth of the memory that the process may use, at most 512. All trials together may use a tenth of this
     /// memory (at least one upload of the largest key), and a tenth of ANGO_KEY_STORAGE_MB, ANGO_KEY_MEMORY_MB and
     /// ANGO_VALUE_MEMORY_MB.
     // the minimum has room for two uploads of the largest key

@@ -1,9 +1,10 @@
 //! Fail points: a test makes the process die at its n-th write, just before or just after the write becomes durable.
 //!
-//! `ANGO_FAIL_POINT` names a file that the test may write at any time. From then on writes are counted: with `before 2
-//! a` the process dies before the second write, with `after 1 b` after the first. The third word only distinguishes an
-//! order from the one before it. Writes are counted at the database, not at places in the code, so that no write is
-//! missed. The variable is not a setting, because operators do not need it, and release builds ignore it.
+//! `ANGO_FAIL_POINT` is the path of a file to which the test may write a command at any time. From then on writes are
+//! counted: with the command `before 2 a` the process dies before the second write, with `after 1 b` after the first.
+//! The third part only makes a command differ from the previous command. Writes are counted at the database, not at
+//! places in the code, so that no write is missed. The variable is not a setting, because operators do not need it, and
+//! release builds ignore it.
 
 #[cfg(debug_assertions)]
 use std::fs;
@@ -28,7 +29,7 @@ pub fn watch() {
     }
 }
 
-/// The present order, and how many writes have reached its moment.
+/// The present command, and the number of writes that have come to the command's moment (before or after) since then.
 #[cfg(debug_assertions)]
 #[derive(Default)]
 struct Orders {

@@ -83,7 +83,7 @@ pub fn event(now: Timestamp) -> EventId {
     EventId::from_bits(time_ordered(now))
 }
 
-/// A new circuit run's id.
+/// The id of a new circuit run, or of a new operation on encrypted numbers.
 pub fn operation(now: Timestamp) -> OperationId {
     OperationId::from_bits(time_ordered(now))
 }

@@ -61,8 +61,8 @@ enum Door {
 /// Routes of one path and their description.
 type Routes = UtoipaMethodRouter<Areas>;
 
-/// The API's routes and their description. `behind` puts a door in front of routes, or names the door's credentials in
-/// their description.
+/// The API's routes and their description. `behind` either adds the layers of a [`Door`] to routes ([`guarded`]), or
+/// adds the door's credentials to their description ([`described`]).
 fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
     let anonymous = |routes| behind(Door::Anonymous, routes);
     let signing_in = |routes| behind(Door::SigningIn, routes);
@@ -84,10 +84,10 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(anonymous(routes!(models::list)))
         .routes(anonymous(routes!(pricing::list)))
         .routes(anonymous(routes!(params::suggest)))
-        // no door, because this route has a separate, lower limit
+        // no `Door`, because this route has a separate, lower limit
         .routes(routes!(trial_keys::create))
         .routes(anonymous(routes!(trial_keys::revoke)))
-        // no door, because the payment provider's signature is the credential
+        // no `Door`, because the payment provider's signature is the credential
         .routes(routes!(provider_events::receive))
         // limited only by token buckets and lockouts
         .routes(signing_in(routes!(sign_in::issuer_metadata)))
@@ -98,9 +98,9 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(signing_in(routes!(sign_in::set_up)))
         .routes(signing_in(routes!(sign_in::sign_up)))
         .routes(signing_in(routes!(sign_in::reset_password)))
-        // any valid key, because a key may replace itself
+        // for every valid key, because a key is allowed to replace itself
         .routes(own(routes!(rotation::rotate)))
-        // any valid key; a viewer may only read
+        // for every valid key, but a viewer may only read
         .routes(computing(routes!(gates::create_managed)))
         .routes(computing(routes!(gates::create_blind)))
         .routes(computing(routes!(gates::evaluate)))
@@ -174,7 +174,7 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(office(routes!(stored::download)))
         .routes(office_work(routes!(stored::correct)))
         .routes(administrator(routes!(admin_keys::issue)))
-        // no door: the credential is the signature, the checkout's id, or the token in the address
+        // no `Door::Key`: the credential is the signature, the checkout's id, or the token in the address
         .routes(routes!(provider::webhook))
         .routes(signing_in(routes!(provider::by_session)))
         .routes(routes!(ingest::receive))
@@ -198,8 +198,8 @@ fn pages() -> Router<Areas> {
         .route("/redoc/redoc.standalone.js", get(docs::redoc_script))
 }
 
-/// Routes with the layers of a door. The layers lie around handlers only, so that a wrong method gets 405 before a key
-/// is looked up.
+/// Routes with the layers that check the credentials of a [`Door`]. The layers lie around handlers only, so that a
+/// wrong method gets 405 before a key is looked up.
 fn guarded(areas: &Areas, door: Door, (schemas, paths, methods): Routes) -> Routes {
     let Areas { web, access, office, .. } = areas.clone();
     let limits = access.limits.clone();
@@ -220,7 +220,7 @@ fn guarded(areas: &Areas, door: Door, (schemas, paths, methods): Routes) -> Rout
     (schemas, paths, methods)
 }
 
-/// Routes whose API description names the credentials of a door.
+/// Routes with the credentials of a [`Door`] in their API description.
 fn described(door: Door, (schemas, mut paths, methods): Routes) -> Routes {
     match door {
         Door::Key(area, level) => openapi::tell_access(&mut paths, area, level),

@@ -94,9 +94,9 @@ impl TlsConfig {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }
-/// Chooses the cryptography for all HTTPS clients of this process, before the first client is made. A choice that the
-/// program made before stays.
+/// Installs the cryptography library of all HTTPS clients of this process, before the first client is made. If the
+/// program has installed another library before, that library stays.
 pub fn choose_cryptography() {
-    // an error here means that the program chose the cryptography before
+    // an error here means that the program has installed a cryptography library before
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

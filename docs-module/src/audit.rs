@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(broken(&[]), None);
         assert_eq!(broken(&[&one.replace("active", "revoked"), &two]), Some(1));
         assert_eq!(broken(&[&one, &two.replace("not_found", "active")]), Some(2));
-        // refused: another order, a gap, a repeated entry, added spaces, half a line, an empty line
+        // refused: entries in another sequence, a gap, a repeated entry, added spaces, half a line, an empty line
         assert_eq!(broken(&[&two, &one]), Some(1));
         assert_eq!(broken(&[&two]), Some(1));
         assert_eq!(broken(&[&one, &one, &two]), Some(2));

@@ -63,7 +63,7 @@ pub struct Draft {
     pub rounding: Rounding,
     /// Income tax that the recipient withholds.
     pub withholding: Option<Withholding>,
-    /// The period of the sales, in words; empty when the sales were on [`Draft::issue_date`].
+    /// The period of the sales, as text; empty when the sales were on [`Draft::issue_date`].
     pub period: String,
     /// The way of payment: `credit_card`, `bank_transfer`, `konbini`, `cash`, `paypay`, `direct_debit`, or free text.
     pub payment_method: String,
@@ -185,7 +185,7 @@ pub enum Warning {
 }
 
 impl std::fmt::Display for Warning {
-    /// One line of ASCII, for a header.
+    /// One line of ASCII, for a response header.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Warning::CheckDigit(number) => {

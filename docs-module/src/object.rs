@@ -1,4 +1,5 @@
-//! Reads members of a payment provider's JSON object. Each value keeps its path, so that a problem can name the value.
+//! Reads members of a payment provider's JSON object. Each value keeps its path, so that a problem can refer to the
+//! value.
 
 use serde_json::Value;
 use time::Date;

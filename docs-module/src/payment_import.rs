@@ -34,7 +34,7 @@ impl Provider {
     /// Values of `provider`, in the order of the variants.
     pub const NAMES: [&str; 3] = ["stripe", "payjp", "generic"];
 
-    /// The provider that a value of `provider` names.
+    /// The provider for a value of `provider`.
     pub fn of_name(name: &str) -> Option<Provider> {
         match name {
             "stripe" => Some(Provider::Stripe),
@@ -65,11 +65,11 @@ pub struct Payment {
     pub date: Option<Date>,
     /// The date of the sale that a return cancels; `None`: the object does not contain the sale.
     pub original_date: Option<Date>,
-    /// The recipient's name; empty when the object names none.
+    /// The recipient's name; empty when the object contains none.
     pub recipient: String,
     /// The buyer's e-mail address.
     pub email: Option<String>,
-    /// The way of payment, in the provider's word.
+    /// The way of payment, as the provider calls it.
     pub payment_method: Option<String>,
     /// The merchant's wishes in the object's metadata.
     pub wishes: Wishes,
@@ -115,7 +115,7 @@ pub fn read(provider: Provider, object: &Value, default_rate: Rate) -> Result<Pa
     Ok(payment)
 }
 
-/// Index of the first payment that repeats an earlier one, because they share an id (B30).
+/// Index of the first payment that repeats an earlier payment, which is the case if the two share an id (B30).
 pub fn first_repeated(payments: &[Payment]) -> Option<usize> {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     payments.iter().position(|payment| {

@@ -34,7 +34,7 @@ pub struct Payment {
     pub consumption_tax: i64,
     /// Date of payment in Tokyo; `None`: some day of the requested year.
     pub paid_on: Option<Date>,
-    /// Whether the payment became fixed in the year but is not paid yet.
+    /// Whether the payment became payable (支払の確定) in the year but is not paid yet.
     pub is_unpaid: bool,
     /// Values that some formulas need besides the amount.
     pub circumstances: Circumstances,
@@ -102,14 +102,15 @@ pub struct Summary {
 pub struct Records {
     /// The rows, sorted by payee, then by category.
     pub rows: Vec<Row>,
-    /// Indices of payments that are left out, because they are of another year or no clause names their category.
+    /// Indices of payments that are left out, because they are of another year, or because no clause of article 204
+    /// covers their category.
     pub excluded: Vec<usize>,
     /// The summary table.
     pub summary: Summary,
 }
 
 /// Computes the records of a year. `is_individual`: for each payee, whether the payee is an individual. `None`: a
-/// payment is negative or names no payee, a sum is too large, or the year is before 2013.
+/// payment is negative or refers to no payee, a sum is too large, or the year is before 2013.
 pub fn records(is_individual: &[bool], payments: &[Payment], year: i32) -> Option<Records> {
     // a year without rates is refused, even if no tax would be withheld
     tax(Category::Manuscript, 0, Circumstances::default(), year)?;
@@ -138,7 +139,8 @@ pub fn records(is_individual: &[bool], payments: &[Payment], year: i32) -> Optio
 fn is_of_year(payment: &Payment, year: i32) -> bool {
     match payment.paid_on {
         None => true,
-        // an unpaid payment became fixed in this year; its date, if it has one, is in this year or later
+        // an unpaid payment became payable (支払の確定) in this year; the date of payment, if known, is in this year or
+        // later
         Some(date) if payment.is_unpaid => date.year() >= year,
         Some(date) => date.year() == year,
     }

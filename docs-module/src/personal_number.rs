@@ -48,7 +48,8 @@ mod tests {
                 passed += usize::from(slip != right && is_personal_number(std::str::from_utf8(&slip).unwrap()));
             }
         }
-        // a slip passes only if it changes the remainder from 0 to 1 or from 1 to 0, and no slip in this number does
+        // a wrong digit stays unnoticed only if it changes the remainder from 0 to 1 or from 1 to 0; no wrong digit in
+        // this number does that
         assert_eq!(passed, 0);
     }
 }

@@ -27,8 +27,8 @@ use time::Date;
 pub struct Given<'a> {
     /// Today in Tokyo (B25).
     pub today: Date,
-    /// The number of a document whose request names none (B25).
+    /// The number of a document if its request states none (B25).
     pub number: &'a str,
-    /// The number of the document that is corrected, where the request names none; may be empty.
+    /// The number of the document that is corrected, if the request states none; may be empty.
     pub original_number: &'a str,
 }

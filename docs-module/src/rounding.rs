@@ -25,7 +25,7 @@ impl Rounding {
     /// Values of `rounding` (B22). `half_up` is a synonym of `round`.
     pub const NAMES: [&str; 4] = ["floor", "round", "ceil", "half_up"];
 
-    /// The direction that a value of `rounding` names.
+    /// The direction for a value of `rounding`.
     pub fn of_name(name: &str) -> Option<Rounding> {
         Some(match name {
             "floor" => Rounding::Floor,

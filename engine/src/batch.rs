@@ -1,8 +1,8 @@
 //! Rows of one key for one device. A call may have several batches, side by side.
 //!
-//! A batch never mixes keys, because the key is the costly operand: it streams through the cache once for all rows. A
-//! batch of the HTTP interface is an operation instead, which may be split into several batches or share one with
-//! others.
+//! A batch never mixes keys, because the key is the costly operand: it streams through the cache once for all rows. The
+//! HTTP interface uses the word batch in another sense: for an operation, which may be split into several batches of
+//! this type or share one with other operations.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct BatchPart {
 /// The rows that a device runs under one key in one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The batch's name in the device's report.
+    /// The id by which the device's report refers to the batch.
     pub id: BatchId,
     /// The device that runs the batch.
     pub device: DeviceId,

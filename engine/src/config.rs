@@ -1,4 +1,4 @@
-//! The engine's bounds. Everything that could grow has a bound here, whose name contains its unit.
+//! The engine's bounds. Everything that could grow has a bound here. The name of each bound contains the unit.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl Config {
     /// Largest `arena_idle_ms`: ten minutes.
     pub const ARENA_IDLE_MS_MAX: u64 = 600_000;
 
-    /// Checks the bounds. The error is one line for the operator and names the setting.
+    /// Checks the bounds. The error is one line that tells the operator which setting is wrong.
     pub fn validate(&self) -> Result<(), Error> {
         let check = |holds: bool, why: String| if holds { Ok(()) } else { Err(Error::Config(why)) };
         check(

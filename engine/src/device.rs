@@ -188,7 +188,8 @@ struct Worker<'a, B: Schemes> {
 }
 
 impl<B: Schemes> Worker<'_, B> {
-    /// The next order. While none has come, or while no further call may start, finishes started calls.
+    /// Returns the next order. As long as no order has come, or no further call may start, this method finishes started
+    /// calls.
     fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         loop {
             let left = self.self_test.as_ref().map(|test| test.due.saturating_duration_since(Instant::now()));
@@ -224,7 +225,7 @@ impl<B: Schemes> Worker<'_, B> {
     fn load_between(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         let backend = self.backend;
         while let Some((_, oldest)) = self.pending.front()
-            // a failure counts as done, because the call that then reads the results reports the failure
+            // a call that fails is taken as done, because the failure is reported when the results are read
             && guarded(&mut self.lost, || backend.wait(oldest, &mut || true)).unwrap_or(true)
         {
             self.finish_oldest();
@@ -295,7 +296,7 @@ impl<B: Schemes> Worker<'_, B> {
             }
             Order::Run(call) if call.iter().flat_map(|work| &work.batch.parts).any(|part| part.retried) => {
                 // A failure of an asynchronous call shows in a later call. So a batch on its last try runs alone on the
-                // device: a failure is then its own.
+                // device: a failure at that time is a failure of this batch.
                 self.finish_all();
                 self.start_by_scheme(call);
                 self.finish_all();
@@ -378,7 +379,7 @@ impl<B: Schemes> Worker<'_, B> {
         }
     }
 
-    /// Gives up the current load, if any; none of its parts stays.
+    /// Gives up the current load, if any. No part that it has loaded stays on the device.
     fn fail_load(&mut self, failure: Failure) {
         let Some(KeyLoad { session, under_way, loaded, .. }) = self.load.take() else { return };
         self.let_go((under_way, loaded));
@@ -399,7 +400,7 @@ impl<B: Schemes> Worker<'_, B> {
     /// fails.
     fn start(&mut self, call: Vec<BatchTasks>) {
         let assemblies: Vec<_> = call.iter().map(|work| Assembly::of(&work.batch, &work.tasks)).collect();
-        // the arenas leave the map for the call, so that each batch can own its arena
+        // the arenas are taken out of the map until the batches have started, so that each batch can own its arena
         let mut arenas: Vec<_> = call.iter().map(|work| self.arenas.remove(&work.batch.session)).collect();
         let mut sides: Vec<_> = call.iter().zip(&assemblies).zip(&mut arenas).collect();
         let written: Vec<_> =
@@ -507,8 +508,8 @@ fn fetch(key: Arc<dyn KeySource>, part: PartId, orders: Sender<Order>) -> Result
     spawned.map(drop).map_err(|error| format!("cannot start a thread to read the key: {error}"))
 }
 
-/// Calls a device that may fail, panic or be lost. A panic counts as a failure of the device; the thread and all other
-/// sessions continue.
+/// Calls a device that may fail, panic or be lost. A panic is treated as a failure of the device; the thread and all
+/// other sessions continue.
 fn guarded<T>(lost: &mut Option<Failure>, call: impl FnOnce() -> kernels::Result<T>) -> Result<T, Failure> {
     if let Some(failure) = lost {
         // the call may own device memory, and a lost driver may panic when this memory is freed

@@ -49,7 +49,7 @@ pub enum Error {
         /// The bound.
         max: u64,
     },
-    /// A setting is out of range. The text names the setting.
+    /// A setting is out of range. The text says which setting.
     #[error("{0}")]
     Config(String),
 }

@@ -1,19 +1,20 @@
 //! The choice of the next session: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) of accounts by weight,
 //! and of the sessions inside an account as equals.
 //!
-//! Every flow has a start tag. Serving a flow advances its tag by cost / weight, and the flow with the smallest tag is
-//! served next. Virtual time is the start tag of the flow that was served last. The tag of a flow that returns from a
-//! pause is at least the virtual time, so a pause earns no credit. Consequently, for two accounts `f` and `g` that have
-//! work throughout, served cost per weight differs by at most `cost_max / weight_f + cost_max / weight_g`, where
-//! `cost_max` is the cost of a full batch, whatever other accounts do. The same holds inside an account between two
-//! sessions, with weight 1. This bound does not depend on the rate at which the account itself is served (section 3 of
-//! the paper: fairness over a server of varying rate, hence hierarchies).
+//! A flow is an account, or a session inside its account. Every flow has a start tag. Serving a flow advances its tag
+//! by cost / weight, and the flow with the smallest tag is served next. Virtual time is the start tag of the flow that
+//! was served last. The tag of a flow that returns from a pause is at least the virtual time, so a pause earns no
+//! credit. Consequently, for two accounts `f` and `g` that have work throughout, served cost per weight differs by at
+//! most `cost_max / weight_f + cost_max / weight_g`, where `cost_max` is the cost of a full batch, whatever other
+//! accounts do. The same holds inside an account between two sessions, with weight 1. This bound does not depend on the
+//! rate at which the account itself is served (section 3 of the paper: fairness over a server of varying rate, hence
+//! hierarchies).
 //!
-//! The bound holds for one device that takes no batch out of turn: when the first session in order waits for room for
-//! its key, the device serves no session behind it (`scheduler::dispatch`). With several devices, other sessions run
-//! elsewhere while one device drains and loads for the first session. Those sessions run a few batches each time, so no
-//! session waits for ever. During a load for the first session, the sessions behind it may run on that device in time
-//! that no session before them can use. This work is charged to them and adds to the bound. Virtual time does not
+//! The bound holds for one device that takes no batch out of turn: when the first session in the queue waits for room
+//! for its key, the device serves no session behind it (`scheduler::dispatch`). With several devices, other sessions
+//! run elsewhere while one device drains and loads for the first session. Those sessions run a few batches each time,
+//! so no session waits for ever. During a load for the first session, the sessions behind it may run on that device in
+//! time that no session before them can use. This work is charged to them and adds to the bound. Virtual time does not
 //! advance by this work; otherwise a newcomer would start behind all sessions that the load kept waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,8 +34,8 @@ pub const COST_OF_FREE_ROW: u32 = 1;
 /// tag overflows after four years.
 const TAGS_PER_COST: u64 = 1 << 12;
 
-/// Largest number of accounts without a session whose debt is remembered. An account has debt only if it leaves in the
-/// middle of a busy period.
+/// Largest number of accounts that have no session and whose debt is remembered nevertheless. An account has debt only
+/// if it leaves in the middle of a busy period.
 const DEBTS_MAX: usize = 1024;
 
 /// Cost of a row of this many units, if one unit costs `unit_cost`.

@@ -1,4 +1,5 @@
-//! The lock around the scheduler and the tables of its objects: keys, operands, results, callbacks.
+//! The lock around the scheduler and around the tables of the objects whose ids the scheduler handles: keys, operands,
+//! results, callbacks.
 //!
 //! A caller, a device's thread, or the loop (when time has passed) takes the lock, feeds an event to the scheduler and
 //! carries out those parts of the commands that only need channels and tables, which takes microseconds. Callbacks are
@@ -25,7 +26,7 @@ pub(crate) struct Hub {
     /// Time zero of the scheduler's clock.
     started: Instant,
     state: Mutex<State>,
-    /// Wakes the loop: there are notices, the alarm is earlier, or the engine stops.
+    /// Wakes the loop when there are notices, when the alarm has become earlier, or when the engine stops.
     changed: Condvar,
 }
 
@@ -91,7 +92,7 @@ impl Hub {
         }
     }
 
-    /// The words of a row under the session's key, if the session is open.
+    /// The number of words of a row under the session's key, if the session is open.
     pub(crate) fn row_words(&self, session: SessionId) -> Option<usize> {
         self.lock().sessions.get(&session).map(|session| session.row_words)
     }
@@ -149,7 +150,7 @@ impl Hub {
         self.lock().scheduler.usage()
     }
 
-    /// Feeds an event that the scheduler cannot refuse.
+    /// Feeds the scheduler an event that it cannot refuse.
     pub(crate) fn feed(&self, event: Event) {
         self.feed_locked(&mut self.lock(), event);
     }
@@ -199,7 +200,8 @@ impl Hub {
         (0..state.orders.len()).map(|device| state.scheduler.service(DeviceId(device))).collect()
     }
 
-    /// The engine's loop: feeds the passing of time and delivers notices. Returns after [`Command::Stop`].
+    /// The engine's loop: informs the scheduler when time has passed, and delivers notices. Returns after
+    /// [`Command::Stop`].
     pub(crate) fn run(&self) {
         let mut state = self.lock();
         loop {
@@ -233,7 +235,7 @@ impl Hub {
         self.step(state, event).expect("only openings and submissions are refused");
     }
 
-    /// Feeds an event and carries out the commands. An error is the scheduler's refusal.
+    /// Feeds the scheduler an event and carries out its commands. An error is the scheduler's refusal.
     fn step(&self, state: &mut State, event: Event) -> Result<(), Error> {
         // The clock is read under the lock, so that time never goes back from one event to the next.
         let commands = state.scheduler.step(self.now(), event);

@@ -1,4 +1,4 @@
-//! Names of the objects in the engine's tables.
+//! Ids of the objects in the engine's tables.
 
 /// A session inside the engine; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -8,7 +8,7 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccountId(pub u128);
 
-/// The index of a part of a session's key. A device needs all parts that a task names, and no others.
+/// The index of a part of a session's key. For a task, a device needs all parts that the task lists, and no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId(pub u32);
 

@@ -10,8 +10,8 @@
 //! circuit takes the same path level by level, and its bits stay in the arena in between.
 //!
 //! Bounds have names in [`Config`]. The engine tracks no noise budget: every gate but NOT ends in a bootstrap, and NOT
-//! adds no noise, so every operand has the noise that the preset assumes. Plans of numbers are checked before they
-//! reach the engine ([`ckks::operation`]).
+//! adds no noise, so every operand has the noise that the preset assumes. Plans of arithmetic on encrypted numbers
+//! (CKKS) are checked before they reach the engine ([`ckks::operation`]).
 
 pub mod batch;
 pub mod fair;
@@ -119,7 +119,7 @@ struct Opened {
 
 impl Engine {
     /// Opens the devices of this machine and starts the engine on them. If there are GPUs, the CPU is a stand-in: for
-    /// the case that all GPUs fail, and for keys that no GPU can hold, such as keys for numbers.
+    /// the case that all GPUs fail, and for keys that no GPU can hold, such as CKKS keys.
     pub fn start(config: Config, choice: Choice) -> Result<Engine, Error> {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
         let all_gpus = !devices.iter().any(|device| matches!(device, detect::AnyDevice::Cpu(_)));

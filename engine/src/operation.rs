@@ -1,4 +1,4 @@
-//! An accepted operation: it holds its task until its rows have run, and its results until all have arrived.
+//! An accepted operation: it holds its task until the rows have run, and results until all results have arrived.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Residency: which parts of keys are on a device, by bytes, and which are evicted when others need room.
 //!
-//! A part moves `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting` back to `Absent`.
-//! Bytes are taken when a load is ordered and given back when an eviction is ordered. The device carries out its
-//! orders one after another, so a load after an eviction finds the room.
+//! The state of a part changes along `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting`
+//! back to `Absent`. Bytes are taken when a load is commanded and given back when an eviction is commanded. The device
+//! carries out its commands one after another, so a load after an eviction finds the room.
 //!
 //! Work needs a set of parts, which is loaded as a whole. Parts of the set that are already on the device are pinned
 //! meanwhile. Otherwise two sessions whose sets do not fit together could evict each other's parts for ever.
@@ -16,13 +16,13 @@ use crate::ids::{PartId, SessionId};
 pub(crate) enum PartState {
     /// Not on the device.
     Absent,
-    /// A load is ordered and not reported yet.
+    /// The device has the command to load the part and has not reported yet.
     Loading,
     /// On the device, and may be evicted.
     Resident,
     /// On the device, and needed by batches or by a load of further parts of its set.
     Pinned,
-    /// An eviction is ordered and not reported yet.
+    /// The device has the command to evict the part and has not reported yet.
     Evicting,
 }
 
@@ -64,8 +64,8 @@ impl Residency {
         self.parts.get(&(session, part)).map_or(PartState::Absent, |part| part.state)
     }
 
-    /// The state of a set of parts: `Resident` if all of them are on the device, else the state that must be awaited
-    /// first.
+    /// The state of a set of parts: `Resident` if all of them are on the device; otherwise the first of `Evicting`,
+    /// `Loading` and `Absent` that a part has.
     pub(crate) fn state_of_set(&self, session: SessionId, set: &[PartId]) -> PartState {
         let any = |state: PartState| set.iter().any(|&part| self.state(session, part) == state);
         let awaited =
@@ -104,7 +104,7 @@ impl Residency {
         evicted
     }
 
-    /// Records an ordered load. Room must have been made before.
+    /// Records that the device gets the command to load these parts. Room must have been made before.
     pub(crate) fn load(&mut self, session: SessionId, parts: &[(PartId, u64)]) {
         for &(id, bytes) in parts {
             assert!(self.bytes + bytes <= self.bytes_max, "room is made before a load");
@@ -155,14 +155,14 @@ impl Residency {
         }
     }
 
-    /// Records an ordered eviction.
+    /// Records that the device gets the command to evict this part.
     pub(crate) fn evict(&mut self, session: SessionId, part: PartId) {
         let bytes = self.shift(session, part, PartState::Resident, PartState::Evicting).bytes;
         self.bytes -= bytes;
         self.evicting += 1;
     }
 
-    /// Whether some evictions were ordered and not yet reported.
+    /// Whether the device has not yet reported some evictions that were commanded.
     pub(crate) fn is_evicting(&self) -> bool {
         self.evicting > 0
     }

@@ -4,9 +4,9 @@
 //! simulator in `tests/engine/sim` can run through years of failures in seconds. Time is counted since the engine's
 //! start.
 //!
-//! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a
-//!   full batch gathers for `SchedulerLimits::wait`, then becomes ready; an idle device starts at once.
-//!   [`crate::fair`] chooses the next ready session. A batch holds rows of one session; small batches of several
+//! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a full
+//!   batch waits up to `SchedulerLimits::wait` for more rows (it gathers), then becomes ready; an idle device starts at
+//!   once. [`crate::fair`] chooses the next ready session. A batch holds rows of one session; small batches of several
 //!   sessions run on a device side by side, in one call.
 //! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists and
 //!   other sessions take turns. A circuit stays on the device where it began, because its bits are in the arena there.
@@ -60,7 +60,7 @@ pub struct Scheduler {
     operations: BTreeMap<OperationId, OperationBooks>,
     /// Ended circuits with rows that still run. They keep their slots until those rows end.
     leaving: BTreeMap<OperationId, OperationBooks>,
-    /// Gathering sessions, by the end of their wait.
+    /// Sessions that wait for a full batch (gather), by the end of their wait.
     gathering: BTreeSet<(Duration, SessionId)>,
     /// Ready sessions.
     fair: FairQueue,
@@ -191,8 +191,8 @@ impl Scheduler {
 
     /// The time at which an [`Event::Tick`] is due if nothing else happens before.
     pub fn next_wake(&self) -> Option<Duration> {
-        // While all devices are busy, gathered rows cannot start. Then no timer is needed, because the next report of a
-        // device starts them.
+        // While all devices are busy, a session that waits for a full batch cannot start. Then no timer is needed,
+        // because the next report of a device starts the session.
         let gathered = match self.devices_that_take_work().next() {
             Some(_) => self.gathering.first().map(|&(until, _)| until),
             None => None,
@@ -205,7 +205,8 @@ impl Scheduler {
     /// The current figures.
     pub fn usage(&self) -> Usage {
         let in_service = || self.devices_in_service().map(|device| &self.devices[device.0]);
-        // a stand-in that is not in service counts only while it holds keys that no other device can hold
+        // `resident_bytes_max` includes a stand-in that is not in service only while it holds keys that no other device
+        // can hold
         let idle = |at: usize| !self.in_service(DeviceId(at)) && self.devices[at].residency.bytes() == 0;
         let holding = (0..self.devices.len()).filter(|&at| !idle(at)).map(|at| &self.devices[at]);
         Usage {
@@ -337,7 +338,7 @@ impl Scheduler {
         if self.devices_for(session, key).next().is_some() {
             return Ok(open);
         }
-        // lost devices count too: if one of them could have held the set, the set is not too large
+        // lost devices are compared too: if one of them could have held the set, the set is not too large
         let sizes = (0..self.devices.len()).map(|at| {
             let bytes_max = self.devices[at].limits.resident_bytes_max;
             (self.bytes_of_set(session, key, DeviceId(at)), bytes_max)
@@ -347,7 +348,7 @@ impl Scheduler {
         Err(if bytes > bytes_max { Error::KeyTooLarge { bytes, bytes_max } } else { self.no_device_serves() })
     }
 
-    /// The refusal [`Error::Busy`], with the time that work of this cost takes as the wait.
+    /// The refusal [`Error::Busy`], which suggests to wait as long as work of this cost takes.
     fn busy(&self, cost: u64) -> Error {
         let devices = self.devices_in_service().count().max(1) as u64;
         Error::Busy { retry_after: self.pace.retry_after(cost / devices) }

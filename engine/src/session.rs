@@ -9,7 +9,7 @@ pub type OnErased = Box<dyn FnOnce() + Send>;
 
 /// The host's record of a session.
 pub(crate) struct Session {
-    /// Words of a row of operands and results.
+    /// Number of words of a row of operands or results.
     pub(crate) row_words: usize,
     /// The source of the key. It is dropped when the session closes, so that no device loads from it afterwards. A
     /// device that is loading then keeps the source until the load has ended.

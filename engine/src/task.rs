@@ -98,7 +98,7 @@ impl Task {
         Task::Circuit(Arc::new(PlannedCircuit { plan, inputs }))
     }
 
-    /// An operation on numbers. The words of each input are `[2][primes of its level][N]`.
+    /// An operation on encrypted numbers (CKKS). The words of each input are `[2][primes of its level][N]`.
     ///
     /// # Errors
     /// The kind of a part that the plan needs and that `key` lacks, or has only for a lower level.
@@ -115,12 +115,12 @@ impl Task {
         Ok(Task::Numbers(Arc::new(PlannedNumbers { plan, inputs, parts })))
     }
 
-    /// Whether the task computes gates, not numbers.
+    /// Whether the task computes gates rather than arithmetic on encrypted numbers.
     pub(crate) fn is_of_gates(&self) -> bool {
         !matches!(self, Task::Numbers(_))
     }
 
-    /// Words of a row of operands and results.
+    /// Number of words of a row of operands or results.
     pub(crate) fn row_words(&self) -> usize {
         match self {
             Task::Gates(list) => list.dimension() + 1,
@@ -134,7 +134,8 @@ impl Task {
         match self {
             Task::Gates(list) => {
                 let units: Vec<u32> = list.gates().iter().map(|gate| gate.bootstraps() as u32).collect();
-                // slots for the operands, at most one more than the gate has bootstraps, and for the result
+                // a slot for each operand, of which a gate has at most one more than it has bootstraps, and a slot for
+                // the result
                 let slots = units.iter().map(|bootstraps| bootstraps + 2).collect();
                 Work { units, key: vec![EVALUATION_KEY], form: Form::List { slots } }
             }
@@ -211,7 +212,7 @@ impl PlannedCircuit {
         let PlannedCircuit { plan, inputs } = self;
         let mut outputs = LweList::with_capacity(inputs.dimension(), plan.outputs().len());
         for &slot in plan.outputs() {
-            // the inputs are in the first slots, in order, so the slot of an input is its number
+            // the inputs are in the first slots, so an input's slot is also the input's index
             match plan.constants().iter().find(|&&(of, _)| of == slot) {
                 Some(&(_, bit)) => outputs.push(Lwe::trivial(inputs.dimension(), bit).words()),
                 None => outputs.push(inputs.row(slot as usize)),

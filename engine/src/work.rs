@@ -6,7 +6,7 @@ use crate::ids::PartId;
 /// Largest number of rows of a list (specification, Limits: gates per batch).
 pub const OPERATION_ROWS_MAX: usize = 1024;
 
-/// Largest number of slots for each unit of a list's rows. A row without units counts as one unit.
+/// Largest number of slots for each unit of a list's rows. A row without units is taken as one unit.
 pub(crate) const LIST_SLOTS_OF_A_UNIT_MAX: usize = 3;
 
 /// Largest number of slots of one row of a list.
@@ -54,8 +54,8 @@ impl Work {
 pub enum Form {
     /// 1 to 1024 independent rows. They run on any device, and each has its own slots while it runs.
     List {
-        /// Slots of each row's operands and results: at most three for each unit of the row (a row without units counts
-        /// as one unit), and at most four.
+        /// Slots of each row's operands and results: at most three for each unit of the row (a row without units is
+        /// taken as one unit), and at most four.
         slots: Vec<u32>,
     },
     /// A circuit: rows in levels, all on one device.

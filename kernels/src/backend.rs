@@ -1,5 +1,5 @@
-//! A device without regard to schemes: its memory holds rows of words, which are written and read. Each scheme adds a
-//! trait for its computations on these rows.
+//! The interface of a device that all schemes share: memory for rows of words, and calls that write and read these
+//! rows. Each scheme adds a trait for the scheme's computations on the rows.
 
 pub(crate) mod chunks;
 
@@ -8,7 +8,8 @@ use crate::error::Result;
 /// A device's description, with the limits that the engine needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Short build string for `fhe_engine` (readings O7): `cpu-avx512`, `cpu-avx2`, `cpu-portable`, `cuda`, `wgpu`.
+    /// Short name of the backend, for the API field `fhe_engine` (readings O7): `cpu-avx512`, `cpu-avx2`,
+    /// `cpu-portable`, `cuda`, `wgpu`.
     pub backend: String,
     /// Name of the CPU or card, as the system gives it.
     pub name: String,

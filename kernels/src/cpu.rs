@@ -46,7 +46,7 @@ impl Cpu {
             memory_bytes: host_memory_bytes() / 2,
             rows_max: GROUP_ROWS_MAX * threads * 4,
             batches_in_flight_max: 1,
-            // twice the number of threads, so that a thread that finishes a short batch finds another one
+            // twice the number of threads, so that a thread that finishes a short batch finds another batch
             keys_together_max: if threads > 1 { 2 * threads } else { 1 },
         };
         Cpu { info, isa, threads }

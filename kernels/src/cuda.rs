@@ -36,7 +36,7 @@ const DRIVER_VERSION_MIN: i32 = 12_000;
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
 /// Alignment of ranges: 256 bytes, as for the driver's allocations.
 pub(crate) const ALIGNMENT_WORDS: u32 = 64;
-/// One part in this many of the free memory is left for the driver, for staging and for other processes.
+/// The free memory divided by this number is left for the driver, for staging and for other processes.
 const RESERVE: u64 = 8;
 
 /// One card.
@@ -67,7 +67,8 @@ impl Buffer for Buf {
 impl Drop for Buf {
     fn drop(&mut self) {
         self.graphs.forget(self.id);
-        // the memory is overwritten after this call; here the finished uploads are overwritten too
+        // the drop of the field `memory` overwrites the buffer's words after this call; the blocks of finished uploads
+        // may hold copies of these words, so they are overwritten here
         self.staging.forget_uploads();
     }
 }

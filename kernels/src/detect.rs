@@ -129,7 +129,7 @@ pub struct Detected {
 }
 
 /// Opens the devices of a choice, or the CPU if there are none. `kernel_cache` is the folder of compiled kernels,
-/// created if missing. Without it, every process compiles them anew.
+/// created if missing. Without a folder, every process compiles all kernels anew.
 pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
     let mut passed_over = Vec::new();
     for (kind, open) in [(Choice::Cuda, open_cuda as Open), (Choice::Wgpu, open_wgpu as Open)] {

@@ -2,7 +2,7 @@
 //!
 //! [`Gpu`] is a thin interface to one card: memory, compilation, launches by name. `cuda` and `wgpu` implement it;
 //! `tests` has a third implementation that runs the same CUDA sources on the host. The code that uses the interface is
-//! written once, here and in the schemes' folders: the order of kernels, their bindings and their numbers of groups.
+//! written once, here and in the schemes' folders: the sequence of kernels, their bindings and their numbers of groups.
 
 mod launch;
 pub mod mul_add;
@@ -63,10 +63,10 @@ pub struct Card {
     pub wide_integers: bool,
 }
 
-/// The source of one compilation: a stem, preceded by the constants of its parameters.
+/// The source of one compilation: a kernel stem's text, preceded by the constants of its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// The stem, for messages: `blind_rotate`, `blind_rotate.warp`.
+    /// The stem's name, for messages: `blind_rotate`, `blind_rotate.warp`.
     pub stem: &'static str,
     /// The whole text: prelude, helpers, stem.
     pub text: String,
@@ -148,8 +148,8 @@ pub trait Gpu: Send + Sync + 'static {
     fn copy(&self, _from: &Self::Buf, _to: &Self::Buf, _words: usize) -> Result<()> {
         panic!("nothing is copied on a card whose kernels know addresses")
     }
-    /// The number of groups of an entry that the card runs at the same time. So many groups may wait for each other.
-    /// The default is one group for each multiprocessor.
+    /// The number of groups of an entry that the card runs at the same time. At most this many groups may wait for each
+    /// other. The default is one group for each multiprocessor.
     fn groups_at_once(&self, module: &Self::Module, entry: &'static str, threads: u32) -> Result<usize> {
         let _ = (module, entry, threads);
         Ok(self.card().multiprocessors as usize)

@@ -203,7 +203,7 @@ pub(crate) mod tests {
     fn the_powers_of_the_root_are_those_of_a_primitive_2n_th_root_of_unity() {
         for (modulus, n) in rings() {
             let ring = Ring::new(modulus, n);
-            // psi^bitreverse(1) = psi^(N / 2)
+            // root 1 is psi^(N / 2), and its square psi^N is -1
             assert_eq!(modulus.mul(ring.roots[1].value, ring.roots[1].value), modulus.q() - 1, "{modulus:?} {n}");
             let inverse = |(w, inverse): (&Root, &Root)| modulus.mul(w.value, inverse.value) == 1;
             assert!(ring.roots.iter().zip(&ring.inverse_roots).all(inverse), "{modulus:?} {n}");

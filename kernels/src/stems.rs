@@ -1,22 +1,22 @@
-//! The stems of `shaders/`, with the figures that the test suites need about each stem. `shaders/README.md` describes
-//! what each stem computes.
+//! The kernel stems of `shaders/`, with the figures that the test suites need about each stem. `shaders/README.md`
+//! describes what each stem computes.
 
 use crate::error::Result;
 use crate::gpu::mul_add::MulAdd;
 use crate::gpu::{Compiler, Gpu};
 
-/// An algorithm for all devices, with the same numbered steps in the CPU's text, in `shaders/<name>.cu` and in
-/// `shaders/<name>.wgsl`.
+/// A kernel stem: one algorithm for all devices, with the same numbered steps in the CPU's text, in `shaders/<name>.cu`
+/// and in `shaders/<name>.wgsl`.
 pub struct StemInfo {
     /// Base name of the stem's files.
     pub name: &'static str,
     /// Folder in `kernels/src` that contains the stem's source for the CPU.
     pub cpu: &'static str,
-    /// The functions that a launch may name.
+    /// The functions that launches start.
     pub entries: &'static [Entry],
 }
 
-/// A function of a stem's text that a launch names.
+/// A function of a stem's text that launches start.
 pub struct Entry {
     /// The function's name, the same in both languages.
     pub name: &'static str,
@@ -92,8 +92,8 @@ pub const STEMS: &[StemInfo] = &[
             entry("blind_rotate_start", [56, 0, 3584, 2, 2]),
             // with 64 registers a thread, a multiprocessor holds 1024 threads
             entry("blind_rotate", [64, 4096, 20480, 112, 72]),
-            // the variant with six warps (three rows) uses 168 registers. For the variant with eight rows,
-            // `__launch_bounds__` limits the number to 128
+            // the variant with six warps (three rows) uses 168 registers. In the variant with eight rows,
+            // `__launch_bounds__` limits the kernel to 128 registers
             entry("blind_rotate_warp", [168, 0, 98304, 740, 9]).of("warp"),
             entry("blind_rotate_warp_key", [64, 0, 26624, 200, 34]).of("warp"),
             // this kernel has few threads, which wait for each other, so it may use many registers

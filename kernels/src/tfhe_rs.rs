@@ -1,11 +1,11 @@
 //! The formats of tfhe-rs clients: the Boolean API of the `tfhe` crate 1.x and of the npm package `node-tfhe`, as
 //! bincode 1.3 writes them (readings G5, G6, K5).
 //!
-//! Only the layout is implemented here. The crate itself is a dependency only of a test: `tests/crosscheck` checks
-//! every line against it. bincode 1.3 in its default configuration writes the bare fields in order: integers
-//! little-endian, `usize` and lengths as u64, an enum's variant as u32, a bool as one byte. The bytes contain neither a
-//! magic number nor a version, so a format is recognized by its numbers. The "safe" serialization of tfhe-rs, which has
-//! a header, is a different format and is refused.
+//! Only the layout is implemented here. The crate itself is a dependency only of a test: `tests/crosscheck` compares
+//! every line of the layout below with the crate. bincode 1.3 in its default configuration writes the bare fields in
+//! order: integers little-endian, `usize` and lengths as u64, an enum's variant as u32, a bool as one byte. The bytes
+//! contain neither a magic number nor a version, so a format is recognized by the values of its fields. The "safe"
+//! serialization of tfhe-rs, which has a header, is a different format and is refused.
 //!
 //! ```text
 //! CompressedServerKey   bootstrap key   u64 words, [n][l][k + 1][N] u32 bodies, last level first

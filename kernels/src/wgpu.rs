@@ -217,7 +217,7 @@ impl Gpu for Wgpu {
     }
 }
 
-/// A view as a binding. [`Launch::check`] has checked that the view is not empty.
+/// The binding of a view. [`Launch::check`] has checked that the view is not empty.
 fn bound(View { buf, first, words }: View<'_, Buf>) -> ::wgpu::BufferBinding<'_> {
     let size = std::num::NonZeroU64::new(4 * words as u64);
     ::wgpu::BufferBinding { buffer: &buf.buffer, offset: 4 * first as u64, size }

@@ -2,7 +2,7 @@
 //!
 //! Key: the 32-byte seed. Initial counter block: domain (u32, big-endian), row (u64, big-endian), 32 zero bits; these
 //! last 32 bits are the block counter, big-endian. The stream is read as little-endian words. docs/wire-format.md
-//! defines the same for other programs, and a hash in the tests pins it.
+//! defines the same streams for other programs, and a test compares words of a stream with the output of `openssl`.
 
 use aes::cipher::{InnerIvInit, KeyInit, KeyIvInit, StreamCipher, StreamCipherCoreWrapper};
 use aes::{Aes256, Aes256Enc};
@@ -19,13 +19,13 @@ pub(crate) const DOMAIN_REPRESENTATION: u32 = 3;
 
 /// Masks of seeded ciphertexts, row i: `[n]` torus words.
 pub const DOMAIN_CIPHERTEXT: u32 = 3;
-/// Masks of a row of a switching key for numbers. Each row has its own seed; row i of the stream is `[N]` words modulo
-/// the prime of index i.
+/// Masks of a row of a switching key for encrypted numbers (CKKS). Each row has its own seed; row i of the stream is
+/// `[N]` words modulo the prime of index i.
 pub const DOMAIN_SWITCHING_KEY: u32 = 4;
 
-/// The mask of a public key for numbers; stream rows as for switching keys.
+/// The mask of a public key for encrypted numbers; the rows of its stream are those of a switching key.
 pub const DOMAIN_PUBLIC_KEY: u32 = 5;
-/// The mask of a seeded ciphertext of numbers; stream rows as for switching keys.
+/// The mask of a seeded ciphertext of arithmetic; the rows of its stream are those of a switching key.
 pub const DOMAIN_NUMBERS: u32 = 6;
 
 type Stream = ctr::Ctr32BE<Aes256>;

@@ -1,4 +1,4 @@
-//! How many commits several units take together, and the effect of a failing commit.
+//! Group commit: how many commits several units of work take together, and what happens if a commit fails.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use tests_store::Kind;
 use tokio::task::JoinSet;
 
 thread_local! {
-    /// Number of commits on this thread. Only one test uses the thread, because the test's runtime has no other.
+    /// Number of commits on this thread. The thread serves a single test, whose runtime has no other thread.
     static COMMITS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -99,7 +99,7 @@ async fn a_group_is_one_commit_and_a_lone_unit_too(kind: Kind) {
     assert_eq!(commits_so_far() - before, 1);
     assert!(submit_at_once(&store, &["use_1", "use_2", "use_3", "use_4"]).await.iter().all(Result::is_ok));
     assert_eq!(commits_so_far() - before, 2);
-    // `use_1` fails because it exists, so the group is undone, and the two other charges commit one by one
+    // `use_1` fails because its row exists, so the group is undone, and the two other charges commit one by one
     let failed = submit_at_once(&store, &["use_5", "use_1", "use_6"]).await.into_iter().filter(Result::is_err);
     assert_eq!((failed.count(), commits_so_far() - before), (1, 4));
     assert_eq!(store.gate_usage_totals("acct_1").await.unwrap().0, 7);

@@ -1,23 +1,24 @@
-//! The dependencies among the files of each crate: no circle except between a parent and its direct children, and no
-//! upward dependency.
+//! Checks the dependencies among the files of each crate: no circle except between a parent and its direct children,
+//! and no dependency on a file of a higher rung.
 
 mod rungs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The order of a crate's files. A file's name is its path from the crate's root, such as `compute::engine` or `lib`.
+/// The rungs of a crate's files. A file's name is its path from the crate's root, such as `compute::engine` or `lib`.
 struct Crate {
     /// The folder of the crate's sources, from the project's root.
     folder: &'static str,
-    /// The rungs from the ground up. A file may name files of its own rung and of lower rungs. A name also stands for
-    /// the files in its folder, except files that have their own place in the table. `lib` is above all rungs.
+    /// The rungs from the lowest to the highest. A file may use files of its own rung and of lower rungs. The name of a
+    /// file also stands for the files in the folder of that name, except files that are in the table themselves. `lib`
+    /// is above all rungs.
     rungs: &'static [&'static [&'static str]],
-    /// Files that every file in their folder may name, such as the state of an area. In the folder of any other file,
-    /// only its direct children may name it.
+    /// Files that every file in their folder may use, such as the state of an area. Any other file may be used in its
+    /// own folder by its direct children only.
     shared: &'static [&'static str],
 }
 
-/// For each file, the files that it names. A parent names its children.
+/// For each file, the files that it uses. A parent uses its children.
 type Names = BTreeMap<String, BTreeSet<String>>;
 
 fn parent(file: &str) -> &str {
@@ -37,14 +38,14 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether code ends inside an inline module. There `super` is the file itself.
+/// Whether the end of this code is inside an inline module, where `super` is the file itself.
 fn is_in_module(code: &str) -> bool {
     let item = code.rsplit("\n}").next().unwrap_or(code);
     item.lines().any(|line| !line.starts_with(' ') && line.contains("mod ") && line.ends_with('{'))
 }
 
-/// Expands a path, braces too, into `found`: each item's path, and the item's name in this file. Returns the text
-/// behind the path.
+/// Adds the items of a path, which can have braces, to `found`: each item's path, and the item's name in this file.
+/// Returns the text that follows the path.
 fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<(String, String)>) -> &'t str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -88,7 +89,7 @@ fn code_of(text: &str) -> (String, Vec<&str>) {
                 tests.push(name);
                 code.push_str(rest);
             }
-            // a test module in braces is the last item of its file
+            // the rest of the text is a test module in braces, which is the last item of every file that has one
             Some(None) => break,
         }
         code.push('\n');
@@ -102,7 +103,7 @@ struct Mention {
     path: String,
     /// The item's name in the mentioning file.
     name: String,
-    /// Whether the path is in a `use`, so that the whole file has the name.
+    /// Whether the path is in a `use`, so that the name is valid in the whole file.
     is_use: bool,
 }
 
@@ -129,8 +130,8 @@ fn mentions(file: &str, code: &str, children: &[&str]) -> Vec<Mention> {
     mentions
 }
 
-/// For each file, the files that it names. Sources are given by their path below the crate's folder. A re-exported name
-/// is followed to the file that has its item.
+/// For each file, the files that it uses. `sources` has the text of each file by its path below the crate's folder. For
+/// a re-exported name, the file that has the item is the used one.
 fn names(sources: &BTreeMap<String, String>) -> Names {
     let mut codes: BTreeMap<String, _> =
         sources.iter().map(|(path, text)| (path.trim_end_matches(".rs").replace('/', "::"), code_of(text))).collect();
@@ -144,7 +145,7 @@ fn names(sources: &BTreeMap<String, String>) -> Names {
     };
     let mut mentions: BTreeMap<&str, Vec<Mention>> =
         codes.iter().map(|(file, (code, _))| (file.as_str(), mentions(file, code, &children_of(file)))).collect();
-    // product code calls hooks of test modules in builds for tests
+    // leaves out paths into test modules: in builds for tests, product code calls hooks there
     let is_of_tests = |mention: &Mention| of_tests.iter().any(|test| is_within(&mention.path, test));
     mentions.values_mut().for_each(|mentions| mentions.retain(|mention| !is_of_tests(mention)));
     let used = mentions.iter().flat_map(|(file, all)| all.iter().filter(|one| one.is_use).map(move |one| (*file, one)));
@@ -176,7 +177,7 @@ fn names(sources: &BTreeMap<String, String>) -> Names {
 }
 
 impl Crate {
-    /// The names within circles: which file names which other file of its circle.
+    /// The faults of circles: each use of one file by another file of the same circle.
     fn circles(&self, names: &Names) -> Vec<String> {
         let mut names = names.clone();
         for (file, named) in &mut names {
@@ -192,14 +193,15 @@ impl Crate {
         pairs(&of_circles)
     }
 
-    /// The rung of a file, by the longest matching name in the table.
+    /// The rung of a file: that of the longest name in the table that stands for the file.
     fn rung(&self, file: &str) -> Option<usize> {
         let places =
             self.rungs.iter().enumerate().flat_map(|(rung, names)| names.iter().map(move |name| (rung, *name)));
         places.filter(|(_, name)| is_within(file, name)).max_by_key(|(_, name)| name.len()).map(|(rung, _)| rung)
     }
 
-    /// Names of files on higher rungs, files without a place in the table, and places without a file.
+    /// The other faults: uses of files on higher rungs, files that are not in the table, and names in the table without
+    /// a file.
     fn upwards(&self, names: &Names) -> Vec<String> {
         let missing = self.rungs.iter().copied().flatten().filter(|name| !names.contains_key(**name));
         let mut faults: Vec<String> = missing.map(|name| format!("the crate has no {name}")).collect();
@@ -211,7 +213,7 @@ impl Crate {
                 named.clear();
                 continue;
             };
-            // names of children are allowed, because a parent declares its children as modules, whatever their rung
+            // a parent may use its children, whatever their rung, because it declares them as modules
             named.retain(|other| {
                 let is_root = other == "lib" && self.shared.contains(&"lib");
                 !is_root && !is_within(other, file) && self.rung(other).is_none_or(|other| other > place)
@@ -238,7 +240,7 @@ fn pairs(names: &Names) -> Vec<String> {
     names.iter().flat_map(|(file, named)| named.iter().map(move |other| format!("{file} names {other}"))).collect()
 }
 
-/// All files that a file reaches by names.
+/// All files that a file uses, directly or through other files.
 fn reached<'n>(names: &'n Names, file: &'n str) -> BTreeSet<&'n str> {
     let (mut reached, mut left) = (BTreeSet::new(), vec![file]);
     while let Some(file) = left.pop() {

@@ -1,5 +1,5 @@
-//! Rules that no compiler checks: the dependencies between crates (ARCHITECTURE.md), licences, and the shape of the
-//! tree.
+//! Checks rules that the compiler does not check: the dependencies between crates (ARCHITECTURE.md), the licences, and
+//! what files of the project may contain.
 
 mod areas;
 
@@ -17,7 +17,7 @@ fn workspace() -> cargo_metadata::Metadata {
     MetadataCommand::new().current_dir(root()).no_deps().exec().expect("cargo metadata")
 }
 
-/// Every package that a build for this machine uses.
+/// The packages of the workspace and all their dependencies on this machine's platform.
 fn graph() -> cargo_metadata::Metadata {
     let rustc = std::process::Command::new("rustc").arg("-vV").output().expect("rustc");
     let rustc = String::from_utf8(rustc.stdout).expect("text");
@@ -125,7 +125,7 @@ fn each_door_is_one_file() {
     let control = sources("control/src", &[".rs"]);
     let doors: [(&str, &[&str]); 4] = [
         ("engine", &["control/src/compute/"]),
-        // only the demo's sessions and the client of the command line use secret keys
+        // only the file for secret keys that the server makes, and the command-line client, use secret keys
         ("client", &["control/src/compute/held_keys.rs", "control/src/cli/"]),
         ("sqlx", &[]),
         ("redis", &["control/src/cache_store"]),
@@ -155,7 +155,7 @@ fn the_wings_of_compute_do_not_name_each_other() {
     }
 }
 
-/// Modules and folders of `kernels` that know no scheme.
+/// Files and folders of `kernels` that must not use a scheme.
 const BELOW_SCHEMES: [&str; 13] = [
     "bytes.rs",
     "modular.rs",
@@ -184,7 +184,7 @@ fn name_none(folder: &str, modules: &[&str]) {
     assert!(!files.is_empty(), "kernels/src/{folder} is missing");
     for (path, text) in files {
         for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            // a word with a hyphen is the name of another library
+            // `-` is a part of a word, because a name such as `tfhe-rs` is not the module `tfhe`
             let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'));
             assert!(!words.any(|word| modules.contains(&word)), "{path} names a scheme: {line}");
         }
@@ -204,7 +204,7 @@ fn no_scheme_of_kernels_names_the_other() {
     name_none("ckks", &GATES);
 }
 
-/// The parts of `engine` that know a scheme: tasks, the generic device on its thread, defaults, and the crate's public
+/// The files of `engine` that may use a scheme: the tasks, the thread of a device, the bounds, and the crate's public
 /// items.
 const SCHEMES_OF_ENGINE: [&str; 4] = ["task", "device.rs", "config.rs", "lib.rs"];
 
@@ -256,8 +256,8 @@ fn every_setting_is_in_the_sample() {
         for word in text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')) {
             let setting = (word.starts_with("ANGO_") || word.starts_with("SERVICE_")) && !word.ends_with('_');
             let client_side = path.starts_with("control/src/cli/");
-            // no settings: an error code with the same prefix, the fail point of tests, and two variables of the
-            // quickstart's client
+            // these words are not settings: an error code with the same prefix, the fail point of tests, and two
+            // variables of the quickstart's client
             let no_setting = ["SERVICE_UNAVAILABLE", "ANGO_FAIL_POINT", "ANGO_URL", "ANGO_API_KEY"].contains(&word);
             if setting && !client_side && !no_setting {
                 seen += 1;
@@ -286,7 +286,7 @@ fn licences_are_permissive() {
         "CDLA-Permissive-2.0",
         "Apache-2.0 WITH LLVM-exception",
     ];
-    // this licence leaves patents to the vendor's terms, so only tests and benches may depend on its packages
+    // this licence leaves patents to the vendor's terms, so only tests and benches may depend on packages under it
     const TEST_ONLY: [&str; 1] = ["BSD-3-Clause-Clear"];
     for package in graph().packages {
         let Some(licence) = &package.license else {

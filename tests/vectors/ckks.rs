@@ -1,5 +1,6 @@
-//! Known answers of operations on numbers, which `tests/vectors/python/make_ckks_vectors.py` makes from the definitions
-//! alone: masks, transforms, key switches, products and rescaling, word by word, and encoding within one unit.
+//! Known answers of operations on encrypted numbers (CKKS), which `tests/vectors/python/make_ckks_vectors.py` makes
+//! from the definitions alone: masks, transforms, key switches, products and rescaling, word by word, and encoding
+//! within one unit.
 
 use kernels::ckks::cpu::{Evaluator, LoadedPart};
 use kernels::ckks::encode::{Complex, Encoder};
@@ -109,7 +110,7 @@ struct OperationAnswer {
 #[derive(Deserialize, Debug)]
 #[serde(tag = "op", rename_all = "snake_case")]
 enum Operation {
-    /// `part` is an index of the parts.
+    /// `part` is an index in the list of parts.
     Multiply {
         b: [Operand; 2],
         part: usize,

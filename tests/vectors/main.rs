@@ -1,5 +1,6 @@
 //! Known answers of an independent program (`tests/vectors/python`, written from docs/wire-format.md alone): masks,
-//! keys, ciphertexts and gates of every preset, byte for byte, and operations on numbers from their definitions.
+//! keys, ciphertexts and gates of every preset, byte for byte, and operations on encrypted numbers (CKKS) from their
+//! definitions.
 
 mod answers;
 mod ckks;

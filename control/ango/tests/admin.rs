@@ -1,5 +1,5 @@
-//! The operator's commands as programs: a table for people, JSON for scripts, and an error in one line. On both
-//! databases.
+//! Runs the operator's commands as programs, on both databases: each command prints a table for people, JSON for
+//! scripts, and an error in one line.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -104,7 +104,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
         assert!(fine && output.contains(said), "{output}{errors}");
     }
 
-    // commands about keys, accounts and plans
+    // the commands for keys, accounts and plans
     assert!(is_key(place.table("create-key").trim()));
     let made = place.json("create-key --role account_admin --plan pro");
     assert!(is_key(text(&made["key"])));
@@ -149,7 +149,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     assert!(place.table("disable-user bob@example.org").contains("is disabled"));
     assert!(place.json("enable-user bob@example.org")["disabled_at"].is_null());
 
-    // commands about a user's role, sign-ins and keys
+    // the commands for the role, the sign-ins and the keys of a user
     assert_eq!(place.json("set-role bob@example.org viewer")["role"], "viewer");
     assert_eq!(place.json("list-users")[1]["role"], "viewer");
     place.refused("set-role bob@example.org trial", "for keys");
@@ -173,7 +173,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     for (digest, key_id) in [(&[1; 32], "ak_bobs"), (&[2; 32], "ak_second")] {
         store.write(async |tx| tx.insert_user_key(&made(digest, key_id), &bob, 0, 9).await).await.unwrap();
     }
-    // a successor gets no row in `user_keys`; its lineage leads to the user
+    // the successor of a rotated key gets no row in `user_keys`: the lineage of the successor leads to the user
     let next = NewApiKey { key_id: "ak_next", ..made(&[3; 32], "ak_bobs") };
     assert!(store.write(async |tx| tx.rotate_api_key("ak_bobs", 900, &next, None).await).await.unwrap());
     let of_bob = |place: &Place| place.json("list-keys --user bob@example.org").as_array().unwrap().clone();
@@ -248,7 +248,7 @@ fn a_folder_that_is_not_a_node_s_is_refused_and_not_made() {
     assert!(fine, "{said}");
     let (fine, said) = alone(folder.path(), "admin create-key");
     assert!(fine && said.contains("svc_live_"), "{said}");
-    // the secret's file is missing: no new secret is made, because the database has keys
+    // if the file of the secret is missing, the command makes no new secret, because the database has keys
     std::fs::remove_file(folder.path().join("ango-data/pepper")).unwrap();
     let (fine, said) = alone(folder.path(), "admin create-key");
     assert!(!fine && said.contains("pepper is missing"), "{said}");
@@ -282,7 +282,7 @@ async fn every_command_works_as_a_program_postgres() {
     every_command_works_as_a_program(Kind::Postgres).await;
 }
 
-/// A node with the secret of [`Place::program`].
+/// A node with the same secret as the programs that [`Place::program`] runs.
 async fn server() -> TestServer {
     TestServer::with(|config| config.secret = Some(ServerSecret([7; 32].into()))).await
 }

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 /// out = (a + b) modulo 4, of two 2-bit numbers.
 const ADDER2: &str = "4 8\n2 2 2\n1 2\n\n2 1 0 2 6 XOR\n2 1 0 2 4 AND\n2 1 1 3 5 XOR\n2 1 5 4 7 XOR\n";
 
-/// A folder for the commands, and the variables that name a node.
+/// A folder in which the commands run, and their environment variables: a node's URL and an API key.
 struct Shell {
     folder: TempDir,
     variables: Vec<(&'static str, String)>,
@@ -66,7 +66,7 @@ impl Shell {
     }
 }
 
-/// A node, and a shell whose variables name the node.
+/// A node, and a shell whose variables hold the node's URL and an API key.
 struct Node {
     running: Option<Running>,
     runtime: Runtime,
@@ -146,12 +146,12 @@ fn a_shell_user_computes_on_a_node_with_no_other_tool() {
     let shell = &node.shell;
     fs::write(shell.path("adder2.txt"), ADDER2).unwrap();
     shell.run("client keygen");
-    // inputs and result as numbers
+    // the command takes numbers and prints a number: it encrypts the inputs and decrypts the result
     assert_eq!(shell.run("client run --circuit adder2.txt --input 3 --input 2"), "1");
     assert_eq!(shell.run("client run --circuit adder2.txt --mapping none --input 3 --input 2"), "1");
     assert_eq!(shell.run("client run --gate MUX --input 0 --input 1 --input 0"), "1");
 
-    // inputs and result as files, without the secret key, in a session that stays open
+    // the command reads and writes files of ciphertexts, without the secret key, in a session that stays open
     shell.run("client encrypt 1 --width 2 --out a.ct");
     let opened = shell.json("client session open --json");
     assert_eq!((&opened["preset"], &opened["is_blind"]), (&Value::from("fast_128"), &Value::from(true)));
@@ -213,7 +213,7 @@ fn circuits_are_listed_shown_and_forecast_without_a_node() {
     let text = shell.run("client circuit list");
     assert!(text.contains("builtin:lt<w>") && text.contains("8 to 64") && text.contains("_signed _fast"), "{text}");
 
-    // the shown netlist equals the named circuit
+    // the netlist that `circuit show` prints equals the circuit of this name
     let netlist = shell.run("client circuit show builtin:add8");
     fs::write(shell.path("add8.txt"), netlist + "\n").unwrap();
     let of = |circuit: &str| shell.json(&format!("client circuit stats {circuit} --preset fast_128_k2 --json"));
@@ -288,9 +288,9 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
         assert!(found.len() == expected.len(), "{text}");
         assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-2), "{text}");
     };
-    // one command multiplies, with keys that the command uploads and deletes
+    // a single command uploads the keys, multiplies, and deletes the keys
     near(&shell.run("client numbers run --multiply --input 1.5,-2.5 --input 4,2"), &[6.0, -5.0]);
-    // the same in steps, with a key that stays on the node
+    // the same product in several commands, with a key that stays on the node
     let key = shell.run("client numbers key upload");
     assert!(key.starts_with("key_"), "{key}");
     shell.run(&format!("client numbers run --key {key} --multiply --input @a.ct --input @b.ct --out product.ct"));
@@ -308,7 +308,7 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
     near(&shell.run(&format!("client numbers run --key {key} --add-plain 10 --input @a.ct --count 2")), &[11.5, -2.5]);
     let shown = shell.run(&format!("client numbers key show {key}"));
     assert!(shown.contains("operations   4") && shown.contains("ciphertexts  0"), "{shown}");
-    // a refusal of the node is printed in one line
+    // if the node refuses a request, the command prints the node's error in one line
     let refused = shell.refusal(&format!("client numbers run --key {key} --bootstrap --input @a.ct"));
     assert!(refused.contains("INVALID_PARAMS"), "{refused}");
     shell.run(&format!("client numbers key delete {key}"));

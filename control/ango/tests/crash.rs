@@ -155,12 +155,12 @@ impl Place {
 struct Node {
     process: Child,
     address: SocketAddr,
-    /// Must stay open while the node writes.
+    /// The node's output, which must stay open while the node writes to it.
     _output: BufReader<ChildStdout>,
 }
 
 impl Node {
-    /// Sends a request from a new client address, because one address would be locked. `None` if the node died.
+    /// Sends a request from a new address, because the node would lock out a single address. `None` if the node died.
     async fn send(&self, request: &Request) -> Option<Response> {
         let [_, high, middle, low] = serial().to_be_bytes();
         let from = format!("10.{high}.{middle}.{low}");
@@ -404,7 +404,7 @@ async fn circuits_are_kept_whole_and_deleted_for_good(place: &Place) {
             },
         )
         .await;
-    // a replacement is whole: the shown facts are those of the netlist that runs, be it the old or the new one
+    // a replacement is whole: the node shows the facts of the same netlist that it runs, either the old or the new one
     let newer = NETLIST.replace("XOR", "AND");
     place
         .at_every_write(
@@ -599,7 +599,7 @@ async fn a_password_is_the_old_or_the_new_one(place: &Place) {
                 let changed = works(NEW_PASSWORD).await;
                 assert_eq!(works(PASSWORD).await, !changed);
                 assert!(changed || answer.is_none());
-                // the repetition cannot change the password a second time, because the request names the old password
+                // the repeated request cannot change the password again, because the request holds the old password
                 let answer = again(node, request, answer).await;
                 assert_eq!(answer.header("idempotent-replayed").is_some(), changed);
                 assert!(works(NEW_PASSWORD).await);

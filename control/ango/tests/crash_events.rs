@@ -41,7 +41,7 @@ impl Numbers {
 struct Node {
     process: Child,
     address: SocketAddr,
-    /// Must stay open while the node writes.
+    /// The node's output, which must stay open while the node writes to it.
     _output: BufReader<ChildStdout>,
 }
 
@@ -84,7 +84,7 @@ impl Drop for Node {
     }
 }
 
-/// The events that must have been delivered in the end.
+/// The payments that must have been recorded in the end.
 #[derive(Default)]
 struct Expected {
     /// Invoices whose payment event the node answered with 200.
@@ -153,7 +153,7 @@ async fn events_survive(kind: Kind) {
         told.sort();
         told
     };
-    // each rotation has exactly one event, and there is no other event of a rotation
+    // there is exactly one `key_rotated` event for each rotated key, and none for any other key
     assert_eq!(told("key_rotated", "old_key_prefix"), rotated.iter().cloned().collect::<Vec<_>>());
     // each recorded invoice has one event of each kind, and each accepted payment is recorded
     let recorded: BTreeSet<String> =
@@ -162,7 +162,7 @@ async fn events_survive(kind: Kind) {
     for kind in ["invoice_created", "invoice_paid"] {
         assert_eq!(told(kind, "invoice_id"), recorded.iter().cloned().collect::<Vec<_>>(), "{kind}");
     }
-    // some nodes died before the rotation and some after it; otherwise the test would show nothing
+    // some nodes died before the rotation and some after it; otherwise the test would prove nothing
     assert!((1..RUNS as usize).contains(&rotated.len()), "{}", rotated.len());
     assert!(!expected.paid.is_empty());
 }

@@ -79,7 +79,7 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
     let answer = kept(&node, &made.key).await;
     let netlist = Request::put_text("/api/v1/tfhe/circuits/and", "1 3\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n");
     send(&node, netlist.key(&made.key)).await.ok(201);
-    // a file like that of a large stored answer
+    // the file of a large stored answer has a name of 64 hexadecimal digits; the backup leaves out other files
     let answers = at.join("ango-data/answers");
     let large = "ab".repeat(32);
     std::fs::write(answers.join(&large), "an answer").unwrap();
@@ -114,7 +114,7 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
     done("admin restore copy --data-dir new", at);
     let node = App::start(Config::in_folder(at.join("new"))).await.unwrap();
     computes(&node, &made.key).await;
-    // the stored answer can be read, because the backup holds the secret and the name of the node
+    // the restored node can decrypt the stored answer, because the backup holds the secret and the id of the node
     assert_eq!(kept(&node, &made.key).await, answer);
     node.shutdown().await;
 }
@@ -235,7 +235,7 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
         let (code, said) = ango("config check", at, &[&there[..3], &[("ANGO_S3_SECRET_ACCESS_KEY", "wrong")]].concat());
         assert!(code == Some(3) && said.contains("FAIL bucket: "), "{said}");
 
-        // a node with another database claims the prefix
+        // a node with another database claims the prefix of the objects in the bucket
         let other = tempfile::tempdir().unwrap();
         let mut config = Config::in_folder(other.path());
         config.bucket = Some(s3.config());
@@ -274,7 +274,7 @@ fn the_log_names_account_and_key_and_what_happened_to_credentials_and_no_secret(
     let mut said = BufReader::new(node.stdout.take().unwrap()).lines().map(Result::unwrap);
     let address = said.find_map(|line| Some(line.strip_prefix("  API      http://")?.to_owned())).unwrap();
     let line = said.find(|line| line.contains("the link is in the file")).unwrap();
-    // without a terminal, the link is in a file that only its owner can read
+    // without a terminal, the node writes the setup link to a file that only the file's owner can read
     assert!(!line.contains("st_") && line.contains("setup-link"), "{line}");
     let link = std::fs::read_to_string(at.join("ango-data/setup-link")).unwrap();
     let token = link.trim().split_once("/setup#").unwrap().1.to_owned();

@@ -94,7 +94,7 @@ fn a_second_signal_ends_a_node_that_waits_for_an_upload() {
          Content-Type: application/octet-stream\r\nContent-Length: 41943040\r\n\r\n"
     );
     upload.get_mut().write_all(head.as_bytes()).unwrap();
-    // the node asks for the body, so the request has begun, and the body never comes
+    // the node asks for the body, so the request has begun; the test never sends the body
     let mut answer = String::new();
     upload.read_line(&mut answer).unwrap();
     assert_eq!(answer.trim_end(), "HTTP/1.1 100 Continue");

@@ -92,7 +92,7 @@ pub enum CircuitValue {
     Bits(u64),
 }
 
-/// A reader written by hand, so that an error inside a list names the place of the error.
+/// A reader written by hand, because a derived reader would not report where in a list an error is.
 impl<'de> Deserialize<'de> for CircuitValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         ValueReader { ciphertexts_left: &Cell::new(usize::MAX) }.deserialize(deserializer)

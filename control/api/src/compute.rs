@@ -10,15 +10,16 @@ use crate::{CiphertextId, MicroYen, OperationId, lists, numbers};
 /// Largest number of ciphertext ids of a request that are read: more than any operation takes.
 pub const CIPHERTEXT_IDS_MAX: usize = 16;
 /// Largest number of elements of `plain_operand`: one for each slot of the largest ciphertext. As many coefficients of
-/// a polynomial are read too. More than 65 are refused after reading, with an error code for polynomials.
+/// a polynomial are read too; more than 65 coefficients are then refused with `POLYNOMIAL_TOO_LARGE`.
 pub const PLAIN_NUMBERS_MAX: usize = 16384;
 
 /// `POST /compute` and `POST /compute/{operation}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ComputeRequest {
-    /// `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `poly-eval` or `bootstrap`.
-    /// Needed unless the path names the operation; then it may be absent or the same.
+    /// `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `poly-eval` or
+    /// `bootstrap`. Needed unless the path contains the operation. With an operation in the path, this member may be
+    /// absent; if present, it must be the same operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(example = "multiply"))]
     pub operation: Option<String>,
@@ -49,10 +50,10 @@ pub struct ComputeRequest {
     /// For `rotate`: slots by which the numbers move to the left; a negative number moves them to the right.
     #[serde(default, deserialize_with = "numbers::some_integer", skip_serializing_if = "Option::is_none")]
     pub rotation_steps: Option<i64>,
-    /// The client's promise that no number of the result is larger in magnitude than this. Without the promise, the
-    /// service computes a bound from the bounds of the ciphertexts, which is far too high for a sum of many products. A
-    /// lower bound leaves more of the noise budget. If the promise does not hold, results of later operations may be
-    /// wrong.
+    /// The client's promise that no number of the result is larger in magnitude than this value. Without the promise,
+    /// the service computes a bound from the bounds of the ciphertexts. For a sum of many products, the computed bound
+    /// is far too high. A lower bound leaves more of the noise budget. If the promise does not hold, results of later
+    /// operations may be wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bound: Option<f64>,
     /// Whether the answer has the result itself besides its id. True when absent.

@@ -48,7 +48,7 @@ pub struct CreatedSession {
     pub n: usize,
     /// Degree of the preset's ring.
     pub big_n: usize,
-    /// Whether the session is blind: the server holds no secret key of it.
+    /// Whether the session is blind: the server does not have the session's secret key.
     pub is_blind: bool,
     /// Whether another library made the key. If so, the preset states only the key's dimensions.
     pub imported: bool,
@@ -98,7 +98,7 @@ pub struct Session {
     pub total_cost_jpy: MilliYen,
     /// Whole seconds since the session was opened.
     pub age_s: u64,
-    /// Whether the session is blind: the server holds no secret key of it.
+    /// Whether the session is blind: the server does not have the session's secret key.
     pub is_blind: bool,
     /// Whether another library made the key. If so, the preset states only the key's dimensions.
     pub imported: bool,
@@ -356,7 +356,7 @@ pub struct BatchDiscount {
     pub effective_rate_jpy: MilliYen,
 }
 
-/// Schemas of members that take one of a list of names.
+/// Schemas of members whose value is one name from a fixed list.
 #[cfg(feature = "openapi")]
 mod names {
     use utoipa::openapi::schema::{Object, ObjectBuilder, Type};

@@ -48,7 +48,7 @@ pub struct Health {
     pub active_jobs: u64,
     /// Used share of the room for the ciphertexts of all accounts, in percent.
     pub ciphertext_cache_usage_pct: Option<f64>,
-    /// Whether this share is 90 percent or more, so that ciphertexts will soon be evicted.
+    /// Whether `ciphertext_cache_usage_pct` is 90 or more, so that ciphertexts will soon be evicted.
     pub ciphertext_cache_warning: bool,
     /// The outside services that the node is configured to use.
     pub dependencies: Vec<Dependency>,

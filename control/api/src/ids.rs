@@ -138,7 +138,7 @@ open_id!(
     RequestId, "req_"
 );
 open_id!(
-    /// A transfer of the ledger, which pays for work.
+    /// A transfer in the ledger. A transfer pays for work.
     TransferId, "xfr_"
 );
 open_id!(
@@ -154,7 +154,7 @@ open_id!(
     WebhookId, "wh_"
 );
 open_id!(
-    /// An event, and its deliveries.
+    /// An event. A delivery of the event to a webhook has the same id.
     EventId, "evt_"
 );
 open_id!(
@@ -162,7 +162,7 @@ open_id!(
     UsageId, "use_"
 );
 open_id!(
-    /// A run of a circuit.
+    /// A run of a circuit, or an operation on encrypted numbers.
     OperationId, "op_"
 );
 open_id!(

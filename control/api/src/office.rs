@@ -520,7 +520,7 @@ pub struct DeclaredPayeeIn {
     /// False means the same as `tax: separate`. Ignored if `tax` is present.
     #[serde(default)]
     pub tax_included: Option<bool>,
-    /// Rate of that consumption tax in percent. Absent means 10.
+    /// Rate of the consumption tax in a transfer, in percent. Absent means 10.
     #[serde(default)]
     pub tax_rate: Option<TaxRate>,
     /// Meaning of a transfer's amount. Absent means `gross`.

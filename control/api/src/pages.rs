@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Elements of a page when the request does not state a number.
+/// Number of elements of a page if the request does not set `limit`.
 pub const PAGE_LIMIT_DEFAULT: u32 = 20;
 /// Largest number of elements of a page.
 pub const PAGE_LIMIT_MAX: u32 = 100;

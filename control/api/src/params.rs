@@ -126,8 +126,8 @@ pub struct PresetFacts {
     /// Bytes of a bit's ciphertext, without the frame's header.
     pub ciphertext_bytes: usize,
     /// log2 of the estimated probability that a NAND, AND, OR or NOR of independent gate outputs is wrong. Equal or
-    /// opposite operands do not raise the probability, because such a gate is folded to no bootstrap or to a gate of
-    /// other operands.
+    /// opposite operands do not raise the probability, because the node replaces such a gate: by a result that needs no
+    /// bootstrap, or by a gate of other operands.
     #[cfg_attr(feature = "openapi", schema(example = -92.8))]
     pub failure_probability_log2: f64,
     /// log2 of the estimated probability for the gate with the most noise: a MUX of independent MUX outputs.

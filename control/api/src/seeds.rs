@@ -17,8 +17,8 @@ pub struct Seed {
     /// 64 hexadecimal digits.
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{64}$"))]
     pub seed: String,
-    /// Number of ciphertexts after the head whose masks come from this seed. They follow the ciphertexts of the
-    /// previous seed.
+    /// Number of ciphertexts after the head whose masks come from this seed. These ciphertexts follow the ciphertexts
+    /// of the previous seed.
     #[serde(deserialize_with = "numbers::whole")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub ciphertexts: u64,

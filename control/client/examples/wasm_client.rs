@@ -1,5 +1,5 @@
-//! The client in a browser or in Node, behind a plain C interface: one key for bits and one key for numbers, with
-//! encryption and decryption. `wasm_client.mjs` runs it.
+//! The client in a browser or in Node, behind a plain C interface: a key for bits (TFHE) and a key for numbers (CKKS),
+//! with encryption and decryption. `wasm_client.mjs` runs it.
 #![cfg(target_arch = "wasm32")]
 
 use std::cell::RefCell;
@@ -30,7 +30,8 @@ unsafe extern "Rust" fn __getrandom_v03_custom(out: *mut u8, length: usize) -> R
     Ok(())
 }
 
-/// Makes a secret key of the preset with this number. Returns the words of a ciphertext, `n + 1`.
+/// Makes a secret key of the preset with this index in `Preset::ALL`. Returns `n + 1`, the number of words of a
+/// ciphertext.
 #[unsafe(no_mangle)]
 pub extern "C" fn generate(preset: usize) -> usize {
     let preset = Preset::ALL[preset];
@@ -60,8 +61,8 @@ pub extern "C" fn decrypt() -> u32 {
     KEY.with_borrow(|key| key.as_ref().expect("a key was made").decrypt(&ciphertext)).into()
 }
 
-/// Makes a secret key for numbers, for tests only (no security), with a scale of 40 bits and two levels. Returns the
-/// address of its `poly_degree / 2` numbers.
+/// Makes a CKKS secret key for tests only (no security), with a scale of 40 bits and two levels. Returns the address of
+/// room for `poly_degree / 2` numbers, as many as a ciphertext holds.
 #[unsafe(no_mangle)]
 pub extern "C" fn generate_for_numbers(poly_degree: usize) -> *mut f64 {
     let security = ckks::SecurityLevel::Testing;
@@ -72,7 +73,7 @@ pub extern "C" fn generate_for_numbers(poly_degree: usize) -> *mut f64 {
     NUMBERS.with_borrow_mut(|numbers| numbers.as_mut_ptr())
 }
 
-/// Makes the part of the evaluation key for products. Returns its number of bytes.
+/// Makes the part of the CKKS evaluation key for products. Returns the part's number of bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn relinearization_key() -> usize {
     KEY_OF_NUMBERS.with_borrow(|key| {

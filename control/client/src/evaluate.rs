@@ -170,7 +170,7 @@ async fn polled(
 /// The words of a request, and the fields of the request's head that describe them.
 struct Bare {
     words: Vec<u8>,
-    /// Fingerprint of the key that the containers name.
+    /// Fingerprint of the key, as stated in the containers.
     fingerprint: Option<[u8; 8]>,
     /// The seeds, if the words are only bodies.
     seeds: Option<Vec<Seed>>,
@@ -201,12 +201,15 @@ fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
         };
         let of_another_length = matches!(&contents, Contents::Whole(words) if words.len() != 4 * (dimension + 1));
         if header.preset != preset || of_another_length {
-            return Err(unusable(&format!("its preset is not the session's preset, {}", preset.name())));
+            return Err(unusable(&format!(
+                "it was not made for the session's preset, {}; encrypt the inputs under the session's key",
+                preset.name()
+            )));
         }
         if let Some(named) = header.fingerprint
             && *fingerprint.get_or_insert(named) != named
         {
-            return Err(unusable("an earlier input was made under another key"));
+            return Err(unusable("an earlier input was made under another key; encrypt all inputs under one key"));
         }
         all.push(contents);
     }

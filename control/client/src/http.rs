@@ -37,7 +37,7 @@ pub enum Error {
     #[error("{0}")]
     Settings(String),
     /// The data to send are a secret key, which was not sent.
-    #[error("this is a secret key; it was not sent")]
+    #[error("this is a secret key, so it was not sent; give the evaluation key or the ciphertext instead")]
     SecretKey,
     /// No answer came. The node may have carried out the request.
     #[error("no answer from the node")]
@@ -57,7 +57,7 @@ pub enum Error {
     /// The caller stopped waiting, or another client cancelled the run. Completed work is charged.
     #[error("interrupted")]
     Interrupted,
-    /// The node's answer differs from its interface.
+    /// The node's answer does not have the form that the API prescribes.
     #[error("the node's answer is not understood: {0}")]
     Answer(String),
 }
@@ -259,7 +259,7 @@ pub fn from_base64(text: &str) -> Result<Vec<u8>, Error> {
 struct Ask<'a> {
     method: Method,
     path: &'a str,
-    /// Headers in addition to the body's and to those of all requests.
+    /// Headers besides the content type of the body and the headers that all requests have.
     headers: &'a [(HeaderName, &'a str)],
     body: Option<Body>,
 }

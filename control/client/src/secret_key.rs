@@ -26,7 +26,8 @@ pub struct SecretKey {
     pub(crate) glwe: Vec<i8>,
 }
 
-/// Compares in constant time if both keys have the same preset and fingerprint, which are public.
+/// First compares the presets and fingerprints, which are public. If they are equal, compares the secrets in constant
+/// time.
 impl PartialEq for SecretKey {
     fn eq(&self, other: &SecretKey) -> bool {
         let public = self.preset == other.preset && self.fingerprint == other.fingerprint;

@@ -12,7 +12,7 @@ pub enum ValueError {
     /// Neither decimal digits nor `0x` and hexadecimal digits.
     #[error("`{0}` is neither a decimal nor a 0x hexadecimal number")]
     NotANumber(String),
-    /// The number needs more bits.
+    /// The number needs more bits than the width has.
     #[error("the number does not fit in {0} bits")]
     TooLarge(usize),
     /// A decimal number of more than 128 bits.

@@ -25,7 +25,7 @@ impl Seal {
         Seal { cipher: XChaCha20Poly1305::new(key.into()) }
     }
 
-    /// Seals bytes to a name. Sealed bytes open only under the same name.
+    /// Seals bytes and binds them to a name. Sealed bytes open only under the same name.
     pub fn seal(&self, name: impl AsRef<[u8]>, secret: &[u8]) -> Vec<u8> {
         let mut sealed = Vec::with_capacity(secret.len() + EXTRA_BYTES);
         sealed.extend_from_slice(secret);

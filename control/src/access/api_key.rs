@@ -89,7 +89,10 @@ impl ValidKey {
             Area::Office => self.office,
         };
         if !admitted {
-            return Err(ApiError::new(Code::InsufficientRole, "this key is not valid for this area of the service"));
+            return Err(ApiError::new(
+                Code::InsufficientRole,
+                "this key is not valid for this part of the API: use a key that was made for it",
+            ));
         }
         Ok(self.caller)
     }
@@ -179,7 +182,8 @@ impl ApiKeys {
         let record = record.ok_or_else(invalid_key)?;
         let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
         let known = ValidKey::read(&record).ok_or_else(broken)?;
-        // times of last use are shown to the minute, so it is enough to note one time for each read of the key's record
+        // note the time only when the key's record is read: often enough, because times of last use are shown to the
+        // minute
         if known.expires_at.is_none_or(|end| now < end) {
             self.used.lock().insert(record.key_id, now.0);
         }

@@ -49,9 +49,9 @@ pub struct ExternalIssuer {
     /// Address of the public keys of ANGO_OIDC_ISSUER. When unset, the node reads it from the issuer's discovery document.
     #[arg(env = "ANGO_OIDC_JWKS_URL", value_parser = safe_address)]
     pub jwks_url: Option<String>,
-    /// Whether the `account_id` claim in tokens of ANGO_OIDC_ISSUER may be an account id of this node, which opens that
-    /// account. Set true only for an issuer whose users cannot change the claim. With false, the claim only names an
-    /// account of the issuer's own.
+    /// Whether a token of ANGO_OIDC_ISSUER whose `account_id` claim is an account id of this node gives access to that
+    /// account. Set true only for an issuer whose users cannot change the claim. With false, the node makes one new
+    /// account for each value of the claim.
     #[arg(env = "ANGO_OIDC_TRUST_ACCOUNT_IDS", default_value = "false")]
     pub trusts_account_ids: bool,
     /// Largest number of users and accounts, counted together, that tokens of ANGO_OIDC_ISSUER may create. Beyond this,

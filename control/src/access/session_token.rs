@@ -41,7 +41,7 @@ pub enum Issuer {
         audience: String,
         /// The issuer's public keys.
         keys: IssuerKeys,
-        /// Whether an `account_id` claim that is one of this node's account ids opens that account.
+        /// Whether a token whose `account_id` claim is an account id of this node gives access to that account.
         trusts_account_ids: bool,
         /// Largest number of users and accounts, counted together, that the issuer's tokens may create.
         made_max: u32,
@@ -241,8 +241,8 @@ impl SessionTokens {
         if user.disabled_at.is_some() {
             return Err(invalid_token());
         }
-        // The user's stored role holds in the user's own account. In an account that the token names, the role in the
-        // token holds; a token without a role gets a fixed one.
+        // The role in the token is used. For a token without a role: the user's stored role in the user's own account,
+        // and a fixed role in an account that the token states.
         let unsaid = if claims.account_id.is_some() { ROLE_IN_NAMED_ACCOUNT } else { user.role };
         Ok(Caller {
             account: user.account_id.parse::<AccountId>().map_err(|_| broken_account())?,

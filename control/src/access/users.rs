@@ -39,7 +39,7 @@ const RESET_PREFIX: &str = "pt_";
 pub async fn log_in(access: &Access, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
     access.limits.check_user(email, access.clock.now())?;
-    // an answer to a malformed address takes as long as to an unknown one, so that the time reveals nothing
+    // a malformed address gets its answer after the same time as an unknown address, so that the time reveals nothing
     let user = match normal_email(email) {
         Some(email) => access.store.user_of_email(&email).await?,
         None => None,
@@ -106,7 +106,7 @@ pub async fn sign_up(
     }
     let email = new_email(email)?;
     passwords::accept(&password)?;
-    // count the sign-up before its effects: each sign-up costs a hash, and reveals whether a user has this e-mail
+    // count the sign-up first: each sign-up costs a hash, and the answer reveals whether a user has this e-mail
     access.limits.sign_up(address, access.clock.now())?;
     let hash = access.passwords.hash(password).await?;
     let now = access.clock.now();

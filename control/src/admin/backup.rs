@@ -72,8 +72,8 @@ pub async fn backup(config: &Config, target: &Path, without_database: bool) -> a
     ensure!(!target.exists(), "{} exists already: name a new folder", target.display());
     let staged = Staged::beside(target)?;
     let mut files = BTreeMap::new();
-    // copy objects before the database and again after it, because an object that the copied rows name can have been
-    // written while the database was copied
+    // copy objects before the database and again after it: while the database is copied, nodes can write further
+    // objects, and the copied rows can refer to them
     copy_objects(&folder, &staged, &mut files)?;
     if !without_database {
         store.copy_to(&staged.path.join(OWN_DATABASE)).await?;
@@ -258,7 +258,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // after the rename the folder does not exist, so the removal fails
+        // after `take` has renamed the folder, this path does not exist, and the error is ignored
         let _ = fs::remove_dir_all(&self.path);
     }
 }

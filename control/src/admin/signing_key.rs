@@ -25,7 +25,7 @@ impl Operator {
     /// When no node has made a key yet, or an external issuer signs users in.
     pub async fn rotate_signing_key(&self, config: &Config) -> anyhow::Result<SigningKeyFacts> {
         if config.auth.external_issuer.is_some() {
-            bail!("users of this node sign in at ANGO_OIDC_ISSUER, which has its own signing keys");
+            bail!("users of this node sign in at ANGO_OIDC_ISSUER: rotate the signing key there");
         }
         let secrets = checked_secrets(config, &self.store).await?;
         let now = self.clock.now();

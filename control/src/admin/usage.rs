@@ -39,8 +39,8 @@ impl Operator {
         let mut facts = Vec::new();
         let mut end = Period::of(self.clock.now()).month_reset_s();
         for _ in 0..months {
-            // `end` is the end of a month: one second earlier is in that month. `before` is the month before, which
-            // ends when that month begins
+            // `last`, one second before `end`, is in the reported month. `before` is the month before it: the end of
+            // `before` is the start of the reported month
             let last = Timestamp((end as i64 - 1) * 1_000_000);
             let before = Period { month: Period::of(last).month - 1, ..Period::of(last) };
             let (from, to) = (before.month_reset_s() as i64 * 1_000_000, end as i64 * 1_000_000);

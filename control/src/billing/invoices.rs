@@ -69,7 +69,7 @@ fn told(invoice: Invoice) -> Option<api::billing::Invoice> {
     })
 }
 
-/// A month as words: `2026-01`.
+/// A month as text, such as `2026-01`.
 pub(super) fn month_words(month: i64) -> String {
     format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12) + 1)
 }

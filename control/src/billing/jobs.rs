@@ -20,20 +20,20 @@ use crate::web::error::ApiError;
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// The lease of a job: after this time another node may take it.
 const LEASE: Duration = Duration::from_secs(120);
-/// Old records are removed once in this many looks.
+/// Number of looks for work between two removals of old records: about an hour.
 const FORGET_LOOKS: u64 = 3600;
 /// Grace period after a month before it is billed. By then, work that was accepted in the month has ended, or its
 /// reservation was given back.
 const MONTH_GRACE: Duration = Duration::from_secs(600);
 /// Pause between two attempts to bill a month that could not be billed. Also the pause between two reads of
-/// subscriptions from the provider after their periods ended, because the provider renews a subscription only within
-/// the hour.
+/// subscriptions from the provider after their periods ended, because the provider may renew a subscription up to an
+/// hour later.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Accounts and subscriptions that one query reads, at most.
 const AT_ONCE: i64 = 100;
 
-/// Names of the two leases: for the looks, and for billing months. The second one also records the last month that is
-/// billed.
+/// Names of the two leases: for the looks for work, and for billing months. The lease for billing months also records
+/// the last month that is billed.
 const LOOKS_JOB: &str = "billing";
 const MONTHS_JOB: &str = "months";
 
@@ -54,7 +54,7 @@ pub async fn keep(billing: Arc<Billing>, mut stopped: watch::Receiver<bool>) {
             _ = stopped.wait_for(|stopped| *stopped) => return,
         };
         if let Err(error) = done {
-            tracing::warn!(cause = error.message, "a look for billing work failed; the next look tries again");
+            tracing::warn!(cause = error.message, "a billing job failed; the node tries again in a second");
         }
     }
 }
@@ -121,8 +121,8 @@ async fn end_periods(billing: &Billing, asks_provider: bool) -> Result<bool, Api
             billing
                 .store
                 .write(async |tx| {
-                    // if another request changed the subscription meanwhile, nothing is written; the next look reads it
-                    // again
+                    // if another request changed the subscription meanwhile, nothing is written; the next look for work
+                    // reads the subscription again
                     if tx.put_subscription(&subscription).await? {
                         for item in &items {
                             tx.add_invoice_item(item).await?;
@@ -204,7 +204,7 @@ async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), Api
         return billing.bill_here(account_id, month).await;
     };
     let spent = billing.store.used_in_month(account_id, month).await?.spend.cents();
-    // fees of a subscription that began while the node had no payment provider
+    // open items: fees of a subscription that began while the node had no payment provider
     let open = billing.store.open_items(account_id, month).await?;
     let cents = spent + open.iter().map(|item| item.amount_usd_cents).sum::<i64>();
     let mut invoice_id = None;

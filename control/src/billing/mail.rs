@@ -13,9 +13,9 @@ use store::Email;
 
 /// Timeout for sending a mail.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
-/// E-mails that one look sends, at most.
+/// E-mails that one look for billing work sends, at most.
 const AT_ONCE: i64 = 20;
-/// Waits before retries. After the last one, the mail is given up.
+/// Waits before retries. If the last retry fails, the mail is never sent.
 const WAITS: [Duration; 5] = [
     Duration::from_secs(30),
     Duration::from_secs(300),

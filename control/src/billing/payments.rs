@@ -169,7 +169,7 @@ pub enum ProvidedStatus {
     Trialing,
     /// A payment failed.
     PastDue,
-    /// The payment was given up.
+    /// The provider no longer tries to collect the payment.
     Unpaid,
     /// The first payment is under way. Customers do not see the subscription yet.
     Incomplete,

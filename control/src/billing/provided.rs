@@ -1,6 +1,6 @@
-//! Copies the payment provider's state of subscriptions, invoices and checkouts. For each event the object that it
-//! names is read again. The record is replaced only if its version has not changed since the record was read. So
-//! neither the order nor the repetition of events matters (readings W4).
+//! Copies the payment provider's state of subscriptions, invoices and checkouts. An event only contains the id of an
+//! object, and the object's present state is read from the provider. A record is replaced only if its version has not
+//! changed since the record was read. So neither the order nor the repetition of events matters (readings W4).
 
 use api::Code;
 use serde_json::json;
@@ -62,8 +62,9 @@ pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Resu
     Err(ApiError::new(Code::Conflict, "the subscription keeps changing: try again"))
 }
 
-/// Copies an invoice's present state from the provider, and writes the events about it. `failed_attempt`: the number of
-/// the attempt that failed and when the next is due. False: the invoice belongs to no account of this service.
+/// Copies an invoice's present state from the provider, and writes the events about it. `failed_attempt`: after a
+/// failed payment, the number of the attempt and the time of the next attempt. False: the invoice belongs to no account
+/// of this service.
 pub async fn sync_invoice(
     billing: &Billing,
     invoice_id: &str,

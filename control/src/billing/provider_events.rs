@@ -110,7 +110,8 @@ pub(super) async fn work_through(billing: &Billing) -> Result<(), store::Error> 
     }
 }
 
-/// Carries an event out. The event only names an object: its present state is read from the provider (readings W4).
+/// Carries an event out. The event only contains the id of an object, and the object's present state is read from the
+/// provider (readings W4).
 async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiError> {
     let content: Value = serde_json::from_str(&event.body).map_err(ApiError::internal)?;
     let object = &content["data"]["object"];

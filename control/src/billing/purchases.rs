@@ -19,7 +19,7 @@ const SHOWN: Duration = Duration::from_secs(24 * 3600);
 /// Characters of a label that are stored.
 const LABEL_CHARACTERS_MAX: usize = 200;
 
-/// Plans that can be bought, and the plan of a purchase that names none or an unknown one (readings B7).
+/// Plans that can be bought, and the plan of a purchase without a plan or with an unknown plan (readings B7).
 const BOUGHT: [Plan; 6] = [Plan::Free, Plan::Payg, Plan::Starter, Plan::Pro, Plan::Scale, Plan::Enterprise];
 const DEFAULT_PLAN: Plan = Plan::Payg;
 
@@ -97,8 +97,8 @@ pub async fn sync_purchase(billing: &Billing, session_id: &str, checkout: &Finis
     Ok(true)
 }
 
-/// Revokes the keys of a subscription that has ended. False: no key was bought with it yet. A key bought with it later
-/// is revoked from the start.
+/// Revokes the keys of a subscription that has ended. False: no key was bought with the subscription yet. A key that is
+/// bought with the subscription later is revoked from the start.
 pub async fn end_purchases(billing: &Billing, subscription_id: &str) -> Result<bool, ApiError> {
     let now = billing.clock.now();
     let lineages = billing.store.write(async |tx| tx.end_purchases(subscription_id, now.0).await).await?;

@@ -1,6 +1,6 @@
 //! The owner of the objects under a bucket's prefix: one database, whose id is in an object there.
 //!
-//! Nodes remove objects that no record of their database names. So the nodes of a second database would remove the
+//! Nodes remove objects to which no record of their database refers. So the nodes of a second database would remove the
 //! objects of the first.
 
 use std::fmt;

@@ -17,7 +17,7 @@ const CHECK: Duration = Duration::from_secs(1);
 
 /// Reacts to the news of other nodes.
 pub trait Follower: Send + Sync + 'static {
-    /// Called when a connection is in use. News that were sent before this call were missed.
+    /// Called when a new connection is in use. This node has missed the news that were sent while it had no connection.
     fn opened(&self);
 
     /// Applies news.

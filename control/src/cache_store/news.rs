@@ -1,7 +1,7 @@
 //! Messages between nodes through the cache store, so that no node must wait until it next reads the database.
 //!
-//! A message only names the records to read again; the database is the authority. So a message never locks, admits or
-//! refuses a caller.
+//! A message only says which records to read again from the database, which is the authority. So a message never locks,
+//! admits or refuses a caller.
 
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ pub enum News {
     },
     /// Session tokens ended.
     Tokens,
-    /// Failures were counted or cleared.
+    /// Failed attempts were counted or cleared.
     Lockouts,
 }
 

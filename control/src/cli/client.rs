@@ -33,7 +33,7 @@ enum Command {
 /// Runs the command.
 ///
 /// # Errors
-/// The fault, in words for the caller, never with secret material.
+/// The fault as a text for the caller, without secret material.
 pub async fn run(args: ClientArgs) -> anyhow::Result<()> {
     match args.command {
         Command::Keygen(args) => keys::keygen(args),

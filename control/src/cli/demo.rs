@@ -162,7 +162,7 @@ async fn demonstrate(
     let progress = GateProgress::new(circuit.gates().len());
     let start = Instant::now();
     let show = |now| progress.update(&now);
-    // no interruption here: Ctrl-C ends the whole demonstration with its node
+    // `evaluate` is never interrupted: Ctrl-C ends the whole demonstration, including the node
     let never = std::future::pending();
     let target = Target { session: &session, preset: args.preset, mapping: None };
     let evaluation = evaluate(client, target, netlist, &encrypted, show, never).await?;

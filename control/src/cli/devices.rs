@@ -23,7 +23,7 @@ pub struct DevicesArgs {
 pub fn run(args: DevicesArgs) -> anyhow::Result<()> {
     let config = args.settings.config()?;
     let choice = config.compute.backend;
-    // use a node's compiled kernels if a node's folder exists; otherwise write no files
+    // if a node's data folder exists, use the compiled kernels in it; otherwise write no files
     let kernel_cache =
         if config.data_dir.is_dir() { Some(DataDir::open(&config.data_dir)?.kernel_cache()) } else { None };
     let found = detect(choice, kernel_cache.as_deref());

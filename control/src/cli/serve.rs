@@ -34,8 +34,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         () = node.shutdown() => Ok(()),
         () = signals.next() => {
             eprintln!("ango: stopped at once; some requests did not finish");
-            // Exit here: an error returned from here would first drop the runtime, which waits for blocking work, and
-            // whose cancelled tasks would log errors.
+            // Exit here: to return an error would first drop the runtime. The runtime would wait for blocking work, and
+            // tasks cancelled by the drop would log errors.
             std::process::exit(1)
         }
     }

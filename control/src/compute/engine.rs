@@ -1,4 +1,4 @@
-//! The service's interface to the engine. Only this file and its folder name the engine's types.
+//! The service's interface to the engine. Only this file and the files in the folder `engine` use the engine's types.
 //!
 //! Bytes from outside become typed values here, or an error with a code of the specification.
 
@@ -186,7 +186,7 @@ impl Engine {
         self.inner.usage()
     }
 
-    /// Cancels a circuit or an operation on numbers, unless it has ended.
+    /// Cancels a circuit or an operation on encrypted numbers, unless it has ended.
     pub fn cancel(&self, operation: EngineOperation) {
         self.inner.cancel(operation);
     }

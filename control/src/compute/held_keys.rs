@@ -1,5 +1,5 @@
 //! Secret keys that the server makes. The server holds the secret keys of demonstration sessions (readings G8). A
-//! secret key for numbers is overwritten as soon as its public keys are made (readings K9).
+//! secret key for encrypted numbers (CKKS) is overwritten as soon as its public keys are made (readings K9).
 //!
 //! No other file of the server may hold a secret key. Without the feature `held-keys` the types here have no value, and
 //! the binary contains no code that can decrypt. The keys exist only in memory and are overwritten on drop.
@@ -12,7 +12,7 @@ mod held {
     use crate::compute::engine::numbers::Params;
     use crate::compute::engine::{EvaluationKey, Lwe, Preset};
 
-    /// A secret key for numbers, held while its public and evaluation keys are made.
+    /// A secret key for encrypted numbers (CKKS), held while its public and evaluation keys are made.
     pub struct HeldNumbersKey {
         secret: ckks::SecretKey,
         parts: Vec<(ckks::PartKind, usize)>,

@@ -1,5 +1,6 @@
 //! A node's lease on its sessions (readings G13). Until the lease ends, other nodes count the sessions as open. If a
-//! node dies, its lease expires. Its sessions are then lost: they do not count for the plan and may be deleted.
+//! node dies, its lease expires. The node's sessions are then lost: they do not count against the plan's limit of open
+//! sessions, and clients can still delete them.
 
 use std::sync::Arc;
 use std::time::Duration;

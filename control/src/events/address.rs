@@ -110,7 +110,7 @@ pub fn webhook_url(config: &WebhooksConfig, text: &str) -> Result<Url, Refused> 
 /// Checks the addresses to which a name resolves, and returns them if all are allowed.
 ///
 /// # Errors
-/// When one of the addresses is not allowed, because the name may resolve to only that address the next time.
+/// When even one of the addresses is not allowed, because the name may resolve to only that address the next time.
 pub fn vetted(config: &WebhooksConfig, host: &str, addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
     for address in &addresses {
         // a local name must resolve to addresses in networks that the operator allowed

@@ -390,7 +390,7 @@ pub async fn replay(
                 event_id: record.event_id,
                 account_id: webhook.account_id,
                 event_type: record.event_type,
-                // keeps the number of earlier attempts, so that no retry follows
+                // the result is recorded only if the database still has this number of attempts
                 attempts: record.attempts,
                 url: webhook.url,
                 sealed_secret: webhook.sealed_secret,

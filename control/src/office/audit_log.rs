@@ -1,5 +1,6 @@
-//! The audit log of registration numbers: a hash chain, a file in which each line names the SHA-256 of the line before
-//! (readings B39). Several nodes and batches may write the same file: each takes the file's lock while it writes.
+//! The audit log of registration numbers: a hash chain, a file in which each line contains the SHA-256 of the line
+//! before (readings B39). Several nodes and batches may write the same file: each takes the file's lock while it
+//! writes.
 //!
 //! A hash chain shows every change except a missing tail. So after each batch the end of the chain is noted in a second
 //! file, `<log>.head`.
@@ -81,7 +82,8 @@ impl AuditLog {
     /// Adds entries and syncs the file. When this function returns, the entries are on disk.
     ///
     /// # Errors
-    /// When the file cannot be read or written. Also when its last line is not an entry and no end was noted.
+    /// When the file cannot be read or written. Also when the last line of the file is not an entry and the second file
+    /// notes no end.
     pub fn append(&self, entries: Vec<Members>) -> io::Result<()> {
         if entries.is_empty() {
             return Ok(());
@@ -169,7 +171,8 @@ impl AuditLog {
         });
         let Some(last) = last else { return Ok(self.noted().unwrap_or_default()) };
         match head_of(last) {
-            // if a tail is missing, continue from the noted end: the gap then shows
+            // if lines are missing at the end of the file, continue from the end that the second file notes: the gap in
+            // the sequence numbers then shows that lines are missing
             Some(head) => Ok(self.noted().filter(|noted| noted.seq > head.seq).unwrap_or(head)),
             None => self.noted().ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidData, "the last line of the audit log is not an entry")
@@ -252,12 +255,12 @@ mod tests {
         assert_eq!(broken(&lines), None);
         assert_eq!(broken(&[lines[1], lines[0]]), Some(1));
         assert_eq!(broken(&[lines[0], &lines[1].replace("active", "revoked"), lines[2]]), Some(2));
-        // the tail is missing, or the whole file
+        // the last lines are missing, or all lines
         assert_eq!(broken(&lines[..4]), Some(5));
         assert_eq!(broken(&[]), Some(1));
         std::fs::remove_file(&log.path).unwrap();
         assert_eq!(log.trail("a", None).unwrap().broken_at, Some(1));
-        // entries added afterwards show the gap too
+        // `trail` finds the missing lines even after a further entry was added
         assert_eq!(broken(&lines[..4]), Some(5));
         log.append(vec![batch("a").entry("T9", "active")]).unwrap();
         assert_eq!(log.trail("a", None).unwrap().broken_at, Some(5));

@@ -71,7 +71,7 @@ pub trait OctetsHead: DeserializeOwned + Send + 'static {
     const BYTES_MAX: usize;
 }
 
-/// The bytes after a head, as words. Overwritten on drop, because they may be a secret.
+/// The bytes after a head, as 32-bit words. Overwritten on drop, because they may be a secret.
 #[derive(Default)]
 pub struct Words {
     words: Zeroizing<Vec<u32>>,

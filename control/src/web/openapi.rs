@@ -429,7 +429,7 @@ mod tests {
                 for status in ["405", "500", "503"] {
                     assert!(operation.responses.responses.contains_key(status));
                 }
-                // an operation names roles if it needs a key or token, and only then
+                // an operation has `x-access` if it needs a key or token, and no other operation has it
                 let told = operation.extensions.as_ref().is_some_and(|told| told.contains_key("x-access"));
                 let asks = operation.responses.responses.contains_key("401")
                     && operation.security != Some(vec![Default::default()]);

@@ -140,7 +140,7 @@ mod tests {
         fn x12_whatever_stands_in_the_header_a_stranger_is_himself(lines in prop::collection::vec("[ -~]{0,60}", 0..4)) {
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             prop_assert_eq!(client("192.0.2.1", &lines), "192.0.2.1");
-            // behind a proxy the client is an address, whatever the header says
+            // behind a proxy the client's address is always a valid IP address, whatever the header contains
             prop_assert!(client("10.1.2.3", &lines).parse::<IpAddr>().is_ok());
         }
 

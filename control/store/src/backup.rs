@@ -15,7 +15,7 @@ impl Store {
     /// If the database is PostgreSQL, which is copied with `pg_dump`, or if the file cannot be made.
     pub async fn copy_to(&self, path: &Path) -> Result<()> {
         let Database::Sqlite { writer, .. } = &self.db else {
-            return Err(Error::Url("copy a PostgreSQL database with pg_dump".to_owned()));
+            return Err(Error::Url("a PostgreSQL database cannot be copied to a file here: use pg_dump".to_owned()));
         };
         let failed = |source| Error::File { path: path.to_owned(), source };
         let text = path.to_str().ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
@@ -24,7 +24,8 @@ impl Store {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(failed)?;
-        // use a separate connection: the copy takes long, and no other connection may write to other files
+        // use a separate connection: the copy would occupy the writing connection for long, and the reading connections
+        // have `query_only` on
         let mut connection = writer.connect_options().connect().await?;
         // SQLite accepts an existing file if it is empty
         sqlx::query("VACUUM INTO $1").bind(text).execute(&mut connection).await?;

@@ -1,9 +1,9 @@
 //! Stored ciphertexts of accounts, within a budget of bytes (readings K13, K14).
 //!
 //! A transaction that adds a ciphertext does not let the account exceed its budget. The caller first reads which
-//! ciphertexts to evict ([`Store::eviction_plan`]) and names them in the transaction, which fails if evicting them is
-//! no longer enough. So the answer, which lists the evicted ciphertexts, can be stored in the same transaction. Every
-//! transaction that adds or removes ciphertexts locks the account's row in `ciphertext_caches`.
+//! ciphertexts to evict ([`Store::eviction_plan`]) and lists them in [`NewCiphertext::evicted`]. The transaction fails
+//! if evicting them is no longer enough. So the answer, which lists the evicted ciphertexts, can be stored in the same
+//! transaction. Every transaction that adds or removes ciphertexts locks the account's row in `ciphertext_caches`.
 
 use std::collections::BTreeMap;
 

@@ -118,8 +118,8 @@ impl Store {
             .await
     }
 
-    /// Records all unfinished runs of an earlier process of this node as failed. So are unfinished runs of versions in
-    /// which nodes had no ids. Returns how many.
+    /// Records all unfinished runs of an earlier process of this node as failed. Also records unfinished runs from
+    /// versions in which nodes had no ids. Returns how many.
     pub async fn fail_circuit_operations(&self, node_id: &str, code: &str, message: &str, at: i64) -> Result<u64> {
         let sql = "UPDATE circuit_operations SET status = 'failed', error_code = $2, error_message = $3, ended_at = $4, \
              bootstrap_ops = 0, cost_milli_yen = 0, discounted = FALSE WHERE status = 'pending' AND EXISTS (SELECT 1 FROM gate_sessions s \

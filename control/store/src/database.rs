@@ -159,9 +159,9 @@ pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow
 
 impl<T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for T {}
 
-/// Reads a struct from the columns with its fields' names. `as word` marks an enum that the column stores as a word.
-/// The macro replaces the driver's derive, because the derive compiles both drivers a second time for the build
-/// machine. That takes minutes.
+/// Reads a struct from the columns with its fields' names. `as word` marks a field whose type is an enum, which the
+/// column stores as a text. The macro replaces the driver's derive, because the derive compiles both drivers a second
+/// time for the build machine. That takes minutes.
 macro_rules! from_row {
     ($name:ident { $($field:ident $(as $word:ident)?),* }) => {
         $crate::database::from_row!(@of sqlx::sqlite::SqliteRow, $name $($field $(as $word)?),*);
@@ -183,7 +183,7 @@ macro_rules! from_row {
 }
 pub(crate) use from_row;
 
-/// Reads an enum from its word in a column.
+/// Reads an enum from the text that a column stores for it.
 pub(crate) fn word<'r, R: sqlx::Row, T: Word>(row: &'r R, column: &'static str) -> sqlx::Result<T>
 where
     &'static str: ColumnIndex<R>,

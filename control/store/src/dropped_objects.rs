@@ -1,5 +1,5 @@
-//! Objects that no row names any more. The transaction that deletes an object's row notes the object, and a node that
-//! has the object removes it afterwards. If the node crashes before that, it removes the object in a later round.
+//! Objects to which no row refers any more. The transaction that deletes an object's row notes the object, and a node
+//! that has the object removes it afterwards. If the node crashes before that, it removes the object in a later round.
 
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};

@@ -172,8 +172,8 @@ impl Tx {
         Ok(KeyMade::Made)
     }
 
-    /// Deletes a key of this account with its ciphertexts, and its material unless another key names it. `None`: the
-    /// key does not exist.
+    /// Deletes a key of this account with its ciphertexts, and its material unless another key uses the material.
+    /// `None`: the key does not exist.
     pub async fn delete_encryption_key(
         &mut self,
         account_id: &str,
@@ -222,8 +222,8 @@ impl Tx {
         Ok(had < max)
     }
 
-    /// Deletes everything about keys and ciphertexts that an ended trial has (readings A12), and notes the objects as
-    /// dropped. The caller has locked the account.
+    /// Deletes the encryption keys, uploads, ciphertexts and operations on encrypted numbers of an ended trial
+    /// (readings A12), and notes the objects of its keys and ciphertexts as dropped. The caller has locked the account.
     pub(crate) async fn erase_keys_of(&mut self, account_id: &str, now: i64) -> Result<()> {
         lock_cache(self, account_id).await?;
         let sql = "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \

@@ -210,7 +210,7 @@ macro_rules! end_sessions {
 pub(crate) use end_sessions;
 
 /// The open sessions of account `$1` at time `$2`, from the view of node `$3`: its own sessions, and those of other
-/// nodes whose lease has not expired. All other sessions count as lost (readings G13).
+/// nodes whose lease has not expired. All other active sessions are lost (readings G13).
 macro_rules! open_of_account {
     () => {
         "account_id = $1 AND state = 'active' AND expires_at > $2 AND (node_id = $3 OR EXISTS \
@@ -313,7 +313,7 @@ impl Store {
         self.db.execute(sql, values![account_id, node_id, at]).await
     }
 
-    /// Deletes sessions that ended before this time, unless a usage row or a circuit's run names them. Returns how
+    /// Deletes sessions that ended before this time, unless a usage row or a circuit's run refers to them. Returns how
     /// many.
     pub async fn forget_gate_sessions(&self, ended_before: i64) -> Result<u64> {
         // no lock order needed: charges do not lock sessions that ended long ago

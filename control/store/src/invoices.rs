@@ -150,7 +150,8 @@ impl Store {
         self.db.fetch_one::<(i64,)>(sql, values![account_id, month]).await.map(|(cents,)| cents)
     }
 
-    /// Accounts with something to pay for a month that is not billed yet, in order after `after`, at most `limit`.
+    /// Accounts with something to pay for a month that is not billed yet, sorted by id, from the first id after `after`
+    /// on, at most `limit`.
     pub async fn unbilled_accounts(&self, month: i64, after: &str, limit: i64) -> Result<Vec<String>> {
         let sql = "SELECT account_id FROM (\
              SELECT account_id FROM ledger_balances WHERE month = $1 AND (nano_usd > 0 OR milli_yen > 0 OR \
@@ -232,7 +233,7 @@ impl Tx {
         Ok(self.execute(sql, values![account_id, month, now]).await? == 1)
     }
 
-    /// Records the announcement that `fact` names. False: the announcement was recorded before.
+    /// Records that `fact` was announced. False: the announcement was recorded before.
     pub async fn announce(&mut self, fact: &str, now: i64) -> Result<bool> {
         let sql = "INSERT INTO announcements (fact, created_at) VALUES ($1, $2) ON CONFLICT (fact) DO NOTHING";
         Ok(self.execute(sql, values![fact, now]).await? == 1)

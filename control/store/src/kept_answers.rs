@@ -23,7 +23,7 @@ pub struct NewClaim {
     pub node_id: String,
     /// The end of the claim, in microseconds since 1970.
     pub held_until: i64,
-    /// Now. Claims and answers that ended before this time do not count.
+    /// Now. Claims and answers that ended before this time are ignored.
     pub now: i64,
 }
 

@@ -1,7 +1,7 @@
 //! Materials of encryption keys: a public key, and an evaluation key in rows, each stored as an object.
 //!
 //! A material is received row by row and then completed. Materials of one account with equal contents become one
-//! material, which several keys name (readings K19). Dropped objects have the kind [`KEY_OBJECTS`].
+//! material, which several keys use (readings K19). Dropped objects have the kind [`KEY_OBJECTS`].
 
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
@@ -254,7 +254,7 @@ impl Tx {
         Ok(material_id.to_owned())
     }
 
-    /// Deletes a material that no key names, and notes its objects as dropped.
+    /// Deletes a material that no key uses, and notes its objects as dropped.
     pub(crate) async fn forget_key_material(&mut self, material_id: &str, now: i64) -> Result<()> {
         for sql in [
             "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \

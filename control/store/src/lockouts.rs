@@ -12,7 +12,7 @@ pub enum LockoutKind {
     Address,
     /// A user, identified by the e-mail in attempts with a wrong password.
     User,
-    /// A network from which users sign up. Each sign-up counts.
+    /// A network from which users sign up. Each sign-up is counted like a failure.
     SignUp,
 }
 

@@ -289,7 +289,7 @@ impl Tx {
         emit_all(self, events.iter()).await
     }
 
-    /// Writes an event with the results of its first attempts, for the webhooks that the attempts name.
+    /// Writes an event with the results of its first attempts, for the webhooks to which the attempts were made.
     pub async fn record_sent(&mut self, event: &NewEvent, attempts: &[Attempt]) -> Result<()> {
         let sql = "INSERT INTO events (event_id, account_id, event_type, body, created_at) VALUES ($1, $2, $3, $4, $5)";
         let of = values![&event.event_id, &event.account_id, &event.event_type, &event.body, event.created_at];

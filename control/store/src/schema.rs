@@ -72,8 +72,8 @@ impl Store {
         self.migrate_up_to(i64::MAX).await
     }
 
-    /// Migrates the schema up to this migration, as the build did whose last migration it was. For tests of upgrades
-    /// and rollbacks.
+    /// Migrates the schema up to the migration `last`, like an earlier build whose last migration was this one. For
+    /// tests of upgrades and rollbacks.
     pub async fn migrate_up_to(&self, last: i64) -> Result<()> {
         let mut migrator = Migrator::with_migrations(known(&self.db).filter(|one| one.version <= last).collect());
         // without this, a node could not start after a newer node has migrated the schema

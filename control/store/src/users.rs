@@ -72,7 +72,7 @@ pub enum FirstUser {
     NotTheFirst,
 }
 
-/// A user of an external issuer, as a token names them.
+/// A user of an external issuer, as a token describes the user.
 #[derive(Clone, Debug)]
 pub struct NewExternalUser<'a> {
     /// The id for a new user: `usr_...`.
@@ -83,7 +83,7 @@ pub struct NewExternalUser<'a> {
     pub issuer: &'a str,
     /// The issuer's id of the user.
     pub subject: &'a str,
-    /// The issuer's id of the account, if the token names one.
+    /// The issuer's id of the account, if the token contains one.
     pub account: Option<&'a str>,
     /// The role of a new user.
     pub role: Role,
@@ -102,9 +102,9 @@ pub struct NewExternalUser<'a> {
 pub struct ExternalUser {
     /// `usr_...`
     pub user_id: String,
-    /// The account that the token means.
+    /// The account to which the token gives access.
     pub account_id: String,
-    /// The user's stored role, for tokens that name none.
+    /// The user's stored role, for tokens that contain no role.
     pub role: Role,
     /// The account's plan.
     pub plan: Plan,

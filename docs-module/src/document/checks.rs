@@ -170,7 +170,7 @@ fn check_bank(bank: &mut BankAccount, findings: &mut Findings) {
         let plain: String = text.nfkc().collect();
         let is_number = plain.bytes().all(|byte| byte.is_ascii_digit()) && plain.len() <= digits;
         if !is_number {
-            findings.problem(at(name), format!("should be at most {digits} digits"));
+            findings.problem(at(name), format!("should be a number of at most {digits} digits"));
         } else if !plain.is_empty() {
             *text = format!("{plain:0>digits$}");
         }

@@ -56,7 +56,7 @@ impl Kind {
         Kind::ALL.map(Kind::name)
     }
 
-    /// The kind that a value of `document_type`, or a synonym of such a value, names.
+    /// The kind for a value of `document_type`, or for a synonym of such a value.
     pub fn of_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| {
             let wording = kind.wording();

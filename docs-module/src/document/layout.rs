@@ -44,7 +44,7 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    // ---- the page's ends
+    // ---- foot of a page, page breaks
 
     fn bottom(&self) -> f32 {
         FOOT - 4.0 - self.foot_lines().len() as f32 * Style::FOOT.leading()

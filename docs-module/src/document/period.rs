@@ -1,4 +1,4 @@
-//! The first and last day of a period that is written in words.
+//! The first and last day of a period that is given as text.
 
 use time::{Date, Month};
 use unicode_normalization::UnicodeNormalization;

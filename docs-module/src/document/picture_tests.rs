@@ -97,7 +97,8 @@ impl Drawn {
         Drawn { row: frame.width as usize * 3, pixels, file }
     }
 
-    /// Mean of the differences, and the largest mean of a square of 32 pixels.
+    /// Mean difference between the bytes of two pictures, and the largest mean difference of a square of 32 pixels a
+    /// side.
     fn differences(&self, other: &Drawn) -> (f64, f64) {
         assert_eq!((self.row, self.pixels.len()), (other.row, other.pixels.len()), "sizes");
         let squares_in_row = self.row.div_ceil(3 * SQUARE);

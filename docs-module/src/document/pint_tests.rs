@@ -9,7 +9,8 @@ use rust_decimal::Decimal;
 use super::tests::{draft, line, of_kind};
 use super::*;
 
-/// The texts of a file by the path of their elements, in order. The name of an attribute stands after `@`.
+/// The texts of a file by the path of their elements, in the sequence of the file. The name of an attribute stands
+/// after `@`.
 fn texts(xml: &str) -> BTreeMap<String, Vec<String>> {
     let mut reader = Reader::from_str(xml);
     let (mut path, mut texts): (Vec<String>, BTreeMap<String, Vec<String>>) = Default::default();
@@ -92,7 +93,7 @@ fn check(document: &Document) -> Read {
     assert_eq!(total("TaxInclusiveAmount"), total("TaxExclusiveAmount") + tax);
     assert_eq!(total("PayableAmount"), total("TaxInclusiveAmount"));
     assert_eq!(read.amounts(&at("TaxTotal/TaxSubtotal/TaxAmount")).iter().sum::<Decimal>(), tax);
-    // each line: its amount is its quantity times its price, and a price is not negative
+    // the amount of each line is the line's quantity times the line's price, and the price is not negative
     let quantity = if root == "Invoice" { "InvoicedQuantity" } else { "CreditedQuantity" };
     let quantities = read.amounts(&format!("{lines}/{quantity}"));
     let prices = read.amounts(&format!("{lines}/Price/PriceAmount"));
@@ -100,7 +101,7 @@ fn check(document: &Document) -> Read {
     for ((net, quantity), price) in nets.iter().zip(&quantities).zip(&prices) {
         assert!(*net == quantity * price && !price.is_sign_negative(), "{net} = {quantity} x {price}");
     }
-    // the taxable amount of a category is the sum of its lines
+    // the taxable amount of a category is the sum of the lines of that category
     let categories = read.all(&format!("{lines}/Item/ClassifiedTaxCategory/ID"));
     let subtotals = read.all(&at("TaxTotal/TaxSubtotal/TaxCategory/ID"));
     for (category, taxable) in subtotals.iter().zip(read.amounts(&at("TaxTotal/TaxSubtotal/TaxableAmount"))) {

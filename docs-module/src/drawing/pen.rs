@@ -30,7 +30,7 @@ impl Style {
     }
 }
 
-/// Pages, and the position on the last one, to which marks are added.
+/// Pages that are being drawn. Marks are added to the last page.
 pub(crate) struct Pen {
     pub pages: Vec<Page>,
     /// Top of the next mark, in millimetres.

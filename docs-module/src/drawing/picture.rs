@@ -90,7 +90,7 @@ fn check_size(width: usize, height: usize) -> Result<(), PictureError> {
 
 fn of_png(file: &[u8]) -> Result<Pixels, PictureError> {
     let damaged = |_| PictureError::Damaged;
-    // limit the decoder's memory for rows and for the text chunks between them
+    // limit the memory that the decoder takes for rows of pixels and for text chunks
     let limits = png::Limits { bytes: 32 << 20 };
     let mut decoder = png::Decoder::new_with_limits(std::io::Cursor::new(file), limits);
     let header = decoder.read_header_info().map_err(damaged)?;

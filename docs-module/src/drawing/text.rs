@@ -67,7 +67,7 @@ pub fn wrap(text: &str, width: f32, size: f32, weight: Weight) -> Vec<String> {
             lines.push(take(&mut line, &mut used));
         }
     }
-    // a line end at the very end begins no further line
+    // a line end at the very end of the text begins no further line
     if !line.is_empty() || lines.is_empty() {
         lines.push(take(&mut line, &mut used));
     }
@@ -115,7 +115,7 @@ mod tests {
         let wrapped = |text| wrap(text, width, 10.0, Weight::Regular);
         assert_eq!(wrapped(""), [""]);
         assert_eq!(wrapped("一二三四五六七八九十"), ["一二三四五六七八九十"]);
-        // a full stop does not begin a line, so the tenth character moves to the next line with it
+        // a full stop must not begin a line, so the tenth character and the full stop both go to the next line
         assert_eq!(wrapped("一二三四五六七八九十。次"), ["一二三四五六七八九", "十。次"]);
         assert_eq!(wrapped("the design of a logotype"), ["the design of a", "logotype"]);
         assert_eq!(wrapped("一\n\n二\n"), ["一", "", "二"]);

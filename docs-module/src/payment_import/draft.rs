@@ -28,7 +28,7 @@ pub struct Order {
     pub consignor: Option<Consignor>,
     /// The date by which to pay.
     pub due_date: Option<Date>,
-    /// The period of the sales, in words.
+    /// The period of the sales, as text.
     pub period: String,
     /// The bank account to pay to.
     pub bank: Option<BankAccount>,
@@ -60,7 +60,7 @@ pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     let recipient = if order.recipient.is_empty() { payment.recipient.clone() } else { order.recipient.clone() };
     let honorific = wishes.honorific.clone().unwrap_or_else(|| honorific(&recipient).to_owned());
     let kind = order.kind.or(wished_kind).unwrap_or(default_kind);
-    // a return whose sale is unknown states its own date
+    // if the sale of a return is unknown, the document states the date of the return itself
     let original_date =
         if kind.needs_original() { document::date(payment.original_date.unwrap_or(day)) } else { String::new() };
     let number = wishes.invoice_number.clone().unwrap_or_else(|| order.number.clone());

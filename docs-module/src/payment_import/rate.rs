@@ -14,8 +14,8 @@ pub(super) fn wished(node: &Node<'_>) -> Result<Option<Rate>, Problem> {
     if wish.is_missing() { Ok(None) } else { parse(&wish).map(Some) }
 }
 
-/// The rate of a line. Sources, in order: metadata of the line, of its price and of its product; a percentage in its
-/// taxes; the ratio of a tax to its taxable amount.
+/// The rate of a line. Sources, the preferred one first: metadata of the line, of its price and of its product; a
+/// percentage in its taxes; the ratio of a tax to its taxable amount.
 pub(super) fn of_line(line: &Node<'_>) -> Result<Option<Rate>, Problem> {
     let price = line.member("price");
     let product = price.member("product");

@@ -187,8 +187,8 @@ fn read_one<'a>(
     )))
 }
 
-/// The connected account's id. A payout's destination is a bank account, so `account` or the metadata names the
-/// connected account.
+/// The connected account's id. A payout's destination is a bank account, so the id of the connected account is in
+/// `account` or in the metadata.
 fn account<'a>(node: &Node<'a>) -> Option<&'a str> {
     let destination = node.member("destination").id().filter(|id| id.starts_with("acct_"));
     let metadata = node.member("metadata");

@@ -40,7 +40,7 @@ pub struct Yearly {
     pub payer: Payer,
     /// The payees.
     pub payees: Vec<Payee>,
-    /// The payments. Each names its payee by index.
+    /// The payments. Each payment refers to its payee by index.
     pub payments: Vec<Payment>,
     /// The caller's description of each payment; may be empty.
     pub details: Vec<String>,

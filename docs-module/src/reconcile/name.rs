@@ -29,7 +29,7 @@ impl NameKind {
     /// Values of `kind` (B34), in the same order.
     pub const NAMES: [&str; 6] = ["text", "exact", "company", "kana", "bank", "number"];
 
-    /// The kind that a value of `kind` names.
+    /// The kind for a value of `kind`.
     pub fn of_name(name: &str) -> Option<NameKind> {
         NameKind::NAMES.iter().position(|one| *one == name).map(|at| NameKind::ALL[at])
     }
@@ -178,7 +178,7 @@ fn plain(folded: &str) -> String {
             c => plain.push(c),
         }
     }
-    // if a combining mark came after a space that was removed, NFC joins it to the letter before
+    // if a combining mark came after a space that was removed, NFC joins the mark to the letter before that space
     plain.nfc().collect()
 }
 

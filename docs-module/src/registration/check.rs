@@ -103,7 +103,8 @@ fn status(entries: &[Entry], as_of: Date) -> Status {
     }
 }
 
-/// The record that alone gives the number's state. If several records do, the record that was registered last.
+/// The record whose own state on the date is the state of the number. If several records have this state, the one that
+/// was registered last.
 fn deciding(entries: &[Entry], finding: Finding, as_of: Date) -> Option<&Entry> {
     let decides = |entry: &&Entry| Finding::Status(status_on(&[entry.registration], as_of)) == finding;
     entries.iter().filter(decides).max_by_key(|entry| entry.registration.registered_on)
@@ -183,7 +184,7 @@ mod tests {
             ("T1180301018771", date!(2025 - 03 - 31), "active"),
             ("T1180301018771", date!(2025 - 05 - 01), "revoked"),
             ("T1180301018771", date!(2025 - 11 - 30), "active"),
-            // the registration lapses in the future, so it is still in force
+            // the registration lapses in the future, so the registration is still in force
             ("T9011001029597", date!(2025 - 12 - 31), "active"),
             ("T9011001029597", date!(2026 - 01 - 01), "expired"),
             ("T1000011000005", date!(2025 - 11 - 30), "revoked"),

@@ -23,7 +23,8 @@ pub struct Entry {
     pub registration: Registration,
     /// Name; empty for individuals in the public files.
     pub name: String,
-    /// Whether the record says that the registration ended but not when. Such a registration counts as never in force.
+    /// Whether the record says that the registration ended but not when. Such a registration is treated as never in
+    /// force.
     pub is_date_missing: bool,
 }
 
@@ -56,7 +57,7 @@ impl Snapshot {
     /// file.
     ///
     /// # Errors
-    /// When a line has another form; the message names the line.
+    /// When a line has another form; the message begins with the number of the line.
     pub fn from_csv(file: impl Read) -> Result<Snapshot, String> {
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
         let mut snapshot = Snapshot::default();

@@ -190,7 +190,7 @@ fn sample(profile: &Profile, today: Date) -> Draft {
         withholding: None,
         period: String::new(),
         payment_method: String::new(),
-        // the payment, which has the date of the sale, is not known here
+        // only a payment has the date of the sale, and this sample is made without a payment
         original_date: "-".to_owned(),
         original_number: String::new(),
         bank: None,

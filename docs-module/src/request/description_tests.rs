@@ -278,8 +278,8 @@ impl Body {
     }
 
     /// Faults at a path when the value at this path is replaced. The path of a fault in a published record ends at the
-    /// list, and the fault's message names the record. Faults of members that are required only in some cases are left
-    /// out, because only words describe such cases.
+    /// list, and the fault's message states the record's index. Faults of members that are required only in some cases
+    /// are left out, because the schema describes such cases only in its texts.
     fn told(&self, at: &[Place], value: Option<Value>) -> Vec<Fault> {
         let body = serde_json::to_vec(&self.with(at, value)).unwrap();
         let is_of_record =
@@ -372,7 +372,7 @@ impl Body {
             let expected: BTreeSet<&str> = expected.split(", ").map(|word| word.trim_matches('\'')).collect();
             let words: Vec<String> =
                 words.iter().map(|word| word.as_str().map_or(word.to_string(), str::to_owned)).collect();
-            // an empty text is not a word, because it counts as a missing member
+            // leave out the empty text, which readers treat as a missing member
             let words: BTreeSet<&str> = words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
             self.expect(words == expected, &member.at, &format!("is described with {words:?}, read with {expected:?}"));
         }
@@ -510,7 +510,7 @@ fn members_of_payments_transfers_and_published_records_are_read_as_they_are_desc
         asked::take().into_iter().filter(|way| !way.starts_with("body")).collect()
     };
 
-    // a reader that finds one name does not look for the other names
+    // a reader stops at the first name that is present, so several payments are read to see all names
     let without =
         |changes: Value| join(&[&payment(), &json!({"paid": true, "captured": true, "status": "succeeded"}), &changes]);
     let mut of_payments = BTreeSet::new();

@@ -66,7 +66,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault whose message is the path to the value and then `expected`, such as `should be a text`.
+    /// A fault. Its message is the path to the value, followed by `expected`, such as `should be a text`.
     pub fn new(kind: &'static str, loc: Vec<Place>, expected: &str) -> Fault {
         Fault { msg: format!("{} {expected}", path(&loc)), kind, loc, input: None, ctx: None }
     }

@@ -63,7 +63,7 @@ pub fn document_of_payments(bytes: &[u8], given: &Given<'_>) -> Result<Document,
     })
 }
 
-/// The values that both requests have.
+/// The values that requests for a document of one payment and of many payments have in common.
 fn order(object: &Object<'_>, given: &Given<'_>) -> Order {
     Order {
         issuer: parts::issuer(object),

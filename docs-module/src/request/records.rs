@@ -54,7 +54,7 @@ impl RecordsOrder {
         }
         self.yearly.etax().map_err(|faults| {
             let mut told: Vec<Fault> = faults.into_iter().map(|(payee, fault)| self.etax_fault(payee, fault)).collect();
-            // each record repeats the faults of the payer, so equal faults are left out
+            // each record repeats the faults of the payer, so repeated faults are removed
             told.dedup();
             told
         })
@@ -105,9 +105,9 @@ impl RecordsOrder {
     }
 }
 
-/// The records that a body of `POST /v1/withholding-records` asks for. In addition to the members of the specification, a
-/// payment may have `unpaid`, for a payment that was fixed in the year but is not made yet, and `days` and `salary` of the
-/// period that the payment covers ([`Circumstances`]).
+/// The records that a body of `POST /v1/withholding-records` asks for. In addition to the members of the specification,
+/// a payment may have `unpaid`, for a payment that became payable (支払の確定) in the year but is not made yet, and `days`
+/// and `salary` of the period that the payment covers ([`Circumstances`]).
 ///
 /// # Errors
 /// All faults of the body.
@@ -225,7 +225,7 @@ impl Reading {
         self.places.push(field.at.clone());
     }
 
-    /// Makes the records. `year`: the year of the records if the request names no year.
+    /// Makes the records. `year`: the year of the records if the request states no year.
     fn finish(mut self, object: &Object<'_>, year: i32) -> Option<RecordsOrder> {
         if !object.faults().is_empty() {
             return None;
@@ -254,7 +254,7 @@ impl Reading {
     fn warn(&mut self, year: i32) {
         let undated = self.payments.iter().filter(|payment| payment.paid_on.is_none()).count();
         if undated > 0 {
-            self.warnings.push(format!("{undated} payments without a date are counted in {year}"));
+            self.warnings.push(format!("{undated} payments without a date are counted as payments of {year}"));
         }
         for (at, payee) in self.payees.iter().enumerate() {
             let digits: String = payee.number.trim().nfkc().collect();

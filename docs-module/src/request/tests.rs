@@ -326,7 +326,7 @@ fn b31_b31b_records_of_a_year() {
         answer["summary_table"]["all"],
         json!({"count": 2, "individuals": 1, "others": 1, "payment_total": 540_000, "tax_total": 51_050})
     );
-    assert_eq!(answer["warnings"], json!(["2 payments without a date are counted in 2025"]));
+    assert_eq!(answer["warnings"], json!(["2 payments without a date are counted as payments of 2025"]));
     assert!(!answer.to_string().contains("123456789018") && !order.yearly.csv().contains("123456789018"));
     assert!(
         order

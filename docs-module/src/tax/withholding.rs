@@ -80,8 +80,8 @@ impl Category {
         }
     }
 
-    /// The clause of article 204 that names the category, 1 to 8, which is also the row of the summary table. `None`:
-    /// no clause names the category.
+    /// The clause of article 204 that covers the category, 1 to 8, which is also the row of the summary table. `None`:
+    /// no clause covers the category.
     pub fn clause(self) -> Option<usize> {
         Some(match self {
             Category::Manuscript => 1,

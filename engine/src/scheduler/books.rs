@@ -1,4 +1,5 @@
-//! The books: records of queued, held, gathering and ready rows, kept consistent.
+//! The books: consistent records of the rows that are queued or held, and of the sessions that gather (wait for a full
+//! batch) or are ready.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -151,7 +152,7 @@ impl Scheduler {
         self.commands.push(Command::Finish { operation, outcome });
     }
 
-    /// After a submission: makes the session ready if it has a full batch, else lets it gather.
+    /// After a submission: makes the session ready if it has a full batch, else lets it wait for more rows (gather).
     pub(super) fn gather_or_make_ready(&mut self, now: Duration, session: SessionId) {
         let wait = self.limits.wait;
         let batch = self.devices_in_service().map(|device| self.devices[device.0].limits.batch_units_max).max();

@@ -146,7 +146,8 @@ impl Scheduler {
             return self.finish(operation, outcome);
         };
         self.enqueue(QueuedRows { operation, rows: first..end, failed_on: None }, VecDeque::push_back);
-        // A circuit's rows do not gather, because its later levels wait for this one.
+        // The session becomes ready without waiting for a full batch, because the circuit's later levels wait for this
+        // level.
         self.make_ready(session);
     }
 
@@ -223,7 +224,7 @@ impl Scheduler {
 
 /// Circuits after a failure of their device.
 impl Scheduler {
-    /// Restarts a circuit once, as soon as none of its rows run. A circuit that was restarted before ends.
+    /// Restarts a circuit as soon as none of its rows run. If the circuit was restarted before, ends it with an error.
     pub(super) fn restart_when_quiet(&mut self, operation: OperationId, reason: &str) {
         let failed = &self.operations[&operation];
         let (session, running, circuit) = (failed.session, failed.running_rows, failed.circuit.as_ref());
@@ -251,8 +252,8 @@ impl Scheduler {
         self.leave_home(session, home, slots, taken);
         let next = self.home_for(session, &key, slots, Some(home));
         let slot_bytes = self.sessions[&session].slot_bytes;
-        // If no device has room, the circuit ends below. Its end gives back the reservation at its home, so a
-        // reservation at the old home is made here for that case.
+        // If no device has room, the circuit ends below. The end of a circuit gives back the reservation at the
+        // circuit's home. So in that case, the slots are reserved at the old home once more.
         let home = *next.as_ref().unwrap_or(&home);
         self.circuit(operation).home = home;
         self.devices[home.0].reserve(session, slots, slot_bytes);

@@ -20,7 +20,7 @@ pub(super) struct DeviceBooks {
     pub(super) limits: DeviceLimits,
     pub(super) residency: Residency,
     pub(super) loading: Option<Loading>,
-    /// Calls that were ordered and not yet reported, in order. The last may be [`Call::open`].
+    /// Calls that the device must run and has not reported, oldest first. The last may be [`Call::open`].
     pub(super) calls: Vec<Call>,
     /// The session whose batch or load comes next on this device.
     pub(super) reserved_for: Option<SessionId>,
@@ -66,7 +66,8 @@ pub(super) struct Call {
     pub(super) cost: u64,
     /// The part of [`DeviceLimits::batch_units_max`] that the batches leave free.
     pub(super) room: usize,
-    /// Whether the call is not ordered yet. An open call may get batches of other sessions until the end of the step.
+    /// Whether the command to run the call has not been given yet. An open call may get batches of other sessions until
+    /// the end of the step.
     pub(super) open: bool,
     /// Whether a batch of the call has failed.
     pub(super) failed: bool,
@@ -118,18 +119,18 @@ impl DeviceBooks {
         self.works() == 0 && (self.failure.is_none() || self.retired)
     }
 
-    /// Whether the device must still report an order.
+    /// Whether the device must still report that a command was carried out.
     pub(super) fn owes_report(&self) -> bool {
         let retires = self.failure.is_some() && !self.retired;
         self.works() > 0 || self.residency.is_evicting() || retires
     }
 
-    /// The number of loads and calls that were ordered and not yet reported.
+    /// The number of loads and calls that the device has received and not yet reported.
     pub(super) fn works(&self) -> usize {
         self.calls.len() + usize::from(self.loading.is_some())
     }
 
-    /// The batches that were ordered and not yet reported.
+    /// The batches that the device has received and not yet reported.
     pub(super) fn running(&self) -> impl Iterator<Item = &Batch> {
         self.calls.iter().flat_map(|call| &call.batches)
     }
@@ -143,7 +144,8 @@ impl DeviceBooks {
         self.calls.iter().all(|call| call.open)
     }
 
-    /// Whether another call may be ordered, even beside a load, because the device loads in pieces between batches.
+    /// Whether the device can take another call. A load does not matter, because the device loads in pieces between
+    /// batches.
     pub(super) fn has_place(&self) -> bool {
         self.calls.len() < self.limits.batches_in_flight_max
     }
@@ -153,8 +155,8 @@ impl DeviceBooks {
         self.loading.as_ref().is_some_and(|loading| loading.session == session)
     }
 
-    /// For a closing session whose key is being loaded: unpins the parts that are already on the device now, because
-    /// nothing will use the set when the load has ended.
+    /// For a closing session whose key is being loaded: unpins, without waiting for the load, the parts that were on
+    /// the device before, because nothing will use the set.
     pub(super) fn add_nothing_to(&mut self, session: SessionId) {
         if let Some(loading) = self.loading.as_mut().filter(|loading| loading.session == session) {
             self.residency.unpin(session, &std::mem::take(&mut loading.pinned));
@@ -261,8 +263,8 @@ impl DeviceBooks {
     }
 
     /// Keeps an emptied arena until `until`, for the session's next list. Returns false if the arena must be freed
-    /// instead, because it is a circuit's, is too large, or is on a device out of service. Kept arenas take at most a
-    /// quarter of [`DeviceLimits::arena_bytes_max`] and claim nothing.
+    /// instead, because circuits have reserved slots in it, or because it is too large or is on a device out of
+    /// service. Kept arenas take at most a quarter of [`DeviceLimits::arena_bytes_max`] and claim nothing.
     pub(super) fn keep_idle(&mut self, session: SessionId, until: Duration) -> bool {
         let (list_slots_max, bytes_max) = (self.list_slots_max(), self.limits.arena_bytes_max / 4);
         let Some(arena) = self.arenas.get_mut(&session).filter(|arena| arena.slots.used() == 0) else { return true };
@@ -312,7 +314,7 @@ impl DeviceBooks {
         if arena.reserved == 0 {
             self.arenas.remove(&session);
         }
-        // a retiring device frees its arenas without an order
+        // a retiring device frees its arenas without a command
         existed && self.failure.is_none()
     }
 
@@ -344,7 +346,7 @@ impl Scheduler {
     }
 
     /// Whether a device may get work of this session. A stand-in also serves sessions whose key no other device can
-    /// hold: keys for numbers, for instance, if all other devices are cards, which do not compute on numbers.
+    /// hold: CKKS keys, for instance, if all other devices are cards, which do not compute on encrypted numbers.
     pub(super) fn serves(&self, session: SessionId, device: DeviceId) -> bool {
         self.in_service(device) || (self.sessions[&session].apart && self.devices[device.0].failure.is_none())
     }

@@ -27,7 +27,8 @@ impl Scheduler {
         }
         while self.devices_that_take_work().next().is_some() {
             let Some((session, device)) = self.next_in_turn() else {
-                // no ready session can start; if a device is idle, a gathering session need not wait longer
+                // no ready session can start; if a device is idle, a session that waits for a full batch need not wait
+                // longer
                 match self.gathering_for_an_idle_device() {
                     Some(session) => self.make_ready(session),
                     None => break,
@@ -89,7 +90,7 @@ impl Scheduler {
         let devices = (0..self.devices.len()).map(DeviceId);
         let free = devices.filter(|id| reserved[id.0].is_none());
         // while a device loads, it is reserved only for a session whose key is already there. A session that must wait
-        // for the end of the load gets no reservation, because others can run beside the load meanwhile.
+        // for the end of the load gets no reservation, because other sessions can run beside the load meanwhile.
         let may_wait_for =
             |id: DeviceId| self.devices[id.0].loading.is_none() || self.key_state(session, id) == PartState::Resident;
         let candidates = free.filter(|&id| self.has_work_for(session, id) && may_wait_for(id));
@@ -114,8 +115,8 @@ impl Scheduler {
                 PartState::Resident | PartState::Pinned if self.may_join(session, id) => Some(1),
                 _ if !device.has_place() => None,
                 PartState::Resident | PartState::Pinned => Some(if idle { 0 } else { 3 }),
-                // A device loads for one session at a time. A session loads on one device at a time, because the rows
-                // that wait for the first load may be all of its rows.
+                // A device loads for one session at a time. A session's key is loaded on one device at a time, because
+                // the first device may be able to run all waiting rows of the session.
                 PartState::Absent if device.loading.is_some() => None,
                 PartState::Absent if loading || !self.could_hold_next(session, id) => None,
                 PartState::Absent if books.load_failed_on == Some(id) => Some(5),
@@ -152,7 +153,7 @@ impl Scheduler {
         waiting.failed_on.is_some() || circuit.is_some_and(|circuit| circuit.restarted)
     }
 
-    /// Of the sessions that an idle device could serve, the one that has gathered longest.
+    /// Of the sessions that wait for a full batch and that an idle device could serve, the one that has waited longest.
     fn gathering_for_an_idle_device(&self) -> Option<SessionId> {
         let unreserved = self.devices_that_take_work().filter(|id| self.devices[id.0].reserved_for.is_none());
         let idle: Vec<_> = unreserved.filter(|id| self.devices[id.0].is_idle()).collect();
@@ -203,7 +204,7 @@ impl Scheduler {
     fn load(&mut self, session: SessionId, device: DeviceId) {
         let key = self.next_key(session, device).expect("it has rows for the device");
         self.release_reservations(session);
-        // a call beside a load must be ordered before the load
+        // the open call runs beside the load, so the command for the call comes before the command for the load
         self.order_open_call(device);
         let residency = &mut self.devices[device.0].residency;
         let is_absent = |part: &PartId| residency.state(session, *part) == PartState::Absent;
@@ -251,7 +252,7 @@ impl Scheduler {
         }
     }
 
-    /// Orders the open call of this step; no more batches join it.
+    /// Gives the command for the open call of this step; no more batches join the call.
     fn order_open_call(&mut self, device: DeviceId) {
         let Some(call) = self.devices[device.0].calls.last_mut().filter(|call| call.open) else { return };
         call.open = false;

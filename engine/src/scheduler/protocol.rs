@@ -28,8 +28,8 @@ pub struct SchedulerLimits {
     pub session_circuit_rows_max: usize,
     /// Largest number of bytes of inputs and outputs of one session's circuits that have not ended.
     pub session_circuit_bytes_max: u64,
-    /// How long a device with orders may be silent before it is given up. A batch that is expected to take long, by the
-    /// measured pace, gets more time.
+    /// How long a device with commands may be silent before it is given up. A batch that is expected to take long, by
+    /// the measured pace, gets more time.
     pub silence_max: Duration,
     /// The bounds of each device; at least one.
     pub devices: Vec<DeviceLimits>,
@@ -38,11 +38,11 @@ pub struct SchedulerLimits {
 /// The bounds of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// Largest size of a batch: the units of its rows, where a row without units counts as one. A single row may
-    /// exceed the bound.
+    /// Largest size of a batch: the units of its rows, where a row without units has size 1. A single row may exceed
+    /// the bound.
     pub batch_units_max: usize,
-    /// Largest number of calls that are ordered and not yet reported. A call has batches of one session each, side by
-    /// side.
+    /// Largest number of calls that the device has received and not yet reported. A call has batches of one session
+    /// each, side by side.
     pub batches_in_flight_max: usize,
     /// Largest number of batches in a call, each of another session. `batch_units_max` bounds the sum of their sizes.
     pub keys_together_max: usize,
@@ -106,7 +106,7 @@ pub enum Event {
         operation: OperationId,
         /// Its rows.
         work: Work,
-        /// The time after which the result is useless.
+        /// The time after which the caller does not want the result any more.
         deadline: Option<Duration>,
     },
     /// The caller cancels an operation. Without effect if all rows of the operation have started.
@@ -149,8 +149,8 @@ pub enum Event {
     },
     /// [`Command::Retire`] was carried out: the device holds nothing any more and sends no more reports.
     Retired(DeviceId),
-    /// The device found, independently of an order, that no call will succeed any more. The device still reports
-    /// earlier orders.
+    /// The device found, independently of a command, that no call will succeed any more. The device still reports
+    /// earlier commands.
     Lost {
         /// The device.
         device: DeviceId,
@@ -223,7 +223,7 @@ pub enum Command {
         /// The session of the arena.
         session: SessionId,
     },
-    /// To a device: report all earlier orders, then forget all keys and arenas. The device gets no more orders.
+    /// To a device: report all earlier commands, then forget all keys and arenas. The device gets no more commands.
     Retire(DeviceId),
     /// To the host: the device did not report in time. Its later reports are ignored. Its memory cannot be reached, so
     /// keys there are neither counted nor erased.

@@ -95,14 +95,14 @@ impl Scheduler {
     }
 
     pub(super) fn batch_failed(&mut self, now: Duration, batch: BatchId, failure: Failure) {
-        // the batches of a call fail together, which counts as one failure of the device; the loss of the device always
-        // counts
+        // the batches of a call fail together, so only the first is recorded as a failure of the device; a loss of the
+        // device is always recorded
         let first = self.call_of(batch).is_some_and(|call| !std::mem::replace(&mut call.failed, true));
         let batch = self.device_was_running(now, batch);
         if first || failure.cause == Cause::Lost {
             self.count_failure(batch.device, &failure);
         }
-        // The last part is queued first, so that the rows at the head of the queue are in the old order again.
+        // The last part is queued first, so that the rows are at the head of the queue in the same sequence as before.
         for part in batch.parts.iter().rev() {
             match self.take_off_device(&batch, part) {
                 RowsOwner::Ended => {}

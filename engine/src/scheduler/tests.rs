@@ -106,7 +106,7 @@ impl Desk {
         desk
     }
 
-    /// [`Desk::with`], and the keys are on the device.
+    /// Like [`Desk::with`], but the sessions' keys are already on the device.
     fn resident(sessions: &[SessionId]) -> Self {
         let mut desk = Desk::with(limits(), sessions);
         for (at, &session) in sessions.iter().enumerate() {
@@ -541,7 +541,7 @@ fn batches_run_beside_a_load_and_the_next_place_after_it_is_its_own() {
 fn a_key_that_was_loaded_is_used_before_another_can_push_it_out() {
     let mut desk = Desk::with(limits_of(KEY), &[A, B]);
     assert_eq!(desk.submit(B, op(1), &[1; 8]), [load(B)]);
-    desk.submit(A, op(2), &[1; 8]); // A has the same tag as B and is older, so A would come first
+    desk.submit(A, op(2), &[1; 8]); // by the tags alone, A would be next: the tags are equal, and A is older
     let batch = run_of(&desk.feed(loaded(B)));
     assert_eq!(batch.session, B);
     assert_eq!(desk.done(&batch)[1..], [evict(B), load(A)]);

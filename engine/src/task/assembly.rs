@@ -25,7 +25,7 @@ pub(crate) struct Assembly<'a> {
     pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
     gates: Vec<SlotGate>,
     cells: SlotCells,
-    /// Steps of numbers.
+    /// Steps of arithmetic on encrypted numbers (CKKS).
     plans: Vec<PlannedSteps<'a>>,
     parts: Vec<(PartKind, PartId)>,
     /// Slots to read, part by part.

@@ -13,8 +13,8 @@ use crate::ids::PartId;
 /// The only part of a key for gates.
 pub(crate) const EVALUATION_KEY: PartId = PartId(0);
 
-/// The first part of a key for numbers: the tables that follow from its parameters. Every task needs this part, so no
-/// task goes to a device that does not compute on numbers.
+/// The first part of a CKKS key: the tables that follow from the parameters. Every CKKS task needs this part, so no
+/// such task goes to a device that does not compute on encrypted numbers.
 pub(crate) const TABLES: PartId = PartId(0);
 
 /// Public description of a key, by scheme.
@@ -22,11 +22,11 @@ pub(crate) const TABLES: PartId = PartId(0);
 pub enum KeyParams {
     /// An evaluation key for gates, which has one part.
     Gates(Params),
-    /// A key for numbers.
+    /// A key for encrypted numbers (CKKS).
     Numbers(Arc<NumbersKey>),
 }
 
-/// The description of a key for numbers. Its parts have the indices from [`PartId`] 1 on, in order.
+/// The description of a CKKS key. The key's parts have the indices from [`PartId`] 1 on, in the order of `parts`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NumbersKey {
     /// The key's parameters.
@@ -69,7 +69,7 @@ pub trait KeySource: Send + Sync + 'static {
     fn fetch(&self, part: PartId) -> Result<KeyPart, String>;
 }
 
-/// A row of a part of a key for numbers, like [`SeededRow`].
+/// A row of a part of a CKKS key, like [`SeededRow`].
 #[derive(Clone, Debug)]
 pub struct SwitchingKeyRow {
     /// Seed of the mask.
@@ -78,7 +78,7 @@ pub struct SwitchingKeyRow {
     pub body: Vec<u32>,
 }
 
-/// A part of a key for numbers on the host, one row a digit.
+/// A part of a CKKS key on the host, one row a digit.
 #[derive(Clone, Debug)]
 pub struct NumbersPart {
     /// Shape of the part.
@@ -92,9 +92,9 @@ pub struct NumbersPart {
 pub enum KeyPart {
     /// The evaluation key for gates.
     Gates(Arc<EvaluationKey>),
-    /// The parameters whose tables a key for numbers needs.
+    /// The parameters whose tables a CKKS key needs.
     Tables(ckks::Params),
-    /// A part of a key for numbers.
+    /// A part of a CKKS key.
     Numbers(NumbersPart),
 }
 
@@ -124,11 +124,11 @@ fn table_bytes(params: &ckks::Params) -> u64 {
     (params.primes().len() * params.n() * 4 * 8) as u64
 }
 
-/// Cost of a unit of numbers: a sixteenth of the cost of the cheapest gate.
+/// Cost of a unit of arithmetic on encrypted numbers: a sixteenth of the cost of the cheapest gate.
 const UNIT_COST_OF_NUMBERS: u32 = crate::fair::COST_OF_UNIT / 16;
 
 impl KeyParams {
-    /// Cost of a unit of work under such a key. The cost under the cheapest keys is [`crate::fair::COST_OF_UNIT`].
+    /// Cost of a unit of work under this key. The cost under the cheapest keys is [`crate::fair::COST_OF_UNIT`].
     pub(crate) fn unit_cost(&self) -> u32 {
         match self {
             KeyParams::Gates(params) => params.cost(),
@@ -136,7 +136,7 @@ impl KeyParams {
         }
     }
 
-    /// Words of a row of operands and results.
+    /// Number of words of a row of operands or results.
     pub(crate) fn row_words(&self) -> usize {
         match self {
             KeyParams::Gates(params) => params.lwe_dimension + 1,
@@ -144,7 +144,8 @@ impl KeyParams {
         }
     }
 
-    /// Bytes of each part on a device. `u64::MAX` if the device does not compute on numbers.
+    /// Bytes of each part on a device. `u64::MAX` if the key is a CKKS key and the device does not compute on encrypted
+    /// numbers.
     pub(crate) fn part_bytes<B: Schemes>(&self, backend: &B) -> Vec<u64> {
         match self {
             KeyParams::Gates(params) => vec![backend.key_bytes(params)],
@@ -159,7 +160,7 @@ impl KeyParams {
         }
     }
 
-    /// Compiles the kernels for such a key.
+    /// Compiles the kernels for keys of these parameters.
     pub(crate) fn prepare<B: Schemes>(&self, backend: &B) -> kernels::Result<()> {
         match self {
             KeyParams::Gates(params) => backend.prepare(params),
@@ -190,7 +191,7 @@ impl<B: Schemes> LoadingPart<B> {
         Ok(LoadingPart { from, into, pieces: 0 })
     }
 
-    /// Loads the next piece; for numbers, a row. After the last piece, returns the device's form; then no thread of
+    /// Loads the next piece; for a CKKS key, a row. After the last piece, returns the device's form; then no thread of
     /// the engine holds the host's form.
     pub(crate) fn load_piece(mut self, backend: &B) -> kernels::Result<ControlFlow<KeyOnDevice<B>, Self>> {
         let more = match (&self.from, &mut self.into) {

@@ -63,7 +63,8 @@ impl<M> Chunks<M> {
     pub fn place(&self, slot: u32) -> RowPlace {
         let slot = slot as usize;
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        // the last chunk that begins at or before the slot; an empty chunk begins where the next one does
+        // the last chunk that begins at or before the slot. An empty chunk is never the result, because the next chunk
+        // begins at the same slot
         let chunk = self.chunks.partition_point(|chunk| chunk.first <= slot) - 1;
         RowPlace { chunk, row: slot - self.chunks[chunk].first }
     }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 pub struct PartShape {
     /// Parameters of the key.
     pub params: Params,
-    /// The secret that the part switches from.
+    /// The kind of the part: the secrets that it switches between.
     pub kind: PartKind,
     /// The part's level.
     pub level: usize,
@@ -69,17 +69,18 @@ pub struct KeyedSteps<'a, P, A> {
     pub plans: &'a [PlannedSteps<'a>],
 }
 
-/// CKKS on a device. A device that cannot compute on numbers sets [`NoPart`] as its part and keeps the defaults.
+/// CKKS on a device. A device that does not support encrypted numbers sets [`NoPart`] as its part and keeps the
+/// defaults.
 pub trait Arithmetic: Backend {
     /// A part of an evaluation key on this device. Overwritten on drop.
     type Part: Send;
 
-    /// Bytes that a part takes on this device; `None` if the device does not compute on numbers.
+    /// Bytes that a part takes on this device; `None` if the device does not support encrypted numbers.
     fn part_bytes(&self, _shape: &PartShape) -> Option<u64> {
         None
     }
 
-    /// Prepares the device for keys of these parameters. The call may take a second. Any thread may make this call
+    /// Prepares the device for keys of these parameters. The call can take a second. Any thread may make this call
     /// while the device works.
     fn prepare_numbers(&self, _params: &Params) -> Result<()> {
         Ok(())
@@ -98,8 +99,8 @@ pub trait Arithmetic: Backend {
         unsupported()
     }
 
-    /// Starts batches, each with parts of its own key. After the steps, the outputs of plans that complete are read,
-    /// ordered by batch, then by plan.
+    /// Starts batches, each with parts of its own key. The result is the outputs of all plans that these steps
+    /// complete, ordered by batch, then by plan.
     ///
     /// # Panics
     /// When a slot is not in its batch's arena, or a part is missing.
@@ -108,9 +109,9 @@ pub trait Arithmetic: Backend {
     }
 }
 
-/// The part type of a device that does not compute on numbers. No value of this type exists.
+/// The part type of a device that does not support encrypted numbers. No value of this type exists.
 pub enum NoPart {}
 
 fn unsupported<T>() -> Result<T> {
-    Err(Error::Unavailable("this device does not compute on numbers".into()))
+    Err(Error::Unavailable("this device does not support encrypted numbers (CKKS)".into()))
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! (1) to sparse         switch to an ephemeral sparse secret, so that the overflow of step (2) is small
-//! (2) raise             read the residues modulo the whole chain: they hold the message plus an overflow I q0, |I| < 16
+//! (2) raise             reinterpret the residues modulo the whole chain: coefficients are the message plus an overflow I q0, |I| < 16
 //! (3) from sparse       switch back to the key's secret
 //! (4) to slots          move coefficients to slots by two matrix factors; split real and imaginary parts into two ciphertexts
 //! (5) remainder         reduce x modulo q0, as q0 / (2 pi) sin(2 pi x / q0): a Chebyshev series of the cosine, then three
@@ -34,7 +34,7 @@ pub fn sparse_weight(polynomial_size: usize) -> usize {
 }
 
 /// `cos(2 pi (16 y - 1/4) / 8)` as a Chebyshev series in `y` on `[-1, 1]`: a least-squares fit near the whole numbers
-/// `16 y`, weighted by how often an overflow occurs. The sine computed from it has an error below `2^-35` for
+/// `16 y`, weighted by how often an overflow occurs. The sine computed from this series has an error below `2^-35` for
 /// overflows up to 8, and `2^-25` up to 12.
 const COSINE: [f64; 31] = [
     0.15447916112896684,
@@ -95,15 +95,15 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let sparse = builder.switch(value, PartKind::ToSparse);
     let raised = builder.raise(sparse);
     let raised = builder.switch(raised, PartKind::FromSparse);
-    // At scale q0, the numbers are x / q0, about the size of I. A power of two then multiplies the words, because the
-    // next stage needs a larger scale.
+    // At scale q0, a coefficient x stands for the number x / q0, which is about I. Then the ciphertext is multiplied by
+    // a power of two, because the next stage needs a larger scale.
     builder.read_at(raised, q0);
     let stage = f64::from(STAGE_BITS).exp2();
     let up = (stage / q0).log2().round().max(0.0).exp2();
     let raised = builder.multiply_integer(raised, up as i128);
     builder.read_at(raised, q0 * up);
-    // (4): the factors also divide by 32, so slots have the size I / 32; one ciphertext has the real parts, the other
-    // the imaginary parts
+    // (4): the factors also divide by 32, so the real and the imaginary part of a slot are each about I / 32. `real`
+    // has twice the real parts, `imaginary` has twice the imaginary parts.
     let inverse = factors::factors(params.slots(), FACTORS, true);
     let share = (0.5 / OVERFLOW_MAX).powf(1.0 / inverse.len() as f64);
     let slots = transform(builder, plaintexts, raised, &inverse, share, stage);
@@ -124,7 +124,7 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let forward = factors::factors(params.slots(), FACTORS, false);
     let scale = params.level(params.level_max()).scale;
     let fresh = transform(builder, plaintexts, remainders, &forward, 1.0, scale);
-    // the error from before the bootstrap remains, and the bootstrap adds an error
+    // the result has the error from before the bootstrap and, in addition, the error of the bootstrap itself
     let kept = before.multiply_number(scale / message_scale).variance;
     let own = before.bootstrap(&params, scale, precision_bits(&params)).variance;
     builder.set_noise(fresh, Noise { value_bound: before.value_bound, variance: kept + own });
@@ -155,8 +155,8 @@ fn times_i(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value) -> 
     builder.multiply_plain(value, unit)
 }
 
-/// Applies matrix factors one after another, one level each, every factor multiplied by `share`. The scale reaches
-/// `scale` in equal steps.
+/// Applies matrix factors one after another, one level each, every factor multiplied by `share`. The scale changes by
+/// the same ratio at each level, and is `scale` at the end.
 fn transform(
     builder: &mut PlanBuilder,
     plaintexts: &Plaintexts,
@@ -173,8 +173,8 @@ fn transform(
     })
 }
 
-/// Multiplies a ciphertext by a matrix given by its diagonals. Each baby step rotates the result of the baby step
-/// before, and the giant steps use Horner's rule (the idea of ARK, Kim et al., MICRO 2022), so three rotation keys are
+/// Multiplies a ciphertext by a matrix given by its diagonals. Each baby step rotates the result of the previous baby
+/// step, and the giant steps use Horner's rule (the idea of ARK, Kim et al., MICRO 2022), so three rotation keys are
 /// enough.
 fn multiply(
     builder: &mut PlanBuilder,

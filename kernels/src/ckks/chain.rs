@@ -1,11 +1,11 @@
 //! The primes of a ciphertext modulus at each level.
 //!
-//! A level is a *set* of primes whose product follows the scale: `q0 * 2^(scale_bits * level)` to within a fraction of
-//! a bit. Between two levels some primes leave the set and others may enter it. A rescale multiplies the ciphertext by
-//! the entering primes and divides it by the leaving ones (rational rescaling: Cheddar, eprint 2024/1285; Grafting,
-//! eprint 2024/1014). Most primes are near `2^30`, and a few short primes fill the rest, so words are nearly full
-//! whatever the scale. Security depends on the product of *all* primes, because evaluation keys are encrypted modulo
-//! this product.
+//! A level is a *set* of primes whose product follows the scale: `q0 * 2^(scale_bits * level)` to within 2.5 bits.
+//! Between two levels some primes leave the set and others may enter it. A rescale multiplies the ciphertext by the
+//! entering primes and divides it by the leaving ones (rational rescaling: Cheddar, eprint 2024/1285; Grafting, eprint
+//! 2024/1014). Most primes are near `2^30`, and a few short primes fill the rest, so the 32-bit words are nearly full
+//! at every scale. Security depends on the product of *all* primes, because evaluation keys are encrypted modulo this
+//! product.
 
 mod search;
 
@@ -127,13 +127,13 @@ impl Chain {
 /// number is rounded, so more bits mean a smaller error.
 const LOWERING_BITS: f64 = 40.0;
 
-/// Bits by which a product's digits may exceed `P`.
+/// Largest number of bits by which a digit of a relinearization key may exceed `P`.
 pub(super) fn product_excess_bits(scale_bits: u32) -> f64 {
     (f64::from(scale_bits) - search::PRODUCT_MARGIN_BITS).max(search::ROTATION_EXCESS_BITS)
 }
 
 /// Largest number of primes in a digit. The sum of that many products of residues fits 64 bits, and the reduced sum
-/// fits a word (see the base conversion of [`crate::ckks`]).
+/// fits a word (see [`crate::cpu::base_convert`]).
 pub const DIGIT_PRIMES_MAX: usize = 7;
 
 /// Splits `items`, in order, into groups of at most [`DIGIT_PRIMES_MAX`] items whose primes have at most `bits` bits

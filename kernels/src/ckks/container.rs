@@ -1,7 +1,7 @@
-//! Containers of arithmetic: bytes to types and back (docs/wire-format.md 14 to 18).
+//! Containers of arithmetic (CKKS): bytes to types and back (docs/wire-format.md 14 to 18).
 //!
-//! Every length, code, float and residue is checked. A header alone causes no allocation. Secret keys are refused
-//! here, because only the client reads them.
+//! Every length, code, float and residue is checked. A header alone causes no allocation. Only [`open_secret_key`]
+//! accepts a secret key, and only the client calls it; all other readers refuse secret keys.
 
 mod ciphertext;
 mod evaluation_key;
@@ -28,7 +28,7 @@ pub const PARAMS_BYTES: usize = 8;
 const SEED_BYTES: usize = 32;
 
 /// Reads the parameter literal of a container of arithmetic (any type but a secret key) and checks nothing else. A
-/// caller uses it to report why [`Params::new`] refuses the parameters.
+/// caller uses the literal to report why [`Params::new`] refuses the parameters.
 ///
 /// # Errors
 /// When the bytes are not a container of arithmetic, or contain no literal.
@@ -44,7 +44,7 @@ pub fn read_literal(bytes: &[u8]) -> Result<ParamsLiteral, Error> {
     let wanted = [Tag::ArithmeticPublicKey, Tag::ArithmeticEvaluationKey, Tag::ArithmeticCiphertext];
     match bytes.get(HEADER_BYTES..HEADER_BYTES + PARAMS_BYTES) {
         Some(block) if wanted.iter().any(|&tag| code == Some(tag as u8)) => literal_of(block),
-        Some(_) => Err(Error::Malformed("not a container of arithmetic".into())),
+        Some(_) => Err(Error::Malformed("the container holds no CKKS ciphertext, public key or evaluation key".into())),
         None => Err(Error::Malformed("the container is cut short before its parameters".into())),
     }
 }
@@ -66,7 +66,11 @@ pub fn open_secret_key(bytes: &[u8]) -> Result<(Params, [u8; 8], &[u8]), Error> 
     let (fingerprint, payload) = unframe_arithmetic(bytes, Tag::ArithmeticSecretKey)?;
     let (params, secret) = split_params(payload)?;
     if secret.len() != params.n() {
-        return Err(Error::Malformed(format!("the secret has {} coefficients, found {}", params.n(), secret.len())));
+        return Err(Error::Malformed(format!(
+            "the secret must have {} coefficients, found {}",
+            params.n(),
+            secret.len()
+        )));
     }
     Ok((params, fingerprint, secret))
 }
@@ -134,7 +138,7 @@ fn seed_of(bytes: &[u8]) -> [u8; SEED_BYTES] {
 fn check_level(level: u8, highest: usize) -> Result<usize, Error> {
     match usize::from(level) <= highest {
         true => Ok(usize::from(level)),
-        false => Err(Error::Params(format!("the highest level is {highest}, found {level}"))),
+        false => Err(Error::Params(format!("the level must be at most {highest}, not {level}"))),
     }
 }
 
@@ -155,7 +159,7 @@ fn put_rows(params: &Params, primes: &[usize], words: &[u32], out: &mut Vec<u8>)
 fn read_rows(params: &Params, primes: &[usize], mut bytes: &[u8], out: &mut Vec<u32>) -> Result<(), Error> {
     let expected = packed_bytes(params, primes);
     if bytes.len() != expected {
-        return Err(Error::Malformed(format!("the residues have {expected} bytes, found {}", bytes.len())));
+        return Err(Error::Malformed(format!("the residues must have {expected} bytes, found {}", bytes.len())));
     }
     out.reserve_exact(primes.len() * params.n());
     for &prime in primes {

@@ -115,8 +115,8 @@ impl Evaluator {
         })
     }
 
-    /// `out = a + c` for a whole number `c` in units of the ciphertext's scale. A constant polynomial has the same
-    /// value at every root, so `c` is added to every slot.
+    /// `out = a + c` for a whole number `c`, which stands for the number `c / scale`. A constant polynomial has the
+    /// same value at every root, so the number is added to every slot.
     pub fn add_integer(&self, level: usize, a: Rows<'_>, c: i128, out: RowsMut<'_, '_>) -> Result<()> {
         let first = self.params.level(level).primes.len();
         self.each_row(level, out, |prime, at, out| {
@@ -136,7 +136,7 @@ impl Evaluator {
         self.divide(&division, a, None, None, out)
     }
 
-    /// `out = a b` at level `to`, which is the level of the factors or the level below. If it is the level below, one
+    /// `out = a b` at level `to`, which is the level of the factors or the level below. If `to` is the level below, one
     /// division both relinearizes and rescales.
     pub fn multiply(
         &self,

@@ -1,8 +1,8 @@
 //! Plaintexts: slots to polynomials and back (Cheon, Kim, Kim, Song, eprint 2016/421, 3.2).
 //!
 //! Slot `i` of a polynomial is its value at `zeta^(5^i)`, `zeta = exp(i pi / N)`. The values at `zeta^(-5^i)` are the
-//! conjugates, because the polynomial is real. Only this module of the scheme uses floating point. A client's secret
-//! numbers pass through this module, so no branch and no index depends on them.
+//! conjugates, because the polynomial is real. Of the computations on data, only those of this module use floating
+//! point. A client's secret numbers pass through this module, so no branch and no index depends on them.
 
 use std::f64::consts::PI;
 
@@ -121,7 +121,8 @@ impl Encoder {
     /// When there are not `N` coefficients.
     pub fn to_slots(&self, coefficients: &[f64]) -> Vec<Complex> {
         assert_eq!(coefficients.len(), 2 * self.slots, "N coefficients");
-        // X^(N/2) has the value i, the imaginary unit, at every slot, because every power of 5 is 1 modulo 4
+        // X^(N/2) has the value i, the imaginary unit, at every slot, because every power of 5 is 1 modulo 4. So
+        // coefficient k + N/2 is the imaginary part that belongs to coefficient k.
         let (low, high) = coefficients.split_at(self.slots);
         let mut values: Vec<Complex> = low.iter().zip(high).map(|(&re, &im)| Complex { re, im }).collect();
         self.reverse(&mut values);
@@ -136,7 +137,7 @@ impl Encoder {
                 let (odd, after) = after.split_at_mut(half);
                 rest = after;
                 for ((even, odd), &root) in even.iter_mut().zip(odd).zip(roots) {
-                    // the value at j + half uses the negated root
+                    // the root for the value at j + half is the negated root of the value at j
                     let turned = *odd * root;
                     (*even, *odd) = (*even + turned, *even - turned);
                 }
@@ -172,8 +173,9 @@ impl Encoder {
         values.iter().map(|value| value.re * share).chain(values.iter().map(|value| value.im * share)).collect()
     }
 
-    /// Encodes slots: coefficients times `scale`. [`Rounded::residues`] rounds them to whole numbers. `log_modulus`
-    /// belongs to the ciphertext's level.
+    /// Encodes slots as coefficients times `scale`. [`Rounded::residues`] rounds the coefficients to whole numbers.
+    /// `log_modulus` is the size, in bits, of the modulus of the ciphertext's level.
+    ///
     /// # Errors
     /// When a number is not finite, or a coefficient reaches half the modulus.
     ///
@@ -189,7 +191,7 @@ impl Encoder {
         coefficients.iter_mut().for_each(|coefficient| *coefficient *= scale);
         let largest = coefficients.iter().fold(0.0f64, |largest, coefficient| largest.max(coefficient.abs()));
         let bound = (log_modulus - 1.0).min(f64::from(Rounded::BITS_MAX) - 1.0).exp2();
-        // the condition also holds if a product with the scale overflowed
+        // if a coefficient times the scale overflowed, `largest` is infinite, so the condition also holds
         if largest.is_nan() || largest >= bound {
             return Err(EncodeError::TooLarge);
         }
@@ -247,12 +249,12 @@ impl Encoder {
     }
 }
 
-/// Whether the magnitudes of all values are at most `bound`, a finite number. Every value is compared before the
-/// result is known.
+/// Whether the magnitudes of all values are at most `bound`, a finite number. All values are compared with `bound`, and
+/// no branch depends on a value.
 pub fn all_within(values: &[f64], bound: f64) -> bool {
     const MAGNITUDE: u64 = u64::MAX >> 1;
-    // compared as integers, the bits of magnitudes have the order of the magnitudes, and infinity and NaN are the
-    // largest
+    // the bits of a float without its sign bit, taken as an integer, grow with the float's magnitude; infinity and NaN
+    // have the largest. For a magnitude above the bound, the subtraction wraps and sets the top bit.
     let bound = bound.to_bits();
     values.iter().fold(0, |beyond, value| beyond | bound.wrapping_sub(value.to_bits() & MAGNITUDE)) >> 63 == 0
 }
@@ -321,7 +323,7 @@ impl Centred {
     /// Largest number of primes.
     pub const PRIMES_MAX: usize = 4;
 
-    /// The reader for 1 to 4 different primes.
+    /// A reader of residues modulo 1 to 4 different primes.
     ///
     /// # Panics
     /// When `primes` is empty or has more than 4 primes.
@@ -344,7 +346,7 @@ impl Centred {
         let mut digits = [0; Self::PRIMES_MAX];
         for (at, &p) in self.primes.iter().enumerate() {
             let reduced = |word: u32| p.reduce_once(p.mul_lazy(word, 1, self.companions[at]));
-            // the number that the digits found so far stand for, modulo p
+            // the number that the previous digits represent, modulo p
             let so_far =
                 (0..at).rev().fold(0, |sum, i| p.add(p.mul(sum, reduced(self.primes[i].q())), reduced(digits[i])));
             digits[at] = p.mul(p.sub(residues[at], so_far), self.inverses[at]);

@@ -9,8 +9,8 @@
 //! (2) product  slot r d + j holds M_rj v_j                            one level
 //! (3) sum      slot r d holds the sum of its run                      log2(d) rotations
 //! (4) mask     all other slots become 0                               one level
-//! (5) gather   slot r d + c (1 - d) holds result r, for each c below d; with c = r, this is slot r
-//!                                                                     log2(d) rotations
+//! (5) gather   result r is copied from slot r d to slots r d - c (d - 1), c < d;
+//!              the copy with c = r is in slot r                       log2(d) rotations
 //! ```
 //!
 //! Example for `d = 2` and 4 slots: matrix `1 2 3 4`, vector `5 6 0 0`. Then (1) `5 6 5 6`, (2) `5 12 15 24`, (3)
@@ -27,9 +27,9 @@ pub fn dimension(slots: usize) -> usize {
     1 << (slots.ilog2() / 2)
 }
 
-/// The rotations of a product, in order. Each has the number of slots to the left, and the number of levels below the
-/// operands at which it runs. Clients make keys for exactly these rotations; other rotations are composed of powers of
-/// two.
+/// The rotations of a product, in order. Each entry has a rotation's number of slots to the left, and the number of
+/// levels from the operands down to the rotation. Clients make keys for exactly these rotations; other rotations are
+/// composed of powers of two.
 pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     let d = dimension(slots);
     let doublings = |from: usize, to: usize| (0..(to / from).ilog2()).map(move |i| (from << i) as i64);
@@ -45,8 +45,8 @@ pub fn mask(slots: usize) -> Vec<f64> {
     (0..slots).map(|slot| if slot < d * d && slot.is_multiple_of(d) { 1.0 } else { 0.0 }).collect()
 }
 
-/// The product, [`LEVELS`] levels below the operands and at the default scale there. `rotate` rotates to the left;
-/// `mask` is the plaintext of the function [`mask`], at one level below the operands.
+/// The product, [`LEVELS`] levels below the operands and at the default scale of that level. `rotate` rotates to the
+/// left; `mask` is the plaintext of the function [`mask`], at one level below the operands.
 ///
 /// # Panics
 /// When the operands have different levels, or levels below [`LEVELS`].

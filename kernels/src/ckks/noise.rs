@@ -13,7 +13,8 @@ const SECRET_VARIANCE: f64 = 2.0 / 3.0;
 const ROUNDING: f64 = 1.0 / 12.0;
 /// `log2` of the probability with which some slot of a vector has a larger error than [`Noise::error_bound`].
 const LOG_FAILURE: f64 = -40.0;
-/// With fewer bits of precision than this, a result counts as used up.
+/// A result with this many bits of precision, or fewer, has a noise budget of 0. [`Noise::budget`] takes a smaller
+/// limit if fresh ciphertexts have fewer than 9 bits.
 const PRECISION_MIN: f64 = 8.0;
 
 /// Public knowledge about a ciphertext: a bound on its numbers, and the variance of its error.
@@ -38,7 +39,7 @@ impl Noise {
     }
 
     /// The noise of a sum or difference of ciphertexts whose errors may be correlated. The scales may differ by
-    /// rounding, which counts as an error of the second operand.
+    /// rounding; this difference is treated as an error of the second operand.
     pub fn add(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
         let drift = other.value_bound * (scale - other_scale);
         Noise {
@@ -134,7 +135,8 @@ impl Noise {
         Noise { variance: 2.0 * square(deviation) / params.n() as f64, ..self }
     }
 
-    /// Bound on every slot's error, in the unit of the numbers. The probability that some slot exceeds it is 2^-40.
+    /// Bound on every slot's error, in the unit of the numbers. The probability that some slot's error exceeds this
+    /// bound is 2^-40.
     pub fn error_bound(&self, n: usize, scale: f64) -> f64 {
         deviations(n) * libm::sqrt(self.variance * n as f64 / 2.0) / scale
     }
@@ -178,8 +180,8 @@ impl Noise {
 /// because only the client can decrypt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseBudget {
-    /// `noise_budget_remaining`: the smaller of the levels left and the precision left, 0 to 100; 0 when the value may
-    /// wrap (readings C11).
+    /// `noise_budget_remaining`: the smaller of the remaining levels and the remaining precision, in percent; 0 if the
+    /// value may wrap around the modulus (readings C11).
     pub percent: f64,
     /// How many products in a row are still possible.
     pub levels_remaining: usize,

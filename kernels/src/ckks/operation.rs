@@ -101,13 +101,13 @@ pub struct Request<'a> {
     pub operation: Operation,
     /// The operands. Their number is [`Operation::operands`].
     pub operands: &'a [Operand],
-    /// Plain numbers, one for each slot. For a rotation, the first may be the step count.
+    /// Plain numbers, one for each slot. For a rotation without `steps`, the first number is the step count.
     pub plain: Option<&'a [f64]>,
     /// Coefficients of a polynomial, beginning with the constant.
     pub coefficients: Option<&'a [f64]>,
     /// Steps of a rotation.
     pub steps: Option<i64>,
-    /// Whether a product is rescaled at once, which gives the result the default scale of its level.
+    /// Whether the operation also rescales a product, which gives the result the default scale of its level.
     pub scale_stable: bool,
     /// The parts of the evaluation key, each with its level.
     pub parts: &'a [(PartKind, usize)],
@@ -136,7 +136,7 @@ pub enum Refusal {
 /// Plans a request.
 ///
 /// # Errors
-/// [`Refusal`]: the fault of the request. Nothing has been computed.
+/// [`Refusal`]: why the request is refused. Nothing has been computed.
 pub fn plan(plaintexts: &Plaintexts, params: &Params, request: &Request<'_>) -> Result<Plan, Refusal> {
     let Request { operation, operands, .. } = *request;
     if operands.len() != operation.operands() {
@@ -222,7 +222,8 @@ impl Planning<'_> {
         if levels.windows(2).all(|pair| pair[0] == pair[1]) {
             return Ok(());
         }
-        let why = format!("the ciphertexts have the levels {levels:?}: rescale the one of the higher level first");
+        let why =
+            format!("the ciphertexts have the levels {levels:?}: rescale the ciphertext of the higher level first");
         Err(Refusal::MismatchedLevel(why))
     }
 
@@ -234,7 +235,7 @@ impl Planning<'_> {
         }
         let bits = [a, b].map(f64::log2);
         let why = format!(
-            "the ciphertexts' scales have {:.3} and {:.3} bits: rescale the one of the larger scale first",
+            "the ciphertexts' scales have {:.3} and {:.3} bits: rescale the ciphertext of the larger scale first",
             bits[0], bits[1]
         );
         Err(Refusal::MismatchedLevel(why))
@@ -323,8 +324,9 @@ impl Planning<'_> {
         params.level(level - 1).scale * params.chain().divisor(level, level - 1) / self.builder.scale(value)
     }
 
-    /// Moves a value one level down. A product that was not rescaled yet is divided. Any other ciphertext keeps its
-    /// numbers and gets the default scale of the lower level.
+    /// Brings a value one level down. If the scale after a division is above the square root of the default scale, the
+    /// value is a product that was not rescaled yet, and is divided. Any other value is multiplied by a factor before
+    /// the division, which gives it the default scale of the lower level.
     fn rescale(&mut self, value: Value) -> Result<Value, Refusal> {
         self.needs_levels(value, 1)?;
         let level = self.builder.level(value);
@@ -348,7 +350,7 @@ impl Planning<'_> {
             return Ok(rescaled);
         }
         let why = format!(
-            "after one rescale, the scale has {:.1} bits, unlike that of any level: rescale the ciphertext first",
+            "after one rescale, the scale would have {:.1} bits, which is not the scale of its level: rescale the ciphertext first",
             scale.log2()
         );
         Err(Refusal::MismatchedLevel(why))
@@ -375,7 +377,8 @@ impl Planning<'_> {
         Ok(turned(&mut self.builder, value, &path))
     }
 
-    /// The shortest sequence of rotations by the key's parts for this level (readings K10).
+    /// The Galois elements of the shortest sequence of rotations that together rotate by `steps`. For each of them, the
+    /// key has a part of this level or a higher one (readings K10).
     fn path(&self, steps: i64, level: usize) -> Result<Vec<u32>, Refusal> {
         let element = |&(kind, highest): &(PartKind, usize)| match kind {
             PartKind::Galois(element) if highest >= level => Some(element),
@@ -405,7 +408,7 @@ impl Planning<'_> {
         let sums_scale = self.builder.scale(operands[0]) * self.builder.scale(operands[1]) / divisor(level);
         let scale = params.level(level - 2).scale * divisor(level - 1) / sums_scale;
         let too_large =
-            |_| Refusal::MismatchedLevel("the operands' scales leave no room for the mask: rescale first".into());
+            |_| Refusal::MismatchedLevel("matmul cannot use these scales: rescale the ciphertexts first".into());
         if !(1.0..1e18).contains(&scale) {
             return Err(too_large(EncodeError::TooLarge));
         }

@@ -14,12 +14,12 @@ pub const POLY_DEGREES: [usize; 6] = [64, 256, 4096, 8192, 16384, 32768];
 pub const SCALE_BITS: std::ops::RangeInclusive<u32> = 10..=50;
 /// The degrees that support bootstrapping; all are for testing.
 pub const BOOTSTRAP_DEGREES: [usize; 2] = [64, 256];
-/// Largest `scale_bits` with bootstrapping, which would not keep the precision of a larger scale.
+/// Largest `scale_bits` with bootstrapping. A bootstrap would not keep the precision of a larger scale.
 pub const BOOTSTRAP_SCALE_BITS_MAX: u32 = 40;
 /// Every `max_depth` of the specification.
 pub const MAX_DEPTHS: std::ops::RangeInclusive<u32> = 1..=14;
-/// Smallest scale in use, in bits. A smaller scale is raised to this one, because too few short primes exist, and
-/// because smaller scales carry no precision.
+/// Smallest scale in use, in bits. A smaller `scale_bits` is raised to this number, because too few short primes exist,
+/// and because smaller scales carry no precision.
 pub const SCALE_BITS_MIN: u32 = 25;
 
 /// The security level that a client asks for.
@@ -114,21 +114,21 @@ pub enum ParamsError {
 impl ParamsError {
     fn insufficient(bits: u32, log_modulus: u32, depth: Option<u32>, degree: Option<usize>) -> String {
         let depth = match depth {
-            Some(depth) => format!("the largest max_depth here is {depth}"),
-            None => "no max_depth is secure here".into(),
+            Some(depth) => format!("the largest max_depth at this poly_degree and scale_bits is {depth}"),
+            None => "no max_depth is secure at this poly_degree and scale_bits".into(),
         };
         let degree = match degree {
-            Some(degree) => format!("the smallest poly_degree for this depth is {degree}"),
-            None => "no poly_degree is large enough for this depth".into(),
+            Some(degree) => format!("the smallest poly_degree for this max_depth is {degree}"),
+            None => "no poly_degree is large enough for this max_depth".into(),
         };
         format!("these parameters have {bits} bits of security ({log_modulus} bits of modulus); {depth}; {degree}")
     }
 }
 
-/// A part of an evaluation key, named by the secret that the part switches from.
+/// A part of an evaluation key, by the secrets that the part switches between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PartKind {
-    /// From `s^2`; used after a product.
+    /// From `s^2` to `s`; used after a product.
     Relinearization,
     /// From `s` to its image under the inverse of this Galois element, an odd number below `2N`. The automorphism
     /// follows the switch.

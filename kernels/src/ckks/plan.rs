@@ -12,7 +12,8 @@ use super::params::{Params, PartKind};
 use builder::{Node, PlainNode};
 pub use builder::{PlanBuilder, same_scale};
 
-/// Scales whose relative difference is below this count as equal, because rounding causes such differences.
+/// Scales whose relative difference is below this tolerance are treated as equal, because rounding causes such
+/// differences.
 pub const SCALE_TOLERANCE: f64 = 1.0 / (1u64 << 32) as f64;
 
 /// A handle of a ciphertext in a plan.
@@ -36,7 +37,7 @@ pub enum Step {
     MultiplyPlain(Value, Plain),
     /// `a` times a whole number.
     MultiplyInteger(Value, i128),
-    /// `a` plus a whole number in units of its scale, the same in every slot.
+    /// `a` plus a whole number, which stands for this number divided by the scale of `a`, the same in every slot.
     AddInteger(Value, i128),
     /// `a` times `factor`, divided by the primes that leave between the level of `a` and level `to`
     /// ([`super::Chain::divided`]).
@@ -116,7 +117,8 @@ pub struct PlannedValue {
     pub scale: f64,
     /// Bounds on the numbers and the error.
     pub noise: Noise,
-    /// Slots of the value's rows, `[2][primes of the level]`. Empty if no step reads the value.
+    /// Slots of the value's rows, `[2][primes of the level]`. Empty if the value is no input and no output depends on
+    /// it.
     pub slots: Vec<u32>,
 }
 
@@ -292,8 +294,8 @@ fn needed(nodes: &[Node], outputs: &[Value]) -> Vec<bool> {
     needed
 }
 
-/// Cost of a step in units. Transforms count fully, and a product with a row of the key counts as a few stages of a
-/// transform.
+/// Cost of a step in units. A transform costs its number of stages, and a product with a row of the key costs as much
+/// as a few stages.
 fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
     let n = params.n() as u64;
     let stages = u64::from(params.n().ilog2());

@@ -18,8 +18,7 @@ pub fn levels(coefficients: usize) -> usize {
 }
 
 /// Evaluates a polynomial at `x`. The coefficients begin with the constant. The result is [`levels`] levels below `x`,
-/// at the default scale of its level. Coefficients that are 0 cost nothing, and zeros at the end of the list do not
-/// count.
+/// at the default scale of its level. A coefficient of 0 takes no step, and zeros at the end of the list are ignored.
 ///
 /// # Panics
 /// When `x` has fewer than [`levels`] levels, or a coefficient is not finite.
@@ -130,7 +129,7 @@ impl Powers<'_> {
             });
         }
         let sum = sum.unwrap_or_else(|| {
-            // a constant polynomial: the constant is added to x times 0
+            // a constant polynomial is computed as x times 0, plus the constant
             let x = self.power_at(1, from);
             let by = scale * divisor / self.builder.scale(x);
             self.builder.multiply_constant(x, 0.0, by)
@@ -160,7 +159,7 @@ mod tests {
         builder.finish(&[value])
     }
 
-    /// The plan's result for a plain number.
+    /// The result of the plan's steps, computed in plain numbers with `x` as the input.
     fn value(plan: &Plan, x: f64) -> f64 {
         let mut values: HashMap<usize, f64> = HashMap::new();
         let slot = |value| plan.value(value).slots[0] as usize;

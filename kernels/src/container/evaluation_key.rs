@@ -42,7 +42,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     let (header, payload) = unframe(bytes, Tag::EvaluationKey)?;
     if header.version == VERSION && !Preset::OF_VERSION_1.contains(&header.preset) {
         let preset = header.preset.name();
-        return Err(Error::Params(format!("evaluation keys of {preset} need at least version {VERSION_CENTRED}")));
+        return Err(Error::Params(format!("evaluation keys of {preset} need container version {VERSION_CENTRED}")));
     }
     let mod_switch = if header.version == VERSION { ModSwitch::Nearest } else { ModSwitch::Centred };
     let params = header.preset.params().with_mod_switch(mod_switch);

@@ -33,7 +33,7 @@ pub enum Tag {
     ArithmeticPublicKey = 6,
     /// An evaluation key of arithmetic: a head, then rows.
     ArithmeticEvaluationKey = 7,
-    /// A ciphertext of numbers.
+    /// A ciphertext of arithmetic, which encrypts numbers.
     ArithmeticCiphertext = 8,
 }
 
@@ -104,7 +104,7 @@ pub fn frame(tag: Tag, preset: Preset, fingerprint: Option<[u8; 8]>, put: impl F
     frame_of_version(VERSION, tag, preset, fingerprint, put)
 }
 
-/// [`frame`] with a version other than 1, which the type must have.
+/// Like [`frame`], but writes a container of version `version`. The tag's type must have this version.
 pub(super) fn frame_of_version(
     version: u16,
     tag: Tag,
@@ -115,7 +115,7 @@ pub(super) fn frame_of_version(
     framed(version, tag, preset_code(preset), fingerprint.unwrap_or_default(), put)
 }
 
-/// [`frame`] for arithmetic.
+/// Like [`frame`], but writes a container of arithmetic, which has no preset and always has a fingerprint.
 pub(crate) fn frame_arithmetic(tag: Tag, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     framed(VERSION, tag, NO_PRESET, fingerprint, put)
 }

@@ -26,7 +26,8 @@ pub fn write_seeded(list: &SeededLweList, preset: Preset, fingerprint: Option<[u
     })
 }
 
-/// Reads the container for a preset and a key, without expanding the masks. `fingerprint` names the session's key.
+/// Reads the container for a preset and a key, without expanding the masks. `fingerprint` is the fingerprint of the
+/// session's key.
 ///
 /// # Errors
 /// [`Error::Params`] for ciphertexts of another preset or key; other variants for bytes that cannot be read.
@@ -36,7 +37,8 @@ pub fn read_seeded(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]>) -
     Ok(list)
 }
 
-/// Reads the container for any preset and key, which its header names.
+/// Reads the container without a check of its preset and key. The returned header states the preset and the fingerprint
+/// of the key.
 ///
 /// # Errors
 /// [`Error`] for bytes that are not such a container.

@@ -59,7 +59,7 @@ impl Arena {
         &mut self.chunks.memory_mut(place.chunk)[words]
     }
 
-    /// For each list of slots to read, its rows; then the rows of the slots to write.
+    /// The rows of each list of slots to read, and the rows of the slots to write.
     ///
     /// # Panics
     /// When a slot does not exist, or a written slot is also read or is written twice.

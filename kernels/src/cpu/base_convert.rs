@@ -18,7 +18,7 @@ use crate::cpu::simd::{Isa, Simd};
 use crate::modular::Modulus;
 use crate::ring::Root;
 
-/// Largest number of source primes. With so many, the sum of step (3) still fits a word after its reduction.
+/// Largest number of source primes. With this many primes, the sum of step (3) still fits a word after its reduction.
 pub const SOURCES_MAX: usize = 11;
 /// Bits of a fraction.
 const FRACTION_BITS: u32 = 28;

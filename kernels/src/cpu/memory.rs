@@ -30,7 +30,7 @@ pub struct Memory<T: Number> {
 
 // SAFETY: `Memory` owns its numbers, as a `Vec` does.
 unsafe impl<T: Number> Send for Memory<T> {}
-// SAFETY: shared access only reads.
+// SAFETY: through a shared reference, a thread can only read the numbers.
 unsafe impl<T: Number> Sync for Memory<T> {}
 
 impl<T: Number> Memory<T> {
@@ -90,7 +90,7 @@ impl<T: Number> Deref for Memory<T> {
 
 impl<T: Number> DerefMut for Memory<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and the borrow is unique.
+        // SAFETY: as in `deref`, and the borrow is unique.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

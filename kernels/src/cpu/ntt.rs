@@ -2,8 +2,8 @@
 //!
 //! `forward` maps `[N]` coefficients in natural order, in `[0, 2q)`, to `[N]` values in *reading order*, in `[0, 2q)`.
 //! `inverse` maps them back, times `N`; input and output are in `[0, 2q)`. Reading order is the order that the last
-//! steps of `forward` leave. This order differs between vector widths. Only this folder depends on the order, because
-//! pointwise work is the same in every order.
+//! steps of `forward` leave. This order differs between vector widths. Only the code of the CPU device depends on
+//! this order, because pointwise work is the same in every order.
 //!
 //! The method is negacyclic Cooley-Tukey / Gentleman-Sande with the twist folded into the roots (eprint 2016/504, Alg.
 //! 1 and 2), and lazy butterflies of Harvey (2014, Alg. 2): values stay below `4q < 2^32`, each product below `2q`.
@@ -303,9 +303,9 @@ unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
     }
 }
 
-/// Finishes `forward` for square `at` of the row, which has `LANES` vectors: the last STAGES stages between vectors,
-/// then all stages within vectors. The result is in `[0, 2q)`. `groups` is the row's number of squares; `lane_roots`
-/// belong to this square.
+/// Finishes `forward` for square `at` of the row: the last STAGES stages between the square's `LANES` vectors, then all
+/// stages within vectors. The result is in `[0, 2q)`. `groups` is the row's number of squares; `lane_roots` belong to
+/// this square.
 #[inline(always)]
 unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>(
     square_words: *mut u32,
@@ -386,8 +386,8 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     }
 }
 
-/// The beginning of `inverse`: all stages within vectors, then the first STAGES stages between vectors. Words come from
-/// the row itself, or from `from`.
+/// The beginning of `inverse`: all stages within vectors, then the first STAGES stages between vectors. The words are
+/// read from `from`, or from the row itself if `from` is `None`.
 #[inline(always)]
 unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
     from: Option<&[u32]>,

@@ -185,7 +185,7 @@ impl Isa {
         }
     }
 
-    /// The set's name in `fhe_engine`.
+    /// The set's name in the field `fhe_engine` of the service's health response.
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -236,7 +236,7 @@ macro_rules! dispatch {
                 // processor supports `isa`.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => unsafe { avx512($($arg),*) },
-                // SAFETY: as above.
+                // SAFETY: as for `avx512`.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 => unsafe { avx2($($arg),*) },
                 Isa::Portable => $portable,

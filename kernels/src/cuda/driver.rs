@@ -50,7 +50,8 @@ impl Stream {
         self.context().bind_to_thread().map_err(|error| failed("choosing the card", error))
     }
 
-    /// Waits until the card has done all work that was started in this stream. The time limit is that of [`waiting::wait`].
+    /// Waits until the card has done all work that was started in this stream. The time limit is
+    /// [`waiting::SILENCE_MAX`].
     pub fn drain(&self) -> Result<()> {
         self.bind()?;
         let event = self.stream.record_event(None).map_err(|error| failed("waiting for the card", error))?;
@@ -107,7 +108,7 @@ impl Memory {
     /// The address of a range of words.
     ///
     /// # Panics
-    /// When the range is outside the buffer. The range would be a caller's mistake, which the card would not detect.
+    /// When the range is outside the buffer. Such a range is a mistake of the caller, and the card would not detect it.
     pub fn at(&self, at: usize, words: usize) -> sys::CUdeviceptr {
         let end = at.checked_add(words);
         assert!(end.is_some_and(|end| end <= self.words), "{words} words at {at} of a buffer of {}", self.words);
@@ -156,7 +157,7 @@ pub struct Pinned {
 // SAFETY: these are plain words with one owner. Events order the card's copies of the words, and any thread may call
 // the driver for them
 unsafe impl Send for Pinned {}
-// SAFETY: as for `Send`; shared references only read
+// SAFETY: as for `Send`; a shared reference can only read the words
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
@@ -268,7 +269,7 @@ impl Module {
             for (attribute, value) in attributes {
                 // SAFETY: the function is one of this module
                 unsafe { result::function::set_function_attribute(function.handle, attribute, value) }
-                    .map_err(|error| failed(&format!("setting {shared_bytes} shared bytes for {entry}"), error))?;
+                    .map_err(|error| failed(&format!("giving {entry} {shared_bytes} bytes of shared memory"), error))?;
             }
             function.shared_bytes_allowed = shared_bytes;
         }
@@ -287,8 +288,8 @@ impl Module {
         Ok(groups as usize)
     }
 
-    /// Starts an entry in the order of a stream. Its arguments are these addresses, then these words. The caller keeps
-    /// the memory at these addresses alive.
+    /// Starts the kernel `entry` after all work that was started in this stream. The kernel's arguments are
+    /// `addresses`, then `args`. The caller keeps the memory at the addresses alive.
     pub fn launch(
         &self,
         stream: &Stream,
@@ -320,10 +321,11 @@ impl Module {
             }),
         };
         let [x, y, z] = configuration.groups;
-        // SAFETY: function, stream and buffers belong to one context, which is bound. The arguments point to values
-        // that live until the call returns, and the call copies them. Entries take their buffers, then their words
-        // (README of the shaders). A kernel accesses only its buffers and the buffers to which a table leads; the
-        // caller holds all of them. The test suite checks this on the host under a sanitizer
+        // SAFETY: function, stream and buffers belong to one context, which is bound. The pointers in `arguments` point
+        // to values that live until the call returns, and the call copies these values. The first arguments of every
+        // kernel are its buffers, and the others are words (`shaders/README.md`). A kernel accesses only its buffers
+        // and the buffers whose distances a table contains; the caller holds all these buffers. The test suite runs the
+        // kernels on the host under a sanitizer, which would detect any other access
         let launched = unsafe {
             if let Some(attribute) = &mut attribute {
                 let config = sys::CUlaunchConfig {

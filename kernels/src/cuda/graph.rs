@@ -16,13 +16,13 @@ pub struct Graph {
 }
 
 // SAFETY: the handle belongs to the driver; any thread that has bound its context may use it. `GpuBackend` starts one
-// graph at a time, because it holds its lock meanwhile
+// graph at a time, because it holds the lock of its scratch memory during a start
 unsafe impl Send for Graph {}
 // SAFETY: as for `Send`
 unsafe impl Sync for Graph {}
 
 impl Graph {
-    /// Captures the kernels that `launch` starts in `capture`, a stream without other users. Captured kernels do not
+    /// Captures the kernels that `launch` starts in `capture`, a stream that nothing else uses. Captured kernels do not
     /// run yet.
     ///
     /// # Errors

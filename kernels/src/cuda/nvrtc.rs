@@ -1,8 +1,8 @@
 //! NVRTC, NVIDIA's run-time compiler, if the machine has it: compiles sources to binaries of one architecture.
 //!
 //! The output is a cubin, because a driver older than the compiler refuses the compiler's PTX. If the compiler does not
-//! know the card's architecture, the output is PTX. Its target is then the newest known architecture that is not above
-//! the card's. The card's driver compiles the PTX for the card.
+//! know the card's architecture, the output is PTX. The PTX is for the newest known architecture that is not above the
+//! card's architecture, and the driver compiles the PTX for the card.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -50,7 +50,7 @@ struct Block {
     host: Pinned,
     /// The twin on the card; only large blocks have one.
     twin: Option<Twin>,
-    /// Words of the block in use.
+    /// Number of words of the block that are in use.
     words: usize,
     /// Recorded when the words have arrived and the twin is zero again.
     done: CudaEvent,

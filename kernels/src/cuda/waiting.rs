@@ -153,7 +153,7 @@ mod tests {
         let error = wait_for(&hangs, &health, &mut || false).expect_err("it never completes");
         assert_eq!(error.to_string(), "device lost: the card finished nothing for 60 s");
         assert!(hangs.now.get() >= SILENCE_MAX && hangs.now.get() < SILENCE_MAX + Duration::from_millis(10));
-        // every other user of the card gets the error without a wait
+        // every clone of the card's health returns the error, and a further wait returns it at once
         assert_eq!(health.clone().alive(), Err(error.clone()));
         assert_eq!(wait_for(&Fake::new(None, None), &health, &mut || false), Err(error));
     }

@@ -157,9 +157,9 @@ impl<M, B: Buffer> Launch<'_, M, B> {
     ///
     /// # Panics
     /// When a view is outside its buffer, empty, or not aligned. When a written view overlaps a view of another
-    /// argument and the launch does not declare it. When the last cluster is incomplete. In WGSL, also when one buffer
-    /// is both read and written, or when the launch declares a feature that WGSL lacks. The card would not detect these
-    /// mistakes.
+    /// argument and the launch does not declare the overlap ([`Access::InPlaceOf`]). When the last cluster is
+    /// incomplete. In WGSL, also when one buffer is both read and written, or when the launch declares a feature that
+    /// WGSL lacks. The card would not detect these mistakes.
     pub fn check(&self, card: &Card) -> Result<()> {
         let Launch { entry, groups, threads, cluster, .. } = self;
         if groups.iter().zip(card.groups_max).any(|(groups, most)| *groups > most) || *threads > card.threads_max {

@@ -13,7 +13,7 @@ pub fn primes(primes: &[Modulus]) -> Vec<u32> {
     primes.iter().flat_map(|prime| [prime.q(), prime.montgomery_inverse()]).collect()
 }
 
-/// The stem for one ring degree.
+/// The kernels of the stem `mul_add`, compiled for one ring degree.
 pub struct MulAdd<G: Gpu> {
     stem: Stem<G>,
     /// Number of groups that share a row.
@@ -22,7 +22,7 @@ pub struct MulAdd<G: Gpu> {
 }
 
 impl<G: Gpu> MulAdd<G> {
-    /// Compiles the stem for rows of `polynomial_size` words.
+    /// Compiles the kernels for rows of `polynomial_size` words.
     pub fn new(gpu: &G, compiler: &Compiler<G>, polynomial_size: usize) -> Result<Self> {
         let threads = threads(gpu.card()).min(polynomial_size as u32);
         let stem = compiler.stem(gpu, "mul_add", &[&MUL_ADD], &[("N", polynomial_size as u32)], threads, &[])?;

@@ -21,13 +21,13 @@ pub fn roots(ring: &Ring) -> Vec<u32> {
     ring.roots.iter().chain(&ring.inverse_roots).flat_map(|root| [root.value, root.companion]).collect()
 }
 
-/// The stem for one ring. A row is `[N]` words in `[0, q)`, transformed in place.
+/// The kernels of the stem `ntt`, compiled for one ring. A row is `[N]` words in `[0, q)`, transformed in place.
 pub struct Ntt<G: Gpu> {
     stem: Stem<G>,
 }
 
 impl<G: Gpu> Ntt<G> {
-    /// Compiles the stem for this ring.
+    /// Compiles the kernels for this ring.
     pub fn new(gpu: &G, compiler: &Compiler<G>, ring: &Ring) -> Result<Self> {
         Ok(Ntt {
             stem: compiler.stem(

@@ -1,10 +1,11 @@
 //! Repeated sequences of launches. A card's implementation records a sequence at its second occurrence and replays it
 //! afterwards.
 //!
-//! Two sequences are the same if their launches name the same kernels, buffers and arguments; the content of buffers
+//! Two sequences are the same if their launches have the same kernels, buffers and arguments; the content of buffers
 //! does not matter. So gates on other slots are the same sequence, if their keys and their numbers of rows are the
-//! same. Buffers and modules are named by numbers that are never reused ([`new_id`]). When one of them is dropped, its
-//! sequences cannot occur again, so their recordings are dropped too ([`Recordings::forget`]).
+//! same. A number that is never reused ([`new_id`]) identifies each buffer and each module. When a buffer or a module
+//! is dropped, the sequences that contain it cannot occur again, so their recordings are dropped too
+//! ([`Recordings::forget`]).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,11 +24,11 @@ pub fn new_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The names in a sequence of launches.
+/// What identifies a sequence of launches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence(Vec<Step>);
 
-/// The names in one launch.
+/// What identifies one launch of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
     module: u64,
@@ -42,7 +43,7 @@ struct Step {
 }
 
 impl Sequence {
-    /// The sequence of these launches, with the numbers of their modules and buffers.
+    /// The sequence of these launches. `module_id` and `buffer_id` return the numbers of modules and buffers.
     pub fn of<M, B>(launches: &[Launch<'_, M, B>], module_id: fn(&M) -> u64, buffer_id: fn(&B) -> u64) -> Sequence {
         let step = |launch: &Launch<'_, M, B>| {
             let arguments = launch.bind.iter().enumerate();
@@ -64,7 +65,7 @@ impl Sequence {
         Sequence(launches.iter().map(step).collect())
     }
 
-    /// Whether the launch names this buffer or module.
+    /// Whether a launch of the sequence uses the buffer or module with this number.
     fn names(&self, id: u64) -> bool {
         self.0.iter().any(|step| step.module == id || step.views.iter().any(|(_, _, buffer, _)| *buffer == id))
     }
@@ -127,7 +128,7 @@ impl<R> Recordings<R> {
         replay(&recording)
     }
 
-    /// Drops all sequences that name this buffer or module. Called when the buffer or module is dropped.
+    /// Drops all sequences that use the buffer or module with this number. Called when the buffer or module is dropped.
     pub fn forget(&self, id: u64) {
         let mut known = self.known();
         let (gone, left) = std::mem::take(&mut *known).into_iter().partition(|(sequence, _)| sequence.names(id));

@@ -1,7 +1,8 @@
-//! Sources for compilation: constants in the language's syntax, `residue`, helpers, the stem.
+//! Sources for compilation: constants in the language's syntax, then the texts of `residue`, of helpers and of the
+//! kernel stem.
 //!
-//! A shader contains no number of a parameter set. The prelude of a text has only the constants that the text names. So
-//! parameter sets that differ only in other constants share a compilation.
+//! The texts in `shaders/` contain no number of a parameter set. The prelude before a text defines only the constants
+//! that occur in the text. So parameter sets that differ only in other constants share a compilation.
 
 use super::unroll::unrolled;
 use super::{Card, Language, Source};

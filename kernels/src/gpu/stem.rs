@@ -1,4 +1,4 @@
-//! A stem of `shaders/`, compiled for one card and one set of constants.
+//! A kernel stem of `shaders/`, compiled for one card and one set of constants.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -119,7 +119,9 @@ impl Circuit {
         }
         // a gate writes each wire that is not an input, and for each such wire its line has at least a digit and a space
         if wire_count < input_bits || wire_count - input_bits > text.len() / 2 {
-            return Err(head.error(format!("{wire_count} wires do not fit {input_bits} input bits and the gates")));
+            return Err(head.error(format!(
+                "{wire_count} wires are too few for {input_bits} input bits, or too many for the gates in the text"
+            )));
         }
         let Some(first_output) = wire_count.checked_sub(output_bits) else {
             return Err(outputs.error(format!("{output_bits} output bits are more than {wire_count} wires")));
@@ -250,7 +252,7 @@ impl Reader {
             return Err(line.error("a gate is missing"));
         };
         let [fan_in, fan_out, operands @ ..] = numbers else {
-            return Err(line.error("a gate is `fan_in fan_out in... out... OP`"));
+            return Err(line.error("a gate line has the form `fan_in fan_out in... out... OP`"));
         };
         let (fan_in, fan_out) = (line.number(fan_in)?, line.number(fan_out)?);
         if fan_in.checked_add(fan_out) != Some(operands.len()) {
@@ -275,8 +277,8 @@ impl Reader {
             }
             "MAND" => {
                 shape(fan_out >= 1 && fan_in == 2 * fan_out)?;
-                // all operands of the line are read before any of its results is written, because a result must not be
-                // an operand of the same line
+                // an operand must not be a result of the same line. So all operands are read before the first result is
+                // written: the read of such an operand fails, because its wire is not yet written
                 let (left, right) = operands.split_at(fan_out);
                 let pairs = left.iter().zip(right).map(|(a, b)| Ok([self.read(line, a)?, self.read(line, b)?]));
                 for (pair, result) in pairs.collect::<Result<Vec<_>, _>>()?.into_iter().zip(results) {
@@ -521,7 +523,7 @@ pub(in crate::tfhe) mod tests {
             ("1 3\n1 2\n1 0\n2 1 0 1 2 AND\n", 3, "one bit each"),
             ("1 3\n1 70000\n1 1\n2 1 0 1 2 AND\n", 2, "one bit each"),
             ("1 3\n1 2\n1 4\n2 1 0 1 2 AND\n", 3, "4 output bits are more than 3 wires"),
-            ("1 1\n1 2\n1 1\n2 1 0 1 2 AND\n", 1, "1 wires do not fit"),
+            ("1 1\n1 2\n1 1\n2 1 0 1 2 AND\n", 1, "1 wires are too few"),
             ("1 4\n1 2\n1 1\n2 1 0 1 2 AND\n", 4, "wire 3 is never written"),
             ("1 3\n1 2\n1 1\n2 1 0 1 2 AND\n2 1 0 1 2 AND\n", 5, "a further gate"),
             ("2 3\n1 2\n1 1\n2 1 0 1 2 AND\n2 1 0 1 2 AND\n", 5, "written a second time"),
@@ -539,7 +541,7 @@ pub(in crate::tfhe) mod tests {
             ("1 3\n1 2\n1 1\n2 1 0 1 +2 AND\n", 4, "not a number"),
             ("1 3\n1 2\n1 1\nAND\n", 4, "fan_in"),
             ("9999999 3\n1 2\n1 1\n", 1, "more than 1048576"),
-            ("1 999999999\n1 2\n1 1\n2 1 0 1 2 AND\n", 1, "do not fit"),
+            ("1 999999999\n1 2\n1 1\n2 1 0 1 2 AND\n", 1, "too many for the gates"),
             ("99999999999999999999 3\n", 1, "not a number"),
         ] {
             let (at, why) = reason(text);

@@ -122,7 +122,8 @@ fn mux(a: Bit, b: Bit, sel: Bit) -> Folded {
     }
 }
 
-/// Names ciphertexts by their words: equal and opposite ciphertexts share a name, and trivial ones are constants.
+/// Gives names to ciphertexts according to their words: equal and opposite ciphertexts get the same name, and trivial
+/// ciphertexts are constants.
 ///
 /// Names are found by a keyed hash, so the time is proportional to the number of words, even for malicious inputs.
 #[derive(Default)]
@@ -147,16 +148,16 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Names every ciphertext of a list.
+    /// The name of every ciphertext of a list, by the rules of [`Names::name`].
     pub fn of(list: &LweList) -> Vec<Bit> {
         let mut names = Names::default();
         list.iter().map(|words| names.name(words)).collect()
     }
 }
 
-/// Names the operands of one gate, at most three, by the rules of [`Names`]. The name is the place of the first operand
-/// with the same or the negated words. The operands are compared instead of hashed, because a comparison usually ends
-/// at their first words.
+/// The names of the operands of one gate, at most three, by the rules of [`Names`]. The name of an operand is the place
+/// of the first operand with the same or the negated words. The operands are compared instead of hashed, because a
+/// comparison usually ends at their first words.
 pub(crate) fn names_of_few<'a>(operands: impl Iterator<Item = &'a [u32]>) -> [Bit; 3] {
     let mut seen: [&[u32]; 3] = [&[]; 3];
     let mut names = [Bit::Constant(false); 3];
@@ -185,7 +186,7 @@ fn trivial(words: &[u32]) -> Option<bool> {
     [true, false].into_iter().find(|&bit| *body == Lwe::trivial_body(bit))
 }
 
-/// Whether each word of `x` is the negation of the same word of `y`.
+/// Whether each word of `x` is the negation of the word of `y` at the same place.
 fn opposite(x: &[u32], y: &[u32]) -> bool {
     x.iter().zip(y).all(|(&x, &y)| x == y.wrapping_neg())
 }
@@ -194,7 +195,7 @@ fn opposite(x: &[u32], y: &[u32]) -> bool {
 struct UpToSign<'a>(&'a [u32]);
 
 impl UpToSign<'_> {
-    /// Compares the words with their negation. Returns true if the first word that differs is larger in the words.
+    /// Compares each word with its negation. Returns whether the word is larger at the first place where they differ.
     fn is_upper(&self) -> bool {
         self.0.iter().find(|&&word| word != word.wrapping_neg()).is_some_and(|&word| word > word.wrapping_neg())
     }

@@ -75,7 +75,7 @@ impl GateList {
         Self { gates, starts, blocks, places }
     }
 
-    /// A list of rows; the operands are gathered into one block.
+    /// A list of the gates of these rows. The operands are copied into one block.
     ///
     /// # Panics
     /// When a row has the wrong number of operands, operands differ in dimension, or no row is given.

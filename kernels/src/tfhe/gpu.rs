@@ -1,4 +1,5 @@
-//! Gates on a GPU, written once for every [`crate::gpu::Gpu`]: one launch for each stem, in order.
+//! Gates on a GPU, written once for every [`crate::gpu::Gpu`]: a module for the launches of each kernel stem, and
+//! `backend.rs`, which starts these launches in sequence.
 
 mod backend;
 pub mod blind_rotate;

@@ -1,9 +1,10 @@
-//! Noise: the variance of each stem of a gate, and the failure probability that follows for the gate.
+//! Noise: the variance that each step of a gate adds, and the failure probability of the gate that follows from these
+//! variances.
 //!
 //! Variances are in squared turns (fractions of the torus, squared). The formulas are those of eprint 2018/421
 //! (external product, key switch, gate bootstrap) for the average case as in eprint 2022/704 and 2021/729, with
-//! balanced digits and rounding terms. `tests/compute/noise` checks them by measurement. When a kernel changes its
-//! digits or roundings, its function here changes in the same commit.
+//! balanced digits and rounding terms. `tests/compute/noise` checks them by measurement. When a commit changes a
+//! kernel's digits or roundings, the commit must also change the kernel's function here.
 //!
 //! Failure probabilities hold for gates with independent operands. The operands of every gate that reaches a bootstrap
 //! are independent, for two reasons. First, equal, opposite and constant operands are folded before the bootstrap

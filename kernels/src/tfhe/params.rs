@@ -157,7 +157,7 @@ impl ParamsLiteral {
     }
 
     /// `round(2^32 / D^j)` for `j` in `1..=levels`, `[levels]`: the gadget of the key-switching key, on the torus.
-    #[inline(never)] // for the same reason as above
+    #[inline(never)] // keeps its divisions out of code that handles secrets (scripts/constant-time)
     pub fn key_switch_gadget(&self) -> Vec<u32> {
         gadget(1 << 32, self.key_switch_base.into(), self.key_switch_level_count)
     }
@@ -227,7 +227,7 @@ impl Preset {
         Preset::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
-    /// The preset with these dimensions `(n, k, N)`. Needed for keys that do not name their preset (readings G6).
+    /// The preset with these dimensions `(n, k, N)`. Needed for keys that do not state their preset (readings G6).
     pub fn from_dimensions(lwe_dimension: usize, glwe_dimension: usize, polynomial_size: usize) -> Option<Preset> {
         Preset::ALL.into_iter().find(|preset| {
             let p = preset.literal();
@@ -247,7 +247,7 @@ impl Preset {
         }
     }
 
-    /// The preset's checked parameters, with the modulus switch of new keys.
+    /// The preset's checked parameters, with the mod switch of new keys.
     pub fn params(self) -> Params {
         Params::try_from(self.literal()).expect("a published preset holds its own checks")
     }

@@ -1,4 +1,4 @@
-//! Residues of the ring as words of the 32-bit torus, and back.
+//! Converts residues of the ring to words of the 32-bit torus, and such words to residues.
 
 use super::params::MODULUS;
 

@@ -65,8 +65,8 @@ impl<'a> Reader<'a> {
         self.bytes(bytes).map(Words)
     }
 
-    /// Reads the seed of a mask stream, in either layout. A modulus follows every seed, and its place shows which
-    /// layout the seed has.
+    /// Reads the seed of a mask stream, in either layout. A modulus follows every seed, and the place of the modulus
+    /// shows which layout the seed has.
     pub(super) fn seed(&mut self) -> Result<TfheRsSeed, Error> {
         let mut bare = *self;
         if let Ok(key) = bare.u128()

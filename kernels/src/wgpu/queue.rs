@@ -1,4 +1,4 @@
-//! The queue of a card: orders commands, counts memory, catches failures.
+//! The queue of a card: submits commands in sequence, counts the allocated memory, catches failures.
 
 mod recording;
 
@@ -319,7 +319,7 @@ impl Queue {
         self.state.told()?;
         // wait, because another thread's poll may have taken the callback without having called it yet
         if read.mapped.recv_timeout(WAIT) != Ok(true) {
-            return Err(Error::Device("a result could not be mapped".to_owned()));
+            return Err(Error::Device("the driver did not map a result into the host's memory".to_owned()));
         }
         let view = read.staging.get_mapped_range(..).map_err(|error| Error::Device(error.to_string()))?;
         Ok(view.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
@@ -382,7 +382,7 @@ impl Queue {
         self.state.lost.get().map_or(Ok(()), |why| Err(Error::Lost(why.clone())))
     }
 
-    /// Calls `work` and returns the errors that wgpu found in it.
+    /// Calls `work`. Returns an error if wgpu reports one for the calls in `work`.
     fn checked<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         let filters = [ErrorFilter::Internal, ErrorFilter::OutOfMemory, ErrorFilter::Validation];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));

@@ -22,7 +22,7 @@ const BARRIER: &str = "__syncthreads();";
 /// The number of barriers of each source, including its helpers.
 const BARRIERS: [(&str, usize); 3] = [("mod_switch", 1), ("blind_rotate", 6), ("lwe_key_switch", 3)];
 
-/// A mistake: in the source of a stem, `to` replaces the n-th occurrence of `from`.
+/// A mistake: in the source of a kernel (`stem`), `to` replaces the n-th occurrence of `from`.
 struct Slip {
     name: &'static str,
     stem: &'static str,

@@ -13,7 +13,7 @@ use crate::broken::{Expected, replaced};
 use crate::device::Device;
 use crate::wgpu::open_software_narrow;
 
-/// A mistake: in the source of a stem, `to` replaces the n-th occurrence of `from`.
+/// A mistake: in the source of a kernel (`stem`), `to` replaces the n-th occurrence of `from`.
 struct Slip {
     name: &'static str,
     stem: &'static str,

@@ -27,8 +27,8 @@ const WIRES: usize = 4;
 
 /// Terms of a sum, each with a factor and the number of a wire or input.
 type Terms = &'static [(i32, usize)];
-/// A cell: its constant, its wires, its inputs, and for a bootstrap the amplitude as one over a part of a turn, and the
-/// number of resulting wires. `None` means a key switch.
+/// A cell: its constant, its wires, its inputs, and for a bootstrap two numbers: `p` if the amplitude is `1 / p` of a
+/// turn, and the number of resulting wires. `None` means a key switch.
 type Row = (i32, Terms, Terms, Option<(i128, usize)>);
 
 /// A batch over an arena, and the slots expected after it.

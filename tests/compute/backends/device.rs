@@ -15,7 +15,7 @@ use crate::wgpu;
 
 /// Opens a backend with a number of threads.
 type Open = Box<dyn Fn(usize) -> Result<Box<AnyBackend>> + Send + Sync>;
-/// Launches one stem alone.
+/// Launches the kernel of one stem alone.
 type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 
 /// An emulated card of a compute capability, with the shared memory of such cards. So batches take the fast paths: the
@@ -43,7 +43,7 @@ pub struct Device {
     /// The instruction set of a CPU.
     pub isa: Option<Isa>,
     open: Open,
-    /// Checks one stem alone. CPUs have no launches, so they have no such check.
+    /// Launches the kernel of one stem alone and checks its words. CPUs have no launches, so they have no such check.
     stem: Option<CheckStem>,
 }
 
@@ -117,12 +117,12 @@ impl Device {
         (self.open)(threads).expect("trials run only on machines with the backend")
     }
 
-    /// Whether the device is a card, whose stems can be launched one by one.
+    /// Whether the device is a card, whose kernels can be launched one by one.
     pub fn is_gpu(&self) -> bool {
         self.stem.is_some()
     }
 
-    /// Launches one stem alone.
+    /// Launches the kernel of one stem alone.
     pub fn check_stem(&self, case: &StemCase) {
         self.stem.as_ref().expect("only cards are asked")(case);
     }

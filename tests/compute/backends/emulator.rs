@@ -303,7 +303,7 @@ fn failure_is_not_the_end(host: &HostCuda) {
     assert_eq!(words, vec![2; 64]);
 }
 
-/// By a distance, a kernel can reach another buffer if its launch names that buffer, and only within the buffer's
+/// By a distance, a kernel can reach another buffer if the launch lists that buffer, and only within the buffer's
 /// bounds. It can reach no other buffer.
 fn reached(host: &HostCuda) {
     let text = [
@@ -329,8 +329,8 @@ fn reached(host: &HostCuda) {
         host.finish(host.read(&out, std::slice::from_ref(&all))?)
     };
     let words = |from: u32| (from..from + 32).collect::<Vec<u32>>();
-    // the reached buffer is after the start here; in the next line it is before the start, and the launch names it
-    // twice
+    // here the address of the reached buffer is after the address from which the distance is counted; in the next line
+    // it is before that address, and the launch lists the buffer twice
     assert_eq!(far(&first, &second, &[&second], 8).expect("the launch names the buffer"), words(108));
     assert_eq!(far(&third, &second, &[&first, &second, &second], 0).expect("the launch names the buffer"), words(100));
     let failed = |found: Result<Vec<u32>>, expected: &str| {

@@ -48,7 +48,7 @@ const WORDS: usize = 64 * 3 * 2 * 4;
 struct Card<'a, G: Gpu> {
     gpu: &'a G,
     module: G::Module,
-    /// Ranges must begin at multiples of this number of words, and so many words make whole groups.
+    /// Ranges must begin at multiples of this number of words. The number is also a multiple of the threads of a group.
     step: usize,
 }
 
@@ -72,7 +72,7 @@ impl<G: Gpu> Card<'_, G> {
         buf
     }
 
-    /// The words of such a buffer, after checking that the words around them are unchanged.
+    /// The words of a buffer that [`Self::buffer`] made, after a check that the words around them are unchanged.
     fn words(&self, buf: &G::Buf) -> Vec<u32> {
         let all = View::all(buf).range();
         let found = self.gpu.finish(self.gpu.read(buf, &[all]).expect("a read")).expect("the earlier launches succeed");
@@ -82,7 +82,7 @@ impl<G: Gpu> Card<'_, G> {
         words.to_vec()
     }
 
-    /// The range of such a buffer that holds its words.
+    /// The range of a buffer that [`Self::buffer`] made, without the words around it.
     fn within<'a>(&self, buf: &'a G::Buf) -> View<'a, G::Buf> {
         let all = View::all(buf);
         all.part(self.step..all.words - self.step)

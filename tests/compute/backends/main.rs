@@ -1,10 +1,10 @@
-//! Every stem on every backend, compared word for word with its definition (`tests_compute::naive`) and with the other
-//! backends.
+//! Every kernel (stem) on every backend, compared word for word with its definition (`tests_compute::naive`) and with
+//! the other backends.
 //!
 //! Each trial is one stem, case and backend. The trials of a backend that this machine lacks are reported as ignored,
-//! never as passed. If `REQUIRE_BACKENDS` names the backend (`cpu-avx512,cuda-host`), they fail instead. `KERNEL_CACHE`
-//! names the folder of compiled kernels for real CUDA cards, which need no compiler for kernels in the folder. With
-//! `PRECOMPILE`, the suite fills such a folder instead of running trials.
+//! never as passed. If the backend is in the list `REQUIRE_BACKENDS` (such as `cpu-avx512,cuda-host`), they fail
+//! instead. `KERNEL_CACHE` is the folder of compiled kernels for real CUDA cards, which need no compiler for kernels in
+//! the folder. With `PRECOMPILE`, the suite fills such a folder instead of running trials.
 
 mod agreement;
 mod any_backend;
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     let required: Vec<&str> = required.split(',').filter(|name| !name.is_empty()).collect();
     let devices: Vec<Arc<Device>> = Device::all().into_iter().map(Arc::new).collect();
     for name in &required {
-        // `nvrtc` is no device: it names the compiler that another suite needs
+        // `nvrtc` is no device: the word stands for the compiler that another suite needs
         let known = *name == "nvrtc" || devices.iter().any(|device| device.name == *name);
         assert!(known, "REQUIRE_BACKENDS: unknown backend {name}");
     }

@@ -1,4 +1,5 @@
-//! Each stem launched alone on a card and compared with its definition, so that a failure names the wrong kernel.
+//! The kernel of each stem launched alone on a card, its words compared with the definition, so that a failure names
+//! the wrong kernel.
 
 use kernels::cpu::mul_add::mul_add;
 use kernels::gpu::mul_add::MulAdd;
@@ -31,7 +32,8 @@ enum Stem {
     ModSwitch,
     SampleExtract,
     MulAdd,
-    /// Not a stem: all stems one after another. Before each launch, other words overwrite all unwritten scratch memory.
+    /// Not a stem: the kernels of all stems one after another. Before each launch, other words overwrite all unwritten
+    /// scratch memory.
     Junk,
     /// Not a stem: ranges, dimensions and aliases of launches.
     Launches,
@@ -107,7 +109,7 @@ impl StemCase {
         StemCase { stem: Stem::Junk, shape: together::PLAIN }
     }
 
-    /// Launches the stem and compares.
+    /// Launches the kernel of the stem and compares its words with those of the definition.
     pub fn check<G: Gpu>(&self, gpu: G) {
         match self.stem {
             Stem::Junk => return junk::check(gpu),

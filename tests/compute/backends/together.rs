@@ -43,7 +43,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session with these gates, whose operands alternate. The results follow the operands in the arena, in order.
+    /// A session with these gates. Gate `i` has the operands in the slots `i`, `i + 1` and `i + 2` modulo [`OPERANDS`].
+    /// The results follow the operands in the arena, in the order of the gates.
     fn new(key: &Arc<EvaluationKey>, gates: &[Gate], reads: &[u32], seed: u64) -> Session {
         let mut rng = generator(seed);
         let words = OPERANDS as usize * (key.params.lwe_dimension + 1);
@@ -142,7 +143,7 @@ pub fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
         Session::new(&keys[0], &[And], &[4], 0),
         Session::new(&others[0], &[Xor, Mux], &[5, 4], 1),
         Session::new(&keys[1], &[Mux, Not, Or], &[6, 0, 4, 4], 2),
-        // a session without reads, one without gates, and one without either
+        // three sessions: one reads no slots, one has no gates, and one neither reads slots nor has gates
         Session::new(&keys[2], &[Nand], &[], 3),
         Session::new(&keys[2], &[], &[3, 1], 4),
         Session::new(&keys[3], &[], &[], 5),
@@ -282,8 +283,8 @@ fn counted(device: &Device) {
     println!("| {} | {} |", device.name, row.join(" | "));
 }
 
-/// Mistakes: in the stem's source, the n-th distance becomes 0, so that the stem stays at the start of the first
-/// buffer.
+/// Mistakes: in the source of the kernel (stem), the n-th distance becomes 0, so that the kernel stays at the start of
+/// the first buffer.
 const SLIPS: [(&str, usize, Shape); 9] = [
     ("linear", 0, PLAIN),
     ("linear", 1, PLAIN),
@@ -296,9 +297,10 @@ const SLIPS: [(&str, usize, Shape); 9] = [
     ("blind_rotate.cluster", 0, FAST),
 ];
 
-/// Checks that the suite notices words of another key or ciphertext.
+/// Checks that the suite notices a kernel that reads words of another key or ciphertext.
 fn slip(stem: &'static str, nth: usize, shape: Shape) {
-    // makes the n-th use of a distance 0; the first occurrence in the source is the definition
+    // multiplies the n-th call of `distance` by 0; occurrence 0 in the source is the definition of `distance`, so call
+    // n is occurrence n + 1
     let zero = move |source: &Source| {
         if source.stem != stem {
             return source.text.clone();

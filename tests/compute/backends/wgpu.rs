@@ -245,8 +245,8 @@ fn wrong_launch(card: Wgpu) {
     for groups in [[most[0] + 1, 1, 1], [1, most[1] + 1, 1], [1, 1, most[2] + 1]] {
         failed(card.launch(&add(groups)));
     }
-    // the launch declares an argument as read, but the kernel writes it; the submission finds this error, and the next
-    // call reports it
+    // the launch declares an argument as read-only, but the kernel writes it; the submission finds this error, and the
+    // next call reports it
     let module = card.compile(&source(AFFINE)).expect("compiles");
     let bind = [&a, &a].map(|buf| Bind::read(View::all(buf))).into();
     let twice = Launch { module: &module, entry: "affine", bind, args: vec![1, 2], ..add([2, 1, 1]) };

@@ -45,7 +45,8 @@ pub fn check(preset: Preset) -> Result<(), Failed> {
                 return Err(format!("{} of {} operands is not exact", gate.name(), operands.len()).into());
             }
         }
-        // folding leaves one of the two bootstraps of this MUX, so its error must be that of a gate with one bootstrap
+        // folding leaves one of the two bootstraps of this MUX, so the error must be as large as that of a gate with
+        // one bootstrap
         let found = &evaluate(&[row(Gate::Mux, &[a, b, a])])?[0];
         let bit = secret.decrypt(a) | secret.decrypt(b);
         let error = f64::from(secret.phase(found).wrapping_sub(Lwe::trivial_body(bit)) as i32) * (-32f64).exp2();

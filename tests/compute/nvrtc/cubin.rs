@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const REGISTERS: u8 = 0x2f;
 const FRAME_BYTES: u8 = 0x11;
-/// The format of attributes that have a length and then so many bytes. Attributes of other formats have a value in
-/// place of the length.
+/// The format of attributes that have a length and then as many bytes as this length says. Attributes of other formats
+/// have a value in place of the length.
 const SIZED: u8 = 4;
 /// Shared memory that the system reserves in each group since compute capability 9.0. The size of the section includes
 /// this memory.

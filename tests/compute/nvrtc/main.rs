@@ -1,10 +1,10 @@
 //! Every CUDA kernel of every preset, compiled for four generations of cards, within its budget of registers, memory and
 //! instructions.
 //!
-//! The suite needs no card, but NVIDIA's run-time compiler on the path of the dynamic linker (`.ci/run` installs the
-//! Python wheel and names its folder in `LD_LIBRARY_PATH`). Without the compiler the trials are ignored, never passed;
-//! with `REQUIRE_BACKENDS=nvrtc` they fail. The suite `backends` checks on the host that the kernels compute the right
-//! words.
+//! The suite needs no card, but it needs NVIDIA's run-time compiler on the path of the dynamic linker (`.ci/run`
+//! installs the Python wheel and puts its folder into `LD_LIBRARY_PATH`). Without the compiler the trials are ignored,
+//! never passed; with `REQUIRE_BACKENDS=nvrtc` they fail. The suite `backends` checks on the host that the kernels
+//! compute the right words.
 
 mod budget;
 mod cubin;

@@ -18,8 +18,8 @@ pub fn without_noise(secret: &SecretKey, seed: [u8; 32]) -> EvaluationKey {
     key
 }
 
-/// Like [`without_noise`], but for any parameters, and from the secrets `s`, `[n]`, and `z`, `[kN]`. The key names a
-/// preset, but has the shape of `p`.
+/// Like [`without_noise`], but for any parameters, and from the secrets `s`, `[n]`, and `z`, `[kN]`. The key has the
+/// shape of `p`, although its field `preset` is `fast_128`.
 pub fn of_secrets(p: &Params, s: &[i64], z: &[i64], seed: [u8; 32]) -> EvaluationKey {
     EvaluationKey {
         preset: Preset::Fast128,

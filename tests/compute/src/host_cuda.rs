@@ -5,8 +5,8 @@
 //! tests, under the hash of all its inputs. A launch sends the program the bound ranges of buffers, each with its
 //! address. It also sends the ranges that the kernel reaches from these by distances. The program sends back the
 //! written ranges. No other memory is mapped, so an access beside a range is an error. Each launch runs in three orders
-//! of threads. The program stops with an error that names the entry if a result depends on the order, if an access is
-//! outside memory, or if a barrier is not reached by all threads.
+//! of threads. The program stops with an error, whose message contains the name of the entry, if a result depends on
+//! the order, if an access is outside memory, or if a barrier is not reached by all threads.
 
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -182,7 +182,7 @@ impl HostCuda {
     }
 
     /// Returns the card with a bound on the number of groups of one launch that wait for each other without clusters.
-    /// Cards with other users have such a bound.
+    /// Cards that other processes use at the same time have such a bound.
     pub fn with_groups_together(mut self, most: u32) -> HostCuda {
         self.together_max = most;
         self

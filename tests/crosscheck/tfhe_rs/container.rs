@@ -1,4 +1,4 @@
-//! The service's reader of containers tells the forms of tfhe-rs from Ango's forms.
+//! The service's reader of containers distinguishes the forms of tfhe-rs from Ango's forms.
 
 use kernels::container::{Error, Form, read_ciphertext, read_evaluation_key, write_ciphertext};
 use kernels::tfhe_rs::read_server_key;

@@ -27,7 +27,7 @@ fn results_go_on_into_the_crates_gates_and_back_into_ours() {
         let theirs = client.server_key.decompress();
         for bits in every_input(Gate::Mux).map(|(_, bits)| bits) {
             let [a, b, sel] = bits[..] else { unreachable!("three operands") };
-            // Ango computes a xor b, the crate the NAND of that and sel, and Ango a MUX: sel ? that NAND : a
+            // Ango computes x = a xor b, then the crate computes y = x nand sel, then Ango computes the MUX sel ? y : a
             let ours = engine.run(vec![GateRow { gate: Gate::Xor, operands: engine.encrypt(&[a, b]) }]).remove(0);
             let middle = theirs.nand(&ours, &client.key.encrypt(sel));
             let mut operands = vec![engine.read(&middle)];

@@ -38,8 +38,8 @@ fn dimensions_of_no_preset_are_refused() {
     assert_eq!(error, Error::Params("n 64, k 1, N 256 are not the dimensions of a preset".into()));
 }
 
-/// Overwrites base log and levels in a real key. Those of the bootstrap are before its seed and modulus (44 bytes);
-/// those of the key switch are before its size, seed, modulus and order.
+/// Overwrites base log and levels in a real key. The two fields of the bootstrap are before its seed and modulus (44
+/// bytes); the two fields of the key switch are before its size, seed, modulus and order of operations.
 #[test]
 fn bases_and_levels_that_are_not_on_the_list_are_refused_by_naming_what_is() {
     let (bootstrap, key_switch) = (8 + 4 * 636 * 4 * 1024 + 16, FAST.server_key_bytes.len() - 4 - 24 - 44 - 24);
@@ -110,8 +110,8 @@ fn every_prefix_and_every_longer_form_is_refused() {
 fn other_moduli_and_mask_generators_are_refused() {
     let key = &FAST.server_key_bytes;
     let end = key.len() - 4;
-    // sizes in bytes, counted from the end of the key: order 4, bits of a word 8, modulus 16, byte 8, block 16, AES key
-    // 16, kind of seed 4
+    // the last fields of the key with their sizes in bytes, beginning with the last: order of bootstrap and key switch
+    // 4, bits of a word 8, modulus 16, byte 8, block 16, AES key 16, kind of seed 4
     for (what, at, why) in [
         ("bits of a word", end - 8, "modulus"),
         ("modulus", end - 24, "modulus"),

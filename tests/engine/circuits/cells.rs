@@ -64,7 +64,7 @@ fn of_three() -> Vec<Cell> {
         cells.push(Cell::new(format!("not all equal {signs:?}"), 2, three, vec![by_signs(not_all_equal)]));
         let both = vec![by_signs(majority), by_signs(not_all_equal)];
         cells.push(Cell::new(format!("maj and not all equal {signs:?}"), 0, three, both));
-        // the AND or OR of the first two operands is added to the last one
+        // the last operand XOR the AND, or the OR, of the first two operands
         let xor_and: fn(&[bool]) -> bool = |bits| bits[2] ^ (bits[0] & bits[1]);
         let xor_or: fn(&[bool]) -> bool = |bits| bits[2] ^ (bits[0] | bits[1]);
         for (constant, of, name) in [(1, xor_and, "c ^ (a and b)"), (3, xor_or, "c ^ (a or b)")] {
@@ -277,7 +277,7 @@ fn sums_of_pairs(
     results
 }
 
-/// Evaluates key switches, decrypts their results and compares.
+/// Evaluates key switches, decrypts their results and compares the bits with the expected ones.
 fn compare(sheet: &mut Sheet<'_>, expected: Expected) {
     let reads: Vec<u32> = expected.iter().map(|&(slot, ..)| slot).collect();
     let words = sheet.evaluate(&reads);

@@ -1,4 +1,4 @@
-//! The engine's behaviour with operations on numbers, independent of their results.
+//! The engine's behaviour with operations on encrypted numbers, independent of their results.
 
 use engine::ckks::operation::Operation;
 use engine::{Error, NumbersKey, Task};

@@ -175,7 +175,7 @@ impl Mill {
                 for &(weight_b, [b, _, ahead]) in &flows {
                     let bound =
                         self.cost_max() * (1.0 / weight_a + 1.0 / weight_b) + beside / weight_a + ahead / weight_b;
-                    // Tags are whole numbers, so the cost of a batch is rounded, by up to a 4096th of a cost.
+                    // Tags are whole numbers, so the cost of a batch is rounded, by up to 1/4096 of the unit of cost.
                     let ahead = a / weight_a - b / weight_b;
                     assert!(ahead <= bound + 0.1, "{what:?}: {a} is ahead of {b} by more than {bound}");
                 }
@@ -196,7 +196,7 @@ impl Mill {
         for (id, miller) in &self.sessions {
             let mates = self.sessions.values().filter(|other| other.account == miller.account).count() as f64;
             // For each turn of the session's account, all accounts get their share, and each other session of the
-            // account also takes a turn. A device may drain and load for the first session in order, and lose that
+            // account also takes a turn. A device may drain and load for the first session in the queue, and lose that
             // session again before it has run. Meanwhile the other device serves the sessions behind it: a few batches
             // each time.
             let bound = 8.0 * mates * f64::from(weights) / f64::from(miller.weight) * self.cost_max();

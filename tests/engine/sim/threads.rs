@@ -203,7 +203,7 @@ fn what_a_key_s_shape_needs_is_compiled_by_the_thread_that_opens_it_while_the_de
         let opened = opening.join().unwrap();
         assert_eq!(bits(soon(&submit(&engine, opened, toy::rows(1)))), [false]);
     });
-    // a failure while compiling is not reported by the opening; compiling is tried again when the key is loaded
+    // opening a session does not report a failure to compile kernels; compiling is tried again when the key is loaded
     for behaviour in [Behaviour::Fail, Behaviour::Panic] {
         script.next_preparation(behaviour);
         let session = open(&engine).unwrap();

@@ -154,7 +154,7 @@ async fn bare_words_must_be_as_many_as_the_head_says() {
     ] {
         for path in [CIRCUITS, BATCH] {
             let answer = account.send(Request::new("POST", path).body(OCTETS, body.clone())).await;
-            // for a batch, the last body fails in another way, because its head is that of a circuit
+            // sent as a batch, the last body gets another error, because the head of that body describes a circuit
             if path == CIRCUITS || body.len() < 80 {
                 answer.error(status, code);
             }
@@ -162,7 +162,7 @@ async fn bare_words_must_be_as_many_as_the_head_says() {
     }
     let texts = account.circuit("1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n", json!([account.value(&[true]), 1]));
     post_octets(&account, &texts, &bits[..1]).await.error(400, "INVALID_REQUEST");
-    // a secret key where the words of ciphertexts belong
+    // a secret key in the place of the ciphertexts
     let mut body = octets(&account.circuit("1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n", json!([1, 1])), &[]);
     body.extend_from_slice(&account.secret.secret.to_bytes());
     account.send(Request::new("POST", CIRCUITS).body(OCTETS, body)).await.error(400, "SECRET_KEY_REJECTED");

@@ -93,7 +93,7 @@ async fn a_circuit_computes_equal_values_once_and_costs_its_gates() {
     let netlist = "4 7\n3 1 1 1\n1 4\n\n2 1 0 1 3 AND\n2 1 1 0 4 AND\n2 1 3 4 5 XOR\n2 1 0 2 6 AND\n";
     let [x, y] = [true, true].map(|bit| json!([account.encrypt(bit)]));
     let before = server.metric(BOOTSTRAPS).await;
-    // z has the same words as x
+    // z is the same ciphertext as x
     let answer = account.post(CIRCUITS, &account.circuit(netlist, json!([x, y, x]))).await.ok(200);
     assert_eq!(server.metric(BOOTSTRAPS).await - before, 1.0);
     let outputs = answer["outputs"][0].as_array().unwrap();
@@ -104,7 +104,7 @@ async fn a_circuit_computes_equal_values_once_and_costs_its_gates() {
     assert_eq!((&answer["gates_done"], &answer["levels"]), (&json!(4), &json!(2)));
     assert_eq!((&answer["gates"], &answer["bootstrap_ops"]), (&json!({"AND": 3, "XOR": 1}), &json!(7)));
 
-    // a single gate gives the same words
+    // a batch with a single gate gives the same ciphertext as the circuit
     let gate = json!([{"op": "AND", "a": y[0], "b": x[0]}]);
     let alone = account.post(BATCH, &json!({"session_id": account.session, "gates": gate})).await.ok(200);
     assert!(lwe(&account, &alone["results_b64"][0]) == lwe(&account, &outputs[0]));

@@ -49,7 +49,7 @@ async fn p29_a_single_gate_costs_the_tariff_and_the_session_adds_up() {
         assert_eq!((&answer["op"], &answer["bootstrap_ops"], &answer["cost_jpy"]), (&json!(op), &json!(ops), &yen));
         assert!(answer["compute_ms"].as_f64().unwrap() >= 0.0);
     }
-    // g14: NOT counts as a gate
+    // g14: the gate NOT is included in `gates_used`
     let session = account.show().await;
     assert_eq!((&session["gates_used"], &session["total_cost_jpy"]), (&json!(4), &json!(0.8)));
 }

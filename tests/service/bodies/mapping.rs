@@ -35,12 +35,13 @@ async fn a_mapped_sum_takes_fewer_bootstraps_and_costs_the_same() {
         let (gate_by_gate, counted) = sum(&server, &account, Some("none")).await;
         assert_eq!(gate_by_gate["bootstraps"].as_f64(), Some(counted));
         let failure = |done: &Value| done["failure_log2"].as_f64().unwrap();
-        // log2 of the probability that any of 376 gates fails; unseeded inputs count as noisy as any result
+        // log2 of the probability that any of 376 gates fails; the node assumes as much noise in an unseeded input as
+        // in its noisiest result
         assert!((-75.0..-60.0).contains(&failure(&gate_by_gate)), "{}", failure(&gate_by_gate));
         let (mapped, counted) = sum(&server, &account, None).await;
         assert_eq!(mapped["bootstraps"].as_f64(), Some(counted));
-        // 126 bootstraps of cells, and one for each of the 128 inputs, because an unseeded input counts as noisy as any
-        // result
+        // 126 bootstraps for cells, and one to refresh each of the 128 inputs, because the node assumes as much noise
+        // in an unseeded input as in its noisiest result
         assert!(counted <= 254.0 && gate_by_gate["bootstraps"].as_u64().unwrap() > 370, "{counted}");
         assert!(mapped["bootstrap_levels"].as_u64().unwrap() < gate_by_gate["bootstrap_levels"].as_u64().unwrap() / 2);
         assert!(failure(&mapped) < -90.0, "{}", failure(&mapped));

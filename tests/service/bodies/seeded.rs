@@ -83,7 +83,7 @@ async fn a_circuit_takes_seeded_values_in_json_and_as_bare_bodies() {
     head["outputs"] = json!("handles");
     let (answer, _) =
         split_octets(&post(&account, CIRCUITS, &head, &[bodies_a.clone(), bodies_b].concat()).await, Preset::Fast128);
-    // a handle among the inputs has no bodies behind the head
+    // an input that is a handle adds no bodies behind the head
     let mut head = account.circuit(&netlist, json!([answer["outputs"][0], 3]));
     head["seeds"] = json!([seed_a]);
     let (_, results) = split_octets(&post(&account, CIRCUITS, &head, &bodies_a).await, Preset::Fast128);
@@ -133,7 +133,7 @@ async fn seeds_that_do_not_fit_their_bodies_are_refused() {
         (json!([seed]), bodies[..4].to_vec(), 400, "INVALID_CIPHERTEXT"),
         (json!([seed]), [&bodies[..], &[0; 4]].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([seed]), vec![], 400, "INVALID_CIPHERTEXT"),
-        // whole ciphertexts where bodies belong: two of them, and one behind a body
+        // whole ciphertexts in the place of bodies: two ciphertexts, or a body and then a ciphertext
         (json!([seed]), [&whole[..], &whole].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([with("ciphertexts", json!(1))]), [&bodies[..4], &whole].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([]), bodies.clone(), 400, "INVALID_CIPHERTEXT"),
@@ -160,7 +160,7 @@ async fn seeds_that_do_not_fit_their_bodies_are_refused() {
     let mut request = account.circuit(&and_netlist(1), json!([account.value(&[true, true])]));
     request["seeds"] = json!([seed]);
     account.post(CIRCUITS, &request).await.error(400, "INVALID_REQUEST");
-    // a secret key where bodies belong
+    // a secret key in the place of the bodies
     let head = json!({"session_id": account.session, "gates": ["NAND"], "seeds": [seed]});
     let secret = account.secret.secret.to_bytes();
     post(&account, BATCH, &head, &secret).await.error(400, "SECRET_KEY_REJECTED");

@@ -1,4 +1,5 @@
-//! From the client's keys over real HTTP to a node that cannot read the data, and back.
+//! A client makes keys, encrypts, and sends ciphertexts over real HTTP to a node that cannot read the data. The client
+//! decrypts the node's results.
 
 use api::{MilliYen, SessionId};
 use client::evaluate::{Evaluation, POLLED_GATES_MIN, Progress, Target, evaluate, request};
@@ -47,8 +48,8 @@ fn wide(width: usize, operation: &str) -> String {
     format!("{width} {}\n2 {width} {width}\n1 {width}\n{}\n", 3 * width, lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// The operations of one request, and their price by the tariff (specification, Gate rules). Levels do not change the
-/// price.
+/// The number of operations of one request, and their price by the tariff (specification, Gate rules). The circuit's
+/// depth does not change the price.
 fn tariff(circuit: &Circuit) -> (u64, MilliYen) {
     let operations: u64 = circuit
         .gates()
@@ -72,7 +73,7 @@ async fn open(client: &Client, key: &ClientKey) -> SessionId {
     client.open_session(key.evaluation.clone()).await.expect("a session").session_id
 }
 
-/// Encrypts, evaluates and decrypts.
+/// Encrypts the inputs, lets the node evaluate the netlist, and decrypts the outputs.
 async fn compute(
     client: &Client,
     session: &SessionId,
@@ -137,7 +138,7 @@ async fn a_large_circuit_is_polled_and_gives_the_same_at_the_same_price() {
     let (outputs, evaluation) = compute(&client, &session, key, &netlist, &inputs).await;
     assert_eq!(outputs, netlist.circuit().evaluate(&inputs));
     assert_eq!((evaluation.bootstrap_ops, evaluation.cost), tariff(netlist.circuit()));
-    // the client has fetched the values, so the node does not keep them
+    // the client has fetched the values of the outputs, so the node no longer holds them
     assert_eq!(server.metric("ango_value_bytes").await, 0.0);
     server.stop().await;
 }

@@ -72,7 +72,7 @@ async fn x6_a_40_mb_upload_is_in_memory_once_in_either_form() {
     answer.error(400, "INVALID_PARAMS");
     assert!(peak < 48 * MB, "octets: {} MB", peak / MB);
 
-    // 852 pieces of 64 KiB of base64 encode 39.9 MB
+    // 852 pieces of 64 KiB of base64 encode a key of 39.9 MiB
     let (start, end) = (br#"{"eval_key_b64":""#, br#""}"#);
     let head = post("application/json", start.len() + 852 * (64 << 10) + end.len());
     let (answer, peak) = send(&server, head, start, 852, end).await;

@@ -28,7 +28,7 @@ async fn all_faults_of_a_body_come_at_once_as_fastapi_tells_them() {
         assert!(places.contains(&place), "{place}: {places:?}");
     }
     assert!(found.contains(&("missing".to_owned(), "body.issuer".to_owned())));
-    // `loc` names the items of a list by their positions, as numbers
+    // `loc` refers to an item of a list by the item's index, as a number
     let is_index = |fault: &Value| fault["loc"][1] == "items" && fault["loc"][2] == 0;
     assert!(answer.json()["detail"].as_array().unwrap().iter().any(is_index));
     assert_eq!(shop.spent().await, 0);
@@ -91,7 +91,7 @@ async fn emoji_and_right_to_left_names_make_a_document_with_a_warning() {
     let server = TestServer::start().await;
     let shop = Shop::new(&server).await;
     let mut body = invoice();
-    // direction marks and control characters are removed; a warning names characters that the font lacks
+    // direction marks and control characters are removed; a warning lists the characters that the font lacks
     body["recipient"] = json!("\u{202e}שלום 😀\u{0}");
     let made = shop.post(&format!("{INVOICES}?format=html"), &body).await;
     assert_eq!(made.status, 200, "{}", String::from_utf8_lossy(&made.body));

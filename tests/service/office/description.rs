@@ -108,7 +108,7 @@ fn is_bare(schema: &Value) -> bool {
     is_here || within.chain(schema.get("items")).any(is_bare)
 }
 
-/// Checks that the page names all headers of an answer, and that the answer has the given headers.
+/// Checks that the API description lists all known headers of an answer, and that the answer has the given headers.
 fn check_headers(page: &Value, path: &str, method: &str, answer: &Response, has: &[&str]) {
     let described = page["paths"][path][method]["responses"]["200"]["headers"].as_object().unwrap();
     let described: BTreeSet<String> = described.keys().map(|name| name.to_lowercase()).collect();

@@ -71,7 +71,7 @@ async fn b25_b26_b27_numbers_are_made_and_doubts_are_told() {
     let warnings: Vec<&str> = made.headers("x-document-warning").collect();
     assert!(warnings.iter().any(|one| one.contains("check digit")), "{warnings:?}");
     assert!(warnings.iter().any(|one| one.contains("recipient")), "{warnings:?}");
-    // the node does not check that numbers are unique, because that is the caller's task
+    // the node does not check that document numbers are unique, because that is the caller's task
     body["invoice_number"] = json!("A-1");
     for _ in 0..2 {
         assert_eq!(shop.post(INVOICES, &body).await.header("x-invoice-number"), Some("A-1"));

@@ -14,8 +14,8 @@ use crate::shop::*;
 /// Longest time that a test waits for a job.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The four events of one payment, each with its object. `named`: whether the invoice names the payment intent, as in
-/// older versions of Stripe's API.
+/// The four events of one payment, each with its object. `named`: whether the invoice contains the id of the payment
+/// intent, as in older versions of Stripe's API.
 fn four_events(id: &str, named: bool) -> [Value; 4] {
     let times = json!({"created": 1_764_514_800, "customer": format!("cus_{id}"), "currency": "jpy", "metadata": {}});
     let with = |object: Value| {
@@ -96,7 +96,8 @@ async fn b15_two_like_payments_of_a_customer_are_two_documents() {
     let path = shop.set_profile(json!({})).await;
     let mut random = 1_u64;
     for at in 0..30 {
-        // payments of the same customer, amount and time; their invoices do not name the payment intents
+        // two payments with the same customer, amount and time; the invoices do not contain the ids of the payment
+        // intents
         let other = json!(four_events(&format!("b{at}"), false)).to_string();
         let other = other.replace(&format!("cus_b{at}"), &format!("cus_a{at}"));
         let mut events = four_events(&format!("a{at}"), false).to_vec();
@@ -216,7 +217,7 @@ async fn b16_a_payment_beyond_the_cap_is_held_until_the_cap_is_raised() {
     let again = tell(&server, &path, &event("2")).await.ok(200);
     assert_eq!((&again["status"], &again["invoice_id"]), (&json!("duplicate"), &held["invoice_id"]));
     assert_eq!((shop.stored("").await.len(), shop.spent().await), (2, 20));
-    // the cap holds event 4 until the next month begins
+    // the cap holds back the document of event 4 until the next month begins
     assert_eq!(tell(&server, &path, &event("3")).await.ok(200)["status"], "created");
     assert_eq!(tell(&server, &path, &event("4")).await.ok(200)["status"], "held");
     server.clock.advance(Duration::from_secs(32 * 86_400));
@@ -255,7 +256,7 @@ async fn b11_documents_are_sent_to_the_buyer_with_a_copy() {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // a buyer without an address and a buyer with two get no e-mail, because it could reach another person
+    // a buyer without an address and a buyer with two get no e-mail, because the e-mail could reach another person
     for (id, details) in [("2", json!({})), ("3", json!({"email": "taro@example.org,other@example.org"}))] {
         let mut odd = charge(id, 1_000);
         odd["billing_details"] = details;

@@ -82,7 +82,7 @@ async fn b16_b20_caps_change_while_calls_and_payments_come() {
         let (at, answer) = one.await.unwrap();
         assert!(answer.status == 200 || (at % 3 == 1 && answer.status == 402), "{at} {}", answer.text());
     }
-    // once the cap is removed, the held documents are made
+    // once the cap is removed, the documents that the cap held back are made
     let set = shop.post(CAP, &json!({})).await.ok(200);
     assert_eq!(set["remaining_yen"], json!(null));
     let begun = Instant::now();

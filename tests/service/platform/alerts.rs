@@ -29,7 +29,7 @@ async fn listen(subscriber: &Subscriber<'_>, receiver: &Receiver, kind: &str) {
     subscriber.send(Request::post("/api/v1/webhooks", &hook)).await.ok(201);
 }
 
-/// The data of events, in the order of their thresholds.
+/// The data of events, sorted by cap and threshold.
 fn data(received: &[Received]) -> Vec<Value> {
     let mut data: Vec<Value> = received.iter().map(|one| one.json()["data"].clone()).collect();
     data.sort_by_key(|one| (one["monthly_cap_usd"].to_string(), one["threshold_pct"].as_i64()));
@@ -44,7 +44,7 @@ async fn p23_each_threshold_of_the_allowance_is_told_once_a_month() {
     listen(&subscriber, &receiver, "usage_alert").await;
     let account = subscriber.account.as_str();
     use_up(&server, account, "one", 4_999, Some(10_000)).await;
-    // the use "two" passes two thresholds, "three" passes none, and an operation reaches the last one
+    // the use "two" passes two thresholds, the use "three" passes none, and an operation reaches the last threshold
     use_up(&server, account, "two", 3_500, Some(10_000)).await;
     use_up(&server, account, "three", 1_496, Some(10_000)).await;
     let told = receiver.wait_for(2).await;

@@ -30,7 +30,7 @@ impl<'s> Customer<'s> {
     async fn new(server: &'s TestServer, plan: Plan) -> Customer<'s> {
         let user = server.user("ada@example.org", Role::AccountAdmin).await;
         server.operator().await.set_plan(&user.account, plan).await.unwrap();
-        // the user signs in again, because the first token names the old plan
+        // the user signs in again, because the first token contains the old plan
         let user = server.log_in("ada@example.org").await;
         let mut customer = Customer { server, token: user.token, account: user.account, key: String::new() };
         customer.key = customer.other_key(Environment::Live).await;
@@ -145,7 +145,7 @@ async fn p4_p5_gates_of_free_plans_and_of_test_keys_are_shown_with_their_cost_an
     test.audited().await;
 }
 
-/// Reserves and charges a use of compute units under this transfer name.
+/// Reserves and charges compute units, as a ledger transfer with this name.
 pub async fn use_up(server: &TestServer, account_id: &str, name: &str, fcu: i64, allowance: Option<i64>) {
     let store = server.running().store();
     let (now, month) = time_of(server);
@@ -272,7 +272,7 @@ async fn p20_p21_p22_a_budget_is_shown_replaced_and_refused() {
     // P7: a soft cap does not block
     account.post(BATCH, &account.batch("NAND", 12)).await.ok(200);
     assert_eq!(customer.budget().await["alerts_sent"], json!(["80%", "100%"]));
-    // a developer may not read the budget, and an API key may not read the usage
+    // a developer's key is not allowed to read the budget, and an API key is not allowed to read the usage
     let developer = server.key(Role::Developer).await;
     server.send(Request::get(BUDGET).key(&developer)).await.error(403, "INSUFFICIENT_ROLE");
     server.send(Request::get(USAGE).key(&customer.key)).await.error(401, "INVALID_SESSION_TOKEN");

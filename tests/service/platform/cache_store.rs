@@ -1,5 +1,5 @@
-//! Nodes that share a Redis (readings L6, L10, A17, A21, O2): the state that they share through it, and their work
-//! without it.
+//! Nodes that share a Redis (readings L6, L10, A17, A21, O2): the state that the nodes share through Redis, and the
+//! nodes' work without Redis.
 
 use std::time::{Duration, Instant};
 

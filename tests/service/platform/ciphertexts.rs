@@ -124,7 +124,7 @@ async fn a5_a7_x14_roles_decide_and_a_ciphertext_is_its_account_s() {
     {
         stranger.send(request).await.error(404, "KEY_NOT_FOUND");
     }
-    // a trial reads and deletes its ciphertexts, and cannot list them
+    // a trial key can read and delete ciphertexts, but cannot list them
     let key = server.key(Role::Trial).await;
     let trial = Account { key_id: uploaded(&server, &key, &small()).await, server: &server, key };
     let told = trial.put(&small().seeded_ciphertext(2)).await.ok(201);

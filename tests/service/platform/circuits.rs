@@ -63,7 +63,8 @@ async fn a_64_bit_sum_is_right_and_costs_its_gates_by_the_tariff() {
     for name in ["ango_value_bytes", "ango_circuits"] {
         assert_eq!(server.metric(name).await, 0.0, "{name}");
     }
-    // the arena is kept for the session's next request, but ends with the session
+    // the memory for values of circuits (the arena) is kept for the session's next request, and freed when the session
+    // ends
     account.send(Request::new("DELETE", account.path(""))).await;
     assert_eq!(server.metric("ango_arena_bytes").await, 0.0);
 }
@@ -85,7 +86,7 @@ async fn a_kept_circuit_runs_by_name_on_bare_words_at_every_preset() {
         assert_eq!(decrypted, expected, "{}", preset.name());
         // four gates are too few for the discount
         assert_eq!((&head["cost_jpy"], &head["batch_discount_applied"]), (&json!(0.4), &json!(false)));
-        // a request as octets may have its answer in JSON
+        // a request in octets can ask for an answer in JSON
         let done = account.send(request).await.ok(200);
         assert_eq!(account.bits(&done["outputs"][0]), expected);
     }

@@ -50,7 +50,7 @@ async fn a17_what_was_revoked_elsewhere_ends_within_a_second_after_any_jump() {
 
 #[tokio::test]
 async fn l6_l7_who_asks_within_the_rules_goes_on_after_any_jump() {
-    // the token bucket holds one token, so it is empty when the clock jumps
+    // the token bucket holds one token, so the bucket is empty when the clock jumps
     let server = TestServer::with(|config| {
         config.plan_limits.of_mut(control::caller::Plan::Enterprise).burst_a_second = 1;
     })

@@ -325,8 +325,8 @@ async fn c11_a_promised_bound_of_the_result_leaves_more_of_the_budget() {
     let square = async |more: Value| numbers.compute("multiply", &[&a, &a], more).await;
     let careful = square(json!({"scale_stable": true})).await.ok(200);
     let promised = square(json!({"scale_stable": true, "result_bound": 9.0})).await.ok(200);
-    // squared again, the careful bound becomes 10^24, which has no room at the next level, and the promised bound
-    // becomes 81, which has
+    // after the second square, the careful bound is 10^24, which is too large for the next level, and the promised
+    // bound is 81, which is small enough
     let again = async |told: &Value| {
         let id = &told["result_ciphertext_id"];
         numbers.compute("multiply", &[id, id], json!({"scale_stable": true})).await

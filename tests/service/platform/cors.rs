@@ -23,7 +23,7 @@ async fn preflight(server: &TestServer, origin: &str) -> Response {
 }
 
 fn allowed(answer: &Response) -> Option<&str> {
-    // the API does not use the browser's cookies, so it never allows them
+    // the API does not use the browser's cookies, so no answer allows cookies
     assert_eq!(answer.header("access-control-allow-credentials"), None);
     answer.header("access-control-allow-origin")
 }

@@ -160,7 +160,7 @@ async fn numbers_are_computed_on_the_processor_of_a_node_whose_cards_compute_gat
     account.post(GATE, &gate).await.ok(200);
     assert_eq!(batches_left.load(Ordering::SeqCst), 999);
     assert_eq!(health(&server).await["gpu_name"], "a frail card");
-    // the card cannot compute numbers, so a key for numbers needs a stand-in CPU
+    // the card cannot compute on encrypted numbers, so such operations need a stand-in CPU
     let (card, _) = Card::that_lasts(1);
     let server = TestServer::on(vec![EngineDevice::new(card)]).await;
     let numbers = Numbers::new(&server).await;

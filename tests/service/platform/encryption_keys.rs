@@ -141,13 +141,14 @@ async fn k1_k2_security_is_decided_by_level_and_environment() {
     }
     send(&test, &level(&small(), json!("128-bit"))).await.error(400, "INSUFFICIENT_SECURITY");
     assert!(send(&test, &level(&small(), json!("testing"))).await.header("x-security-warning").is_some());
-    // K1: the message names parameters that would be accepted
+    // K1: the message lists parameters that would be accepted
     let mut deep = upload(&secure);
     deep["params"] = json!({"poly_degree": 8192, "scale_bits": 40, "max_depth": 8, "security_level": "128-bit"});
     let error = send(&test, &deep).await.error(400, "INSUFFICIENT_SECURITY");
     let message = error["message"].as_str().unwrap();
     assert!(
-        message.contains("largest max_depth here is") && message.contains("poly_degree for this depth is 16384"),
+        message.contains("largest max_depth at this poly_degree and scale_bits is")
+            && message.contains("poly_degree for this max_depth is 16384"),
         "{message}"
     );
 }
@@ -187,7 +188,7 @@ async fn k3_k7_k8_parameters_are_those_of_the_key_and_what_is_wrong_with_them_is
     let defaults = NumbersKey::testing(64, 15, 5, 1);
     let least = with(upload(&defaults), "params", json!({"poly_degree": 64.0}));
     let answer = send(&with(least, "scheme", json!("ckks"))).await.ok(200);
-    // K3: a warning names the low precision. K8: the answer repeats the requested scheme
+    // K3: a warning reports the low precision. K8: the answer repeats the requested scheme
     assert!(answer["warnings"].as_array().unwrap().len() > 1, "{answer}");
     assert_eq!((&answer["scheme"], &answer["params"]["scheme"]), (&json!("ckks"), &json!("ckks")));
     send(&with(upload(&small()), "scheme", json!("bfv"))).await.error(400, "INVALID_PARAMS");
@@ -251,7 +252,7 @@ async fn damaged_cut_and_foreign_containers_are_refused_and_leave_nothing() {
     };
     let row_flipped = |at: usize| flipped(good.evaluation_key(1), 44 + at);
     let mut too_large = rows.clone();
-    // all bits of a residue are set, so it is not below its prime; the checksum matches
+    // all bits of a residue are set, so the residue is not below its prime; the checksum matches
     let row = &mut too_large[0];
     row[48..52].fill(0xff);
     let reordered: Vec<_> = rows.iter().rev().cloned().collect();
@@ -315,7 +316,7 @@ async fn k19_a_plan_has_so_many_keys_and_equal_uploads_share_storage() {
     server.send(Request::delete(format!("{KEYS}/{second}")).key(&key)).await.ok(200);
     assert_eq!(objects(&server, "encryption-keys"), 0);
     uploaded(&server, &key, &small()).await;
-    // a trial may have one key
+    // a trial can have only one key
     let trial = api_key(&server, Environment::Trial, Plan::Trial).await;
     uploaded(&server, &trial, &small()).await;
     server.send(Request::post(UPLOAD, &upload(&small())).key(&trial)).await.error(402, "QUOTA_EXCEEDED");

@@ -107,7 +107,7 @@ async fn a10_a_flood_of_unknown_keys_asks_the_issuer_once_a_minute() {
     let (issuer, server) = start().await;
     get(&server, &issuer::sign(Algorithm::ES256, &claims(&issuer, &server))).await.ok(200);
     let flood = async || {
-        // nine tokens, because twenty refused tokens in both floods would lock the network
+        // nine tokens in each flood, because twenty refused tokens in all would lock the network
         for kid in 0..9 {
             let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
             header.kid = Some(format!("unknown {kid}"));
@@ -148,7 +148,7 @@ async fn a10_while_the_issuer_is_away_its_last_keys_are_believed_for_four_hours(
         server.clock.advance(HOUR);
         get(&server, &sign()).await.ok(200);
     }
-    // the node does not know the token's key, so it asks the issuer, whose answer is no key set
+    // the node does not know this token's key and asks the issuer for its keys; the issuer's answer is not a key set
     let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
     header.kid = Some("new".to_owned());
     let unseen = jsonwebtoken::encode(&header, &claims(&issuer, &server), &issuer::key(Algorithm::ES256)).unwrap();
@@ -275,7 +275,7 @@ async fn a24_an_account_per_claim_else_per_subject() {
         let page = server.send(Request::get(KEYS).key(token)).await.ok(200);
         page["total_count"].as_u64().unwrap()
     };
-    // a subject whose token names no account has its own account
+    // a subject whose token contains no account has its own account
     let ada = token("ada", None, None);
     make(&ada).await;
     get(&server, &ada).await.ok(200);

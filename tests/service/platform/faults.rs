@@ -31,7 +31,8 @@ async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
         account.post(GATE, &gate).await.error(503, "SERVICE_UNAVAILABLE");
         account.send(Request::get(account.path(""))).await.error(503, "SERVICE_UNAVAILABLE");
     }
-    // health fails up to two seconds later, because a successful probe counts that long; its answer keeps its form
+    // the node trusts a successful probe of the database for two seconds, so health may fail only after that; the
+    // answer has as many members as before
     let started = Instant::now();
     let down = loop {
         let answer = server.send(Request::get("/api/v1/health")).await;
@@ -139,7 +140,7 @@ async fn g3_keys_are_erased_while_the_database_hangs_and_it_hears_of_it_later() 
 
     wire.silent();
     server.clock.advance(server.running().config().sessions.ttl);
-    // the database is silent until all keys are gone, so no key waits for it
+    // the database stays silent until all keys are gone, so the removal of keys does not wait for the database
     server.metric_becomes("ango_sessions", |sessions| sessions == 0.0).await;
     server.metric_becomes("ango_key_bytes", |bytes| bytes == 0.0).await;
 

@@ -53,7 +53,8 @@ async fn a_chain_of_batches_sends_no_words() {
     let read = account.send(Request::get(account.handle(&head["handle"]))).await.ok(200);
     assert_eq!(account.bits(&read["ciphertexts_b64"]), [true, true, true]);
 
-    // without ciphertexts behind the head and without `operands`, each bit is used once and in order
+    // without ciphertexts behind the head and without `operands`, each bit of the handles is used once, in the sequence
+    // of `inputs`
     let head = json!({"session_id": account.session, "gates": ["NAND", "NAND", "NAND"], "inputs": [second, handle]});
     let (_, results) = split_octets(&post(&account, &head, &[]).await, Preset::Fast128);
     let bits: Vec<_> = results.iter().map(|bit| account.secret.secret.decrypt(bit)).collect();

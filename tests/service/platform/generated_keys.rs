@@ -120,7 +120,7 @@ async fn k8_k16_k19_bad_requests_are_refused_and_leave_nothing() {
     assert_eq!(told["params"]["scheme"], "ckks");
     let viewer = server.key(Role::Viewer).await;
     generated(&server, &viewer, &small()).await.error(403, "INSUFFICIENT_ROLE");
-    // a trial has one key
+    // a trial can have only one key
     let trial = server.key(Role::Trial).await;
     generated(&server, &trial, &small()).await.ok(200);
     generated(&server, &trial, &small()).await.error(402, "QUOTA_EXCEEDED");

@@ -108,7 +108,7 @@ async fn the_second_listener_shows_metrics_and_probes_and_the_first_does_not() {
     assert_eq!(metrics.status, 200);
     let line = r#"ango_http_requests_total{method="GET",route="/api/v1/tfhe/session/{session_id}",status="401"} 1"#;
     assert!(metrics.text().contains(line), "{}", metrics.text());
-    // x16: no label holds the requested path
+    // x16: no metric label contains the requested path
     assert!(!metrics.text().contains("sess_secret"));
     for path in ["/metrics", "/livez", "/readyz"] {
         server.send(Request::get(path)).await.error(404, "NOT_FOUND");

@@ -1,5 +1,5 @@
-//! Requests that two parsers could read differently, and requests made to be expensive: the node refuses them and reads
-//! nothing behind them.
+//! Requests that two parsers could read differently, and requests made to be expensive: the node refuses such requests,
+//! and reads nothing that follows them on the connection.
 
 use control::caller::Role;
 use tests_service::TestServer;
@@ -14,7 +14,7 @@ const HIDDEN: &str = "GET /health HTTP/1.1\r\nHost: test\r\n\r\n";
 /// Sends bytes on one connection and returns all bytes received until it is closed.
 async fn exchange(server: &TestServer, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // the write fails if the server has refused and reads no further
+    // the write fails if the server has refused the request and reads no further bytes
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;

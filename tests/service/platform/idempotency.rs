@@ -153,7 +153,7 @@ async fn i5_s_a_secret_is_told_again_to_the_credential_that_asked_and_to_no_coll
     let first = server.send(make(&ada.token)).await;
     first.ok(201);
     server.send(make(&bob.token)).await.error(422, "IDEMPOTENCY_KEY_REUSED");
-    // a user with another token is still the same caller
+    // the same user with another token is still the same caller
     replays(&first, &server.send(make(&server.log_in("ada@example.org").await.token)).await);
 }
 

@@ -143,7 +143,7 @@ async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
     let mut account = Account::open(&server, Preset::Fast128).await;
     account.key = server.key(Role::Trial).await;
     account.session = tests_service::gates::open_session(&server, &account.key, Preset::Fast128).await;
-    // the first gate is invalid, so the error would name it if the node read the gates
+    // the first gate is invalid, so the error would report that gate if the node read the gates
     let netlist = format!("1000000 1000002\n1 2\n1 1\nno gate\n{}", "2 1 0 1 2 AND\n".repeat(1_000_000));
     let request = account.circuit(&netlist, json!([account.value(&[true; 2])]));
     let error = account.post(CIRCUITS, &request).await.error(400, "INVALID_PARAMS");

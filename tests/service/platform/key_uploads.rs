@@ -202,7 +202,7 @@ async fn a_key_that_claims_more_than_may_be_is_refused_by_its_head() {
     let key = server.key(Role::Developer).await;
     let upload = Upload::begin(&server, &key, &small()).await;
     upload.whole(small().evaluation_key_claiming(u32::MAX)).await.error(413, "PAYLOAD_TOO_LARGE");
-    // too large by the range that the request announces, then by its length
+    // two uploads that are too large: the first by its announced range, the second by its announced length
     upload.ranged(vec![0; 8], "bytes 0-7/1099511627776").await.error(413, "PAYLOAD_TOO_LARGE");
     let long = Request::new("PUT", format!("{}/eval-key", upload.path))
         .header("Content-Type", OCTETS)
@@ -245,7 +245,7 @@ async fn an_upload_is_its_account_s_counts_as_a_key_and_ends_by_itself_or_by_its
     let (viewer, _) = server.create_key(Role::Viewer, None).await;
     let upload = Upload::begin(&server, &key, &small()).await;
     upload.whole(small().evaluation_key(0)).await.ok(200);
-    // K19: a trial may have one key
+    // K19: a trial can have only one key
     let body = json!({"params": params(&small())});
     server.send(Request::post(UPLOADS, &body).key(&key)).await.error(402, "QUOTA_EXCEEDED");
     server.send(Request::post(UPLOADS, &body).key(&viewer)).await.error(403, "INSUFFICIENT_ROLE");

@@ -125,7 +125,7 @@ async fn e8_o2_without_its_database_a_node_is_unavailable_and_says_so() {
     // a gate that cannot be charged is not computed
     account.post("/api/v1/tfhe/gate", &gate).await.error(503, "SERVICE_UNAVAILABLE");
     account.send(Request::get("/api/v1/tfhe/sessions")).await.error(503, "SERVICE_UNAVAILABLE");
-    // e10: the answer does not name the cause
+    // e10: the answer does not reveal the cause
     let error = account.send(Request::get(account.path(""))).await.error(503, "SERVICE_UNAVAILABLE");
     assert!(!error.to_string().contains("pool") && !error.to_string().contains("sql"), "{error}");
 }

@@ -101,7 +101,8 @@ async fn l4_l6_public_routes_are_counted_by_network_and_health_and_pages_never_r
     let server = TestServer::with(|config| config.plan_limits.anonymous = limits(5, 100)).await;
     let pricing = async || server.send(Request::get(PRICING)).await;
     assert_eq!(left(&pricing().await), [4, 99]);
-    // the key changes nothing: the request counts for the network; a request for an unknown path does not count
+    // with a key, a request to a public route still counts for the network; a request for an unknown path does not
+    // count
     let key = free_key(&server).await;
     assert_eq!(left(&server.send(Request::get(PRICING).key(&key)).await), [3, 98]);
     assert_eq!(left(&server.send(Request::get("/nowhere")).await), [3, 98]);
@@ -142,7 +143,7 @@ async fn l1_a_request_counts_one_and_a_refused_one_nothing() {
     // a request that is refused with 400 counts
     let bad = Request::new("POST", GATE).body("text/plain", "{}").key(&key);
     assert_eq!(left(&server.send(bad).await), [7, 17], "400");
-    // all keys of an account share its count
+    // all keys of an account share the account's count
     let reads = Request::get("/api/v1/tfhe/circuits").key(&viewer);
     assert_eq!(left(&server.send(reads).await), [6, 16]);
 }
@@ -167,7 +168,7 @@ async fn l1_a_batch_and_a_circuit_count_their_gates_and_are_refused_whole() {
         refused.error(429, "RATE_LIMITED");
         assert_eq!(left(&refused), [4, 84]);
     }
-    // a failed request does not count: this batch names an unknown session
+    // a failed request does not count: the session of this batch is unknown
     let mut broken = account.batch("NOT", 4);
     broken["session_id"] = json!("unknown");
     assert_eq!(left(&account.post(BATCH, &broken).await), [4, 84]);

@@ -37,7 +37,7 @@ fn wait(answer: &Response) -> u64 {
     answer.header("retry-after").unwrap().parse().unwrap()
 }
 
-/// Nineteen wrong attempts with different keys. One more locks the network.
+/// Makes nineteen wrong attempts with different keys. One more attempt would lock the network.
 async fn nineteen_failures(server: &TestServer, from: &str) {
     for number in 0..19 {
         list(server, &made_up(number), from).await.error(401, "INVALID_API_KEY");
@@ -292,7 +292,8 @@ async fn a_user_s_wait_on_one_node_is_one_on_every_node() {
     one.user("ada@example.org", Role::AccountAdmin).await;
     let key = one.key(Role::AccountAdmin).await;
     wrong_passwords(&one, "ada@example.org", 15).await;
-    // these failures reach the other node after the wrong passwords, so once they have arrived, the passwords have too
+    // these failures reach the other node after the wrong passwords, so a node that locks this network knows of the
+    // wrong passwords too
     for number in 0..20 {
         list(&one, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
     }
@@ -346,7 +347,7 @@ async fn nothing_is_hashed_for_a_token_that_is_not_there() {
     set_up(token, "192.0.2.1").await.ok(201);
     let after_one = hashes().await;
     assert_eq!(after_one, 1.0);
-    // after the first user, the link is useless
+    // once the first user exists, the token of the setup link is refused
     set_up(token, "192.0.2.1").await.error(401, "INVALID_CREDENTIALS");
     reset(token).await.error(401, "INVALID_CREDENTIALS");
     assert_eq!(hashes().await, after_one);

@@ -74,7 +74,7 @@ async fn g13_another_node_lists_a_session_and_says_that_it_is_the_wrong_one_for_
     is_elsewhere(&other.send(Request::post(GATE, &gate).key(&key)).await);
     is_elsewhere(&other.send(Request::post(BATCH, &account.batch("NOT", 2)).key(&key)).await);
 
-    // the other node charged nothing, and the session still works on its own node
+    // the other node charged nothing, and the session still works on the node that opened it
     one.send(Request::post(GATE, &gate).key(&key)).await.ok(200);
     let (here, there) = (list(&one, &key).await, list(&other, &key).await);
     assert_eq!(ids(&there), [&session]);
@@ -122,14 +122,15 @@ async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
     }
     assert_eq!(account.show().await["gates_used"], 64);
 
-    // a node of another database does not start on the prefix, because that node's sweep would delete the objects
+    // a node of another database does not start with the same bucket and prefix, because the sweep of such a node would
+    // delete the objects of the first two nodes
     let stranger = tempfile::tempdir().unwrap();
     let mut config = Config::in_folder(stranger.path());
     (config.compute.backend, config.bucket) = (BackendChoice::Cpu, Some(bucket.config()));
     let error = App::start(config).await.err().expect("the node does not start").to_string();
     assert!(error.contains("to another database"), "{error}");
 
-    // the bucket cannot be reached: a repeated request gets this error, and the operation does not run again
+    // while the bucket is out of reach, a repeated request gets 503, and the operation does not run again
     drop(bucket);
     let again = other.send(request).await;
     again.error(503, "SERVICE_UNAVAILABLE");

@@ -1,4 +1,5 @@
-//! The parts that tests of operations on numbers share: an account with a real key, and short names for requests.
+//! The parts that tests of operations on encrypted numbers share: an account with a real key, and short names for
+//! requests.
 
 use client::ckks::{
     Ciphertext, Params, ParamsLiteral, PartKind, SecretKey, SecurityLevel, container, power_of_two_steps, rotations,
@@ -69,7 +70,7 @@ impl<'s> Numbers<'s> {
         self.server.send(request.key(&self.key)).await
     }
 
-    /// Uploads numbers, with zeros in the other slots. Returns the ciphertext's id.
+    /// Encrypts numbers, with zeros in the other slots, and uploads the ciphertext. Returns the ciphertext's id.
     pub async fn encrypted(&self, numbers: &[f64]) -> Value {
         self.encrypted_within(numbers, 10.0).await
     }
@@ -101,7 +102,7 @@ impl<'s> Numbers<'s> {
         self.send(self.request(operation, ids, more)).await
     }
 
-    /// The numbers of a stored ciphertext.
+    /// Fetches and decrypts a stored ciphertext. Returns its numbers.
     pub async fn decrypted(&self, id: &Value) -> Vec<f64> {
         let path = format!("/api/v1/ciphertexts/{}", id.as_str().unwrap());
         let answer = self.send(Request::get(path).header("Accept", OCTETS)).await;
@@ -109,7 +110,7 @@ impl<'s> Numbers<'s> {
         self.opened(&answer.body)
     }
 
-    /// The numbers of a ciphertext's container.
+    /// Decrypts a ciphertext's container. Returns the numbers.
     pub fn opened(&self, bytes: &[u8]) -> Vec<f64> {
         self.secret.decrypt(&self.ciphertext(bytes)).values
     }

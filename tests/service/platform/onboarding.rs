@@ -362,7 +362,7 @@ async fn l9_open_sessions_are_bounded_by_the_plan_and_the_refusal_tells_when_the
     // expired sessions do not count
     server.clock.advance(60 * MINUTE);
     server.send(open()).await.ok(201);
-    // a trial may have one session
+    // a trial can have only one session
     let trial = trial_key(&server).await;
     let open = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&trial);
     server.send(open.clone()).await.ok(201);

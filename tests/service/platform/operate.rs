@@ -1,4 +1,4 @@
-//! The page for operators names the metrics and reasons that a node has.
+//! The page for operators lists the metrics and reasons that a node has.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use tests_service::gates::{Account, GATE};
 
 const PAGE: &str = include_str!("../../../docs/operate.md");
 
-/// Every word of the page with this beginning.
+/// Every longer word of the operators' page that begins with this text.
 fn words(beginning: &str) -> BTreeSet<&'static str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     PAGE.split(|c: char| !is_part(c))
@@ -40,7 +40,7 @@ async fn every_metric_of_the_page_is_on_the_page_of_metrics() {
         let there = metrics.text().lines().any(|line| line.starts_with(name) && !line.starts_with('#'));
         assert!(there, "{name} is no metric of a node:\n{}", metrics.text());
     }
-    // each reason for a refusal has its own series
+    // each reason for a refusal has its own time series
     let refused = "ango_refusals_total{code=\"INVALID_API_KEY\",reason=\"\"} 1";
     assert!(metrics.text().contains(refused), "{}", metrics.text());
     assert!(metrics.text().contains("ango_database_connections{state=\"idle\"}"));

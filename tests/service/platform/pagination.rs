@@ -43,7 +43,7 @@ async fn i7_i8_pages_are_newest_first_and_what_comes_meanwhile_changes_only_the_
     let second = get(&server, &key, CIRCUITS, &format!("limit=2&cursor={cursor}")).await.ok(200);
     assert_eq!((names(&second), &second["total_count"]), (vec!["c2", "c1"], &json!(6)));
     let cursor = second["next_cursor"].as_str().unwrap();
-    // each request may ask for another length
+    // each request may ask for another page length
     let third = get(&server, &key, CIRCUITS, &format!("cursor={cursor}")).await.ok(200);
     assert_eq!(names(&third), ["c0"]);
     assert_eq!((&third["next_cursor"], &third["has_more"]), (&json!(null), &json!(false)));

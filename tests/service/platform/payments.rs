@@ -1,4 +1,4 @@
-//! A node whose money a payment provider collects: the node's requests, the provider's events, and their order
+//! A node whose money a payment provider collects: the node's requests, and the provider's events in any sequence
 //! (readings P12, P13, P18, W1-W9).
 
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn worked_through(server: &TestServer) {
     panic!("the node has not processed these events: {:?}", store.due_provider_events(i64::MAX, 9).await);
 }
 
-/// A customer of the provider with a card.
+/// A subscriber with a card at the provider. Returns the subscriber, and the id of the provider's customer.
 async fn with_card<'s>(provider: &PaymentStandIn, server: &'s TestServer) -> (Subscriber<'s>, String) {
     let subscriber = Subscriber::new(server, Plan::Free).await;
     subscriber.subscribe("starter", "monthly").await.ok(200);
@@ -105,8 +105,8 @@ async fn p11_p16_p17_steps_are_taken_at_the_provider() {
     let subscription = only_subscription(&provider);
     subscriber.subscribe("starter", "monthly").await.ok(200);
     assert!(provider.account().object(&subscription)["schedule"].is_string());
-    // the scheduled change is taken back, then made again; cancelling removes its schedule, which would keep the
-    // subscription alive
+    // the scheduled change to `starter` is withdrawn, then made again; cancelling the subscription removes the schedule
+    // at the provider, because the schedule would keep the subscription alive
     let told = subscriber.subscribe("pro", "monthly").await.ok(200);
     assert_eq!(told.get("scheduled_plan"), None);
     assert!(provider.account().object(&subscription)["schedule"].is_null());
@@ -229,7 +229,7 @@ async fn w1_w2_w3_events_are_taken_by_their_signature_and_once() {
     assert_eq!(provider["status"], "healthy");
 }
 
-/// All orders of this many things.
+/// All permutations of the numbers from 0 to `count - 1`.
 fn permutations(count: usize) -> Vec<Vec<usize>> {
     let mut all = vec![vec![]];
     for _ in 0..count {
@@ -303,7 +303,8 @@ async fn w4_events_that_are_late_repeated_or_lost_for_a_while_end_where_the_prov
                 }
                 kept.extend(account.take_events());
             }
-            // deliver some of the events in any order, and keep some of these to deliver them again
+            // deliver some of the events in random sequence, and keep some of the delivered events to deliver them
+            // again
             for _ in 0..chance(&mut random, 4) {
                 let at = chance(&mut random, kept.len() as u64) as usize;
                 let event = if chance(&mut random, 3) == 0 { kept[at].clone() } else { kept.swap_remove(at) };
@@ -456,7 +457,7 @@ async fn w6_customers_are_told_of_an_invoice_once_in_order_and_of_each_failure()
     let hook = json!({"url": receiver.url(), "events": ["invoice_created", "invoice_paid", "invoice_failed"]});
     subscriber.send(Request::post("/api/v1/webhooks", &hook)).await.ok(201);
     subscriber.subscribe("starter", "monthly").await.ok(200);
-    // the events arrive in reverse order, so the payment comes first; then all arrive again in order
+    // the events arrive in reverse sequence, so the payment comes first; then all arrive again in the original sequence
     let mut events = provider.account().take_events();
     events.reverse();
     for event in events.iter().chain(events.iter().rev()) {

@@ -29,7 +29,7 @@ fn unsigned(header: &Value, claims: &Value) -> String {
 }
 
 async fn refused(server: &TestServer, what: &str, token: &str) {
-    // each token comes from another address, because many wrong tokens from one address would lock it
+    // each token comes from another address, because many wrong tokens from one address would lock that address
     static ATTEMPTS: AtomicU16 = AtomicU16::new(0);
     let [high, low] = ATTEMPTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let from = format!("198.18.{high}.{low}");
@@ -75,7 +75,8 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
         }
     }
 
-    // another key signs under the `kid` of the node's key, and its public part is in the token's header
+    // another key signs under the `kid` of the node's key, and the public part of that other key is in the token's
+    // header
     for algorithm in [Algorithm::ES256, Algorithm::EdDSA, Algorithm::RS256, Algorithm::PS256] {
         let mut forged = Header::new(algorithm);
         forged.kid = Some(public["kid"].as_str().unwrap().to_owned());
@@ -85,7 +86,7 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
     }
     refused(&server, "another key's name", &issuer::sign(Algorithm::ES256, &claims)).await;
 
-    // a valid signature with other claims
+    // tokens with changed claims and the signature of a valid token
     let signature = user.token.rsplit('.').next().unwrap();
     for (name, value) in [("sub", json!("usr_0")), ("role", json!("developer")), ("exp", json!(4_000_000_000u64))] {
         let mut altered = claims.clone();
@@ -114,7 +115,7 @@ async fn a10_a_token_of_another_node_is_refused() {
     refused(&server, "another node's token", &user.token).await;
 }
 
-/// The names of a node's keys, the signing key first.
+/// The `kid` of each of a node's keys, the signing key first.
 async fn kids(server: &TestServer) -> Vec<String> {
     let keys = server.send(Request::get("/.well-known/jwks.json")).await.ok(200);
     keys["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()

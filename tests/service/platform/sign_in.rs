@@ -290,7 +290,7 @@ async fn a_reset_link_sets_a_password_once_within_a_day_and_ends_all_sign_ins() 
     let refresh = Request::post("/auth/refresh", &json!({"refresh_token": user.refresh}));
     server.send(refresh).await.error(401, "INVALID_CREDENTIALS");
 
-    // two links that do not work: one is too old, and the user of the other was removed
+    // two reset tokens that do not work: one is too old, and the user of the other is disabled
     let token = link().await;
     server.clock.advance(Duration::from_secs(24 * 3600 + 60));
     reset(&token, PASSWORD).await.error(401, "INVALID_CREDENTIALS");

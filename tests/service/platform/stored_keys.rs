@@ -49,7 +49,7 @@ async fn g3_a_key_is_a_file_that_opens_for_nobody_and_goes_with_its_session() {
 
 #[tokio::test]
 async fn sessions_whose_keys_have_no_place_on_the_device_take_turns() {
-    // the device has room for one key, and no key may stay in memory
+    // the device has room for one key, and the node's memory for none
     let of_one = Cpu::open().key_bytes(&Preset::Fast128.params());
     let server = TestServer::with(|config| {
         config.compute.key_bytes_max = 0;

@@ -238,7 +238,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     let idle = Subscriber::new(&server, Plan::Free).await;
     let month = server.clock.now().rfc3339()[..7].to_owned();
     let told = subscriber.subscribe("pro", "monthly").await.ok(200);
-    // P21: alerts go to the billing contact unless the budget names another address
+    // P21: alerts go to the billing contact unless the budget contains another address
     let budget = Request::post("/api/v1/billing/budget", &json!({"monthly_cap_usd": 100}));
     assert_eq!(subscriber.send(budget).await.ok(200)["alert_email"], "ada@example.org");
     for _ in 0..5 {
@@ -246,7 +246,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     }
     let end = told["current_period_end"].as_str().unwrap().to_owned();
     move_to(&server, &end);
-    // no invoice yet: it waits until operations that were accepted in the month have ended
+    // no invoice yet: the node waits until operations that were accepted in the month have ended
     assert_eq!(subscriber.invoices().await, Vec::<Value>::new());
     move_to(&server, &after(&end, 11));
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
@@ -256,7 +256,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     assert_eq!((&invoice["amount_usd_cents"], &invoice["status"]), (&json!(4_900 + 233), &json!("open")));
     assert_eq!((&invoice["period"], &invoice["paid_at"]), (&json!(month), &Value::Null));
     assert_eq!(idle.invoices().await, Vec::<Value>::new());
-    // only the whole address of the invoice shows its page
+    // the page of the invoice is shown only at its whole address
     let url = invoice["provider_invoice_url"].as_str().unwrap();
     let path = &url[url.find("/invoices/").unwrap()..];
     let page = server.send(Request::get(path)).await;
@@ -290,7 +290,7 @@ async fn p19_p26_without_a_provider_there_are_no_portal_and_no_checkout() {
     send(CHECKOUT, json!({"plan": "payg"}), &user.token).await.error(502, "PROVIDER_UNAVAILABLE");
     send(CHECKOUT, json!({"plan": "enterprise"}), &user.token).await.error(400, "INVALID_PLAN");
     send(CHECKOUT, json!({"plan": "pro", "billing_cycle": "daily"}), &user.token).await.error(400, "INVALID_REQUEST");
-    // API keys do not reach the routes of users
+    // routes for signed-in users refuse an API key
     let key = server.key(Role::AccountAdmin).await;
     send(PORTAL, local, &key).await.error(401, "INVALID_SESSION_TOKEN");
     let forged = Request::new("POST", PROVIDER_WEBHOOK).body("application/json", "{}");

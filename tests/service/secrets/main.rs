@@ -47,7 +47,7 @@ fn contains(place: &[u8], canary: &[u8]) -> bool {
     memchr::memmem::find(place, canary).is_some()
 }
 
-/// All files below a folder. Files of a running server may disappear meanwhile.
+/// Paths and contents of all files below a folder. While the function reads, a running server can delete some files.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     let found = entries.map(|path| match path.is_dir() {
@@ -95,11 +95,11 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     let trial = server.send(Request::new("POST", "/api/v1/onboarding/temp-key")).await.ok(200)["key"].to_string();
     let rotate = Request::new("POST", "/api/v1/keys/apikey/rotate").header("Idempotency-Key", "once");
     let rotated = server.send(rotate.key(&key)).await.ok(200)["key"].to_string();
-    // a request whose path holds a whole trial key
+    // a request that carries a whole trial key in its path
     let end = format!("/api/v1/onboarding/temp-key/{}", trial.trim_matches('"'));
     server.send(Request::delete(end)).await.ok(200);
 
-    // a user's requests, and refused requests that carry the user's secrets
+    // requests of a signed-in user, and refused requests that carry the user's secrets
     let link = server.running().first_setup_link().await.unwrap().unwrap();
     let setup = link.split_once('#').unwrap().1;
     let first = json!({"token": setup, "email": "ada@example.org", "password": PASSWORD});
@@ -109,7 +109,7 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     server.send(Request::post("/auth/login", &wrong)).await.error(401, "INVALID_CREDENTIALS");
     let refresh = json!({"refresh_token": user.refresh});
     server.send(Request::post("/auth/refresh", &refresh)).await.ok(200);
-    // the grace time of the exchanged token is over
+    // after 60 seconds the grace time of the exchanged refresh token is over
     server.clock.advance(Duration::from_secs(60));
     server.send(Request::post("/auth/refresh", &refresh)).await.error(401, "INVALID_CREDENTIALS");
     server.send(Request::get("/api/v1/user/api-keys").key(&user.token)).await.error(401, "INVALID_SESSION_TOKEN");
@@ -144,7 +144,7 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     places.retain(|(name, _)| !name.ends_with("/pepper"));
     let log = log.0.lock().unwrap().clone();
     assert!(contains(&log, b"route=\"/api/v1/tfhe/session/{session_id}\""), "the test did not capture the log");
-    // the canary of the other suites finds no secret in this log either
+    // the search that all other suites use (`canary::secret_in`) finds no secret in this log either
     let text = String::from_utf8_lossy(&log);
     assert_eq!(text.lines().find_map(canary::secret_in), None);
     places.extend([("the log".to_owned(), log.clone()), ("the metrics".to_owned(), metrics)]);

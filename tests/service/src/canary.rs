@@ -19,22 +19,22 @@ use crate::users::PASSWORD;
 /// Largest number of stored lines, and of the characters of each. The first lines suffice to find the fault.
 const FINDINGS_MAX: usize = 8;
 const LINE_CHARACTERS_MAX: usize = 400;
-/// The first characters of an API key, which are not secret.
+/// Number of characters at the start of an API key that are not secret.
 const KEY_CHARACTERS_SHOWN: usize = 16;
-/// Smallest number of hexadecimal characters of a refresh token, or of a link's token, that counts as exposed.
+/// A text with at least this many hexadecimal characters of a refresh token, or of a link's token, exposes the token.
 const TOKEN_DIGITS_MIN: usize = 16;
-/// Number of an id's characters behind its prefix.
+/// Number of characters that follow the prefix of an id.
 const ID_CHARACTERS: usize = 26;
 /// Smallest number of base64url characters in each part of a session token.
 const TOKEN_PART_MIN: usize = 10;
 /// A text with this many base64 characters in a row must be a key or ciphertext. Paths and digests are shorter.
 const BASE64_MIN: usize = 256;
 
-/// Reads everything that the process writes.
+/// Searches all text that the process logs, and the metrics pages, for secrets.
 #[derive(Debug, Default)]
 pub struct Canary {
     found: Mutex<Vec<String>>,
-    /// Number of texts read.
+    /// Number of texts that the canary has searched.
     looked: AtomicU64,
 }
 
@@ -54,7 +54,8 @@ pub fn watch() -> &'static Canary {
     &CANARY
 }
 
-/// Makes the process log like a node with default settings, and discards the log. For benches, before their first node.
+/// Makes the process log like a node with default settings, and discards the log. Benches call it before their first
+/// node starts.
 pub fn log_as_a_node() {
     let filter = Config::in_folder(".").log.filter;
     let lines = tracing_subscriber::fmt::layer().with_writer(io::sink).with_ansi(false);
@@ -62,7 +63,7 @@ pub fn log_as_a_node() {
 }
 
 impl Canary {
-    /// Reads a text, and stores it if it holds a secret.
+    /// Searches a text for a secret, and stores the text if it holds one.
     pub fn look(&self, text: &str) {
         self.looked.fetch_add(1, Ordering::Relaxed);
         let Some(what) = secret_in(text) else { return };
@@ -84,7 +85,7 @@ impl Canary {
 }
 
 impl io::Write for &Canary {
-    /// Each call gets one whole event.
+    /// The log calls this function once for each event, with the whole line.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.look(&String::from_utf8_lossy(bytes));
         Ok(bytes.len())
@@ -198,7 +199,7 @@ mod tests {
         let before = CANARY.looked.load(Ordering::Relaxed);
         server.send(Request::get("/health")).await.ok(200);
         assert!(tracing::enabled!(tracing::Level::TRACE));
-        // the log has at least the line about the answer, which the node writes before it sends the answer
+        // the log has at least one new line: the node logs an answer before it sends the answer
         assert!(CANARY.looked.load(Ordering::Relaxed) > before);
     }
 

@@ -1,4 +1,4 @@
-//! Gate sessions for tests: an account with a key of its client, and the requests of that account.
+//! Gate sessions for tests: an account with a session under its client's key, and the requests of that account.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -25,7 +25,7 @@ pub const BATCH: &str = "/api/v1/tfhe/batch";
 pub const CIRCUITS: &str = "/api/v1/tfhe/circuits";
 /// Runs of circuits.
 pub const OPERATIONS: &str = "/api/v1/tfhe/circuits/operations";
-/// The media type of words without containers behind a JSON head.
+/// The media type of a body with a JSON head, followed by the words of ciphertexts without their containers' headers.
 pub const OCTETS: &str = "application/octet-stream";
 
 /// A body with a JSON head and, behind it, ciphertexts without their containers' headers.
@@ -35,7 +35,7 @@ pub fn octets(head: &Value, ciphertexts: &[Vec<u8>]) -> Vec<u8> {
     (head.len() as u32).to_le_bytes().into_iter().chain(head.bytes()).chain(words.copied()).collect()
 }
 
-/// The head of an answer, and the ciphertexts behind it, each with its `n + 1` words.
+/// The JSON head of an answer, and the ciphertexts that follow the head, each of `n + 1` words.
 #[track_caller]
 pub fn split_octets(answer: &Response, preset: Preset) -> (Value, Vec<Lwe>) {
     assert_eq!((answer.status, answer.header("content-type")), (200, Some(OCTETS)), "{:?}", answer.body.get(..200));
@@ -116,7 +116,7 @@ impl<'s> Account<'s> {
         self.secret.decrypt(&bytes(member))
     }
 
-    /// A gate's request on plain bits. This function encrypts the bits.
+    /// A request to evaluate one gate on these bits. This function encrypts the bits.
     pub fn gate(&self, op: &str, a: bool, b: Option<bool>, sel: Option<bool>) -> Value {
         json!({
             "session_id": self.session,
@@ -127,7 +127,7 @@ impl<'s> Account<'s> {
         })
     }
 
-    /// A batch of equal gates.
+    /// A request for a batch of `gates` gates of this operation.
     pub fn batch(&self, op: &str, gates: usize) -> Value {
         let gate = json!({"op": op, "a": self.encrypt(true), "b": self.encrypt(false), "sel": self.encrypt(true)});
         json!({"session_id": self.session, "gates": vec![gate; gates]})
@@ -149,7 +149,7 @@ impl<'s> Account<'s> {
         json!({"session_id": self.session, "circuit": circuit, "inputs": inputs})
     }
 
-    /// The path of a handle of the session.
+    /// The path of one of the session's handles.
     pub fn handle(&self, handle: &Value) -> String {
         self.path(&format!("/handles/{}", handle.as_str().expect("a handle")))
     }

@@ -77,7 +77,7 @@ impl Request {
     /// Sends the request to a server that may die. `None` if no answer comes.
     pub async fn try_send(&self, address: SocketAddr) -> Option<Response> {
         let mut stream = TcpStream::connect(address).await.ok()?;
-        // writing fails if the server has refused and reads no further; its answer still counts
+        // a write fails if the server has refused the request and reads no more of it; the server's answer still comes
         let _ = stream.write_all(self.head().as_bytes()).await;
         let _ = stream.write_all(&self.body).await;
         let mut bytes = Vec::new();

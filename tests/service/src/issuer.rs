@@ -18,7 +18,7 @@ pub const AUDIENCE: &str = "https://fhe.example.org";
 
 /// An issuer in this process, on loopback.
 pub struct TestIssuer {
-    /// The issuer's address, which is also its `iss`.
+    /// The issuer's address, which is also the `iss` of the issuer's tokens.
     pub address: String,
     served: Arc<Served>,
     task: JoinHandle<()>,
@@ -29,7 +29,7 @@ struct Served {
     discovery: Mutex<Value>,
     keys: Mutex<Vec<u8>>,
     asked: AtomicUsize,
-    /// While a test holds this lock, answers wait.
+    /// While a test holds this lock, requests for the key set wait for their answers.
     answering: Arc<RwLock<()>>,
 }
 
@@ -84,7 +84,7 @@ impl TestIssuer {
         *self.served.discovery.lock().unwrap() = document;
     }
 
-    /// Until the guard is dropped, the issuer accepts requests and does not answer.
+    /// Until the guard is dropped, the issuer accepts requests for the key set and does not answer them.
     pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
         self.served.answering.clone().write_owned().await
     }
@@ -117,7 +117,7 @@ async fn serve(listener: TcpListener, served: Arc<Served>) {
         } else {
             served.discovery.lock().unwrap().to_string().into_bytes()
         };
-        // the answer has no length, so the client learns the size only at the end
+        // the answer has no `Content-Length`, so the client learns the size only at the end of the connection
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
         let _ = stream.write_all(head.as_bytes()).await;
         let _ = stream.write_all(&body).await;

@@ -3,8 +3,8 @@
 use control::clock::Clock;
 use store::Store;
 
-/// Checks that every reservation is posted or given back, and that an account on a paid plan owes the price of its
-/// gates of this month.
+/// Checks that no reservation is open, and that an account on a paid plan owes the price of the gates that it used in
+/// this month.
 ///
 /// # Panics
 /// If the sums differ.

@@ -22,7 +22,7 @@ pub struct Mailbox {
 struct State {
     /// Heads and bodies of the received e-mails.
     mails: Vec<String>,
-    /// Number of the next e-mails that are refused temporarily.
+    /// How many of the next e-mails the server refuses temporarily.
     put_off: usize,
 }
 
@@ -46,7 +46,7 @@ impl Mailbox {
         self.state.lock().expect("no panic").put_off = count;
     }
 
-    /// Whether some temporary refusals are left.
+    /// Whether the server still refuses the next e-mail.
     pub fn puts_off(&self) -> bool {
         self.state.lock().expect("no panic").put_off > 0
     }

@@ -19,7 +19,7 @@ pub struct NumbersKey {
 }
 
 impl NumbersKey {
-    /// A key with testing parameters of these figures.
+    /// A key whose parameters have these values and the security level `Testing`.
     pub fn testing(poly_degree: usize, scale_bits: u32, max_depth: u32, fingerprint: u8) -> NumbersKey {
         NumbersKey::of(poly_degree, scale_bits, max_depth, SecurityLevel::Testing, fingerprint)
     }
@@ -86,7 +86,7 @@ impl NumbersKey {
         kinds.flat_map(|kind| self.part(kind, self.params.level_max())).collect()
     }
 
-    /// The rows of one part of one level.
+    /// The rows of one part of an evaluation key, at this level.
     pub fn part(&self, kind: PartKind, level: usize) -> Vec<Vec<u8>> {
         let digits = self.params.digits(kind, level).len() as u8;
         let (code, element) = match kind {
@@ -118,7 +118,7 @@ impl NumbersKey {
         self.ciphertext_of(level, 0, self.params.level(level).scale)
     }
 
-    /// A ciphertext of this form (1: seeded) and scale.
+    /// A ciphertext of this level, form (0: two polynomials, 1: seeded) and scale.
     pub fn ciphertext_of(&self, level: usize, form: u8, scale: f64) -> Vec<u8> {
         self.frame(8, |out| {
             out.extend([level as u8, form, 0, 0]);

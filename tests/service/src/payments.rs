@@ -38,7 +38,7 @@ const VERSION: &str = "2025-09-30.clover";
 /// The node's path for events.
 const WEBHOOK: &str = "/api/v1/billing/provider_webhook";
 
-/// A fault of a request.
+/// A fault with which the provider answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Answers 500 and does nothing.
@@ -107,7 +107,7 @@ impl PaymentStandIn {
         ]
     }
 
-    /// Uses this clock from now on.
+    /// From now on, the provider takes the time from this clock.
     pub fn follow(&self, clock: &Clock) {
         *self.shared.clock.lock().expect("no panic") = clock.clone();
     }
@@ -146,7 +146,7 @@ impl PaymentStandIn {
         self.delivery(event, WEBHOOK_SECRET).send(node).await
     }
 
-    /// Delivers all undelivered events in their order.
+    /// Delivers all undelivered events, the oldest first.
     pub async fn deliver_all(&self, node: SocketAddr) {
         let events = self.account().take_events();
         for event in events {
@@ -233,7 +233,7 @@ async fn answer(
         }
         Some(Fault::Garbage) => (status, "<html>").into_response(),
         Some(Fault::Cut) => {
-            // the body fails after its first byte, so the connection ends too early
+            // the body fails after its first byte, so the connection ends in the middle of the answer
             let body = axum::body::Body::from_stream(futures_util::stream::iter([
                 Ok::<_, std::io::Error>(Bytes::from_static(b"{")),
                 Err(std::io::Error::other("cut")),

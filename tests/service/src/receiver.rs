@@ -14,9 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A received delivery.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Names in lower case.
+    /// Names, in lower case, and values.
     headers: Vec<(String, String)>,
-    /// The exact bytes.
+    /// The exact bytes of the body.
     pub body: Vec<u8>,
 }
 

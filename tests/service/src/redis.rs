@@ -29,7 +29,7 @@ const SCRIPT: &str = r#"
 pub struct Redis {
     folder: TempDir,
     script: Option<Child>,
-    /// The server's process.
+    /// The id of the server's process.
     process: String,
 }
 
@@ -78,7 +78,8 @@ impl Redis {
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
-    /// The settings of a node that uses this server. A call may take long, so that no test fails on a slow machine.
+    /// The settings of a node that uses this server. The node waits up to ten seconds for a call, so that no test fails
+    /// on a slow machine.
     pub fn config(&self) -> CacheStoreConfig {
         CacheStoreConfig {
             url: Zeroizing::new(self.url()),

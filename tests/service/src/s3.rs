@@ -66,7 +66,7 @@ impl S3 {
         let output = script.stdout.take().expect("the output was piped");
         BufReader::new(output).read_line(&mut word).expect("the script's words");
         if word.trim_end() == "ready" {
-            // the S3 port opens last, so then the server is ready
+            // the server opens its S3 port last, so the server is ready as soon as this port accepts a connection
             let started = Instant::now();
             while TcpStream::connect(("127.0.0.1", ports[3])).is_err() {
                 assert!(started.elapsed() < PATIENCE, "SeaweedFS is installed and does not start");

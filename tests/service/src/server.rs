@@ -98,7 +98,7 @@ impl TestServer {
         self.create_key(role, None).await.0
     }
 
-    /// A key of this role and its account. Without a given account, the account is new.
+    /// A new key of this role, and the key's account: the given account, or a new one.
     pub async fn create_key(&self, role: Role, account: Option<AccountId>) -> (String, AccountId) {
         let environment = if role == Role::Trial { Environment::Trial } else { Environment::Test };
         // plan `enterprise`, so that no limit stops a test about something else
@@ -178,7 +178,7 @@ fn lift_limits(config: &mut Config) {
     }
 }
 
-/// Chooses a database of this kind. All nodes on this folder get the same one.
+/// Sets a database of this kind. All nodes on this folder get the same database.
 fn choose_database(kind: Kind, config: &mut Config, folder: &TempDir) {
     if kind == Kind::Sqlite {
         let path = config.database_url.strip_prefix("sqlite:").expect("the node's own file");

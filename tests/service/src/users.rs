@@ -26,7 +26,7 @@ pub struct User {
 }
 
 impl User {
-    /// The user of an answer of `/auth/login`.
+    /// The user that an answer of `/auth/login` describes.
     pub fn of(signed_in: &Value) -> User {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         User {

@@ -1,4 +1,4 @@
-//! A proxy for PostgreSQL's socket whose connections a test can close or silence.
+//! A proxy in front of PostgreSQL's socket. A test can close or silence the proxy's connections.
 
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// A proxy to the server that the URL names, with its socket in this folder. Also returns the URL through the
-    /// proxy.
+    /// A proxy to the server of this database URL, with the proxy's socket in this folder. Also returns the URL of the
+    /// database through the proxy.
     pub fn to(url: &str, folder: &Path) -> (Wire, String) {
         let (database, sockets) = url.split_once("?host=").expect("a database on a local socket");
         let server = Path::new(sockets).join(".s.PGSQL.5432");

@@ -16,7 +16,7 @@ use tests_store::{Kind, new_store};
 const SMALL: &[&str] = &[
     "nodes",
     "jobs",
-    // has rows of running work only
+    // small, because its rows exist only while work runs
     "open_reservations",
     "signing_keys",
     "retired_signing_keys",
@@ -41,17 +41,17 @@ const WHOLE: &[&str] = &[
     // these statements only check whether a table has any row
     "LIMIT 1",
     "COUNT(*) FROM users",
-    // once an hour: all objects that rows name
+    // run once an hour: lists all objects to which rows refer
     "SELECT object FROM key_rows UNION ALL",
     "SELECT object FROM ciphertexts",
-    // sums over key materials, and over accounts with ciphertexts
+    // sums over all key materials, and over all accounts with ciphertexts
     "SUM(public_key_bytes + eval_key_bytes)",
     "SUM(bytes), 0) AS BIGINT) FROM ciphertext_caches",
     // trials are few, because each lives half an hour
     "FROM trials t",
     // running work
     "FROM open_reservations o WHERE",
-    // an audit by the operator
+    // the audit of the ledger, which an operator starts
     "FROM transfers",
     "FROM invoices i WHERE",
     "FROM invoice_items WHERE item_id LIKE",
@@ -63,7 +63,7 @@ const WHOLE: &[&str] = &[
     // lists that an operator requests
     "FROM key_labels",
     "FROM arithmetic_usage u",
-    // once an hour: deletion of sessions that ended long ago. An index on `gates_used` would make every charge slower.
+    // run once an hour: deletes sessions that ended long ago. An index on `gates_used` would make every charge slower.
     "DELETE FROM gate_sessions WHERE COALESCE",
 ];
 
@@ -166,7 +166,7 @@ fn claim(n: u8) -> NewClaim {
     NewClaim { digest: [n; 32], account_id, claim: [n; 16], node_id, held_until: 100, now: 1 }
 }
 
-/// The statements of nodes about encryption keys and ciphertexts.
+/// Runs the statements that nodes use for encryption keys and ciphertexts.
 async fn tour_of_keys(store: &Store) -> store::Result<()> {
     for (n, account_id) in [(1, "acct_1"), (3, "acct_3")] {
         let (material_id, key_id, upload_id) = (format!("mat_{n}"), format!("key_{n}"), format!("up_{n}"));
@@ -299,7 +299,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
     store.forget_arithmetic_operations(5).await.map(drop)
 }
 
-/// The statements about webhooks and deliveries.
+/// Runs the statements that nodes use for webhooks and deliveries.
 async fn tour_of_webhooks(store: &Store) -> store::Result<()> {
     let webhook = Webhook {
         webhook_id: "wh_1".to_owned(),
@@ -358,7 +358,7 @@ async fn tour_of_webhooks(store: &Store) -> store::Result<()> {
     Ok(())
 }
 
-/// The statements of nodes about subscriptions, invoices, the provider's events, alerts and e-mails.
+/// Runs the statements that nodes use for subscriptions, invoices, the provider's events, alerts and e-mails.
 async fn tour_of_billing(store: &Store) -> store::Result<()> {
     let mut subscription = store.subscription("acct_1").await?.expect("an account");
     subscription.customer_id = "cus_1".to_owned();
@@ -468,7 +468,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     Ok(())
 }
 
-/// All statements that nodes run repeatedly.
+/// Runs all statements that nodes run repeatedly.
 async fn tour(store: &Store) -> store::Result<()> {
     for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
         store.insert_api_key(&new_key(&digest, account, account, Environment::Test)).await?;
@@ -636,7 +636,7 @@ async fn queries_are_served_by_indices_postgres() {
     assert!(explained > 60, "{explained}");
 }
 
-/// Whether the table is small or no table. The text begins with the table's name.
+/// Whether a scan of `of` reads a small table, or no table at all. The text begins with the table's name.
 fn is_small(of: &str) -> bool {
     let table = of.split(' ').next().unwrap_or_default();
     // SQLite shows the values of a statement as constant rows or as a virtual table

@@ -5,7 +5,7 @@ use store::*;
 
 use super::new_key;
 
-/// The statements of nodes in the back office.
+/// Runs the statements that nodes use for the back office.
 pub async fn tour(store: &Store) -> store::Result<()> {
     let charge = |n: i64| OfficeCharge {
         usage_id: format!("use_o{n}"),

@@ -13,7 +13,7 @@ use tests_store::Kind;
 /// The migration that makes the first release's schema: accounts, keys, sessions, usage.
 const FIRST: i64 = 1;
 
-/// An empty database of this kind. `None` if this machine lacks it.
+/// An empty database of this kind. `None` if this machine lacks the database server.
 async fn empty(kind: Kind) -> Option<(TempDir, String, Store)> {
     let folder = tempfile::tempdir().unwrap();
     let url = kind.empty_url(folder.path())?;
@@ -46,7 +46,7 @@ async fn columns(url: &str) -> BTreeMap<(String, String), (String, bool)> {
     ours.map(|(table, column, kind, required)| ((table, column), (plain_kind(&kind).to_owned(), required))).collect()
 }
 
-/// The common name of the column types that are one type in Rust.
+/// One name for all column types whose values have the same type in Rust.
 fn plain_kind(kind: &str) -> &str {
     match kind {
         "INTEGER" | "bigint" | "integer" | "boolean" | "smallint" => "integer",
@@ -116,10 +116,10 @@ async fn an_unknown_word_is_an_error_that_names_it_postgres() {
 async fn an_older_build_starts_on_a_newer_database(kind: Kind) {
     let Some((_folder, url, store)) = empty(kind).await else { return };
     store.migrate().await.unwrap();
-    // an older build, whose last migration is the first one, accepts the newer database
+    // an older build that knows only the first migration accepts the newer database
     store.migrate_up_to(FIRST).await.unwrap();
     assert_eq!(store.schema().await.unwrap(), Schema::Current);
-    // a migration of a newer build has run, which this build does not know
+    // a newer build has run a migration that this build does not know
     let newer = match kind {
         Kind::Sqlite => {
             "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \

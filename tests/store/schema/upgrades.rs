@@ -292,7 +292,7 @@ async fn contents(url: &str) -> BTreeMap<String, Table> {
     for (table, column) in columns(url).await.into_keys() {
         tables.entry(table).or_default().push(column);
     }
-    /// Reads all tables through a connection. The expression turns the column `{}` into text.
+    /// Reads all tables through a connection. `$value` is the SQL expression that turns the column `{}` into text.
     macro_rules! read {
         ($connection:expr, $value:literal) => {{
             let mut contents = BTreeMap::new();
@@ -375,7 +375,7 @@ async fn what_migrations_add_is_right(store: &Store, from: i64) {
         }
     );
     assert_eq!(store.database_id().await.unwrap().len(), 32);
-    // migration 3 added plans, and migration 4 marked the trials
+    // migration 3 gave accounts of trial keys the plan `trial`, and migration 4 gave them a row in `trials`
     if from < 3 {
         let of_trial = store.api_key(&[2; 32]).await.unwrap().unwrap();
         assert_eq!((of_trial.plan, of_trial.platform, of_trial.office), (Plan::Trial, true, false));

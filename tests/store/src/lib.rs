@@ -95,7 +95,7 @@ pub fn copy_template(path: &Path) {
         (folder, template)
     });
     std::fs::copy(template, path).expect("the folder takes files");
-    // the store gives its files the same mode
+    // the mode that the store gives to the files that it makes
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("the file's mode");
     wait_for(async || {
         run_on_sqlite(path, "UPDATE database_identity SET database_id = lower(hex(randomblob(16)))".to_owned()).await;
@@ -104,14 +104,14 @@ pub fn copy_template(path: &Path) {
 
 async fn run_on_sqlite(path: &Path, sql: String) {
     let mut file = SqliteConnection::connect(&sqlite_url(path)).await.expect("the file opens");
-    // a power failure may destroy the file, because then the test is lost anyway
+    // no waiting for the disk: the file need not survive a power failure, which would end the test too
     for sql in ["PRAGMA synchronous = OFF".to_owned(), sql] {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut file).await.expect("the statement runs");
     }
     file.close().await.expect("the file closes");
 }
 
-/// Does the work on another thread, because callers may be tasks of a runtime, and waits for the end.
+/// Runs the work on another thread, because some callers are tasks of a runtime, and waits until the work has ended.
 fn wait_for(work: impl AsyncFnOnce() + Send) {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     std::thread::scope(|scope| scope.spawn(|| runtime().block_on(work())).join().expect("the work ends"));
@@ -171,7 +171,7 @@ impl Server {
         self.psql("postgres", "CREATE DATABASE migrated");
         let url = self.url("migrated");
         wait_for(async || drop(Store::open(&url).await.expect("a migrated database")));
-        // a template must have no open connections
+        // PostgreSQL copies a template only while nobody is connected to it
         self.psql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'migrated'");
     }
 

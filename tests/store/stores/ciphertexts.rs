@@ -120,7 +120,7 @@ on_both! {
         assert_eq!((count(&store).await, store.ciphertext_bytes().await.unwrap()), (3, 80));
         assert_eq!(store.ciphertext("acct_1", "ct_3").await.unwrap(), None);
         assert_eq!(dropped(&store, "").await, ["ciphertexts: object of ct_1", "ciphertexts: object of ct_3"]);
-        // a ciphertext that never fits, and one that does not fit beside the pinned ones
+        // there is no plan for a ciphertext larger than the limit, or for one that does not fit beside the pinned ones
         let plan = async |bytes, pinned: &[String]| store.eviction_plan("acct_1", bytes, Some(100), pinned).await.unwrap();
         assert_eq!(plan(101, &[]).await, None);
         assert_eq!(plan(100, &["ct_5".to_owned()]).await, None);
@@ -154,7 +154,7 @@ on_both! {
         assert!(store.ciphertext("acct_1", "ct_3").await.unwrap().is_some());
         assert!(dropped(&store, "").await.contains(&"ciphertexts: object of ct_2".to_owned()));
         assert!(matches!(keep(&store, &ciphertext("ct_4", 10, 10)).await, Err(Error::KeyGone)));
-        // the result of running work is discarded, and neither the operation nor its charge is recorded
+        // an operation that ends after its key was deleted leaves no result, no row and no charge
         let unit = store.submit(completed("op_1", ciphertext("ct_4", 10, 12))).await;
         assert!(matches!(unit, Err(Error::KeyGone)));
         assert_eq!(store.arithmetic_operation("acct_1", "op_1").await.unwrap(), None);
@@ -193,7 +193,8 @@ on_both! {
         assert_eq!((found.status, found.cost_fcu), (OperationStatus::Completed, Some(5)));
         assert_eq!(found.result_ciphertext_id.as_deref(), Some("ct_1"));
         assert_eq!(store.arithmetic_operation("acct_2", "op_1").await.unwrap(), None);
-        // op_2 has no room for its result, and op_1 has ended before; the unit of op_4 is done
+        // the unit of op_2 fails, because the result has no room; the unit of op_1 fails, because op_1 has ended; the unit
+        // of op_4 succeeds
         let units = [
             completed("op_2", ciphertext("ct_2", 60, 12)),
             completed("op_1", ciphertext("ct_3", 1, 12)),
@@ -208,7 +209,7 @@ on_both! {
         assert_eq!((key.operation_count, key.ciphertext_count), (2, 2));
         assert_eq!((store.arithmetic_usage_total("acct_1").await.unwrap(), store.ciphertext_bytes().await.unwrap()), (10, 61));
         assert_eq!(store.arithmetic_operation("acct_1", "op_2").await.unwrap(), None);
-        // C3: rows are kept for some time
+        // C3: the store deletes only operations that ended before the given time
         assert_eq!(store.forget_arithmetic_operations(12).await.unwrap(), 0);
         assert_eq!(store.forget_arithmetic_operations(13).await.unwrap(), 2);
     }

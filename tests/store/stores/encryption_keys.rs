@@ -63,7 +63,7 @@ pub async fn account(store: &Store, digest: u8, account_id: &str) {
     store.insert_api_key(&key(&[digest; 32], account_id, account_id)).await.unwrap();
 }
 
-/// Names of the objects that must be removed, sorted.
+/// Kinds and names of the objects that must be removed from the node's storage, sorted.
 pub async fn dropped(store: &Store, node_id: &str) -> Vec<String> {
     let found = store.dropped_objects(node_id, 100).await.unwrap();
     let mut names: Vec<_> = found.iter().map(|dropped| format!("{}: {}", dropped.kind, dropped.object)).collect();
@@ -108,7 +108,7 @@ on_both! {
         account(&store, 2, "acct_2").await;
         assert_eq!(make_key(&store, &encryption_key("key_1", "acct_1", "mat_1")).await, KeyMade::Made);
         assert_eq!(make_key(&store, &encryption_key("key_2", "acct_1", "mat_2")).await, KeyMade::Made);
-        // key_2 has the content of key_1, so its material is dropped
+        // key_2 has the content of key_1, so both keys use mat_1, and the objects of mat_2 are listed for removal
         assert_eq!(dropped(&store, "").await.len(), 3);
         assert!(dropped(&store, "").await.iter().all(|name| name.contains("key_2")));
         assert_eq!(store.encryption_key("acct_1", "key_2").await.unwrap().unwrap().material_id, "mat_1");
@@ -137,7 +137,7 @@ on_both! {
         assert_eq!(begin(upload("up_1", "mat_1", 50)).await, KeyMade::Made);
         assert_eq!(begin(upload("up_2", "mat_2", 8)).await, KeyMade::Made);
         assert_eq!(begin(upload("up_3", "mat_3", 50)).await, KeyMade::TooMany);
-        // up_2 has expired when the keys are made, so it does not count
+        // up_2 has expired when the keys are made, so it takes none of the account's two places
         let more = |key_id, material_id, digest| NewEncryptionKey {
             keys_max: Some(2),
             digest,
@@ -147,7 +147,7 @@ on_both! {
         assert_eq!(make_key(&store, &more("key_2", "mat_5", &[5; 32])).await, KeyMade::TooMany);
         assert_eq!(store.key_upload("acct_1", "up_2", 10).await.unwrap(), None);
         assert_eq!(store.key_upload("acct_2", "up_1", 10).await.unwrap(), None);
-        // an upload and the key that it becomes count once
+        // an upload that becomes a key keeps its place: the key takes no second one
         store.write(async |tx| fill(tx, "mat_1", "pk", &["row"]).await).await.unwrap();
         let completed = NewEncryptionKey { upload_id: Some("up_1"), ..more("key_3", "mat_1", &[6; 32]) };
         let made = store.write(async |tx| tx.insert_encryption_key(&completed).await).await;
@@ -156,7 +156,7 @@ on_both! {
         let nobody = encryption_key("key_4", "acct_9", "mat_6");
         assert_eq!(make_key(&store, &nobody).await, KeyMade::NoAccount);
         assert!(!store.delete_key_upload("acct_1", "up_1", 10).await.unwrap(), "the upload has become a key");
-        // the objects of a completed upload outlive the upload
+        // the key's objects stay when the completed upload is deleted
         assert_eq!(store.forget_key_uploads(60).await.unwrap(), 2);
         assert_eq!(store.key_rows("mat_1", 0, 9).await.unwrap().len(), 1);
         assert_eq!(store.key_upload("acct_1", "up_1", 10).await.unwrap(), None);
@@ -185,7 +185,7 @@ on_both! {
         assert_eq!(add(20, &[row(0, "a")]).await, Added::Done);
         assert_eq!(add(20, &[row(0, "b")]).await, Added::NotAsExpected);
         assert_eq!(add(220, &[row(2, "b")]).await, Added::NotAsExpected);
-        // a row with a digit that its part has already
+        // the part already has a row with this digit
         let again = KeyRowRecord { digit: 0, ..row(1, "b") };
         assert!(store.write(async |tx| tx.add_key_rows("mat_1", 120, &[again]).await).await.is_err());
         assert_eq!(add(120, &[row(1, "b"), row(2, "c")]).await, Added::Done);
@@ -210,7 +210,7 @@ on_both! {
         store.write(async |tx| tx.insert_key_upload(&other).await).await.unwrap();
         assert!(store.delete_key_upload("acct_1", "up_2", 10).await.unwrap());
         assert_eq!(store.key_material("acct_1", "mat_2").await.unwrap(), None);
-        // an expired upload leaves nothing
+        // nothing of an expired upload stays: its material is deleted, and its objects are listed for removal
         assert_eq!(store.forget_key_uploads(49).await.unwrap(), 0);
         assert_eq!(store.forget_key_uploads(50).await.unwrap(), 1);
         assert_eq!(dropped(&store, "").await.len(), 5);

@@ -1,4 +1,4 @@
-//! Units of many callers in one commit: each has the same effect and answer as alone.
+//! Units of many callers in one commit: each unit has the same effect and answer as if it had a commit of its own.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -42,7 +42,7 @@ impl Asked {
     }
 }
 
-/// Sends all requests at the same time, so that those of one writer form a group. Returns their answers.
+/// Sends all requests at the same time, so that the requests for one writer form a group. Returns their answers.
 async fn at_once(store: &Store, asked: Vec<Asked>) -> Vec<String> {
     let mut callers = JoinSet::new();
     for (at, asked) in asked.into_iter().enumerate() {
@@ -62,7 +62,7 @@ async fn one_after_another(store: &Store, asked: Vec<Asked>) -> Vec<String> {
     answers
 }
 
-/// Two trials with ten operations each, three sessions, and a cap on the spending of one of them.
+/// Makes two trial accounts. The first account also gets three sessions and a cap on its spending.
 async fn furnish(store: &Store) {
     for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
         let (role, environment, expires_at) = (Role::Trial, Environment::Trial, Some(1000));
@@ -78,7 +78,7 @@ async fn furnish(store: &Store) {
     store.write(async |tx| tx.set_monthly_cap(&budget).await).await.unwrap();
 }
 
-/// All visible effects.
+/// All effects of the requests on the store, as text.
 async fn seen(store: &Store) -> String {
     let mut seen = format!("{:?}", store.gate_usage_totals("acct_1").await.unwrap());
     for n in 1..=3 {
@@ -268,7 +268,7 @@ on_both! {
             })
             .await;
         }
-        // the writer of this unit also does the unit whose caller left
+        // this unit goes to the same writer as the unit whose caller left, and the writer does both
         store.submit(charge(usage("use_2", &[1; 32]))).await.unwrap();
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (4, 8, 800));
     }

@@ -61,9 +61,9 @@ on_both! {
         assert_eq!(reserve(&store, "t_1", Wanted::MilliYen(1_500)).await, made(0, 0, 1_500));
         assert_eq!(spent(&store).await, 0);
         assert_eq!(reserve(&store, "t_2", Wanted::MilliYen(1)).await, Reserved::CapReached { cap_nano_usd: 10_000_000 });
-        // free operations are not blocked
+        // the exhausted cap does not block free operations
         assert_eq!(reserve(&store, "t_3", units(5, 10, BeyondAllowance::Charged(2_000))).await, made(5, 0, 0));
-        // another month and another account are not blocked either
+        // the cap blocks neither another month nor another account
         let other = NewReservation { month: 2, ..reservation("t_4", "acct_1", GATE) };
         assert_eq!(store.reserve(other).await.unwrap(), made(0, 0, 100));
         assert_eq!(store.reserve(reservation("t_5", "acct_2", GATE)).await.unwrap(), made(0, 0, 100));
@@ -81,7 +81,7 @@ on_both! {
             let refused = reserve(&store, &transfer, Wanted::MilliYen(1_501)).await;
             assert_eq!(matches!(refused, Reserved::CapReached { .. }), blocks, "{hard_cap} {allow_soft_overage}");
         }
-        // without a budget nothing is blocked
+        // an account without a cap can spend any amount
         let free = store.reserve(reservation("t_free", "acct_2", Wanted::MilliYen(1 << 40))).await.unwrap();
         assert_eq!(free, made(0, 0, 1 << 40));
     }
@@ -129,7 +129,7 @@ on_both! {
         store.void_reservation("t_2", "acct_1", 20).await.unwrap();
         let unit = Unit { posting: posting("t_2", "acct_1").posting, ..begin(operation("op_1")) };
         assert!(matches!(store.submit(unit).await, Err(Error::ReservationLost)));
-        // the unit's other steps were not done
+        // the other effects of the failed unit are undone too: there is no operation
         assert_eq!(store.circuit_operation("acct_1", "op_1").await.unwrap(), None);
         assert_eq!(spent(&store).await, 666_667);
         assert_eq!(audited(&store).await.open, 0);
@@ -147,7 +147,7 @@ on_both! {
         let ids = |lost: Vec<LostReservation>| lost.into_iter().map(|lost| lost.transfer_id).collect::<Vec<_>>();
         assert_eq!(ids(store.forsaken_reservations("node_1", 60, 9).await.unwrap()), ["t_2", "t_3"]);
         assert_eq!(ids(store.forsaken_reservations("node_1", 60, 1).await.unwrap()), ["t_2"]);
-        // for itself a node counts as alive, even after the end of its lease
+        // a node does not regard itself as gone, even after the end of its own lease
         assert_eq!(ids(store.forsaken_reservations("node_2", 60, 9).await.unwrap()), ["t_3"]);
         assert_eq!(ids(store.reservations_of_node("node_3", 9).await.unwrap()), ["t_3", "t_4"]);
     }

@@ -11,11 +11,11 @@ use super::*;
 
 /// Number of accounts, each with another seed.
 const SEEDS: u64 = 1000;
-/// Number of accounts that work at the same time, so that their works share commits.
+/// Number of accounts that work at the same time, so that units of several accounts share a commit.
 const AT_ONCE: u64 = 100;
 const STEPS: u32 = 40;
-/// Rates in thousandths of a yen for a dollar. The model computes in a unit that makes all amounts whole numbers: a
-/// billionth of a dollar, divided by the product of the three rates.
+/// Exchange rates in thousandths of a yen for a dollar. The model computes in a unit that makes all amounts whole
+/// numbers: a billionth of a dollar, divided by the product of the three rates.
 const RATES: [i64; 3] = [150_000, 149_751, 151_003];
 const ALLOWANCE: i64 = 60;
 
@@ -142,7 +142,7 @@ impl Model {
                 self.open.remove(&id);
             }
             10 => {
-                // a node restarts, or another node notices that this node is gone
+                // a node that restarts, or another node, gives back the open reservations of the lost node
                 let node = self.below(3);
                 let lost = store.reservations_of_node(&format!("{}_node_{node}", self.account), 100).await.unwrap();
                 assert_eq!(lost.len(), self.open.values().filter(|taken| taken.node == node).count());

@@ -79,7 +79,7 @@ async fn open(store: &Store, session: &NewGateSession<'_>) -> SessionOpened {
     store.write(async |tx| tx.insert_gate_session(session).await).await.unwrap()
 }
 
-/// Rotates a key without a trial's tags.
+/// Rotates a key that is not a trial key, so it has no prefix tags.
 async fn rotate(store: &Store, old_key_id: &str, old_ends_at: i64, new: &NewApiKey<'_>) -> bool {
     store.write(async |tx| tx.rotate_api_key(old_key_id, old_ends_at, new, None).await).await.unwrap()
 }
@@ -251,7 +251,7 @@ on_both! {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         open(&store, &session(&[1; 32], "acct_1")).await;
         store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap();
-        // a repeated row and an unknown session make their units fail, and leave no trace
+        // a unit with a repeated usage id fails, and so does a unit with an unknown session; neither changes anything
         store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap_err();
         store.submit(charge(usage("use_2", &[9; 32]))).await.unwrap_err();
         let row = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
@@ -313,7 +313,7 @@ on_both! {
         assert_eq!(put("acct_1", "b", "1234567", 7).await, CircuitKept::TooMuch);
         let CircuitKept::Replaced(replaced, None) = put("acct_1", "b", "123456", 8).await else { panic!("circuit b existed") };
         assert_eq!((replaced.bytes, replaced.created_at, replaced.updated_at), (6, 6, 8));
-        // the refused circuit did not replace the older one
+        // the circuit that was refused did not replace the older circuit of its name
         assert_eq!(store.netlist("acct_1", "b").await.unwrap(), Some(NetlistPlace::Text("123456".to_owned())));
         assert!(matches!(put("acct_2", "a", "x", 9).await, CircuitKept::Created(_)));
         let names: Vec<_> = store.circuits_page("acct_1", None, 9).await.unwrap().rows.into_iter().map(|circuit| circuit.name).collect();
@@ -343,7 +343,7 @@ on_both! {
         let mut named = store.circuit_blobs().await.unwrap();
         named.sort_unstable();
         assert_eq!(named, ["object a", "object b"]);
-        // the answer names the object that no row names any more, so that the object can be removed
+        // the store returns the object to which no row refers any more, so that the caller can remove the object
         let kept = put("b", object("object d"), 7).await;
         assert!(matches!(kept, CircuitKept::Replaced(_, Some(blob)) if blob == "object b"));
         let blob = Some("object a".to_owned());
@@ -362,8 +362,8 @@ on_both! {
         let second = usage("use_2", &[1; 32]);
         let twice = store.submit(Unit { charge: Some(second), ..ended("op_1", OperationStatus::Cancelled, 13) }).await;
         assert!(matches!(twice, Err(Error::OperationEnded)));
-        // op_2 and op_3 have no row before their end, because their callers waited; the failing charge of op_3 undoes
-        // its row
+        // op_2 and op_3 get their row only when they end, because their callers wait for the result; the charge of op_3
+        // fails, so op_3 gets no row
         store.submit(ended("op_2", OperationStatus::Completed, 14)).await.unwrap();
         store.submit(Unit { charge: Some(first), ..ended("op_3", OperationStatus::Completed, 14) }).await.unwrap_err();
         assert_eq!(store.circuit_operation("acct_1", "op_3").await.unwrap(), None);

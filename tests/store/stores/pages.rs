@@ -25,12 +25,12 @@ on_both! {
         for seed in 0..ROUNDS {
             println!("seed {seed}");
             let mut random = ChaCha20Rng::seed_from_u64(seed);
-            // sessions of a round expire before the next round; another account has sessions of the same moments
+            // all sessions of a round expire before the next round; another account opens sessions at the same times
             let (start, end) = (1000 * seed as i64, 1000 * seed as i64 + 900);
             let mut clock = start;
             let mut made = Vec::new();
             let mut insert = async |random: &mut ChaCha20Rng, clock: &mut i64| {
-                // several sessions often have the same moment
+                // every second session, on average, is made at the same time as the session before
                 *clock += i64::from(below(random, 2));
                 let mut digest = [0; 32];
                 random.fill_bytes(&mut digest);
@@ -80,7 +80,7 @@ on_both! {
         store.end_gate_session(&[3; 32], SessionEnd::Deleted, 20).await.unwrap();
         assert_eq!(page(20, None, 2).await.total, 4);
         assert_eq!(page(101, None, 2).await.total, 2);
-        // a page after the last row still has the total
+        // a page that begins after the last row is empty, and still has the total
         assert_eq!(page(20, Some((10, &[0; 32][..])), 2).await, PageRows { rows: Vec::new(), total: 4 });
     }
 
@@ -101,7 +101,7 @@ on_both! {
     }
 }
 
-/// Active sessions of the first account that have not expired, counted as rows of one long page.
+/// Number of active sessions of the first account that have not expired: the rows of one long page.
 async fn made_count(store: &Store, now: i64) -> i64 {
     store.gate_sessions_page("acct_1", "node_1", now, None, 1000).await.unwrap().rows.len() as i64
 }

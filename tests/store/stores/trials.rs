@@ -26,10 +26,10 @@ on_both! {
             assert_eq!(give(number, &[1; 32], 100 + i64::from(number)).await, TrialKeyMade::Made);
         }
         assert_eq!(give(5, &[1; 32], 159).await, TrialKeyMade::TooMany { oldest_at: 100 });
-        // the refused trial left nothing, and another network has its own window
+        // no row of the refused trial exists, and another network has its own window
         assert!(store.api_key(&[5; 32]).await.unwrap().is_none());
         assert_eq!(give(6, &[2; 32], 159).await, TrialKeyMade::Made);
-        // a revoked key still counts for its network
+        // a revoked key is still one of the five keys that its network gets in a window
         assert_eq!(store.revoke_lineage("acct_0", 159).await.unwrap(), 1);
         assert_eq!(give(7, &[1; 32], 159).await, TrialKeyMade::TooMany { oldest_at: 100 });
         assert_eq!(give(8, &[1; 32], 160).await, TrialKeyMade::Made);
@@ -68,7 +68,7 @@ on_both! {
         let new = store.api_key(&[2; 32]).await.unwrap().unwrap();
         assert_eq!((new.expires_at, new.status(50)), (Some(90), KeyStatus::Active));
         assert_eq!(store.revoke_lineage("lin_1", 60).await.unwrap(), 2);
-        // neither a revoked key nor an expired one rotates
+        // a revoked key does not rotate
         assert!(!rotate(&store, "ak_2", 70, &again).await);
     }
 
@@ -93,7 +93,7 @@ on_both! {
         store.void_reservation("t_1", "acct_1", 20).await.unwrap();
         assert_eq!(store.trial("acct_1").await.unwrap(), Some(Trial { expires_at: 100, operations_used: 3 }));
         assert_eq!(take("t_4", "acct_2", 1).await, Reserved::TrialExhausted);
-        // a reservation is given back once, and not at all if its operations were done
+        // a second return of a reservation has no effect, nor has the return of a reservation that was posted
         store.void_reservation("t_1", "acct_1", 20).await.unwrap();
         store.submit(posting("t_3", "acct_1")).await.unwrap();
         store.void_reservation("t_3", "acct_1", 20).await.unwrap();
@@ -132,7 +132,7 @@ on_both! {
         let opened = open(&store, &session(&[3; 32], "acct_1")).await;
         assert_eq!(opened, SessionOpened::NoAccount);
         assert!(store.api_key(&[2; 32]).await.unwrap().is_some());
-        // the account's row is deleted later, and then the account is unknown
+        // the row of an erased account is deleted later; from then on the account is unknown
         assert_eq!(store.forget_erased_accounts(100).await.unwrap(), 0);
         assert_eq!(store.forget_erased_accounts(101).await.unwrap(), 1);
         assert!(!store.has_account("acct_1").await.unwrap() && store.has_account("acct_2").await.unwrap());
@@ -142,7 +142,7 @@ on_both! {
 
     async fn ended_sessions_that_charged_nothing_are_forgotten(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        // in order: charged, named by a run, ended, expired on a lost node, and open
+        // sessions 1 to 3 end: 1 has a charge, 2 a circuit run, 3 neither; 4 expires on a lost node, and 5 stays open
         for (number, expires_at) in [(1, 20), (2, 20), (3, 20), (4, 20), (5, 90)] {
             let new = NewGateSession { digest: &[number; 32], expires_at, ..session(&[0; 32], "acct_1") };
             assert_eq!(open(&store, &new).await, SessionOpened::Opened);
@@ -185,7 +185,7 @@ on_both! {
         assert_eq!(refused, SessionOpened::TooMany { first_ends_at: Some(20) });
         assert!(store.gate_session("acct_1", &[9; 32]).await.unwrap().is_none());
         assert_eq!(open(&store, &one_of(2)).await, SessionOpened::Opened);
-        // an expired session does not count, even before its end is recorded
+        // an expired session is no longer an open one, even before its end is recorded
         let later = NewGateSession { digest: &[3; 32], created_at: 20, expires_at: 30, ..one_of(1) };
         assert_eq!(open(&store, &later).await, SessionOpened::Opened);
     }

@@ -1,11 +1,11 @@
-//! The order of the files in each crate, as ARCHITECTURE.md draws it.
+//! The rungs of the files in each crate, from the lowest to the highest, as ARCHITECTURE.md draws them.
 
 use super::Crate;
 
 pub const CONTROL: Crate = Crate {
     folder: "control/src",
     rungs: &[
-        // modules that all areas use
+        // modules that every area may use
         &[
             "blobs",
             "cache_store",
@@ -23,7 +23,7 @@ pub const CONTROL: Crate = Crate {
             "telemetry",
             "tls",
         ],
-        // the areas; `compute::engine` is below `billing`, which has the prices of gates
+        // the areas; `compute::engine` is below `billing`, because `billing` has the prices of the engine's operations
         &["web"],
         &["events"],
         &["access"],
@@ -53,11 +53,11 @@ pub const KERNELS: Crate = Crate {
         &["cpu::simd"],
         &["cpu", "gpu"],
         &["cuda", "stems", "wgpu"],
-        // the schemes, which do not name each other
+        // the schemes; neither uses the other
         &["ckks", "tfhe"],
         &["ckks::cpu", "tfhe::builtin", "tfhe::cpu", "tfhe::mapping"],
         &["tfhe::gpu"],
-        // reading and writing bytes
+        // conversion of keys and ciphertexts to bytes and back
         &["tfhe_rs"],
         &["container"],
         &["ckks::container", "schemes"],
@@ -70,7 +70,7 @@ pub const KERNELS: Crate = Crate {
 pub const ENGINE: Crate = Crate {
     folder: "engine/src",
     rungs: &[
-        // modules that all others use
+        // modules that every other module may use
         &["error", "ids", "rows", "slots", "usage"],
         // pure functions: (now, event) -> commands
         &["batch", "fair", "residency", "work"],
@@ -126,12 +126,12 @@ pub const STORE: Crate = Crate {
         ],
         &["ledger"],
         &["office"],
-        // units of work: effects on several tables, written all together or not at all
+        // units of work: each changes several tables, all of them or none
         &["units"],
         // group commit
         &["writers"],
     ],
-    // `lib` has `Store`, whose methods are beside their tables
+    // every file may use `lib`, because `lib` has `Store`, and each file adds the methods of its table to `Store`
     shared: &["lib"],
 };
 

@@ -174,7 +174,8 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &Evaluati
     let samples = gpu.alloc(rows * (p.extracted_dimension() + 1))?;
     let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.card().groups_max[0]);
     let words = shares(&[(rows, [0; 2])], rows_max);
-    // where each result begins in the arena, in words: two words a result, of which the high one is 0
+    // the offset of each result in the arena, counted in words; an offset is given as a low word and a high word, and
+    // the high word is 0
     let results = (0..rows).flat_map(|row| [(row * (p.lwe_dimension + 1)) as u32, 0]);
     let written: Vec<u32> = results.chain(words.as_flattened().iter().copied()).collect();
     let (tables, count) = (gpu.alloc(written.len())?, words.len());

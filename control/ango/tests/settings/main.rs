@@ -281,7 +281,7 @@ proptest! {
     ) {
         let command = command();
         let name = command.get_arguments().nth(which).and_then(|arg| arg.get_env()?.to_str()).unwrap();
-        // skipped, because these settings open the file that the text names
+        // the test skips these two settings, because the text would be the path of a file that they open
         prop_assume!(!["ANGO_CONFIG", "SERVICE_AUDIT_LOG"].contains(&name));
         if let Err(error) = config(&[(name, &text)]) {
             let error = error.to_string();

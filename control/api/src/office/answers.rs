@@ -126,7 +126,7 @@ pub struct StoredInvoice {
     pub transaction_date: String,
     /// Provider's id of the payment. Empty for a correction.
     pub payment_id: String,
-    /// Id of the document that this one corrects.
+    /// Id of the original document. Null if this document corrects no other document.
     pub original_invoice_id: Option<String>,
     /// Delivery status: `stored`, `not_sent`, `pending`, `sent` or `failed`.
     pub delivery_status: String,

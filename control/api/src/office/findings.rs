@@ -267,7 +267,7 @@ pub struct RegistrationResult {
     pub normalized: String,
     /// True if the number has the form T and 13 digits.
     pub format_valid: bool,
-    /// True if the check digit is right. Null if the number does not have this form.
+    /// True if the check digit is right. Null if `format_valid` is false.
     pub check_digit_valid: Option<bool>,
     /// Status of the number. With records: `active`, `not_found`, `revoked`, `expired` or `not_yet_effective`. Without
     /// records: `format_ok`. In both cases: `check_digit_mismatch` or `format_error`.
@@ -325,7 +325,7 @@ pub struct WatchedRegistration {
     pub normalized: String,
     /// True if the number has the form T and 13 digits.
     pub format_valid: bool,
-    /// True if the check digit is right. Null if the number does not have this form.
+    /// True if the check digit is right. Null if `format_valid` is false.
     pub check_digit_valid: Option<bool>,
     /// Status of the number. With records: `active`, `not_found`, `revoked`, `expired` or `not_yet_effective`. Without
     /// records: `format_ok`. In both cases: `check_digit_mismatch` or `format_error`.

@@ -165,7 +165,7 @@ pub struct TransferIn {
     /// Status of a payout. Payouts with the status `canceled` or `failed` are skipped.
     #[serde(default)]
     pub status: Option<LooseText>,
-    /// Payout that reversed this one: its id, or its object.
+    /// Payout that reversed this payout: the id or the object of the reversing payout.
     #[serde(default)]
     pub reversed_by: Option<TextOrObject>,
     /// Metadata that the platform wrote to the transfer.
@@ -189,7 +189,7 @@ pub struct TransferMetadata {
     /// Connected account, used if neither `destination` nor `account` of the transfer names one.
     #[serde(default)]
     pub account: Option<String>,
-    /// Connected account, used if this `account` is absent too.
+    /// Connected account, used if `account` of the metadata is absent too.
     #[serde(default)]
     pub payee: Option<String>,
     /// Other metadata of the platform.

@@ -38,8 +38,9 @@ pub struct Announcement {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PublishedRecord {
-    /// Registration number: T and 13 digits. In a map, the member name is the registration number. The spelling of this
-    /// name is the authority's; `registeredNumber`, `registrationNumber` and `number` are read too.
+    /// Registration number: T and 13 digits. In a map from registration number to record, the map's key replaces this
+    /// value. `registratedNumber` is the authority's spelling; `registeredNumber`, `registrationNumber` and `number`
+    /// are read too.
     #[serde(default)]
     pub registrated_number: Option<String>,
     /// Kind of change: `01` new, `02` change, `03` lapse, `04` revocation, `99` deletion.

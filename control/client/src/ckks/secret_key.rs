@@ -46,7 +46,8 @@ pub struct Decrypted {
     pub precision_bits: f64,
 }
 
-/// Compares in constant time if both keys have the same parameters and fingerprint, which are public.
+/// First compares the parameters and fingerprints, which are public. If they are equal, compares the secrets in
+/// constant time.
 impl PartialEq for SecretKey {
     fn eq(&self, other: &SecretKey) -> bool {
         let public = self.params() == other.params() && self.fingerprint == other.fingerprint;

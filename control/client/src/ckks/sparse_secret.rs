@@ -22,7 +22,7 @@ pub fn sparse_secret(n: usize, weight: usize, rng: &mut ChaCha20Rng) -> Zeroizin
         for coefficient in secret.iter_mut() {
             let is_zero = 1 - (*coefficient * *coefficient) as u32;
             let hit = is_zero & is_equal(zeros, rank);
-            // the chosen coefficient is 0 before, so OR sets it to the sign; all other coefficients stay
+            // the chosen coefficient was 0 before, so OR sets it to the sign; all other coefficients keep their values
             *coefficient |= sign & (hit as i8).wrapping_neg();
             zeros += is_zero;
         }

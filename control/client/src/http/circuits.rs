@@ -85,7 +85,7 @@ fn framed(request: &CircuitRequest, words: &[u8]) -> Body {
 
 fn split(mut body: Vec<u8>) -> Result<CircuitAnswer, Error> {
     let (head, _) = octets::split(&body, HEAD_BYTES_MAX)
-        .map_err(|fault| Error::Answer(format!("the body is not a JSON head followed by words: {fault:?}")))?;
+        .map_err(|fault| Error::Answer(format!("the body is not a JSON head followed by ciphertexts: {fault:?}")))?;
     let (start, operation) = (octets::LENGTH_BYTES + head.len(), serde_json::from_slice(head));
     let operation = operation.map_err(|error| Error::Answer(error.to_string()))?;
     body.drain(..start);

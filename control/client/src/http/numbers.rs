@@ -1,4 +1,4 @@
-//! Requests about numbers: encryption keys, ciphertexts and operations.
+//! Requests about encrypted numbers (CKKS): encryption keys, ciphertexts and operations.
 
 use std::io;
 
@@ -52,7 +52,7 @@ impl Client {
         };
         let key = key.await;
         if key.is_err() {
-            // an open upload counts as one of the keys that the plan allows; if it cannot be deleted, it expires within
+            // the plan's largest number of keys includes open uploads; an upload that cannot be deleted expires within
             // an hour
             let _ = self.ask::<()>(Method::DELETE, &upload, None).await;
         }
@@ -106,8 +106,8 @@ impl Client {
                     unanswered += 1;
                     Error::Transport(error)
                 }
-                // this conflict means that the node stored more rows of the broken request after it had stated its
-                // progress
+                // status 409 (conflict) means here that the node stored more rows of the broken request after it had
+                // stated its progress
                 Err(error @ Error::Refused { status: 409, .. }) if unanswered > 0 => error,
                 Err(error) => return Err(error),
             };
@@ -186,7 +186,7 @@ impl Client {
         self.ask::<()>(Method::DELETE, &format!("ciphertexts/{}", ciphertext.as_str()), None).await.map(drop)
     }
 
-    /// Runs the operation on numbers that the request names, and waits until it ends.
+    /// Runs the requested operation on encrypted numbers, and waits until the operation ends.
     ///
     /// # Errors
     /// [`Error::Refused`] for an invalid request, and with `NOISE_BUDGET_EXHAUSTED` if the result could not be

@@ -13,8 +13,8 @@ use crate::cache_store::CacheStore;
 use crate::clock::Timestamp;
 
 const SECOND_US: i64 = 1_000_000;
-/// Buckets in memory, at most. A bucket is full again after a second and is then not stored. A node serves fewer
-/// callers in a second than this.
+/// Buckets in memory, at most. A bucket is full again after a second and is then not stored. A node serves fewer than
+/// this many callers in a second.
 const BUCKETS_MAX: usize = 65_536;
 
 /// The token buckets that are not full.

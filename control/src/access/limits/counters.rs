@@ -86,7 +86,7 @@ impl Counters {
         Counters { store, counts: Mutex::default() }
     }
 
-    /// Takes units if the limits allow it. Returns the day and month that they count for.
+    /// Takes units if the limits allow it. Returns the day and month that the units count for.
     pub async fn take(
         self: &Arc<Self>,
         subject: &Subject,
@@ -233,7 +233,7 @@ impl Counters {
             count.roll(now);
             let idle = idle(count);
             if let Some(news) = count.news(subject, idle)
-                // another settlement of this subject is running: the next flush writes this one
+                // if another settlement of this subject is running, the next flush writes this use
                 && let Ok(turn) = count.settling.clone().try_lock_owned()
             {
                 settlements.push(news);

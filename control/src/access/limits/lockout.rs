@@ -204,8 +204,8 @@ impl Lockouts {
         true
     }
 
-    /// Writes new failures to the database and reads those of other nodes. While the database does not answer, the node
-    /// uses the failures that it knows (readings L10). Returns whether the node had failures to write.
+    /// Writes new failures to the database and reads the failures of other nodes. While the database does not answer,
+    /// the node uses the failures that it knows (readings L10). Returns whether the node had failures to write.
     pub async fn exchange(&self, now: Timestamp) -> bool {
         let _alone = self.exchanging.lock().await;
         let (news, version) = {
@@ -305,8 +305,8 @@ impl LockoutTable {
         match self.subjects.get_mut(&lockout.subject) {
             Some(entry) => {
                 add(&mut lockout, &entry.untold, now);
-                // If the clock was set back after the lock was made, this node has shown callers an earlier end of the
-                // lock. The earlier end stays, unless the database has failures that this node does not know.
+                // After the clock was set back, this node has shown callers an earlier end of the lock than the
+                // database has. Keep the earlier end, unless the database has failures that this node does not know.
                 let longest = now.plus(lock_max(lockout.kind)).0;
                 let too_long = lockout.locked_until.is_some_and(|until| until > longest);
                 let nothing_new = lockout.failures == entry.lockout.failures;
@@ -342,7 +342,7 @@ impl LockoutTable {
     }
 }
 
-/// Adds failures to an entry, and locks it if the window has too many.
+/// Adds failures to an entry, and locks the entry's subject if the window has too many failures.
 fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
     let kind = lockout.kind;
     let is_locked = |lockout: &Lockout, at: i64| lockout.locked_until.is_some_and(|until| until > at);

@@ -43,7 +43,7 @@ pub struct Stripe {
 /// The members of a request, in form encoding.
 type Form<'a> = Vec<(&'a str, String)>;
 
-/// How a request failed: for good, or so that a retry may succeed.
+/// How a request failed: `Final` if a retry would fail too, `Again` if a retry may succeed.
 enum Failed {
     Final(PaymentError),
     Again(String),
@@ -316,7 +316,7 @@ impl PaymentProvider for Stripe {
             let item = found.item()?;
             let interval = if cycle == BillingCycle::Annual { "year" } else { "month" };
             let schedule = match &found.schedule {
-                // an earlier request made the schedule and failed afterwards
+                // an earlier attempt made the schedule, and failed before the phases were set
                 Some(schedule) => schedule.clone(),
                 None => {
                     let form = vec![("from_subscription", subscription_id.to_owned())];

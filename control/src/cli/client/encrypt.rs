@@ -87,7 +87,7 @@ pub fn decrypt(args: DecryptArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A number in the wanted notation.
+/// The number with these bits: hexadecimal or decimal.
 pub fn show(bits: &[bool], hex: bool) -> String {
     if hex { value::format_hexadecimal(bits) } else { value::format(bits) }
 }

@@ -1,4 +1,4 @@
-//! `ango client keygen`, and the option with which other commands find its secret key.
+//! `ango client keygen`, and the option `--secret-key` with which other commands find the key that it made.
 
 use std::fs::DirBuilder;
 use std::path::PathBuf;

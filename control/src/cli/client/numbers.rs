@@ -52,7 +52,7 @@ fn parse_numbers(text: &str) -> anyhow::Result<Vec<f64>> {
 /// Fills the numbers up with zeros to the number of slots.
 fn padded(mut numbers: Vec<f64>, slots: usize) -> anyhow::Result<Vec<f64>> {
     if numbers.len() > slots {
-        bail!("{} numbers are more than the {slots} that a ciphertext holds", numbers.len());
+        bail!("there are {} numbers, but a ciphertext holds at most {slots}", numbers.len());
     }
     numbers.resize(slots, 0.0);
     Ok(numbers)

@@ -142,7 +142,7 @@ fn read_inputs(texts: &[String], widths: &[usize], key: Option<&SecretKey>) -> a
             Ok(ciphertexts)
         }
         (None, Some(key)) => Ok(vec![bundle::encrypt_seeded(key, &value::parse(text, width)?)]),
-        (None, None) => bail!("a number as input needs the secret key"),
+        (None, None) => bail!("the secret key is needed to encrypt a number"),
     };
     texts.iter().zip(widths).map(read).collect()
 }
@@ -181,7 +181,7 @@ async fn evaluate_work(
     }
 }
 
-/// Waits for Ctrl-C. An interrupted run still ends in order and closes its session.
+/// Waits for Ctrl-C. After Ctrl-C the command still closes its session before it ends.
 async fn interruption() {
     // if Ctrl-C cannot be caught, it does not interrupt the run
     if tokio::signal::ctrl_c().await.is_err() {
@@ -190,7 +190,8 @@ async fn interruption() {
 }
 
 fn preset(name: &str) -> anyhow::Result<Preset> {
-    Preset::from_name(name).with_context(|| format!("the node's preset {name} is not known here"))
+    Preset::from_name(name)
+        .with_context(|| format!("this version of ango does not know the node's preset {name}: install a newer one"))
 }
 
 fn print(args: &RunArgs, key: Option<&SecretKey>, evaluation: &Evaluation) -> anyhow::Result<()> {

@@ -50,7 +50,7 @@ use running::Reply;
 
 pub use stored::StoredNetlists;
 
-/// Errors of a request whose handle names no ciphertext.
+/// Errors of a request with a handle under which the session stores no ciphertext.
 const NO_HANDLE: [Code; 3] = [Code::SessionNotFound, Code::CiphertextNotFound, Code::SessionExpired];
 
 impl JsonBody for CircuitRequest {

@@ -65,7 +65,7 @@ where
 async fn from_octets(request: Request, web: &Web) -> Result<KeyUpload, ApiError> {
     let mut pieces = Pieces::kept(web, request, EVALUATION_KEY_BYTES_MAX, |bytes| COPIES * bytes)?;
     let expected = pieces.bytes_max();
-    // reserve the full length and the seal's bytes at once, because growing would hold the key twice
+    // reserve the full length and the seal's bytes at once, because a buffer that grows would hold the key twice
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected + seal::EXTRA_BYTES));
     while let Some(piece) = pieces.next().await? {
         bytes.extend_from_slice(&piece);
@@ -238,7 +238,7 @@ mod tests {
         splitter.finish().map(|bytes| bytes.to_vec()).map_err(|error| error.code)
     }
 
-    /// Splits this body with a short and with a long text in place of KEY.
+    /// Splits this body twice: once with a short text in place of KEY, and once with a long text.
     #[track_caller]
     fn all_pieces(body: &str, key: &str, expected: Result<&[u8], Code>) {
         for repeats in [1, 101] {

@@ -1,9 +1,9 @@
 //! Gate sessions of this node: the open keys, their owners and their ends (readings G1-G3, G8, G13, X14).
 //!
-//! A key cannot be read after its process has ended, so its session ends with the process. The store keeps the data
-//! that must outlive sessions: their totals, and how they ended. The times of a session are fixed when it is created.
-//! An expired session is ended by the next request for it, or by [`Sessions::erase_expired`]. A key is closed before
-//! anything is written, so closing never waits for the database (readings G3).
+//! A key cannot be read after the node's process has ended, so the key's session ends with the process. The store keeps
+//! the data that must outlive sessions: their totals, and how they ended. The times of a session are fixed when it is
+//! created. An expired session is ended by the next request for it, or by [`Sessions::erase_expired`]. A key is closed
+//! before anything is written, so closing never waits for the database (readings G3).
 //!
 //! Every node of a database can list and delete every session, because the records contain the sealed ids. All other
 //! requests need the key, so other nodes refuse them. The leases show which nodes are alive
@@ -38,8 +38,8 @@ use crate::web::pagination::{PageQuery, Position};
 
 /// Length of the idle phase, the end of a session's life (readings G2).
 const IDLE: Duration = Duration::from_secs(5 * 60);
-/// How long the error for an ended session says how the session ended. After this time the session counts as unknown
-/// (readings G1).
+/// How long the error for an ended session says how the session ended. After this time the error is the same as for an
+/// unknown session (readings G1).
 const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
 /// How long the record of an ended session without charges stays: twice the tombstone's time.
 const FORGOTTEN: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -362,8 +362,8 @@ impl Sessions {
 
     /// Ends the sessions of this node that were deleted through another node.
     pub async fn end_what_was_deleted_elsewhere(&self) -> Result<(), ApiError> {
-        // read the local list first: a session that opens between the two reads is then not in this list, so it is not
-        // ended
+        // read the local list before the database: a session that opens in between is then not in the local list, so it
+        // is not ended by mistake
         let here = self.matching(|_| true);
         if here.is_empty() {
             return Ok(());
@@ -376,7 +376,7 @@ impl Sessions {
     }
 
     /// Removes records of sessions that ended long ago without charges. Records with charges stay, because usage rows
-    /// name them. A trial's records are erased together with the trial.
+    /// refer to them. A trial's records are erased together with the trial.
     pub async fn forget_old(&self) {
         let before = Timestamp(self.clock.now().0 - FORGOTTEN.as_micros() as i64);
         if let Err(error) = self.store.forget_gate_sessions(before.0).await {

@@ -126,7 +126,7 @@ impl Drop for EncryptedValue {
 pub enum Output {
     /// Stored under a handle.
     Handle(HandleId),
-    /// Waits until the client fetches it.
+    /// Stored with the run until the client fetches the value.
     Value(Arc<EncryptedValue>),
 }
 
@@ -269,8 +269,8 @@ impl Workbench {
     }
 }
 
-/// The error for a handle that names nothing in its session. Another session's handle gets the same error as an unknown
-/// one.
+/// The error for a handle under which the session stores no value. Another session's handle gets the same error as an
+/// unknown handle.
 pub fn unknown_handle(place: Option<&str>) -> ApiError {
     let error = ApiError::new(Code::CiphertextNotFound, "there is no such handle in this session");
     match place {
@@ -339,7 +339,8 @@ mod tests {
         let held: Vec<_> = trials.iter().filter_map(|memory| memory.reserve(10).ok()).collect();
         assert_eq!((held.len(), node.used()), (10, 100));
         assert_eq!(trials[149].reserve(10).unwrap_err(), NoRoom::Node);
-        // a request that is larger than the share of all trials is refused as too large, not as to be tried later
+        // a request that is larger than the share of all trials together never fits, so the error is `Session`: `Node`
+        // would ask the client to try again
         assert_eq!(trials[149].reserve(101).unwrap_err(), NoRoom::Session);
         assert!(ValueMemory::of_session(node.clone(), payer(200), 256).reserve(256).is_ok());
     }

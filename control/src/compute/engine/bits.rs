@@ -166,8 +166,8 @@ pub enum CircuitEnd {
 }
 
 impl Engine {
-    /// Opens a key of an account for work. Blocks: the first key of a shape waits for its kernels, some seconds on a
-    /// GPU. Call this outside the async threads.
+    /// Opens a key of an account for work. Blocks: the first key of a shape waits until the kernels for this shape are
+    /// compiled, which takes some seconds on a GPU. Call this outside the async threads.
     pub fn open(&self, key: StoredKey, share: Share) -> Result<OwnedKey, ApiError> {
         let (preset, imported, params, fingerprint) = (key.preset, key.imported, key.gate_params(), key.fingerprint);
         let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;

@@ -120,7 +120,7 @@ pub async fn run_named(
         && Operation::from_name(other) != Some(operation)
     {
         // readings C5
-        let message = format!("the body names {other}, but the path names {}", operation.name());
+        let message = format!("the operation is {other} in the body, but {} in the path", operation.name());
         return Err(ApiError::new(Code::InvalidRequest, message).at("operation", "differs from the path"));
     }
     begin((compute, web), caller, claim, deadline, &headers, (operation, request)).await
@@ -156,7 +156,7 @@ pub async fn run(
     Json { value: request, .. }: Json<ComputeRequest>,
 ) -> Result<Response, ApiError> {
     let Some(name) = &request.operation else {
-        let message = "the body must name the operation";
+        let message = "the body must have the member operation";
         return Err(ApiError::new(Code::InvalidOperation, message).at("operation", "required"));
     };
     let operation = named(name)?;

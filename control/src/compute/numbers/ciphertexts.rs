@@ -83,7 +83,7 @@ where
     }
 }
 
-/// The key that the query names.
+/// The key's id in the query (`?key_id=`).
 fn key_id_of(query: Result<Query<Vec<(String, String)>>, QueryRejection>) -> Result<String, ApiError> {
     let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query string cannot be read"))?;
     let mut ids = query.into_iter().filter(|(name, _)| name == "key_id").map(|(_, value)| value);
@@ -315,7 +315,8 @@ pub fn no_room() -> ApiError {
     ApiError::new(Code::QuotaExceeded, "the ciphertext is larger than the space that the plan allows for ciphertexts")
 }
 
-/// The error for an id that names no ciphertext of the account, or an evicted one (readings K14, X14).
+/// The error for an id that no stored ciphertext of the account has: the id is unknown, or the ciphertext was evicted
+/// (readings K14, X14).
 pub fn unknown_ciphertext() -> ApiError {
     ApiError::new(Code::CiphertextNotFound, "there is no such ciphertext in this account, or it was evicted")
 }

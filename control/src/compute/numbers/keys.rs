@@ -153,7 +153,7 @@ async fn keep_whole(
         records.push(record);
     }
     if cutter.held() > 0 || cutter.order().rows != u64::from(head.rows()) || !cutter.order().is_complete() {
-        let message = "the evaluation key ends before the rows that its head announces";
+        let message = "the evaluation key ends before the last row that its head announces";
         return Err(ApiError::new(Code::InvalidParams, message).at("eval_key", "cut short"));
     }
     let now = compute.clock.now();
@@ -415,7 +415,7 @@ pub fn params_and_fingerprint(key: &EncryptionKey) -> Result<(Params, [u8; 8]), 
     Ok((params, fingerprint))
 }
 
-/// The error for an id that names no key of the account (readings X14).
+/// The error for an id that no key of the account has (readings X14).
 pub fn unknown_key() -> ApiError {
     ApiError::new(Code::KeyNotFound, "there is no such encryption key in this account")
 }

@@ -1,11 +1,11 @@
-//! Encryption keys and ciphertexts of accounts at rest: sealed objects that records name (readings K4, K14, K15).
+//! Encryption keys and ciphertexts of accounts at rest: sealed objects to which records refer (readings K4, K14, K15).
 //!
-//! An object is written before the record that names it. When a change of records leaves an object without a record,
-//! the same transaction notes the object (`store::dropped_objects`). The object is removed right afterwards, or at the
-//! latest by the next [`Vault::look_after`].
+//! An object is written before the record that refers to it. When a change of records leaves an object without a
+//! record, the same transaction notes the object (`store::dropped_objects`). The object is removed right afterwards, or
+//! at the latest by the next [`Vault::look_after`].
 //!
 //! A node without a bucket stores objects in its own folder. On PostgreSQL other nodes then see the records but not the
-//! objects, so such a record names its node.
+//! objects, so such a record contains the id of the node that has the object.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct VaultConfig {
     /// this space is full, new ciphertexts are answered 503. Health shows how much of the space is used.
     #[arg(env = "ANGO_CIPHERTEXT_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
     pub ciphertext_bytes_max: u64,
-    // readings K14, section 16
+    // the default follows readings K14 and section 16
     /// Time in seconds for which a ciphertext is kept after its last use.
     #[arg(env = "ANGO_CIPHERTEXT_TTL_S", default_value = "86400", value_parser = seconds(60..=365 * 24 * 3600))]
     pub ciphertext_ttl: Duration,
@@ -182,7 +182,8 @@ impl Vault {
         Err(ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT))
     }
 
-    /// Seals and writes an object. The object stays only if a record that names it is written afterwards.
+    /// Seals and writes an object. The caller must then write a record that refers to the object: otherwise
+    /// [`Vault::keep_house`] removes the object.
     pub async fn put(
         &self,
         shelf: Shelf,
@@ -197,7 +198,7 @@ impl Vault {
         let sealed = self.offload.run(payer.clone(), move || sealing.seal(&account, label.as_bytes(), content)).await?;
         let name = blobs.put(sealed).await.map_err(|error| {
             tracing::error!(error, kind = shelf.kind(), "an object could not be written");
-            ApiError::unavailable("objects", "the service cannot store this at the moment")
+            ApiError::unavailable("objects", "the service cannot store the key or ciphertext at the moment")
         })?;
         self.bytes_of(shelf).fetch_add(bytes, Ordering::Relaxed);
         Ok(name)
@@ -216,7 +217,7 @@ impl Vault {
         let blobs = self.blobs(shelf);
         let not_read = |missing: Missing| {
             tracing::error!(?missing, kind = shelf.kind(), "an object could not be read");
-            ApiError::unavailable("objects", "the service cannot read this at the moment")
+            ApiError::unavailable("objects", "the service cannot read the key or ciphertext at the moment")
         };
         let sealed = match blobs.get(name).await {
             Err(Missing::NotHere) => return Ok(None),
@@ -227,7 +228,7 @@ impl Vault {
         opened.await?.map(Some).map_err(not_read)
     }
 
-    /// Removes objects that were put but that no record names.
+    /// Removes objects that were put but to which no record refers.
     pub async fn take_back(&self, shelf: Shelf, names: impl IntoIterator<Item = String>) {
         let names = stream::iter(names);
         names.for_each_concurrent(REMOVED_AT_ONCE, async |name| self.blobs(shelf).remove(&name).await).await;
@@ -280,7 +281,7 @@ impl Vault {
         }
     }
 
-    /// Removes objects that no record names, such as those of a killed process. A job calls this every hour.
+    /// Removes objects to which no record refers, such as those of a killed process. A job calls this every hour.
     pub async fn keep_house(&self) {
         let swept = async {
             self.count().await?;
@@ -290,7 +291,7 @@ impl Vault {
             self.ciphertexts.sweep(&named).await.map_err(ApiError::internal)
         };
         if let Err(error) = swept.await {
-            tracing::error!(message = error.message, "the objects of keys and ciphertexts could not be swept");
+            tracing::error!(message = error.message, "objects without a key or ciphertext could not be removed");
         }
     }
 

@@ -81,7 +81,7 @@ impl Answers {
         Answers { node_id, store, seals, blobs }
     }
 
-    /// Removes expired answers, and objects that no answer names any more.
+    /// Removes expired answers, and objects to which no answer refers any more.
     pub async fn forget_old(&self, now: Timestamp) {
         let forgotten = async {
             self.store.forget_kept_answers(now.0).await?;
@@ -94,7 +94,7 @@ impl Answers {
     }
 
     /// Seals an answer for storage. If the body is large, stores it as an object and also returns the object's name.
-    /// The object is durable before this returns. A sweep removes the object if no record ever names it.
+    /// The object is durable before this returns. If no record ever refers to the object, a sweep removes it.
     pub(super) async fn seal(
         &self,
         web: &Web,

@@ -139,7 +139,7 @@ impl Tx {
 /// An account and a month.
 pub(super) type Book<'a> = (&'a str, i64);
 
-/// The balances and caps of accounts at a moment of a transaction that has locked them.
+/// The balances and caps of accounts, as read by a transaction that has locked the accounts.
 #[derive(Default)]
 pub(super) struct Standing {
     balances: BTreeMap<(String, i64), Vec<Balance>>,

@@ -94,8 +94,8 @@ impl NewReservation {
         (&self.account_id, month)
     }
 
-    /// The amounts to reserve, or the reason why nothing can be reserved. The limit of a trial is checked in its own
-    /// row.
+    /// The amounts to reserve, or the reason why nothing can be reserved. Does not check the limit of a trial:
+    /// [`take_trial_operations`] checks this limit when it updates the trial's row.
     fn amounts(&self, standing: &Standing) -> Reserved {
         let mut amounts = Amounts::default();
         match self.wanted {

@@ -162,9 +162,9 @@ impl Tx {
         Ok(Claimed::New)
     }
 
-    /// Finds the counterpart of an invoice or a payment intent. Newer intents do not name the invoice that they pay. An
-    /// invoice and an intent of the same customer and amount within ten minutes are one payment, if neither has a
-    /// counterpart yet.
+    /// Finds the counterpart of an invoice or a payment intent. Newer intents do not contain the id of the invoice that
+    /// they pay. An invoice and an intent of the same customer and amount within ten minutes are one payment, if
+    /// neither has a counterpart yet.
     async fn counterpart(&mut self, new: &NewPayment) -> Result<Option<String>> {
         if new.customer.is_empty() || new.is_invoice == new.is_intent {
             return Ok(None);

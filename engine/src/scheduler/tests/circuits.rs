@@ -156,7 +156,7 @@ fn a_stand_in_has_the_sessions_whose_key_no_other_device_holds() {
     let mut limits = limits();
     limits.devices.push(DeviceLimits { stand_in: true, ..limits.devices[0].clone() });
     let mut desk = Desk::with(limits, &[A]);
-    // u64::MAX is the size that a card reports for a key for numbers
+    // u64::MAX is the size that a card reports for a CKKS key
     assert_eq!(desk.feed(opening(B, 10, vec![u64::MAX, KEY])), []);
     desk.submit(A, op(1), &[1; 8]);
     let on_card = run_of(&desk.feed(loaded(A)));

@@ -5,7 +5,7 @@ use super::*;
 const D: SessionId = SessionId(4);
 const ALL: [SessionId; 4] = [A, B, C, D];
 
-/// Limits with eight bootstraps and eight keys a call; sessions do not gather.
+/// Limits with eight bootstraps and eight keys a call; sessions do not wait for full batches.
 fn wide_limits(devices: usize) -> SchedulerLimits {
     let mut limits = limits_of(KEY * ALL.len() as u64);
     limits.wait = Duration::ZERO;
@@ -26,7 +26,7 @@ fn desk(limits: SchedulerLimits, sessions: &[SessionId]) -> Desk {
     desk
 }
 
-/// The batches of the only ordered call.
+/// The batches of the only call in these commands.
 fn call_of(commands: &[Command]) -> Vec<Batch> {
     let mut calls = commands.iter().filter_map(|command| match command {
         Command::Run { device: ONE, batches } => Some(batches.clone()),

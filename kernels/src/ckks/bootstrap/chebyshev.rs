@@ -1,5 +1,6 @@
-//! Chebyshev series of a ciphertext. A series takes `ceil(log2(degree + 1))` levels unless its degree is one less than
-//! a power of two.
+//! Chebyshev series of a ciphertext. [`evaluate`] computes a series in `ceil(log2(degree + 1))` levels. For the degrees
+//! 15, 31, 63 and so on (one less than a power of two), these levels are too few, so [`evaluate`] does not support
+//! these degrees.
 
 use std::collections::HashMap;
 
@@ -53,7 +54,8 @@ impl Series<'_> {
         self.builder.lower(value, level, scale)
     }
 
-    /// One part of the split series, at exactly this level and scale.
+    /// Computes one part of the series, at exactly this level and scale. A part of a high degree is split into
+    /// `high T_g + low`, and `high` and `low` are computed as parts.
     fn part(&mut self, coefficients: &[f64], level: usize, scale: f64) -> Value {
         let degree = coefficients.len() - 1;
         if degree < self.baby {

@@ -24,10 +24,11 @@ const DEVIATION_OF_LEVEL_0: f64 = 0.7;
 const PRIME_BITS_MIN: u32 = 18;
 /// Largest number of special primes.
 const SPECIAL_MAX: usize = 7;
-/// Bits by which a rotation's digits may exceed `P`. The error of a key switch grows by as many bits.
+/// Largest number of bits by which a digit of a rotation key may exceed `P`. The error of a key switch grows by as many
+/// bits.
 pub(in super::super) const ROTATION_EXCESS_BITS: f64 = 2.0;
-/// Margin in bits for products. After the key switch, a product is divided by its scale, so its digits may exceed `P`
-/// by the bits of the scale minus this margin.
+/// Margin in bits for products. After the key switch, a product is divided by its scale, so the digits of a
+/// relinearization key may exceed `P` by the bits of the scale minus this margin.
 pub(super) const PRODUCT_MARGIN_BITS: f64 = 12.0;
 
 /// Lists of primes, by the number of bits.
@@ -108,7 +109,7 @@ fn nested(pool: &mut Pool, targets: &[f64], deviation: f64) -> Option<Sets> {
 }
 
 /// Chains of sets. Each level takes a prefix of the long primes and a subset of up to three short ones. The result has
-/// one entry for every choice of short sizes with which all targets can be approached.
+/// one entry for each choice of prime sizes with which every level's modulus comes near its target.
 fn sets(pool: &mut Pool, targets: &[f64], deviation: f64) -> Vec<Sets> {
     let mut found = Vec::new();
     for long in (25..=30).rev() {
@@ -150,12 +151,13 @@ fn subsets<T: Copy>(items: &[T]) -> impl Iterator<Item = Vec<T>> {
         .map(|mask| items.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, &item)| item).collect())
 }
 
-/// The primes of each level, where `longs` are the long primes, of which each level takes a prefix, and `sizes` are the
-/// bits of the short primes.
+/// The primes of each level: a prefix of the long primes `longs` and a subset of short primes, whose numbers of bits
+/// are `sizes`. `None` if the modulus of some level would not come near its target.
 fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], sizes: &[u32]) -> Option<Sets> {
     let mut shorts: Vec<u32> = Vec::new();
     for &size in sizes {
-        // if the long primes have this size too, the short prime is taken from the far end of the list
+        // if the long primes come from this list too, the short prime is taken from the list's end, because the levels
+        // take long primes from its start
         let list = pool.near(size);
         let free = |q: &&u32| !shorts.contains(q);
         let prime = if longs.contains(&list[..].first().copied()?) {
@@ -187,7 +189,8 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
                 if count + subset.len() == 0 || distance > deviation {
                     continue;
                 }
-                // a small deviation is preferred, in steps of half a bit; then few primes
+                // the smallest key wins: first the deviation in half bits, then the number of primes, then the exact
+                // deviation
                 let key = (libm::round(2.0 * distance) as u32, count + subset.len(), distance);
                 if best.as_ref().is_none_or(|(least, _)| key < *least) {
                     best = Some((key, subset.iter().chain(&longs[..count]).copied().collect()));
@@ -199,9 +202,10 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
     Some(levels)
 }
 
-/// Adds special primes and scales. The returned cost is the number of transforms of a rotation and a product together.
+/// Makes a chain of the sets: adds special primes and scales. The returned cost is the number of transforms of a
+/// rotation and a product together.
 fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Option<(f64, Chain)> {
-    // the short primes come first, as in each set
+    // the short primes come first in the union, because they come first in each set
     let mut union: Vec<u32> = Vec::new();
     for set in sets.iter().rev() {
         union.extend(set.iter().filter(|q| !union.contains(q)).copied().collect::<Vec<_>>());

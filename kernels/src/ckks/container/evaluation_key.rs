@@ -1,5 +1,5 @@
-//! The evaluation key (docs/wire-format.md 17): a head, then rows. Each row has a checksum, so the receiver checks it
-//! on arrival.
+//! The evaluation key (docs/wire-format.md 17): a head, then rows. Each row has a checksum, so the receiver can check
+//! each row as soon as it arrives.
 
 use sha2::{Digest, Sha256};
 
@@ -103,7 +103,10 @@ pub fn write_row(params: &Params, row: &KeyRow) -> Vec<u8> {
 /// have.
 pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error> {
     let Some(bytes) = bytes.get(..ROW_HEADER_BYTES) else {
-        return Err(Error::Malformed(format!("a row's header has {ROW_HEADER_BYTES} bytes, found {}", bytes.len())));
+        return Err(Error::Malformed(format!(
+            "a row's header must have {ROW_HEADER_BYTES} bytes, found {}",
+            bytes.len()
+        )));
     };
     let params = &head.params;
     let [code, level, digit, digits] = bytes[..4].try_into().expect("four bytes");
@@ -112,12 +115,14 @@ pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error>
     // parts for bootstrapping may have a level above that of fresh ciphertexts
     let at = check_level(level, params.raised_level())?;
     if kind == PartKind::ToSparse && at > 0 {
-        return Err(Error::Params("a key to the sparse secret is insecure above level 0".into()));
+        return Err(Error::Params(
+            "the key part to the sparse secret must be of level 0, because it is insecure at a higher level".into(),
+        ));
     }
     let expected = params.digits(kind, at).len();
     if usize::from(digits) != expected || digit >= digits {
         return Err(Error::Params(format!(
-            "this part has {expected} rows from row 0 on, found row {digit} of {digits}"
+            "this part must have {expected} rows, numbered from 0; found row {digit} of {digits}"
         )));
     }
     Ok(RowHeader { kind, level, digit, digits, seed: seed_of(&bytes[KIND_BYTES..][..SEED_BYTES]) })
@@ -131,7 +136,7 @@ pub fn read_row(head: &KeyHead, bytes: &[u8]) -> Result<KeyRow, Error> {
     let header = read_row_header(head, bytes)?;
     let expected = row_bytes(&head.params, header.level);
     if bytes.len() != expected {
-        return Err(Error::Malformed(format!("a row of this level has {expected} bytes, found {}", bytes.len())));
+        return Err(Error::Malformed(format!("a row of this level must have {expected} bytes, found {}", bytes.len())));
     }
     if checksum(&head.params, bytes) != bytes[ROW_HEADER_BYTES - CHECKSUM_BYTES..ROW_HEADER_BYTES] {
         let why = "the row's checksum is wrong: the row is damaged or was made for other parameters";
@@ -171,8 +176,10 @@ fn kind_of(params: &Params, code: u8, element: u32) -> Result<PartKind, Error> {
         (2, element) => Err(Error::Params(format!("these parameters have no Galois element {element}"))),
         (3, 0) if bootstrap => Ok(PartKind::ToSparse),
         (4, 0) if bootstrap => Ok(PartKind::FromSparse),
-        (3 | 4, 0) => Err(Error::Params("parameters without bootstrapping have no sparse secret".into())),
-        (1..=4, _) => Err(Error::Malformed("only a part for rotations has a Galois element".into())),
+        (3 | 4, 0) => Err(Error::Params(
+            "the key has a part for bootstrapping, but its parameters are without bootstrapping".into(),
+        )),
+        (1..=4, _) => Err(Error::Malformed("the Galois element must be 0, except in a key part for rotations".into())),
         _ => Err(Error::Malformed(format!("unknown kind of key part: {code}"))),
     }
 }

@@ -92,7 +92,7 @@ impl Constants {
     ) -> Arc<Division> {
         let make = || Arc::new(Division::new(params, level, to, special, factor));
         if factor != 1 {
-            // not cached, because almost every scale needs another factor
+            // a division with a factor is not cached, because almost every scale needs another factor
             return make();
         }
         let mut made = self.divisions.lock().expect("no thread panics with the lock");

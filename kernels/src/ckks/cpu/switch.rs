@@ -109,7 +109,8 @@ impl Evaluator {
         let (from, to) = (division.from.len(), division.to.len());
         assert!(x.len().is_multiple_of(from) && out.len() == x.len() / from * to, "polynomials of both levels");
         let of_level = division.from.iter().filter(|&&prime| prime < self.params.chain().ciphertext_primes()).count();
-        // the row to add to this row of the input, and the index of the added row's factor
+        // the addend's row that belongs to this row of the input, and the index of the row's factor in
+        // `Remaining::addend`
         let added = |polynomial: usize, at: usize| match &addend {
             Some(Addend::Products(rows)) if at < of_level => Some((rows[polynomial * of_level + at], 1)),
             Some(Addend::First(rows)) if polynomial == 0 && at < of_level => Some((rows[at], 0)),

@@ -133,7 +133,7 @@ impl PlanBuilder {
         self.push(Some(Step::MultiplyInteger(a, factor as i128)), level, scale * by, noise)
     }
 
-    /// `a` plus a constant, the same for every slot and rounded to a unit of `a`'s scale.
+    /// `a` plus a constant, the same for every slot and rounded to a multiple of 1 divided by `a`'s scale.
     pub fn add_constant(&mut self, a: Value, constant: f64) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let number = (constant * scale).round() as i128;
@@ -166,7 +166,7 @@ impl PlanBuilder {
     }
 
     /// `a` at a lower level, brought to `scale` by a whole factor of some 40 bits. The factor is rounded, so the
-    /// result's scale differs from `scale` by about `2^-40` of it.
+    /// result's scale has a relative difference of about `2^-40` from `scale`.
     pub fn lower(&mut self, a: Value, to: usize, scale: f64) -> Value {
         let Node { level, scale: before, noise, .. } = self.nodes[a.0];
         assert!(to < level, "a lower level");
@@ -200,7 +200,8 @@ impl PlanBuilder {
         self.push(Some(Step::Automorphism { a, element }), level, scale, noise)
     }
 
-    /// Reinterprets a value at another scale: its numbers change by the ratio of both scales, without a computation.
+    /// Reinterprets a value at another scale: the value's numbers change by the ratio of both scales, without a
+    /// computation.
     pub fn read_at(&mut self, value: Value, scale: f64) {
         let node = &mut self.nodes[value.0];
         node.noise.value_bound *= node.scale / scale;

@@ -60,7 +60,8 @@ fn sums(builder: &mut Builder, a: &[Wire], b: &[Wire], carries: &[Wire]) -> Word
 enum Run {
     /// One bit, with its pair.
     Bit([Wire; 2]),
-    /// Several bits: the outgoing carry without an incoming carry, and with one. If the first is true, so is the second.
+    /// Several bits: the outgoing carry for an incoming carry of 0, and the outgoing carry for an incoming carry of 1.
+    /// If the first is true, the second is true too.
     Joined([Wire; 2]),
 }
 

@@ -1,4 +1,5 @@
-//! The families of built-in circuits, one for each operation, for documentation and users.
+//! The families of built-in circuits, one for each operation, for the client's list of circuits and for
+//! `docs/circuits.md`.
 
 use super::name::{ENDINGS, Operation, PREFIX};
 

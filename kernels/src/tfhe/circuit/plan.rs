@@ -26,7 +26,7 @@ pub struct Plan {
     pub(super) stands_for: Vec<[u32; 3]>,
     pub(super) gates_asked: u64,
     pub(super) gates_free: u64,
-    /// For each level, the row at which it ends.
+    /// For each level, the index after the level's last row.
     pub(super) level_ends: Vec<usize>,
     pub(super) inputs: Vec<u32>,
     pub(super) constants: Vec<(u32, bool)>,
@@ -34,7 +34,7 @@ pub struct Plan {
     pub(super) slots: usize,
 }
 
-/// The kinds of gates that a row counts, in the order of its counts.
+/// The kinds of gates that an entry of `stands_for` counts, in the order of the counts.
 const KINDS: [Gate; 3] = [Gate::Xor, Gate::And, Gate::Not];
 
 impl Plan {

@@ -32,7 +32,8 @@ impl Table {
         Table { places, number_bits, hasher: RandomState::new(), free: numbers }
     }
 
-    /// The number that was inserted with these words: it has their hash, and `sought` returns true for it.
+    /// The number that was inserted with these words: the first number with the hash of the words for which `sought`
+    /// returns true.
     pub fn find(&self, words: &[u32], sought: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = self.hasher.hash_one(words);
         let number_mask = (1 << self.number_bits) - 1;

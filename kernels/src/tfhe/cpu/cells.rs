@@ -94,7 +94,7 @@ fn add_constant(constant: i32, out: &mut [u32]) {
     *body = body.wrapping_add(EIGHTH.wrapping_mul(constant as u32));
 }
 
-/// The exponent of a body, with the mark that tells the rotation its first amplitude.
+/// The exponent of a body, with the mark if the rotation starts with amplitude 1/4.
 pub(super) fn marked(exponent: u32, amplitude: Amplitude) -> u32 {
     match amplitude {
         Amplitude::Eighth => exponent,

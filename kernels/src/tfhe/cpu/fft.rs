@@ -275,7 +275,8 @@ impl InversePass {
         }
     }
 
-    /// Runs the last inverse pass, with the twist if it has one, and gives the results to a [`Sink`].
+    /// Runs the last inverse pass and gives the results to a [`Sink`]. Without separate adders, the results are
+    /// multiplied by the twist before.
     #[inline(always)]
     unsafe fn run_last<S: SimdReals, const RADIX: usize>(
         self,

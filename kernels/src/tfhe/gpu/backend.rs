@@ -1,4 +1,4 @@
-//! Gates on a GPU: the order of kernels, written once for every [`Gpu`].
+//! Gates on a GPU: the sequence of kernels, written once for every [`Gpu`].
 //!
 //! A batch uploads tables (places of ciphertexts, factors) and launches kernels. Ciphertexts stay in the arena, and the
 //! host waits only when the caller asks for its reads. On CUDA, batches of several keys of equal parameters form one
@@ -55,7 +55,7 @@ pub struct GpuBackend<G: Gpu> {
     scratch: Mutex<Banks<G>>,
 }
 
-/// All stems, compiled for one parameter set.
+/// All kernel stems, compiled for one parameter set.
 pub struct CompiledStems<G: Gpu> {
     /// Transforms.
     pub ntt: Ntt<G>,

@@ -67,7 +67,7 @@ pub fn key_words(params: &Params) -> usize {
     params.lwe_dimension * step_words(params)
 }
 
-/// The stem for one parameter set.
+/// The kernels of the stem `blind_rotate`, compiled for one parameter set.
 pub struct BlindRotate<G: Gpu> {
     kernels: Kernels<G>,
     params: Params,
@@ -83,7 +83,7 @@ enum Kernels<G: Gpu> {
 }
 
 impl<G: Gpu> BlindRotate<G> {
-    /// Compiles the stem for these parameters.
+    /// Compiles the kernels for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
         let kernels = match variant {
             Variant::Plain => {

@@ -11,14 +11,14 @@ pub const WIRE_SUM_WORDS: usize = 3;
 /// Number of words in a row of the table of [`Cells::input_sum`].
 pub const INPUT_SUM_WORDS: usize = 4;
 
-/// The stem for one parameter set.
+/// The kernels of the stem `cells`, compiled for one parameter set.
 pub struct Cells<G: Gpu> {
     stem: Stem<G>,
     threads: usize,
 }
 
 impl<G: Gpu> Cells<G> {
-    /// Compiles the stem for these parameters.
+    /// Compiles the kernels for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let (threads, texts) = (threads(gpu.card()), [&texts::DISTANCE, &texts::CELLS]);
         let stem = compiler.stem(gpu, "cells", &texts, &constants(params), threads, &[])?;

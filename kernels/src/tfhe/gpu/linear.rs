@@ -25,13 +25,13 @@ pub(super) fn copy_row([low, high]: Distance) -> [u32; ADD_WORDS] {
     [0, 1, low, high, 0, low, high]
 }
 
-/// The stem for one LWE dimension.
+/// The kernels of the stem `linear`, compiled for one LWE dimension.
 pub struct Linear<G: Gpu> {
     stem: Stem<G>,
 }
 
 impl<G: Gpu> Linear<G> {
-    /// Compiles the stem for these parameters.
+    /// Compiles the kernels for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         Ok(Linear {
             stem: compiler.stem(

@@ -43,7 +43,7 @@ pub fn key_words(params: &Params) -> usize {
     params.key_switch_body_words() * columns(params)
 }
 
-/// The stem for one parameter set.
+/// The kernels of the stem `lwe_key_switch`, compiled for one parameter set.
 pub struct LweKeySwitch<G: Gpu> {
     together: Stem<G>,
     alone: Stem<G>,
@@ -51,7 +51,7 @@ pub struct LweKeySwitch<G: Gpu> {
 }
 
 impl<G: Gpu> LweKeySwitch<G> {
-    /// Compiles the stem for these parameters.
+    /// Compiles the kernels for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let stem = |tile: Tile| {
             let staged_levels = tile.gates * params.key_switch_level_count;
@@ -106,8 +106,8 @@ impl<G: Gpu> LweKeySwitch<G> {
 
     /// Key-switches `samples`, `[gates][kN + 1]` torus words. `results` is `[gates][2]`: the distance from the first of
     /// the `chunks`, which hold rows of `n + 1` words, to each result. `shares` cover all gates, each share at most
-    /// [`LweKeySwitch::gates_of_a_share`] gates. A share contains the distance from the first key to its own key. Both
-    /// tables are in one buffer.
+    /// [`LweKeySwitch::gates_of_a_share`] gates. A share contains the distance from the first key to the share's key.
+    /// Both tables are in one buffer.
     pub fn run<'a>(
         &'a self,
         keys: &'a [ViewOf<'a, G>],

@@ -10,13 +10,13 @@ use crate::tfhe::gpu::{constants, texts};
 /// steps.
 const THREADS: u32 = 64;
 
-/// The stem for one dimension, ring degree and kind of mod switch.
+/// The kernel of the stem `mod_switch`, compiled for one LWE dimension, ring degree and kind of mod switch.
 pub struct ModSwitch<G: Gpu> {
     stem: Stem<G>,
 }
 
 impl<G: Gpu> ModSwitch<G> {
-    /// Compiles the stem for these parameters.
+    /// Compiles the kernels for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let stem = compiler.stem(gpu, "mod_switch", &[&texts::MOD_SWITCH], &constants(params), THREADS, &[])?;
         Ok(ModSwitch { stem })

@@ -13,13 +13,13 @@ pub const ROW_WORDS: usize = 2;
 /// The value of a missing second row.
 pub const NO_ROW: u32 = u32::MAX;
 
-/// The stem for one shape of ring ciphertexts.
+/// The kernels of the stem `sample_extract`, compiled for ring ciphertexts of one rank and degree.
 pub struct SampleExtract<G: Gpu> {
     stem: Stem<G>,
 }
 
 impl<G: Gpu> SampleExtract<G> {
-    /// Compiles the stem for these parameters.
+    /// Compiles the kernels for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let threads = threads(gpu.card());
         Ok(SampleExtract {

@@ -2,7 +2,7 @@
 
 use crate::gpu::source::{Text, cuda_text, text};
 
-/// Helper: residues as torus words.
+/// Helper: converts residues to torus words.
 pub const TORUS: Text = text!("torus");
 /// Helper: the distance from the entry's buffer to a place in this or another buffer.
 pub const DISTANCE: Text = cuda_text!("distance");

@@ -27,7 +27,8 @@ impl Budget {
             return Budget { noise: None, limit: 2.0, output_limit: 2.0 };
         }
         let gate = failure_log2(p).gate;
-        // the failure probability depends only on margin^2 / variance and falls when that ratio grows
+        // the failure probability depends only on margin^2 / variance and falls when that ratio grows, so a bisection
+        // finds the largest allowed variance
         let (mut below, mut above) = (mod_switch(p, Secret::OURS), 1.0);
         for _ in 0..100 {
             let middle = (below + above) / 2.0;

@@ -147,7 +147,7 @@ fn operands(cell: &Cell) -> Vec<(u32, bool)> {
     cell.operands().iter().map(|edge| (edge.node(), !cell.is_parity())).collect()
 }
 
-/// Counts of reads that a change updates.
+/// The counts of reads of all nodes: the real counts, or the counts of a [`Trial`].
 trait Counts {
     fn at(&mut self, node: u32) -> &mut Reads;
 
@@ -199,7 +199,7 @@ impl Counts for Trial<'_> {
     }
 }
 
-/// Whether the budget allows cells of three operands, by the number of operands that are inputs.
+/// Whether the budget allows cells of three operands. Entry i is for cells of which i operands are inputs.
 struct Allowed {
     threshold: [bool; 4],
     parity: [bool; 4],

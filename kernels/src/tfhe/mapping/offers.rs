@@ -1,4 +1,4 @@
-//! The cells that a parameter set offers, for documentation and users.
+//! The cells that a parameter set offers. A test compares `docs/circuits.md` with this list.
 
 use super::budget::Budget;
 use super::forms::LEAVES_MAX;

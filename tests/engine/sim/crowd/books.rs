@@ -317,8 +317,8 @@ impl Books {
         assert!(batch.rows() > 0);
     }
 
-    /// Notes a batch that runs beside a load. Sessions before it in order could not use that time, but the batch still
-    /// counts against its own session and account.
+    /// Notes a batch that runs beside a load. Sessions before the batch's session in the queue could not use that time,
+    /// but the batch's cost is still noted for its session and account.
     pub fn ran_beside_load(&mut self, batch: &Batch) {
         let session = self.sessions.get_mut(&batch.session).expect("the session has work");
         session.ahead.since_turn += batch.cost;
@@ -326,9 +326,10 @@ impl Books {
     }
 
     /// Checks that no session starves while others are served, whatever keys fit. While rows of a session are due, each
-    /// other account is served at most the share that fair queueing allows. A batch beside a load does not count,
-    /// because sessions before it in order could not use that time. The check is for one device only, because with
-    /// several devices other sessions run while one device drains or loads. Returns whether a session waited.
+    /// other account is served at most the share that fair queueing allows. A batch beside a load is left out, because
+    /// sessions before the batch's session in the queue could not use that time. The check is for one device only,
+    /// because with several devices other sessions run while one device drains or loads. Returns whether a session
+    /// waited.
     pub fn served(&mut self, now: Duration, batch: &Batch) -> bool {
         let [limits] = &self.limits.devices[..] else { return false };
         let (cost_max, wait) = (cost_max(limits.batch_units_max), self.limits.wait);

@@ -272,7 +272,7 @@ impl World {
     fn nothing_follows(&mut self) {
         assert!(self.books.operations.is_empty() && self.books.sessions.is_empty() && self.books.arenas.is_empty());
         for device in self.devices.iter_mut().filter(|device| !device.given_up) {
-            // an order to free an arena may be left, because devices do not report it
+            // an order to free an arena may be left over, because devices do not report such orders
             for order in device.orders.drain(..) {
                 let Order::FreeArena(session) = order else { panic!("an order is left after the end") };
                 device.arenas.remove(&session);
@@ -456,8 +456,8 @@ impl World {
         {
             books.closed = true;
             // The erasure waits for the loads and calls that the device has now, and for those that start before the
-            // eviction is ordered: one call less than the device has places, and a load beside them. Evictions are
-            // quick and do not count.
+            // eviction is ordered: at most `batches_in_flight_max - 1` calls, and one load. Evictions are quick and do
+            // not count.
             let limits = self.books.limits.devices.iter();
             let patience = self.devices.iter().zip(limits).map(|(device, limits)| match device.works() {
                 0 => 0,

@@ -252,7 +252,7 @@ impl Account {
         );
     }
 
-    /// Issues and collects the drafts that are due.
+    /// Issues all draft invoices and collects their payments.
     pub fn advance_drafts(&mut self) {
         let drafts: Vec<String> = self
             .all("in_")
@@ -433,7 +433,7 @@ impl Account {
         Ok(session)
     }
 
-    /// Checks that the anchor of a cycle lies at most one period ahead, as Stripe demands.
+    /// Checks that the anchor of a billing cycle is in the future, at most one period ahead, as Stripe demands.
     fn check_anchor(&self, price: &str, anchor: i64) -> Result<(), Refusal> {
         let key = self.found(price)?["lookup_key"].as_str().expect("a key").to_owned();
         let (.., months) = *PRICES.iter().find(|(known, ..)| *known == key).expect("a price");
@@ -490,7 +490,7 @@ impl Account {
         if let Some(price) = form.get("items[0][price]") {
             let item = found["items"]["data"][0].clone();
             if form.need("items[0][id]")? != item["id"] {
-                // without the right item id, Stripe would add a second item
+                // refused, because without the id of the existing item Stripe would add a second item
                 return Err(refusal(400, "parameter_invalid", "items[0][id]"));
             }
             if self.declines {
@@ -603,7 +603,7 @@ impl Account {
     }
 }
 
-/// The part of a period's price for the time from now to its end.
+/// The part of a period's price for the time from now to the end of the period.
 fn part_of(key: &str, now: i64, end: i64) -> i64 {
     let (_, cents, months) = *PRICES.iter().find(|(known, ..)| *known == key).expect("a price");
     let whole = end - months_later(end, -months);

@@ -227,8 +227,8 @@ impl Invoice {
             Some("uncollectible") => InvoiceState::Uncollectible,
             Some(other) => return Err(unavailable(format!("the invoice {} has the unknown status {other}", self.id))),
         };
-        // The invoice's own period is the one before the period of its lines. Take the period of the line that ends
-        // last, because a credit may come before the charge that it belongs to.
+        // The period in the invoice itself is the period before the period of the invoice's lines. Use the line whose
+        // period ends last, because the line of a credit may come before the line of the charge.
         let lines = self.lines.as_ref().map(|lines| lines.data.as_slice()).unwrap_or_default();
         let last = lines.iter().max_by_key(|line| line.period.end);
         let (start, end) =

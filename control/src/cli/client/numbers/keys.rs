@@ -137,15 +137,16 @@ impl KeysArgs {
         }
         let bytes = Zeroizing::new(files::read(&path, SECRET_KEY_BYTES_MAX)?);
         SecretKey::from_bytes(&bytes)
-            .with_context(|| format!("{} is not a usable secret key of numbers", path.display()))
+            .with_context(|| format!("{} is not a usable secret key for encrypted numbers", path.display()))
     }
 
     /// Uploads the public key and the evaluation key.
     pub async fn upload(&self, client: &http::Client) -> anyhow::Result<UploadedKey> {
         let files = self.files();
         let public = files::read(&files.public(), PUBLIC_KEY_BYTES_MAX)?;
-        let key = container::read_public_key(&public)
-            .with_context(|| format!("{} is not a usable public key of numbers", files.public().display()))?;
+        let key = container::read_public_key(&public).with_context(|| {
+            format!("{} is not a usable public key for encrypted numbers", files.public().display())
+        })?;
         let path = files.evaluation();
         let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let progress = ByteProgress::new(file.metadata()?.len());

@@ -119,7 +119,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         ciphertexts.push(match (input, &secret) {
             (Input::Ciphertext(bytes), _) => bytes,
             (Input::Numbers(numbers), Some(key)) => encrypted(key, numbers)?,
-            (Input::Numbers(_), None) => bail!("numbers as input need the secret key"),
+            (Input::Numbers(_), None) => bail!("the secret key is needed to encrypt the numbers"),
         });
     }
     let client = args.node.client()?;

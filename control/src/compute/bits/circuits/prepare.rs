@@ -144,7 +144,7 @@ impl Source {
     }
 }
 
-/// Looks up the values that the inputs name.
+/// Finds the source of each input. For an input that is a handle, looks up the session's value under this handle.
 fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result<Vec<Source>, ApiError> {
     let source = |(index, input)| {
         let place = format!("inputs[{index}]");

@@ -1,6 +1,7 @@
 //! A circuit's run from its submission to its charge.
 //!
-//! The holder of a [`Submitted`] must finish or abandon it, because its session counts the run as running until then.
+//! The holder of a [`Submitted`] must finish or abandon it, because until then the session counts the run against its
+//! limit of running circuits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -185,7 +186,7 @@ impl Submitted {
     }
 }
 
-/// The error for a session that ended while the run was going on. The session's record may not show its end yet.
+/// The error for a session that ended while the run was going on. The session's record may not show this end yet.
 fn gone(bench: &Workbench) -> ApiError {
     sessions::ended(bench.closed().unwrap_or(SessionEnd::Deleted))
 }

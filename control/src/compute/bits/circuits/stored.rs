@@ -1,8 +1,8 @@
 //! Netlists of stored circuits at rest: as objects if all nodes of the database share their objects, otherwise in the
 //! rows.
 //!
-//! An object is written before the row that names it and removed after that row. So a crash in between leaves an object
-//! without a row, which the sweep removes.
+//! An object is written before the row that refers to it and removed after that row. So a crash in between leaves an
+//! object without a row, which the sweep removes.
 
 use store::{CircuitInRow, NetlistPlace, Store};
 
@@ -24,7 +24,8 @@ impl StoredNetlists {
         StoredNetlists { store, offload, blobs }
     }
 
-    /// Stores a netlist. An object stays only if a row that names it is written afterwards.
+    /// Stores a netlist. If the netlist becomes an object, the caller must then write a row that refers to the object:
+    /// otherwise the sweep removes the object.
     pub async fn put(&self, caller: &Caller, name: &str, text: String) -> Result<NetlistPlace, ApiError> {
         let Some(blobs) = &self.blobs else { return Ok(NetlistPlace::Text(text)) };
         let (sealing, account, label) = (blobs.clone(), caller.account.clone(), name.to_owned());
@@ -46,7 +47,9 @@ impl StoredNetlists {
                 Some(NetlistPlace::Object(object)) => object,
             };
             let Some(blobs) = self.blobs.as_ref().filter(|_| gone.as_ref() != Some(&object)) else {
-                return Err(ApiError::internal("the object that the row of a stored circuit names is missing"));
+                return Err(ApiError::internal(
+                    "a stored circuit's object is missing, although its database row refers to it",
+                ));
             };
             match blobs.get(&object).await {
                 Ok(sealed) => {
@@ -64,14 +67,14 @@ impl StoredNetlists {
         }
     }
 
-    /// Removes an object that no row names any more.
+    /// Removes an object to which no row refers any more.
     pub async fn forget(&self, object: Option<String>) {
         if let (Some(blobs), Some(object)) = (&self.blobs, object) {
             blobs.remove(&object).await;
         }
     }
 
-    /// Moves netlists from rows to objects, and removes objects that no row names.
+    /// Moves netlists from rows to objects, and removes objects to which no row refers.
     pub async fn keep_house(&self) {
         let Some(blobs) = &self.blobs else { return };
         let kept = async {
@@ -80,7 +83,7 @@ impl StoredNetlists {
             blobs.sweep(&named).await.map_err(ApiError::internal)
         };
         if let Err(error) = kept.await {
-            tracing::error!(message = error.message, "the netlists of stored circuits could not be swept");
+            tracing::error!(message = error.message, "netlists to which no stored circuit refers could not be removed");
         }
     }
 

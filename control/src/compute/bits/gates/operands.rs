@@ -39,7 +39,7 @@ pub struct OctetOperands {
     pub operands: Option<Vec<u64>>,
 }
 
-/// Operands, with the session's values that they name.
+/// Operands, with the session's values under the handles among them.
 pub struct ResolvedOperands {
     operands: Operands,
     values: HashMap<HandleId, Arc<EncryptedValue>>,
@@ -54,7 +54,7 @@ impl Operands {
         }
     }
 
-    /// Looks up the values of the session that the operands name.
+    /// Looks up the session's values under the handles among the operands.
     pub fn find(self, gates: &[Gate], bench: &Workbench) -> Result<ResolvedOperands, ApiError> {
         let mut values = HashMap::new();
         let mut find = |text: &str, place: &dyn Fn() -> String| {
@@ -161,8 +161,8 @@ struct Pool {
     blocks: Vec<OperandBlock>,
     /// For each input that has ciphertexts: the number of ciphertexts before it, and the place of its first one.
     inputs: Vec<(u64, Place)>,
-    /// Number of ciphertexts of all inputs. An input may name a value again, so this can exceed the ciphertexts in
-    /// memory.
+    /// Number of ciphertexts of all inputs. Several inputs can have the same handle, so this number can exceed the
+    /// ciphertexts in memory.
     total: u64,
 }
 
@@ -180,9 +180,8 @@ impl Pool {
         });
         // check the number first, because masks are made and memory is reserved for so many ciphertexts
         if ciphertexts > OPERANDS_MAX {
-            let message = format!(
-                "inputs names {ciphertexts} ciphertexts after the head, but a batch has at most {OPERANDS_MAX}"
-            );
+            let message =
+                format!("inputs has {ciphertexts} ciphertexts after the head, but a batch has at most {OPERANDS_MAX}");
             return Err(ApiError::new(Code::InvalidParams, message).at("inputs", "too many"));
         }
         let mut pool =

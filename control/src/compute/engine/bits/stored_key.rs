@@ -70,8 +70,8 @@ pub struct StoredKey {
 }
 
 impl KeyStore {
-    /// Opens the storage in a folder within this one. The folder is emptied, because its files belong to an earlier
-    /// process.
+    /// Opens the storage in a folder within `data_dir`. Removes all files of that folder, because they belong to an
+    /// earlier process.
     ///
     /// # Errors
     /// When the folder cannot be made or emptied.

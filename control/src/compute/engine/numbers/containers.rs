@@ -124,7 +124,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     let read = container::read_ciphertext(bytes, params, fingerprint);
     let read = read.map_err(|error| match error {
         Error::SecretKey => secret_key_rejected(),
-        // a well-formed container whose frame names another secret key
+        // a well-formed container that has another secret key's fingerprint in its frame
         _ if bytes.len() > 16
             && bytes[8..16] != fingerprint
             && container::read_ciphertext(bytes, params, named(bytes)).is_ok() =>

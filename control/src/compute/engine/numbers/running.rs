@@ -1,4 +1,4 @@
-//! Operations on numbers in the engine: opens keys, plans requests, writes results as containers.
+//! Operations on encrypted numbers (CKKS) in the engine: opens keys, plans requests, writes results as containers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ use crate::web::error::ApiError;
 
 pub use engine::ckks::operation::Operation;
 
-/// Bits of precision that a bootstrap promises. With fewer bits the result counts as degraded (specification, Compute,
-/// rule 3).
+/// Bits of precision that a bootstrap promises. With fewer bits the result is marked as degraded (specification,
+/// Compute, rule 3).
 const BOOTSTRAP_PRECISION_MIN: f64 = 12.0;
 
 /// Reads a row's container by its index in the key. Called on a thread of the engine, which blocks.
@@ -50,7 +50,7 @@ impl StoredNumbersKey {
     /// A key with these rows, in order. The rows of one part follow one another.
     ///
     /// # Errors
-    /// When a record names an unknown kind of part.
+    /// When a record has an unknown kind of part.
     pub fn of_rows(
         params: &Params,
         fingerprint: [u8; 8],
@@ -105,7 +105,7 @@ impl KeySource for StoredNumbersKey {
 /// Writes the head of a stored key, which stands before its rows.
 ///
 /// # Errors
-/// When a record names an unknown kind of part.
+/// When a record has an unknown kind of part.
 pub fn key_head(params: &Params, fingerprint: [u8; 8], stored: &[StoredRow]) -> Result<Vec<u8>, ApiError> {
     let mut parts: Vec<(PartKind, usize)> = Vec::new();
     for row in stored {
@@ -117,7 +117,7 @@ pub fn key_head(params: &Params, fingerprint: [u8; 8], stored: &[StoredRow]) -> 
     Ok(container::write_key_head(params, fingerprint, &parts))
 }
 
-/// A key for numbers in the engine. Closed on drop.
+/// A key for encrypted numbers that is open in the engine. Closed on drop.
 pub struct OpenNumbersKey {
     engine: Engine,
     session: engine::SessionId,
@@ -171,11 +171,11 @@ pub struct ResultFacts {
     pub budget_percent: f64,
     /// Fractional bits that are correct in every slot, to one decimal.
     pub precision_bits: f64,
-    /// Whether the precision of a bootstrap is below the promised one.
+    /// Whether the precision of a bootstrap's result is below the promised precision (`BOOTSTRAP_PRECISION_MIN`).
     pub degraded: bool,
 }
 
-/// How an operation on numbers ended.
+/// How an operation on encrypted numbers ended.
 pub enum NumbersEnd {
     /// The operation is completed.
     Completed {
@@ -215,7 +215,7 @@ impl OpenNumbersKey {
     pub fn plan(&self, asked: &Asked, containers: &[Arc<Zeroizing<Vec<u8>>>]) -> Result<PlannedOperation, ApiError> {
         let mut ciphertexts: Vec<(Operand, Arc<Vec<u32>>)> = Vec::with_capacity(containers.len());
         for (at, bytes) in containers.iter().enumerate() {
-            // an operation may name the same ciphertext twice
+            // both operands of an operation may be the same ciphertext: read it only once
             if let Some(same) = containers[..at].iter().position(|before| Arc::ptr_eq(before, bytes)) {
                 ciphertexts.push(ciphertexts[same].clone());
                 continue;
@@ -240,7 +240,11 @@ impl OpenNumbersKey {
         let noise = Noise { value_bound, ..output.noise };
         let result = facts(self.params(), asked.operation, (output.level, output.scale, noise));
         let task = Task::numbers(plan, words, &self.key);
-        let task = task.map_err(|kind| ApiError::internal(format!("a checked plan lacks {kind:?}")))?;
+        let task = task.map_err(|kind| {
+            ApiError::internal(format!(
+                "the checked plan needs the key part {kind:?}, which the key lacks at this level"
+            ))
+        })?;
         Ok(PlannedOperation { task, result })
     }
 
@@ -316,7 +320,7 @@ fn told(refusal: Refusal) -> ApiError {
     ApiError::new(code, message)
 }
 
-/// The kind of part that a record names.
+/// The kind of part that a record contains as a text.
 fn part_kind(word: &str, element: u32) -> Result<PartKind, ApiError> {
     match word {
         "relinearization" => Ok(PartKind::Relinearization),

@@ -59,7 +59,7 @@ pub async fn prepare(
     }
     let key = compute.open_keys.find(compute, caller, &record).await?;
     let payer = Payer::from(caller);
-    // room for each operand's bytes and words, and for the result's words, bytes and base64
+    // memory for each operand as bytes and as 32-bit words, and for the result as words, as bytes and as base64
     let words = key.ciphertext_words_bytes();
     let reserved = reserve(&web.bodies, &payer, (2 * wanted as u64 + 4) * words).await?;
     let mut containers: Vec<Arc<Zeroizing<Vec<u8>>>> = Vec::with_capacity(wanted);

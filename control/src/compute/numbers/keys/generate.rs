@@ -107,7 +107,8 @@ pub async fn generate(
         return Err(ApiError::new(Code::QuotaExceeded, message));
     }
     compute.vault.check_room(Shelf::Keys, bytes)?;
-    // room for the bytes and their base64, or for one part and its rows
+    // memory for the whole key and its base64 if the answer contains the key, otherwise for one part and that part's
+    // rows
     let reserved = reserve(&web.bodies, &owner.payer, 3 * bytes.min(INLINE_BYTES_MAX)).await?;
     // a separate task: if the client leaves, either the key and its answer are stored, or neither
     let made = tokio::spawn(async move {

@@ -33,7 +33,7 @@ impl From<&Caller> for Owner {
 
 /// A public key that was read and put into the vault.
 pub struct PutPublicKey {
-    /// The object that holds it.
+    /// The object that holds the public key.
     pub object: String,
     /// Number of its bytes.
     pub bytes: i64,

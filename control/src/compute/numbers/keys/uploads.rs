@@ -459,7 +459,7 @@ impl<'c> Gathering<'c> {
         if self.cutter.held() == 0 {
             return Ok(());
         }
-        // check for a secret key here too, because it is often shorter than a head
+        // check for a secret key here too, because a secret key is often shorter than a head
         let held = self.cutter.take_held();
         if self.offset == 0 {
             EvaluationKeyHead::read(&held)?;

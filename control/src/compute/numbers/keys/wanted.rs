@@ -42,8 +42,8 @@ impl WantedKey {
         Ok(wanted)
     }
 
-    /// The parameters for a key that the service generates. The parameters meet the security level that the request
-    /// names, if it names one.
+    /// The parameters for a key that the service generates. The parameters meet the security level of the request, if
+    /// the request has one.
     pub fn made(&self) -> Result<Params, ApiError> {
         let (level, environment) = (self.level()?, self.environment);
         if environment == Environment::Live && level == Some(SecurityLevel::Testing) {

@@ -7,8 +7,8 @@
 
 /// Number of groups of `blind_rotate.cluster` that run on a multiprocessor at the same time.
 const CLUSTER_GROUPS_OF_A_MULTIPROCESSOR: usize = 2;
-/// Largest number of cluster rounds that are faster than one round of groups of two rows. A cluster round takes about
-/// 1.2 ms, and the other about 4 ms.
+/// Largest number of cluster rounds that are faster than one round of groups of two rows. A round of clusters takes
+/// about 1.2 ms, and a round of groups of two rows about 4 ms.
 const CLUSTER_ROUNDS_MAX: usize = 3;
 /// The fixed cost of a step for a group, as a number of rows. So a group of two rows takes two fifths of the time of a
 /// group of eight.

@@ -9,9 +9,9 @@ use crate::tfhe::cpu::fft;
 /// # Safety
 /// The conditions of [`SimdReals`].
 pub(super) unsafe trait Compiled: SimdReals {
-    /// [`fft::forward_passes`].
+    /// [`fft::forward_passes`], compiled for the instruction set of these vectors.
     unsafe fn forward_passes(tables: &fft::FftTables, words: &[u32], out: &mut [f64]);
-    /// [`super::sums::add_sums`].
+    /// [`super::sums::add_sums`] without `UNDO`, compiled for the instruction set of these vectors.
     unsafe fn add_sums(tables: &fft::FftTables, values: &mut [f64], accumulator: &mut [u32]) -> u32;
 }
 
