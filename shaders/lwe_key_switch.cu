@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
             // KS_COVERED is D^t; as a 32-bit word, 2^32 is 0
             unsigned v = KS_COVERED == 0 ? a : __umulhi(a, KS_COVERED) + (a * KS_COVERED >> 31);
             for (unsigned level = KS_LEVELS; level-- > 0;) {
-                // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped
+                // (2) balanced digits of v, least significant first; the last carry stands for 2^32, so it is dropped
                 unsigned low = v % KS_BASE;
                 bool carry = low > (KS_BASE - 1) / 2;
                 staged[(i * KS_LEVELS + level) * TILE_GATES + gate] = carry ? low - KS_BASE : low;

@@ -52,7 +52,7 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
             // KS_COVERED is D^t; as a 32-bit word, 2^32 is 0
             var v = select(mul_high(a, KS_COVERED) + ((a * KS_COVERED) >> 31u), a, KS_COVERED == 0u);
             for (var level = KS_LEVELS; level > 0u; level--) {
-                // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped
+                // (2) balanced digits of v, least significant first; the last carry stands for 2^32, so it is dropped
                 let low = v % KS_BASE;
                 let carry = low > (KS_BASE - 1u) / 2u;
                 staged[(i * KS_LEVELS + level - 1u) * TILE_GATES + gate] = select(low, low - KS_BASE, carry);

@@ -93,7 +93,7 @@ fn operations(c: &mut Criterion) {
             let relinearization = part(&evaluator, &params, PartKind::Relinearization);
             let turn = part(&evaluator, &params, PartKind::Galois(rotation::element(n, 1)));
             let primes = &params.level(top).primes;
-            // the operands are in the same kind of memory as in the engine
+            // the operands are in `Words`, as in the engine: large ones are on huge pages
             let rows = |seed: u32| -> Vec<Words> {
                 let row = |&at: &usize| Words::copy_of(&words(n, seed + at as u32, params.primes()[at].q()));
                 primes.iter().chain(primes).map(row).collect::<Result<_, _>>().expect("memory")

@@ -214,9 +214,10 @@ mod tests {
             l2_bytes: 5e12,
             clusters: Vec::new(),
         };
-        // First case: IMAD.HI and IMAD.WIDE run at half the rate of IMAD, as published for neighbouring architectures.
-        // The multiplier then takes 1152 + 256 + 1024 = 2432 clocks, less than issuing all instructions takes. In the
-        // last case they run at a quarter of the rate of IMAD, and the multiplier takes longer.
+        // In the first line, IMAD.HI and IMAD.WIDE run at half the rate of IMAD, as published for neighbouring
+        // architectures. The multiplier then takes 1152 + 256 + 1024 = 2432 clocks, less than the 2454.5 clocks in
+        // which all instructions are issued. In the last line, both run at a quarter of the rate of IMAD, and the
+        // multiplier takes longer than that.
         assert_eq!(rates(32.0, 32.0).clocks_of_a_step(), 2454.5);
         assert_eq!(rates(64.0, 64.0).clocks_of_a_step(), 2454.5);
         assert_eq!(rates(16.0, 16.0).clocks_of_a_step(), 2304.0 + 512.0 + 1024.0);

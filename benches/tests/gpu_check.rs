@@ -22,7 +22,8 @@ fn the_processor_is_measured_like_a_card_and_the_table_says_what_the_json_says()
     assert_eq!([&device["preset"], &device["date"]], ["fast_128", "today"]);
     let figures = device["figures"].as_array().expect("figures");
     let units: Vec<&str> = figures.iter().map(|figure| figure["unit"].as_str().expect("a unit")).collect();
-    // the rates of batches of two sizes, of sessions that run one after another, and of sessions that run side by side
+    // four rates: one for each of the two sizes of batches, one for sessions that run one after another, and one for
+    // sessions that run side by side
     let gates = ["gates/s"; 4];
     assert_eq!(units, [&["ms"][..], &gates, &["rows/s", "products/s", "key switches/s"]].concat());
     for figure in figures {
@@ -36,7 +37,7 @@ fn the_processor_is_measured_like_a_card_and_the_table_says_what_the_json_says()
 fn a_device_that_is_not_here_is_an_error_that_says_why_and_measures_nothing_else() {
     let run = gpu_check(&["--backend", "cuda", "--batches", "1", "--seconds", "0"]);
     if run.status.success() {
-        return; // this machine has a card
+        return; // this machine has a card, so nothing fails
     }
     let error = String::from_utf8_lossy(&run.stderr);
     assert!(error.contains("passed over: cuda: ") && error.contains("no device of backend cuda"), "{error}");

@@ -38,7 +38,7 @@ fn the_kernels_compile_for_every_kind_of_card_and_are_made_of_what_they_are_name
             compiler.compile(&source, capability).unwrap_or_else(|error| panic!("{error}"));
         }
     }
-    // NVIDIA's compiler does not know this card, so the output is text (PTX)
+    // NVIDIA's compiler does not know the compute capability 99.0, so its output is text (PTX)
     let image = compiler.compile(&sources((8, 0))[0], (99, 0)).expect("it compiles");
     let text = String::from_utf8_lossy(&image.bytes).into_owned();
     for (entry, instruction) in [

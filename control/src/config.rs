@@ -168,7 +168,7 @@ pub struct RequestsConfig {
     /// is an eighth of the memory that the process may use, at most 512. All trials together may use a tenth of this
     /// memory (at least one upload of the largest key), and a tenth of ANGO_KEY_STORAGE_MB, ANGO_KEY_MEMORY_MB and
     /// ANGO_VALUE_MEMORY_MB.
-    // the minimum has room for two uploads of the largest key
+    // the minimum, 96 MB, has room for two uploads of the largest key
     #[arg(env = "ANGO_BODY_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(96..=1 << 20, || (memory_bytes() / 8).clamp(96 << 20, 512 << 20)))]
     pub body_memory_bytes: u64,

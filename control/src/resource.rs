@@ -239,7 +239,8 @@ impl Resource {
                 let WaitingRequest { payer, amount, tell, .. } = books.leave(index);
                 (tell, self.grant(&mut books, payer, amount, contended))
             };
-            // if the caller has just left, the grant is given back by this drop, outside the lock
+            // if the caller has just left, `send` returns the share; dropping it here, outside the lock, gives the
+            // grant back
             drop(tell.send(share));
         }
     }
@@ -402,7 +403,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         let small = resource.take_within(&account(3), 400, Duration::from_secs(5)).await.unwrap();
-        // a request that times out leaves the list and holds nothing
+        // a request that times out leaves the list of waiting requests and holds nothing
         assert_eq!(
             resource.take_within(&account(4), 600, Duration::from_secs(5)).await.unwrap_err(),
             NotGranted::NotNow

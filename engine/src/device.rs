@@ -295,8 +295,8 @@ impl<B: Schemes> Worker<'_, B> {
                 self.let_go(arena);
             }
             Order::Run(call) if call.iter().flat_map(|work| &work.batch.parts).any(|part| part.retried) => {
-                // A failure of an asynchronous call shows in a later call. So a batch on its last try runs alone on the
-                // device: a failure at that time is a failure of this batch.
+                // A failure of an asynchronous call shows only in a later call. So a batch on its last try runs alone
+                // on the device: a failure that shows meanwhile is a failure of this batch.
                 self.finish_all();
                 self.start_by_scheme(call);
                 self.finish_all();
@@ -400,7 +400,8 @@ impl<B: Schemes> Worker<'_, B> {
     /// fails.
     fn start(&mut self, call: Vec<BatchTasks>) {
         let assemblies: Vec<_> = call.iter().map(|work| Assembly::of(&work.batch, &work.tasks)).collect();
-        // the arenas are taken out of the map until the batches have started, so that each batch can own its arena
+        // until the batches have started, the arenas are kept outside the map, so that several of them can be borrowed
+        // mutably at once
         let mut arenas: Vec<_> = call.iter().map(|work| self.arenas.remove(&work.batch.session)).collect();
         let mut sides: Vec<_> = call.iter().zip(&assemblies).zip(&mut arenas).collect();
         let written: Vec<_> =

@@ -86,7 +86,8 @@ impl Hub {
             Err(error) => {
                 let refused = state.sessions.remove(&session);
                 drop(state);
-                drop(refused); // the drop is outside the lock, because it overwrites a key that is in memory
+                // dropped without the lock, because this drop overwrites the key if the key is in memory
+                drop(refused);
                 Err(error)
             }
         }
@@ -237,7 +238,7 @@ impl Hub {
 
     /// Feeds the scheduler an event and carries out its commands. An error is the scheduler's refusal.
     fn step(&self, state: &mut State, event: Event) -> Result<(), Error> {
-        // The clock is read under the lock, so that time never goes back from one event to the next.
+        // The clock is read while the lock is held, so that no event has an earlier time than the event before it.
         let commands = state.scheduler.step(self.now(), event);
         let mut answer = Ok(());
         for command in commands {

@@ -206,7 +206,7 @@ impl Engine {
         assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
         let service = self.handle.hub.service();
         let whole = self.handle.devices.iter().zip(service).filter(|(_, (_, failure))| failure.is_none());
-        // a lost device is not prepared, because its call may never return
+        // a lost device is not prepared, because a call to it may never return
         let params = key.params();
         whole.for_each(|(device, _)| (device.prepare)(&params));
         let device_bytes = self.handle.devices.iter().map(|device| (device.part_bytes)(&params)).collect();

@@ -205,8 +205,8 @@ impl Scheduler {
     /// The current figures.
     pub fn usage(&self) -> Usage {
         let in_service = || self.devices_in_service().map(|device| &self.devices[device.0]);
-        // `resident_bytes_max` includes a stand-in that is not in service only while it holds keys that no other device
-        // can hold
+        // `resident_bytes_max` is the sum over the devices in service and over those out of service that hold keys,
+        // such as a stand-in with keys that no other device can hold
         let idle = |at: usize| !self.in_service(DeviceId(at)) && self.devices[at].residency.bytes() == 0;
         let holding = (0..self.devices.len()).filter(|&at| !idle(at)).map(|at| &self.devices[at]);
         Usage {
@@ -384,7 +384,8 @@ impl Scheduler {
             let retires = books.failure.is_some() && !books.retired;
             let there: Vec<_> = books.residency.parts_of(session).collect();
             gone &= there.is_empty() && !retires;
-            // for parts in all other states, and for a device that retires, the device's report calls this method again
+            // A part that is loading, in use or being evicted needs no command now: when the device reports the end of
+            // that, this method is called again. It is also called again when a retiring device has retired.
             if books.failure.is_none() {
                 for (part, _) in there.into_iter().filter(|&(_, state)| state == PartState::Resident) {
                     books.residency.evict(session, part);

@@ -134,8 +134,8 @@ impl Task {
         match self {
             Task::Gates(list) => {
                 let units: Vec<u32> = list.gates().iter().map(|gate| gate.bootstraps() as u32).collect();
-                // a slot for each operand, of which a gate has at most one more than it has bootstraps, and a slot for
-                // the result
+                // a gate has at most one operand more than it has bootstraps, so `bootstraps + 1` slots suffice for its
+                // operands; one more slot is for the result
                 let slots = units.iter().map(|bootstraps| bootstraps + 2).collect();
                 Work { units, key: vec![EVALUATION_KEY], form: Form::List { slots } }
             }

@@ -67,8 +67,8 @@ impl Buffer for Buf {
 impl Drop for Buf {
     fn drop(&mut self) {
         self.graphs.forget(self.id);
-        // the drop of the field `memory` overwrites the buffer's words after this call; the blocks of finished uploads
-        // may hold copies of these words, so they are overwritten here
+        // the field `memory` is dropped after this function, and its drop overwrites the buffer's words. The blocks of
+        // finished uploads may hold copies of these words, so these blocks are overwritten here
         self.staging.forget_uploads();
     }
 }
@@ -111,7 +111,7 @@ impl Cuda {
     fn open(ordinal: usize, count: usize, kernel_cache: Option<&Path>) -> Result<Cuda> {
         let open = || -> std::result::Result<_, result::DriverError> {
             let context = CudaContext::new(ordinal)?;
-            // SAFETY: the tracked events belong to buffers of the library cudarc. This crate makes no such buffer, and
+            // SAFETY: cudarc tracks events only for its own buffer types. This crate makes no such buffer, and
             // `Staging` orders all work
             unsafe { context.disable_event_tracking() };
             keep_freed_memory(&context)?;
@@ -182,14 +182,15 @@ impl Cuda {
 
 /// The number of cards in this machine.
 fn count() -> Result<usize> {
-    // SAFETY: this call loads the library under its usual names; the driver's library does nothing before its first call
+    // SAFETY: this call loads the driver's library under its usual names, and the library does nothing until one of its
+    // functions is called
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::Unavailable("libcuda.so.1 was not found: no NVIDIA driver is installed".into()));
     }
     let unavailable = |error| Error::Unavailable(failed("counting the cards", error).to_string());
     let mut version = 0;
-    // SAFETY: the function writes one integer. Every version of the library has the function, and no call must come
-    // before it
+    // SAFETY: the function writes one integer. Every version of the library has the function, and it may be called
+    // before any other
     unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(unavailable)?;
     if version < DRIVER_VERSION_MIN {
         let (major, minor) = (version / 1000, version % 1000 / 10);

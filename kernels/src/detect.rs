@@ -337,7 +337,7 @@ fn proof_key(preset: Preset, lwe_dimension: usize) -> EvaluationKey {
     let seed = [0x5a; 32];
     let mut bootstrap_bodies = vec![0; params.bootstrap_body_words()];
     let mut key_switch_bodies = vec![0; params.key_switch_body_words()];
-    // these rows of the streams are not used by any mask
+    // no mask uses row `u64::MAX` of these streams
     xof::fill_residues(&seed, xof::DOMAIN_BOOTSTRAP, u64::MAX, MODULUS, &mut bootstrap_bodies);
     xof::fill_torus(&seed, xof::DOMAIN_KEY_SWITCH, u64::MAX, &mut key_switch_bodies);
     // the largest words, which bring lazily reduced values closest to their bounds

@@ -75,7 +75,7 @@ pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, modulus: Modulus, o
     let mut stream = stream(seed, domain, row);
     let mut filled = 0;
     while filled < out.len() {
-        // new words fill `out` to its end, and the accepted words move forward
+        // fill the rest of `out` with new words; then move the accepted ones forward over the skipped ones
         let first = filled;
         next_words(&mut stream, &mut out[first..]);
         for at in first..out.len() {

@@ -99,7 +99,7 @@ async fn a_group_is_one_commit_and_a_lone_unit_too(kind: Kind) {
     assert_eq!(commits_so_far() - before, 1);
     assert!(submit_at_once(&store, &["use_1", "use_2", "use_3", "use_4"]).await.iter().all(Result::is_ok));
     assert_eq!(commits_so_far() - before, 2);
-    // `use_1` fails because its row exists, so the group is undone, and the two other charges commit one by one
+    // `use_1` fails because its row exists, so the whole group is undone; then the two other charges commit one by one
     let failed = submit_at_once(&store, &["use_5", "use_1", "use_6"]).await.into_iter().filter(Result::is_err);
     assert_eq!((failed.count(), commits_so_far() - before), (1, 4));
     assert_eq!(store.gate_usage_totals("acct_1").await.unwrap().0, 7);
@@ -172,7 +172,8 @@ async fn a_database_that_is_closed_fails_a_unit_at_once() {
 #[tokio::test]
 async fn readers_of_the_embedded_database_do_not_wait_for_its_writer() {
     let (_folder, _, store) = with_session(Kind::Sqlite).await.unwrap();
-    // the unfinished unit holds the only connection that writes; readers do not wait for that connection
+    // the unit holds the only connection that writes, and reads while it does: the read could not end if readers needed
+    // that connection
     let written = store.write(async |tx| {
         tx.end_token(&[1; 32], 50, None, 20).await?;
         assert!(!store.is_token_ended(&[1; 32]).await?, "the end is not committed");

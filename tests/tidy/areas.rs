@@ -61,7 +61,7 @@ fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<(String, String)>) ->
     let word = |text: &'t str| text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()));
     let (name, rest) = word(text);
     if name.is_empty() && !rest.starts_with('*') {
-        return rest; // no name follows the last comma
+        return rest; // a trailing comma: no name follows
     }
     let path = match name {
         "super" => parent(prefix).to_owned(),
@@ -145,7 +145,8 @@ fn names(sources: &BTreeMap<String, String>) -> Names {
     };
     let mut mentions: BTreeMap<&str, Vec<Mention>> =
         codes.iter().map(|(file, (code, _))| (file.as_str(), mentions(file, code, &children_of(file)))).collect();
-    // leaves out paths into test modules: in builds for tests, product code calls hooks there
+    // leaves out paths into test modules: product code names such a path only to call a hook that exists in builds for
+    // tests
     let is_of_tests = |mention: &Mention| of_tests.iter().any(|test| is_within(&mention.path, test));
     mentions.values_mut().for_each(|mentions| mentions.retain(|mention| !is_of_tests(mention)));
     let used = mentions.iter().flat_map(|(file, all)| all.iter().filter(|one| one.is_use).map(move |one| (*file, one)));

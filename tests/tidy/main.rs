@@ -137,7 +137,8 @@ fn each_door_is_one_file() {
         }
     }
     for (path, text) in sources("kernels/src", &[".rs"]) {
-        // `queue.rs` compiles WGSL without run-time checks, because the suites run the same texts with all checks
+        // `queue.rs` is unsafe because it compiles WGSL without run-time checks; the suites run the same texts with all
+        // checks
         let places = ["kernels/src/cpu", "kernels/src/tfhe/cpu", "kernels/src/cuda", "kernels/src/wgpu/queue.rs"];
         let may = places.iter().any(|place| path.starts_with(place));
         assert!(may || !text.contains("unsafe {"), "{path} is unsafe: only the interfaces to vectors and cards may be");

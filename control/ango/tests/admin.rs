@@ -56,7 +56,7 @@ impl Place {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // the write fails if the command has ended already, because some commands read no input
+        // some commands read no input and may have ended already; then the write fails, which does not matter
         let _ = process.stdin.take().unwrap().write_all(input.as_bytes());
         let output = process.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -173,7 +173,8 @@ async fn every_command_works_as_a_program(kind: Kind) {
     for (digest, key_id) in [(&[1; 32], "ak_bobs"), (&[2; 32], "ak_second")] {
         store.write(async |tx| tx.insert_user_key(&made(digest, key_id), &bob, 0, 9).await).await.unwrap();
     }
-    // the successor of a rotated key gets no row in `user_keys`: the lineage of the successor leads to the user
+    // a rotation adds no row to `user_keys` for the successor, but the successor has the lineage of the old key, and
+    // the lineage leads to the user
     let next = NewApiKey { key_id: "ak_next", ..made(&[3; 32], "ak_bobs") };
     assert!(store.write(async |tx| tx.rotate_api_key("ak_bobs", 900, &next, None).await).await.unwrap());
     let of_bob = |place: &Place| place.json("list-keys --user bob@example.org").as_array().unwrap().clone();
@@ -287,8 +288,8 @@ async fn server() -> TestServer {
     TestServer::with(|config| config.secret = Some(ServerSecret([7; 32].into()))).await
 }
 
-// two threads, so that the node goes on while the test waits for a program: the node may hold a lock of the database
-// that the program needs
+// two threads, so that the node keeps running while the test waits for a program: the program may wait for a database
+// lock that the node holds
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_it() {
     let server = server().await;
@@ -319,8 +320,8 @@ async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_i
     place.refused(&format!("revoke-key {}", text(&rotated["key_id"])), "revoked already");
 }
 
-// two threads, so that the node goes on while the test waits for a program: the node may hold a lock of the database
-// that the program needs
+// two threads, so that the node keeps running while the test waits for a program: the program may wait for a database
+// lock that the node holds
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_keys_names_the_user_who_made_a_key() {
     let server = server().await;

@@ -151,7 +151,8 @@ fn a_shell_user_computes_on_a_node_with_no_other_tool() {
     assert_eq!(shell.run("client run --circuit adder2.txt --mapping none --input 3 --input 2"), "1");
     assert_eq!(shell.run("client run --gate MUX --input 0 --input 1 --input 0"), "1");
 
-    // the command reads and writes files of ciphertexts, without the secret key, in a session that stays open
+    // without the secret key and in a session that stays open, the command reads ciphertexts from files and writes the
+    // result to a file
     shell.run("client encrypt 1 --width 2 --out a.ct");
     let opened = shell.json("client session open --json");
     assert_eq!((&opened["preset"], &opened["is_blind"]), (&Value::from("fast_128"), &Value::from(true)));
@@ -213,7 +214,7 @@ fn circuits_are_listed_shown_and_forecast_without_a_node() {
     let text = shell.run("client circuit list");
     assert!(text.contains("builtin:lt<w>") && text.contains("8 to 64") && text.contains("_signed _fast"), "{text}");
 
-    // the netlist that `circuit show` prints equals the circuit of this name
+    // the netlist that `circuit show` prints has the same figures as the circuit of this name
     let netlist = shell.run("client circuit show builtin:add8");
     fs::write(shell.path("add8.txt"), netlist + "\n").unwrap();
     let of = |circuit: &str| shell.json(&format!("client circuit stats {circuit} --preset fast_128_k2 --json"));

@@ -75,7 +75,7 @@ impl Place {
     fn start(&self) -> Node {
         let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--backend", "cpu"])
-            // each start uses another port, but session tokens must keep their issuer
+            // a fixed public URL: each start uses another port, but the issuer in the session tokens must stay the same
             .args(["--public-url", "http://node", "--trusted-proxies", "127.0.0.0/8", "--data-dir"])
             .arg(self.folder.path())
             .env_clear()
@@ -192,7 +192,7 @@ impl Node {
 
     /// Kills the process like `kill -9`.
     fn kill(&mut self) {
-        // the process may have ended already
+        // fails if the process has ended already
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -404,7 +404,7 @@ async fn circuits_are_kept_whole_and_deleted_for_good(place: &Place) {
             },
         )
         .await;
-    // a replacement is whole: the node shows the facts of the same netlist that it runs, either the old or the new one
+    // a circuit is replaced as a whole: the node runs either the old or the new netlist, and the facts that it shows are of this netlist
     let newer = NETLIST.replace("XOR", "AND");
     place
         .at_every_write(
@@ -560,7 +560,7 @@ async fn who_was_signed_in_stays_so_and_who_was_not_can_sign_in(place: &Place) {
             },
             async |node, email, request, answer| match answer {
                 Some(answer) => stands(node, tokens_of(&answer.ok(200))).await,
-                // answer lost: the old token gives the same new token in its grace time (200), then ends the sign-in (401)
+                // the answer was lost: in its grace time the old token gives the same new token (200); later its use ends the sign-in (401)
                 None => {
                     assert!(matches!(node.status(request.clone()).await, 200 | 401));
                     assert_eq!(node.status(log_in(&email, PASSWORD)).await, 200);
@@ -599,7 +599,7 @@ async fn a_password_is_the_old_or_the_new_one(place: &Place) {
                 let changed = works(NEW_PASSWORD).await;
                 assert_eq!(works(PASSWORD).await, !changed);
                 assert!(changed || answer.is_none());
-                // the repeated request cannot change the password again, because the request holds the old password
+                // if the password was changed, the repeated request gets the stored answer: with the old password it could not run again
                 let answer = again(node, request, answer).await;
                 assert_eq!(answer.header("idempotent-replayed").is_some(), changed);
                 assert!(works(NEW_PASSWORD).await);

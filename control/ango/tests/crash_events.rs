@@ -78,7 +78,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // like `kill -9`; the process may have ended already
+        // like `kill -9`; fails if the process has ended already
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -126,7 +126,7 @@ async fn events_survive(kind: Kind) {
         if told.is_some_and(|answer| answer.status == 200) {
             expected.paid.insert(invoice);
         }
-        // after its answers the node goes on for up to 60 ms, so some nodes die in their background work
+        // the node runs on for up to 60 ms after its answers, so that some of the nodes die during background work
         tokio::time::sleep(Duration::from_millis(numbers.below(60))).await;
         let _ = std::fs::remove_file(folder.path().join("orders"));
     }
@@ -162,7 +162,7 @@ async fn events_survive(kind: Kind) {
     for kind in ["invoice_created", "invoice_paid"] {
         assert_eq!(told(kind, "invoice_id"), recorded.iter().cloned().collect::<Vec<_>>(), "{kind}");
     }
-    // some nodes died before the rotation and some after it; otherwise the test would prove nothing
+    // some nodes died before they rotated the key and some afterwards; otherwise the test would prove nothing
     assert!((1..RUNS as usize).contains(&rotated.len()), "{}", rotated.len());
     assert!(!expected.paid.is_empty());
 }

@@ -199,7 +199,7 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
     assert!(code == Some(2) && said.contains("ANGO_SECRET is a secret") && !said.contains("hunter2"), "{said}");
 
     let secret = "0123456789abcdef".repeat(4);
-    // no server listens on port 9
+    // nothing listens on port 9, so none of these servers can be reached
     let away = [
         ("ANGO_SECRET", secret.as_str()),
         ("ANGO_DATABASE_URL", "postgres://ango:hunter2@127.0.0.1:9/ango"),
@@ -235,7 +235,7 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
         let (code, said) = ango("config check", at, &[&there[..3], &[("ANGO_S3_SECRET_ACCESS_KEY", "wrong")]].concat());
         assert!(code == Some(3) && said.contains("FAIL bucket: "), "{said}");
 
-        // a node with another database claims the prefix of the objects in the bucket
+        // start a node with another database, so that the prefix of the objects in the bucket belongs to that database
         let other = tempfile::tempdir().unwrap();
         let mut config = Config::in_folder(other.path());
         config.bucket = Some(s3.config());

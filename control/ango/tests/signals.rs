@@ -57,7 +57,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // the process may have ended already
+        // fails if the process has ended already
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -145,7 +145,7 @@ impl<'de> Visitor<'de> for ValueReader<'_> {
     /// Accepts whole numbers that are written with a fraction, such as 64.0.
     fn visit_f64<E: serde::de::Error>(self, bits: f64) -> Result<CircuitValue, E> {
         match bits.fract() == 0.0 && bits >= 0.0 {
-            // a number that is too large saturates, and is refused later because it is still too large
+            // `as` turns a number that is too large into the largest u64, which is still too large and is refused later
             true => Ok(CircuitValue::Bits(bits as u64)),
             false => Err(E::invalid_value(Unexpected::Float(bits), &self)),
         }

@@ -226,7 +226,7 @@ pub struct BatchResult {
     pub batch_discount_applied: bool,
 }
 
-// docs/wire-format.md 10
+// docs/wire-format.md, section 10
 /// The head of `POST /tfhe/batch` as an octet-stream. The operands' ciphertexts follow the head, gate after gate, and
 /// for each gate in the order a, b, sel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

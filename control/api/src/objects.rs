@@ -82,7 +82,8 @@ mod tests {
         for objects in 0..=5 {
             assert_eq!(read(&format!("[{}]", vec!["{}"; objects].join(","))), Ok(objects.min(4)));
         }
-        // a body of 32 MiB can have 1.9 million gates; only 4 are kept, one more than the bound of 3
+        // this list has about as many objects as a body of 32 MiB can have gates; only 4 objects are kept, one more
+        // than the maximum of 3
         assert_eq!(read(&format!("[{}{{}}]", "{},".repeat(1_900_000))), Ok(4));
     }
 

@@ -63,7 +63,7 @@ mod tests {
         for cut in 0..body.len() {
             assert_eq!(split(&body[..cut], 8), Err(LayoutError::CutShort), "{cut}");
         }
-        // the stated length alone is a reason to refuse the body
+        // a stated head length above the maximum is refused, however many bytes follow
         assert_eq!(split(&body, 7), Err(LayoutError::HeadTooLong));
         assert_eq!(split(&body[..LENGTH_BYTES], 7), Err(LayoutError::HeadTooLong));
         assert_eq!(split(&[0xff; 8], 1 << 20), Err(LayoutError::HeadTooLong));

@@ -214,8 +214,8 @@ fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
         all.push(contents);
     }
     let seeds: Option<Vec<Seed>> = all.iter().map(seed).collect();
-    // a file that is given as input twice repeats its seed; the node refuses repeated seeds, so the masks are then sent
-    // too
+    // a file that is given as input twice repeats its seed, and the node refuses repeated seeds; in this case the
+    // inputs are sent whole, with their masks
     let seeds = seeds.filter(|seeds| seeds.iter().enumerate().all(|(at, seed)| !seeds[..at].contains(seed)));
     let mut words = Vec::new();
     for contents in all {

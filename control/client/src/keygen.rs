@@ -38,7 +38,7 @@ impl SecretKey {
 fn bootstrap_bodies(secret: &SecretKey, params: &Params, seed: &[u8; 32], rng: &mut ChaCha20Rng) -> Vec<u32> {
     let (n, k) = (params.polynomial_size, params.glwe_dimension);
     let ring = ring(n);
-    // the ring key as residues, then transformed
+    // `plain` is the ring key as residues, `transformed` is the same key after the ring's transform
     let plain: Zeroizing<Vec<u32>> =
         Zeroizing::new(secret.glwe.iter().map(|&s| MODULUS.from_signed(s as i32)).collect());
     let mut transformed = plain.clone();

@@ -59,7 +59,8 @@ pub(crate) fn ternary(word: u32) -> i8 {
 
 /// Whether all coefficients are -1, 0 or 1. Looks at all of them before it branches.
 pub(crate) fn are_ternary(coefficients: &[i8]) -> bool {
-    // bits that are set only if s + 1 is not 0, 1 or 2
+    // sets a bit only if s + 1 is not 0, 1 or 2: the first term has the bits above the lowest two, and the second term
+    // is 1 if the lowest two bits are both 1
     let excess = coefficients.iter().fold(0, |excess, &s| {
         let shifted = (s as u8).wrapping_add(1);
         excess | shifted >> 2 | (shifted >> 1 & shifted & 1)
@@ -194,8 +195,8 @@ impl SecretKey {
             lwe: lwe.to_vec(),
             glwe: glwe.iter().map(|&s| s as i8).collect(),
         };
-        // first ORs the bits above the lowest one of all coefficients, so that no branch depends on a single
-        // coefficient
+        // OR together the bits above bit 0 of all coefficients, and branch only on the result, so that no branch
+        // depends on a single coefficient
         let lwe_excess = key.lwe.iter().fold(0, |excess, &s| excess | s >> 1);
         if lwe_excess != 0 || !are_ternary(&key.glwe) {
             return Err(malformed("a coefficient of the secret key is out of range"));

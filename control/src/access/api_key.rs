@@ -182,8 +182,8 @@ impl ApiKeys {
         let record = record.ok_or_else(invalid_key)?;
         let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
         let known = ValidKey::read(&record).ok_or_else(broken)?;
-        // note the time only when the key's record is read: often enough, because times of last use are shown to the
-        // minute
+        // note the time of use only here, when the key's record is read, not at each use of the cached record: that is
+        // often enough, because times of last use are shown to the minute
         if known.expires_at.is_none_or(|end| now < end) {
             self.used.lock().insert(record.key_id, now.0);
         }

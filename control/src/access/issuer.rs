@@ -130,8 +130,8 @@ impl EmbeddedIssuer {
         let fresh = seal.seal(SEALED_NAME, fresh_key().as_bytes());
         let stored = store.signing_key(&fresh).await?;
         if seal.open(SEALED_NAME, &stored).is_none() {
-            // the secret may be replaced while the database has no API keys (`Secrets::check`); the old signing key
-            // does not open then
+            // the server's secret may be replaced while the database has no API keys (`Secrets::check`); a signing key
+            // that was sealed under the old secret then cannot be opened
             tracing::warn!("the server's secret has changed, so users have to sign in again");
             store.replace_signing_key(&stored, &fresh).await?;
         }
@@ -173,7 +173,7 @@ impl EmbeddedIssuer {
         if now.is_near(self.keys.read().read_at, after) {
             return;
         }
-        // set before the read of the database, so that other requests use the known keys and do not read too
+        // set before the database is read, so that meanwhile other requests use the known keys instead of reading too
         self.keys.write().read_at = now;
         match read(&self.store, &self.seal, now).await {
             Ok(keys) => *self.keys.write() = keys,

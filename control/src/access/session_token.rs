@@ -241,8 +241,8 @@ impl SessionTokens {
         if user.disabled_at.is_some() {
             return Err(invalid_token());
         }
-        // The role in the token is used. For a token without a role: the user's stored role in the user's own account,
-        // and a fixed role in an account that the token states.
+        // If the token states a role, that role applies. Otherwise the user's stored role applies in the user's own
+        // account, and a fixed role in an account that the token states.
         let unsaid = if claims.account_id.is_some() { ROLE_IN_NAMED_ACCOUNT } else { user.role };
         Ok(Caller {
             account: user.account_id.parse::<AccountId>().map_err(|_| broken_account())?,

@@ -129,7 +129,8 @@ pub async fn refresh(access: &Access, token: Zeroizing<String>) -> Result<Signed
     let now = access.clock.now();
     let (seal, fresh) = (&access.refresh_seal, random_token(REFRESH_PREFIX));
     let old = access.token_pepper.digest(&token);
-    // the next refresh token is sealed to the old token's digest, so only a caller with the old token can open it
+    // the next refresh token is sealed with the old token's digest as its name, so it can be opened only for a caller
+    // that shows the old token
     let name = hex::encode(old);
     let next = NextRefreshToken {
         digest: &access.token_pepper.digest(&fresh),
@@ -269,7 +270,7 @@ fn embedded(access: &Access) -> Result<&EmbeddedIssuer, ApiError> {
 
 fn new_email(text: &str) -> Result<String, ApiError> {
     let refused =
-        || ApiError::new(Code::InvalidRequest, "email is not an e-mail address").at("email", "not an address");
+        || ApiError::new(Code::InvalidRequest, "`email` must be an e-mail address").at("email", "not an address");
     normal_email(text).ok_or_else(refused)
 }
 

@@ -130,6 +130,7 @@ fn cap(dollars: f64) -> Result<NanoUsd, ApiError> {
 /// Reads the address for alerts (readings P32).
 fn email(text: &str) -> Result<String, ApiError> {
     normal_email(text).ok_or_else(|| {
-        ApiError::new(Code::InvalidRequest, "alert_email is not an e-mail address").at("alert_email", "not an address")
+        ApiError::new(Code::InvalidRequest, "`alert_email` must be an e-mail address")
+            .at("alert_email", "not an address")
     })
 }

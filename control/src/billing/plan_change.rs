@@ -227,7 +227,7 @@ mod tests {
         let annual = on(Plan::Pro, Annual);
         assert_eq!(steps(&annual, Plan::Scale, Monthly), [Step::Schedule(Plan::Scale, Monthly)]);
         assert_eq!(steps(&annual, Plan::Scale, Annual), [Step::Upgrade(Plan::Scale)]);
-        // a scheduled change is kept if it is wanted again, otherwise removed
+        // a scheduled change stays if the same change is requested again; any other request removes it
         let mut down = pro.clone();
         apply(&mut down, Step::Schedule(Plan::Starter, Monthly), NOW);
         assert_eq!(steps(&down, Plan::Starter, Monthly), []);

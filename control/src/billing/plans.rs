@@ -9,7 +9,7 @@ use crate::caller::{Environment, Plan};
 /// Compute units that a plan includes in a month. `None`: any number.
 pub fn allowance(plan: Plan) -> Option<u64> {
     match plan {
-        // a trial counts operations, not compute units
+        // a trial includes a number of operations instead of compute units
         Plan::Trial | Plan::Payg => Some(0),
         Plan::Free => Some(10_000),
         Plan::Starter => Some(1_000_000),

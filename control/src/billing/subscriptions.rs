@@ -310,7 +310,8 @@ impl Billing {
             plan: Some(plan),
             embedded: false,
             return_url: &format!("{}/docs", self.base_url),
-            // the provider closes a checkout after a day, so the key changes twice a day
+            // The provider closes a checkout after a day, and returns the same checkout for the same key. The key
+            // changes every 12 hours, so a returned checkout is still open.
             key: &format!("{key}:page:{}", self.clock.now().seconds() / 43_200),
         };
         Ok(provider.start_checkout(&checkout).await?.url)
@@ -460,6 +461,6 @@ pub(super) fn wanted_cycle(word: Option<String>) -> Result<BillingCycle, ApiErro
 
 fn contact(email: &str) -> Result<String, ApiError> {
     normal_email(email).ok_or_else(|| {
-        ApiError::new(Code::InvalidRequest, "email is not an e-mail address").at("email", "not an address")
+        ApiError::new(Code::InvalidRequest, "`email` must be an e-mail address").at("email", "not an address")
     })
 }

@@ -66,7 +66,7 @@ impl BucketUrl {
     pub fn read(url: &str) -> Result<BucketUrl, &'static str> {
         let rest = url.strip_prefix("s3://").ok_or("must be s3://BUCKET or s3://BUCKET/PREFIX")?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        // the common part of S3's rule for names of buckets
+        // only a part of S3's rule for names of buckets: the length and the allowed characters
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.');
         if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(plain) {
             return Err("must name a bucket by 3 to 63 of a-z, 0-9, - and .");

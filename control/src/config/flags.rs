@@ -52,7 +52,7 @@ fn as_text(arg: &Arg) -> Arg {
 
 impl Args for Flags {
     fn augment_args(onto: Command) -> Command {
-        // made once, because every command of an operator takes all settings
+        // the arguments are made once and shared, because every command for operators has an argument for each setting
         static FLAGS: LazyLock<Vec<Arg>> = LazyLock::new(|| command().get_arguments().map(as_text).collect());
         onto.args(FLAGS.iter())
     }

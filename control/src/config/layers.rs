@@ -113,7 +113,7 @@ pub fn command() -> &'static Command {
         Config::augment_args(command).mut_args(|arg| {
             let name = variable(&arg);
             let flag = name.trim_start_matches("ANGO_").trim_start_matches("SERVICE_").to_lowercase().replace('_', "-");
-            // clap removes the last full stop
+            // clap removes the full stop at the end of a doc comment, so add it again
             let help = format!("{}.", help(&arg).trim_end_matches('.'));
             // a switch takes the values true and false
             arg.long(flag).help(help).action(ArgAction::Set)

@@ -120,7 +120,8 @@ impl AuditLog {
             file => file?,
         };
         file.lock_shared()?;
-        // the end noted before the lock was taken is only a fallback: the file may have grown since
+        // read the noted end again, now under the lock, because the file may have grown since; the earlier value is
+        // only a fallback
         let noted = self.noted().or(noted);
         let (mut chain, mut trail, mut line) = (Chain::default(), Trail::default(), Vec::new());
         let mut lines = BufReader::new(file);
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(broken(&lines), None);
         assert_eq!(broken(&[lines[1], lines[0]]), Some(1));
         assert_eq!(broken(&[lines[0], &lines[1].replace("active", "revoked"), lines[2]]), Some(2));
-        // the last lines are missing, or all lines
+        // first the lines at the end are missing, then all lines, then the file itself
         assert_eq!(broken(&lines[..4]), Some(5));
         assert_eq!(broken(&[]), Some(1));
         std::fs::remove_file(&log.path).unwrap();

@@ -93,7 +93,7 @@ impl BodyMemory {
             return Ok(());
         }
         let step = (needed - taken).max(STEP_BYTES.min(most - taken));
-        // a step is always larger than the size that needs no reservation, so `reserve` really reserves
+        // make the step larger than the size that needs no reservation, so that `reserve` really reserves
         let step = reserve(&self.all, &self.payer, step.max(FREE_BYTES + 1)).await?;
         match (&mut self.taken, step) {
             (Some(taken), Some(step)) => taken.join(step),
@@ -447,8 +447,8 @@ mod tests {
         let started = Instant::now();
         let refused = slow(4 << 20, piece, Duration::from_secs(3)).all().await.unwrap_err();
         assert_eq!(refused.code, Code::InvalidRequest);
-        // a piece takes 3 s and the pace allows 2 s, so each piece costs one of the ten seconds of grace: the ninth
-        // piece would arrive at 27 s and times out at 26 s
+        // the deadline is 10 s of grace plus 2 s for each piece that has arrived, which is 26 s after eight pieces; the
+        // ninth piece would arrive at 27 s
         assert_eq!(started.elapsed().as_secs(), 26);
     }
 

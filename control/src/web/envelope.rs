@@ -128,7 +128,7 @@ mod tests {
             {"loc": ["body"], "msg": "expected an object", "type": "dict_type"},
         ]);
         assert_eq!(written(error, "/v1/me").await, (422, json!({"detail": detail})));
-        // a value out of range in the query, then errors that name no member
+        // a member of the query whose value is out of range, then errors that name no member
         let error = ApiError::new(Code::InvalidRequest, "m").at("limit", "not in 1 to 100").in_query();
         let detail = json!([{"loc": ["query", "limit"], "msg": "not in 1 to 100", "type": "value_error"}]);
         assert_eq!(written(error, "/v1/invoices").await, (422, json!({"detail": detail})));

@@ -241,7 +241,7 @@ impl Drop for GrantedClaim {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, digest, claim) = (self.web.answers.store.clone(), self.digest, self.claim);
         runtime.spawn(async move {
-            // releasing leaves a stored answer in place; if it fails, the claim ends with its lease
+            // releasing a claim does not remove a stored answer; if the release fails, the claim ends with its lease
             if let Err(error) = store.release_claim(&digest, &claim).await {
                 tracing::error!(%error, "a claim on an idempotency key could not be released");
             }

@@ -320,7 +320,8 @@ mod tests {
     #[test]
     fn words_are_whole_however_the_pieces_are_cut() {
         let bytes: Vec<u8> = (0..23).collect();
-        // each number stands for one way to cut the first ten bytes into pieces
+        // each bit of `cuts` says whether to cut after one of the first ten bytes, so all ways to cut these bytes are
+        // tried
         for cuts in 0..1u32 << 10 {
             let (mut words, mut piece) = (Words::default(), Vec::new());
             for (at, &byte) in bytes.iter().enumerate() {

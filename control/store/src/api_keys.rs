@@ -272,7 +272,8 @@ pub(crate) const LINEAGES_OF_USER: &str = "SELECT DISTINCT k.lineage_id FROM api
 /// Revokes the keys of the lineages that a statement selects for an account or a user.
 pub(crate) async fn revoke_all(tx: &mut Tx, lineages: &'static str, of: &str, at: i64) -> Result<Vec<String>> {
     let mut rows: Vec<(String,)> = tx.fetch_all(lineages, values![of]).await?;
-    // sort the lineages: all such transactions lock them in the same order, because otherwise two can deadlock
+    // sort the lineages, so that all transactions that revoke several lineages lock them in the same order; otherwise
+    // two such transactions can deadlock
     rows.sort_unstable();
     for (lineage,) in &rows {
         revoke_in_lineage(tx, lineage, at).await?;

@@ -151,8 +151,8 @@ async fn count(tx: &mut Tx, window: TrialWindow<'_>, now: i64) -> Result<Option<
          ON CONFLICT (network) DO UPDATE SET network = excluded.network RETURNING given";
     let (given,): (Vec<u8>,) = tx.fetch_one(sql, values![window.network, none]).await?;
     let given = given.as_chunks().0.iter().map(|bytes| i64::from_be_bytes(*bytes));
-    // a key outside the window does not count; neither does a key whose time is far in the future, because the clock
-    // was set back after it was made
+    // do not count keys that are older than the window; do not count keys whose time is far in the future either,
+    // because they were made before the clock was set back
     let mut given: Vec<i64> = given.filter(|at| (now - at).abs() < window.length).collect();
     if given.len() >= window.keys_max {
         return Ok(given.first().copied());

@@ -216,7 +216,8 @@ impl Group {
         // lock all ledgers at once and in order, because several kinds of work below lock some of them
         ledger::lock(tx, self.ledgers()).await?;
         Ok(GroupAnswers {
-            // reservations run first: if a caller stops waiting, its reservation is voided, perhaps in the same group
+            // run reservations before voidings: if a caller stops waiting, its reservation is voided, perhaps in the
+            // same group
             reservations: run(tx, &self.reservations).await?,
             voidings: run(tx, &self.voidings).await?,
             units: run(tx, &self.units).await?,

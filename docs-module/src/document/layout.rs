@@ -233,7 +233,7 @@ impl Layout<'_> {
     fn blocks(&mut self) {
         for (heading, lines) in &self.sheet.blocks {
             let leading = Style::BODY.leading();
-            // a heading is not the last line of a page
+            // a heading must not be the last line of a page, so make room for two lines
             self.make_room(2.0 * leading);
             self.block_line(Style::BOLD, heading);
             for line in lines.iter().flat_map(|line| wrap(line, WIDTH - 5.0, Style::BODY.size, Style::BODY.weight)) {

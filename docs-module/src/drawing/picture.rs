@@ -178,7 +178,8 @@ pub(crate) mod tests {
     fn a_picture_keeps_its_pixels_or_their_means() {
         let small = Picture::from_data_uri(&png_uri(3, 2, |x, y| [x as u8, y as u8, 7, 200])).unwrap();
         assert_eq!((small.width, small.height, &small.rgba[20..]), (3, 2, &[2, 1, 7, 200][..]));
-        // black and light columns become grey, and transparent pixels do not count
+        // two columns become one: black and light grey give a darker grey, and the colour of transparent pixels does
+        // not count
         let large = Picture::from_data_uri(&png_uri(1200, 4, |x, _| {
             if x % 2 == 0 { [0, 0, 0, 255] } else { [200, 200, 200, if x < 600 { 255 } else { 0 }] }
         }));

@@ -60,7 +60,7 @@ pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     let recipient = if order.recipient.is_empty() { payment.recipient.clone() } else { order.recipient.clone() };
     let honorific = wishes.honorific.clone().unwrap_or_else(|| honorific(&recipient).to_owned());
     let kind = order.kind.or(wished_kind).unwrap_or(default_kind);
-    // if the sale of a return is unknown, the document states the date of the return itself
+    // if the date of the original sale is unknown, the document states the date of this payment, the return, instead
     let original_date =
         if kind.needs_original() { document::date(payment.original_date.unwrap_or(day)) } else { String::new() };
     let number = wishes.invoice_number.clone().unwrap_or_else(|| order.number.clone());

@@ -204,7 +204,8 @@ impl Schemas {
                 (Some("object"), Value::Object(members)) => {
                     let described = kind["properties"].as_object().cloned().unwrap_or_default();
                     let rest = kind.get("additionalProperties");
-                    // an object that allows other members belongs to a provider or an authority
+                    // an object that allows members beyond the described ones has its form from a provider or an
+                    // authority
                     let foreign = foreign || !described.is_empty() && rest.is_some();
                     let required = kind["required"].as_array().cloned().unwrap_or_default();
                     for (name, schema) in &described {

@@ -252,8 +252,8 @@ impl Scheduler {
         self.leave_home(session, home, slots, taken);
         let next = self.home_for(session, &key, slots, Some(home));
         let slot_bytes = self.sessions[&session].slot_bytes;
-        // If no device has room, the circuit ends below. The end of a circuit gives back the reservation at the
-        // circuit's home. So in that case, the slots are reserved at the old home once more.
+        // If no device has room, the circuit ends below, and its end gives back the reservation at its home. In that
+        // case, the slots are reserved at the old home once more, so that the end has a reservation to give back.
         let home = *next.as_ref().unwrap_or(&home);
         self.circuit(operation).home = home;
         self.devices[home.0].reserve(session, slots, slot_bytes);

@@ -27,8 +27,8 @@ impl Scheduler {
         }
         while self.devices_that_take_work().next().is_some() {
             let Some((session, device)) = self.next_in_turn() else {
-                // no ready session can start; if a device is idle, a session that waits for a full batch need not wait
-                // longer
+                // No ready session can start. If a device is idle, a session that still waits for a full batch need not
+                // wait longer.
                 match self.gathering_for_an_idle_device() {
                     Some(session) => self.make_ready(session),
                     None => break,
@@ -89,8 +89,9 @@ impl Scheduler {
         };
         let devices = (0..self.devices.len()).map(DeviceId);
         let free = devices.filter(|id| reserved[id.0].is_none());
-        // while a device loads, it is reserved only for a session whose key is already there. A session that must wait
-        // for the end of the load gets no reservation, because other sessions can run beside the load meanwhile.
+        // a device that is loading is reserved only for a session whose key it already holds. A session without its key
+        // there would have to wait for the end of the load; during the load, the reservation would keep out other
+        // sessions, which can run beside the load.
         let may_wait_for =
             |id: DeviceId| self.devices[id.0].loading.is_none() || self.key_state(session, id) == PartState::Resident;
         let candidates = free.filter(|&id| self.has_work_for(session, id) && may_wait_for(id));
@@ -204,7 +205,7 @@ impl Scheduler {
     fn load(&mut self, session: SessionId, device: DeviceId) {
         let key = self.next_key(session, device).expect("it has rows for the device");
         self.release_reservations(session);
-        // the open call runs beside the load, so the command for the call comes before the command for the load
+        // the command for the open call is given before the command for the load, so that the call runs beside the load
         self.order_open_call(device);
         let residency = &mut self.devices[device.0].residency;
         let is_absent = |part: &PartId| residency.state(session, *part) == PartState::Absent;

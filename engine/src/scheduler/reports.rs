@@ -34,7 +34,7 @@ impl Scheduler {
         self.devices[device.0].residency.load_failed(session, &parts);
         self.count_failure(device, &failure);
         if self.devices[device.0].failure.is_some() {
-            // the device failed for good, which says nothing about the key, so the session goes on with other devices
+            // the device failed for good; this says nothing about the key, so the session goes on with other devices
         } else if failure.cause == Cause::Key {
             self.end_what_can_be_stopped(session, Error::Key(failure.reason));
         } else if self.session(session).load_failed_on.replace(device).is_some() {
@@ -111,7 +111,7 @@ impl Scheduler {
             }
         }
         if failure.cause == Cause::OutOfMemory {
-            // pinned meanwhile, so that everything is evicted except the key that the second try needs
+            // the key that the second try needs is pinned while all other keys are evicted
             self.devices[batch.device.0].residency.pin(batch.session, &batch.key);
             self.clear(batch.device);
             self.devices[batch.device.0].residency.unpin(batch.session, &batch.key);

@@ -541,7 +541,8 @@ fn batches_run_beside_a_load_and_the_next_place_after_it_is_its_own() {
 fn a_key_that_was_loaded_is_used_before_another_can_push_it_out() {
     let mut desk = Desk::with(limits_of(KEY), &[A, B]);
     assert_eq!(desk.submit(B, op(1), &[1; 8]), [load(B)]);
-    desk.submit(A, op(2), &[1; 8]); // by the tags alone, A would be next: the tags are equal, and A is older
+    // if only the tags decided, A would be next, because the tags are equal and A is older
+    desk.submit(A, op(2), &[1; 8]);
     let batch = run_of(&desk.feed(loaded(B)));
     assert_eq!(batch.session, B);
     assert_eq!(desk.done(&batch)[1..], [evict(B), load(A)]);

@@ -174,7 +174,7 @@ const JOINED_ROWS_MAX: usize = 32;
 
 /// Splits the words that a call has read into the results of each batch's parts.
 pub(crate) fn results(call: &[BatchTasks], words: Vec<u32>) -> Vec<Vec<Rows>> {
-    // for each batch, the words of a row, and the number of rows that each part reads
+    // for each batch: the number of words in a row, and how many rows each part reads
     let counts = |BatchTasks { batch, tasks }: &BatchTasks| -> (usize, Vec<usize>) {
         (tasks[0].row_words(), batch.parts.iter().zip(tasks).map(|(part, task)| task.reads_of(part)).collect())
     };

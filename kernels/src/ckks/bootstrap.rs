@@ -102,8 +102,8 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let up = (stage / q0).log2().round().max(0.0).exp2();
     let raised = builder.multiply_integer(raised, up as i128);
     builder.read_at(raised, q0 * up);
-    // (4): the factors also divide by 32, so the real and the imaginary part of a slot are each about I / 32. `real`
-    // has twice the real parts, `imaginary` has twice the imaginary parts.
+    // (4): the factors also divide by 32, so the real and the imaginary part of a slot are each about I / 32. The
+    // values in `real` are the real parts doubled, and those in `imaginary` are the imaginary parts doubled.
     let inverse = factors::factors(params.slots(), FACTORS, true);
     let share = (0.5 / OVERFLOW_MAX).powf(1.0 / inverse.len() as f64);
     let slots = transform(builder, plaintexts, raised, &inverse, share, stage);
@@ -191,7 +191,8 @@ fn multiply(
         let element = rotation::element(builder.params().n(), steps);
         if element == 1 { value } else { builder.automorphism(value, element) }
     };
-    // offsets from -slots / 2 to slots / 2; each is the lowest offset plus a multiple of `step`
+    // an offset above slots / 2 counts as a negative one, a rotation in the other direction. Every offset is then the
+    // lowest one plus a multiple of `step`
     let centred = |offset: usize| if 2 * offset as i64 <= slots { offset as i64 } else { offset as i64 - slots };
     let mut offsets: Vec<i64> = matrix.keys().map(|&offset| centred(offset)).collect();
     offsets.sort_unstable();

@@ -253,8 +253,8 @@ impl Encoder {
 /// no branch depends on a value.
 pub fn all_within(values: &[f64], bound: f64) -> bool {
     const MAGNITUDE: u64 = u64::MAX >> 1;
-    // the bits of a float without its sign bit, taken as an integer, grow with the float's magnitude; infinity and NaN
-    // have the largest. For a magnitude above the bound, the subtraction wraps and sets the top bit.
+    // taken as an integer, the bits of a float without its sign bit grow with the float's magnitude; those of infinity
+    // and NaN are above all others. If a magnitude is above the bound, the subtraction wraps and sets the top bit.
     let bound = bound.to_bits();
     values.iter().fold(0, |beyond, value| beyond | bound.wrapping_sub(value.to_bits() & MAGNITUDE)) >> 63 == 0
 }

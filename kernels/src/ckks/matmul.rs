@@ -64,7 +64,7 @@ pub fn multiply(
         let sums = of_stage.fold(value, |value, (steps, _)| {
             let rotated = rotate(builder, value, steps);
             let sum = builder.add(value, rotated);
-            // the sum adds different slots of one ciphertext, whose errors are independent
+            // the sum adds different slots of one ciphertext to each other; errors of different slots are independent
             let scales = [value, rotated].map(|term| builder.scale(term));
             let noise = builder.noise(value).add_independent(builder.noise(rotated), scales, builder.params().n());
             builder.set_noise(sum, noise);

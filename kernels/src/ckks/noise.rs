@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn fresh_ciphertexts_have_the_precision_of_the_tables() {
-        // log2 of the standard deviation of a slot's error times the scale, for public-key and for seeded encryption
+        // (degree, public, seeded): for public-key and for seeded encryption, log2 of the standard deviation of a
+        // slot's error, where the error is multiplied by the scale
         for (n, public, seeded) in [(4096, 13.4, 7.2), (8192, 14.4, 7.7), (16384, 15.4, 8.2), (32768, 16.4, 8.7)] {
             let scale = 40f64.exp2();
             let lost = |noise: Noise| 40.0 - (noise.precision_bits(n, scale) + libm::log2(deviations(n)));

@@ -561,8 +561,8 @@ mod tests {
             plan(&plaintexts, &params, &asked).map(|plan| plan.steps().len())
         };
         assert_eq!(rotate(Some(5), None, &parts), Ok(2));
-        // readings C8: a rotation by 0 or by whole turns is a copy, which takes no step; rotation_steps takes
-        // precedence over plain_operand
+        // readings C8: a rotation by 0 or by a multiple of the number of slots, 32, is a copy, which takes no step;
+        // rotation_steps takes precedence over plain_operand
         assert_eq!([0, 32, 1 << 31].map(|steps| rotate(Some(steps), None, &parts)), [Ok(0), Ok(0), Ok(0)]);
         assert_eq!(rotate(None, Some(&[4.0]), &parts), Ok(1));
         assert_eq!(rotate(Some(0), Some(&[4.0]), &parts), Ok(0));

@@ -403,7 +403,8 @@ mod tests {
     #[test]
     fn the_deepest_secure_chains_reach_those_of_the_literature() {
         use SecurityLevel::{Bits128, Bits192, Bits256};
-        // known depths from independent tables, for nested chains whose levels have one long prime each
+        // (security, degree, bits of the scale, depth): depths from independent tables, which are for nested chains
+        // whose levels have one long prime each
         let known = [
             (Bits128, 4096, 30, 1),
             (Bits128, 8192, 30, 4),

@@ -39,7 +39,7 @@ impl Permutation {
         let low = lanes as u32 - 1;
         let (mut squares, mut vectors) = (Vec::new(), Vec::with_capacity(n / lanes));
         for square in 0..1u32 << of_squares {
-            // the exponent of psi for the square's first value, where t is 0
+            // the exponent of psi at the point from which the square's first value (`t` = 0) comes
             let first = (2 * reverse(square, of_squares) + 1).wrapping_mul(element) & mask;
             let (source, own) = ((first >> 1) & ((1 << of_squares) - 1), first >> 1 >> of_squares);
             squares.push(reverse(source, of_squares));

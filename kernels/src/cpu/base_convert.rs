@@ -152,8 +152,8 @@ unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Targ
         let (q, q2) = (S::splat(target.modulus.q()), S::splat(2 * target.modulus.q()));
         for at in (0..n).step_by(S::LANES) {
             let word = |i: usize| S::load(rows.as_ptr().add(i * n + at));
-            // (3) out = sum of y_i factor_i; each partial sum is below 4p, also the last one, because the quotient is
-            // at most SOURCES
+            // (3) out = sum of y_i factor_i; each sum is below 4p before it is reduced, the last one too, because the
+            // quotient is at most SOURCES
             let mut sum = mul_lazy::<S, true>(word(0), factors[0].0, factors[0].1, q);
             for i in 1..SOURCES {
                 let product = mul_lazy::<S, true>(word(i), factors[i].0, factors[i].1, q);
@@ -175,7 +175,8 @@ unsafe fn convert_of<S: Simd, const ROWS: usize>(rows: &[u32], target: &Target, 
         let (q, q2) = (S::splat(target.modulus.q()), S::splat(2 * target.modulus.q()));
         let inverse = S::splat(target.modulus.montgomery_inverse());
         for at in (0..n).step_by(S::LANES) {
-            // (3) out = sum of y_i factor_i; the reduced sum is below (ROWS / 4 + 1) p, which is at most 4p
+            // (3) out = sum of y_i factor_i; after Montgomery's reduction, the sum is below (ROWS / 4 + 1) p, which is
+            // at most 4p
             let mut sum = S::wide_zero();
             for i in 0..ROWS {
                 sum = S::mul_add_wide(sum, S::load(rows.as_ptr().add(i * n + at)), factors[i]);

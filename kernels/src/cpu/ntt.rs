@@ -50,7 +50,8 @@ impl NttTables {
             .find(|&candidate| candidate.lanes().pow(2) <= ring.polynomial_size())
             .expect("an instruction set of this processor, the narrowest of which serves the smallest ring");
         let (lanes, stages) = (isa.lanes(), ring.polynomial_size().trailing_zeros());
-        // whether the first stage belongs to a whole pass, where an unreduced transform adds its offset
+        // whether there is a whole pass, which then contains the first stage: an unreduced transform adds its offset
+        // in this stage
         let passes = stages - lanes.trailing_zeros() >= pass_stages(lanes);
         NttTables {
             isa,
@@ -142,7 +143,8 @@ impl<S: Simd> ModulusLanes<S> {
 /// Prefetches `words` during forward transforms of `rows` rows of `row_words`.
 #[inline(always)]
 pub(crate) fn ahead_of<S: Simd>(words: &[u32], rows: usize, row_words: usize) -> Ahead<'_, u32> {
-    // a transform runs `call` at least this often: for each square, once in a pass and once in the last stages
+    // in each row, a transform runs `Ahead::call` at least twice for each square: once in a pass and once in the last
+    // stages
     Ahead::new(words, rows * 2 * (row_words / (S::LANES * S::LANES)))
 }
 

@@ -257,7 +257,8 @@ unsafe fn combine_squares<S: Simd, const SHORT: bool>(
                 let word = S::load(t.as_ptr().add(from));
                 let mut sum = S::add(word, m.times(S::load(first.0.as_ptr().add(from)), first.1));
                 if let Some((y, z)) = second {
-                    // an unreduced word leaves room for two products
+                    // a word of an unreduced transform (`SHORT`) leaves room for two products, so the sum needs no
+                    // reduction between them
                     let before = if SHORT { sum } else { reduce::<S>(sum, m.q2) };
                     sum = S::add(before, m.times(S::load(y.as_ptr().add(from)), z));
                 }

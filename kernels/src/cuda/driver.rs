@@ -154,8 +154,8 @@ pub struct Pinned {
     stream: Arc<Stream>,
 }
 
-// SAFETY: these are plain words with one owner. Events order the card's copies of the words, and any thread may call
-// the driver for them
+// SAFETY: these are plain words with one owner. Events order the copies that the card makes from and to these words,
+// and any thread may call the driver for them
 unsafe impl Send for Pinned {}
 // SAFETY: as for `Send`; a shared reference can only read the words
 unsafe impl Sync for Pinned {}

@@ -195,7 +195,8 @@ mod tests {
         assert_eq!(of(&CUDA_12_9, (9, 0)), cubin("sm_90"));
         assert_eq!(of(&CUDA_13_0, (8, 9)), cubin("sm_89"));
         assert_eq!(of(&CUDA_12_8, (12, 0)), cubin("sm_120"));
-        // a compiler that does not know the B300 makes PTX for the B200, not for the RTX cards with higher numbers
+        // the B300 has capability 10.3. A compiler that does not know 10.3 makes PTX for its newest architecture below,
+        // 10.1, and not for that of the RTX cards, whose number is higher (12.0)
         assert_eq!(of(&CUDA_12_8, (10, 3)), ptx("compute_101"));
         assert_eq!(of(&CUDA_12_9, (10, 3)), cubin("sm_103"));
         // Thor

@@ -66,8 +66,8 @@ struct Twin {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // blocks are rarely dropped. After a failure, wait for all copies, because none may use freed memory; a lost
-        // card's block is not freed
+        // after a failure, copies may still be running, and none of them may use freed memory, so wait for all of them.
+        // Blocks are rarely dropped, so the wait hardly matters. On a lost card, the block's memory is not freed
         for stream in &self.used_by {
             let _ = stream.drain();
         }
@@ -139,7 +139,8 @@ impl Staging {
         let mut readback = Readback { blocks: Vec::new(), staging: self.clone() };
         for pieces in blocks_of(ranges) {
             let words = pieces.iter().map(ExactSizeIterator::len).sum();
-            // several ranges need a large block, because they are gathered in its twin
+            // several ranges need a large block, because only a large block has a twin on the card, in which the ranges
+            // are gathered before one copy to the host
             let mut block = self.block(if pieces.len() == 1 { words } else { BLOCK_WORDS })?;
             block.words = words;
             self.fetch(&mut block, from, &pieces)?;
@@ -172,7 +173,8 @@ impl Staging {
                 halfway.record(self.compute.inner()).map_err(told)?;
                 self.down.inner().wait(halfway).map_err(told)?;
                 let twin = memory.at(0, block.words);
-                // SAFETY: the block keeps its words. Before the event `done`, nothing reads them or uses the twin
+                // SAFETY: the block keeps its words. Before the event `done`, nothing reads these words, and no other
+                // stream uses the twin
                 unsafe { result::memcpy_dtoh_async(host, twin, self.down.handle()) }.map_err(told)?;
                 memory.clear(&self.down, block.words)?;
                 &self.down

@@ -19,7 +19,7 @@ pub fn unrolled(text: &str, constants: &[(&str, u32)]) -> String {
     let (name, turns) = head_of(head, constants).unwrap_or_else(|| panic!("not to be unrolled: {head}"));
     let body_at = mark + MARK.len();
     let body_end = body_at + end_of_block(&text[body_at..]).unwrap_or_else(|| panic!("without an end: {head}"));
-    // inner loops are unrolled before the body is copied for each turn
+    // unroll the inner loops first, because the body is then copied for each iteration of this loop
     let body = unrolled(&text[body_at..body_end], constants);
     let turns = (0..turns).map(|turn| format!("{{\n{}}}\n", replaced(&body, name, &format!("{turn}u"))));
     let rest = unrolled(&text[body_end + 1..], constants);

@@ -77,7 +77,8 @@ mod tests {
             assert!(found.iter().all(|&q| q % (2 * n as u32) == 1 && is_prime(q) && q < 1 << 30));
             assert!(found.iter().all(|&q| (f64::from(q).log2() - f64::from(bits)).abs() <= 0.5));
         }
-        // counts by an independent program, which counted the primes of 16 to 30 bits for every degree
+        // the expected counts are those of an independent program, which counted the primes of 16 to 30 bits for every
+        // degree
         assert_eq!(nearest_to_power(8192, 20, 100).len(), 8);
         assert_eq!(nearest_to_power(32768, 25, 100).len(), 43);
         assert_eq!(nearest_to_power(32768, 20, 100).len(), 3);

@@ -277,8 +277,8 @@ impl Reader {
             }
             "MAND" => {
                 shape(fan_out >= 1 && fan_in == 2 * fan_out)?;
-                // an operand must not be a result of the same line. So all operands are read before the first result is
-                // written: the read of such an operand fails, because its wire is not yet written
+                // an operand must not be a result of the same line. All operands are read before the first result is
+                // written, so the read of such an operand fails, because its wire is not yet written
                 let (left, right) = operands.split_at(fan_out);
                 let pairs = left.iter().zip(right).map(|(a, b)| Ok([self.read(line, a)?, self.read(line, b)?]));
                 for (pair, result) in pairs.collect::<Result<Vec<_>, _>>()?.into_iter().zip(results) {
@@ -399,8 +399,8 @@ impl Line<'_> {
     }
 
     fn number(&self, word: &str) -> Result<usize, CircuitError> {
-        // 9 digits are enough, because every bound of the format is smaller; and the sum of two such numbers cannot
-        // overflow
+        // more than 9 digits are not needed, because every bound of the format is below 10^9. The sum of two such
+        // numbers cannot overflow
         if word.is_empty() || word.len() > 9 || !word.bytes().all(|digit| digit.is_ascii_digit()) {
             let shown: String = word.chars().take(20).collect();
             return Err(self.error(format!("`{shown}` is not a number of at most 9 digits")));
@@ -450,7 +450,8 @@ pub(in crate::tfhe) mod tests {
 
     #[test]
     fn a_circuit_beyond_its_bound_is_refused_by_its_header() {
-        // the line after the header is not a gate; the error must name the header, because that line is not read
+        // with a bound of 4, the error must name line 1, because the bound is checked before the invalid line `no gate`
+        // is read
         let announced = "5 7\n1 2\n1 1\nno gate\n";
         let error = Circuit::parse_within(announced, 4).unwrap_err();
         assert_eq!((error.line, error.reason.as_str()), (1, "the circuit has 5 gates, more than 4"));

@@ -163,7 +163,8 @@ mod tests {
                 let turns = rows.div_ceil(turn);
                 let busiest = turns.div_ceil(cpu.threads) * turn;
                 let even = rows.div_ceil(cpu.threads);
-                // the number of rows of each turn may be rounded up by one
+                // rounding up makes each turn longer by less than one row, so the busiest thread exceeds an even share
+                // by less than one row for each of its turns
                 assert!(
                     busiest < even + turns.div_ceil(cpu.threads).max(1),
                     "{rows} rows, {threads} threads: {busiest}"

@@ -179,7 +179,7 @@ pub(crate) fn names_of_few<'a>(operands: impl Iterator<Item = &'a [u32]>) -> [Bi
 /// The bit of a trivial ciphertext: a mask of zeros and a body of exactly `+-1/8`.
 fn trivial(words: &[u32]) -> Option<bool> {
     let (body, mask) = words.split_last()?;
-    // the mask is checked before the body, because its first word usually decides and is already in the cache
+    // the mask is checked before the body, because the mask's first word usually decides and is already in the cache
     if mask.iter().any(|&word| word != 0) {
         return None;
     }

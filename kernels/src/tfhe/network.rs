@@ -303,7 +303,7 @@ impl Network {
         let noise = SumNoise::of(p, inputs);
         let bootstraps = (0..self.bootstraps()).flat_map(|at| {
             let failure = beyond(self.margin(at).turns(), noise.read(&load(self.sum(at).terms)));
-            // each sample of a rotation may fail, so both count
+            // if the rotation has a second sample, each of the two may fail, so both count
             std::iter::repeat_n(failure, 1 + usize::from(self.has_second(at)))
         });
         let outputs = (0..self.outputs())

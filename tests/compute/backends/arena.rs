@@ -164,7 +164,7 @@ fn chained(device: &Device) {
     let batches: [(Batch, &[u32]); 4] = [
         (&[(Gate::Or, &[0, 1], 3), (Gate::Not, &[2], 4)], &[]),
         (&[(Gate::Mux, &[3, 4, 0], 5), (Gate::Xnor, &[3, 4], 0)], &[5, 3]),
-        // slots 3 and 4 are read by the gates before and overwritten by this gate and the following ones
+        // the batch before reads slots 3 and 4; this batch overwrites slot 3, and the next batch overwrites slot 4
         (&[(Gate::Nor, &[5, 0], 3)], &[3]),
         (&[(Gate::Not, &[3], 4), (Gate::And, &[3, 5], 1)], &[0, 1, 2, 3, 4, 5]),
     ];
@@ -203,7 +203,8 @@ fn chunked(device: &Device) {
     let slots: [u32; 4] = [2, 5, 11, 13];
     for (before, slot) in slots.into_iter().zip(&slots[1..]) {
         bench.grow(*slot as usize + 1);
-        // gates read the new chunk and write to the previous one, and the other way round
+        // gates read from the new chunk and write to an earlier one; others read from an earlier chunk and write to the
+        // new one
         bench.write(*slot, 1, u64::from(*slot));
         bench.check(&[(Gate::Mux, &[0, *slot, before], 1), (Gate::Not, &[before], *slot - 1)], &[]);
         bench.check(&[(Gate::Nand, &[*slot, 1], before), (Gate::Not, &[1], 0)], &[*slot, 0, before, 1, *slot]);

@@ -48,7 +48,7 @@ impl Run {
         let (words, wire_slots, mut rng) = (p.lwe_dimension + 1, slots_of_wire(p), generator(seed + 1));
         let slots: Vec<Vec<u32>> =
             (0..INPUTS + WIRES * wire_slots).map(|_| (0..words).map(|_| rng.next_u32()).collect()).collect();
-        // the slots are in reverse order, because the slots of a wire need not be consecutive
+        // a wire's slots are given in reverse order, because they need not be consecutive
         let wire = |at: usize| -> Vec<u32> {
             (0..wire_slots).rev().map(|part| (INPUTS + at * wire_slots + part) as u32).collect()
         };
@@ -101,7 +101,7 @@ impl Run {
             let of_inputs = of_inputs.iter().map(|&(factor, at)| (factor, at as u32));
             cells.push(kind, constant, of_wires, of_inputs, &results);
         }
-        // the batch also has a gate
+        // besides the cells, the batch has a gate
         let result = take(1)[0];
         let negated = slots[1].iter().map(|word| word.wrapping_neg()).collect();
         expected.push((result, negated));
@@ -112,7 +112,7 @@ impl Run {
     fn arena(&self, backend: &AnyBackend) -> Opaque {
         let words = self.key.params.lwe_dimension + 1;
         let all = self.slots.len() + self.expected.len();
-        // on devices with chunks, the arena has two
+        // on devices that keep an arena in chunks, this arena has two chunks: `grow` adds the second
         let mut arena = backend.arena(words, INPUTS + 1).expect("a small arena fits");
         backend.grow(&mut arena, all).expect("a small arena fits");
         backend.write(&mut arena, 0, &self.slots.concat()).expect("a write");

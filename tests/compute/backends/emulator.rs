@@ -329,8 +329,8 @@ fn reached(host: &HostCuda) {
         host.finish(host.read(&out, std::slice::from_ref(&all))?)
     };
     let words = |from: u32| (from..from + 32).collect::<Vec<u32>>();
-    // here the address of the reached buffer is after the address from which the distance is counted; in the next line
-    // it is before that address, and the launch lists the buffer twice
+    // The kernel reaches `second` by its distance from another buffer: first from `first`, which has a lower address,
+    // then from `third`, which has a higher address. The launch of the second line lists `second` twice.
     assert_eq!(far(&first, &second, &[&second], 8).expect("the launch names the buffer"), words(108));
     assert_eq!(far(&third, &second, &[&first, &second, &second], 0).expect("the launch names the buffer"), words(100));
     let failed = |found: Result<Vec<u32>>, expected: &str| {

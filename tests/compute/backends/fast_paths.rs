@@ -19,7 +19,8 @@ const SHAPES: [Shape; 7] = [
     Shape(1, 2, 1024, 12, 1, 3, 7),
     Shape(3, 3, 512, 9, 2, 5, 6),
     Shape(2, 1, 512, 7, 3, 3, 7),
-    // an RGSW ciphertext of these shapes has nine and fifteen rows, but a cluster takes at most eight
+    // an RGSW ciphertext has nine rows in the first of these two shapes and fifteen in the second, but a cluster takes
+    // at most eight
     Shape(2, 2, 512, 5, 3, 3, 7),
     Shape(1, 4, 512, 4, 3, 3, 7),
     // the presets' shape with two mask polynomials

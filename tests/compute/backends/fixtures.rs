@@ -83,7 +83,7 @@ pub fn torus_rows(rows: usize, words: usize, seed: u64) -> Vec<u32> {
         out.extend((0..words).map(|at| match row {
             1 => 0,
             2 => u32::MAX,
-            // words around half a turn give the longest rotations, on both sides of X^N
+            // words around half a turn give exponents below, at and above N
             3 => (1u32 << 31).wrapping_add((at as u32).wrapping_sub(6) << 22),
             _ => rng.next_u32(),
         }));

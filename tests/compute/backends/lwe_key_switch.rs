@@ -12,7 +12,8 @@ const SHAPES: [Shape; 12] = [
     Shape(12, 1, 64, 8, 2, 8, 4),
     Shape(12, 2, 64, 8, 2, 5, 6),
     Shape(12, 3, 64, 8, 2, 4, 6),
-    // rows of one column less than a tile of each width, of a whole tile, and of one column more
+    // tiles have 32 or 64 columns; these rows have one column less than whole tiles (63), whole tiles (64, 128), or one
+    // column more (65, 129)
     Shape(62, 1, 64, 8, 1, 7, 3),
     Shape(63, 1, 64, 8, 1, 7, 3),
     Shape(64, 1, 64, 8, 1, 7, 3),

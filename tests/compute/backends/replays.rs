@@ -98,7 +98,8 @@ fn counted(_: &Device) {
     let loaded = backend.load_key(&key).expect("a key fits");
     let mut arena = arena(&backend, &key);
     evaluated(&backend, &loaded, &mut arena).expect("batches");
-    // the first level needs more scratch memory, so the recording of the first single gate is dropped
+    // the first level needs more scratch memory, so the recording of the first single gate is dropped, and the second
+    // single gate is recorded again: all single gates but two and all levels but one are replayed
     assert_eq!(backend.gpu().recorded(), (2, u64::from(TURNS - 2 + TURNS - 1)));
 }
 

@@ -134,7 +134,7 @@ impl StemCase {
 
 fn groups_sync<G: Gpu>(gpu: &G) {
     let card = gpu.card();
-    // older cards lack the instructions of the barrier
+    // the barrier exists only in CUDA, and cards below compute capability 8.0 lack its instructions
     if card.language != Language::Cuda || card.compute_capability.is_some_and(|capability| capability < (8, 0)) {
         return;
     }
@@ -277,7 +277,8 @@ impl<G: Gpu> Card<'_, G> {
             .into_iter()
             .cycle()
             .take(2 * words)
-            // all words of a row are equal, so all rounding errors have the same sign and the largest size
+            // in each of the next two rows all words are equal, so all rounding errors have the same sign and the
+            // largest size
             .chain([part / 2, part / 2 - 1].into_iter().flat_map(|word| vec![word; words]))
             .chain((0..2 * words).map(|_| rng.next_u32()))
             .collect();

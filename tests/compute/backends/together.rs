@@ -299,8 +299,8 @@ const SLIPS: [(&str, usize, Shape); 9] = [
 
 /// Checks that the suite notices a kernel that reads words of another key or ciphertext.
 fn slip(stem: &'static str, nth: usize, shape: Shape) {
-    // multiplies the n-th call of `distance` by 0; occurrence 0 in the source is the definition of `distance`, so call
-    // n is occurrence n + 1
+    // Replaces the n-th call of `distance` by 0 times this call; calls are counted from 0. The first occurrence in the
+    // source is the definition of `distance`, so call n is occurrence n + 1, also counted from 0.
     let zero = move |source: &Source| {
         if source.stem != stem {
             return source.text.clone();

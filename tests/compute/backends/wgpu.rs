@@ -330,11 +330,12 @@ fn gates_without_room(card: Wgpu) {
     let backend = GpuBackend::new(card.with_memory_bytes(4 << 20));
     let words = chained_gates(&backend, 6).expect("gates");
     let kept = backend.gpu().allocated();
-    // more words than the card's memory, than one buffer, and than a count of words can hold
+    // the first arena is larger than the card's memory, the second is larger than a buffer may be, and the third has
+    // more words than a `usize` can count
     for slots in [1 << 20, 1 << 29, usize::MAX / 64] {
         refused(backend.arena(params.lwe_dimension + 1, slots).map(drop));
     }
-    // the key fits, but the first arena does not fit, and the second one only until it grows
+    // the key fits; an arena of 1 << 20 slots does not, and an arena of 150,000 slots fits only until it grows
     refused(chained_gates(&backend, 1 << 20).map(drop));
     refused(chained_gates(&backend, 150_000).map(drop));
     let large = key(Shape(64, 1, 1024, 8, 2, 3, 7).params(), Bodies::Random, 14);

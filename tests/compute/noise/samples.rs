@@ -68,7 +68,7 @@ pub fn samples(keys: impl Iterator<Item = (u64, Key)>, sums: &'static [Sum]) -> 
             (mux, noise::mux_output(p, secret) - constant, constant),
         ];
         let of_sums = sums.iter().zip(of_sums).map(|(sum, errors)| (errors, sum.model(p, secret) - constant, constant));
-        // the difference of independent samples has twice the variance of one
+        // the difference of two independent samples has twice the variance of one sample
         let of_pair = (pair, 2.0 * noise::blind_rotate(p, secret), 0.0);
         let of_key = of_key.into_iter().chain(of_sums).chain([of_pair]);
         for (stage, (errors, model, constant)) in stages.iter_mut().zip(of_key) {
@@ -182,7 +182,8 @@ impl Rotation {
         let mut words = Vec::with_capacity(self.masks.len() * self.n + 1);
         self.masks.iter().for_each(|mask| words.extend_from_slice(&mask[self.n - 1 - at..][..self.n]));
         words.push(self.body[at]);
-        // `X^-exponent` turns the constant polynomial, and a coefficient that wraps around is negated
+        // the rotation has multiplied a constant polynomial by `X^-exponent`; the coefficients that wrapped around are
+        // negated
         let expected = if (at + self.exponent) % (2 * self.n) < self.n { EIGHTH } else { EIGHTH.wrapping_neg() };
         Sample { words, expected }
     }

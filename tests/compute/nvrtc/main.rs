@@ -155,7 +155,8 @@ fn the_reader_agrees_with_the_assembler() -> Result<(), Failed> {
         assert!(spills.stack_bytes >= 64 * 4, "{capability:?}: {spills:?}");
         assert!((4..=16).contains(&modest.registers), "{capability:?}: {modest:?}");
         assert_eq!((modest.stack_bytes, modest.shared_bytes), (0, 0), "{capability:?}");
-        // `modest` loads one word and has one multiplication for a high word; `spills` has 100 rounds of products
+        // `modest` loads one word and takes the high word of one product. `spills` loads 128 words, and its loop over `k`
+        // has 128 products and 128 loads from shared memory.
         assert_eq!((modest.count.load_global, modest.count.multiply_high), (1, 1), "{capability:?}: {modest:?}");
         assert_eq!(modest.count.load_shared, 0, "{capability:?}: {modest:?}");
         assert!(spills.count.multiply >= 128 && spills.count.load_global >= 128, "{capability:?}: {spills:?}");

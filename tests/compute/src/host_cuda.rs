@@ -1,12 +1,13 @@
-//! An emulated CUDA card: the system's C++ compiler compiles the kernels of `shaders/*.cu` unchanged, with sanitizers,
-//! and the host runs them.
+//! An emulated CUDA card. The system's C++ compiler compiles the unchanged kernels of `shaders/*.cu`, with sanitizers,
+//! and the processor runs them.
 //!
 //! Each source, wrapped in `host_cuda/runner.cpp`, becomes a program. The program is stored in a folder beside the
-//! tests, under the hash of all its inputs. A launch sends the program the bound ranges of buffers, each with its
-//! address. It also sends the ranges that the kernel reaches from these by distances. The program sends back the
-//! written ranges. No other memory is mapped, so an access beside a range is an error. Each launch runs in three orders
-//! of threads. The program stops with an error, whose message contains the name of the entry, if a result depends on
-//! the order, if an access is outside memory, or if a barrier is not reached by all threads.
+//! tests, under the hash of all its inputs. For each launch, the program gets the ranges of buffers that the launch
+//! binds, with the address of each range. Among these are ranges that the kernel reaches only by their distance from
+//! another range. After the launch, the program sends back the ranges that the kernel may write. A kernel may touch no
+//! other memory, so an access beside a range is an error. Each launch runs three times, with its threads in different
+//! orders. If the result depends on the order, if an access is outside these ranges, or if some threads do not reach a
+//! barrier, the program stops with an error that contains the name of the entry.
 
 use std::io::{Read, Write};
 use std::ops::Range;

@@ -58,7 +58,8 @@ pub fn mod_switch(p: &ParamsLiteral, row: &[u32]) -> Vec<usize> {
     let two_n = 2 * p.polynomial_size as i128;
     let multiple = |word: i128| nearest(word * two_n, TURN);
     let (&body, mask) = row.split_last().expect("a row has a body");
-    // a word that rounds to the exponent 2N has an error like any other, although 2N is a whole turn and becomes 0
+    // the errors are taken before exponents are reduced modulo 2N: a word that rounds up to 2N, a whole turn, has a
+    // small error, although its exponent becomes 0
     let errors = mask.iter().map(|&word| multiple(word.into()) * (TURN / two_n) - i128::from(word));
     let centre = match p.mod_switch {
         ModSwitch::Nearest => 0,

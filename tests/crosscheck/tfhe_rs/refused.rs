@@ -56,14 +56,14 @@ fn bases_and_levels_that_are_not_on_the_list_are_refused_by_naming_what_is() {
             "{base_log} x {levels}: {error}"
         );
     };
-    // the first, seven levels of base 2^4, is refused because it would cost three times the transforms of a preset
+    // the first, seven levels of base 2^4, is refused because it would take three times as many transforms as a preset
     for (base_log, levels) in [(4, 7), (0, 2), (8, 1), (8, 3), (7, 2), (10, 2), (6, 2), (6, 4), (23, 1), (65_535, 2)] {
         refused(bootstrap, base_log, levels);
     }
     for (base_log, levels) in [(0, 6), (1, 24), (2, 4), (2, 8), (3, 5), (4, 2), (17, 1), (64, 1), (65_535, 6)] {
         refused(key_switch, base_log, levels);
     }
-    // these shapes are on the list, but do not match the length of the bodies
+    // these levels and bases are accepted ones, but they do not match the length of the key's bodies
     for error in [with(bootstrap, 6, 3), with(key_switch, 2, 5)] {
         assert!(matches!(&error, Error::Malformed(why) if why.contains("length contradicts")), "{error}");
     }
@@ -110,8 +110,8 @@ fn every_prefix_and_every_longer_form_is_refused() {
 fn other_moduli_and_mask_generators_are_refused() {
     let key = &FAST.server_key_bytes;
     let end = key.len() - 4;
-    // the last fields of the key with their sizes in bytes, beginning with the last: order of bootstrap and key switch
-    // 4, bits of a word 8, modulus 16, byte 8, block 16, AES key 16, kind of seed 4
+    // the fields at the end of the key, from the last one backwards, each with its size in bytes: order of bootstrap
+    // and key switch 4, bits of a word 8, modulus 16, byte 8, block 16, AES key 16, kind of seed 4
     for (what, at, why) in [
         ("bits of a word", end - 8, "modulus"),
         ("modulus", end - 24, "modulus"),
@@ -134,7 +134,7 @@ proptest! {
         flips in prop::collection::vec((0usize..400, any::<u8>()), 1..8),
         cut in prop::option::of(0usize..400),
     ) {
-        // changes only the numbers before, between and after the bodies, because bodies may have any value
+        // only the numbers before, between and after the two bodies are changed, because any words are valid in bodies
         let mut bytes = FAST.server_key_bytes.clone();
         let boundary = 8 + 4 * 636 * 4 * 1024;
         for (at, flip) in flips {

@@ -64,7 +64,7 @@ fn of_three() -> Vec<Cell> {
         cells.push(Cell::new(format!("not all equal {signs:?}"), 2, three, vec![by_signs(not_all_equal)]));
         let both = vec![by_signs(majority), by_signs(not_all_equal)];
         cells.push(Cell::new(format!("maj and not all equal {signs:?}"), 0, three, both));
-        // the last operand XOR the AND, or the OR, of the first two operands
+        // with operands a, b and c: c XOR (a AND b), and c XOR (a OR b)
         let xor_and: fn(&[bool]) -> bool = |bits| bits[2] ^ (bits[0] & bits[1]);
         let xor_or: fn(&[bool]) -> bool = |bits| bits[2] ^ (bits[0] | bits[1]);
         for (constant, of, name) in [(1, xor_and, "c ^ (a and b)"), (3, xor_or, "c ^ (a or b)")] {
@@ -209,7 +209,7 @@ fn check(party: &Party, widest: usize) {
         for bits in rows {
             for inputs_from in if width < 4 { vec![0, 1, width] } else { vec![width] } {
                 let terms = pool.terms(cell, &bits, inputs_from);
-                // the results alternate between the two amplitudes
+                // the amplitude of the results alternates from cell to cell
                 let amplitude = if sheet.cells.len().is_multiple_of(2) { Eighth } else { Quarter };
                 let wires = sheet.bootstrap(amplitude, cell.constant, &terms, cell.results.len());
                 if wires.len() == 2 && amplitude == Eighth {
@@ -266,7 +266,8 @@ fn sums_of_pairs(
             let other = pool.wires[&(Eighth, 2, other)].clone();
             Terms { wires: vec![(-factor, first.clone()), (factor, second.clone()), (of, other)], ..Terms::default() }
         };
-        // the XOR of the operands is second - first - 1 eighth, at amplitude 1/8
+        // at amplitude 1/8, the XOR of the operands is `second - first` minus one eighth; the AND takes off another
+        // eighth
         let and = sheet.bootstrap(Eighth, -1 - 1, &with(1, 1), 1);
         results.push((and[0].clone(), xor & other, format!("{name} and {other}")));
         let sum = sheet.bootstrap(Eighth, -2 + 2, &with(2, 2), 1);

@@ -158,7 +158,7 @@ fn c14_bootstrapping_gives_the_levels_back_and_keeps_the_numbers_as_precise_as_p
         let params = params(poly_degree, 3, true);
         let party = Party::new(engine(), &params, &evaluation_key_parts(&params));
         let mut x = party.encrypt(&numbers(params.slots(), 7));
-        // uses up all levels and bootstraps, twice
+        // twice: multiplies until no level is left, then bootstraps
         for _ in 0..2 {
             while x.ciphertext.level > 0 {
                 x = party.check(Operation::Multiply, &[&x, &x], STABLE, map(&x, |x| x * x));

@@ -67,7 +67,7 @@ fn constants_and_inputs_that_are_handed_through_come_out() {
 fn a_circuit_takes_turns_with_others() {
     let (engine, script) = start();
     let [a, b] = [(); 2].map(|()| open(&engine).unwrap());
-    // other sessions run while a key is loaded, so this session's key is loaded before the test begins
+    // B's key is loaded before the test begins, because a load would let batches of other sessions run meanwhile
     soon(&submit(&engine, b, toy::rows(1))).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let long = Sum::block(50, 8);
@@ -75,8 +75,8 @@ fn a_circuit_takes_turns_with_others() {
     soon(&begun);
     let (gates, stranger) = (submit(&engine, a, toy::rows(1)), submit(&engine, b, toy::rows(8)));
     let before = script.counts().batches;
-    // the 21st of the following batches is held, before the circuit's end; by then all other operations must have been
-    // served
+    // let 20 batches run and hold the 21st, which comes before the circuit ends; when it is held, all operations
+    // outside the circuit must have been served
     (0..20).for_each(|_| script.next_batch(Behaviour::Work));
     let (late, end) = script.hold_next_batch();
     go_on.send(()).unwrap();

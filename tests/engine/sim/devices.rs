@@ -76,7 +76,7 @@ fn circuits_run_right_on_several_devices_of_different_kinds() {
 fn what_ran_on_a_device_that_is_lost_runs_right_on_the_other() {
     let (engine, [one, two]) = start_two();
     let session = open(&engine).unwrap();
-    // the first device is lost while a batch has gates and rows of a half-finished circuit
+    // the first device is lost while it runs a batch that has both gates and rows of a half-finished circuit
     (0..3).for_each(|_| one.next_batch(Behaviour::Work));
     let (begun, go_on) = one.hold_next_batch();
     (0..3).for_each(|_| one.next_finish(Behaviour::Work));

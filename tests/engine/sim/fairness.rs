@@ -163,7 +163,8 @@ impl Mill {
     /// Checks accounts, and sessions of one account: the served cost per weight differs by at most a full batch of
     /// each, plus the cost of batches beside loads.
     fn check_shares(&self) {
-        // served cost, the part of it beside loads, and the cost by which the session was ahead at the start
+        // the cost served to the session, the part of that cost served beside loads, and the cost by which the session
+        // was ahead when the measurement began
         let figures = |miller: &Miller| [miller.served, miller.beside_loads, miller.ahead].map(|cost| cost as f64);
         let mut accounts: BTreeMap<AccountId, (f64, [f64; 3])> = BTreeMap::new();
         for miller in self.sessions.values() {
@@ -195,10 +196,10 @@ impl Mill {
         let weights: u32 = weights.values().sum();
         for (id, miller) in &self.sessions {
             let mates = self.sessions.values().filter(|other| other.account == miller.account).count() as f64;
-            // For each turn of the session's account, all accounts get their share, and each other session of the
-            // account also takes a turn. A device may drain and load for the first session in the queue, and lose that
-            // session again before it has run. Meanwhile the other device serves the sessions behind it: a few batches
-            // each time.
+            // Before a turn of the session, each other session of its account may take a turn; during each turn of the
+            // account, all accounts get their shares. Besides, a device may drain and load for the session at the head
+            // of the queue and then not run it after all. While the device drains and loads, the other device runs a
+            // few batches of the sessions behind that session.
             let bound = 8.0 * mates * f64::from(weights) / f64::from(miller.weight) * self.cost_max();
             assert!(miller.waits as f64 <= bound, "{id:?} waits while {} is served, more than {bound}", miller.waits);
         }

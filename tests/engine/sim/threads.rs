@@ -256,7 +256,8 @@ fn lone_gates_of_a_burst_share_batches() {
 fn a_lone_gate_runs_when_nobody_joins_it() {
     let (engine, _) = start_with(Config { wait_us_max: 50, ..Config::default() });
     let session = open(&engine).unwrap();
-    // the gates come one after another, so the engine's loop sleeps without an alarm when the next one comes
+    // each gate is submitted after the gate before it has ended; at that time, the engine's loop sleeps without an
+    // alarm
     for _ in 0..20 {
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
     }

@@ -117,7 +117,8 @@ async fn truncated_flipped_and_foreign_ciphertexts_are_invalid() {
         flipped(good.len() / 2),
         flipped(good.len() - 1),
         vec![0; 2548],
-        // g11: ciphertexts of other keys: one key has the same preset, and two have other presets
+        // g11: ciphertexts of three other keys: the first key has the preset of the session, the others have other
+        // presets
         keys::somebody_elses().encrypt(true),
         keys::of(Preset::Standard128).encrypt(true),
         keys::of(Preset::Conservative128).encrypt(true),

@@ -29,7 +29,7 @@ async fn what_is_no_circuit_is_refused_with_the_line_that_is_at_fault() {
     let account = Account::open(&server, Preset::Fast128).await;
     let wide = |inputs: usize| format!("0 {inputs}\n1 {inputs}\n1 1\n");
     for (circuit, told) in [
-        // a netlist cannot contain a cycle: a wire would be read before it is written
+        // a netlist cannot contain a cycle, because some wire of the cycle would be read before it is written
         ("2 4\n1 2\n1 1\n\n2 1 0 3 2 AND\n2 1 1 2 3 AND\n", "line 5: wire 3 is read before it is written"),
         ("1 3\n1 2\n1 1\n\n2 1 0 2 2 AND\n", "line 5: wire 2 is read before it is written"),
         // wires that are not written, written twice, or unknown
@@ -154,7 +154,7 @@ async fn bare_words_must_be_as_many_as_the_head_says() {
     ] {
         for path in [CIRCUITS, BATCH] {
             let answer = account.send(Request::new("POST", path).body(OCTETS, body.clone())).await;
-            // sent as a batch, the last body gets another error, because the head of that body describes a circuit
+            // the last body describes a circuit, so as a batch it gets another error
             if path == CIRCUITS || body.len() < 80 {
                 answer.error(status, code);
             }
@@ -203,7 +203,8 @@ async fn x14_a_stranger_s_session_operation_and_handle_are_unknown() {
 async fn a_request_that_would_fill_the_memory_for_values_is_refused_and_takes_none() {
     let server = TestServer::with(|config| config.circuits.session_value_bytes_max = 100_000).await;
     let account = Account::open(&server, Preset::Fast128).await;
-    // 28 inputs and 14 outputs of 2548 bytes do not fit into the memory; 20 inputs and 10 outputs would fit
+    // 28 inputs and 14 outputs of 2548 bytes each take 107,016 bytes; the limit of 100,000 is enough for 20 inputs and
+    // 10 outputs
     let request = account.circuit(&and_netlist(14), json!([account.value(&[true; 28])]));
     account.post(CIRCUITS, &request).await.error(402, "QUOTA_EXCEEDED");
     nothing_left(&account).await;

@@ -35,13 +35,13 @@ async fn a_mapped_sum_takes_fewer_bootstraps_and_costs_the_same() {
         let (gate_by_gate, counted) = sum(&server, &account, Some("none")).await;
         assert_eq!(gate_by_gate["bootstraps"].as_f64(), Some(counted));
         let failure = |done: &Value| done["failure_log2"].as_f64().unwrap();
-        // log2 of the probability that any of 376 gates fails; the node assumes as much noise in an unseeded input as
-        // in its noisiest result
+        // `failure_log2` is log2 of the probability that at least one of 376 gates fails; the node assumes that an
+        // input without a seed is as noisy as the node's noisiest result
         assert!((-75.0..-60.0).contains(&failure(&gate_by_gate)), "{}", failure(&gate_by_gate));
         let (mapped, counted) = sum(&server, &account, None).await;
         assert_eq!(mapped["bootstraps"].as_f64(), Some(counted));
-        // 126 bootstraps for cells, and one to refresh each of the 128 inputs, because the node assumes as much noise
-        // in an unseeded input as in its noisiest result
+        // 126 bootstraps for cells, and one to refresh each of the 128 inputs, because the node assumes that an input
+        // without a seed is as noisy as the node's noisiest result
         assert!(counted <= 254.0 && gate_by_gate["bootstraps"].as_u64().unwrap() > 370, "{counted}");
         assert!(mapped["bootstrap_levels"].as_u64().unwrap() < gate_by_gate["bootstrap_levels"].as_u64().unwrap() / 2);
         assert!(failure(&mapped) < -90.0, "{}", failure(&mapped));
@@ -106,13 +106,14 @@ async fn netlists_made_to_be_hard_to_map_are_answered_soon() {
     let server = TestServer::start().await;
     let account = Account::open(&server, Preset::Fast128K2).await;
     let two = || json!([account.value(&[true]), account.value(&[false])]);
-    // in this long chain each wire is a parity of the same two inputs
+    // each wire of this long chain is the XOR of one or both of the two inputs
     let gates = 100_000;
     let lines: String = (0..gates).map(|at| format!("2 1 {} {} {} XOR\n", at, at + 1, at + 2)).collect();
     let parities = format!("{gates} {}\n2 1 1\n1 1\n\n{lines}", gates + 2);
     let done = account.post(CIRCUITS, &account.circuit(&parities, two())).await.ok(200);
     assert!(done["bootstraps"].as_u64().unwrap() <= 1, "{}", done["bootstraps"]);
-    // first all outputs are the same wire; then the outputs are an inverted input, an input and a constant
+    // the outputs of the first circuit are all the same wire; those of the second are an inverted input, an input and a
+    // constant
     let one = "3 6\n2 1 1\n1 3\n\n2 1 0 1 2 AND\n1 1 2 3 EQW\n1 1 2 4 EQW\n1 1 2 5 EQW\n".replacen("3 6", "4 6", 1);
     let done = account.post(CIRCUITS, &account.circuit(&one, two())).await.ok(200);
     assert_eq!((account.bits(&done["outputs"][0]), &done["bootstraps"]), (vec![false; 3], &json!(1)));

@@ -133,7 +133,7 @@ async fn seeds_that_do_not_fit_their_bodies_are_refused() {
         (json!([seed]), bodies[..4].to_vec(), 400, "INVALID_CIPHERTEXT"),
         (json!([seed]), [&bodies[..], &[0; 4]].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([seed]), vec![], 400, "INVALID_CIPHERTEXT"),
-        // whole ciphertexts in the place of bodies: two ciphertexts, or a body and then a ciphertext
+        // complete ciphertexts where the node expects bodies: two ciphertexts, or a body and then a ciphertext
         (json!([seed]), [&whole[..], &whole].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([with("ciphertexts", json!(1))]), [&bodies[..4], &whole].concat(), 400, "INVALID_CIPHERTEXT"),
         (json!([]), bodies.clone(), 400, "INVALID_CIPHERTEXT"),
@@ -153,7 +153,7 @@ async fn seeds_that_do_not_fit_their_bodies_are_refused() {
         head["seeds"] = seeds;
         post(&account, CIRCUITS, &head, &words).await.error(status, code);
     }
-    // without `seeds` in the head, the bodies are too short for ciphertexts
+    // without `seeds` in the head, the node expects complete ciphertexts, and the bodies are too short for them
     let head = json!({"session_id": account.session, "gates": ["NAND"]});
     post(&account, BATCH, &head, &bodies).await.error(400, "INVALID_CIPHERTEXT");
     // a JSON request has no `seeds`, because each container in it has its own seed

@@ -25,13 +25,13 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller of this function makes the same promise
+        // SAFETY: `System.alloc` requires what this function requires, and the caller has met these requirements
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller of this function makes the same promise
+        // SAFETY: `System.dealloc` requires what this function requires, and the caller has met these requirements
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -80,7 +80,7 @@ async fn b3_b4_b5_b46_the_administrator_issues_keys() {
     let of = |issued: &Value| keys.iter().find(|key| key.key_id == issued["key_id"]).unwrap();
     assert_ne!(of(&issued).account_id, of(&other).account_id);
     assert_eq!(of(&other).customer.as_deref(), Some("株式会社みらい"));
-    // a request for a key without members gets the defaults
+    // if a request for a key has no members, the key gets the defaults
     let plain = server.send(Request::post(KEYS, &json!({})).key(SECRET)).await.ok(200);
     assert_eq!((&plain["plan"], &plain["customer"], &plain["cap_yen"]), (&json!("payg"), &json!(""), &json!(0)));
     let bad = server.send(Request::post(KEYS, &json!({"plan": "gold", "cap_yen": -1})).key(SECRET)).await;

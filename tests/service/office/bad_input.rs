@@ -28,7 +28,7 @@ async fn all_faults_of_a_body_come_at_once_as_fastapi_tells_them() {
         assert!(places.contains(&place), "{place}: {places:?}");
     }
     assert!(found.contains(&("missing".to_owned(), "body.issuer".to_owned())));
-    // `loc` refers to an item of a list by the item's index, as a number
+    // within a list, `loc` names the item by its index, which is a number
     let is_index = |fault: &Value| fault["loc"][1] == "items" && fault["loc"][2] == 0;
     assert!(answer.json()["detail"].as_array().unwrap().iter().any(is_index));
     assert_eq!(shop.spent().await, 0);

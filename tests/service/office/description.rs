@@ -58,7 +58,7 @@ async fn each_operation_reads_the_body_that_its_page_names() {
             assert!(item.get("post").is_none(), "{path} has a body without a name");
             continue;
         };
-        // skipped, because the node reads only some members of an event
+        // skipped: the node reads only some members of an event, so a wrong value in another member is no fault
         if ["PaymentEvent", "ProviderEvent"].contains(&name) {
             continue;
         }
@@ -82,8 +82,7 @@ async fn each_operation_reads_the_body_that_its_page_names() {
 async fn no_body_or_answer_of_the_page_is_an_object_without_members() {
     let server = TestServer::start().await;
     let page = page(&server).await;
-    // objects without fixed members, because the caller, the provider or the kind of fault (`ctx`) chooses their
-    // members
+    // these objects have no fixed members: the caller, the provider or the kind of fault (`ctx`) chooses them
     let free = ["Row", "PaymentLines", "ValidationError"];
     let mut bare = Vec::new();
     for (name, schema) in page["components"]["schemas"].as_object().unwrap() {

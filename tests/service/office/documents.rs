@@ -139,7 +139,8 @@ async fn b29_b30_payments_become_documents() {
     let many = shop.post("/v1/invoices/from_payments", &body).await;
     assert_eq!(many.header("x-document-total"), Some("16500"));
     assert!(many.header("content-disposition").unwrap().contains("invoice-"));
-    // the same payment twice, no payment, another currency, a failed payment, and a fully refunded payment
+    // each of these is refused: the same payment twice, no payment, another currency, a failed payment, and a fully
+    // refunded payment
     body["payment_objects"] = json!([charge("1", 11_000), charge("1", 11_000)]);
     assert_eq!(faults(&shop.post("/v1/invoices/from_payments", &body).await)[0].1, "body.payment_objects.1");
     body["payment_objects"] = json!([]);

@@ -96,8 +96,8 @@ async fn b15_two_like_payments_of_a_customer_are_two_documents() {
     let path = shop.set_profile(json!({})).await;
     let mut random = 1_u64;
     for at in 0..30 {
-        // two payments with the same customer, amount and time; the invoices do not contain the ids of the payment
-        // intents
+        // two payments with the same customer, amount and time; no id of a payment intent in the invoices tells the
+        // payments apart
         let other = json!(four_events(&format!("b{at}"), false)).to_string();
         let other = other.replace(&format!("cus_b{at}"), &format!("cus_a{at}"));
         let mut events = four_events(&format!("a{at}"), false).to_vec();
@@ -217,7 +217,7 @@ async fn b16_a_payment_beyond_the_cap_is_held_until_the_cap_is_raised() {
     let again = tell(&server, &path, &event("2")).await.ok(200);
     assert_eq!((&again["status"], &again["invoice_id"]), (&json!("duplicate"), &held["invoice_id"]));
     assert_eq!((shop.stored("").await.len(), shop.spent().await), (2, 20));
-    // the cap holds back the document of event 4 until the next month begins
+    // the cap is enough for the document of event 3, but holds back that of event 4 until the next month begins
     assert_eq!(tell(&server, &path, &event("3")).await.ok(200)["status"], "created");
     assert_eq!(tell(&server, &path, &event("4")).await.ok(200)["status"], "held");
     server.clock.advance(Duration::from_secs(32 * 86_400));
@@ -238,7 +238,7 @@ async fn b11_documents_are_sent_to_the_buyer_with_a_copy() {
     let path = shop.set_profile(json!({"delivery_mode": "email", "delivery_email": "copy@ango.example"})).await;
     mailbox.put_off(1);
     tell(&server, &path, &event("1", "charge.succeeded", charge("1", 11_000))).await.ok(200);
-    // the mail server refuses the first attempt temporarily
+    // the mail server refuses the first attempt with a temporary error
     let begun = Instant::now();
     while mailbox.puts_off() {
         assert!(begun.elapsed() < PATIENCE);

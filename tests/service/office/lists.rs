@@ -95,9 +95,9 @@ async fn b39_an_account_sees_what_it_had_checked_and_whether_the_log_is_whole() 
         (csv.header("content-type"), csv.header("x-chain-valid")),
         (Some("text/csv; charset=utf-8"), Some("true"))
     );
-    // a text that begins like a formula gets an apostrophe, so that spreadsheets do not compute it
+    // a text that begins like a formula gets an apostrophe in front, so that spreadsheets do not evaluate it
     assert!(csv.text().contains("'=a file"), "{}", csv.text());
-    // the node notices a changed log file
+    // the node notices that its log file was changed
     let path = folder.path().join("audit.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("revoked", "active")).unwrap();

@@ -19,7 +19,7 @@ async fn b17_b19_b20_a_cap_blocks_what_would_pass_it_and_is_told() {
         assert_eq!(shop.post(INVOICES, &invoice()).await.status, 200);
     }
     refused(&shop.post(INVOICES, &invoice()).await, 402, "BUDGET_HARD_CAP_HIT");
-    // calls that fit under the rest of the cap still run, and so do free calls
+    // calls that the rest of the cap still covers run, and so do free calls
     shop.post(VERIFY, &json!({"numbers": vec!["T7000012050002"; 5]})).await.ok(200);
     refused(&shop.post(VERIFY, &json!({"numbers": ["T7000012050002"]})).await, 402, "BUDGET_HARD_CAP_HIT");
     shop.post("/v1/reconcile", &json!({"left": [], "right": [], "left_key": "a"})).await.ok(200);
@@ -33,7 +33,7 @@ async fn b17_b19_b20_a_cap_blocks_what_would_pass_it_and_is_told() {
     assert_eq!(reached, [80, 100]);
     assert!(me["projected_charge_yen"].as_i64().unwrap() >= 25);
     assert!(me["period_start"].as_str() < me["period_end"].as_str());
-    // a cap below the spending blocks at once; without a cap, calls run again
+    // a cap lower than what is already spent blocks at once; without a cap, calls run again
     let set = shop.post(CAP, &json!({"cap_yen": 10})).await.ok(200);
     assert_eq!(set["remaining_yen"], 0);
     refused(&shop.post(INVOICES, &invoice()).await, 402, "BUDGET_HARD_CAP_HIT");
@@ -123,7 +123,7 @@ async fn b18_the_free_plan_has_thirty_calls_a_month_and_test_keys_cost_nothing()
     let me = shop.me().await;
     assert_eq!((&me["charge_yen"], &me["limits"]["billable_calls_used"]), (&json!(0), &json!(30)));
     assert_eq!(me["limits"]["billable_calls_a_month"], 30);
-    // the account has included calls again in the next month
+    // in the next month, the account's included calls are available again
     server.clock.advance(Duration::from_secs(31 * 86_400));
     assert_eq!(shop.post(INVOICES, &invoice()).await.status, 200);
     let test = Shop::of(&server, Plan::Pro, Environment::Test, Role::Developer, None).await;

@@ -30,8 +30,8 @@ async fn b9_b10_a_profile_is_of_a_key_and_keeps_its_address() {
     assert_eq!(set["signature_required"], true);
     assert_eq!(shop.get(PROFILE).await.ok(200), set);
     assert!(!set.to_string().contains("whsec_1") && !set.to_string().contains("base64"));
-    // a second profile keeps the ingest address; the second profile has no signing secret, so the first secret stays in
-    // force
+    // a second profile replaces the first; the ingest address stays, and so does the signing secret, because the second
+    // profile contains none
     let again = shop.post(PROFILE, &issuer()).await.ok(200);
     assert_eq!((again["ingest_url"].as_str(), &again["created_at"]), (Some(url.as_str()), &set["created_at"]));
     assert_eq!((&again["signature_required"], &again["brand_color"]), (&json!(true), &json!("")));

@@ -85,7 +85,8 @@ async fn b6_a_buyer_who_is_faster_than_the_event_gets_the_same_key() {
     assert_eq!(told["plan"], "payg");
     tell(&server, &purchase).await.ok(200);
     assert_eq!(by_session(&server, "cs_1").await.ok(200), told);
-    // cs_2 waits for its payment, cs_3 is open, cs_4 was made by the platform, and cs_5 is unknown
+    // cs_2 waits for its payment, cs_3 is open, cs_4 is a checkout of an existing account and so buys no key, and cs_5
+    // is unknown
     bought(&provider, "cs_2", json!({"payment_status": "unpaid"}));
     let pending = by_session(&server, "cs_2").await;
     assert_eq!((pending.ok(202), pending.header("retry-after")), (json!({"status": "pending"}), Some("2")));

@@ -44,7 +44,8 @@ async fn p23_each_threshold_of_the_allowance_is_told_once_a_month() {
     listen(&subscriber, &receiver, "usage_alert").await;
     let account = subscriber.account.as_str();
     use_up(&server, account, "one", 4_999, Some(10_000)).await;
-    // the use "two" passes two thresholds, the use "three" passes none, and an operation reaches the last threshold
+    // the use "two" passes the thresholds of 50 % and 80 %, the use "three" passes none, and the multiplication below
+    // reaches 100 %
     use_up(&server, account, "two", 3_500, Some(10_000)).await;
     use_up(&server, account, "three", 1_496, Some(10_000)).await;
     let told = receiver.wait_for(2).await;
@@ -64,7 +65,8 @@ async fn p23_each_threshold_of_the_allowance_is_told_once_a_month() {
     let a = numbers.encrypted(&[1.0]).await;
     numbers.compute("multiply", &[&a, &a], json!({"scale_stable": true})).await.ok(200);
     assert_eq!(data(&receiver.wait_for(3).await)[2], of(100, 10_000));
-    // half of the allowance of another plan causes no second alert in the same month
+    // as if the plan had changed: half of a larger allowance is used, but 50 % was already reported in this month, so
+    // no second alert comes
     use_up(&server, account, "four", 500_000, Some(1_000_000)).await;
     server.clock.advance(Duration::from_secs(31 * 86_400));
     let (_, month) = time_of(&server);
@@ -120,7 +122,7 @@ async fn p21_p22_each_threshold_of_a_cap_is_told_once_and_by_e_mail() {
     set(json!({"monthly_cap_usd": 0.005})).await;
     let told = receiver.wait_for(4).await;
     assert_eq!(data(&told)[..2], [of(80, 0.005, 0.01, false), of(100, 0.005, 0.01, false)]);
-    // the budget has no address, so the node sends no e-mail
+    // this budget names no e-mail address, so the new alert is sent without an e-mail
     set(json!({"monthly_cap_usd": 0.0101})).await;
     assert_eq!(data(&receiver.wait_for(5).await).len(), 5);
     assert_eq!(mailbox.wait_for(2).await.len(), 2);

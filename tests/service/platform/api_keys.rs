@@ -56,7 +56,7 @@ async fn a18_a_rotated_key_works_for_24_hours_beside_its_successor() {
         assert_eq!((&rotated["environment"], &rotated["role"]), (&json!("test"), &json!(role.as_str())));
         assert!(text(&rotated["key_id"]).starts_with("ak_"));
         let (made, ends) = (text(&rotated["created_at"]), text(&rotated["old_key_expires_at"]));
-        // the old key ends a day later at the same time
+        // the old key expires on a later day, at the time of day at which the new key was made
         assert!(made[..10] < ends[..10] && made[10..] == ends[10..], "{made} {ends}");
         works(&server, &old).await;
         works(&server, &new).await;
@@ -93,7 +93,7 @@ async fn a19_what_a_key_made_and_used_goes_on_with_its_successor() {
     let new = text(&server.send(rotate(&old)).await.ok(200)["key"]);
     let seen = server.send(Request::get(&path).key(&new)).await;
     assert_eq!(seen.ok(200)["session_id"], session);
-    // both keys share one count, which now includes the rotation and this request
+    // both keys share one count; since `before`, the rotation and this request were added
     assert_eq!(left(&seen), before - 2);
     server.clock.advance(24 * HOUR);
     assert_eq!(statuses(&server).await, ["expired", "active"]);
@@ -239,7 +239,7 @@ async fn a3_a_node_with_another_secret_than_the_database_s_keys_does_not_start()
     let mut config = Config::in_folder(other.path());
     config.database_url = url;
     config.secret = Some(ServerSecret(zeroize::Zeroizing::new([8; 32])));
-    // the database has no key yet, so a node starts with any secret
+    // as long as the database has no key, a node starts with any secret
     drop(first.stop().await);
     let node = App::start(config.clone()).await.expect("no key was made under the first secret");
     node.shutdown().await;

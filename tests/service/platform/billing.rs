@@ -139,7 +139,7 @@ async fn p4_p5_gates_of_free_plans_and_of_test_keys_are_shown_with_their_cost_an
     account.post(GATE, &account.gate("XOR", true, Some(true), None)).await.ok(200);
     let usage = server.log_in("ada@example.org").await;
     let usage = server.send(Request::get(USAGE).key(&usage.token)).await.ok(200);
-    // 49 dollars are the plan's price; use with a test key adds no cost
+    // 49 dollars are the plan's monthly price; operations with a test key add no cost
     assert_eq!((&usage["operations_total"], &usage["estimated_cost_usd"]), (&json!(2), &json!(49)));
     assert_eq!(test.budget().await["current_spend_usd"], json!(0));
     test.audited().await;

@@ -134,7 +134,7 @@ async fn l1_two_nodes_let_exactly_the_limit_pass_and_an_emptied_cache_store_chan
         refused.error(429, "RATE_LIMITED");
         assert_eq!(left(&refused)[0], 0);
     }
-    // far from the limit, nodes admit a request without asking the database first
+    // as long as the limit is far, nodes admit a request without asking the database first
     let (key, account) = key_on(one.running().config(), Plan::Free).await;
     for server in [&one, &other, &one] {
         list(server, &key).await.ok(200);
@@ -332,7 +332,7 @@ async fn l10_a_cache_store_that_hangs_is_waited_for_once() {
     list(&server, &key).await.ok(200);
     redis.hang(true);
     is_open(&server, false).await;
-    // if each request waited two seconds for the cache store, 60 requests would take two minutes
+    // 60 requests would take two minutes if each waited two seconds for the cache store
     let started = Instant::now();
     for _ in 0..60 {
         list(&server, &key).await.ok(200);

@@ -154,7 +154,7 @@ async fn c17_what_is_no_ciphertext_of_the_key_is_refused_and_not_kept() {
         small().public_key(),
         small().evaluation_key(0)[..1000].to_vec(),
         NumbersKey::testing(64, 30, 3, 1).seeded_ciphertext(2),
-        // changed fields: level, form, scale, value bound, variance, residues
+        // one wrong field each: level, form, scale (twice), value bound, variance, residues
         changed(40, &[3]),
         changed(41, &[2]),
         changed(44, &f64::NAN.to_le_bytes()),

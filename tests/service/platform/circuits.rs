@@ -63,8 +63,8 @@ async fn a_64_bit_sum_is_right_and_costs_its_gates_by_the_tariff() {
     for name in ["ango_value_bytes", "ango_circuits"] {
         assert_eq!(server.metric(name).await, 0.0, "{name}");
     }
-    // the memory for values of circuits (the arena) is kept for the session's next request, and freed when the session
-    // ends
+    // the memory for values of circuits (the arena) stays allocated for the next request of the session; it is freed
+    // when the session ends
     account.send(Request::new("DELETE", account.path(""))).await;
     assert_eq!(server.metric("ango_arena_bytes").await, 0.0);
 }
@@ -173,7 +173,7 @@ async fn c3_a_run_that_nobody_waits_for_is_polled_and_its_results_read_until_the
     let again = account.send(Request::get(format!("{OPERATIONS}/{op_id}")).header("Accept", OCTETS)).await;
     let (head, words) = split_octets(&again, Preset::Fast128);
     assert_eq!((&head["outputs"], account.secret.secret.decrypt(&words[0])), (&json!([1]), true));
-    // c4: the operation has ended, so cancelling drops its results
+    // c4: the operation has already ended, so the request to cancel it only deletes its results
     let dropped = account.send(Request::delete(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
     assert_eq!(dropped, json!({"op_id": op_id, "cancelled": false}));
     let done = account.ended(&op_id).await;
@@ -193,7 +193,7 @@ async fn results_of_a_polled_run_may_stay_under_handles() {
     request["outputs"] = json!("handles");
     let op_id = account.begin(&request).await;
     let handle = account.ended(&op_id).await["outputs"][0].take();
-    // cancelling drops the operation and keeps the handle
+    // a request to cancel the operation, which has ended, deletes the operation but not the handle
     account.send(Request::delete(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
     let read = account.send(Request::get(account.handle(&handle))).await.ok(200);
     assert_eq!(account.bits(&read["ciphertexts_b64"]), [true, false]);

@@ -50,7 +50,7 @@ async fn a17_what_was_revoked_elsewhere_ends_within_a_second_after_any_jump() {
 
 #[tokio::test]
 async fn l6_l7_who_asks_within_the_rules_goes_on_after_any_jump() {
-    // the token bucket holds one token, so the bucket is empty when the clock jumps
+    // the token bucket holds only one token, which the first request takes, so the bucket is empty when the clock jumps
     let server = TestServer::with(|config| {
         config.plan_limits.of_mut(control::caller::Plan::Enterprise).burst_a_second = 1;
     })
@@ -163,19 +163,20 @@ async fn a10_a_user_signs_in_and_stays_signed_in_across_jumps() {
     let mut refresh = user.refresh.clone();
     for (number, back) in [MINUTE, HOUR, DAY].into_iter().enumerate() {
         server.clock.set_back(back);
-        // the refresh token was made later than this clock shows; it is exchanged for tokens of the present moment
+        // by the clock that was set back, the refresh token comes from the future; the node still exchanges it, for
+        // tokens that start at the present time
         let body = json!({"refresh_token": refresh});
         let from = format!("192.0.2.{number}");
         let request = Request::post("/auth/refresh", &body).header("X-Forwarded-For", &from);
         let tokens = server.send(request).await.ok(200);
         server.send(Request::get(KEYS).key(tokens["access_token"].as_str().unwrap())).await.ok(200);
         refresh = tokens["refresh_token"].as_str().unwrap().to_owned();
-        // a session token ends after its hour, however the clock has jumped
+        // a session token ends an hour after it was made, however the clock jumped before
         server.clock.advance(HOUR + 61 * SECOND);
         let ended = Request::get(KEYS).key(tokens["access_token"].as_str().unwrap());
         server.send(ended).await.error(401, "INVALID_SESSION_TOKEN");
     }
-    // a sign-in ends after its month
+    // a sign-in ends after a month
     server.clock.advance(MONTH);
     let body = json!({"refresh_token": refresh});
     server.send(Request::post("/auth/refresh", &body)).await.error(401, "INVALID_CREDENTIALS");

@@ -26,7 +26,7 @@ async fn every_operation_computes_what_it_says_and_costs_what_the_list_says() {
     let (a, b) = (numbers.encrypted(&A).await, numbers.encrypted(&B).await);
     let plain: Vec<f64> = (0..slots).map(|slot| slot as f64 / 8.0).collect();
     let stable = json!({"scale_stable": true});
-    // 32 slots hold a matrix of 4 x 4 numbers
+    // this key's ciphertexts have 32 slots, enough for a matrix of 4 x 4 numbers
     let matrix: Vec<f64> = (0..16).map(|at| f64::from(at % 5) - 2.0).collect();
     let product: Vec<f64> = (0..4).map(|row| (0..4).map(|j| matrix[4 * row + j] * B[j]).sum()).collect();
     let matrix = numbers.encrypted(&matrix).await;
@@ -299,7 +299,7 @@ async fn p24_a_cancelled_operation_is_not_charged_and_leaves_nothing() {
     let a = numbers.encrypted_within(&[0.5], 1.0).await;
     let more = json!({"polynomial_coeffs": vec![0.1; 65], "return_ciphertext": false});
     let mut operations = Vec::new();
-    // the operations run one after another, so the last has not begun when it is cancelled
+    // the operations run one after another, so the last of the eight is still waiting when it is cancelled
     for _ in 0..8 {
         let request = numbers.request("poly-eval", &[&a], more.clone()).header("Prefer", "respond-async");
         operations.push(numbers.send(request).await.ok(200)["op_id"].clone());
@@ -325,8 +325,8 @@ async fn c11_a_promised_bound_of_the_result_leaves_more_of_the_budget() {
     let square = async |more: Value| numbers.compute("multiply", &[&a, &a], more).await;
     let careful = square(json!({"scale_stable": true})).await.ok(200);
     let promised = square(json!({"scale_stable": true, "result_bound": 9.0})).await.ok(200);
-    // after the second square, the careful bound is 10^24, which is too large for the next level, and the promised
-    // bound is 81, which is small enough
+    // squared again, the careful result gets the bound 10^24, too large for the next level, and the promised result
+    // gets 81, which is small enough
     let again = async |told: &Value| {
         let id = &told["result_ciphertext_id"];
         numbers.compute("multiply", &[id, id], json!({"scale_stable": true})).await
@@ -438,7 +438,7 @@ async fn k15_a_deleted_key_computes_nothing_more() {
     numbers.send(Request::delete(format!("/api/v1/keys/{}", numbers.key_id))).await.ok(200);
     numbers.compute("negate", &[&a], json!({})).await.error(404, "KEY_NOT_FOUND");
     assert_eq!((objects(&server, "ciphertexts"), objects(&server, "encryption-keys")), (0, 0));
-    // the engine has closed the key too
+    // the key is also removed from the engine
     server.metric_becomes("ango_sessions", |sessions| sessions == 0.0).await;
 }
 
@@ -477,7 +477,7 @@ async fn another_node_of_the_database_computes_with_a_bucket_and_says_where_to_a
     let request = numbers.request("negate", &[&a], json!({})).key(&numbers.key);
     let told = other.send(request.clone()).await.ok(200);
     assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &A.map(|number| -number));
-    // K15: a key deleted on one node is closed on the other
+    // K15: if a key is deleted through one node, the other node closes it too
     other.metric_becomes("ango_sessions", |sessions| sessions == 1.0).await;
     numbers.send(Request::delete(format!("/api/v1/keys/{}", numbers.key_id))).await.ok(200);
     other.send(request).await.error(404, "KEY_NOT_FOUND");

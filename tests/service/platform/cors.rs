@@ -61,7 +61,7 @@ async fn x13_pages_of_a_listed_origin_may_call_and_read_answers_and_refusals() {
         assert!(
             ["retry-after", "x-request-id", "x-ratelimit-daily-remaining"].iter().all(|name| readable.contains(name))
         );
-        // `vary` tells caches that the answer is for this origin only
+        // `vary` tells caches that the answer must not be used for another origin
         assert!(answer.header("vary").unwrap().to_lowercase().contains("origin"));
     }
 }

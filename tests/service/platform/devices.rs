@@ -110,7 +110,7 @@ async fn a_card_lost_in_a_circuit_costs_nothing_but_time() {
     let before = health(&server).await;
     assert_eq!((&before["status"], &before["gpu_name"]), (&json!("healthy"), &json!("a frail card")));
 
-    // the card lasts for two batches, so it is lost in the circuit's third level
+    // the card lasts for two batches, so it is lost when it runs the third level of the circuit
     let bits = |number: u64| (0..64).map(|bit| number >> bit & 1 == 1).collect::<Vec<_>>();
     let inputs = json!([account.value(&bits(3)), account.value(&bits(u64::MAX))]);
     let done = account.post(CIRCUITS, &account.circuit(netlists::ADDER64, inputs)).await.ok(200);
@@ -154,7 +154,7 @@ async fn numbers_are_computed_on_the_processor_of_a_node_whose_cards_compute_gat
     let told = numbers.compute("multiply", &[&a, &a], json!({"scale_stable": true})).await.ok(200);
     assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &[2.25, 4.0]);
     assert_eq!(batches_left.load(Ordering::SeqCst), 1000);
-    // gates run on the card
+    // gates do run on the card
     let account = Account::open(&server, Preset::Fast128).await;
     let gate = account.gate("NAND", true, Some(true), None);
     account.post(GATE, &gate).await.ok(200);

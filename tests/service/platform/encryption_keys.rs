@@ -182,7 +182,8 @@ async fn k3_k7_k8_parameters_are_those_of_the_key_and_what_is_wrong_with_them_is
         answer.error(400, "INVALID_PARAMS");
         assert!(answer.text().contains(member), "{member} {value}: {}", answer.text());
     }
-    // missing parameters get the documented defaults, which differ from those of this key
+    // for the parameters left out here the node assumes the documented defaults, which are not the parameters of this
+    // key
     request["params"] = json!({"poly_degree": 64});
     send(&request).await.error(400, "INVALID_PARAMS");
     let defaults = NumbersKey::testing(64, 15, 5, 1);
@@ -227,7 +228,7 @@ async fn k5_a_secret_key_is_refused_by_its_name_at_any_depth_and_by_its_containe
         with(upload(&small()), "note", json!({"a": [{"privateKey": "x"}]})),
         with(upload(&small()), "public_key", json!(secret)),
         with(upload(&small()), "eval_key", json!(secret)),
-        // a secret key is refused first, whatever else is wrong
+        // whatever else is wrong in a request, the error is about the secret key
         with(with(upload(&small()), "eval_key", json!(secret)), "params", json!({"poly_degree": 5})),
         with(upload(&small()), "eval_key", json!(base64(&small().secret_key()[..10]))),
     ];
@@ -252,7 +253,8 @@ async fn damaged_cut_and_foreign_containers_are_refused_and_leave_nothing() {
     };
     let row_flipped = |at: usize| flipped(good.evaluation_key(1), 44 + at);
     let mut too_large = rows.clone();
-    // all bits of a residue are set, so the residue is not below its prime; the checksum matches
+    // a residue with all bits set is not below its prime; the checksum is recomputed later, so only the residue is
+    // wrong
     let row = &mut too_large[0];
     row[48..52].fill(0xff);
     let reordered: Vec<_> = rows.iter().rev().cloned().collect();

@@ -65,7 +65,7 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
             claim(account, owner, "running").await;
             account.send(Request::post(GATE, &gate).header("Idempotency-Key", "running")).await
         }
-        // this node cannot read the stored answer; the error does not reveal the cause
+        // the stored answer is 100 zero bytes, which the node cannot decrypt; the error does not reveal this cause
         Code::InternalError => {
             let (digest, claim) = (claim(account, owner, "broken").await, [0; 16]);
             let held_until = server.clock.now().0 + 60_000_000;

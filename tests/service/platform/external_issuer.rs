@@ -94,7 +94,7 @@ async fn a10_what_a_token_says_of_itself_is_checked() {
         assert_eq!(answer.status, 401, "{claims}");
         answer.error(401, "INVALID_SESSION_TOKEN");
     }
-    // clocks may differ by up to a minute
+    // the issuer's clock and the node's clock may differ by up to a minute
     for (name, value) in [("exp", now - 40), ("nbf", now + 50), ("iat", now + 50)] {
         let mut claims = claims(&issuer, &server);
         claims[name] = json!(value);
@@ -107,7 +107,7 @@ async fn a10_a_flood_of_unknown_keys_asks_the_issuer_once_a_minute() {
     let (issuer, server) = start().await;
     get(&server, &issuer::sign(Algorithm::ES256, &claims(&issuer, &server))).await.ok(200);
     let flood = async || {
-        // nine tokens in each flood, because twenty refused tokens in all would lock the network
+        // two floods of nine tokens each: at twenty refused tokens the node would lock the network
         for kid in 0..9 {
             let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
             header.kid = Some(format!("unknown {kid}"));
@@ -148,7 +148,7 @@ async fn a10_while_the_issuer_is_away_its_last_keys_are_believed_for_four_hours(
         server.clock.advance(HOUR);
         get(&server, &sign()).await.ok(200);
     }
-    // the node does not know this token's key and asks the issuer for its keys; the issuer's answer is not a key set
+    // the node does not know the key of this token, so it asks the issuer, whose answer is not a key set
     let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
     header.kid = Some("new".to_owned());
     let unseen = jsonwebtoken::encode(&header, &claims(&issuer, &server), &issuer::key(Algorithm::ES256)).unwrap();
@@ -170,7 +170,7 @@ async fn a10_while_new_keys_are_fetched_requests_with_a_known_one_do_not_wait() 
     };
     get(&server, &sign("ada")).await.ok(200);
     server.clock.advance(11 * MINUTE);
-    // the issuer accepts the request, and answers only after `hold` ends
+    // the issuer accepts the node's request for the keys, but does not answer it before `hold` is dropped
     let asked = issuer.asked();
     let hold = issuer.hold().await;
     let (question, address) = (Request::get(SESSIONS).key(&sign("bob")), server.address);
@@ -275,19 +275,19 @@ async fn a24_an_account_per_claim_else_per_subject() {
         let page = server.send(Request::get(KEYS).key(token)).await.ok(200);
         page["total_count"].as_u64().unwrap()
     };
-    // a subject whose token contains no account has its own account
+    // if the token of a subject names no account, the subject gets its own account
     let ada = token("ada", None, None);
     make(&ada).await;
     get(&server, &ada).await.ok(200);
     assert_eq!(keys(&token("eve", None, None)).await, 0);
-    // two subjects of the account `acme`
+    // two subjects whose tokens name the account `acme`
     let (bob, cid) = (token("bob", Some("acme"), Some("developer")), token("cid", Some("acme"), Some("account_admin")));
     make(&bob).await;
     assert_eq!(keys(&cid).await, 1);
     get(&server, &bob).await.error(403, "INSUFFICIENT_ROLE");
-    // a subject without a role is no administrator of a named account
+    // without a role in its token, a subject is not an administrator of the account that the token names
     get(&server, &token("dan", Some("acme"), None)).await.error(403, "INSUFFICIENT_ROLE");
-    // the same subject in another account sees the keys of that account
+    // the subject of the first token, now with a token for `acme`, sees the key of that account
     assert_eq!(keys(&token("ada", Some("acme"), Some("account_admin"))).await, 1);
     assert_eq!(server.operator().await.users().await.unwrap().len(), 5);
 }

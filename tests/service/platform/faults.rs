@@ -31,8 +31,8 @@ async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
         account.post(GATE, &gate).await.error(503, "SERVICE_UNAVAILABLE");
         account.send(Request::get(account.path(""))).await.error(503, "SERVICE_UNAVAILABLE");
     }
-    // the node trusts a successful probe of the database for two seconds, so health may fail only after that; the
-    // answer has as many members as before
+    // the node relies on a successful probe of the database for two seconds, so health may report the fault only after
+    // that; the report has as many members as that of a healthy node
     let started = Instant::now();
     let down = loop {
         let answer = server.send(Request::get("/api/v1/health")).await;
@@ -89,7 +89,7 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     wire.down();
     // a trial's gate needs the database, which counts and charges the trial's operations
     server.send(gate.clone()).await.error(503, "SERVICE_UNAVAILABLE");
-    // the node admits the four requests that are left of the day, and no more
+    // the network has four of its six requests of this day left; the node admits these four, and no more
     for _ in 0..4 {
         server.send(public.clone()).await.ok(200);
     }
@@ -104,7 +104,8 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     attempt(10).await.error(429, "BRUTE_FORCE_LOCKOUT");
 
     wire.up();
-    // the first requests may fail, because a broken connection is noticed only when it is used
+    // the first requests may fail, because the node notices only when it uses a connection that the connection is
+    // broken
     let started = Instant::now();
     while server.send(gate.clone()).await.status != 200 {
         assert!(started.elapsed() < Duration::from_secs(60), "the node did not reach its database again");
@@ -113,7 +114,7 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     assert_eq!(store.trial(account).await.unwrap().unwrap().operations_used, 2);
     assert_eq!(store.gate_usage_totals(account).await.unwrap().0, 2);
     server.send(public).await.error(429, "RATE_LIMITED");
-    // the node writes the lock to the database, and later reads there that the lock was cleared
+    // the node writes its lock to the database; when it reads the database again, it learns that the lock was cleared
     let operator = server.operator().await;
     while operator.lockouts().await.unwrap().is_empty() {
         assert!(started.elapsed() < Duration::from_secs(60), "the lock was not written");
@@ -140,7 +141,7 @@ async fn g3_keys_are_erased_while_the_database_hangs_and_it_hears_of_it_later() 
 
     wire.silent();
     server.clock.advance(server.running().config().sessions.ttl);
-    // the database stays silent until all keys are gone, so the removal of keys does not wait for the database
+    // all keys are removed while the database is still silent, so their removal does not wait for the database
     server.metric_becomes("ango_sessions", |sessions| sessions == 0.0).await;
     server.metric_becomes("ango_key_bytes", |bytes| bytes == 0.0).await;
 

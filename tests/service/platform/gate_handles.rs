@@ -30,7 +30,7 @@ async fn a_chain_of_batches_sends_no_words() {
     let handle = answer["handle"].as_str().unwrap();
     assert_eq!(server.metric("ango_value_bytes").await, 3.0 * 2548.0);
 
-    // as JSON: bits of the handle take the places of ciphertexts
+    // in a JSON request, a bit of the handle can stand wherever a ciphertext can
     let bit = |at: usize| format!("{handle}[{at}]");
     let gates =
         json!([{"op": "XOR", "a": bit(0), "b": bit(1)}, {"op": "AND", "a": bit(2), "b": account.encrypt(true)}]);
@@ -41,7 +41,8 @@ async fn a_chain_of_batches_sends_no_words() {
     let gate = json!({"session_id": account.session, "op": "NOT", "a": bit(1)});
     assert!(account.decrypt(&account.post(GATE, &gate).await.ok(200)["result_b64"]));
 
-    // as octets: each operand is an index among the bits of the handles and of the ciphertexts behind the head
+    // in a request of octets, `operands` are indices into one list: the bits of the handles in `inputs` and the
+    // ciphertexts behind the head, in the sequence of `inputs`
     let head = json!({
         "session_id": account.session, "gates": ["XOR", "MUX", "NOT"], "inputs": [handle, 1, handle],
         "operands": [0, 1, 4, 1, 3, 5], "outputs": "handles",
@@ -53,8 +54,8 @@ async fn a_chain_of_batches_sends_no_words() {
     let read = account.send(Request::get(account.handle(&head["handle"]))).await.ok(200);
     assert_eq!(account.bits(&read["ciphertexts_b64"]), [true, true, true]);
 
-    // without ciphertexts behind the head and without `operands`, each bit of the handles is used once, in the sequence
-    // of `inputs`
+    // if there are no ciphertexts behind the head and no `operands`, the gates take the bits of the handles one after
+    // another, in the sequence of `inputs`
     let head = json!({"session_id": account.session, "gates": ["NAND", "NAND", "NAND"], "inputs": [second, handle]});
     let (_, results) = split_octets(&post(&account, &head, &[]).await, Preset::Fast128);
     let bits: Vec<_> = results.iter().map(|bit| account.secret.secret.decrypt(bit)).collect();

@@ -74,7 +74,7 @@ async fn i2_another_body_under_a_used_key_is_refused_and_another_key_is_another_
     first.ok(200);
     let other = account.gate("NAND", true, Some(true), None);
     account.send(keyed(GATE, &other, "k")).await.error(422, "IDEMPOTENCY_KEY_REUSED");
-    // one more space makes another body, because the raw bytes are compared
+    // the raw bytes are compared, so a body with one more space is another body
     let spaced = Request::new("POST", GATE).body("application/json", format!("{gate} ")).header("Idempotency-Key", "k");
     account.send(spaced).await.error(422, "IDEMPOTENCY_KEY_REUSED");
     account.send(keyed(GATE, &other, "l")).await.ok(200);
@@ -94,7 +94,7 @@ async fn i1_keys_of_other_accounts_and_paths_are_other_keys() {
         let path = format!("{SESSION}/{session}/encrypt");
         let encrypted = server.send(keyed(&path, &json!({"bit": true}), "k").key(&key)).await.ok(200);
         seen.insert(encrypted["ciphertext_b64"].as_str().unwrap().to_owned());
-        // a route that writes nothing to the database keeps its answers too
+        // answers are also kept for a route that writes nothing to the database
         let again = server.send(keyed(&path, &json!({"bit": true}), "k").key(&key)).await.ok(200);
         assert_eq!(encrypted, again);
     }
@@ -153,7 +153,7 @@ async fn i5_s_a_secret_is_told_again_to_the_credential_that_asked_and_to_no_coll
     let first = server.send(make(&ada.token)).await;
     first.ok(201);
     server.send(make(&bob.token)).await.error(422, "IDEMPOTENCY_KEY_REUSED");
-    // the same user with another token is still the same caller
+    // with another token, the user is still the same caller
     replays(&first, &server.send(make(&server.log_in("ada@example.org").await.token)).await);
 }
 
@@ -289,7 +289,7 @@ async fn i5_s_no_secret_of_a_kept_answer_is_readable_in_the_data_folder() {
             seen += usize::from(bytes.windows(12).any(|window| window == b"kept_answers"));
         }
     }
-    // the files of PostgreSQL are not searched, so the table is seen only on SQLite
+    // PostgreSQL keeps the table in files that this test does not search, so `seen` is 0 on PostgreSQL
     assert!(seen > 0 || std::env::var("TEST_DATABASE").is_ok());
 }
 

@@ -41,8 +41,8 @@ async fn upload(server: &TestServer, key: &str, bytes: Vec<u8>) -> tests_service
 async fn g6_a_key_of_seven_levels_or_any_other_shape_that_is_not_listed_is_refused_by_naming_the_list() {
     let server = TestServer::start().await;
     let key = server.key(Role::Developer).await;
-    // the first shape has seven levels: it takes more than three times the transforms of a preset, although the key is
-    // below the limit of 40 MB
+    // the first shape has seven levels: the key is below the limit of 40 MB, but a bootstrap with it would take more
+    // than three times the transforms of a preset
     for (bootstrap, key_switch) in [((4, 7), (2, 6)), ((10, 2), (2, 6)), ((8, 2), (1, 24)), ((8, 2), (2, 8))] {
         let error = upload(&server, &key, server_key(bootstrap, key_switch)).await.error(400, "INVALID_PARAMS");
         let message = error["message"].as_str().unwrap();

@@ -72,7 +72,7 @@ async fn x14_circuits_are_their_account_s_and_roles_decide_who_writes_and_reads(
     for request in [Request::get(named("mine")), Request::delete(named("mine"))] {
         server.send(request.key(&stranger)).await.error(404, "NOT_FOUND");
     }
-    // the names of another account are not visible: this name is free here
+    // an account does not see the circuits of others, so a name that another account uses is still free here
     server.send(put(&stranger)).await.ok(201);
 }
 
@@ -143,7 +143,8 @@ async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
     let mut account = Account::open(&server, Preset::Fast128).await;
     account.key = server.key(Role::Trial).await;
     account.session = tests_service::gates::open_session(&server, &account.key, Preset::Fast128).await;
-    // the first gate is invalid, so the error would report that gate if the node read the gates
+    // the first gate is invalid, so if the node read the gates, the error would be about this gate and not about the
+    // header
     let netlist = format!("1000000 1000002\n1 2\n1 1\nno gate\n{}", "2 1 0 1 2 AND\n".repeat(1_000_000));
     let request = account.circuit(&netlist, json!([account.value(&[true; 2])]));
     let error = account.post(CIRCUITS, &request).await.error(400, "INVALID_PARAMS");

@@ -122,22 +122,22 @@ async fn parts_at_the_wrong_place_twice_or_out_of_order_are_refused_and_the_uplo
         let error = upload.part(&whole, from, to).await.error(409, "CONFLICT");
         assert!(error["message"].as_str().unwrap().contains(&format!("continues at byte {}", HEAD + row)), "{error}");
     }
-    // the bytes of the first row under the range of the second row
+    // a part with the bytes of the first row, announced as the range of the second row
     let range = format!("bytes {}-{}/{}", HEAD + row, HEAD + 2 * row - 1, whole.len());
     upload.ranged(whole[HEAD..HEAD + row].to_vec(), &range).await.error(400, "INVALID_PARAMS");
-    // the part ends within a row, and the node stores the part's whole rows
+    // the part ends in the middle of a row; the node stores the rows that are complete, and refuses the rest
     let error = upload.part(&whole, HEAD + row, HEAD + 2 * row + 7).await.error(400, "INVALID_REQUEST");
     assert!(error["message"].as_str().unwrap().contains(&format!("continues at byte {}", HEAD + 2 * row)), "{error}");
     assert_eq!(upload.show().await["eval_key_bytes"], HEAD + 2 * row);
     for range in ["bytes 5-4/10", "rows 0-1/2", "bytes 0-1", &format!("bytes {}-99999/*", HEAD + 2 * row)] {
         upload.ranged(vec![0; 7], range).await.error(400, "INVALID_REQUEST");
     }
-    // after a damaged row the upload goes on
+    // a damaged row is refused, and the upload can go on with the correct row
     let mut damaged = whole.clone();
     damaged[HEAD + 2 * row + 60] ^= 1;
     upload.part(&damaged, HEAD + 2 * row, whole.len()).await.error(400, "INVALID_PARAMS");
     upload.part(&whole, HEAD + 2 * row, whole.len()).await.ok(200);
-    // more bytes than the head announces
+    // a part beyond the end that the head announces
     let more = format!("bytes {}-{}/*", whole.len(), whole.len() + row - 1);
     upload.ranged(whole[HEAD..HEAD + row].to_vec(), &more).await.error(400, "INVALID_PARAMS");
     upload.public(numbers.public_key()).await.ok(200);
@@ -182,7 +182,7 @@ async fn an_upload_that_breaks_off_goes_on_after_its_last_whole_row() {
     let left = |bytes: &Value| bytes.as_u64().unwrap() as usize;
     let from = left(&upload.show().await["eval_key_bytes"]);
     assert!((from - HEAD).is_multiple_of(row) && from <= HEAD + 2 * row, "{from}");
-    // the node may still be recording rows of the broken request, so parts may get 409
+    // the node may still be storing rows of the broken request, and until then it answers a part with 409
     let answer = loop {
         let from = left(&upload.show().await["eval_key_bytes"]);
         let answer = upload.part(&whole, from, whole.len()).await;

@@ -35,7 +35,7 @@ async fn an_address_in_use_is_told_with_the_variable_s_name() {
 async fn a_stopping_node_finishes_what_it_has_and_refuses_what_is_new() {
     let server = TestServer::start().await;
     let account = Account::open(&server, Preset::Fast128).await;
-    // this batch runs longer than the following requests on any machine
+    // this batch takes so long that on any machine it still runs when the following requests are sent
     let batch = Request::post(BATCH, &account.batch("MUX", 1024)).key(&account.key);
     let (address, operations) = (server.address, server.operations);
     let running = tokio::spawn(async move { batch.send(address).await });

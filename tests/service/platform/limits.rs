@@ -89,7 +89,7 @@ async fn l4_every_answer_of_every_kind_has_the_six_headers() {
         assert_eq!(answer.status, status, "{request:?}");
         let [daily, _, day_end, monthly, _, month_end] = headers(&answer);
         assert!(daily >= 1000 && monthly >= 10_000);
-        // l3: seconds since 1970, whole UTC days
+        // l3: both ends are times in seconds since 1970 at which a UTC day begins
         let now = server.clock.now().seconds();
         assert!(day_end % 86_400 == 0 && day_end > now && day_end <= now + 86_400);
         assert!(month_end % 86_400 == 0 && month_end >= day_end && month_end <= now + 31 * 86_400);
@@ -101,8 +101,7 @@ async fn l4_l6_public_routes_are_counted_by_network_and_health_and_pages_never_r
     let server = TestServer::with(|config| config.plan_limits.anonymous = limits(5, 100)).await;
     let pricing = async || server.send(Request::get(PRICING)).await;
     assert_eq!(left(&pricing().await), [4, 99]);
-    // with a key, a request to a public route still counts for the network; a request for an unknown path does not
-    // count
+    // on a public route, a request with a key also counts for its network; a request for an unknown path does not count
     let key = free_key(&server).await;
     assert_eq!(left(&server.send(Request::get(PRICING).key(&key)).await), [3, 98]);
     assert_eq!(left(&server.send(Request::get("/nowhere")).await), [3, 98]);
@@ -190,7 +189,7 @@ async fn l7_the_day_s_limit_is_429_until_midnight_and_the_month_s_until_the_firs
     let now = server.clock.now().seconds();
     assert!((day_end - now).abs_diff(wait(&refused)) <= 2);
     if day_end == month_end {
-        return; // on the last day of a month both counts begin again
+        return; // on the last day of a month the daily and the monthly count begin again at the same time
     }
     server.clock.advance(Duration::from_secs(wait(&refused)));
     assert_eq!(left(&list().await), [2, 1]);
@@ -213,7 +212,8 @@ async fn l6_a_burst_above_the_plan_s_rate_is_429_for_a_second_at_least_and_costs
     let list = async |key: &str| server.send(Request::get(SESSIONS).key(key)).await;
     let mut refused = list(&key).await;
     assert_eq!(refused.status, 200);
-    // the bucket gets a token a second: on a slow machine one request may take that long, but not each of 200
+    // the bucket gains one token a second. On a slow machine some requests may take a second, but not all 200, so the
+    // bucket is empty in the end.
     for _ in 0..200 {
         refused = list(&key).await;
         if refused.status != 200 {
@@ -257,8 +257,8 @@ async fn l6_a19_a_rotated_key_and_its_successor_take_from_one_burst() {
     let rotated = server.send(Request::new("POST", "/api/v1/keys/apikey/rotate").key(&old)).await.ok(200);
     let new = rotated["key"].as_str().unwrap();
     let list = async |key: &str| server.send(Request::get(SESSIONS).key(key)).await;
-    // the bucket gets a token a second. Two separate buckets would never be empty here. On a slow machine some rounds
-    // may take more than a second, but not all 200.
+    // in each round a bucket gains one token, and each key takes one: a bucket that both keys share is soon empty, but
+    // two separate buckets never are. On a slow machine some rounds may take more than a second, but not all 200.
     for _ in 0..200 {
         server.clock.advance(Duration::from_secs(1));
         list(&old).await.ok(200);

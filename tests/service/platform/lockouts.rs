@@ -98,7 +98,7 @@ async fn a21_the_window_of_five_minutes_slides() {
     let server = server().await;
     nineteen_failures(&server, "192.0.2.1").await;
     server.clock.advance(4 * MINUTE);
-    // now the first nineteen failures are too old to count
+    // a minute later, the first nineteen failures are too old to count
     server.clock.advance(MINUTE);
     for number in 100..119 {
         list(&server, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
@@ -138,7 +138,7 @@ async fn a13_guesses_of_trial_keys_count_for_the_address() {
     let guess = Request::delete("/api/v1/onboarding/temp-key/svc_trial_000000").header("X-Forwarded-For", "192.0.2.1");
     server.send(guess.clone()).await.error(404, "KEY_NOT_FOUND");
     wait(&list(&server, &key, "192.0.2.1").await);
-    // a lock affects only routes that need a key, and this route needs none
+    // a lock affects only routes that need a key; this route needs none, so it still answers
     server.send(guess).await.error(404, "KEY_NOT_FOUND");
 }
 
@@ -292,8 +292,8 @@ async fn a_user_s_wait_on_one_node_is_one_on_every_node() {
     one.user("ada@example.org", Role::AccountAdmin).await;
     let key = one.key(Role::AccountAdmin).await;
     wrong_passwords(&one, "ada@example.org", 15).await;
-    // these failures reach the other node after the wrong passwords, so a node that locks this network knows of the
-    // wrong passwords too
+    // news arrives in sequence: when the other node knows these failures and so locks the network, it already knows of
+    // the wrong passwords above
     for number in 0..20 {
         list(&one, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
     }
@@ -367,7 +367,7 @@ async fn sign_ups_are_counted_by_network_before_they_cost_a_hash() {
     for number in 0..9 {
         sign_up(number, "192.0.2.1").await.ok(201);
     }
-    // an attempt with a known e-mail counts too, because the answer reveals the user
+    // an attempt with a known e-mail counts too, because its answer reveals that the user exists
     sign_up(0, "192.0.2.1").await.error(409, "CONFLICT");
     let hashes = server.metric("ango_password_hashes_total").await;
     let refused = sign_up(10, "192.0.2.1").await;

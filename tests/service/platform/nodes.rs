@@ -85,7 +85,7 @@ async fn g13_another_node_lists_a_session_and_says_that_it_is_the_wrong_one_for_
     }
     assert_eq!(there["sessions"][0]["gates_used"], 1);
 
-    // every node tells an account that the session of another account is unknown (readings X14)
+    // whichever node an account asks, a session of another account is unknown (readings X14)
     let stranger = free_key(&one).await;
     for server in [&one, &other] {
         get(server, &session, &stranger).await.error(404, "SESSION_NOT_FOUND");
@@ -122,8 +122,8 @@ async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
     }
     assert_eq!(account.show().await["gates_used"], 64);
 
-    // a node of another database does not start with the same bucket and prefix, because the sweep of such a node would
-    // delete the objects of the first two nodes
+    // a node with another database refuses to start with this bucket and prefix; otherwise its sweep would delete the
+    // objects of the two nodes above
     let stranger = tempfile::tempdir().unwrap();
     let mut config = Config::in_folder(stranger.path());
     (config.compute.backend, config.bucket) = (BackendChoice::Cpu, Some(bucket.config()));

@@ -162,7 +162,7 @@ async fn a13_a_trial_key_is_revoked_by_its_first_characters() {
         server.send(Request::get(UNKNOWN_SESSION).key(&key)).await.error(404, "SESSION_NOT_FOUND");
         let revoked = server.send(end_temp_key(&key[..length])).await.ok(200);
         assert_eq!(revoked, json!({"key_prefix": key[..16], "status": "revoked"}));
-        // the key is refused at once, although the node has just accepted it
+        // the node refuses the key at once, although the node accepted it only a moment before
         server.send(Request::get(UNKNOWN_SESSION).key(&key)).await.error(401, "INVALID_API_KEY");
         server.send(end_temp_key(&key[..length])).await.error(404, "KEY_NOT_FOUND");
     }
@@ -302,7 +302,7 @@ async fn owned(server: &TestServer, account: &str) -> Value {
 async fn a12_at_its_end_a_trial_s_key_is_erased_and_everything_it_owns() {
     let server = TestServer::start().await;
     let trial = trial(&server).await;
-    // a session ends with its trial, whatever the usual life of sessions
+    // a trial's session ends when the trial ends, and not after the usual life of a session
     let key_expires_at =
         server.running().store().trial(&trial_account(&server).await).await.unwrap().unwrap().expires_at;
     let expires_at = trial.show().await["expires_at"].as_str().unwrap().to_owned();
@@ -354,7 +354,7 @@ async fn l9_open_sessions_are_bounded_by_the_plan_and_the_refusal_tells_when_the
     let refused = server.send(open()).await.error(402, "QUOTA_EXCEEDED");
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains(first["expires_at"].as_str().unwrap()) && message.contains("free"), "{message}");
-    // the node dropped the key of the refused session
+    // the node did not keep the key of the refused session
     assert_eq!(server.metric("ango_sessions").await, 2.0);
     let path = format!("{SESSION}/{}", second["session_id"].as_str().unwrap());
     assert_eq!(server.send(Request::delete(path).key(&key)).await.status, 204);
@@ -371,7 +371,7 @@ async fn l9_open_sessions_are_bounded_by_the_plan_and_the_refusal_tells_when_the
 
 #[tokio::test]
 async fn trials_that_fill_their_share_of_the_room_for_keys_leave_the_rest_to_others() {
-    // the node has room for six keys of 10 MB; trials may use 40 MB, enough for four keys
+    // the node has room for six keys of 10 MB each, and trials may take 40 MB of the room, enough for four keys
     let server = TestServer::with(|config| config.compute.key_storage_bytes_max = 64 << 20).await;
     let mut opened = 0;
     loop {

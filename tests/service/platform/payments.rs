@@ -105,8 +105,8 @@ async fn p11_p16_p17_steps_are_taken_at_the_provider() {
     let subscription = only_subscription(&provider);
     subscriber.subscribe("starter", "monthly").await.ok(200);
     assert!(provider.account().object(&subscription)["schedule"].is_string());
-    // the scheduled change to `starter` is withdrawn, then made again; cancelling the subscription removes the schedule
-    // at the provider, because the schedule would keep the subscription alive
+    // the scheduled change to `starter` is withdrawn, then made again. Cancelling the subscription must also remove the
+    // schedule at the provider, because the schedule would keep the subscription alive.
     let told = subscriber.subscribe("pro", "monthly").await.ok(200);
     assert_eq!(told.get("scheduled_plan"), None);
     assert!(provider.account().object(&subscription)["schedule"].is_null());
@@ -133,12 +133,12 @@ async fn w8_a_request_that_is_repeated_after_any_failure_has_one_effect() {
     let faults = [Fault::Error, Fault::ErrorAfter, Fault::TooMany, Fault::Garbage, Fault::Cut];
     let mut subscribers = Vec::new();
     for fault in faults {
-        // after one fault the node's client repeats the request
+        // one fault: the node's client repeats the request to the provider
         let (subscriber, customer) = with_card(&provider, &server).await;
         provider.fail("/subscriptions", &[fault]);
         let told = subscriber.subscribe("pro", "monthly").await.ok(200);
         assert_eq!(told["plan"], "pro", "{fault:?}");
-        // after three faults the client gives up, and the caller repeats the request
+        // six faults: the client gives up after every third, so the caller must repeat the request
         provider.fail("/subscriptions", &[fault; 6]);
         subscriber.subscribe("scale", "monthly").await.error(502, "PROVIDER_UNAVAILABLE");
         let mut tries = 0;
@@ -179,7 +179,8 @@ async fn p12_a_card_that_is_declined_buys_nothing() {
     subscriber.subscribe("pro", "monthly").await.error(402, "NO_PAYMENT_METHOD");
     assert_eq!(subscriber.subscription().await["plan"], "free");
     provider.account().declines = false;
-    // the request for another plan has a new idempotency key, so the provider does not repeat its refusal
+    // the request for another plan has another idempotency key, so the provider does not answer it with the stored
+    // refusal
     subscriber.subscribe("starter", "monthly").await.ok(200);
     provider.account().declines = true;
     subscriber.subscribe("scale", "monthly").await.error(402, "NO_PAYMENT_METHOD");
@@ -217,7 +218,7 @@ async fn w1_w2_w3_events_are_taken_by_their_signature_and_once() {
     }
     let long = "a".repeat((1 << 20) + 1);
     send(signature(&long, WEBHOOK_SECRET, now_s), &long).await.error(413, "PAYLOAD_TOO_LARGE");
-    // events of unknown accounts and events without an object are ignored
+    // events that belong to no known account or contain no object are ignored
     for (n, object) in [json!({"id": "sub_9"}), json!({}), json!(1)].into_iter().enumerate() {
         let event = json!({"id": format!("evt_x{n}"), "type": "payment_method.attached", "data": {"object": object}});
         provider.deliver(server.address, &event).await.ok(200);
@@ -303,8 +304,8 @@ async fn w4_events_that_are_late_repeated_or_lost_for_a_while_end_where_the_prov
                 }
                 kept.extend(account.take_events());
             }
-            // deliver some of the events in random sequence, and keep some of the delivered events to deliver them
-            // again
+            // deliver up to three events in random sequence; about a third of these events stay in `kept`, to be
+            // delivered again
             for _ in 0..chance(&mut random, 4) {
                 let at = chance(&mut random, kept.len() as u64) as usize;
                 let event = if chance(&mut random, 3) == 0 { kept[at].clone() } else { kept.swap_remove(at) };
@@ -381,7 +382,7 @@ async fn p18_a_payment_that_fails_is_past_due_then_unpaid_and_paid_again() {
     provider.account().renew(&subscription);
     provider.deliver_all(server.address).await;
     subscriber.until_on("starter", "past_due").await;
-    // the service goes on for a week after the failed payment
+    // after the failed payment, the account can still be used for a week
     subscriber.use_gates(1).await;
     subscriber.subscribe("pro", "monthly").await.error(409, "CONFLICT");
     server.clock.advance(Duration::from_secs(7 * 86_400 - 60));
@@ -431,7 +432,7 @@ async fn p9_what_was_used_is_billed_by_the_provider_once_whatever_fails() {
         let of_usage = |one: &Value| one["metadata"]["month"].is_string() && one["customer"] == json!(customer);
         provider.account().all("in_").into_iter().filter(of_usage).collect::<Vec<_>>()
     };
-    // the node gives up after three attempts, and begins again a minute later
+    // after three attempts the node gives up, and after a minute it tries again
     subscriber
         .until(async || provider.asked(), |asked| asked.iter().filter(|one| one.contains("invoiceitems")).count() >= 3)
         .await;
@@ -526,7 +527,7 @@ async fn p13_w9_users_store_a_card_and_open_the_portal() {
     assert_ne!(open().await, open().await);
     provider.fail("/billing_portal", &[Fault::Error; 3]);
     send(PORTAL, json!({"return_url": "http://localhost/"})).await.error(502, "PROVIDER_UNAVAILABLE");
-    // a user without the right sees neither invoices nor the portal
+    // a viewer is not allowed to open the portal
     let viewer = server.user("eve@example.org", Role::Viewer).await;
     let request = Request::post(PORTAL, &json!({"return_url": "http://localhost/"})).key(&viewer.token);
     server.send(request).await.error(403, "INSUFFICIENT_ROLE");
@@ -550,7 +551,7 @@ async fn w4_an_account_that_goes_through_two_checkouts_has_one_subscription() {
     let live: Vec<Value> =
         provider.account().all("sub_0").into_iter().filter(|one| one["status"] == "active").collect();
     assert_eq!(live.len(), 1);
-    // the second subscription was ended, and the late event of its end changes nothing
+    // the second subscription was ended; the event that reports this end arrives late, and changes nothing
     provider.deliver_all(server.address).await;
     worked_through(&server).await;
     assert_eq!(subscriber.subscription().await["plan"], "starter");

@@ -75,8 +75,7 @@ async fn a10_made_up_and_altered_tokens_are_refused() {
         }
     }
 
-    // another key signs under the `kid` of the node's key, and the public part of that other key is in the token's
-    // header
+    // tokens that a foreign key signed, with the `kid` of the node's key and with the foreign public key in the header
     for algorithm in [Algorithm::ES256, Algorithm::EdDSA, Algorithm::RS256, Algorithm::PS256] {
         let mut forged = Header::new(algorithm);
         forged.kid = Some(public["kid"].as_str().unwrap().to_owned());
@@ -139,7 +138,7 @@ async fn a10_a_rotated_key_signs_no_more_and_its_tokens_go_on_to_their_end() {
     for token in [&before.token, &after.token] {
         server.send(Request::get(SESSIONS).key(token)).await.ok(200);
     }
-    // a node that starts now has both keys
+    // a node that starts now also accepts the tokens of both keys
     let server = TestServer::in_folder(server.stop().await, public).await;
     for token in [&before.token, &after.token] {
         server.send(Request::get(SESSIONS).key(token)).await.ok(200);
@@ -147,7 +146,7 @@ async fn a10_a_rotated_key_signs_no_more_and_its_tokens_go_on_to_their_end() {
     let again = server.operator().await.rotate_signing_key(server.running().config()).await.unwrap();
     server.clock.advance(Duration::from_secs(60));
     assert_eq!(kids(&server).await, [again.kid.clone(), rotated.kid, old[0].clone()]);
-    // the last token of the old keys has expired, so the node drops these keys
+    // all tokens that were signed with the two older keys have expired by now, so the node drops these keys
     server.clock.advance(Duration::from_secs(64 * 60));
     assert_eq!(kids(&server).await, [again.kid]);
     refused(&server, "an old key's token", &before.token).await;

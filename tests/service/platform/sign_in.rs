@@ -156,7 +156,7 @@ async fn a10_a_refresh_token_that_comes_again_after_its_grace_ends_the_whole_sig
     for token in [&stolen.token, &thief.token] {
         server.send(Request::get(SESSIONS).key(token)).await.error(401, "INVALID_SESSION_TOKEN");
     }
-    // the user's other sign-in has its own tokens, which stay valid
+    // the tokens of the user's other sign-in stay valid
     server.send(Request::get(SESSIONS).key(&other.token)).await.ok(200);
     refresh(&server, &other.refresh).await.ok(200);
     for nonsense in ["", "rt_", "rt_0000", &other.token] {
@@ -172,8 +172,8 @@ async fn a10_a_refresh_token_whose_answer_was_lost_gives_the_same_next_one() {
     let next = User::of(&refresh(&server, &user.refresh).await.ok(200));
     assert_eq!(next.refresh, lost.refresh);
     server.send(Request::get(SESSIONS).key(&next.token)).await.ok(200);
-    // only the token before the newest one has a grace time; the first token is two exchanges old, so another client
-    // must have a copy, and the sign-in ends
+    // a token has a grace time only until its successor is exchanged. The first token has been exchanged, and so has
+    // its successor; whoever still uses the first one holds a copy, so the sign-in ends.
     refresh(&server, &next.refresh).await.ok(200);
     refresh(&server, &user.refresh).await.error(401, "INVALID_CREDENTIALS");
     server.send(Request::get(SESSIONS).key(&next.token)).await.error(401, "INVALID_SESSION_TOKEN");
@@ -204,7 +204,7 @@ async fn a11_logging_out_ends_the_token_and_its_refresh_tokens_and_nothing_else(
     let (key, _) = server.create_key(Role::AccountAdmin, Some(user.account.clone())).await;
     let answer = server.send(post(LOGOUT, &user.token)).await.ok(200);
     assert_eq!(answer, json!({"status": "logged_out"}));
-    // this node refuses the token at once, although it caches checked tokens
+    // the node caches tokens that it has checked, but still refuses this token at once
     server.send(post(LOGOUT, &user.token)).await.error(401, "INVALID_SESSION_TOKEN");
     server.send(Request::get(SESSIONS).key(&user.token)).await.error(401, "INVALID_SESSION_TOKEN");
     refresh(&server, &user.refresh).await.error(401, "INVALID_CREDENTIALS");
@@ -216,7 +216,7 @@ async fn a11_logging_out_ends_the_token_and_its_refresh_tokens_and_nothing_else(
 async fn a11_every_node_of_a_database_knows_of_a_log_out_within_a_second() {
     let server = TestServer::with(|config| config.public_url = Some("https://fhe.example.org".to_owned())).await;
     let user = server.user("ada@example.org", Role::AccountAdmin).await;
-    // a second node has another folder, and the same database and secret
+    // the second node has its own folder, but the database and the secret of the first
     let folder = tempfile::tempdir().unwrap();
     let first = server.running().config().clone();
     std::fs::copy(first.data_dir.join("pepper"), folder.path().join("pepper")).unwrap();
@@ -290,7 +290,7 @@ async fn a_reset_link_sets_a_password_once_within_a_day_and_ends_all_sign_ins() 
     let refresh = Request::post("/auth/refresh", &json!({"refresh_token": user.refresh}));
     server.send(refresh).await.error(401, "INVALID_CREDENTIALS");
 
-    // two reset tokens that do not work: one is too old, and the user of the other is disabled
+    // two links that do not work: the token of the first is too old, and the user of the second is disabled
     let token = link().await;
     server.clock.advance(Duration::from_secs(24 * 3600 + 60));
     reset(&token, PASSWORD).await.error(401, "INVALID_CREDENTIALS");

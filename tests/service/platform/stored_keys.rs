@@ -69,7 +69,7 @@ async fn a_key_that_cannot_be_read_is_503_charges_nothing_and_can_be_deleted() {
     let server = TestServer::with(|config| config.compute.key_bytes_max = 0).await;
     let [damaged, lost] =
         [Account::open(&server, Preset::Fast128).await, Account::open(&server, Preset::Fast128).await];
-    // one key is damaged and the other is lost; which account has which does not matter
+    // one account's key is damaged, and the other's is lost; it does not matter which account has which fault
     let files_of_both = files(&server);
     let mut bytes = std::fs::read(&files_of_both[0]).unwrap();
     let middle = bytes.len() / 2;

@@ -160,7 +160,7 @@ async fn p12_p13_p14_p32_what_cannot_be_subscribed_to_is_refused() {
     let requests = server.running().store().plan_requests().await.unwrap();
     assert_eq!(requests.len(), 1);
     assert_eq!((requests[0].plan, requests[0].email.as_str()), (Plan::Enterprise, "ada@example.org"));
-    // P12: a test key cannot change the subscription, because its use is free
+    // P12: use with a test key is free, so a test key cannot change the subscription
     let (test, _) = server.create_key(Role::AccountAdmin, Some(subscriber.account.clone())).await;
     let body = json!({"plan": "pro", "email": "ada@example.org"});
     server.send(Request::post(SUBSCRIBE, &body).key(&test)).await.error(402, "NO_PAYMENT_METHOD");
@@ -202,7 +202,7 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
     assert_eq!((&told["plan"], &told["scheduled_plan"]), (&json!("scale"), &json!("pro")));
     assert_eq!((&told["scheduled_at"], &told["scheduled_billing_cycle"]), (&json!(end), &json!("annual")));
     assert_eq!(subscriber.subscribe("pro", "annual").await.ok(200), told);
-    // the subscription is cancelled twice and then resumed; the cancellation removes the scheduled change
+    // cancel the subscription twice, then resume it; the cancellation also removes the scheduled change
     for _ in 0..2 {
         let cancelled = subscriber.cancel().await.ok(200);
         assert_eq!(cancelled, json!({"status": "cancelled", "current_period_end": end}));
@@ -214,7 +214,7 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
     );
     let told = subscriber.subscribe("pro", "annual").await.ok(200);
     assert_eq!((&told["status"], &told["scheduled_plan"]), (&json!("active"), &json!("pro")));
-    // P10: a month has the price that was valid at its first moment
+    // P10: the price of a month is the one that is valid when the month begins
     move_to(&server, &end);
     let told = subscriber.until_on("pro", "active").await;
     assert_eq!((&told["monthly_price_usd"], &told["annual_discount_pct"]), (&json!(40.67), &json!(17)));
@@ -256,7 +256,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     assert_eq!((&invoice["amount_usd_cents"], &invoice["status"]), (&json!(4_900 + 233), &json!("open")));
     assert_eq!((&invoice["period"], &invoice["paid_at"]), (&json!(month), &Value::Null));
     assert_eq!(idle.invoices().await, Vec::<Value>::new());
-    // the page of the invoice is shown only at its whole address
+    // the page of the invoice is shown only at its exact address
     let url = invoice["provider_invoice_url"].as_str().unwrap();
     let path = &url[url.find("/invoices/").unwrap()..];
     let page = server.send(Request::get(path)).await;
@@ -305,7 +305,7 @@ async fn p10_two_nodes_end_a_month_together_and_bill_it_once() {
     let subscriber = Subscriber::new(&one, Plan::Free).await;
     let told = subscriber.subscribe("starter", "monthly").await.ok(200);
     let end = told["current_period_end"].as_str().unwrap();
-    // the other node's clock stays behind while the first node ends the month
+    // while the first node ends the month, the other node's clock is still in that month
     move_to(&one, &after(end, 11));
     subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     move_to(&other, &after(end, 11));

@@ -114,7 +114,7 @@ async fn e5_a23_the_eleventh_key_of_an_hour_is_refused_and_failures_do_not_count
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((3500..=3600).contains(&wait), "{wait}");
     make(&server, &other, json!({"environment": "test"})).await.ok(201);
-    // the user signs in again, because a session token ends after an hour
+    // after this wait the session token has expired, because it lives an hour, so the user signs in again
     server.clock.advance(Duration::from_secs(wait + 60));
     let user = server.log_in("ada@example.org").await;
     make(&server, &user, json!({"environment": "test"})).await.ok(201);

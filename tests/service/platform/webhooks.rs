@@ -209,7 +209,7 @@ async fn h7_h8_h11_h18_failed_deliveries_are_tried_after_30_seconds_and_5_minute
     // H13: each attempt sends the same bytes
     assert!(received.iter().all(|one| one.body == received[0].body));
 
-    // the third failed attempt ends the delivery; an answer 4xx or 3xx ends it at once
+    // a delivery ends with its third failed attempt, and at once with an answer 4xx or 3xx
     receiver.answer(&[500, 500, 500]);
     client.rotate().await;
     for attempts in 1..=3 {
@@ -241,7 +241,7 @@ async fn h15_h16_a_failed_delivery_is_replayed_to_the_new_url_under_the_new_secr
     client.rotate().await;
     let failed = client.delivery(&webhook, is("failed")).await;
     let replay = format!("{WEBHOOKS}/{}/deliveries/{}/replay", id(&webhook), failed["delivery_id"].as_str().unwrap());
-    // the replay goes to the webhook's present address
+    // a replay goes to the address that the webhook has now
     let path = format!("{WEBHOOKS}/{}", id(&webhook));
     let changed = client.send(patch(&path, &json!({"url": second.url()}))).await.ok(200);
     assert_eq!((&changed["url"], &changed["events"]), (&json!(second.url()), &json!([])));
@@ -255,7 +255,7 @@ async fn h15_h16_a_failed_delivery_is_replayed_to_the_new_url_under_the_new_secr
     let replayed = client.send(Request::new("POST", &replay)).await.ok(200);
     let told = json!({"delivery_id": failed["delivery_id"], "replayed": true, "success": true, "error": null});
     assert_eq!(replayed, told);
-    // a second replay of the delivered event sends nothing
+    // the event has now been delivered, so a further replay sends nothing
     let replayed = client.send(Request::new("POST", &replay)).await.ok(200);
     assert_eq!(
         replayed,

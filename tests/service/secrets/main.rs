@@ -109,7 +109,7 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     server.send(Request::post("/auth/login", &wrong)).await.error(401, "INVALID_CREDENTIALS");
     let refresh = json!({"refresh_token": user.refresh});
     server.send(Request::post("/auth/refresh", &refresh)).await.ok(200);
-    // after 60 seconds the grace time of the exchanged refresh token is over
+    // after a minute, the grace time of the exchanged refresh token (20 seconds) is over
     server.clock.advance(Duration::from_secs(60));
     server.send(Request::post("/auth/refresh", &refresh)).await.error(401, "INVALID_CREDENTIALS");
     server.send(Request::get("/api/v1/user/api-keys").key(&user.token)).await.error(401, "INVALID_SESSION_TOKEN");

@@ -199,7 +199,7 @@ mod tests {
         let before = CANARY.looked.load(Ordering::Relaxed);
         server.send(Request::get("/health")).await.ok(200);
         assert!(tracing::enabled!(tracing::Level::TRACE));
-        // the log has at least one new line: the node logs an answer before it sends the answer
+        // the node logs an answer before it sends the answer, so the canary has read at least one more line
         assert!(CANARY.looked.load(Ordering::Relaxed) > before);
     }
 

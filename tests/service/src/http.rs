@@ -77,7 +77,8 @@ impl Request {
     /// Sends the request to a server that may die. `None` if no answer comes.
     pub async fn try_send(&self, address: SocketAddr) -> Option<Response> {
         let mut stream = TcpStream::connect(address).await.ok()?;
-        // a write fails if the server has refused the request and reads no more of it; the server's answer still comes
+        // a write fails if the server has refused the request and stopped reading it; the server's answer can still be
+        // read
         let _ = stream.write_all(self.head().as_bytes()).await;
         let _ = stream.write_all(&self.body).await;
         let mut bytes = Vec::new();

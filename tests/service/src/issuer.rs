@@ -117,7 +117,7 @@ async fn serve(listener: TcpListener, served: Arc<Served>) {
         } else {
             served.discovery.lock().unwrap().to_string().into_bytes()
         };
-        // the answer has no `Content-Length`, so the client learns the size only at the end of the connection
+        // without `Content-Length`, the client learns the size of the answer only when the connection ends
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
         let _ = stream.write_all(head.as_bytes()).await;
         let _ = stream.write_all(&body).await;

@@ -59,7 +59,7 @@ impl Redis {
     /// Kills the server.
     pub fn kill(&mut self) {
         if let Some(mut script) = self.script.take() {
-            // waiting closes the input, which ends the script
+            // `wait` closes the script's input, which ends the script
             script.wait().expect("the script ends");
             let _ = std::fs::remove_file(self.socket());
         }

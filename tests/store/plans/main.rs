@@ -16,7 +16,7 @@ use tests_store::{Kind, new_store};
 const SMALL: &[&str] = &[
     "nodes",
     "jobs",
-    // small, because its rows exist only while work runs
+    // small, because a reservation's row exists only while its work runs
     "open_reservations",
     "signing_keys",
     "retired_signing_keys",
@@ -502,7 +502,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.gate_sessions_page("acct_1", "node_1", 11, None, 9).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, Some((0, &[])), 9).await?;
     store.active_sessions_of("node_1").await?;
-    // one reservation alone, then two groups of reservations
+    // one reservation alone, then groups of two
     let fcu = Wanted::Fcu { fcu: 1, allowance: Some(0), beyond: BeyondAllowance::Charged(1) };
     store.reserve(reservation(1, "acct_1", fcu)).await?;
     let of = |n, account| store.reserve(reservation(n, account, Wanted::MilliYen(1)));
@@ -639,7 +639,7 @@ async fn queries_are_served_by_indices_postgres() {
 /// Whether a scan of `of` reads a small table, or no table at all. The text begins with the table's name.
 fn is_small(of: &str) -> bool {
     let table = of.split(' ').next().unwrap_or_default();
-    // SQLite shows the values of a statement as constant rows or as a virtual table
+    // in SQLite's plans, the values in a statement appear as constant rows, and `json_each` as a virtual table
     SMALL.contains(&table) || of.contains("CONSTANT ROW") || of.contains("VIRTUAL TABLE")
 }
 

@@ -95,7 +95,7 @@ pub fn copy_template(path: &Path) {
         (folder, template)
     });
     std::fs::copy(template, path).expect("the folder takes files");
-    // the mode that the store gives to the files that it makes
+    // the same mode as the files that the store makes
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("the file's mode");
     wait_for(async || {
         run_on_sqlite(path, "UPDATE database_identity SET database_id = lower(hex(randomblob(16)))".to_owned()).await;
@@ -104,7 +104,7 @@ pub fn copy_template(path: &Path) {
 
 async fn run_on_sqlite(path: &Path, sql: String) {
     let mut file = SqliteConnection::connect(&sqlite_url(path)).await.expect("the file opens");
-    // no waiting for the disk: the file need not survive a power failure, which would end the test too
+    // do not wait for the disk: a power failure would end the test too, so the file need not survive it
     for sql in ["PRAGMA synchronous = OFF".to_owned(), sql] {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut file).await.expect("the statement runs");
     }

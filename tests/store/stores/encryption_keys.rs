@@ -108,7 +108,8 @@ on_both! {
         account(&store, 2, "acct_2").await;
         assert_eq!(make_key(&store, &encryption_key("key_1", "acct_1", "mat_1")).await, KeyMade::Made);
         assert_eq!(make_key(&store, &encryption_key("key_2", "acct_1", "mat_2")).await, KeyMade::Made);
-        // key_2 has the content of key_1, so both keys use mat_1, and the objects of mat_2 are listed for removal
+        // key_2 has the same content as key_1, so both keys use mat_1; mat_2 is not needed, and its objects are listed
+        // for removal
         assert_eq!(dropped(&store, "").await.len(), 3);
         assert!(dropped(&store, "").await.iter().all(|name| name.contains("key_2")));
         assert_eq!(store.encryption_key("acct_1", "key_2").await.unwrap().unwrap().material_id, "mat_1");
@@ -137,7 +138,8 @@ on_both! {
         assert_eq!(begin(upload("up_1", "mat_1", 50)).await, KeyMade::Made);
         assert_eq!(begin(upload("up_2", "mat_2", 8)).await, KeyMade::Made);
         assert_eq!(begin(upload("up_3", "mat_3", 50)).await, KeyMade::TooMany);
-        // up_2 has expired when the keys are made, so it takes none of the account's two places
+        // up_2 has expired before these keys are made, so it takes none of the account's two places; up_1 still takes
+        // one
         let more = |key_id, material_id, digest| NewEncryptionKey {
             keys_max: Some(2),
             digest,
@@ -147,7 +149,7 @@ on_both! {
         assert_eq!(make_key(&store, &more("key_2", "mat_5", &[5; 32])).await, KeyMade::TooMany);
         assert_eq!(store.key_upload("acct_1", "up_2", 10).await.unwrap(), None);
         assert_eq!(store.key_upload("acct_2", "up_1", 10).await.unwrap(), None);
-        // an upload that becomes a key keeps its place: the key takes no second one
+        // an upload that becomes a key passes its place on to the key, so the key needs no second place
         store.write(async |tx| fill(tx, "mat_1", "pk", &["row"]).await).await.unwrap();
         let completed = NewEncryptionKey { upload_id: Some("up_1"), ..more("key_3", "mat_1", &[6; 32]) };
         let made = store.write(async |tx| tx.insert_encryption_key(&completed).await).await;

@@ -146,7 +146,7 @@ impl Dice {
                 ..reservation(&transfer_id, &account_id, wanted)
             }));
         }
-        // give back some of the transfers that were just reserved
+        // give back some of the transfers that were reserved last
         for _ in 0..self.below(3) {
             asked.extend(self.transfer().map(|(transfer, account)| Asked::GiveBack(transfer, account)));
         }
@@ -268,7 +268,8 @@ on_both! {
             })
             .await;
         }
-        // this unit goes to the same writer as the unit whose caller left, and the writer does both
+        // the unit of the caller that left was given to the writer before this unit, so it is done when this unit is
+        // done
         store.submit(charge(usage("use_2", &[1; 32]))).await.unwrap();
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (4, 8, 800));
     }

@@ -41,7 +41,7 @@ on_both! {
         // if the charge fails, the answer is not stored
         store.submit(Unit { keep: Some(kept(1, 1, 100)), ..charge(usage("use_1", &[9; 32])) }).await.unwrap_err();
         assert_eq!(store.claim(claim([1; 32], [2; 16], "node", 100, 1)).await.unwrap(), Claimed::Running);
-        // another request has the claim of this answer, so the whole unit fails, with its charge
+        // the claim of this answer belongs to another request, so the whole unit fails, including its charge
         let lost = store.submit(Unit { keep: Some(kept(1, 2, 100)), ..charge(usage("use_1", &[1; 32])) }).await.unwrap_err();
         assert!(matches!(lost, Error::ClaimLost));
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));

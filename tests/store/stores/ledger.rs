@@ -35,7 +35,7 @@ async fn audited(store: &Store) -> AuditReport {
 
 on_both! {
     async fn p8_two_hundred_gates_at_once_stop_exactly_at_the_cap(store: Store) {
-        // the cap is a cent: 15 gates of 0.1 yen at 150 yen a dollar
+        // the cap is one cent, which is 1.5 yen at 150 yen a dollar: enough for 15 gates of 0.1 yen
         set_budget(&store, &budget("acct_1")).await;
         let mut asked = JoinSet::new();
         for n in 0..200 {

@@ -127,8 +127,8 @@ impl Model {
                 };
                 let unit = Unit { counts: Some(counts), ..posting(&id, &self.account) };
                 store.submit(unit.clone()).await.unwrap();
-                // a repeated transfer is refused; the test does this rarely, because a failing unit splits the group of
-                // its commit
+                // a repeated transfer is refused; the test repeats one only rarely, because a failing unit breaks up
+                // the group that would commit it
                 if self.below(16) == 0 {
                     assert!(matches!(store.submit(unit).await, Err(Error::ReservationLost)), "{id}");
                 }

@@ -32,7 +32,8 @@ fn add(lockout: &mut Lockout, new: &Lockout) {
 
 on_both! {
     async fn l1_nodes_together_let_no_more_pass_than_the_limit(store: Store) {
-        // two nodes reserve forty of the hundred requests each; twenty are left, so the store refuses to reserve 21
+        // of the hundred requests, two nodes reserve forty each; then the store refuses to reserve 21, because only
+        // twenty are left
         let first = settle(&store, told(0, 40)).await;
         assert_eq!(first, Settled { day_used: 40, month_used: 40, reserved: 40, free: 60 });
         assert_eq!(settle(&store, told(0, 40)).await.reserved, 40);

@@ -293,7 +293,8 @@ on_both! {
         open(&store, &session(&[1; 32], "acct_1")).await;
         let seen = async |now| store.gate_sessions_page("acct_1", "node_2", now, None, 9).await.unwrap().total;
         assert_eq!((seen(14).await, seen(15).await), (1, 0), "another node sees it until the lease ends");
-        // the sessions of a node stay as long as the node may come back
+        // the session expired at 20 and the lease ended at 15; neither is before the time that is given for it here, so
+        // both rows stay
         assert_eq!((store.lose_forsaken_sessions(20).await.unwrap(), store.forget_nodes(15).await.unwrap()), (0, 0));
         assert_eq!((store.lose_forsaken_sessions(21).await.unwrap(), store.forget_nodes(16).await.unwrap()), (1, 1));
         let left = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
@@ -362,8 +363,8 @@ on_both! {
         let second = usage("use_2", &[1; 32]);
         let twice = store.submit(Unit { charge: Some(second), ..ended("op_1", OperationStatus::Cancelled, 13) }).await;
         assert!(matches!(twice, Err(Error::OperationEnded)));
-        // op_2 and op_3 get their row only when they end, because their callers wait for the result; the charge of op_3
-        // fails, so op_3 gets no row
+        // op_2 and op_3 get no row before they end, because their callers wait for the result. The charge of op_3
+        // fails, so op_3 gets no row at all.
         store.submit(ended("op_2", OperationStatus::Completed, 14)).await.unwrap();
         store.submit(Unit { charge: Some(first), ..ended("op_3", OperationStatus::Completed, 14) }).await.unwrap_err();
         assert_eq!(store.circuit_operation("acct_1", "op_3").await.unwrap(), None);

@@ -25,7 +25,8 @@ on_both! {
         for seed in 0..ROUNDS {
             println!("seed {seed}");
             let mut random = ChaCha20Rng::seed_from_u64(seed);
-            // all sessions of a round expire before the next round; another account opens sessions at the same times
+            // the sessions of a round expire before the next round begins; another account opens sessions at the same
+            // times
             let (start, end) = (1000 * seed as i64, 1000 * seed as i64 + 900);
             let mut clock = start;
             let mut made = Vec::new();

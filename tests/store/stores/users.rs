@@ -168,7 +168,7 @@ on_both! {
         let named = store.external_user(&seen("bob", Some("acme"), "usr_3", "acct_3")).await.unwrap().unwrap();
         let colleague = store.external_user(&seen("cid", Some("acme"), "usr_4", "acct_4")).await.unwrap().unwrap();
         assert_eq!((named.account_id.as_str(), colleague.account_id.as_str()), ("acct_3", "acct_3"));
-        // the token of a trusted issuer gives an account id of Ango
+        // the token of a trusted issuer may name an account by its Ango id
         let ours = store.external_user(&seen("ada", Some("acct_3"), "usr_5", "acct_5")).await.unwrap().unwrap();
         assert_eq!((ours.user_id.as_str(), ours.account_id.as_str()), ("usr_1", "acct_3"));
         assert_eq!(store.external_user(&seen("ada", None, "usr_6", "acct_6")).await.unwrap().unwrap(), alone);
@@ -179,8 +179,9 @@ on_both! {
         let stranger = NewExternalUser { trusts_account_ids: false, ..seen("eve", Some("acct_ours"), "usr_1", "acct_1") };
         assert_eq!(store.external_user(&stranger).await.unwrap().unwrap().account_id, "acct_1");
         let colleague = seen("ada", Some("acct_ours"), "usr_2", "acct_2");
-        // the untrusted issuer's name `acct_ours` already stands for acct_1, and still does when the issuer is trusted, so
-        // an operator must declare an issuer trusted before the issuer's users sign in
+        // the issuer was untrusted when its name `acct_ours` was first seen, so this name stands for acct_1, and still
+        // does now that the issuer is trusted. An operator must therefore declare an issuer trusted before the issuer's
+        // users sign in.
         assert_eq!(store.external_user(&colleague).await.unwrap().unwrap().account_id, "acct_1");
     }
 

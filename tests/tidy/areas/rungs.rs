@@ -63,7 +63,7 @@ pub const KERNELS: Crate = Crate {
         &["ckks::container", "schemes"],
         &["detect"],
     ],
-    // `Decomposition` and the accumulator, which every kind of arithmetic uses
+    // this file has `Decomposition` and the accumulator, which every kind of arithmetic uses
     shared: &["tfhe::cpu::blind_rotate"],
 };
 

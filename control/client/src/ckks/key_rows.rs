@@ -65,8 +65,8 @@ impl<'a> KeyRows<'a> {
             PartKind::Galois(element) => image(&key.secret, inverse(element, n)),
             _ => Zeroizing::default(),
         };
-        // the secret under which the rows are encrypted, and the secret that the part switches from; relinearization
-        // switches from the square of that secret
+        // the secret under which the rows are encrypted, and the secret that the part switches from (for
+        // relinearization, the secret whose square the part switches from)
         let (of_rows, of_source) = match kind {
             PartKind::Relinearization => (&key.secret, &key.secret),
             PartKind::Galois(_) => (&*image, &key.secret),

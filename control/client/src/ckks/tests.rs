@@ -73,7 +73,8 @@ fn every_scale_carries_numbers_up_to_the_bound_that_has_room() {
     for (scale_bits, max_depth) in [(10, 2), (25, 14), (45, 6), (50, 14)] {
         let params = params(256, scale_bits, max_depth);
         let key = SecretKey::generate(&params);
-        // numbers of one bit less than `value_bits`, because the moduli of some levels are a fraction of a bit short
+        // the numbers have one bit less than `value_bits` allows, because the moduli of some levels are a fraction of a
+        // bit short
         let bound = 2f64.powi(params.chain().value_bits as i32 - 1);
         let values: Vec<f64> = numbers(128, 5).into_iter().map(|x| x * bound).collect();
         for level in 0..=params.level_max() {
@@ -87,9 +88,9 @@ fn the_measured_variance_of_fresh_encryptions_is_the_formulas() {
     for (n, encryptions) in [(64, 200), (4096, 8), (16384, 2)] {
         let params = params(n, 40, 1);
         let values = numbers(params.slots(), 3);
-        // The variance of a coefficient's error, measured on the slots. The error of a slot's real part, times the
-        // scale, has N / 2 times that variance. Each encryption has its own key, because the variance depends on the
-        // key if N is small.
+        // The variance of a coefficient's error, computed from the errors of the slots: the error of a slot's real
+        // part, times the scale, has N / 2 times the variance of a coefficient's error. Each encryption has its own
+        // key, because the variance depends on the key if N is small.
         let variance = |encrypt: fn(&SecretKey, &[f64]) -> Ciphertext| {
             let squares = (0..encryptions).map(|_| {
                 let key = SecretKey::generate(&params);

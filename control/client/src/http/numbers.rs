@@ -52,8 +52,8 @@ impl Client {
         };
         let key = key.await;
         if key.is_err() {
-            // the plan's largest number of keys includes open uploads; an upload that cannot be deleted expires within
-            // an hour
+            // open uploads count towards the plan's largest number of keys, so delete this one; if it cannot be
+            // deleted, it expires within an hour
             let _ = self.ask::<()>(Method::DELETE, &upload, None).await;
         }
         key
@@ -106,8 +106,8 @@ impl Client {
                     unanswered += 1;
                     Error::Transport(error)
                 }
-                // status 409 (conflict) means here that the node stored more rows of the broken request after it had
-                // stated its progress
+                // status 409 (conflict) means here that `from` is out of date: after the node had stated its progress,
+                // it stored more rows of the request that got no answer
                 Err(error @ Error::Refused { status: 409, .. }) if unanswered > 0 => error,
                 Err(error) => return Err(error),
             };

@@ -105,7 +105,7 @@ mod tests {
             assert_eq!((0..9).filter(|_| bursts.take_here("a", SECOND_US / 5, earlier).is_ok()).count(), 5);
             assert_eq!(bursts.take_here("a", SECOND_US / 5, earlier.plus(Duration::from_millis(200))), Ok(()));
         }
-        // a request with an older clock reading than the previous request still finds the bucket empty
+        // a request whose clock reading is a second before that of the previous requests still finds the bucket empty
         let bursts = Bursts::default();
         (0..5).for_each(|_| bursts.take_here("a", SECOND_US / 5, now).unwrap());
         assert!(bursts.take_here("a", SECOND_US / 5, Timestamp(now.0 - SECOND_US)).is_err());

@@ -337,8 +337,8 @@ mod tests {
             });
             match split(&body, kept_max, piece) {
                 Err(Code::PayloadTooLarge) => prop_assert!(body.len() > kept_max / 2),
-                // the split body is refused here because the long text is not base64; the whole body may have another
-                // fault first
+                // the piecewise decoder refuses this body because its long text is not base64; the decoder of the whole
+                // body refuses it too, but may report another fault that it meets earlier
                 Err(Code::InvalidParams) if body.len() > kept_max / 2 => prop_assert!(whole.is_err()),
                 split => prop_assert_eq!(split, whole),
             }

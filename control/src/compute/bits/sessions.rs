@@ -41,7 +41,7 @@ const IDLE: Duration = Duration::from_secs(5 * 60);
 /// How long the error for an ended session says how the session ended. After this time the error is the same as for an
 /// unknown session (readings G1).
 const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
-/// How long the record of an ended session without charges stays: twice the tombstone's time.
+/// How long the record of an ended session without charges is kept: twice `TOMBSTONE`.
 const FORGOTTEN: Duration = Duration::from_secs(2 * 24 * 3600);
 /// Timeout of a deletion's wait until the key is overwritten (specification: within 5 seconds).
 const ERASE_WAIT: Duration = Duration::from_secs(5);

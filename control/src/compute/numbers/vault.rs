@@ -36,7 +36,7 @@ pub struct VaultConfig {
     /// this space is full, new ciphertexts are answered 503. Health shows how much of the space is used.
     #[arg(env = "ANGO_CIPHERTEXT_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
     pub ciphertext_bytes_max: u64,
-    // the default follows readings K14 and section 16
+    // the default follows readings K14 and readings section 16
     /// Time in seconds for which a ciphertext is kept after its last use.
     #[arg(env = "ANGO_CIPHERTEXT_TTL_S", default_value = "86400", value_parser = seconds(60..=365 * 24 * 3600))]
     pub ciphertext_ttl: Duration,
@@ -251,7 +251,7 @@ impl Vault {
 
     /// Removes the objects that changes of records have dropped (readings K15: within 5 seconds).
     pub async fn erase_dropped(&self) -> Result<(), store::Error> {
-        // if two calls run at the same time, the second finds nothing to remove
+        // if two calls run at the same time, the second waits here, and then finds nothing to remove
         let _alone = self.erasing.lock().await;
         loop {
             let dropped = self.store.dropped_objects(&self.place, REMOVED_MAX).await?;

@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn p8_thirty_rates_of_a_month_are_compared_exactly() {
-        // each amount is 1/(1000 n) dollars
+        // a thousandth of a yen at n yen for a dollar is 1/(1000 n) dollars
         let yen: Vec<(i64, i64)> = (1..=30).map(|n| (1, 1000 * n)).collect();
         let sum = spend(0, &yen);
-        // the exact sum is 10^6 times the 30th harmonic number, which is 3.994987130920...
+        // so the exact sum in billionths of a dollar is 10^6 times the 30th harmonic number, which is 3.994987130920...
         assert!(sum.is_at_most(3_994_988) && !sum.is_at_most(3_994_987));
     }
 }

@@ -114,8 +114,8 @@ impl Store {
 impl Tx {
     /// Writes a payment, unless one of its names is known.
     pub async fn claim_payment(&mut self, new: &NewPayment) -> Result<Claimed> {
-        // lock the profile, so that a key's events run one after another and each sees the names that earlier ones
-        // stored
+        // lock the profile, so that the payments of one key are claimed one after another, and each claim sees the
+        // names that earlier claims stored
         let sql = locking!("SELECT lineage_id FROM issuer_profiles WHERE lineage_id = $1");
         self.fetch_optional::<(String,)>(sql, values![&new.lineage_id]).await?;
         let mut known = None;

@@ -94,7 +94,7 @@ fn kept_arenas_are_given_back_when_the_device_is_out_of_memory() {
 fn kept_arenas_take_a_quarter_of_the_arenas_memory_at_most_and_the_oldest_goes_first() {
     let sessions: Vec<_> = (1..=12).map(SessionId).collect();
     let mut desk = desk(&sessions);
-    // kept arenas may take 250 bytes, which is ten arenas of 24 bytes
+    // kept arenas may take 250 bytes together, enough for ten arenas of 24 bytes but not for eleven
     for (at, &session) in sessions[..10].iter().enumerate() {
         desk.now += Duration::from_millis(1);
         assert_eq!(run(&mut desk, session, op(at as u64)).len(), 1);

@@ -57,8 +57,8 @@ fn operations_are_those_of_the_numbers_at_every_level() {
         let element = rotation::element(n, steps);
         let turn = toy.load(evaluator, PartKind::Galois(element), top);
         let conjugate = toy.load(evaluator, PartKind::Galois(rotation::conjugation(n)), top);
-        // a rotation gets a larger tolerance, because the error of a key switch grows with the excess of its digits
-        // over P
+        // `bits` is largest for a rotation, because the error of its key switch grows with the amount by which the
+        // digits exceed P, the product of the special primes
         let tolerance = |bits: f64| (bits - f64::from(scale_bits)).exp2() * (n as f64);
         for level in 0..=top {
             let (x, y) = (toy.reals(), toy.reals());

@@ -180,8 +180,9 @@ impl Toy {
             PartKind::FromSparse => toy.transformed(prime, &sparse),
             _ => toy.transformed(prime, &secret),
         };
-        // The rows of a rotation are encrypted under the image of the secret by the inverse element. The automorphism
-        // after the switch maps this image back to the secret.
+        // For a rotation, the rows are encrypted under another secret: the image of the secret under the automorphism
+        // of the inverse element. The rotation's own automorphism, which follows the switch, maps this image back to
+        // the secret.
         let turn_back = match kind {
             PartKind::Galois(element) => Some(inverse_element(n, element)),
             _ => None,

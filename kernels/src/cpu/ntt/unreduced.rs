@@ -43,7 +43,8 @@ mod tests {
                 let Some(bounds) = Unreduced::new(q, stages) else { continue };
                 unreduced += 1;
                 let (q, offset) = (u64::from(q), u64::from(bounds.offset));
-                // a Shoup product of x is below q + x q / 2^32, where x may be any word of the previous stage
+                // the Shoup product of a word x and a root is below q + x q / 2^32; here, x is at most `most`, the
+                // bound after the previous stage
                 let (mut least, mut most) = (0, 2 * q - 1);
                 for stage in 0..stages {
                     let product = q + most * q / (1 << 32);

@@ -232,7 +232,8 @@ unsafe impl SimdReals for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn low_words(a: __m256d, b: __m256d) -> __m256i {
-        // each 128-bit half of the result has the low words of that half of a, then those of b
+        // each 128-bit half of the result has the low words of the two doubles in this half of `a`, then those of the
+        // two doubles in this half of `b`
         let words = _mm256_shuffle_ps::<0b10_00_10_00>(_mm256_castpd_ps(a), _mm256_castpd_ps(b));
         _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(words))
     }

@@ -169,8 +169,8 @@ unsafe impl Simd for Avx512 {
             t[8 + c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(s[8 + c], s[12 + c]);
             t[12 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(s[8 + c], s[12 + c]);
         }
-        // now t[c] holds quarters 0 and 2 of s[c], then of s[4 + c], and t[4 + c] holds their quarters 1 and 3; the
-        // same holds for the upper half of t, from the upper half of s
+        // now t[c] holds quarters 0 and 2 of s[c], followed by quarters 0 and 2 of s[4 + c]; t[4 + c] holds quarters 1
+        // and 3 of the same two vectors. Likewise, t[8 + c] and t[12 + c] hold the quarters of s[8 + c] and s[12 + c]
         for c in 0..4 {
             s[c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(t[c], t[8 + c]);
             s[8 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(t[c], t[8 + c]);
@@ -269,8 +269,8 @@ unsafe impl SimdReals for Avx512 {
             s[4 + c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(t[4 + c], t[6 + c]);
             s[6 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(t[4 + c], t[6 + c]);
         }
-        // now s[c] holds quarters 0 and 2 of t[c], then of t[2 + c], and s[2 + c] holds their quarters 1 and 3; the
-        // same holds for the upper half of s, from the upper half of t
+        // now s[c] holds quarters 0 and 2 of t[c], followed by quarters 0 and 2 of t[2 + c]; s[2 + c] holds quarters 1
+        // and 3 of the same two vectors. Likewise, s[4 + c] and s[6 + c] hold the quarters of t[4 + c] and t[6 + c]
         for c in 0..2 {
             t[c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(s[c], s[4 + c]);
             t[4 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(s[c], s[4 + c]);

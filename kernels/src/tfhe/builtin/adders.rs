@@ -140,7 +140,8 @@ mod tests {
     fn a_scan_joins_every_item_once_and_in_order() {
         for items in 0..70usize {
             for slack in 0..4 {
-                // an item stands for a run of neighbours: its two ends, and the number of joins on the way to it
+                // (first, last, joins): the item stands for the run of neighbours from `first` to `last`, and `joins`
+                // is how many joins had to come one after another to make it
                 let bits: Vec<(usize, usize, usize)> = (0..items).map(|at| (at, at, 0)).collect();
                 let joined = scan(&bits, slack, &mut |high: (usize, usize, usize), low: (usize, usize, usize)| {
                     assert_eq!(high.0, low.1 + 1);

@@ -142,8 +142,8 @@ impl Builder {
             };
             return if negated { self.not(other) } else { other };
         }
-        // x, y and z are a, b and c in an order in which either only x is negated differently, or all signs are equal.
-        // So the cell contains no INV
+        // x, y and z are the operands a, b and c in an order in which y and z are both negated or both not negated. So
+        // the cell needs no INV inside, only after its result if `negated`
         let (x, y, z, x_differs, negated) = match (not_a == not_b, not_b == not_c) {
             (true, true) => (a, b, c, false, not_a),
             (false, true) => (a, b, c, true, not_b),

@@ -38,7 +38,7 @@ pub(super) fn divide(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) 
 /// For each bit, whether it or a higher bit is 1.
 fn reaches(builder: &mut Builder, bits: &[Wire], form: Form) -> Vec<Wire> {
     let from_top: Vec<Wire> = bits.iter().rev().copied().collect();
-    // with this much slack, the joins form a chain
+    // more slack than `scan` can use, so that the number of joins is the smallest that it can reach
     let slack = if form == Form::Fast { 0 } else { bits.len() };
     let mut joined = scan(&from_top, slack, &mut |low, high| builder.or(low, high));
     joined.reverse();

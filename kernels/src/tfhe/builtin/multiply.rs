@@ -15,8 +15,8 @@ const HALVED_WIDTH_MIN: usize = 18;
 pub(super) fn low(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
     let width = a.len();
     let halves = form == Form::Small && width / 2 >= HALVED_WIDTH_MIN;
-    // the product of the lower halves is the only one whose bits are all needed, so only this product is computed with
-    // `full`
+    // of the four products of a half of a and a half of b, only that of the lower halves has no bit that is cut off, so
+    // only this product is computed with `full`
     let half = if halves { width / 2 } else { 0 };
     let mut columns = vec![Vec::new(); width];
     if halves {
@@ -54,7 +54,8 @@ fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
     let (width, half) = (a.len(), a.len() / 2);
     let [low, high] = [0..half, half..width].map(|part| full(builder, &a[part.clone()], &b[part], Form::Small));
     let [a, b] = [a, b].map(|number| {
-        // for an odd width, the upper half is longer by a bit; the sum of both halves has one more bit
+        // if the width is odd, the upper half is longer than the lower one by a bit. Both are extended to one bit more
+        // than the upper half, because their sum has one bit more
         let upper = [&number[half..], &[ZERO]].concat();
         let mut lower = number[..half].to_vec();
         lower.resize(upper.len(), ZERO);
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn long_small_products_take_fewer_cells_than_all_pairs() {
-        // all pairs and their full adders take 3 n^2 - 2 n cells
+        // the ANDs of all pairs of bits and the full adders that sum them take 3 n^2 - 2 n cells
         assert_eq!(built("builtin:mul16_full").cells(), 3 * 16 * 16 - 2 * 16);
         assert!(built("builtin:mul32_full").cells() < 2600 && built("builtin:mul64_full").cells() < 8600);
         assert!(built("builtin:mul64").cells() < 5700, "{}", built("builtin:mul64").cells());

@@ -159,7 +159,8 @@ impl Levels {
         };
         for (bootstrap, &level) in level_of.iter().enumerate() {
             network.sum(bootstrap).terms.iter().for_each(|term| read_at(term.source, level));
-            // a sample without a reader is free from the level after the one that writes it
+            // the level that writes a sample counts as a reader, so that a sample that no level reads is free from the
+            // next level on
             let written = [Source::Sample(2 * bootstrap as u32), Source::Sample(2 * bootstrap as u32 + 1)];
             let written = &written[..1 + usize::from(network.has_second(bootstrap))];
             written.iter().for_each(|&source| read_at(source, level));

@@ -333,7 +333,8 @@ mod tests {
             let inputs: Vec<bool> = (0..circuit.input_widths()[0]).map(|bit| bits >> bit & 1 == 1).collect();
             let plan = Plan::new(&circuit);
             prop_assert_eq!(run(&plan, &inputs), circuit.evaluate(std::slice::from_ref(&inputs)).concat());
-            // the text has four other lines, and a line for every wire that is not an input
+            // the text has a line for every wire that is not an input, and four other lines; so this allows at most a
+            // slot for each wire
             prop_assert!(plan.slots() <= inputs.len() + text.lines().count() - 4);
             prop_assert!(plan.rows() <= circuit.gates().len());
         }

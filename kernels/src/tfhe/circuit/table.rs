@@ -25,7 +25,7 @@ impl Table {
     /// # Panics
     /// When the bound takes all bits of a place.
     pub fn new(numbers: usize, bound: usize) -> Table {
-        // no number has all number bits set, so a place with all bits set is empty
+        // no number below `bound` has all `number_bits` bits set, so all bits set mark an empty place
         let number_bits = usize::BITS - bound.leading_zeros();
         assert!(number_bits < u32::BITS, "numbers below 2^31 - 1");
         let places = vec![EMPTY; (numbers + numbers / 2 + 1).next_power_of_two()];

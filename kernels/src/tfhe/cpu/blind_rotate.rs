@@ -167,8 +167,8 @@ impl Decomposition {
         let (base_log, levels) = (params.bootstrap_base_log as u32, params.bootstrap_level_count);
         let shift = 32 - base_log * levels as u32;
         let half_digits: u32 = (0..levels as u32).map(|i| 1 << (base_log * (i + 1) - 1)).sum();
-        // the offset rounds to nearest and adds B/2 to every digit. So digits lie in [-B/2, B/2), and the last carry is
-        // a whole turn
+        // the offset rounds to nearest and adds B/2 to every digit. So digits lie in [-B/2, B/2), and the carry out of
+        // the highest digit is a multiple of 2^32, so it vanishes
         Self { base_log, levels, offset: (1u32 << (shift - 1)).wrapping_add(half_digits << shift), shift }
     }
 }
@@ -184,7 +184,8 @@ pub fn start(params: &Params, b: u32, accumulator: &mut [u32]) {
     let b = (b & !QUARTER) as usize;
     accumulator.fill(0);
     for (i, x) in accumulator[k * n..].iter_mut().enumerate() {
-        // coefficient i of X^-b v is v_(i + b), negated for each wrap
+        // coefficient i of X^-b v is v_(i + b), with the index modulo N and one change of sign for each time that the
+        // index wraps
         *x = if (i + b) % (2 * n) < n { amplitude } else { RING_MODULUS - amplitude };
     }
 }
@@ -232,7 +233,8 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
         }
         let mut next = whole;
         if whole < a {
-            // the vector in which both ranges meet, from the negated last LANES words and the first LANES words
+            // one vector takes words from both ranges: from the negated last LANES words of the polynomial, then from
+            // its first LANES words
             let mut meeting = [0; 2 * LANES_MAX];
             let (last, first) = meeting.split_at_mut(S::LANES);
             last.copy_from_slice(&polynomial[n - S::LANES..]);
@@ -272,8 +274,9 @@ unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
     unsafe {
         let q = S::splat(RING_MODULUS);
         // (1) difference: d <- X^a acc - acc
-        // d is in [0, q], where q and 0 have the same digits, because the torus word of q is rounded to 0
         let difference = if NEGATED { S::sub(S::sub(q, r), x) } else { S::sub(r, x) };
+        // q is added to a negative d. So d is in [0, q], where q has the same digits as 0, because the torus word of q
+        // is rounded to 0
         let difference = S::min(difference, S::add(difference, q));
         // (2) decompose: d to balanced digits, by way of its torus word
         let scaled = S::shift_left::<2>(difference);
@@ -437,8 +440,8 @@ unsafe fn steps<S: Transforms, const COMPONENTS: usize>(
     let words = params.accumulator_words();
     let step_words = key.words.len() / params.lwe_dimension;
     for (i, key_step) in key.words.chunks_exact(step_words).enumerate() {
-        // only the first rows of the group prefetch the key of the next step, because it then stays in the cache for
-        // all rows
+        // only the first pair of rows prefetches the key of the next step, because this key then stays in the cache for
+        // all rows of the group
         let mut next_key = &key.words[(i + 1) * step_words..];
         next_key = &next_key[..next_key.len().min(step_words)];
         let pairs = inputs.chunks(2 * (params.lwe_dimension + 1)).zip(accumulators.chunks_mut(2 * words));

@@ -310,7 +310,7 @@ impl InversePass {
 /// Number of stages of the first forward pass, and of the last inverse pass: the stages that remain beside the whole
 /// passes and the stages within a block.
 const fn stages_of_first_pass(reals: usize, points: usize) -> u32 {
-    // the stages within vectors (3 or 2) and the stages before them in the same block (3 or 1)
+    // the stages within vectors (3 for eight reals, 2 for four) and the stages before them in the same block (3 or 1)
     let of_block = if reals == 8 { 6 } else { 3 };
     (points.ilog2() - of_block - 1) % reals.ilog2() + 1
 }

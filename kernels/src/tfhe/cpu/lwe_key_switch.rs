@@ -82,12 +82,12 @@ pub fn digits(base: u32, a: u32, out: &mut [i32]) {
     digits_of_rounded(base.into(), ((a as u128 * covered + (1 << 31)) >> 32) as u64, out);
 }
 
-/// The balanced digits of the rounded word `v`. The last carry is a whole turn and is dropped.
+/// The balanced digits of the rounded word `v`. The last carry stands for 2^32, so it is dropped.
 #[inline(always)]
 fn digits_of_rounded(base: u64, mut v: u64, out: &mut [i32]) {
     for digit in out.iter_mut().rev() {
+        // (2) balanced digits of v, least significant first; the last carry stands for 2^32, so it is dropped
         let (rest, low) = (v / base, v % base);
-        // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped
         // digits of an odd base B are -(B-1)/2 ..= (B-1)/2, and those of an even base -B/2 ..= B/2 - 1
         let carry = low > (base - 1) / 2;
         *digit = low as i32 - if carry { base as i32 } else { 0 };

@@ -153,7 +153,8 @@ impl<G: Gpu> GpuBackend<G> {
         let variant = Variant::of(self.gpu.card(), params);
         let stems = Arc::new(CompiledStems::new(&self.gpu, &self.compiler, params, variant)?);
         let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
-        // two threads may have compiled stems for the same parameters; only one result is kept
+        // another thread may have compiled stems for the same parameters in the meantime; only this thread's result is
+        // kept
         known.retain(|(of, _)| of != params);
         if known.len() >= STEMS_MAX {
             known.remove(0);
@@ -211,7 +212,8 @@ impl<G: Gpu> GpuBackend<G> {
         let rows_at_once = self.rows_at_once(sequence[0].key, sequence.len());
         let mut parts = parts(&gates, rows_at_once);
         let all_cells: Vec<&SlotCells> = sequence.iter().map(|batch| batch.cells).collect();
-        // half as many, because a row of cells needs more table words and also memory for a sum of wires
+        // a part has half as many rows of cells as of gates, because a row of cells needs more table words and also
+        // memory for a sum of wires
         for part in cells::parts(&all_cells, (rows_at_once / 2).max(1)) {
             self.again_without_clusters(&sequence[0].key.stems, || self.evaluate_cells(&sequence, &part))?;
         }
@@ -224,7 +226,7 @@ impl<G: Gpu> GpuBackend<G> {
             let part = || self.evaluate_part(&sequence, part, copied);
             copies = self.again_without_clusters(&sequence[0].key.stems, part)?;
         }
-        // gates come before cells, because they are launched last
+        // the last gate's result is preferred to the last cell's, because gates are launched after cells
         let of_gates = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?.result)));
         let of_cells = sequence.iter().rev().find_map(|batch| Some((&batch.arena, *batch.cells.slots().last()?)));
         match (copies, &reading[..], of_gates.or(of_cells)) {
@@ -233,8 +235,8 @@ impl<G: Gpu> GpuBackend<G> {
                 Ok(vec![PendingRead { readback, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
             }
             (None, &[at, ..], _) => self.read_slots(batches[at].arena, batches[at].reads, at),
-            // a level of a circuit requests no words. Its last result is read, because the arrival of a word shows that
-            // the level is done
+            // a level of a circuit requests no words. One word of its last result is read nevertheless, because the
+            // arrival of this word shows that the level is done
             (None, [], Some((arena, slot))) => {
                 let (buf, words) = arena.row(slot);
                 let readback = self.gpu.read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;

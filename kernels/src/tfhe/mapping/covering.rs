@@ -72,8 +72,8 @@ impl Covering {
             let Some(mut best) = self.cells[node as usize] else { continue };
             if self.reads(node).any() {
                 let before = best;
-                // among cells with equal cost, a parity is the last choice, because it needs one more bootstrap if it
-                // is read at an eighth later
+                // among cells with equal cost, a parity is the last choice, because it costs one more bootstrap if a
+                // cell that is chosen later reads it at an eighth
                 let mut best_key = (0, self.level(node, &best, &levels), best.is_parity());
                 for cut in graph.cuts(node) {
                     let Some(cell) = cell_of(cut.table) else { continue };
@@ -82,7 +82,8 @@ impl Covering {
                         .iter()
                         .map(|leaf| Edge::new(cut.leaves()[leaf.node() as usize], leaf.negated()));
                     let cell = Cell::new(cell.kind, cell.negated, &operands.collect::<Vec<_>>());
-                    // a parity is not replaced by another parity, because forms expand a parity's operands anyway
+                    // a parity is not replaced by another parity, because `Forms` expands the operands of parities
+                    // anyway
                     let both_parities = cell.is_parity() && before.is_parity();
                     if both_parities || same(&cell, &before) || !allowed.allows(graph, &cell) {
                         continue;

@@ -122,7 +122,7 @@ impl Cuts {
         let mut edge = None;
         for a in std::iter::once(&trivial_a).chain(cuts_a) {
             for b in std::iter::once(&trivial_b).chain(cuts_b) {
-                // most pairs have more than three bits together, and so more than three leaves
+                // most pairs of cuts have more than three low bits together, and so more than three leaves
                 if (a.low_bits() | b.low_bits()).count_ones() > 3 {
                     continue;
                 }

@@ -191,7 +191,8 @@ impl Sums<'_> {
                 NodeFactor::Parity => parity_factor(amplitude(self.graph, self.covering, node)),
             };
             let source = if self.graph.is_input(node) { Source::Input(node) } else { Source::Sample(node) };
-            // a node is rarely read in both ways, so both factors count as if they had the same sign
+            // a sum that reads the same node both at an eighth and as a parity is so rare that the signs of the two
+            // factors are not compared: their magnitudes are added, which is the worst case
             Term { source, factor: factor.abs() }
         });
         terms.clear();
@@ -314,7 +315,8 @@ impl<'a> Writer<'a> {
         Term::combine(&mut self.terms);
         let network = &self.network;
         self.terms.retain(|term| {
-            // if a bit adds a half turn or a whole turn, it adds the same phase for both of its values
+            // a term adds `eighths` or `-eighths`, depending on its bit. Both are the same phase if `eighths` is a
+            // multiple of 4, so the term then becomes a constant
             let eighths = i32::from(term.factor) * i32::from(network.amplitude_of(term.source).eighths());
             let fixed = eighths % 4 == 0;
             if fixed {

@@ -112,8 +112,8 @@ impl Forms {
                 return;
             }
             let parts = operands.iter().map(|edge| edge.node()).filter(|&node| self.expands(covering, node));
-            // prefer an operand that is bootstrapped anyway, then the one at the lowest level (if wanted), then the one
-            // with the most readers, then the longest
+            // prefer an operand that is bootstrapped anyway, then the one at the lowest level (if `earliest`), then the
+            // one that the most parities read, then the one with the longest form
             let split = parts.max_by_key(|&node| {
                 let reads = covering.reads(node);
                 let early = if earliest { u32::MAX - self.levels[node as usize] } else { 0 };

@@ -101,8 +101,8 @@ impl Pair {
     /// the second bit's sign relative to the first's.
     fn of(network: &Network, xor: usize, and: u32, sign: i8) -> Pair {
         let sum = network.sum(and as usize);
-        // The AND's phase is `first P` plus its constant. `one` and `two` are the signs of its samples where P is 2, 0
-        // and -2 eighths.
+        // The AND's phase is `first` times P (see the module) plus its constant. `one` and `two` are the signs of its
+        // first and its second sample where P is 2, 0 and -2 eighths.
         let first = sum.terms[0].factor;
         let signs =
             |turn: i8| [2, 0, -2].map(|p: i8| if (first * p + sum.constant + turn).rem_euclid(8) < 4 { 1 } else { -1 });
@@ -160,13 +160,14 @@ impl Pairs<'_> {
             self.rewrite(self.network.output(reader - bootstraps), &mut terms);
             return !terms.is_empty() && budget.allows_output(&load(&terms));
         }
-        // a replaced XOR is always allowed, because it reads nothing
+        // a replaced XOR is always allowed, because it has no bootstrap and so reads nothing
         self.rewrite(self.network.sum(reader), &mut terms);
         self.replaced[reader].is_some() || (!terms.is_empty() && budget.allows_sum(&terms, self.network.margin(reader)))
     }
 
     fn written(&self) -> (Network, Vec<u32>) {
-        // if the XOR comes before its AND, the AND takes the XOR's place: both read the same bits
+        // if the XOR comes before its AND, the AND moves to the XOR's place in the order. It can, because both read the
+        // same bits
         let mut places: Vec<u32> = (0..self.network.bootstraps() as u32).collect();
         let mut seconds = vec![false; places.len()];
         for (xor, pair) in self.replaced.iter().enumerate() {

@@ -48,8 +48,9 @@ pub(super) fn network(numbered: &Numbered, inputs: &[Bit], gates_asked: u64) -> 
 }
 
 impl Network {
-    /// log2 of the probability that any bit is wrong, if each bootstrap is a gate followed by a key switch. The
-    /// probabilities of all results and of the outputs' decryptions are added. For networks of [`super::map_plainly`].
+    /// log2 of the probability that any bit is wrong, if each bootstrap is a gate followed by a key switch: the
+    /// probabilities that a result is wrong and those that the decryption of an output is wrong are added. The network
+    /// must come from [`super::map_plainly`].
     pub fn failure_log2_as_gates(&self, p: &ParamsLiteral, inputs: InputNoise) -> f64 {
         let (result, constant) = (gate_output(p, Secret::OURS), key_constant(p));
         let (input, input_constant) = match inputs {
@@ -84,7 +85,7 @@ impl Network {
 fn first_of_their_names(inputs: &[Bit]) -> Vec<Term> {
     let mut known: HashMap<u32, (u32, bool)> = HashMap::new();
     let term = |(at, &bit): (usize, &Bit)| match bit {
-        // the term does not matter, because constants are folded and no gate reads it
+        // any term will do, because no gate reads a constant input: constants are folded
         Bit::Constant(_) => Term { source: Source::Input(at as u32), factor: 1 },
         Bit::Value { id, negated } => {
             let &mut (first, of_first) = known.entry(id).or_insert((at as u32, negated));
@@ -111,13 +112,13 @@ mod tests {
         };
         for preset in Preset::ALL {
             let published = failure_log2(&preset.params());
-            // the last gate decides the failure probability, because only this gate reads results; the other gates and
-            // the decryption fail far less often
+            // the last gate decides the failure probability, because only this gate reads the results of gates; the
+            // gates that read fresh inputs, and the decryption, fail far less often
             let and = failures("AND", preset, InputNoise::Fresh);
             assert!((published.gate..published.gate + 0.1).contains(&and), "{preset:?}: {and}");
             let xor = failures("XOR", preset, InputNoise::Fresh);
             assert!(xor > published.xor - 1e-9 && xor < and, "{preset:?}: {xor}");
-            // here both first gates count, because they read the noisiest inputs
+            // here the two first gates decide, because they read the noisiest inputs
             let any = failures("AND", preset, InputNoise::Any);
             assert!((any - published.worst).abs() < 0.1, "{preset:?}: {any}");
         }

@@ -346,8 +346,8 @@ impl Books {
             .map(|id| {
                 let (account, ahead) = (self.sessions[id].account, self.sessions[id].ahead.cost());
                 let account_ahead = self.ahead.get(&account).map_or(0, |ahead| ahead.cost());
-                // Between two batches of the session, each other session of its account runs at most twice. Some of
-                // those sessions may have closed since.
+                // Between two batches of the session, each other session of its account runs at most twice. `mates`
+                // lacks sessions that have been erased since; the added 2 makes room for these.
                 let own = (2 * mates(account) + 2) * (2 * cost_max + ahead);
                 let others = own + cost_max + account_ahead;
                 if account == served { own } else { others * weight(served) / weight(account) + 2 * cost_max }

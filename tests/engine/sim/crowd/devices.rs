@@ -239,7 +239,8 @@ impl World {
             self.books.failures += usize::from(failure.is_some());
         }
         if let Order::Load(session, _) = &order {
-            // the eviction is ordered now, so it waits only for the orders that the device already has
+            // the eviction of a closed session's key is ordered when its load ends, so it waits only for the orders
+            // that the device has at this moment
             let works = self.devices[id.0].works();
             self.books.load_ends(id, *session, works);
         }

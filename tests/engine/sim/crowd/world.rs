@@ -272,7 +272,7 @@ impl World {
     fn nothing_follows(&mut self) {
         assert!(self.books.operations.is_empty() && self.books.sessions.is_empty() && self.books.arenas.is_empty());
         for device in self.devices.iter_mut().filter(|device| !device.given_up) {
-            // an order to free an arena may be left over, because devices do not report such orders
+            // devices do not report that they have freed an arena, so orders to free one may be left over
             for order in device.orders.drain(..) {
                 let Order::FreeArena(session) = order else { panic!("an order is left after the end") };
                 device.arenas.remove(&session);
@@ -405,7 +405,7 @@ impl World {
         let rows = match self.dice.below(10) {
             0..6 => 1,
             6..9 => self.dice.between(2, 40),
-            _ if self.has_narrow_batches() => self.dice.between(1, 64), // with more rows, the run would take too long
+            _ if self.has_narrow_batches() => self.dice.between(1, 64), // else the run would take too long
             _ => self.dice.between(1, OPERATION_ROWS_MAX as u64),
         };
         let units: Vec<u32> = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 2])).collect();

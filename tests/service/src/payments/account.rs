@@ -490,7 +490,7 @@ impl Account {
         if let Some(price) = form.get("items[0][price]") {
             let item = found["items"]["data"][0].clone();
             if form.need("items[0][id]")? != item["id"] {
-                // refused, because without the id of the existing item Stripe would add a second item
+                // Stripe would add a second item if the id of the existing item is missing; this stand-in refuses that
                 return Err(refusal(400, "parameter_invalid", "items[0][id]"));
             }
             if self.declines {

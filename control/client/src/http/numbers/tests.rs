@@ -76,7 +76,7 @@ async fn a_key_goes_in_its_order_and_becomes_a_key() {
 #[tokio::test]
 async fn a_part_without_an_answer_goes_on_where_the_node_has_it() {
     let conflict = ("409 Conflict", refusal("CONFLICT"));
-    // the node stores one more row of the broken request after it has stated its progress
+    // after the node has stated its progress, it stores one more row of the request that got no answer
     let answers = vec![HANGS_UP, (OK, status(4)), conflict, (OK, status(8)), (OK, status(12)), uploaded()];
     let (key, heard, asked) = upload(answers).await;
     key.unwrap();

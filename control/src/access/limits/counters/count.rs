@@ -66,7 +66,8 @@ impl Count {
         if period.day <= self.period.day {
             return;
         }
-        // reserved units expire for the old day and are given back for the month
+        // Reserved units cannot be used on another day. The next settlement gives them back for the month; for the day,
+        // which is over, nothing is settled any more.
         self.release(0);
         (self.shared[0], self.untold[0], self.free) = (0, 0, None);
         if period.month > self.period.month {

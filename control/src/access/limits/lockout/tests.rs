@@ -71,13 +71,14 @@ async fn a20_what_the_database_says_after_the_clock_was_set_back_makes_no_told_w
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
     let before = Timestamp(1_000_000_000_000_000);
-    // the failures are written a second after the first refusal, or when the wait that the caller was shown is over
+    // `told` is the time from the first refusal until the node writes the failures: a second, or the whole wait that
+    // the caller was shown
     for (number, (back_s, told)) in [(3600, Duration::from_secs(1)), (60, USER_WAIT_MAX)].into_iter().enumerate() {
         let (lockouts, user) = (Lockouts::new(store.clone()), key(number));
         (0..USER_FAILURES_KEPT).for_each(|_| lockouts.count(user, LockoutKind::User, before));
         let back = Timestamp(before.0 - back_s * 1_000_000);
         assert!(lockouts.check([Some(user)], back).is_err());
-        // the database returns the same failures, with the lock's end by the old clock
+        // the database returns the same failures, with the end of the lock by the clock before it was set back
         lockouts.exchange(back.plus(told)).await;
         assert!(lockouts.check([Some(user)], back.plus(USER_WAIT_MAX)).is_ok(), "{back_s}");
     }

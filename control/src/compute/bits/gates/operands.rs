@@ -178,7 +178,7 @@ impl Pool {
             Input::Words(count) => sum.saturating_add(*count),
             Input::Kept(_) => sum,
         });
-        // check the number first, because masks are made and memory is reserved for so many ciphertexts
+        // check the number first, because masks are made and memory is reserved for this number of ciphertexts
         if ciphertexts > OPERANDS_MAX {
             let message =
                 format!("inputs has {ciphertexts} ciphertexts after the head, but a batch has at most {OPERANDS_MAX}");

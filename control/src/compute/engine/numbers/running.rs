@@ -300,8 +300,8 @@ fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f
         value_bound: noise.value_bound,
         variance: noise.variance,
         budget_percent: tenths(percent),
-        // the precision is infinite without any noise, but JSON has only finite numbers: then all bits of a double are
-        // correct
+        // without any noise the precision is infinite, which JSON cannot express: 1074 bits are stated instead, because
+        // a double has no more bits after the binary point
         precision_bits: tenths(precision_bits.clamp(-1074.0, 1074.0)),
         degraded: operation == Operation::Bootstrap && precision_bits < BOOTSTRAP_PRECISION_MIN,
     }

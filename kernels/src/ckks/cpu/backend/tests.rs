@@ -30,7 +30,7 @@ fn run(toy: &mut Toy, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCipherte
         }
         parts.push((kind, part));
     }
-    // the plan's slots lie at other places in the arena
+    // the arena holds the plan's slots in reverse order, after three unused slots
     let slots: Vec<u32> = (0..plan.slots() as u32).rev().map(|slot| slot + 3).collect();
     let mut arena = cpu.arena(n, plan.slots() + 3).unwrap();
     let given = plan.inputs().map(|input| &input.slots).zip(inputs.iter().map(|input| &input.words));

@@ -109,16 +109,17 @@ impl Roundings {
         let mut done = 0;
         for (number, stages) in fft::stages_of_passes(reals, points).into_iter().enumerate() {
             if isa.separate_adders() {
-                // A butterfly's sum is rounded twice and passes its error to the difference, together 2 sqrt 2 + 1
-                // units. In a pass of two stages, two of the four vectors are multiplied instead, and the sums of the
-                // second stage add a unit. Each pass adds a unit for one rounded factor.
+                // A butterfly rounds its sum twice and passes the sum's error on to its difference; together, this
+                // makes 2 sqrt 2 + 1 units (3.83). In a pass of two stages, two of the four vectors are multiplied by
+                // their factors in place of the first butterfly, and the sums of the second stage add one unit. In
+                // every pass, one rounded factor adds one more unit.
                 out.forward += if stages == 2 { 5.83 } else { 4.83 };
-                // the products come after the sums and are rounded twice
+                // in an inverse pass, the products come after the sums; each product is rounded twice
                 out.products.extend([points >> (done + stages); 2]);
                 out.factors += 1.0;
             } else {
-                // a multiplication by a tangent is followed by sums, each with a cosine; three stages also have a
-                // multiplication by an eighth of a turn before the third
+                // two units for the multiplication by a tangent, two for each stage's sum with a cosine, and, if there
+                // are three stages, one for the multiplication by an eighth of a turn before the third stage
                 out.forward += f64::from(2 + 2 * stages + u32::from(stages == 3));
                 if number > 0 {
                     out.products.push(points >> done);

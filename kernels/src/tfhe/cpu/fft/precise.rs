@@ -61,7 +61,7 @@ const TERMS: i32 = 14;
 /// at most an eighth of a turn.
 pub fn root(turn: i64, of: i64) -> [Pair; 2] {
     let turn = turn.rem_euclid(of);
-    // the number of the nearest quarter turn
+    // the angle as a number of quarter turns, rounded to the nearest integer
     let quarter = (4 * turn + of / 2) / of;
     let angle = TURN.times(Pair::of((4 * turn - quarter * of) as f64 / (4 * of) as f64));
     let minus_square = angle.times(angle).times(Pair::of(-1.0));
@@ -115,8 +115,8 @@ impl Roots {
         Roots { of_groups: (0..points).map(|at| if at == 0 { [0.0; PARTS] } else { of_group(at) }).collect(), reals }
     }
 
-    /// Point `at` counts in the order of the stages. Returns the position of its real part in reading order,
-    /// `[M / REALS][2][REALS]`. The imaginary part is `REALS` further.
+    /// Where the real part of point `at` lies in reading order, `[M / REALS][2][REALS]`; the imaginary part lies
+    /// `REALS` further. `at` is the point's number in the order of the stages.
     fn place(&self, at: usize) -> usize {
         let (square, lane, vector) = (at / (self.reals * self.reals), at / self.reals % self.reals, at % self.reals);
         (square * self.reals + vector) * 2 * self.reals + lane

@@ -45,7 +45,7 @@ impl FftTables {
             let (index, groups) = index_of_group(group);
             twiddles(radix, index, (4 * radix * groups) as i64)
         };
-        // each twiddle becomes one vector
+        // each twiddle becomes one vector, with a value for each lane
         let of_vector = |of_lane: &dyn Fn(usize) -> Vec<f64>| {
             let lanes: Vec<Vec<f64>> = (0..reals).map(of_lane).collect();
             (0..lanes[0].len())

@@ -158,7 +158,7 @@ pub unsafe fn first_inverse_stages<S: SimdReals, const RADIX: usize>(
         let c = S::splat_real(FRAC_1_SQRT_2);
         (v[0], v[4]) = sum_and_difference(v[0], v[4]);
         (v[6], v[2]) = sum_and_difference_by_i(v[2], v[6]);
-        // rotated back by one eighth of a turn, and by three eighths
+        // v[5] is rotated back by one eighth of a turn, and v[7] by three eighths
         (v[5], v[1]) = plus_minus_i(v[1], eighth_turn(v[5]), c);
         (v[7], v[3]) = plus_minus(v[3], eighth_turn(v[7]), c);
         v

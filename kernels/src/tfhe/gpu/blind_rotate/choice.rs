@@ -85,7 +85,7 @@ mod tests {
             (792, Way::Warp(6)),
             (793, Way::Warp(8)),
             (1056, Way::Warp(8)),
-            // both group sizes need two waves, and smaller groups finish sooner
+            // groups of six and groups of eight rows both need two waves, and the smaller groups finish sooner
             (1057, Way::Warp(6)),
             (1584, Way::Warp(6)),
             (2112, Way::Warp(8)),

@@ -39,7 +39,7 @@ impl<S: Simd> Digits<S> for HighDigits<S> {
             // subtract B/2 by flipping the highest bit of each digit
             let mut digits = S::xor(raised, self.signs);
             S::store(self.digits.add(i), S::and(digits, self.mask));
-            // two levels have their own branch, because a loop of one turn would cost more than its body
+            // two levels have their own branch, because a loop that runs only once would cost more than its body
             if self.levels == 2 {
                 digits = S::shift_left_by(digits, self.base_log);
                 S::store(self.digits.add(self.n + i), S::and(digits, self.mask));

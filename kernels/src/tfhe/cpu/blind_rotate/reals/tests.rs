@@ -216,7 +216,7 @@ fn values_of_a_key_are_those_of_the_transform_of_digits_in_the_same_order() {
                     let (v, within) = (place / (2 * reals), place % (2 * reals));
                     let found = values[key_vector(&params, reals, v, at / components, at % components) + within];
                     let off = found / transform.scale.high - x;
-                    // values are sums of N words of 31 bits, which bounds the rounding error
+                    // each value is a sum of N words of 31 bits, and this bounds its rounding error
                     assert!(off.abs() < f64::exp2(31.0 - 53.0 + 16.0), "{isa:?} {n}, {at}, {place}: {found} {x}");
                 }
             }
@@ -227,7 +227,7 @@ fn values_of_a_key_are_those_of_the_transform_of_digits_in_the_same_order() {
 #[test]
 #[cfg_attr(not(vectors_of_doubles), ignore = "this processor has no vectors of doubles")]
 fn a_suspicious_sum_is_computed_again_to_the_exact_words() {
-    // the code processes two levels at a time, so three levels test the single level at the end
+    // the code processes two levels at a time, so a third level tests the code for a single last level
     let three_levels = |params: Params| {
         let literal = crate::tfhe::ParamsLiteral { bootstrap_base_log: 6, bootstrap_level_count: 3, ..*params };
         Params::try_from(literal).expect("legal")
@@ -373,7 +373,7 @@ fn a_search_for_keys_that_break_rounding_finds_none_and_what_it_finds_loses_its_
                 if representation == Representation::Centred {
                     largest_centred = largest_centred.max(found.largest);
                 } else {
-                    // even a search that knows the representation finds no larger distance
+                    // even a search that knows the representation finds only distances below 1/16
                     assert!(found.largest < 1.0 / 16.0, "{what}: {}", found.largest);
                 }
                 for fresh in 2..6 {
@@ -384,7 +384,8 @@ fn a_search_for_keys_that_break_rounding_finds_none_and_what_it_finds_loses_its_
                 assert!(same_words(&found, isa), "{what}: other words than by the integer transform");
             }
         }
-        // Control: for the centred representation, which the search can predict, the search exceeds the threshold above.
+        // Control: the search can predict the centred representation, and then finds a distance above 1/8, beyond the
+        // limit of 1/16 above.
         assert!(largest_centred > 1.0 / 8.0, "{}: {largest_centred}", isa.name());
     }
 }
