@@ -294,7 +294,7 @@ impl Planning<'_> {
         }
         let level = self.builder.level(value);
         let words = self.plaintexts.encode_reals(numbers, level, scale).map_err(|error| match error {
-            EncodeError::NotFinite => Refusal::Invalid("a number of plain_operand is not finite".into()),
+            EncodeError::NotFinite => Refusal::Invalid("plain_operand has a number that is not finite".into()),
             EncodeError::TooLarge => {
                 Refusal::Invalid("a number of plain_operand is too large for the scale and the level".into())
             }
