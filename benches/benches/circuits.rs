@@ -25,8 +25,9 @@ use tfhe::boolean::prelude::{Ciphertext, ClientKey, ServerKey};
 
 /// The names of the netlists, each with the number of times that every contestant runs the netlist.
 const NETLISTS: [(&str, usize); 3] = [("adder64", 7), ("mult64", 1), ("aes_128", 1)];
-/// Gates of the table of presets, and the number of runs.
+/// Number of gates in a batch for the table of presets.
 const GATES: usize = 64;
+/// Number of runs of each of these batches.
 const GATE_ROUNDS: usize = 15;
 
 fn main() {

@@ -1,5 +1,5 @@
-//! Arithmetic on one thread of the CPU: the transform against `tfhe-ntt`, and the operations of three parameter sets.
-//! Scripts in `benches/peers` run other libraries in turns with this bench.
+//! Times of CKKS on one thread of the CPU: the transform compared with the one of crate `tfhe-ntt`, and the operations
+//! with three parameter sets. The script `benches/peers/run.py` runs this bench and other libraries in turns.
 
 use std::hint::black_box;
 use std::sync::Arc;

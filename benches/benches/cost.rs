@@ -16,7 +16,7 @@ use kernels::tfhe::{EvaluationKey, Gates, Params, ParamsLiteral, Preset, RING_MO
 const ROWS: usize = 16;
 const ROUNDS: usize = 15;
 
-/// Bases and levels of bootstrap and key switch: the extremes of those that imported keys may have.
+/// The extreme bases and levels that imported keys may have: of the bootstrap, then of the key switch.
 const IMPORTED: [([usize; 2], (u32, usize)); 4] =
     [([8, 2], (4, 6)), ([9, 2], (4, 7)), ([6, 3], (16, 3)), ([6, 3], (4, 7))];
 

@@ -1,6 +1,6 @@
-//! How many transfers a second can be reserved and then posted (a pair): on both databases, with few and with many
-//! existing transfers, for many accounts and for one. Each answer is durable. Each caller waits for its answer before
-//! its next pair, like a request of a node.
+//! How many pairs a second the ledger takes; a pair reserves a transfer and then posts it. The bench measures both
+//! databases, with few and with many existing transfers, for many accounts and for one. Each answer is durable. Each
+//! caller waits for its answer before its next pair, like a request of a node.
 //!
 //! `cargo bench --workspace --bench ledger [-- ROWS [URL]]`: ROWS transfers exist before the last rows of the table.
 //! The databases are new, or the one at this URL, which is kept.

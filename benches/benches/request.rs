@@ -117,7 +117,7 @@ fn rounds(operands: &str) -> usize {
     }
 }
 
-/// The times of the repeated work.
+/// What was measured in the runs of a row of the table: times, CPU time and page faults.
 #[derive(Default)]
 struct Row {
     times: Vec<Duration>,

@@ -1,8 +1,8 @@
 //! The cost of recording a gate request: one session sends requests of one gate to a device that computes in no time,
 //! on both databases, which wait for the disk at each commit. Each request is charged. If a request has an
-//! `Idempotency-Key`, the node also claims the key before, and stores the answer together with the charge. For
-//! comparison, the bench measures an authenticated request that writes nothing. The requests run over one connection,
-//! where each write is a commit, and over 32, whose writes share commits.
+//! `Idempotency-Key`, the node also claims that key before the gate runs, and stores the answer together with the
+//! charge. For comparison, the bench measures an authenticated request that writes nothing. The requests run over one
+//! connection, where each write is a commit, and over 32, whose writes share commits.
 //!
 //! `THROWAWAY_POSTGRES_DURABLE=1 cargo bench -p benches --bench written`
 

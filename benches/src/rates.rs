@@ -44,8 +44,8 @@ impl Rounds {
 /// The measured rates of one card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    /// IMAD, in lanes a clock on each multiprocessor, which is the unit of this figure and the next five. 64 means that
-    /// an instruction of a warp takes half a clock.
+    /// IMAD, in lanes a clock on each multiprocessor; the next five figures have the same unit. 64 means that an
+    /// instruction of a warp takes half a clock.
     pub multiply: f64,
     /// IMAD.HI.
     pub multiply_high: f64,

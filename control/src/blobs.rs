@@ -133,14 +133,15 @@ impl Blobs {
         Blobs { seals, ..self.clone() }
     }
 
-    /// Seals an object of an account in place. `label`: the label from its record. CPU work: some milliseconds a
-    /// megabyte.
+    /// Seals an object of an account in place. `label`: the label from its record. Takes some milliseconds of CPU time
+    /// for each megabyte, so call this outside the async threads.
     pub fn seal(&self, account: &AccountId, label: &[u8], content: Vec<u8>) -> SealedObject {
         let bytes = Bytes::from(self.seals.of(account).seal_in_place(self.named(label), content));
         SealedObject { name: name_of(&bytes), bytes }
     }
 
-    /// Opens an object that [`Blobs::seal`] sealed. CPU work.
+    /// Opens an object that [`Blobs::seal`] sealed. Takes CPU time for every byte, so call this outside the async
+    /// threads.
     ///
     /// # Errors
     /// [`Missing::Failed`] when the object was not sealed for this account and label.

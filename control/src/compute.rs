@@ -37,12 +37,12 @@ pub struct Compute {
     pub(crate) netlists: StoredNetlists,
     pub(crate) plans: Arc<PlanCache>,
     pub(crate) vault: Arc<Vault>,
-    /// Keys for numbers that are open in the engine.
+    /// The open keys under which the engine computes on encrypted numbers.
     pub(crate) open_keys: OpenKeys,
-    /// Operations on numbers that are running.
+    /// The running operations on encrypted numbers.
     pub(crate) operations: RunningOperations,
     pub(crate) ledger: Arc<Ledger>,
-    /// Whether the answer contains a generated secret key (readings K9).
+    /// Whether the answer of `POST /keys/generate` contains the secret key (readings K9).
     pub(crate) allow_sk_in_response: bool,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,

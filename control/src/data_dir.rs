@@ -112,8 +112,8 @@ impl DataDir {
         }
     }
 
-    /// The server's secret, under which API keys are digested. The first start makes the secret. If keys exist already,
-    /// a missing secret is an error, because a new one would silently invalidate all keys.
+    /// The server's secret, under which API keys are digested. The first start makes the secret. If API keys exist
+    /// already, a missing secret is an error, because a new secret would silently invalidate all of them.
     pub fn pepper(&self, has_keys: bool) -> anyhow::Result<Zeroizing<[u8; PEPPER_BYTES]>> {
         let path = self.pepper_path();
         if !path.exists() {

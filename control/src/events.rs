@@ -23,7 +23,7 @@ use send::Sender;
 pub enum EventType {
     /// An operation on encrypted numbers was completed.
     ComputeComplete,
-    /// The account's use reached a threshold of its compute units for the month.
+    /// The compute units that the account used this month reached a threshold.
     UsageAlert,
     /// The account reached its limit of operations for the day.
     LimitReached,

@@ -29,7 +29,7 @@ pub fn watch() {
     }
 }
 
-/// The present command, and the number of writes that have come to the command's moment (before or after) since then.
+/// The present command, and how many writes have reached the command's moment (before or after) since the test gave it.
 #[cfg(debug_assertions)]
 #[derive(Default)]
 struct Orders {

@@ -1,9 +1,9 @@
 //! A budget for each scarce resource of a node (bodies, keys, values, cores), with shares for accounts and for all
 //! trials together.
 //!
-//! *Memory* (bytes of bodies, keys, values): all trials together hold at most a tenth, but at least one largest upload,
-//! so that trials can open both kinds of session. An account takes more than half only while a tenth stays free, or
-//! while no other account holds anything.
+//! *Memory* (bytes of bodies, keys, values): all trials together hold at most a tenth. If the largest upload needs more
+//! than a tenth, they may hold as much as it needs, so that trials can open both kinds of session. An account takes
+//! more than half only while a tenth stays free, or while no other account holds anything.
 //!
 //! *Turns* (cores): while other requests wait, all trials together use at most a tenth of the cores (at least one) and
 //! a tenth of the time, and an account uses at most half of the cores (at least one). While no other account waits, one
@@ -46,7 +46,7 @@ impl Payer {
         Payer { account: Some(account), is_trial: true }
     }
 
-    /// A caller without a key. Such callers share the part of the trials.
+    /// A caller without a key. Such callers have one share together with the trials.
     pub fn without_key() -> Payer {
         Payer { account: None, is_trial: true }
     }

@@ -43,12 +43,12 @@ impl<'a> Node<'a> {
         self.value.is_null()
     }
 
-    /// A text; `None` when it is missing or empty.
+    /// The text; `None` when it is missing or empty.
     pub fn text(&self) -> Option<&'a str> {
         self.value.as_str().map(str::trim).filter(|text| !text.is_empty())
     }
 
-    /// Items of a list, or of an object that holds one under `data`.
+    /// Items of the list. The list is this value, or the member `data` of this value.
     pub fn items(&self) -> Vec<Node<'a>> {
         let (list, steps) = match self.value.get("data") {
             Some(data) => (data, vec![Step::Field("data")]),
@@ -63,7 +63,7 @@ impl<'a> Node<'a> {
         items.iter().enumerate().map(item).collect()
     }
 
-    /// Whole yen; `None` when it is missing.
+    /// An amount in whole yen; `None` when the value is missing.
     pub fn yen(&self) -> Result<Option<i64>, Problem> {
         if self.is_missing() {
             return Ok(None);
@@ -82,7 +82,7 @@ impl<'a> Node<'a> {
         Err(self.member(names[0]).problem("is required"))
     }
 
-    /// The date in Tokyo of a time in seconds since 1970; `None` when it is missing.
+    /// The date in Tokyo of a time in seconds since 1970; `None` when the time is missing.
     pub fn day(&self) -> Result<Option<Date>, Problem> {
         if self.is_missing() {
             return Ok(None);

@@ -125,8 +125,8 @@ pub fn first_repeated(payments: &[Payment]) -> Option<usize> {
     })
 }
 
-/// The lines of many payments for one document, sorted by date. Each name begins with the month and the day of its
-/// payment.
+/// The lines of many payments for one document, sorted by date. The name of each line begins with the month and the day
+/// of the line's payment.
 pub fn lines_of_all(payments: &[Payment]) -> Vec<Line> {
     let mut ordered: Vec<&Payment> = payments.iter().collect();
     ordered.sort_by_key(|payment| payment.date);

@@ -1,4 +1,4 @@
-//! Rows of one key for one device. A call may have several batches, side by side.
+//! A batch: rows that a device runs under one key. One call of a device may run several batches side by side.
 //!
 //! A batch never mixes keys, because the key is the costly operand: it streams through the cache once for all rows. The
 //! HTTP interface uses the word batch in another sense: for an operation, which may be split into several batches of
@@ -44,7 +44,8 @@ pub struct Batch {
     pub arena_slots: usize,
     /// Units of all rows.
     pub units: u64,
-    /// Cost charged to the session's share; a unit under the cheapest keys costs [`crate::fair::COST_OF_UNIT`].
+    /// Cost that the fair queue charges to the session and its account; a unit under the cheapest keys costs
+    /// [`crate::fair::COST_OF_UNIT`].
     pub cost: u64,
 }
 

@@ -30,9 +30,10 @@ pub struct Config {
     /// that the next request need not wait for a new one. The arena is freed earlier if the session closes or the
     /// device needs the memory. 0: freed at once.
     pub arena_idle_ms: u64,
-    /// Units of work in one batch (gates: bootstraps). A batch cannot be interrupted, so this bounds how long a session
-    /// waits for a batch of another session, and how long an eviction takes. `None`: the device's `rows_max`, beyond
-    /// which batches are not faster. At 2 ms for a bootstrap on a core, 64 rows a core take 128 ms.
+    /// Largest number of units of work in one batch (for gates: bootstraps). A batch cannot be interrupted, so this
+    /// bounds how long a session waits for a batch of another session, and how long an eviction takes. `None`: the
+    /// device's `rows_max`, beyond which batches are not faster. At 2 ms for a bootstrap on a core, 64 rows a core take
+    /// 128 ms.
     pub batch_units_max: Option<usize>,
     /// Host memory for seeded keys of open sessions, in bytes. The default is an eighth of the memory that the process
     /// may use (its container's limit, if it has one), at most 4 GiB. The CPU's prepared keys take a quarter, arenas a

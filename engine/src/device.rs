@@ -158,7 +158,7 @@ struct SessionArena<A> {
     slots: usize,
 }
 
-/// A load of parts of a key, fetched and loaded one after another, each in pieces.
+/// A load of parts of a key. One part after another is fetched, then loaded in pieces.
 struct KeyLoad<B: Schemes> {
     session: SessionId,
     key: Arc<dyn KeySource>,

@@ -102,7 +102,7 @@ impl FairQueue {
     }
 }
 
-/// One level of the queue.
+/// One level of the queue: the accounts, or the sessions of one account.
 #[derive(Debug)]
 struct Level<K> {
     flows: BTreeMap<K, Flow>,

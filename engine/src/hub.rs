@@ -46,7 +46,7 @@ struct State {
 
 enum Notice {
     Ended(Operation, Result<Finished, Error>),
-    /// A key to drop, which overwrites it if it is in memory.
+    /// A key to drop. If the key is in memory, the drop overwrites it.
     Key(Arc<dyn KeySource>),
     Erased(Session),
     ErasedBefore(OnErased),
@@ -263,8 +263,8 @@ impl Hub {
     }
 }
 
-/// Ends the process after a panic under the lock. The books may be inconsistent, and every call would panic while the
-/// service continues. A process that ends is noticed and restarted, and no key outlives it.
+/// Ends the process after a panic under the lock. The books may be inconsistent; if the service continued, every call
+/// would panic. A process that ends is noticed and restarted, and no key outlives it.
 fn end_process() -> ! {
     tracing::error!("a panic left the engine's records inconsistent: the process ends");
     eprintln!("ango: a panic left the engine's records inconsistent: the process ends");

@@ -1,13 +1,13 @@
 //! Turns operations into batches for devices: sessions, fair scheduling, residency. The engine uses threads and
 //! channels; it has no async runtime, no HTTP and no SQL.
 //!
-//! The decisions are pure functions in [`scheduler`], with [`fair`], `residency` and `slots` as parts: an event and
-//! the time go in, commands come out. Around it, `hub` keeps the one lock, the operands, the results and the
-//! callbacks. The engine's threads are the loop (timers, callbacks, overwriting of keys) and one for each device
-//! (`device`, the only code that knows the backend's type). Only `task` knows schemes. The path of a gate:
-//! [`Engine::submit`] -> `Submitted` -> `Load`, `Run` (batches of one or several sessions) -> a device's thread, where
-//! `task` lays out operands and results in the session's arena -> `BatchDone` -> `Finish` -> the loop calls `done`. A
-//! circuit takes the same path level by level, and its bits stay in the arena in between.
+//! The decisions are pure functions in [`scheduler`], with [`fair`], `residency` and `slots` as parts: an event and the
+//! time go in, commands come out. Around them, `hub` keeps the one lock, the operands, the results and the callbacks.
+//! The engine's threads are the loop (timers, callbacks, overwriting of keys) and one for each device (`device`, the
+//! only code that knows the backend's type). Only `task` knows schemes. The path of a gate: [`Engine::submit`] ->
+//! `Submitted` -> `Load`, `Run` (batches of one or several sessions) -> a device's thread, where `task` lays out
+//! operands and results in the session's arena -> `BatchDone` -> `Finish` -> the loop calls `done`. A circuit takes the
+//! same path level by level, and its bits stay in the arena between levels.
 //!
 //! Bounds have names in [`Config`]. The engine tracks no noise budget: every gate but NOT ends in a bootstrap, and NOT
 //! adds no noise, so every operand has the noise that the preset assumes. Plans of arithmetic on encrypted numbers

@@ -14,7 +14,7 @@ pub struct Done {
     pub results: Rows,
     /// Wall time from the first row's start to the last row's end (readings G12).
     pub compute: Duration,
-    /// Units of work of the rows (gates: bootstraps). This is an internal figure; the service sets prices (readings
+    /// Units of work of the rows (for gates: bootstraps). This is an internal figure; the service sets prices (readings
     /// P29).
     pub units: u64,
 }

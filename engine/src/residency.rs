@@ -1,4 +1,5 @@
-//! Residency: which parts of keys are on a device, by bytes, and which are evicted when others need room.
+//! Residency: which parts of keys are on a device, how many bytes they take, and which parts are evicted when others
+//! need room.
 //!
 //! The state of a part changes along `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting`
 //! back to `Absent`. Bytes are taken when a load is commanded and given back when an eviction is commanded. The device

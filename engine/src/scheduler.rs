@@ -16,7 +16,7 @@
 //!   cancellation, deadline or close. In the latter cases, none of its results are delivered.
 //! - Failure (`reports`): after a failed batch, the rows of lists run once more, each part in a separate batch, so that
 //!   one bad operation does not affect its neighbours. Circuits restart once with their inputs. Retries prefer another
-//!   device. A device that is lost, or fails several times in a row, is retired for good.
+//!   device. A device that is lost, or fails several times without a success, is retired for good.
 //! - Silence (`watchdog`): a device that does not report in time is given up. That is like a lost device, except that no
 //!   more reports are awaited from it.
 
@@ -98,7 +98,7 @@ struct SessionBooks {
     circuits: BTreeSet<OperationId>,
     /// Rows of the session's circuits. Rows of an ended circuit count while some of them run.
     circuit_rows: usize,
-    /// Bytes of the inputs and outputs of the same circuits.
+    /// Bytes of the inputs and outputs of the session's circuits, counted for as long as their rows.
     circuit_bytes: u64,
     gathers_until: Option<Duration>,
     /// The device where the last load failed, if no load has succeeded since.
@@ -425,7 +425,7 @@ impl SessionBooks {
 }
 
 impl OperationBooks {
-    /// An operation that is not yet a list or a circuit.
+    /// The record of a new operation. The caller adds the slots of a list, or the record of a circuit.
     fn new(session: SessionId, units: Vec<u32>, key: Vec<PartId>, deadline: Option<Duration>) -> Self {
         Self {
             session,

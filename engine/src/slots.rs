@@ -1,7 +1,7 @@
 //! The slots of one session's arena on one device: which are in use, and how many exist.
 //!
 //! Slots are given out singly, lowest first. So fragmentation cannot occur: an arena needs no more slots than were in
-//! use at one time. Neighbours mostly stay neighbours, so one copy covers many slots.
+//! use at one time. The slots taken in one call are mostly neighbours, so one copy covers many of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

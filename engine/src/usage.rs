@@ -29,7 +29,7 @@ pub struct Usage {
     pub key_bytes: u64,
     /// Rows done since the start, including rows that ran after the end of their operation.
     pub rows_done: u64,
-    /// Units of work done since the start (gates: bootstraps), counted like `rows_done`.
+    /// Units of work done since the start (for gates: bootstraps), counted like `rows_done`.
     pub units_done: u64,
     /// Batches run since start.
     pub batches_done: u64,

@@ -97,7 +97,7 @@ pub(crate) fn units_of(units: &[u32]) -> u64 {
     units.iter().map(|&units| u64::from(units)).sum()
 }
 
-/// The cost of these rows for their account's share, if a unit costs `unit_cost`.
+/// The cost of these rows in the fair queue, if a unit costs `unit_cost`.
 pub(crate) fn cost_of(units: &[u32], unit_cost: u32) -> u64 {
     units.iter().map(|&units| fair::cost_of_row(units, unit_cost)).sum()
 }

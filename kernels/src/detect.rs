@@ -202,8 +202,8 @@ fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(GpuBackend<G>) -> AnyDevice)
     (devices, refused)
 }
 
-/// Number of different gates in a proof. The number is odd, and larger than the number of groups that share a step of
-/// the key.
+/// Number of different gates in a proof. The number is odd, and larger than the number of rows that share a step of the
+/// key.
 const PROOF_ROWS: usize = 33;
 
 /// Number of gates over a key of full length. There are few, because a driver that computes on the CPU takes a second

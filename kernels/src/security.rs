@@ -1,10 +1,10 @@
 //! Bits of security of a ring key: a fit to results of the lattice estimator.
 //!
-//! The fit is for uniform ternary secrets and Gaussian errors of standard deviation [`ERROR_STD`]. It takes the cost
-//! of the primal attack (uSVP, with the geometric series assumption; Alkim, Ducas, Poeppelmann, Schwabe, eprint
-//! 2015/1092) with the constants of MATZOV (2022), and subtracts a fitted term for bounded distance decoding and the
-//! dual attack. Against 20 runs of the lattice estimator (eprint 2015/046, version of June 2026) from 60 to 258 bits,
-//! the largest error is 0.53 bit.
+//! The fit is for uniform ternary secrets and Gaussian errors of standard deviation [`ERROR_STD`]. It takes the cost of
+//! the primal attack (uSVP, with the geometric series assumption; Alkim, Ducas, Poeppelmann, Schwabe, eprint 2015/1092)
+//! with the constants of MATZOV (2022), and subtracts a fitted term for bounded distance decoding and the dual attack.
+//! The fit was compared with 20 runs of the lattice estimator (eprint 2015/046, version of June 2026) with results from
+//! 60 to 258 bits; its largest error is 0.53 bit.
 
 /// Standard deviation of every error, in units of 1.
 pub const ERROR_STD: f64 = 3.2;

@@ -560,7 +560,7 @@ async fn who_was_signed_in_stays_so_and_who_was_not_can_sign_in(place: &Place) {
             },
             async |node, email, request, answer| match answer {
                 Some(answer) => stands(node, tokens_of(&answer.ok(200))).await,
-                // the answer was lost: in its grace time the old token gives the same new token (200); later its use ends the sign-in (401)
+                // the answer was lost: within the grace time the old token gets the same new token (200), later it ends the sign-in (401)
                 None => {
                     assert!(matches!(node.status(request.clone()).await, 200 | 401));
                     assert_eq!(node.status(log_in(&email, PASSWORD)).await, 200);

@@ -64,7 +64,7 @@ impl Environment {
 pub enum KeyStatus {
     /// The key works.
     Active,
-    /// Another key replaces this key, which works for its last hours.
+    /// Another key replaces this key. This key still works for its last hours.
     Rotating,
     /// The key's owner or the operator has revoked the key.
     Revoked,

@@ -7,8 +7,8 @@ const BODY_CHARACTERS: usize = 26;
 /// RFC 4648 base32hex, lower case. In this alphabet texts sort like their bits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// The bits as 26 characters, most significant first, so that ids whose bits begin with a time sort by time as texts
-/// too.
+/// The bits as 26 characters, most significant first, so that texts sort like their bits. If the bits begin with a
+/// time, texts sort by time.
 fn encode(bits: u128) -> String {
     // 26 characters have room for 130 bits, so the first character holds only the top 3 of the 128 bits
     (0..BODY_CHARACTERS).rev().map(|place| ALPHABET[(bits >> (5 * place)) as usize & 31] as char).collect()

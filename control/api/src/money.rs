@@ -50,8 +50,9 @@ impl Serialize for MilliYen {
         if self.0 % 1000 == 0 {
             return serializer.serialize_i64(self.0 / 1000);
         }
-        // The quotient is the double nearest to the decimal number. If the decimal number has at most 15 digits, it is
-        // also the shortest text that reads back as this double. So amounts far above a billion yen are still exact.
+        // The quotient is the double nearest to the amount. Of all texts that read back as this double, an amount of at
+        // most 15 digits is the shortest, and the serializer writes the shortest. So amounts far above a billion yen
+        // are still exact.
         serializer.serialize_f64(self.0 as f64 / 1000.0)
     }
 }

@@ -51,8 +51,8 @@ pub fn decrypt<T: AsRef<[u8]>>(key: &SecretKey, ciphertexts: &[T]) -> Result<Vec
     Ok(bits)
 }
 
-/// Cuts a bundle into its containers, and checks that each is whole, undamaged and holds ciphertexts. Keys are not
-/// checked here, but when a container is read.
+/// Cuts a bundle into its containers, and checks that each is whole, undamaged and holds ciphertexts. Whether a
+/// container belongs to the expected key is not checked here, but when the container is read.
 ///
 /// # Errors
 /// When a container does not hold ciphertexts. A secret key in particular is refused, because the containers may be

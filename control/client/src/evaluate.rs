@@ -63,8 +63,8 @@ pub struct Evaluation {
     pub compute_ms: f64,
 }
 
-/// Evaluates a netlist on `inputs`: one value per input, in containers of one bit or of the bits of a seed, bit 0
-/// first, all under one key. If all containers are seeded, only seeds and bodies are sent. If `interrupted` is ready
+/// Evaluates a netlist on `inputs`: one value per input, bit 0 first, all under one key. Each container holds one bit
+/// or all bits of a seed. If all containers are seeded, only seeds and bodies are sent. If `interrupted` is ready
 /// first, a polled run is cancelled.
 ///
 /// # Errors

@@ -167,7 +167,8 @@ impl ApiKeys {
         }
     }
 
-    /// Puts times back into the list because they could not be written. A newer time of the same key stays.
+    /// Puts times of last use back into the list, because they could not be written. If the list meanwhile has a newer
+    /// time for a key, the newer time stays.
     fn use_is_untold(&self, untold: &[(String, i64)]) {
         let mut used = self.used.lock();
         for (key_id, at) in untold {

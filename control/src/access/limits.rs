@@ -2,13 +2,13 @@
 //! month, and the headers that show them.
 //!
 //! Every request carries a [`Quota`]. Once the caller is known, [`Limits::admit`] takes a token of the bucket and a
-//! unit of the counter before the handler runs. A handler for many gates takes the units of the other gates. When the
-//! answer is known, `Limits::settle` gives back the units of a refused request and returns the values of the headers.
-//! All of this happens in memory; the counts are written to the database a tenth of a second later.
+//! unit of the counter before the handler runs. A handler for many gates then takes one more unit for each further
+//! gate. When the answer is known, `Limits::settle` gives back the units of a refused request and returns the values of
+//! the headers. All of this happens in memory; the counts are written to the database a tenth of a second later.
 //!
 //! In addition to readings L1, requests that end with 402 or 5xx do not count. A circuit's gates count when the circuit
-//! is accepted, and also if it fails or is cancelled later. Health and pages show the headers but are never refused,
-//! because monitors poll them.
+//! is accepted, and also if it fails or is cancelled later. Requests for health and for the pages around the API get
+//! the headers but are never refused, because monitors send such requests all the time.
 
 mod burst;
 mod counters;
@@ -375,7 +375,7 @@ impl Limits {
         }
     }
 
-    /// Exchanges lockouts when news of them arrive, until the node stops.
+    /// Exchanges lockouts whenever [`Limits::look_at_lockouts`] was called, until the node stops.
     pub async fn look(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         loop {
             tokio::select! {

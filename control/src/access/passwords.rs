@@ -21,7 +21,7 @@ const LANES: u32 = 1;
 /// Hashes computed at the same time, at most. Further requests wait, so that hashes do not take all memory and all
 /// cores.
 const AT_ONCE: usize = 2;
-/// Timeout of the wait for a turn.
+/// How long a request waits, at most, until it may compute its hash.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// The hash that is checked if the user does not exist, so that the answer takes as long as for an existing user. Its
 /// bytes are zeros, and no password has this hash.
@@ -43,7 +43,8 @@ impl Passwords {
         Passwords { turns: Arc::new(Semaphore::new(AT_ONCE)), telemetry }
     }
 
-    /// Whether the password has this hash. Without a hash: false, after the same time.
+    /// Whether the password has this hash. Without a hash the result is false, and computing it takes as long as with a
+    /// hash.
     pub async fn is_right(&self, password: Zeroizing<String>, hash: Option<String>) -> Result<bool, ApiError> {
         self.in_turn(move || {
             let hash_or_none = hash.as_deref().unwrap_or(NO_USER);

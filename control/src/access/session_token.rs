@@ -137,7 +137,8 @@ impl SessionTokens {
         ended.retain(|_, ends| *ends > now);
         ended.insert(*id, *ends);
         drop(ended);
-        // the next use of another token of this sign-in then reads the database, where the sign-in has ended
+        // other tokens of this sign-in may be in the cache: without the cache, their next use reads from the database
+        // that the sign-in has ended
         self.forget_checked();
         Ok(())
     }
@@ -276,7 +277,7 @@ fn decode(
     jsonwebtoken::decode(token, key, &validation).map(|token| token.claims).map_err(|_| invalid_token())
 }
 
-/// The role of this name, if users can have it.
+/// The role with this name, if users can have this role.
 fn role_of(name: &str) -> Option<Role> {
     Role::from_name(name).filter(|role| *role != Role::Trial)
 }

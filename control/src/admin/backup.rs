@@ -23,7 +23,7 @@ use crate::database;
 const FORMAT: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 const NODE_ID: &str = "node-id";
-/// Largest size of a manifest in bytes: enough for some hundred thousand answers.
+/// Largest size of a manifest in bytes: enough for the entries of some hundred thousand stored answers.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
 /// The file that describes a backup.
@@ -229,7 +229,7 @@ struct Staged {
 }
 
 impl Staged {
-    /// Makes the folder next to `target`, so that a rename moves it there.
+    /// Makes the folder next to `target`, so that a rename can put it at `target`.
     fn beside(target: &Path) -> anyhow::Result<Staged> {
         let name = target.file_name().with_context(|| format!("{} has no name", target.display()))?;
         let mut staged = name.to_owned();

@@ -81,7 +81,7 @@ impl Operator {
         Ok(keys)
     }
 
-    /// Revokes all keys of an account at once. Returns the number of lineages that had a valid key.
+    /// Revokes at once all keys of an account. Returns the number of lineages that had a valid key.
     ///
     /// # Errors
     /// When the account does not exist.
@@ -92,7 +92,7 @@ impl Operator {
         Ok(self.tell_revoked(lineages).await)
     }
 
-    /// Revokes all keys that a user made at once. Returns the number of lineages that had a valid key.
+    /// Revokes at once all keys that a user made. Returns the number of lineages that had a valid key.
     ///
     /// # Errors
     /// When the user does not exist.

@@ -24,7 +24,7 @@ pub struct FindingFacts {
     pub account_id: String,
     /// The fault.
     pub what: &'static str,
-    /// The transfer at fault, or the month and the rate of the balance.
+    /// The transfer at fault, or the month and the rate of the balance at fault.
     pub of: String,
 }
 

@@ -148,7 +148,7 @@ pub struct ProvidedSubscription {
     pub account_id: Option<String>,
     /// Its state.
     pub status: ProvidedStatus,
-    /// The plan in force. `None`: the subscription's price is not one of this service's.
+    /// The plan in force. `None`: the subscription has a price that this service does not know.
     pub plan: Option<(Plan, BillingCycle)>,
     /// Whether the subscription ends with its period.
     pub ends: bool,
@@ -188,7 +188,7 @@ pub struct ProvidedInvoice {
     pub customer_id: String,
     /// The subscription that the invoice is for.
     pub subscription_id: Option<String>,
-    /// The month whose use is billed, as this service set it in the metadata.
+    /// The month whose usage is billed. This service wrote the month into the invoice's metadata.
     pub month: Option<i64>,
     /// The invoice's state.
     pub status: store::InvoiceState,
@@ -234,7 +234,7 @@ pub struct StartedCheckout {
     pub session_id: String,
     /// The address of the checkout's page. Empty if the checkout is embedded.
     pub url: String,
-    /// The secret for the provider's script. Empty if the checkout has a page.
+    /// The secret for the provider's script. Empty if the checkout is not embedded.
     pub client_secret: String,
 }
 
@@ -280,7 +280,7 @@ pub struct NewSubscription<'a> {
     pub key: &'a str,
 }
 
-/// A bill for an account's use beyond its plan in a month.
+/// A bill for what an account used in a month beyond its plan.
 #[derive(Clone, Debug)]
 pub struct UsageBill<'a> {
     /// The customer.
@@ -335,7 +335,7 @@ pub trait PaymentProvider: Send + Sync {
     fn subscription<'a>(&'a self, subscription_id: &'a str) -> Asked<'a, ProvidedSubscription>;
     /// An invoice as it is now.
     fn invoice<'a>(&'a self, invoice_id: &'a str) -> Asked<'a, ProvidedInvoice>;
-    /// Makes an invoice for a month of use.
+    /// Makes the invoice for what an account used in a month beyond its plan.
     fn bill_usage<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice>;
 }
 

@@ -161,7 +161,7 @@ pub fn unschedule(subscription: &mut Subscription) {
     subscription.scheduled_cycle = String::new();
 }
 
-/// The price of the time from now to the period's end: the period's price by the second, rounded to a cent.
+/// The share of the period's price for the seconds from now to the period's end, rounded to a cent.
 fn rest_of_price(plan: Plan, cycle: BillingCycle, now: Timestamp, end: Timestamp) -> i64 {
     let start = month_start(Period::of(end).month - months_of(cycle));
     let whole = i128::from(end.seconds().saturating_sub(start.seconds()).max(1));
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use BillingCycle::{Annual, Monthly};
 
-    /// 2026-02-15T00:00:00Z: half of a month of 28 days.
+    /// 2026-02-15T00:00:00Z: the middle of a month of 28 days.
     const NOW: Timestamp = Timestamp(1_771_113_600_000_000);
 
     fn none() -> Subscription {

@@ -210,8 +210,9 @@ impl Billing {
                 }
                 Err(error) => {
                     if error.code == Code::NoPaymentMethod {
-                        // the provider repeats its answer for the same key: raise the version, so that the next request
-                        // gets another key
+                        // The provider repeats its answer for the same idempotency key, which is made of the record's
+                        // version. So write the record, which raises the version: the next request then has another
+                        // key.
                         self.store.write(async |tx| tx.put_subscription(&subscription).await).await?;
                     }
                     return Err(error);

@@ -17,14 +17,15 @@ const CHECK: Duration = Duration::from_secs(1);
 
 /// Reacts to the news of other nodes.
 pub trait Follower: Send + Sync + 'static {
-    /// Called when a new connection is in use. This node has missed the news that were sent while it had no connection.
+    /// Called when a new connection is in use. This node has missed the news that other nodes sent while it had no
+    /// connection.
     fn opened(&self);
 
     /// Applies news.
     fn hear(&self, news: News);
 }
 
-/// Opens connections and applies the news that arrive on them, until the node stops. `tried` is sent after the first
+/// Opens connections and applies the news that arrives on them, until the node stops. `tried` is sent after the first
 /// attempt.
 pub async fn keep(
     cache: CacheStore,

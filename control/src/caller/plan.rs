@@ -51,7 +51,7 @@ const fn limits(requests_a_day: u64, requests_a_month: u64, burst_a_second: u32,
     }
 }
 
-/// These limits, with the limits on encryption keys and ciphertexts.
+/// These limits, but with the given limits on encryption keys and ciphertexts.
 const fn with_keys(
     limits: PlanLimits,
     encryption_keys: u64,

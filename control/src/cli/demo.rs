@@ -205,7 +205,7 @@ struct DemoReport {
     evaluation: Evaluation,
     /// Time from the request to the last answer.
     elapsed: Duration,
-    /// As `GET /tfhe/session/{session_id}` shows it.
+    /// The session's cost, as `GET /tfhe/session/{session_id}` shows it.
     session_cost: MilliYen,
 }
 

@@ -41,7 +41,8 @@ mod held {
             self.parts.len()
         }
 
-        /// The rows of a part. CPU work of tenths of a second for large parameters.
+        /// The rows of a part. Takes tenths of a second of CPU time for large parameters, so call this outside the
+        /// async threads.
         pub fn rows(&self, part: usize) -> Vec<Vec<u8>> {
             let (kind, level) = self.parts[part];
             let params = self.secret.params();
@@ -58,7 +59,8 @@ mod held {
     pub struct HeldKey(client::SecretKey);
 
     impl HeldKey {
-        /// Makes a key pair. CPU work of some tenths of a second. `None`: this build cannot hold keys.
+        /// Makes a key pair. Takes some tenths of a second of CPU time, so call this outside the async threads. `None`:
+        /// this build cannot hold keys.
         pub fn generate(preset: Preset) -> Option<(HeldKey, EvaluationKey)> {
             let secret = client::SecretKey::generate(preset);
             let evaluation = secret.evaluation_key();

@@ -77,7 +77,7 @@ impl Setting {
         variable(&self.arg)
     }
 
-    /// The setting's flag without the dashes, which is its key in the settings file.
+    /// The setting's flag without the dashes. In the settings file the setting has this name.
     pub fn flag(&self) -> &str {
         self.arg.get_long().expect("every setting has a flag")
     }
@@ -105,8 +105,8 @@ pub(super) fn variable(arg: &Arg) -> &str {
     arg.get_env().and_then(|name| name.to_str()).expect("every setting has a variable")
 }
 
-/// Every setting as an argument with its parser, in the order of the pages. A flag is the variable's name without its
-/// prefix.
+/// Every setting as an argument with its parser, in the order of docs/settings.md. A flag is the variable's name
+/// without its prefix.
 pub fn command() -> &'static Command {
     static COMMAND: LazyLock<Command> = LazyLock::new(|| {
         let command = Command::new("settings").no_binary_name(true).disable_help_flag(true);

@@ -23,7 +23,7 @@ pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
 pub const PROVIDER_SLOW: Duration = Duration::from_secs(1);
 /// How long the payment provider's state is cached. The state is cached because the provider limits requests.
 pub const PROVIDER_BELIEVED: Duration = Duration::from_secs(60);
-/// From this use of the space for ciphertexts, in percent, eviction is near (readings O7).
+/// If at least this percentage of the space for ciphertexts is used, ciphertexts will soon be evicted (readings O7).
 const CACHE_WARNING_PCT: f64 = 90.0;
 
 /// Seconds to wait before a retry after a 503.

@@ -43,8 +43,8 @@ static SPECIAL: LazyLock<Vec<IpNet>> = LazyLock::new(|| {
     networks.map(|network| network.parse().expect("a network")).into()
 });
 
-/// The public addresses of IP version 6. The addresses for loopback, mapped, translated, local, discard, SRv6 and
-/// multicast use are outside this network.
+/// The public addresses of IP version 6. Addresses with a special purpose (loopback, mapped, translated, local,
+/// discard, SRv6, multicast) are outside this network.
 static GLOBAL_V6: LazyLock<IpNet> = LazyLock::new(|| IpNet::from_str("2000::/3").expect("a network"));
 
 /// Suffixes of names that public receivers never have.
@@ -72,7 +72,7 @@ fn network(text: &str) -> Result<IpNet, &'static str> {
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The text is not a URL to which events may be sent, with the reason.
+    /// The text is not a URL, or a URL to which no events may be sent. Holds the reason.
     Url(&'static str),
     /// The address is not public.
     Address,

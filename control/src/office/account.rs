@@ -113,7 +113,8 @@ pub async fn set_cap(
     Ok(answer)
 }
 
-/// The use of every operation. An operation without calls has zeros.
+/// How often every operation was called, for how many units and at what price. All three are zero for an operation that
+/// was not called.
 fn usage(totals: &[OfficeTotal]) -> BTreeMap<String, OperationUse> {
     let mut usage: BTreeMap<String, OperationUse> =
         OfficeOperation::ALL.iter().map(|operation| (operation.name().to_owned(), OperationUse::default())).collect();

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// An error that a handler returns in place of its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
-    /// Decides the status.
+    /// The error's code, which decides the status of the answer.
     pub code: Code,
     /// A text for people. Never contains secrets or internals (readings E10, X16).
     pub message: String,

@@ -50,12 +50,12 @@ pub use answers::Answers;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Header that marks a repeated answer.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// Longest key (readings I1).
+/// Longest `Idempotency-Key` (readings I1).
 const KEY_CHARACTERS_MAX: usize = 255;
 /// How long answers are stored (specification, Limits).
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// A claim's lease ends this long after its request's deadline. The answer takes less time than this. Once the lease
-/// has ended, other nodes consider the claiming node lost.
+/// A claim's lease ends this long after its request's deadline. After its deadline a request needs less time than this
+/// to answer. Once the lease has ended, other nodes consider the claiming node lost.
 const CLAIM_MARGIN: Duration = Duration::from_secs(60);
 
 /// A layer that gives a request with an `Idempotency-Key` its effect only once.
@@ -92,7 +92,7 @@ pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> 
     }
 }
 
-/// The key of a request, if it has one.
+/// The idempotency key of a request, if the request has one.
 fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -104,12 +104,13 @@ fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     value.to_str().map(Some).map_err(ApiError::internal)
 }
 
-/// The digest of a key and its scope: account, method and path (readings I1). No part contains a zero byte.
+/// The digest of an idempotency key and its scope: account, method and path (readings I1). No part contains a zero
+/// byte.
 fn scope(account: &AccountId, method: &Method, path: &str, key: &str) -> [u8; 32] {
     Sha256::digest([account.as_str(), method.as_str(), path, key].join("\0")).into()
 }
 
-/// A request's claim on its idempotency key. Empty without a key.
+/// A request's claim on its idempotency key. Empty if the request has no such key.
 #[derive(Clone)]
 pub struct Claim(Option<Arc<GrantedClaim>>);
 
@@ -156,7 +157,7 @@ enum Audience {
     Credential,
 }
 
-/// The result of an attempt to claim a key.
+/// The result of an attempt to claim an idempotency key.
 enum ClaimOutcome {
     Mine(Arc<GrantedClaim>),
     Running,

@@ -196,7 +196,7 @@ pub struct Written {
     pieces: VecDeque<Bytes>,
 }
 
-/// Writes an answer as JSON. CPU work for large answers.
+/// Writes an answer as JSON. A large answer takes much CPU time, so write it outside the async threads.
 pub fn write_json(answer: &impl Serialize) -> Result<Written, ApiError> {
     let bytes = serde_json::to_vec(answer).map_err(ApiError::internal)?;
     Ok(Written { content_type: "application/json", pieces: [bytes.into()].into() })
@@ -239,8 +239,8 @@ impl Written {
         self.respond_within(status, ())
     }
 
-    /// The answer. `room` holds the memory reserved for the answer's bytes. It is dropped when all bytes are sent or
-    /// the client has left.
+    /// The answer. `room`, the memory reserved for the answer's bytes, is dropped when all bytes are sent or the client
+    /// has left.
     pub fn respond_within(self, status: StatusCode, room: impl Send + Unpin + 'static) -> Response {
         let body = WholeBody { pieces: self.pieces, _room: room };
         (status, [(header::CONTENT_TYPE, self.content_type)], Body::new(body)).into_response()

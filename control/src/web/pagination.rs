@@ -53,7 +53,7 @@ pub struct PageQuery {
     key: Key,
 }
 
-/// The scope in which a cursor is valid: a route's list of an account.
+/// The scope in which a cursor is valid: the list of one account at one route.
 struct Scope {
     account: AccountId,
     route: String,

@@ -39,8 +39,9 @@ pub struct Alert {
 from_row!(Alert { account_id, period, kind as word, threshold, of_limit, used, created_at });
 
 impl Alert {
-    /// The cap, as a part of an alert's key; 0 for other limits. When the cap changes, its thresholds are announced
-    /// again (readings P21). When an allowance changes, its thresholds are not announced again (readings P23).
+    /// The cap, as a part of the row's primary key; 0 for other limits. When the cap changes, its thresholds are
+    /// announced again (readings P21). When an allowance changes, its thresholds are not announced again (readings
+    /// P23).
     fn for_cap(&self) -> i64 {
         if self.kind == AlertKind::Budget { self.of_limit } else { 0 }
     }

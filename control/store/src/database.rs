@@ -6,7 +6,7 @@
 //!
 //! SQLite has one connection that writes and some that read. Writers wait for the writing connection in the order of
 //! their arrival. On PostgreSQL each statement sees everything that was committed before it, so a transaction first
-//! locks the rows that must not change in between.
+//! locks the rows that must not change until its end.
 
 use std::time::Duration;
 
@@ -54,8 +54,8 @@ impl From<&'static str> for Sql {
     }
 }
 
-/// A query that locks its rows in their order, so that other transactions cannot change the rows until this transaction
-/// ends. SQLite needs no such lock, because only one transaction writes at a time.
+/// A query that locks its rows, so that other transactions cannot change the rows until this transaction ends. SQLite
+/// needs no such lock, because only one transaction writes at a time.
 macro_rules! locking {
     ($($query:expr),+) => {
         $crate::database::Sql {
@@ -154,7 +154,7 @@ macro_rules! values {
 }
 pub(crate) use values;
 
-/// A type that can be read from a row of both databases.
+/// A type that can be read from a row of either database.
 pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
 impl<T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for T {}
@@ -232,7 +232,7 @@ enum Open {
     Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
 }
 
-/// Runs a statement on the present database. The patterns bind the connection of each kind.
+/// Runs a statement on `$what`, which is SQLite or PostgreSQL. Each of the two patterns binds the connection.
 macro_rules! on {
     ($what:expr, $sqlite:pat, $postgres:pat, $sql:ident, $values:ident, $arguments:ident => $body:expr) => {{
         $crate::statements::note($sql.sqlite, $sql.postgres);

@@ -207,7 +207,7 @@ impl Tx {
         Ok(self.fetch_optional::<(String,)>(sql, values![account_id]).await?.is_some())
     }
 
-    /// Whether an account may have one more key or upload, not counting this upload.
+    /// Whether an account may have one more key or upload. `besides`: an upload that is not counted.
     pub(crate) async fn may_have_one_more_key(
         &mut self,
         account_id: &str,

@@ -353,7 +353,7 @@ impl Store {
 /// An account's use in a span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Environment of the keys.
+    /// Environment of the API keys.
     pub environment: Environment,
     /// Number of requests: gates, batches, circuits.
     pub operations: i64,

@@ -1,8 +1,8 @@
 //! Requests with an `Idempotency-Key` (readings I1-I6): their claims while they run, and then their stored answers.
 //!
 //! An answer is stored in the transaction of its effect ([`crate::Unit::keep`], [`Tx::keep`]), so both are written or
-//! neither. If two requests claim the same key, the second finds it claimed. A request loses its claim if its node is
-//! considered dead. Such a request has no effect, because its answer no longer finds the claim's row.
+//! neither. If two requests have the same idempotency key, the second finds the key claimed. A request loses its claim
+//! if its node is considered dead. Such a request has no effect, because its answer no longer finds the claim's row.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::{Error, Result, Store};
 /// A claim to write.
 #[derive(Clone, Debug)]
 pub struct NewClaim {
-    /// SHA-256 over account, method, path and key.
+    /// SHA-256 over account, method, path and idempotency key.
     pub digest: [u8; 32],
     /// The account of the request.
     pub account_id: String,
@@ -182,8 +182,8 @@ impl Work for NewClaim {
     }
 }
 
-/// Inserts claims of different requests, sorted by their digests. A claim is not granted if its request has another
-/// claim or an answer. Returns the digests of the granted claims.
+/// Inserts claims of different requests. The claims are sorted by digest. A claim is not granted if its request has
+/// another claim or an answer. Returns the digests of the granted claims.
 async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8; 32]>> {
     macro_rules! insert_claims {
         ($rows:literal, $now:literal) => {
@@ -232,7 +232,7 @@ async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8;
     Ok(granted.into_iter().filter_map(|(digest,)| digest.try_into().ok()).collect())
 }
 
-/// The claim or answer that blocks a claim. `None`: it no longer exists.
+/// The other claim, or the stored answer, that blocks this claim. `None`: nothing blocks this claim any more.
 async fn held(tx: &mut Tx, claim: &NewClaim) -> Result<Option<Claimed>> {
     let sql = "SELECT answer, blob FROM kept_answers WHERE digest = $1 AND held_until > $2";
     let row: Option<(Option<Vec<u8>>, Option<String>)> =

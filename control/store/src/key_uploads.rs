@@ -78,8 +78,8 @@ impl Store {
         Ok(gone.is_some())
     }
 
-    /// Deletes expired uploads, and their materials unless they became keys. Returns how many. Some may remain for the
-    /// next call.
+    /// Deletes expired uploads. If an upload did not become a key, its material is deleted too. Returns the number of
+    /// uploads. Some may remain for the next call.
     pub async fn forget_key_uploads(&self, now: i64) -> Result<u64> {
         let sql = "SELECT upload_id, account_id FROM key_uploads WHERE expires_at <= $1 ORDER BY expires_at LIMIT 100";
         let over: Vec<(String, String)> = self.db.fetch_all(sql, values![now]).await?;

@@ -55,8 +55,8 @@ words!(TransferPhase, "phase of a transfer", {
     Voided = "voided",
 });
 
-/// Locks the ledger of these accounts until the transaction ends, in the order of their ids. SQLite needs no such lock,
-/// because only one transaction writes at a time.
+/// Locks the ledgers of these accounts, in the order of the accounts' ids, until the transaction ends. SQLite needs no
+/// such lock, because only one transaction writes at a time.
 pub(crate) async fn lock(tx: &mut Tx, accounts: BTreeSet<&str>) -> Result<()> {
     if accounts.is_empty() {
         return Ok(());

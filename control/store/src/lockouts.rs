@@ -145,8 +145,8 @@ impl Store {
         self.db.fetch_all(sql, values![now]).await
     }
 
-    /// Clears the failures and locks of this subject, or of all. Returns how many were locked or had failures that
-    /// counted.
+    /// Clears the failures and locks of this subject. `None`: of all subjects. Returns the number of subjects that were
+    /// locked or had failures that counted.
     pub async fn clear_lockouts(&self, subject: Option<&[u8; 32]>, now: i64) -> Result<u64> {
         let mut tx = self.db.begin().await?;
         let (version,): (i64,) = tx.fetch_one(NEXT_VERSION, values![]).await?;

@@ -188,7 +188,7 @@ impl Store {
         .await
     }
 
-    /// Returns leased deliveries for which no attempt was made.
+    /// Ends the leases of deliveries for which no attempt was made.
     pub async fn give_deliveries_back(&self, taken: &[DueDelivery]) -> Result<()> {
         let sql = Sql {
             sqlite: "UPDATE deliveries SET leased_until = 0 FROM json_each($1) r \
@@ -200,8 +200,8 @@ impl Store {
         self.write(async |tx| tx.execute_rows(sql, &of).await.map(drop)).await
     }
 
-    /// Records the results of attempts. Leaves out deliveries for which another node has recorded an attempt in
-    /// between.
+    /// Records the results of attempts. Leaves out a delivery if another node has recorded an attempt since this node
+    /// took the delivery.
     pub async fn record_attempts(&self, attempts: &[Attempt]) -> Result<()> {
         let sql = Sql {
             sqlite: "UPDATE deliveries SET status = r.value->>3, attempts = attempts + 1, due_at = r.value->>4, leased_until = 0, \
@@ -295,7 +295,7 @@ impl Tx {
         let of = values![&event.event_id, &event.account_id, &event.event_type, &event.body, event.created_at];
         self.execute(sql, of).await?;
         for attempt in attempts {
-            // a webhook that was deleted in between gets no row
+            // a webhook that no longer exists gets no row
             let sql = "INSERT INTO deliveries (webhook_id, event_id, account_id, event_type, status, attempts, due_at, status_code, \
                  response_ms, error, delivered_at, created_at) SELECT webhook_id, $2, $3, $4, $5, 1, 0, $6, $7, $8, $9, $10 \
                  FROM webhooks WHERE webhook_id = $1";

@@ -138,8 +138,8 @@ async fn locked_counts(tx: &mut Tx, told: &Settlement) -> Result<Counts> {
     if let Some(counts) = tx.fetch_optional(sql, values![&told.subject]).await? {
         return Ok(counts);
     }
-    // If another node creates the row in between, the update locks the row and returns it without a change. Only nodes
-    // of the earlier release read the last two columns.
+    // If another node has created the row since the query above, the update locks the row and returns it without a
+    // change. Only nodes of the earlier release read the last two columns.
     let sql = "INSERT INTO request_counts (subject, day, day_used, month, month_used, leased, leased_until) \
          VALUES ($1, $2, 0, $3, 0, 0, 0) ON CONFLICT (subject) DO UPDATE SET subject = excluded.subject \
          RETURNING day, day_used, month, month_used";

@@ -74,7 +74,7 @@ pub struct NextRefreshToken<'a> {
     /// The new token itself, sealed.
     pub sealed: &'a [u8],
     /// Grace period in microseconds. In this time the old token may be exchanged again for the same new token, unless
-    /// the new token was exchanged in between.
+    /// the new token has been exchanged too.
     pub grace_us: i64,
 }
 

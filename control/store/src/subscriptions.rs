@@ -171,7 +171,7 @@ impl Store {
 
 impl Tx {
     /// Replaces a subscription, if its version is still the one that was read, and sets its account's plan. False: the
-    /// subscription was changed in between or the account was deleted, and nothing was changed.
+    /// subscription has been changed since it was read, or the account was deleted, and nothing was changed.
     pub async fn put_subscription(&mut self, subscription: &Subscription) -> Result<bool> {
         let Subscription { account_id, version, plan, status, billing_cycle, period_start, period_end, .. } =
             subscription;

@@ -1,4 +1,5 @@
-//! Trials: accounts with one key that end after a fixed time, with everything that they own (readings A12-A15).
+//! Trials: accounts that have one API key. They end after a fixed time, with everything that they own (readings
+//! A12-A15).
 
 use crate::api_keys::{NewApiKey, insert};
 use crate::database::{Tx, from_row, locking, values};

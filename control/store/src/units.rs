@@ -19,13 +19,13 @@ use crate::{Result, Store};
 /// The steps of a unit of work. Each is optional.
 #[derive(Clone, Debug, Default)]
 pub struct Unit {
-    /// Records a circuit's run, unless it is recorded.
+    /// Records a circuit's run, unless the run is already recorded.
     pub operation: Option<NewCircuitOperation>,
-    /// Records the end of a run. A run that has ended before fails the unit ([`crate::Error::OperationEnded`]).
+    /// Records the end of a run. A run that has already ended fails the unit ([`crate::Error::OperationEnded`]).
     pub operation_end: Option<CircuitOperationEnd>,
-    /// Records an operation on encrypted numbers, unless it is recorded.
+    /// Records an operation on encrypted numbers, unless the operation is already recorded.
     pub arithmetic: Option<NewArithmeticOperation>,
-    /// Records the end of an operation. An operation that has ended before fails the unit
+    /// Records the end of an operation. An operation that has already ended fails the unit
     /// ([`crate::Error::OperationEnded`]).
     pub arithmetic_end: Option<ArithmeticOperationEnd>,
     /// Stores a ciphertext and evicts others. A deleted key ([`crate::Error::KeyGone`]) and a lack of room
@@ -34,9 +34,9 @@ pub struct Unit {
     /// Writes the usage row of an operation and counts the operation with its key. An existing usage row with the same
     /// id fails the unit.
     pub arithmetic_charge: Option<ArithmeticUsage>,
-    /// Adds to a session's totals and writes the usage row. A session that has ended in between is charged too, because
-    /// the work was completed (readings P24). A missing session, or an existing usage row with the same id, fails the
-    /// unit.
+    /// Adds to a session's totals and writes the usage row. A session that has ended since the work began is charged
+    /// too, because the work was completed (readings P24). A missing session, or an existing usage row with the same
+    /// id, fails the unit.
     pub charge: Option<GateUsage>,
     /// Posts the transfer that pays for the work. A transfer that is not open fails the unit
     /// ([`crate::Error::ReservationLost`]).

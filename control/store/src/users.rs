@@ -216,7 +216,7 @@ impl Store {
     /// account stays with everything else that it owns.
     pub async fn delete_user(&self, user_id: &str, at: i64) -> Result<Vec<String>> {
         let mut tx = self.db.begin().await?;
-        // disable the user first, so that no sign-in and no key is made in between
+        // disable the user first, so that no sign-in and no key is made during the deletion
         tx.execute("UPDATE users SET disabled_at = $2 WHERE user_id = $1", values![user_id, at]).await?;
         let revoked = revoke_all(&mut tx, LINEAGES_OF_USER, user_id, at).await?;
         tx.execute("DELETE FROM user_keys WHERE user_id = $1", values![user_id]).await?;

@@ -259,7 +259,8 @@ impl Group {
 }
 
 impl<W: Work> Waiting<W> {
-    /// Adds the work to those that have begun, unless its caller has withdrawn it.
+    /// Adds the work to `begun`, the works of this kind that its group runs. A work that the caller has withdrawn is
+    /// left out.
     fn begin_in(self, begun: &mut Vec<Self>) {
         if !self.taken.swap(true, Ordering::AcqRel) {
             begun.push(self);

@@ -55,7 +55,7 @@ struct Resources {
 }
 
 impl Resources {
-    /// Adds the glyphs that marks use of each face, each picture once, and each opacity.
+    /// Adds what the marks use: for each face the glyphs of their texts, each picture once, and each opacity.
     fn of(pages: &[Page], resources: &mut PdfResources) -> Resources {
         let mut used: BTreeMap<Weight, BTreeSet<char>> = BTreeMap::new();
         let mut pictures: Vec<Arc<Picture>> = Vec::new();

@@ -149,7 +149,7 @@ fn columns(payer: &Payer, payee: &Payee, kinds: &[Kind], year: i32) -> Result<Ve
     Ok(columns)
 }
 
-/// A text of full-width characters that JIS X 0208 has.
+/// The text in full-width characters. JIS X 0208 must have each of them.
 pub fn full(item: &'static str, text: &str, characters_max: usize) -> Result<String, RecordError> {
     let wide = wide(item, text)?;
     if wide.chars().count() > characters_max { Err(RecordError::TooLong(item, characters_max)) } else { Ok(wide) }

@@ -206,7 +206,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whole yen, not negative, as a decimal.
+    /// Whole yen, not negative. The value is written like a decimal ([`Field::decimal`]).
     pub fn yen(&self) -> Option<i64> {
         let amount = self.decimal()?;
         match amount.to_i64().filter(|yen| amount.fract().is_zero() && (0..=YEN_MAX).contains(yen)) {

@@ -31,7 +31,7 @@ impl Scheduler {
         push(&mut session.queue, waiting);
     }
 
-    /// Takes `rows` rows from the front of the entry at this place of the queue.
+    /// Takes `rows` rows from the front of entry `at` of the session's queue.
     pub(super) fn dequeue(&mut self, session: SessionId, at: usize, rows: usize) -> QueuedRows {
         let queue = &mut self.session(session).queue;
         let whole = &mut queue[at];

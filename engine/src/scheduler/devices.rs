@@ -12,7 +12,7 @@ use crate::residency::Residency;
 use crate::slots::Slots;
 use crate::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX};
 
-/// Failures in a row after which a device is given up, if another one is in service.
+/// Number of failures without a success after which a device is taken out of service, if another device has not failed.
 pub(super) const FAILURES_MAX: u32 = 3;
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) struct Call {
     pub(super) batches: Vec<Batch>,
     /// Cost of all batches of the call.
     pub(super) cost: u64,
-    /// The part of [`DeviceLimits::batch_units_max`] that the batches leave free.
+    /// How much of [`DeviceLimits::batch_units_max`] the batches leave free.
     pub(super) room: usize,
     /// Whether the command to run the call has not been given yet. An open call may get batches of other sessions until
     /// the end of the step.

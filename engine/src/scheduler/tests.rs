@@ -352,7 +352,7 @@ fn a_full_queue_refuses_with_a_wait_from_the_measured_pace() {
     let batch = run_of(&desk.feed(loaded(A)));
     desk.now += Duration::from_millis(300);
     run_of(&desk.done(&batch));
-    // the first 8 bootstraps took 300 ms, so the 1008 that wait take 37.8 s
+    // the first batch of 8 bootstraps took 300 ms; at this pace, the 1008 bootstraps that still wait take 37.8 s
     let error = Error::Busy { retry_after: Duration::from_secs(38) };
     assert_eq!(desk.submit(A, op(2), &[1; 9]), [Command::Refuse { operation: op(2), error }]);
     assert_eq!(desk.submit(A, op(3), &[1; 8]), [], "what has run made room");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Cause, Command, Event, Failure, Scheduler};
 use crate::ids::{BatchId, DeviceId};
 
-/// A call may take this many times its duration by the measured pace.
+/// A call may take this many times the duration that is expected from the measured pace.
 const PATIENCE: u32 = 32;
 
 impl Scheduler {

@@ -119,7 +119,7 @@ impl<B: Schemes> KeyOnDevice<B> {
 }
 
 /// Bytes of the tables for these parameters: for each prime, the roots for both directions with their Shoup companions,
-/// twice.
+/// once for the plain transform and once for the transform on vectors.
 fn table_bytes(params: &ckks::Params) -> u64 {
     (params.primes().len() * params.n() * 4 * 8) as u64
 }

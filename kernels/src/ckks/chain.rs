@@ -55,7 +55,7 @@ pub(super) struct Wanted {
 }
 
 impl Chain {
-    /// Finds the chain with the cheapest key switches among those within the bound.
+    /// Finds, among the chains within the bound, the one with the cheapest key switches.
     pub(super) fn search(wanted: &Wanted) -> Option<Chain> {
         search::search(wanted)
     }

@@ -81,8 +81,8 @@ pub enum EncodeError {
 
 /// The transforms between coefficients and slots for one degree.
 pub struct Encoder {
-    /// Roots of each stage. For the stage that joins halves of `len / 2`, `zeta_len^(5^j)` for `j < len / 2` is at
-    /// `len / 2 - 1 + j`; `zeta_len` has order `4 len`.
+    /// Roots of each stage. For the stage that joins halves of `len / 2`, the root `zeta_len^(5^j)` with `j < len / 2`
+    /// has index `len / 2 - 1 + j`; `zeta_len` is `exp(2 pi i / (4 len))`.
     roots: Vec<Complex>,
     slots: usize,
     /// `2 / N`.

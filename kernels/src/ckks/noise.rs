@@ -183,7 +183,7 @@ pub struct NoiseBudget {
     /// `noise_budget_remaining`: the smaller of the remaining levels and the remaining precision, in percent; 0 if the
     /// value may wrap around the modulus (readings C11).
     pub percent: f64,
-    /// How many products in a row are still possible.
+    /// How many more multiplications are possible, one after another.
     pub levels_remaining: usize,
     /// Correct bits behind the binary point.
     pub precision_bits: f64,

@@ -83,7 +83,7 @@ pub struct ParamsLiteral {
     pub poly_degree: usize,
     /// Bits of the scale: one of [`SCALE_BITS`].
     pub scale_bits: u32,
-    /// Multiplications in a row: one of [`MAX_DEPTHS`].
+    /// Number of multiplications that are possible one after another: one of [`MAX_DEPTHS`].
     pub max_depth: u32,
     /// The security level that the parameters must reach.
     pub security: SecurityLevel,
@@ -97,10 +97,10 @@ pub enum ParamsError {
     /// A field is out of its range.
     #[error("{0}")]
     OutOfRange(String),
-    /// The chain does not reach the requested security (readings K1).
+    /// The parameters do not reach the requested security (readings K1).
     #[error("{}", Self::insufficient(*.security_bits, *.log_modulus, *.depth_max, *.degree_min))]
     InsufficientSecurity {
-        /// Bits of security of the nearest chain.
+        /// Bits of security of the best chain for these parameters without a bound on the modulus.
         security_bits: u32,
         /// `log2 QP` of that chain, rounded up.
         log_modulus: u32,

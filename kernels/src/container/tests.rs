@@ -82,7 +82,7 @@ fn seeded_ciphertexts_of_another_key_length_or_preset_are_refused_even_under_a_r
     assert!(matches!(read_evaluation_key(&good), Err(Error::WrongType { .. })));
 }
 
-/// The same key in the form that clients of version 1 send.
+/// The key of `key(preset)`, in the form that clients of version 1 send.
 fn key_of_version_1(preset: Preset) -> EvaluationKey {
     let mut key = key(preset);
     key.params = key.params.with_mod_switch(ModSwitch::Nearest);

@@ -7,8 +7,8 @@
 //! All words of a square (`LANES` vectors) come from one square of the input. Let `t` be the top `2 log LANES` bits of
 //! `r`: the number of a word in its square. Then word `t` of a square comes from word `h + g t` modulo `LANES^2` of the
 //! input's square, where `h` depends on the square. In base `LANES`, the low digit of `h + g t` depends only on the low
-//! digit of `t`. So in transposed squares, all words of a vector come from one vector. Its lanes are permuted by one of
-//! `LANES` permutations, which the carry to the high digit selects.
+//! digit of `t`. So in transposed squares, all words of a vector come from one vector. The carry to the high digit
+//! selects one of `LANES` permutations of the vector's lanes.
 
 use crate::cpu::ntt::NttTables;
 use crate::cpu::simd::{Isa, Simd};

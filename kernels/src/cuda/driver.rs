@@ -199,7 +199,8 @@ impl Drop for Pinned {
     }
 }
 
-/// A function of a module, and the dynamic shared memory that the driver has allowed it until now, in bytes.
+/// A function of a module, and the largest dynamic shared memory that was allowed for this function until now, in
+/// bytes.
 #[derive(Clone, Copy)]
 struct Function {
     handle: sys::CUfunction,

@@ -1,5 +1,5 @@
-//! A simulated card that collects the sources to compile and computes nothing. So kernels can be compiled, checked and
-//! packed on a machine without a card, and the code needs no second list of the kernels.
+//! A simulated card that collects the sources to compile and computes nothing. With this card, the kernels can be
+//! compiled, checked and packed on a machine without a real card, and no separate list of the kernels is needed.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,7 @@ impl Paper {
     }
 }
 
-/// The length of a buffer; no memory is behind it.
+/// A buffer without memory, which has only its number of words.
 pub struct Buf(usize);
 
 impl Buffer for Buf {

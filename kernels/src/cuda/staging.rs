@@ -1,10 +1,9 @@
 //! Staging between host and card, so that the copies of one batch overlap with the work of another batch.
 //!
-//! Words pass through blocks of pinned host memory. A block has a twin on the card. On upload, the copying stream fills
-//! the twin while kernels of an earlier batch run; later the computing stream moves the words to their buffer. A
+//! Words pass through blocks of pinned host memory. A large block has a twin on the card. On upload, the copying stream
+//! fills the twin while kernels of an earlier batch run; later the computing stream moves the words to their buffer. A
 //! download takes the same steps in reverse. So the computing stream orders every access to a buffer, and only the
-//! transfer over the bus runs at the same time as kernels. Small copies go directly through small blocks without a
-//! twin.
+//! transfer over the bus runs at the same time as kernels. Small copies go through small blocks, which have no twin.
 
 use std::collections::VecDeque;
 use std::ops::Range;

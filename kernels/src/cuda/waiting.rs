@@ -8,16 +8,16 @@ use cudarc::driver::CudaEvent;
 use super::failed::failed;
 use crate::error::{Error, Result};
 
-/// A card that does not reach an event within this time is lost. The work before an event is bounded. A launch is some
-/// waves of groups (`tfhe/gpu/backend.rs`), which take half a second on the smallest supported card. Tables of at most
-/// 32 launches are queued, because further uploads wait for blocks (`staging.rs`).
+/// A card that does not reach an event within this time is lost. The work before an event is bounded. The waves of
+/// groups in one launch (`tfhe/gpu/backend.rs`) take at most half a second on the smallest supported card. At most 32
+/// uploads of tables for launches are queued, because further uploads wait for blocks (`staging.rs`).
 pub const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Number of polls of an event before the thread sleeps between polls. A single gate finishes during these polls.
 const QUESTIONS_AWAKE: usize = 4096;
-/// A sleep lasts one part in this many of the time already waited. So a finished batch is noticed late by at most a
-/// fiftieth of its time.
+/// A sleep lasts as long as the time already waited, divided by this number. So a finished batch is noticed late by at
+/// most a fiftieth of its time.
 const NAP_PART: u32 = 50;
-/// The shortest sleep that a system can keep, and the longest allowed one.
+/// The shortest and the longest allowed sleep. The shortest is as short as an operating system can make it.
 const NAP: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
 /// Whether a card still works. All objects of the card share one value; a lost card stays lost.

@@ -69,7 +69,7 @@ pub enum Access {
     /// The kernel writes the words, and may read them.
     Write,
     /// The kernel reads the same words through the argument with this index. Each thread writes its words after it has
-    /// read them. CUDA only, because WGSL uses one argument for both.
+    /// read them. CUDA only, because a WGSL kernel reads and writes the words through one argument.
     InPlaceOf(usize),
 }
 

@@ -15,7 +15,8 @@ impl<G: Gpu> Default for Scratch<G> {
 }
 
 impl<G: Gpu> Scratch<G> {
-    /// Takes ranges of these numbers of words, with any contents. Ranges that were taken before are no longer valid.
+    /// Takes one range for each of these numbers of words. The words may have any values. Ranges that were taken before
+    /// are no longer valid.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when the card has no room for all ranges in one buffer.

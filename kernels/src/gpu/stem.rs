@@ -10,8 +10,8 @@ use crate::error::Result;
 /// Default number of threads in a group.
 pub const THREADS: u32 = 256;
 
-/// Largest number of compiled sources that are cached, even if no stem uses them. The sources of several parameter sets
-/// fit.
+/// If the cache has this many compiled sources, those that no stem uses are dropped before another source is added. The
+/// sources of several parameter sets fit.
 const KEPT_MAX: usize = 64;
 
 /// Compiles sources. While a compiled source is in use, it is not compiled again.

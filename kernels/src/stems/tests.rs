@@ -79,7 +79,8 @@ fn the_table_has_every_entry_of_the_texts() {
 fn the_catalogue_has_every_text_and_knows_stems_from_helpers() {
     let catalogue = text("shaders/README.md");
     let rows = catalogue.lines().filter(|line| line.starts_with("| `"));
-    // each name in the first column of a row, and whether the row is of a stem: a helper has `-` as its unit of work
+    // each name in the first column, with true if its row describes a stem; the row of a helper has `-` as its unit of
+    // work
     let named = rows.flat_map(|row| {
         let cells: Vec<&str> = row.split(" | ").collect();
         let is_stem = cells[2] != "-";

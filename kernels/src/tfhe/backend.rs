@@ -1,4 +1,4 @@
-//! Gates on a device: the trait that a device implements to evaluate gates, in addition to memory ([`Backend`]).
+//! Gates on a device: the trait of devices that evaluate gates. It extends [`Backend`], the trait of all devices.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! A batch of gates on one device, for callers that hold their operands.
+//! A batch of gates on one device, for callers that hold all operands.
 
 use crate::error::Result;
 use crate::tfhe::backend::{Gates, SlotGate};

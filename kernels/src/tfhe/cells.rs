@@ -91,9 +91,9 @@ impl SlotCells {
         SlotCells { wire_slots, cells: Vec::new(), terms: Vec::new(), slots: Vec::new() }
     }
 
-    /// Adds a cell. `constant` is in units of 1/8 of a turn. Each wire in the sum is a factor and slots, and each input
-    /// is a factor and a slot. `results` are the slots of the written wires, one after another, or the slot of a key
-    /// switch's result.
+    /// Adds a cell. `constant` is in units of 1/8 of a turn. `wires` has the factor and the slots of each wire that the
+    /// cell adds, and `inputs` has the factor and the slot of each input. `results` are the slots of the written wires,
+    /// one after another, or the slot of a key switch's result.
     ///
     /// # Panics
     /// When a wire does not have `wire_slots` slots, or a key switch has inputs or a result of more than one slot.
@@ -150,7 +150,7 @@ impl SlotCells {
         }
     }
 
-    /// The first of a cell's slots.
+    /// The index in `slots` at which a cell's slots begin.
     fn first_slot(&self, cell: &Cell) -> usize {
         self.terms[cell.wires.start..cell.inputs.end].first().map_or(cell.results.start, |term| term.first)
     }

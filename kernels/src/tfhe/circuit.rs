@@ -1,6 +1,6 @@
 //! Circuits of gates: the Bristol Fashion netlist format, read, levelled and evaluated in the clear.
 //!
-//! A text has four parts: `gates wires`; `inputs width...`; `outputs width...`; then a gate a line,
+//! A text has four parts: `gates wires`; `inputs width...`; `outputs width...`; then one line for each gate:
 //! `fan_in fan_out in... out... OP`. Wires are numbered; inputs are the first wires in order, outputs the last. Format:
 //! <https://nigelsmart.github.io/MPC-Circuits/>. XOR, AND and INV are gates, and MAND stands for several AND gates. EQW
 //! (a copy) and EQ (a constant) are replaced by their values while reading, so a [`Circuit`] contains only gates.
@@ -38,7 +38,7 @@ pub struct CircuitError {
 /// The value on a wire: an operand of a gate, or an output bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// The input bit of this number. Numbers count over all inputs in order, bit 0 of the first input first.
+    /// The input bit with this number. The bits of all inputs are numbered in order, bit 0 of the first input first.
     Input(u32),
     /// Result of the gate with this index in [`Circuit::gates`].
     Gate(u32),
@@ -155,7 +155,7 @@ impl Circuit {
         &self.gates
     }
 
-    /// The signal of each output bit. Bits count over all outputs in order, bit 0 of the first output first.
+    /// The signal of each output bit, for all outputs in order, bit 0 of the first output first.
     pub fn outputs(&self) -> &[Signal] {
         &self.outputs
     }

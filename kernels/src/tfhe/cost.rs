@@ -1,9 +1,10 @@
-//! The cost of a gate for fair shares. Work follows the parameters, so a key with more levels pays more.
+//! The cost of a gate, by which the time of a device is shared fairly. The work of a gate depends on the parameters, so
+//! a gate under a key with more levels costs more.
 //!
 //! The cost is a weighted sum of three counts: stages of transforms, products with key polynomials (both for each
 //! coefficient), and words of key-switching rows. The unit is the time of one stage. The weights are the best fit to
-//! the times of the bench `cost`, with AVX-512 and AVX2 together (benches/results/2026-11-22-cost.md). A product has
-//! twice the weight that its number of operations suggests.
+//! all times of the bench `cost`, those with AVX-512 and those with AVX2 (benches/results/2026-11-22-cost.md). A
+//! product has twice the weight that its number of operations suggests.
 
 use super::params::{ParamsLiteral, Preset};
 

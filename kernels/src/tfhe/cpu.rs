@@ -39,8 +39,8 @@ impl Cpu {
         Cpu::with(fastest::fastest(), threads_available())
     }
 
-    /// The number of rows that a thread takes at a time. The number is at most a group, and it gives all threads
-    /// equally many turns.
+    /// The number of rows that a thread takes at a time. The number is at most `GROUP_ROWS_MAX`, and it gives all
+    /// threads equally many turns.
     fn rows_of_a_turn(&self, rows: usize) -> usize {
         let turns = rows.div_ceil(GROUP_ROWS_MAX * self.threads) * self.threads;
         rows.div_ceil(turns.max(1)).max(1)

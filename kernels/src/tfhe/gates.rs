@@ -1,6 +1,6 @@
 //! The gate table: the sum that each gate forms before its bootstrap.
 //!
-//! Every gate is a row of this table: a constant and a factor for each operand. A binary gate takes one bootstrap to
+//! Every gate is a row of this table: one constant, and a factor for each operand. A binary gate takes one bootstrap to
 //! `+-1/8` and one key switch, MUX takes two bootstraps and one key switch, and NOT takes neither (readings P29; the
 //! service sets the prices).
 
@@ -94,7 +94,8 @@ pub(crate) struct Linear {
     pub factors: [i32; 2],
 }
 
-/// The bootstraps of a gate: the indices of two operands, and how these operands are added (docs/wire-format.md 8).
+/// The bootstraps of a gate. Each has the indices of two operands, and how these operands are added
+/// (docs/wire-format.md 8).
 ///
 /// MUX(a, b, sel) is `BR(-1/8 + sel + a)` and `BR(-1/8 - sel + b)`: their sum plus 1/8 is the bit.
 pub(crate) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {

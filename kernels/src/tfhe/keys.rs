@@ -36,8 +36,8 @@ pub struct EvaluationKey {
     pub preset: Preset,
     /// Dimensions, bases and levels: those of the preset, except for the bases and levels of an imported key.
     pub params: Params,
-    /// Random fingerprint that the key shares with its ciphertexts. If the fingerprints differ, the ciphertext belongs
-    /// to another key (readings G11).
+    /// Random fingerprint that the key shares with its ciphertexts. If a ciphertext has a different fingerprint, the
+    /// ciphertext belongs to another key (readings G11).
     pub fingerprint: Option<[u8; 8]>,
     /// The source of the masks.
     pub masks: Masks,

@@ -14,7 +14,7 @@ use crate::xof::next_words;
 pub struct TfheRsSeed {
     /// The AES-128 key, as the little-endian number of its bytes.
     pub key: u128,
-    /// The first byte of the key stream that is used, 0 to 15.
+    /// The index of the first used byte of the key stream, 0 to 15.
     pub first_byte: u8,
 }
 

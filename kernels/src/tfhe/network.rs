@@ -7,7 +7,7 @@ use super::params::ParamsLiteral;
 /// The value in a term of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
-    /// The input bit of the circuit with this number, at an eighth.
+    /// The circuit's input bit with this number, at an eighth.
     Input(u32),
     /// A result of a bootstrap: `2 b` is the first sample of bootstrap `b`, and `2 b + 1` is the second, a quarter turn
     /// after the first.

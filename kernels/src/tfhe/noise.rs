@@ -1,5 +1,4 @@
-//! Noise: the variance that each step of a gate adds, and the failure probability of the gate that follows from these
-//! variances.
+//! Noise: the variance that each step of a gate adds, and how these variances determine the gate's failure probability.
 //!
 //! Variances are in squared turns (fractions of the torus, squared). The formulas are those of eprint 2018/421
 //! (external product, key switch, gate bootstrap) for the average case as in eprint 2022/704 and 2021/729, with
@@ -18,10 +17,10 @@ pub use sum::{InputNoise, Load, SumNoise};
 
 use super::params::{ModSwitch, ParamsLiteral, RING_MODULUS};
 
-/// The statistics of a secret key that its noise depends on.
+/// Statistics of a secret key. The noise under this key depends on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Secret {
-    /// Share of ones among the bits of the small key, 0 to 1.
+    /// Fraction of ones among the bits of the small key, 0 to 1.
     pub ones: f64,
     /// Mean square of the ring key's coefficients. Expected values: 2/3 for ternary keys, 1/2 for the binary keys of
     /// tfhe-rs.

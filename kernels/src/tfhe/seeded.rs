@@ -17,7 +17,7 @@ pub struct SeededLweList {
 }
 
 impl SeededLweList {
-    /// The ciphertexts of a seed with these bodies, torus words.
+    /// The ciphertexts with the masks of this seed and with these bodies, which are torus words.
     pub fn new(seed: [u8; SEED_BYTES], bodies: Vec<u32>) -> Self {
         Self { seed, bodies }
     }

@@ -67,7 +67,7 @@ struct State {
     bytes: AtomicU64,
 }
 
-/// A share of the card's memory, given back on drop.
+/// An amount of the card's memory that counts as allocated until this value is dropped.
 pub(super) struct Memory {
     state: Arc<State>,
     bytes: u64,

@@ -28,7 +28,7 @@ pub fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda
     }))
 }
 
-/// A backend by its name in `DeviceInfo::backend`.
+/// A backend that the suite knows; `name` is its name in `DeviceInfo::backend`.
 pub struct Device {
     pub name: &'static str,
     /// The reason why this machine lacks the backend, if it does.

@@ -28,7 +28,7 @@ impl Shape {
         Params::try_from(literal).expect("a shape within the bounds of the kernels")
     }
 
-    /// `n12-k1-N64-B8x2-D3x7`
+    /// The shape as text, such as `n12-k1-N64-B8x2-D3x7`.
     pub fn name(self) -> String {
         let Shape(n, k, big_n, base_log, levels, key_switch_base, key_switch_levels) = self;
         format!("n{n}-k{k}-N{big_n}-B{base_log}x{levels}-D{key_switch_base}x{key_switch_levels}")

@@ -296,7 +296,7 @@ impl<G: Gpu> Card<'_, G> {
         }
     }
 
-    /// Extracts from single rows in any order, and from sums of two rows.
+    /// Extracts the samples of single rows in any order, and the sum of the samples of two rows.
     fn sample_extract(&self) {
         let (k, n) = (self.params.glwe_dimension, self.params.polynomial_size);
         let (row_words, sample_words) = ((k + 1) * n, k * n + 1);

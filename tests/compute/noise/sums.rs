@@ -30,7 +30,7 @@ pub const SUMS: [Sum; 3] = [
 ];
 
 impl Sum {
-    /// The sum of a random coefficient of each of some neighbouring rotations.
+    /// Chooses neighbouring rotations and adds up a sample of each, extracted from a random coefficient.
     pub fn of(&self, rotations: &[Rotation], rng: &mut ChaCha20Rng) -> Sample {
         let mut below = |bound: usize| rng.next_u32() as usize % bound;
         let first = below(rotations.len());

@@ -37,9 +37,9 @@ fn written_out_it_is_the_crates_own_key_word_for_word() {
 
 #[test]
 fn the_seeds_of_releases_1_0_to_1_5_begin_at_the_second_byte() {
-    // The crate treats a seed of the old layout like a seed of the new layout whose stream begins at byte 1. So the key
-    // that Ango reads from the old layout must equal the key that the crate makes from the same bodies and seeds of the
-    // new layout that begin at byte 1.
+    // In the old layout, a seed does not state the byte at which its stream begins: that is always byte 1. So the test
+    // writes the same seeds in both layouts, in the new one with byte 1. The key that Ango reads from the old layout
+    // must equal the key that the crate makes from the new layout.
     let begins_at_byte_1 = with_seeds(&FAST.server_key_bytes, |seed| {
         let mut seed = seed.to_vec();
         seed[36] = 1;

@@ -237,9 +237,9 @@ fn check(party: &Party, widest: usize) {
     compare(&mut sheet, expected);
 }
 
-/// Sums that read both samples of one rotation. From a cell with two operands: the XOR of the operands, its AND with
-/// another wire, and its parity with another wire. From a cell with three operands: their XOR, made of their majority
-/// and "not all equal".
+/// Sums that read both samples of one rotation. From the samples of a cell with two operands, they compute the XOR of
+/// the operands, the AND of this XOR with another wire, and the parity of this XOR with another wire. From the samples
+/// of a cell with three operands (their majority and "not all equal"), they compute the XOR of the operands.
 fn sums_of_pairs(
     sheet: &mut Sheet<'_>,
     pool: &Pool,

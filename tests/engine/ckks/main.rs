@@ -89,7 +89,7 @@ fn check_operations(poly_degree: usize) {
     check_matrix_product(&party);
 }
 
-/// C10: the product is in the first slots; the values in the other slots mean nothing.
+/// Readings C10: the product is in the first slots; the values in the other slots mean nothing.
 fn check_matrix_product(party: &Party) {
     let slots = party.params().slots();
     let d = 1 << (slots.ilog2() / 2);

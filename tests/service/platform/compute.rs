@@ -477,7 +477,7 @@ async fn another_node_of_the_database_computes_with_a_bucket_and_says_where_to_a
     let request = numbers.request("negate", &[&a], json!({})).key(&numbers.key);
     let told = other.send(request.clone()).await.ok(200);
     assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &A.map(|number| -number));
-    // K15: if a key is deleted through one node, the other node closes it too
+    // K15: if an encryption key is deleted through one node, the other node also closes its own session of the key
     other.metric_becomes("ango_sessions", |sessions| sessions == 1.0).await;
     numbers.send(Request::delete(format!("/api/v1/keys/{}", numbers.key_id))).await.ok(200);
     other.send(request).await.error(404, "KEY_NOT_FOUND");

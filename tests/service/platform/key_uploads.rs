@@ -182,7 +182,8 @@ async fn an_upload_that_breaks_off_goes_on_after_its_last_whole_row() {
     let left = |bytes: &Value| bytes.as_u64().unwrap() as usize;
     let from = left(&upload.show().await["eval_key_bytes"]);
     assert!((from - HEAD).is_multiple_of(row) && from <= HEAD + 2 * row, "{from}");
-    // the node may still be storing rows of the broken request, and until then it answers a part with 409
+    // the node may still be storing rows of the request that broke off; until they are stored, it answers another part
+    // with 409
     let answer = loop {
         let from = left(&upload.show().await["eval_key_bytes"]);
         let answer = upload.part(&whole, from, whole.len()).await;

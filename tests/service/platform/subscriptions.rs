@@ -231,7 +231,7 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
 #[tokio::test]
 async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     let server = TestServer::start().await;
-    // move to the beginning of a month, because the fee for the rest of a month depends on the day
+    // set the clock to the beginning of a month, because the fee for the rest of a month depends on the day
     let first = Subscriber::new(&server, Plan::Free).await.subscription().await;
     move_to(&server, first["current_period_end"].as_str().unwrap());
     let subscriber = Subscriber::new(&server, Plan::Payg).await;

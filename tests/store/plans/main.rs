@@ -636,7 +636,7 @@ async fn queries_are_served_by_indices_postgres() {
     assert!(explained > 60, "{explained}");
 }
 
-/// Whether a scan of `of` reads a small table, or no table at all. The text begins with the table's name.
+/// Whether a scan reads a small table, or no table at all. `of`: the scan in the query plan, from the table's name on.
 fn is_small(of: &str) -> bool {
     let table = of.split(' ').next().unwrap_or_default();
     // in SQLite's plans, the values in a statement appear as constant rows, and `json_each` as a virtual table

@@ -68,7 +68,7 @@ impl Figures {
     }
 }
 
-/// Rounds to four significant digits, which is more than a measurement has.
+/// Rounds to four significant digits. No measurement here is more precise.
 fn readable(value: f64) -> String {
     let places = (3 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
     format!("{value:.places$}")

@@ -45,8 +45,8 @@ struct Arguments {
     /// measured
     #[arg(long)]
     precompile: Option<PathBuf>,
-    /// Gates of a batch; the default has sizes on both sides of every switch between kernels on a card of 132
-    /// multiprocessors
+    /// Sizes of batches, in gates; the default has a size on each side of every size at which a card of 132
+    /// multiprocessors changes to another kernel
     #[arg(long, value_delimiter = ',', default_value = BATCHES, value_parser = clap::value_parser!(u32).range(1..))]
     batches: Vec<u32>,
     /// Seconds for each figure

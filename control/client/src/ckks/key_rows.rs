@@ -174,8 +174,7 @@ fn product(modulus: Modulus, primes: &[Modulus]) -> u32 {
     primes.iter().fold(1, |product, p| modulus.mul(product, modulus.mul_montgomery(p.q(), montgomery)))
 }
 
-/// The inverse of an odd number modulo `2N`: the number to the power `N / 2 - 1`, because the order of the number
-/// divides `N / 2`.
+/// The inverse of an odd number modulo `2N`: the number to the power `N / 2 - 1`, because its power `N / 2` is 1.
 fn inverse(element: u32, n: usize) -> u32 {
     assert!(element & 1 == 1 && (element as usize) < 2 * n, "{element} is no Galois element");
     let mask = 2 * n as u32 - 1;

@@ -13,8 +13,8 @@ use crate::cache_store::CacheStore;
 use crate::clock::Timestamp;
 
 const SECOND_US: i64 = 1_000_000;
-/// Buckets in memory, at most. A bucket is full again after a second and is then not stored. A node serves fewer than
-/// this many callers in a second.
+/// Buckets in memory, at most. A bucket is full again after a second and is then not stored, and a node serves fewer
+/// callers than this in a second.
 const BUCKETS_MAX: usize = 65_536;
 
 /// The token buckets that are not full.
@@ -25,7 +25,7 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// All buckets are full. If a cache store is given, nodes share their buckets through it.
+    /// Starts with all buckets full. If a cache store is given, nodes share their buckets through it.
     pub fn new(cache: Option<CacheStore>) -> Bursts {
         Bursts { cache, full_at: Mutex::default() }
     }
@@ -58,8 +58,8 @@ impl Bursts {
                 if buckets.len() >= BUCKETS_MAX {
                     buckets.retain(|_, full_at| *full_at > now.0);
                 }
-                // while the memory for buckets is full, a new caller's bucket is not stored, so that caller is not
-                // limited
+                // If the memory for buckets is still full, the bucket of a new caller is not stored. Such a caller is
+                // not limited until there is room for the bucket.
                 if buckets.len() < BUCKETS_MAX {
                     buckets.insert(subject.into(), full_at);
                 }

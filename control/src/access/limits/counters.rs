@@ -216,12 +216,12 @@ impl Counters {
         UsedQuota { day, month }
     }
 
-    /// Writes the use that the database does not have yet, and gives back the reserved units of idle subjects.
+    /// Writes the used units that the database does not count yet, and gives back the reserved units of idle subjects.
     pub async fn flush(self: &Arc<Self>, now: Timestamp) {
         self.tell(now, |count| now.since(count.touched) >= IDLE).await;
     }
 
-    /// Writes all use and gives back all reserved units.
+    /// Writes all used units that the database does not count yet, and gives back all reserved units.
     pub async fn close(self: &Arc<Self>, now: Timestamp) {
         self.tell(now, |_| true).await;
     }

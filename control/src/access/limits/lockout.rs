@@ -278,8 +278,8 @@ impl LockoutTable {
         had_any
     }
 
-    /// Takes failures that are not in the database yet, of at most `TOLD_MAX` subjects. The taken failures count as
-    /// written.
+    /// Takes unwritten failures of at most `TOLD_MAX` subjects, to be written to the database. From then on they count
+    /// as written.
     fn news(&mut self) -> Vec<Lockout> {
         let chosen: Vec<Digest> = self.untold.iter().take(TOLD_MAX).copied().collect();
         let tell = |subject: Digest| {
@@ -298,8 +298,8 @@ impl LockoutTable {
         }
     }
 
-    /// Replaces the local entry by the database's, and adds the failures that this node has counted since the last
-    /// write.
+    /// Replaces this node's entry by the entry in the database, and adds the failures that this node has counted since
+    /// it last wrote.
     fn learn(&mut self, mut lockout: Lockout, now: Timestamp) {
         let room = self.subjects.len() < SUBJECTS_MAX;
         match self.subjects.get_mut(&lockout.subject) {

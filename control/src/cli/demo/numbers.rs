@@ -44,7 +44,7 @@ const SIGMOID: [f64; 8] = [
     0.0,
     -0.000_001_195_018_088_232_132,
 ];
-/// Largest numbers of bytes and of rows of a table.
+/// Largest size of a table: in bytes, and in rows.
 const TABLE_BYTES_MAX: usize = 1 << 20;
 const ROWS_MAX: usize = 1000;
 
@@ -123,7 +123,7 @@ impl PumpTable {
     }
 }
 
-/// The degree-7 sigmoid.
+/// The polynomial of degree 7 that the model uses in place of the sigmoid.
 fn polynomial(score: f64) -> f64 {
     SIGMOID.iter().rev().fold(0.0, |sum, coefficient| sum * score + coefficient)
 }

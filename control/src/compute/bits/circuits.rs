@@ -405,8 +405,7 @@ pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Removes records of runs that are older than the time for which they are kept, and sweeps the netlists of stored
-/// circuits.
+/// Removes the records of runs older than `REMEMBERED`, and sweeps the netlists of stored circuits.
 pub async fn forget_old(compute: &Compute) {
     let Timestamp(now) = compute.clock.now();
     let before = now - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");

@@ -102,7 +102,7 @@ pub struct EncryptedValue {
 }
 
 impl EncryptedValue {
-    /// A value that holds this room.
+    /// A value with these bits. Dropping it gives back `room`, the memory reserved for it.
     pub fn new(bits: LweList, form: Form, room: Room) -> EncryptedValue {
         EncryptedValue { bits, form, _room: room }
     }
@@ -143,7 +143,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that holds this room.
+    /// A run with this id. Dropping it gives back `room`, the memory reserved for its record and results.
     pub fn new(op_id: OperationId, room: Room) -> Run {
         let (results, ended) = (Mutex::new(None), watch::Sender::new(false));
         Run { op_id, engine: OnceLock::new(), results, ended, _room: room }

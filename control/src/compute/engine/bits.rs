@@ -116,7 +116,7 @@ pub struct Netlist {
 
 impl Netlist {
     /// Reads a netlist of at most `gates_max` gates. A header that announces more is refused before any gate is read.
-    /// CPU work: a second for a million gates.
+    /// Takes a second of CPU time for a million gates, so call this outside the async threads.
     pub fn read(text: &str, gates_max: u64) -> Result<Netlist, CircuitError> {
         let gates_max = usize::try_from(gates_max).unwrap_or(usize::MAX);
         Circuit::parse_within(text, gates_max).map(|circuit| Netlist { circuit })
@@ -166,8 +166,8 @@ pub enum CircuitEnd {
 }
 
 impl Engine {
-    /// Opens a key of an account for work. Blocks: the first key of a shape waits until the kernels for this shape are
-    /// compiled, which takes some seconds on a GPU. Call this outside the async threads.
+    /// Opens a key of an account, so that gates can run under it. Blocks: the first key of a shape waits until the
+    /// kernels for this shape are compiled, which takes some seconds on a GPU. Call this outside the async threads.
     pub fn open(&self, key: StoredKey, share: Share) -> Result<OwnedKey, ApiError> {
         let (preset, imported, params, fingerprint) = (key.preset, key.imported, key.gate_params(), key.fingerprint);
         let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;

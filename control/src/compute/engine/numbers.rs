@@ -26,7 +26,8 @@ const SECURE_DEGREE_MIN: usize = 4096;
 /// A rotation by one slot.
 const ROTATION: PartKind = PartKind::Galois(5);
 
-/// Parameters for a security level, depth and scale, smallest degree first. CPU work.
+/// Parameters for a security level, depth and scale, smallest degree first. Searches for the primes of each of these
+/// parameters, which takes CPU time, so call this outside the async threads.
 pub fn suggested(level: SecurityLevel, max_depth: u32, scale_bits: u32) -> Vec<ArithmeticFacts> {
     let security = kernels_level(level);
     let degrees =
@@ -60,7 +61,8 @@ fn facts(params: &Params) -> ArithmeticFacts {
     }
 }
 
-/// The parameters for which a key was made. The error says why no such parameters exist. CPU work.
+/// The parameters for which a key was made. The error says why no such parameters exist. The first call for some
+/// parameters searches for their primes, which takes CPU time, so call this outside the async threads.
 pub fn params_of(
     (poly_degree, scale_bits, max_depth): (u64, u64, u64),
     level: SecurityLevel,

@@ -243,7 +243,7 @@ pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Removes records of operations that are older than the time for which they are kept.
+/// Removes the records of operations older than `REMEMBERED`.
 pub async fn forget_old(compute: &Compute) {
     let before = compute.clock.now().0 - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
     if let Err(error) = compute.store.forget_arithmetic_operations(before).await {

@@ -408,7 +408,8 @@ pub async fn find(compute: &Compute, caller: &Caller, key_id: &str) -> Result<En
     compute.store.encryption_key(caller.account.as_str(), key_id).await?.ok_or_else(unknown_key)
 }
 
-/// The parameters and the fingerprint in a key's record. CPU work.
+/// The parameters and the fingerprint in a key's record. May search for the primes of the parameters, which takes CPU
+/// time, so call this outside the async threads.
 pub fn params_and_fingerprint(key: &EncryptionKey) -> Result<(Params, [u8; 8]), ApiError> {
     let params = numbers::params_on_record(&read_recorded_params(&key.params, &key.scheme)?)?;
     let fingerprint = key.fingerprint.as_slice().try_into().map_err(ApiError::internal)?;

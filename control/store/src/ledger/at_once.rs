@@ -60,7 +60,7 @@ impl PostedAtOnce {
             }
         }
         if !self.standing.reserve((account_id, month), usd_milli_jpy, amounts) {
-            // a sum would overflow, which no account reaches in practice
+            // a sum of the account would overflow 64 bits; in practice no account's sums become that large
             return Posted::CapReached { cap_nano_usd: i64::MAX };
         }
         self.made.push(TransferRow {

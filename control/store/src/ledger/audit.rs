@@ -100,7 +100,7 @@ const CHECKS: [(&str, &str); 10] = [
 ];
 
 impl Store {
-    /// The number of transfers. Counts all rows.
+    /// The number of transfers. Slow, because the rows of the whole table are counted.
     pub async fn transfers(&self) -> Result<i64> {
         let sql = "SELECT COUNT(*) FROM transfers WHERE phase = 'pending'";
         let rows: Vec<(i64,)> = self.db.fetch_all_slowly(sql, values![]).await?;

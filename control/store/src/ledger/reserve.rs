@@ -167,7 +167,7 @@ impl Work for NewReservation {
                     _ if standing.reserve(work.book(), work.usd_milli_jpy, amounts) => {
                         changes.reserve(&work.account_id, work.month, work.usd_milli_jpy, amounts);
                     }
-                    // a sum would overflow, which no account reaches in practice
+                    // a sum of the account would overflow 64 bits; in practice no account's sums become that large
                     _ => answer = Reserved::CapReached { cap_nano_usd: i64::MAX },
                 }
             }

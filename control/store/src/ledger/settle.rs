@@ -54,8 +54,8 @@ impl Store {
         Ok(lost(self.db.fetch_all(sql, values![node_id, limit]).await?))
     }
 
-    /// Reservations of other nodes whose lease ended before `silent_since`, at most `limit`. Reservations made later
-    /// are left out, because a node that has just started may not have a lease yet.
+    /// Reservations of other nodes whose lease ended before `silent_since`, at most `limit`. Reservations made after
+    /// `silent_since` are left out, because a node that has just started may not have a lease yet.
     pub async fn forsaken_reservations(
         &self,
         node_id: &str,
@@ -109,8 +109,8 @@ pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()>
     }
 }
 
-/// Settles those of these transfers that are open, and returns their number. `ends`: the time at which each transfer
-/// ends.
+/// Settles the transfers in `ends` that are still open, and returns how many were open. `ends`: for each transfer id,
+/// the time at which the transfer ends.
 async fn settle(
     tx: &mut Tx,
     phase: TransferPhase,
@@ -127,7 +127,7 @@ async fn settle(
             changes.settle(&row.account_id, row.month, row.usd_milli_jpy, amounts, posted);
         }
         if amounts.trial_operations > 0 && !posted {
-            // changes no row if the trial was erased in between
+            // changes no row if the trial was erased after the reservation
             let sql = "UPDATE trials SET operations_used = operations_used - $2 WHERE account_id = $1";
             tx.execute(sql, values![&row.account_id, amounts.trial_operations]).await?;
         }

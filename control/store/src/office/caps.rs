@@ -9,7 +9,7 @@ use crate::{Result, Store};
 /// Percent of a key's cap at which alerts are written.
 pub const CAP_THRESHOLDS: [i64; 2] = [80, 100];
 
-/// An alert: a threshold of a cap that a key reached.
+/// An alert: the spending of a key reached this threshold of the key's cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapAlert {
     /// The threshold in percent.
@@ -34,7 +34,7 @@ impl Store {
         Ok(row.map(|(cap_yen,)| cap_yen))
     }
 
-    /// Thresholds of this cap that a key reached in a month.
+    /// The thresholds of this cap that a key's spending reached in a month.
     pub async fn office_cap_alerts(&self, lineage_id: &str, month: i64, cap_yen: i64) -> Result<Vec<CapAlert>> {
         let sql = "SELECT threshold, reached_at FROM office_cap_alerts WHERE lineage_id = $1 AND month = $2 AND cap_yen = $3 \
              ORDER BY threshold";
@@ -54,8 +54,8 @@ impl Tx {
         self.execute(sql, values![lineage_id, cap_yen, now]).await.map(drop)
     }
 
-    /// Writes alerts for the thresholds of a cap that a key's spending has already reached. The spending is in
-    /// thousandths of a yen.
+    /// For a key's new cap: writes an alert for each threshold that the key's spending has already reached.
+    /// `milli_yen`: the spending in thousandths of a yen.
     pub async fn note_reached_cap(
         &mut self,
         lineage_id: &str,

@@ -92,7 +92,7 @@ impl Store {
         self.db.fetch_all(TOTALS_OF_KEY, values![account_id, month, lineage_id]).await
     }
 
-    /// An account's calls in a month that count for its quota.
+    /// Number of an account's calls in a month. The account's quota limits this number.
     pub async fn office_calls(&self, account_id: &str, month: i64) -> Result<i64> {
         let sql =
             "SELECT CAST(COALESCE(SUM(calls), 0) AS BIGINT) FROM office_totals WHERE account_id = $1 AND month = $2";

@@ -13,7 +13,7 @@ use crate::container::{CHECKSUM_BYTES, Error, HEADER_BYTES, Tag, frame_head, unf
 const ROWS_BYTES: usize = 4;
 /// Bytes of the head: the frame's header, the parameters, the number of rows.
 pub const KEY_HEAD_BYTES: usize = HEADER_BYTES + PARAMS_BYTES + ROWS_BYTES;
-/// Bytes of kind, level, digit, digits and Galois element.
+/// Bytes of the kind, the level, the digit, the number of digits and the Galois element.
 const KIND_BYTES: usize = 8;
 /// Bytes of a row before its body.
 pub const ROW_HEADER_BYTES: usize = KIND_BYTES + SEED_BYTES + CHECKSUM_BYTES;

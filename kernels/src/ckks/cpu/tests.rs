@@ -1,4 +1,4 @@
-//! Operations on encrypted numbers against operations on plain numbers. Known answers from an independent program
+//! Compares operations on encrypted numbers with operations on plain numbers. Known answers from an independent program
 //! (tests/vectors) check the words bit for bit.
 
 use super::*;

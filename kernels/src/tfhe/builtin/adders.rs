@@ -1,7 +1,8 @@
 //! Sums, differences, and their carries and borrows.
 //!
-//! Small form: the carry ripples from bit to bit, two cells a bit. Fast form: the carries of runs of bits are joined as
-//! in Ladner and Fischer's prefix network (J. ACM 27, 1980), whose longest path has about log2(width) cells.
+//! Small form: the carry ripples from bit to bit, with two cells for each bit. Fast form: the carries of runs of bits
+//! are joined as in Ladner and Fischer's prefix network (J. ACM 27, 1980), whose longest path has about log2(width)
+//! cells.
 
 use super::Form;
 use super::builder::{Builder, Wire, Word, ZERO};
@@ -54,8 +55,8 @@ fn sums(builder: &mut Builder, a: &[Wire], b: &[Wire], carries: &[Wire]) -> Word
     a.iter().zip(b).zip(below).map(|((&a, &b), carry)| builder.xor3(a, b, carry)).collect()
 }
 
-/// How a run of neighbouring bits passes a carry on: the outgoing carry is the majority of two wires and the incoming
-/// carry.
+/// How a run of neighbouring bits passes a carry on: the outgoing carry is the majority of the run's two wires and the
+/// incoming carry.
 #[derive(Clone, Copy)]
 enum Run {
     /// One bit, with its pair.
@@ -83,8 +84,9 @@ impl Run {
 }
 
 /// Prefix joins: result i joins items 0 to i. `join` takes the higher items first and must be associative. With `slack`
-/// 0, every result has at most ceil(log2(items)) joins before it. Each unit of `slack` allows one more join before a
-/// result, which makes the total number of joins smaller. The last result always has the minimum before it.
+/// 0, every path from an item to a result has at most ceil(log2(items)) joins. Each unit of `slack` allows one more
+/// join on these paths, which makes the total number of joins smaller. The paths to the last result never have more
+/// than ceil(log2(items)) joins.
 pub(super) fn scan<T: Copy>(items: &[T], slack: usize, join: &mut impl FnMut(T, T) -> T) -> Vec<T> {
     if items.len() <= 1 {
         return items.to_vec();

@@ -16,9 +16,9 @@ use std::collections::HashMap;
 pub(super) enum Wire {
     /// A constant.
     Constant(bool),
-    /// The input bit of this number, counted over all inputs.
+    /// The input bit with this number. The bits of all inputs are numbered in order.
     Input(usize),
-    /// The result of the gate of this index.
+    /// The result of the gate with this index.
     Gate(usize),
 }
 
@@ -70,7 +70,7 @@ impl Builder {
         }
     }
 
-    /// not a; costs no cell.
+    /// not a, which takes no cell.
     pub(super) fn not(&mut self, a: Wire) -> Wire {
         match (a, self.without_inv(a)) {
             (Wire::Constant(bit), _) => Wire::Constant(!bit),
@@ -142,8 +142,8 @@ impl Builder {
             };
             return if negated { self.not(other) } else { other };
         }
-        // x, y and z are the operands a, b and c in an order in which y and z are both negated or both not negated. So
-        // the cell needs no INV inside, only after its result if `negated`
+        // x, y and z are the operands a, b and c in another order: either y and z are both negated, or neither of them
+        // is. So the cell has no INV inside; if `negated`, one INV follows the cell's result
         let (x, y, z, x_differs, negated) = match (not_a == not_b, not_b == not_c) {
             (true, true) => (a, b, c, false, not_a),
             (false, true) => (a, b, c, true, not_b),

@@ -12,7 +12,7 @@ pub(super) fn popcount(builder: &mut Builder, bits: &[Wire]) -> Word {
     total(builder, columns)
 }
 
-/// The sum of all bits modulo 2^columns. Carries ripple once each weight has at most two bits.
+/// The sum of all bits modulo 2^columns. When the weights have at most two bits each, the carries ripple.
 pub(super) fn total(builder: &mut Builder, columns: Columns) -> Word {
     let rest = compress(builder, columns, 1);
     rest.into_iter().map(|column| column.first().copied().unwrap_or(ZERO)).collect()

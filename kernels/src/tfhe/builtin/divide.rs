@@ -6,8 +6,8 @@ use super::builder::{Builder, Wire, Word, ZERO};
 
 /// a / b and a mod b. Division by 0 gives a quotient of all ones and the remainder a.
 ///
-/// The method is restoring division: after i steps, the remainder is the remainder of the top i bits of a. So step i
-/// works on only i bits.
+/// The method is restoring division: after i steps, `rest` is the remainder of the division of a's top i bits by b. So
+/// step i works on only i bits.
 pub(super) fn divide(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> [Word; 2] {
     let reaches = reaches(builder, b, form);
     let (mut quotient, mut rest) = (Vec::new(), Vec::new());
@@ -38,7 +38,7 @@ pub(super) fn divide(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) 
 /// For each bit, whether it or a higher bit is 1.
 fn reaches(builder: &mut Builder, bits: &[Wire], form: Form) -> Vec<Wire> {
     let from_top: Vec<Wire> = bits.iter().rev().copied().collect();
-    // more slack than `scan` can use, so that the number of joins is the smallest that it can reach
+    // more slack than `scan` can use, so `scan` makes as few joins as possible
     let slack = if form == Form::Fast { 0 } else { bits.len() };
     let mut joined = scan(&from_top, slack, &mut |low, high| builder.or(low, high));
     joined.reverse();

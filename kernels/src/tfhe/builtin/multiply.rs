@@ -48,8 +48,8 @@ pub(super) fn full(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) ->
     sum(builder, columns, form)
 }
 
-/// a b, from three products: of the lower halves, of the upper halves, and of the sums of both halves (`middle`): a b =
-/// low + 2^half (middle - low - high) + 4^half high.
+/// a b, from three products: of the lower halves, of the upper halves, and of the sums of each factor's two halves
+/// (`middle`): a b = low + 2^half (middle - low - high) + 4^half high.
 fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
     let (width, half) = (a.len(), a.len() / 2);
     let [low, high] = [0..half, half..width].map(|part| full(builder, &a[part.clone()], &b[part], Form::Small));

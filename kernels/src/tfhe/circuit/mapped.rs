@@ -1,8 +1,8 @@
 //! The plan of a mapped circuit: cells ordered by level, over as few slots as the lifetimes of values allow.
 //!
-//! The first slots hold the inputs, in order. Constants and negated inputs that are outputs follow. A wire takes
-//! several slots ([`crate::tfhe::cells`]). A bootstrap has the same level as in the network. An output is key-switched
-//! in the level after its last bootstrap. Negated inputs occur only as outputs; they are gates of the first level.
+//! The first slots hold the inputs, in order. Outputs that are constants or negated inputs follow. A wire takes several
+//! slots ([`crate::tfhe::cells`]). A bootstrap has the same level as in the network. An output is key-switched in the
+//! level after its last bootstrap. Negated inputs occur only as outputs; they are gates of the first level.
 
 use std::collections::HashMap;
 

@@ -134,7 +134,7 @@ impl Plan {
         self.slots
     }
 
-    /// The slot of each input bit. Bits count over all inputs in order, bit 0 of the first input first.
+    /// The slot of each input bit, for all inputs in order, bit 0 of the first input first.
     pub fn inputs(&self) -> &[u32] {
         &self.inputs
     }
@@ -144,8 +144,7 @@ impl Plan {
         &self.constants
     }
 
-    /// The slot of each output bit after the last level. Bits count over all outputs in order, bit 0 of the first
-    /// output first.
+    /// The slot of each output bit after the last level, for all outputs in order, bit 0 of the first output first.
     pub fn outputs(&self) -> &[u32] {
         &self.outputs
     }
@@ -221,7 +220,7 @@ impl Lives {
         *life = Some(life.map_or(from_level, |before| before.max(from_level)));
     }
 
-    /// Calls `free` for every value whose slot becomes free, with the level from which it is free.
+    /// Calls `free` for every value whose slot becomes free, with the level from which the slot is free.
     fn for_each(&self, mut free: impl FnMut(Signal, usize)) {
         let mut all = |lives: &[Option<usize>], signal: fn(u32) -> Signal| {
             for (index, life) in lives.iter().enumerate() {

@@ -32,8 +32,8 @@ impl Table {
         Table { places, number_bits, hasher: RandomState::new(), free: numbers }
     }
 
-    /// The number that was inserted with these words: the first number with the hash of the words for which `sought`
-    /// returns true.
+    /// The number that was inserted with these words. `sought` is called for each number that has the hash of the
+    /// words, until `sought` returns true.
     pub fn find(&self, words: &[u32], sought: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = self.hasher.hash_one(words);
         let number_mask = (1 << self.number_bits) - 1;

@@ -9,14 +9,14 @@ use crate::error::Result;
 use crate::tfhe::cpu::blind_rotate::{reals, start};
 use crate::tfhe::{Params, ParamsLiteral, Preset};
 
-/// Steps of blind rotation in a run: 0.1 to 0.2 ms with [`ROWS`] rows.
+/// Number of steps of blind rotation in a run: 0.1 to 0.2 ms with [`ROWS`] rows.
 const STEPS: usize = 8;
-/// Rows of a run.
+/// Number of rows in a run.
 const ROWS: usize = 4;
-/// Runs of a contestant in a turn. They take some milliseconds, which is long enough for a CPU to change its clock for
-/// an instruction set.
+/// Number of runs of a contestant in a turn. These runs take some milliseconds, which is long enough for a CPU to
+/// change its clock for an instruction set.
 const RUNS: usize = 12;
-/// Turns of each contestant.
+/// Number of turns of each contestant.
 const TURNS: usize = 3;
 
 /// The fastest instruction set with vectors of doubles. If the CPU has fewer than two such sets, or memory for the race

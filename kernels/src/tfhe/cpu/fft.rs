@@ -275,8 +275,8 @@ impl InversePass {
         }
     }
 
-    /// Runs the last inverse pass and gives the results to a [`Sink`]. Without separate adders, the results are
-    /// multiplied by the twist before.
+    /// Runs the last inverse pass and gives the results to a [`Sink`]. Without separate adders, the results are first
+    /// multiplied by the twist.
     #[inline(always)]
     unsafe fn run_last<S: SimdReals, const RADIX: usize>(
         self,

@@ -265,8 +265,8 @@ impl<G: Gpu> GpuBackend<G> {
         }
     }
 
-    /// Evaluates some gates of some batches, with at most as many bootstraps as run together. Then copies the slots
-    /// that the batches `copied` read to one place, and starts to read that place.
+    /// Evaluates some gates of some batches, with at most as many bootstraps as run together. Then copies the slots in
+    /// the `reads` of the batches `copied` to one range, and starts to read this range.
     fn evaluate_part(
         &self,
         batches: &[&Batch<'_, G>],

@@ -104,10 +104,10 @@ impl<G: Gpu> LweKeySwitch<G> {
         if are_few(gates) && groups <= groups_max as usize { ALONE.gates } else { TOGETHER.gates }
     }
 
-    /// Key-switches `samples`, `[gates][kN + 1]` torus words. `results` is `[gates][2]`: the distance from the first of
-    /// the `chunks`, which hold rows of `n + 1` words, to each result. `shares` cover all gates, each share at most
-    /// [`LweKeySwitch::gates_of_a_share`] gates. A share contains the distance from the first key to the share's key.
-    /// Both tables are in one buffer.
+    /// Key-switches `samples`, `[gates][kN + 1]` torus words. `results` is `[gates][2]`: for each result, its distance
+    /// from the first of the `chunks`. The `chunks` hold rows of `n + 1` words. `shares` cover all gates, each share at
+    /// most [`LweKeySwitch::gates_of_a_share`] gates. A share contains the distance from the first key to the share's
+    /// key. The tables of `results` and of `shares` are in the same buffer.
     pub fn run<'a>(
         &'a self,
         keys: &'a [ViewOf<'a, G>],

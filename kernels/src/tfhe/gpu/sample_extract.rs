@@ -48,7 +48,8 @@ impl<G: Gpu> SampleExtract<G> {
     }
 
     /// Extracts wires to the slots of an arena. `table` is `[wires][2 + 2 slots of a wire]` words: a row of `acc`, a
-    /// coefficient, and the distance from the first of the `chunks`, which hold slots of `n + 1` words, to each slot.
+    /// coefficient, and for each slot its distance from the first of the `chunks`. The `chunks` hold slots of `n + 1`
+    /// words.
     pub fn run_wires<'a>(
         &'a self,
         acc: ViewOf<'a, G>,

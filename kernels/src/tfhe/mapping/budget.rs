@@ -66,7 +66,7 @@ impl Budget {
     }
 }
 
-/// The factor by which a parity adds a bit of this amplitude, without its sign.
+/// The absolute value of the factor with which a parity adds a bit of this amplitude.
 pub fn parity_factor(amplitude: Amplitude) -> i8 {
     match amplitude {
         Amplitude::Eighth => 2,

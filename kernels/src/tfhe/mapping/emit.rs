@@ -1,4 +1,4 @@
-//! Emission: writes the part of a covering that the outputs need as bootstraps over sums.
+//! Emission: writes bootstraps over sums, for the part of a covering that the outputs need.
 
 use super::budget::{Budget, parity_factor};
 use super::cells::{Cell, Kind};
@@ -175,7 +175,7 @@ impl Sums<'_> {
         ands
     }
 
-    /// The operands' nodes of a cell of two operands, ascending.
+    /// If the node's cell has two operands and is not a parity, the nodes of these operands, ascending.
     fn and_operands(&self, node: u32) -> Option<[u32; 2]> {
         match *self.covering.cell(node).filter(|cell| !cell.is_parity())?.operands() {
             [a, b] => Some([a.node().min(b.node()), a.node().max(b.node())]),

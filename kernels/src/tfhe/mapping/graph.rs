@@ -16,7 +16,7 @@ use crate::tfhe::gates::Gate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     False,
-    /// The input bit of the circuit with this number.
+    /// The circuit's input bit with this number.
     Input(u32),
     /// XOR of two nodes that are not constants.
     Xor([u32; 2]),

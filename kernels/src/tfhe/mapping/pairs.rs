@@ -120,7 +120,7 @@ impl Pair {
 
 struct Pairs<'a> {
     network: &'a Network,
-    /// For each bootstrap, the pair that replaces it; `None` if it is not a replaced XOR.
+    /// For each bootstrap that is a replaced XOR, the pair that replaces it; `None` for all other bootstraps.
     replaced: Vec<Option<Pair>>,
 }
 

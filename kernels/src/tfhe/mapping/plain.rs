@@ -48,9 +48,9 @@ pub(super) fn network(numbered: &Numbered, inputs: &[Bit], gates_asked: u64) -> 
 }
 
 impl Network {
-    /// log2 of the probability that any bit is wrong, if each bootstrap is a gate followed by a key switch: the
-    /// probabilities that a result is wrong and those that the decryption of an output is wrong are added. The network
-    /// must come from [`super::map_plainly`].
+    /// log2 of the probability that the result of any gate or the decryption of any output is wrong, if each bootstrap
+    /// is a gate followed by a key switch. The probabilities of all these failures are added. The network must come
+    /// from [`super::map_plainly`].
     pub fn failure_log2_as_gates(&self, p: &ParamsLiteral, inputs: InputNoise) -> f64 {
         let (result, constant) = (gate_output(p, Secret::OURS), key_constant(p));
         let (input, input_constant) = match inputs {

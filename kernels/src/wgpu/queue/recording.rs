@@ -9,7 +9,7 @@ use crate::error::Result;
 /// buffer is to be freed.
 pub(in crate::wgpu) struct Recording {
     steps: Vec<Step>,
-    /// `[steps][arguments_words]`
+    /// The arguments of all steps, `[steps][arguments_words]`.
     _arguments: Buffer,
 }
 

@@ -618,7 +618,7 @@ fn first_of_month(moment_s: i64) -> i64 {
     control::access::limits::month_start(year * 12 + month - 1).seconds() as i64
 }
 
-/// The first day of the month `months` after the month that begins at `first_s`.
+/// The first moment of the month that is `months` months after the month of `first_s`.
 fn months_later(first_s: i64, months: i64) -> i64 {
     let text = control::clock::Timestamp(first_s * 1_000_000).rfc3339();
     let (year, month): (i64, i64) = (text[..4].parse().expect("a year"), text[5..7].parse().expect("a month"));

@@ -136,7 +136,7 @@ impl Count {
         self.untold = self.untold.map(|untold| untold - released);
     }
 
-    /// The use that the database does not have yet, with a reservation for a request of this many units.
+    /// The used units that the database does not count yet, with a reservation for a request of this many units.
     pub(super) fn reservation(&self, subject: &str, units: i64) -> Settlement {
         let [day_limit, month_limit] = self.limits;
         let need = units - self.reserve;
@@ -146,8 +146,8 @@ impl Count {
         }
     }
 
-    /// The use that the database does not have yet. `None`: the database has all use. An idle subject gives back its
-    /// reserved units.
+    /// The used units that the database does not count yet. `None`: the database counts all of them. An idle subject
+    /// also gives back its reserved units.
     pub(super) fn news(&mut self, subject: &str, idle: bool) -> Option<Settlement> {
         self.release(if idle { 0 } else { self.spare });
         (!self.local && self.untold != [0; 2]).then(|| self.settlement(subject))
@@ -176,7 +176,7 @@ impl Count {
         }
     }
 
-    /// Whether the database has all use, and no units are reserved or being settled.
+    /// Whether the database counts all used units, and no units are reserved or being settled.
     pub(super) fn is_settled(&self) -> bool {
         self.untold == [0; 2] && self.reserve == 0 && Arc::strong_count(&self.settling) == 1
     }
@@ -201,7 +201,8 @@ mod tests {
         count
     }
 
-    /// The database's answer to a reservation: this many units are used or reserved after it.
+    /// The database's answer to a reservation. `used`: the units that are used or reserved now. `reserved`: those that
+    /// this reservation got.
     fn settled(used: i64, reserved: i64) -> Settled {
         Settled { day_used: used, month_used: used, reserved, free: 100 - used }
     }

@@ -23,7 +23,8 @@ impl NetlistBounds {
     }
 }
 
-/// Reads a netlist within these bounds. `member`: the member of the request that holds the netlist. CPU work.
+/// Reads a netlist within these bounds. `member`: the member of the request that holds the netlist. A large netlist
+/// takes much CPU time, so call this outside the async threads.
 pub fn read_netlist(text: &str, bounds: &NetlistBounds, member: &str) -> Result<Netlist, ApiError> {
     let refused = |message: String| ApiError::new(Code::InvalidParams, message.clone()).at(member, message);
     let netlist = Netlist::read(text, bounds.gates_max);

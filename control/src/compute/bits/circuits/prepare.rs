@@ -193,7 +193,7 @@ async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Re
     compute.netlists.read(caller, &circuit).await?.ok_or_else(unknown_circuit)
 }
 
-/// Reserves memory and reads the inputs. CPU work.
+/// Reserves memory, reads the inputs and makes the plan. Takes much CPU time, so call this outside the async threads.
 fn read(
     key: &OpenKey,
     memory: &ValueMemory,

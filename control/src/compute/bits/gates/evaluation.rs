@@ -81,7 +81,7 @@ pub struct EvaluationRequest {
 pub struct AnswerForm {
     /// Whether the answer is an octet-stream, if the route has that form.
     pub octets: bool,
-    /// Writes the answer. CPU work for large batches in JSON.
+    /// Writes the answer. A large batch in JSON takes much CPU time, so call this outside the async threads.
     pub write: fn(EvaluatedGates, octets: bool) -> Result<Response, ApiError>,
 }
 

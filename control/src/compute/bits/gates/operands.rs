@@ -88,7 +88,8 @@ impl Operands {
 }
 
 impl ResolvedOperands {
-    /// Reads the operands for a key. CPU work for large batches.
+    /// Reads the operands, which are ciphertexts under this key. A large batch takes much CPU time, so call this
+    /// outside the async threads.
     pub fn read(self, key: &OpenKey, gates: &[Gate]) -> Result<Program, ApiError> {
         let ResolvedOperands { operands, values } = self;
         match operands {

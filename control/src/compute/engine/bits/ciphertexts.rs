@@ -1,4 +1,4 @@
-//! Reads ciphertexts from requests for a key, and writes them into answers.
+//! Reads the ciphertexts in requests and writes the ciphertexts in answers, both as ciphertexts under a given key.
 
 use api::Code;
 use api::gates::CIPHERTEXT_BYTES_MAX;
@@ -12,8 +12,9 @@ use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
 use crate::web::octets::Words;
 
-/// Reads a request's gates for a key, all or none (readings G10). `place(i)` is the path of gate `i` in the request,
-/// with a dot at the end. CPU work for large batches.
+/// Reads a request's gates, all or none (readings G10), with operands under this key. `place(i)` is the path of gate
+/// `i` in the request, with a dot at the end. A large batch takes much CPU time, so call this outside the async
+/// threads.
 pub fn read_program(
     key: &OpenKey,
     gates: &[GateText<'_>],
@@ -42,8 +43,8 @@ pub fn read_program(
     Ok(folded(GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms))
 }
 
-/// A program of these gates. `operands`: the operands of the first gate, then of the next, already read. Results are
-/// written in Ango's own form.
+/// A program of these gates. `operands`: the ciphertexts of the first gate's operands, then those of the next gate's,
+/// and so on. Results are written in Ango's own form.
 pub fn program(gates: &[Gate], operands: LweList) -> Program {
     folded(GateList::new(gates.to_vec(), operands), vec![Form::Ango; gates.len()])
 }
@@ -77,7 +78,8 @@ pub fn check_fingerprint(key: &OpenKey, digits: &str) -> Result<(), ApiError> {
     }
 }
 
-/// A program's results as base64, each in the form of its gate's operands. CPU work for large batches.
+/// A program's results as base64, each in the form of its gate's first operand. A large batch takes much CPU time, so
+/// call this outside the async threads.
 pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
     outcome.results.iter().zip(&outcome.forms).map(|(words, form)| write(key, words, *form)).collect()
 }
@@ -113,7 +115,7 @@ pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result
 }
 
 /// Appends a value's ciphertexts to `list`. Returns the form of the first; `None`: the value has no bits. `place`: the
-/// value's path in the request. CPU work for wide values.
+/// value's path in the request. A value of many bits takes much CPU time, so call this outside the async threads.
 pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweList) -> Result<Option<Form>, ApiError> {
     let mut first = None;
     for (bit, text) in texts.iter().enumerate() {
@@ -124,7 +126,8 @@ pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweLi
     Ok(first)
 }
 
-/// Writes a value's ciphertexts as base64. CPU work for wide values.
+/// Writes a value's ciphertexts as base64. A value of many bits takes much CPU time, so call this outside the async
+/// threads.
 pub fn write_value(key: &OpenKey, bits: &LweList, form: Form) -> Vec<String> {
     bits.iter().map(|words| write(key, words, form)).collect()
 }
@@ -134,8 +137,9 @@ pub fn words_bytes(key: &OpenKey) -> usize {
     4 * (key.preset.params().lwe_dimension + 1)
 }
 
-/// Reads this many ciphertexts from raw words one after another; with seeds, from raw bodies. Any words are valid
-/// ciphertexts, so only the length can be wrong. CPU work if masks are made from seeds.
+/// Reads this many ciphertexts from raw words, which are whole ciphertexts one after another, or with `seeds` only
+/// their bodies. Any words are valid ciphertexts, so only the length can be wrong. Making masks from seeds takes much
+/// CPU time, so call this outside the async threads.
 pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertexts: usize) -> Result<LweList, ApiError> {
     if let Some(seeds) = seeds.map(Seeds::ciphertexts).filter(|&seeded| seeded != ciphertexts) {
         let message = format!("the seeds are for {seeds} ciphertexts, but {ciphertexts} belong after the head");

@@ -67,7 +67,7 @@ struct PlanKey {
     noise: InputNoise,
 }
 
-/// The cached plans. Plans used last are at the end.
+/// The cached plans. The plan that was used last is at the end.
 #[derive(Default)]
 pub struct PlanCache {
     plans: Mutex<VecDeque<(PlanKey, Planned)>>,
@@ -100,8 +100,8 @@ impl PlanCache {
 }
 
 impl Netlist {
-    /// Makes the plan of this netlist for these inputs. `text`: the netlist's text. CPU work: up to two seconds for a
-    /// million gates.
+    /// Makes the plan of this netlist for these inputs. `text`: the netlist's text. Takes up to two seconds of CPU time
+    /// for a million gates, so call this outside the async threads.
     pub fn plan(
         &self,
         text: &str,

@@ -95,7 +95,8 @@ impl KeyStore {
         self.space.total()
     }
 
-    /// Reads an uploaded key and seals the bytes in place. CPU work of tens of milliseconds.
+    /// Reads an uploaded key and seals the bytes in place. Takes tens of milliseconds of CPU time, so call this outside
+    /// the async threads.
     ///
     /// # Errors
     /// The fault of the key; 503 if there is no room for it now.

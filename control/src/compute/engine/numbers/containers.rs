@@ -61,14 +61,15 @@ pub struct CiphertextFacts {
     pub variance: f64,
 }
 
-/// Reads a public key. CPU work.
+/// Reads a public key. Takes CPU time for every byte, so call this outside the async threads.
 pub fn read_public_key(bytes: &[u8]) -> Result<PublicKeyFacts, ApiError> {
     let key = container::read_public_key(bytes).map_err(|error| refused("public_key", &error))?;
     Ok(PublicKeyFacts { params: key.params, fingerprint: key.fingerprint })
 }
 
 impl EvaluationKeyHead {
-    /// Reads the [`KEY_HEAD_BYTES`] before the rows. CPU work.
+    /// Reads the [`KEY_HEAD_BYTES`] before the rows. May search for the primes of new parameters, which takes CPU time,
+    /// so call this outside the async threads.
     pub fn read(bytes: &[u8]) -> Result<EvaluationKeyHead, ApiError> {
         let head = container::read_key_head(bytes).map_err(|error| refused("eval_key", &error))?;
         Ok(EvaluationKeyHead { head: Arc::new(head) })
@@ -108,7 +109,8 @@ impl EvaluationKeyHead {
         Ok(RowFacts { kind, element, level: row.level, digit: row.digit, digits: row.digits, bytes })
     }
 
-    /// Checks a whole row: its checksum and its residues. CPU work of a millisecond for each megabyte.
+    /// Checks a whole row: its checksum and its residues. Takes a millisecond of CPU time for each megabyte, so call
+    /// this outside the async threads.
     pub fn check_row(&self, bytes: &[u8]) -> Result<(), ApiError> {
         container::read_row(&self.head, bytes).map(drop).map_err(|error| refused("eval_key", &error))
     }
@@ -119,7 +121,8 @@ impl EvaluationKeyHead {
     }
 }
 
-/// Reads a ciphertext under a key of these parameters and this fingerprint (readings C17). CPU work.
+/// Reads a ciphertext under the key with these parameters and this fingerprint (readings C17). Takes CPU time for every
+/// byte, so call this outside the async threads.
 pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> Result<CiphertextFacts, ApiError> {
     let read = container::read_ciphertext(bytes, params, fingerprint);
     let read = read.map_err(|error| match error {

@@ -207,8 +207,8 @@ impl OpenNumbersKey {
         container::ciphertext_bytes(self.params(), facts.level, container::Form::Whole) as u64
     }
 
-    /// Checks a request against the containers of its ciphertexts and makes its plan (readings C5 to C14). CPU work of
-    /// milliseconds.
+    /// Checks a request against the containers of its ciphertexts and makes its plan (readings C5 to C14). Takes
+    /// milliseconds of CPU time, so call this outside the async threads.
     ///
     /// # Errors
     /// The fault of the request. Nothing was computed.
@@ -248,7 +248,7 @@ impl OpenNumbersKey {
         Ok(PlannedOperation { task, result })
     }
 
-    /// Writes a result's container. CPU work of milliseconds.
+    /// Writes a result's container. Takes milliseconds of CPU time, so call this outside the async threads.
     pub fn write(&self, facts: &ResultFacts, words: Vec<u32>) -> Vec<u8> {
         let noise = Noise { value_bound: facts.value_bound, variance: facts.variance };
         let ciphertext = Ciphertext { level: facts.level, scale: facts.scale, noise, words };
@@ -257,7 +257,8 @@ impl OpenNumbersKey {
 }
 
 impl Engine {
-    /// Opens a key of an account for work. CPU work of tenths of a second for large parameters.
+    /// Opens a key of an account, so that operations can run under it. Takes tenths of a second of CPU time for large
+    /// parameters, so call this outside the async threads.
     ///
     /// # Errors
     /// 503 when the engine has no room for another key.
@@ -320,7 +321,7 @@ fn told(refusal: Refusal) -> ApiError {
     ApiError::new(code, message)
 }
 
-/// The kind of part that a record contains as a text.
+/// The kind of part that a row's record names with this word.
 fn part_kind(word: &str, element: u32) -> Result<PartKind, ApiError> {
     match word {
         "relinearization" => Ok(PartKind::Relinearization),

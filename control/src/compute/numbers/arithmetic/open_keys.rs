@@ -24,8 +24,8 @@ use crate::web::error::ApiError;
 
 /// A key that was unused for this long is closed.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// One key may be open for each part of this size of the machine's memory, because a key's tables have up to 16 MB. If
-/// one more key is opened, the key that was unused for longest is closed.
+/// Bytes of the machine's memory for each key that may be open. The tables of an open key have up to 16 MB. If one key
+/// more is opened than the memory allows, the key that was unused for longest is closed.
 const MEMORY_OF_KEY: u64 = 128 << 20;
 /// Number of keys that may be open on any machine, however small its memory is.
 const OPEN_MIN: u64 = 64;

@@ -31,13 +31,13 @@ impl From<&Caller> for Owner {
     }
 }
 
-/// A public key that was read and put into the vault.
+/// A public key that was checked and is now in the vault.
 pub struct PutPublicKey {
     /// The object that holds the public key.
     pub object: String,
-    /// Number of its bytes.
+    /// Number of the public key's bytes.
     pub bytes: i64,
-    /// SHA-256 of its bytes.
+    /// SHA-256 of the public key's bytes.
     pub sha256: [u8; 32],
 }
 
@@ -62,7 +62,7 @@ pub fn read_recorded_params(text: &str, scheme: &str) -> Result<KeyParams, ApiEr
     Ok(KeyParams { scheme: scheme.to_owned(), ..params })
 }
 
-/// Puts a public key that was read into the vault.
+/// Puts a checked public key into the vault.
 pub async fn put_public_key(
     compute: &Compute,
     owner: &Owner,

@@ -43,7 +43,7 @@ impl JsonBody for CreateKeyUpload {
     const BYTES_MAX: usize = 64 << 10;
 }
 
-/// The schema of a key's part.
+/// The schema of a request body with a key or a part of a key.
 pub struct KeyPart;
 
 impl utoipa::PartialSchema for KeyPart {

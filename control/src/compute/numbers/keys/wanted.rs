@@ -27,7 +27,8 @@ pub struct WantedKey {
 }
 
 impl WantedKey {
-    /// Checks a request before any key is read. CPU work.
+    /// Checks a request before any key is read. Searches for parameters with their primes, which takes CPU time, so
+    /// call this outside the async threads.
     pub fn check(
         scheme: Option<String>,
         params: EncryptionParams,

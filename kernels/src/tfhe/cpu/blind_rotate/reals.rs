@@ -60,7 +60,7 @@ impl Scratch {
 const LINE: usize = 8;
 
 /// Number of doubles from the sums of one component to those of the next. The distance is not a multiple of the page
-/// size, because lines at such distances compete for the same places in the cache.
+/// size, because lines that are whole pages apart compete for the same places in the cache.
 fn row_distance(n: usize) -> usize {
     n + 2 * fft::BLOCK_POINTS + LINE
 }

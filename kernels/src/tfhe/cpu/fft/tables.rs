@@ -107,7 +107,8 @@ impl FftTables {
         self.lanes.as_ptr().wrapping_add(square * twiddle_reals::<S>() * S::REALS)
     }
 
-    /// The twiddles of all places of an inverse pass. `pass` counts the passes after the first stages.
+    /// The twiddles of all places of an inverse pass. `pass` is the number of the pass, from 0, among the passes after
+    /// the first stages.
     #[inline(always)]
     pub(super) unsafe fn of_places(&self, pass: usize) -> *const f64 {
         // SAFETY: the caller promises that the twiddles of this pass are stored by place.
@@ -130,8 +131,9 @@ fn twiddle_reals<S: SimdReals>() -> usize {
     if S::SEPARATE_ADDERS { cartesian::TWIDDLE_REALS } else { tangent::TWIDDLE_REALS }
 }
 
-/// For `at = m + g`, the root's index for group `g` of `m`, and `m`. The group splits `X^2h - w^2`, `h = M / 2m`, with
-/// `w = r_g^h`. Here `r_g` is the `4M`-th root of unity with the index `1 + 4 bitreverse(g)`.
+/// Returns the index of the root for group `g` of `m`, and `m` itself, where `at = m + g`. The group splits
+/// `X^2h - w^2`, `h = M / 2m`, with `w = r_g^h`. Here `r_g` is the `4M`-th root of unity with the index
+/// `1 + 4 bitreverse(g)`.
 fn index_of_group(at: usize) -> (i64, usize) {
     let groups = 1usize << at.ilog2();
     let group = at - groups;

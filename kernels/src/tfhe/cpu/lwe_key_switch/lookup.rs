@@ -1,8 +1,9 @@
 //! Key switch by a lookup table: the multiples of key rows, computed once for all inputs of a call.
 //!
-//! Key rows form groups of one or two. The table of a group has `base` or `base^2` entries: all sums of multiples of
-//! its rows by a digit. The digits of an input at these rows are the index of the input's entry. With `r` inputs, a
-//! group of two rows costs each input `base^2 / r + 1` subtractions and no product.
+//! Key rows form groups of one or two. The table of a group has an entry for each choice of digits, one digit for each
+//! row: the sum of the group's rows, each times its digit. These are `base` or `base^2` entries. The digits of an input
+//! at these rows give the index of the entry for this input. With `r` inputs, a group of two rows costs each input
+//! `base^2 / r + 1` subtractions and no product.
 
 use super::{KeySwitchKey, TILE_VECTORS, digits_of_rounded, padded_columns, tile_words};
 use crate::cpu::memory::Words;

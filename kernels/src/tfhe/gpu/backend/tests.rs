@@ -134,8 +134,8 @@ fn gate(gate: Gate, result: u32) -> SlotGate {
     SlotGate { gate, operands: [0, 1, 2], result }
 }
 
-/// Evaluates a batch with these gates and reads for each of these keys, in one call, and waits for the results. Returns
-/// the GPU calls.
+/// Evaluates one batch for each of these keys, all in one call, and waits for the results. All batches have these
+/// gates, and read these slots. Returns the GPU calls.
 fn asked(backend: &GpuBackend<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u32]) -> Vec<&'static str> {
     let keys: Vec<Key<Told>> = keys.iter().map(|params| loaded_for(backend, *params)).collect();
     let mut arenas: Vec<Arena<Told>> =

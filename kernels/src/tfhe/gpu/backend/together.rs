@@ -128,7 +128,7 @@ impl Tables {
         first
     }
 
-    /// Adds the shares of batches with these numbers of rows, at most `rows_max` rows in each share.
+    /// Adds the table of [`shares`] for these batches, with at most `rows_max` rows in each share.
     pub fn add_shares(&mut self, batches: &[(usize, Distance)], rows_max: usize) -> SharesPlace {
         let table = shares(batches, rows_max);
         SharesPlace { first: self.add(table.as_flattened()), count: table.len(), rows_max }
