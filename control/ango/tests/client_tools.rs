@@ -180,7 +180,7 @@ fn what_is_wrong_is_said_in_one_line_before_anything_is_sent() {
         ("client run --circuit bad.txt --input 1", "line 4"),
         ("client run --circuit none.txt --input 1", "none.txt"),
         ("client run --circuit builtin:sum64 --input 1 --input 2", "there are builtin:NAME"),
-        ("client run --gate AND --input 1", "2 are needed"),
+        ("client run --gate AND --input 1", "2 inputs of [1, 1] bits are needed"),
         ("client circuit stats none.txt", "none.txt"),
         ("client circuit stats bad.txt", "line 4"),
         ("client circuit show builtin:sum64", "there are builtin:NAME"),

@@ -215,7 +215,10 @@ async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), Api
             account_id,
             month,
             cents,
-            description: &format!("Usage in {}: compute units beyond the plan, gate operations{fees}", invoices::month_words(month)),
+            description: &format!(
+                "Usage in {}: compute units beyond the plan, gate operations{fees}",
+                invoices::month_words(month)
+            ),
             // the key is the same for every repetition, so the provider bills the month once
             key: &format!("usage:{account_id}:{month}"),
         };
