@@ -156,7 +156,7 @@ impl Operator {
     /// When the key does not exist, or its whole lineage was revoked before.
     pub async fn revoke_key(&self, key: &KeyId) -> anyhow::Result<Vec<String>> {
         let Some(revoked) = self.store.revoke_api_key(key.as_str(), self.clock.now().0).await? else {
-            bail!("there is no key {key}, or it is revoked already");
+            bail!("there is no API key {key}, or it is revoked already");
         };
         tracing::info!(target: "security", key_id = key.as_str(), "key revoked by the operator");
         self.tell_nodes(News::Keys { lineage: revoked.lineage_id }).await;

@@ -131,7 +131,9 @@ impl App {
         if let Some(bucket) = &config.bucket {
             match blobs::claim(bucket, &database_id).await {
                 Err(error @ Unclaimed::OtherDatabase) => return Err(error.into()),
-                Err(error) => tracing::warn!(%error, "the bucket does not answer; no object is removed until it does"),
+                Err(error) => {
+                    tracing::warn!(%error, "the bucket does not answer; the node removes no objects until the bucket answers")
+                }
                 Ok(()) => {}
             }
         }
@@ -387,7 +389,7 @@ impl Running {
         access.api_keys.record_use().await;
         let engine = compute.engine.clone();
         if tokio::task::spawn_blocking(move || engine.shutdown()).await.is_err() {
-            tracing::error!("the engine failed while it stopped");
+            tracing::error!("the engine failed during its shutdown");
         }
         access.limits.close(access.clock.now()).await;
         if let Err(error) = compute.store.end_lease(&compute.sessions.node_id).await {

@@ -175,7 +175,7 @@ impl Blobs {
             error => Missing::Failed(error.to_string()),
         };
         if !is_name(name) {
-            return Err(Missing::Failed("the name in a record is not an object's name".to_owned()));
+            return Err(Missing::Failed("a record refers to an object by a name that no object can have".to_owned()));
         }
         let object = self.objects.get(&self.path(name)).await.map_err(failed)?;
         Ok(SealedObject { name: name.to_owned(), bytes: object.bytes().await.map_err(failed)? })

@@ -84,15 +84,15 @@ pub async fn standing(config: &Config) -> anyhow::Result<String> {
     if let Ok(store::Url::Sqlite(path)) = store::Url::parse(&config.database_url)
         && !path.exists()
     {
-        return Ok(format!("{} does not exist: the first start creates it", path.display()));
+        return Ok(format!("{} does not exist yet: the node creates the database at startup", path.display()));
     }
     let store = connect(config).await?;
     let words = match store.schema().await? {
-        Schema::Empty => "the database is empty: the first start creates its tables".to_owned(),
+        Schema::Empty => "the database is empty: the node creates the tables at startup".to_owned(),
         Schema::Current => "the schema is up to date".to_owned(),
         Schema::Newer(newer) => format!("the schema has {}, which this program does not know", list(&newer)),
         Schema::Older(missing) if is_embedded(config) || config.migrate_at_start => {
-            format!("the next start applies {} to the schema", list(&missing))
+            format!("the schema lacks {}, which the node applies at startup", list(&missing))
         }
         Schema::Older(missing) => bail!("the schema lacks {}: run `ango migrate`", list(&missing)),
     };

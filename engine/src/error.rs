@@ -32,7 +32,7 @@ pub enum Error {
     Key(String),
     /// The key alone exceeds the device's memory for keys. Trying again does not help: another device or setting is
     /// needed.
-    #[error("the key takes {bytes} bytes on the device, which has {bytes_max} for keys")]
+    #[error("the key takes {bytes} bytes on the device, which has {bytes_max} bytes for keys")]
     KeyTooLarge {
         /// Bytes of the prepared key.
         bytes: u64,

@@ -99,7 +99,7 @@ fn check_key(header: &Header, preset: Preset, fingerprint: Option<[u8; 8]>) -> R
     if header.preset != preset {
         let (found, wanted) = (header.preset.name(), preset.name());
         return Err(Error::Params(format!(
-            "the ciphertext has the preset {found}, but the session's key has {wanted}"
+            "the ciphertext has the preset {found}, but the session's key has the preset {wanted}"
         )));
     }
     match (header.fingerprint, fingerprint) {

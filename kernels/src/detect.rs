@@ -323,7 +323,7 @@ impl Answer {
             wrong |= run_plan(backend, &loaded, plan, inputs, &mut |_| {})? != *outputs;
         }
         if wrong {
-            let why = "the device computes other words than the CPU; its driver or its memory is at fault";
+            let why = "the device's results differ from the CPU's; the device's driver or memory is at fault";
             return Err(Error::Device(format!("{}: {why}", self.key.preset.name())));
         }
         Ok(())
@@ -492,7 +492,7 @@ mod tests {
         for (row, preset) in [0, 1, PROOF_ROWS - 1, PROOF_ROWS / 2, 2].into_iter().zip(Preset::ALL) {
             let liar = Liar(Cpu::open(), row, preset);
             for error in [prove(&liar), answers.check(&liar)].map(|proved| proved.expect_err("it lies")) {
-                let named = |why: &str| why.contains("other words") && why.contains(preset.name());
+                let named = |why: &str| why.contains("results differ") && why.contains(preset.name());
                 assert!(matches!(&error, Error::Device(why) if named(why)), "{error}");
             }
         }

@@ -247,7 +247,7 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
     let Some(url) = Kind::Postgres.empty_url(at) else { return };
     let postgres = [("ANGO_DATABASE_URL", url.as_str())];
     let (code, said) = ango("config check", at, &postgres);
-    assert!(code == Some(0) && said.contains("first start creates its tables"), "{said}");
+    assert!(code == Some(0) && said.contains("creates the tables at startup"), "{said}");
     store::Store::connect(&url).await.unwrap().migrate_up_to(1).await.unwrap();
     let (code, said) = ango("config check", at, &postgres);
     assert!(code == Some(3) && said.contains("ango migrate"), "{said}");

@@ -184,7 +184,7 @@ enum Contents<'a> {
 
 /// The words of containers, one after another; only the bodies if all containers are seeded and no seed repeats.
 fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
-    let unusable = |why: &str| Error::Settings(format!("a ciphertext of the inputs cannot be sent: {why}"));
+    let unusable = |why: &str| Error::Settings(format!("an input ciphertext cannot be sent: {why}"));
     let refused = |error| match error {
         container::Error::SecretKey => Error::SecretKey,
         error => unusable(&error.to_string()),

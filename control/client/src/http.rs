@@ -58,7 +58,7 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
     /// The node's answer does not have the form that the API prescribes.
-    #[error("the node's answer is not understood: {0}")]
+    #[error("the node's answer does not have the expected form: {0}")]
     Answer(String),
 }
 
@@ -94,7 +94,7 @@ impl Client {
         base.set_path(&format!("{}/api/v1/", base.path().trim_end_matches('/')));
 
         let mut authorization = HeaderValue::from_str(&format!("Bearer {api_key}")).map_err(|_| {
-            Error::Settings("the API key has characters that an HTTP header cannot have; copy the key again".into())
+            Error::Settings("the API key has characters that an HTTP header cannot have; copy the API key again".into())
         })?;
         authorization.set_sensitive(true);
         install_tls_provider();

@@ -91,7 +91,7 @@ impl ValidKey {
         if !admitted {
             return Err(ApiError::new(
                 Code::InsufficientRole,
-                "this key is not valid for this part of the API: use a key that was made for it",
+                "this API key is not valid for this part of the API: use a key that was made for this part",
             ));
         }
         Ok(self.caller)
@@ -161,7 +161,10 @@ impl ApiKeys {
         let used: Vec<_> = used.into_iter().collect();
         for some in used.chunks(USED_MAX) {
             if let Err(error) = self.store.keys_used(some).await {
-                tracing::warn!(%error, "the times of keys' last use could not be written; the node tries again in a minute");
+                tracing::warn!(
+                    %error,
+                    "the times when API keys were last used could not be written; the node tries again in a minute"
+                );
                 self.use_is_untold(some);
             }
         }
@@ -181,7 +184,7 @@ impl ApiKeys {
         let generation = self.known.generation();
         let record = self.store.api_key(&digest).await?.filter(|record| record.revoked_at.is_none());
         let record = record.ok_or_else(invalid_key)?;
-        let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
+        let broken = || ApiError::internal(format!("the stored record of the API key {} is broken", record.key_id));
         let known = ValidKey::read(&record).ok_or_else(broken)?;
         // note the time of use only here, when the key's record is read, not at each use of the cached record: that is
         // often enough, because times of last use are shown to the minute

@@ -178,7 +178,10 @@ impl EmbeddedIssuer {
         match read(&self.store, &self.seal, now).await {
             Ok(keys) => *self.keys.write() = keys,
             Err(error) => {
-                tracing::warn!(cause = %format!("{error:#}"), "the keys of session tokens could not be read; the known ones stay in use")
+                tracing::warn!(
+                    cause = %format!("{error:#}"),
+                    "the keys that sign session tokens could not be read; the node keeps the keys that it has"
+                )
             }
         }
     }

@@ -185,7 +185,7 @@ impl IssuerKeys {
                 state.fetched_at = Some(now);
             }
             Err(error) => {
-                tracing::warn!(issuer = self.issuer, cause = %format!("{error:#}"), "the keys of the issuer could not be fetched")
+                tracing::warn!(issuer = self.issuer, cause = %format!("{error:#}"), "the issuer's public keys could not be fetched")
             }
         }
     }
@@ -196,7 +196,7 @@ impl IssuerKeys {
             None => self.discover().await?,
         };
         let document: Document = self.get(url).await?;
-        ensure!(document.keys.len() <= KEYS_MAX, "more than {KEYS_MAX} keys");
+        ensure!(document.keys.len() <= KEYS_MAX, "the issuer has more than {KEYS_MAX} keys");
         // skip keys of kinds that this node does not accept
         Ok(document.keys.into_iter().filter_map(read_key).collect())
     }

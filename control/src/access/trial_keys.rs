@@ -65,7 +65,7 @@ pub async fn create(
     let window = TrialWindow { network: &network, keys_max: KEYS_MAX, length: KEYS_WINDOW.as_micros() as i64 };
     let tags = prefix_tags(access.api_keys.pepper(), &fresh.secret);
     if let TrialKeyMade::TooMany { oldest_at } = access.store.insert_trial_key(&record, &tags, window).await? {
-        let message = format!("an address may get at most {KEYS_MAX} trial keys a minute");
+        let message = format!("an IP address may get at most {KEYS_MAX} trial keys a minute");
         let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
         return Err(ApiError::new(Code::IpRateLimited, message).retry_after(wait));
     }

@@ -225,7 +225,7 @@ fn seen(caller: &Caller, now: Timestamp) -> Result<UserKeysSeen<'_>, ApiError> {
 fn user_of(caller: &Caller) -> Result<&UserId, ApiError> {
     match &caller.credential {
         Credential::Token { user_id, .. } => Ok(user_id),
-        Credential::Key { .. } => Err(ApiError::internal("a route for users admitted an API key")),
+        Credential::Key { .. } => Err(ApiError::internal("a route that only users may call let an API key in")),
     }
 }
 

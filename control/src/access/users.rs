@@ -71,7 +71,8 @@ pub async fn set_up(
     password: Zeroizing<String>,
 ) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
-    let bad_link = || ApiError::new(Code::InvalidCredentials, "the setup link is unknown, used or expired");
+    let bad_link =
+        || ApiError::new(Code::InvalidCredentials, "the setup link is unknown, was used already or has expired");
     let not_the_first = || ApiError::new(Code::Conflict, "there is already an administrator: sign in");
     let link = access.token_pepper.digest(&token);
     // check the link before the password is hashed, because hashing is expensive
@@ -122,7 +123,8 @@ pub async fn sign_up(
 /// Exchanges a refresh token for the next tokens.
 pub async fn refresh(access: &Access, token: Zeroizing<String>) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
-    let refused = || ApiError::new(Code::InvalidCredentials, "the refresh token is unknown, used or expired");
+    let refused =
+        || ApiError::new(Code::InvalidCredentials, "the refresh token is unknown, was used already or has expired");
     if !token.starts_with(REFRESH_PREFIX) {
         return Err(refused());
     }
@@ -167,7 +169,7 @@ pub async fn change_password(
 ) -> Result<(), ApiError> {
     embedded(access)?;
     let Credential::Token { user_id, sign_in_id: Some(sign_in_id), .. } = &caller.credential else {
-        return Err(ApiError::internal("a session token of this node has no sign-in"));
+        return Err(ApiError::internal("a session token that this node issued belongs to no sign-in"));
     };
     let user = access.store.user(user_id.as_str()).await?;
     let (email, hash) = user.map_or((None, None), |user| (user.email, user.password_hash));
@@ -195,7 +197,7 @@ pub async fn change_password(
 /// Sets the password of the user for whom the link was made. The user's sign-ins end.
 pub async fn reset_password(access: &Access, token: Zeroizing<String>, new: Zeroizing<String>) -> Result<(), ApiError> {
     embedded(access)?;
-    let bad_link = || ApiError::new(Code::InvalidCredentials, "the link is unknown, used or expired");
+    let bad_link = || ApiError::new(Code::InvalidCredentials, "the link is unknown, was used already or has expired");
     let link = access.token_pepper.digest(&token);
     // check the link before the password is hashed, because hashing is expensive
     if !access.store.is_password_link(&link, access.clock.now().0).await? {

@@ -34,7 +34,7 @@ impl Operator {
                 tracing::info!(target: "security", kid, "signing key rotated by the operator");
                 Ok(SigningKeyFacts { kid, old_key_ends_at: Timestamp::rfc3339(ends) })
             }
-            None => bail!("there is no signing key yet: the first start of a node makes one"),
+            None => bail!("there is no signing key yet: a node makes the signing key at startup"),
         }
     }
 }

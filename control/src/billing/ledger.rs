@@ -187,7 +187,10 @@ impl Ledger {
     pub async fn give_back_forsaken(&self, silent_since: Timestamp) -> Result<(), store::Error> {
         let lost = self.store.forsaken_reservations(&self.node_id, silent_since.0, LOST_AT_ONCE).await?;
         if !lost.is_empty() {
-            tracing::warn!(reservations = lost.len(), "reservations of nodes without a sign of life are given back");
+            tracing::warn!(
+                reservations = lost.len(),
+                "reservations are given back because their nodes no longer renew their leases"
+            );
         }
         self.void_all(&lost).await
     }

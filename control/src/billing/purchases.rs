@@ -112,7 +112,7 @@ pub async fn end_purchases(billing: &Billing, subscription_id: &str) -> Result<b
 /// The key of a checkout. The checkout's id is the permission. A purchase that is not recorded yet is looked up at the
 /// provider (readings B6).
 pub async fn bought(billing: &Billing, session_id: &str) -> Result<Bought, ApiError> {
-    let unknown = || ApiError::new(Code::KeyNotFound, "there is no paid purchase of this session_id");
+    let unknown = || ApiError::new(Code::KeyNotFound, "no paid purchase has this session_id");
     if let Some(purchase) = billing.store.purchase(session_id).await? {
         return shown(billing, &purchase);
     }
@@ -146,7 +146,7 @@ fn shown(billing: &Billing, purchase: &Purchase) -> Result<Bought, ApiError> {
     let sealed = purchase.sealed_key.as_ref().filter(|_| !is_over).ok_or_else(gone)?;
     let account: AccountId = purchase.account_id.parse().map_err(ApiError::internal)?;
     let key = billing.seals.of(&account).open(&purchase.session_id, sealed);
-    let key = key.ok_or_else(|| ApiError::internal("the key of a purchase was sealed under another secret"))?;
+    let key = key.ok_or_else(|| ApiError::internal("the API key of a purchase was sealed under another secret"))?;
     let text = std::str::from_utf8(&key).map_err(ApiError::internal)?;
     Ok(Bought::Key(text.to_owned().into(), purchase.plan.clone()))
 }

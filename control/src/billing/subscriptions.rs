@@ -384,7 +384,7 @@ impl Billing {
 pub(super) async fn put(tx: &mut Tx, subscription: &Subscription) -> Result<(), ApiError> {
     match tx.put_subscription(subscription).await? {
         true => Ok(()),
-        false => Err(ApiError::new(Code::Conflict, "another request changed the subscription in between: try again")),
+        false => Err(ApiError::new(Code::Conflict, "another request changed the subscription meanwhile: try again")),
     }
 }
 
@@ -446,7 +446,8 @@ fn step_name(step: Step) -> String {
 fn wanted_plan(word: &str) -> Result<Plan, ApiError> {
     let known = Plan::from_name(word).filter(|plan| SUBSCRIBED.contains(plan) || *plan == Plan::Enterprise);
     known.ok_or_else(|| {
-        let message = "plan must be starter, pro, scale or enterprise; for free, cancel the subscription; for payg, use the checkout";
+        let message = "plan must be starter, pro, scale or enterprise; for the plan free, cancel the subscription; \
+             for the plan payg, use the checkout";
         ApiError::new(Code::InvalidPlan, message).at("plan", "no plan to subscribe to")
     })
 }

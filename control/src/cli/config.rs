@@ -122,7 +122,7 @@ fn data_dir(config: &Config) -> Finding {
         Ok(found) if !found.is_dir() => Err(anyhow::anyhow!("{path} is not a folder")),
         Ok(found) if found.permissions().readonly() => Err(anyhow::anyhow!("{path} is read-only")),
         Ok(_) => Ok(format!("{path} exists")),
-        Err(_) => Ok(format!("{path} does not exist: the first start creates it")),
+        Err(_) => Ok(format!("{path} does not exist yet: the node creates the folder at startup")),
     };
     finding("data folder", outcome)
 }
@@ -140,7 +140,9 @@ fn front(config: &Config) -> Finding {
         (_, None) => Err(anyhow::anyhow!(
             "ANGO_PUBLIC_URL is not set: links in answers, and the setup link, would show the node's internal address"
         )),
-        (networks, Some(url)) => Ok(format!("{} networks of proxies; clients use {url}", networks.len())),
+        (networks, Some(url)) => {
+            Ok(format!("trusted proxies: {} networks; clients reach the node at {url}", networks.len()))
+        }
     };
     finding("proxies", outcome)
 }

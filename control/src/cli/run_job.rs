@@ -73,7 +73,7 @@ fn monitor(order: &Monitor, audit_log: Option<&Path>) -> anyhow::Result<ExitCode
     let source = order.source.clone().unwrap_or_else(|| {
         order.records.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     });
-    eprintln!("{} numbers, {} records", numbers.len(), snapshot.len());
+    eprintln!("{} registration numbers, {} published records", numbers.len(), snapshot.len());
     let published =
         Published { snapshot: Some(snapshot), sha256: Some(sha256), as_of: order.as_of, source: Some(source) };
     let watch = Watch { numbers, published };

@@ -29,7 +29,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         }
     }
     signals.next().await;
-    eprintln!("stopping after running requests have finished; a second signal stops at once");
+    eprintln!("the node stops when the running requests have finished; a second signal stops the node at once");
     tokio::select! {
         () = node.shutdown() => Ok(()),
         () = signals.next() => {

@@ -186,7 +186,7 @@ fn add_file(settings: &mut [Setting], path: &Path) -> Result<PlanTable, String> 
             (None, _) => return Err(unknown(&key, settings)),
             // a setting that decides which file is read cannot be in the file
             (Some(_), _) if key == "config" || key == "data-dir" && !is_named => {
-                return Err(format!("{key} decides where this file is: give it as a flag or a variable"));
+                return Err(format!("{key} decides where this file is: give {key} as a flag or a variable"));
             }
             (Some(setting), value) => {
                 let text =

@@ -85,7 +85,7 @@ impl Running {
                 self.ended.push(attempt);
             }
             Err(error) => {
-                tracing::error!(%error, "a delivery's task failed; another attempt follows when its lease ends")
+                tracing::error!(%error, "a delivery's task failed; another attempt follows when the delivery's lease ends")
             }
         }
     }
@@ -103,7 +103,11 @@ impl Running {
         match events.store.record_attempts(&self.ended).await {
             Ok(()) => self.ended.clear(),
             Err(error) => {
-                tracing::warn!(%error, attempts = self.ended.len(), "attempts could not be recorded and will be recorded later")
+                tracing::warn!(
+                    %error,
+                    attempts = self.ended.len(),
+                    "attempts to deliver events could not be recorded and will be recorded later"
+                )
             }
         }
     }
@@ -116,7 +120,7 @@ impl Running {
             match self.take(events).await {
                 Ok(0) => return,
                 Ok(_) => {}
-                Err(error) => return tracing::warn!(%error, "due deliveries could not be read"),
+                Err(error) => return tracing::warn!(%error, "the deliveries that are due could not be read"),
             }
         }
     }

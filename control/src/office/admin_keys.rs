@@ -28,8 +28,12 @@ use crate::web::peer::ClientAddress;
 /// Lets only the administrator pass, by the secret in the settings. A wrong secret counts for the lockout of the
 /// caller's network, like a wrong API key.
 pub async fn require(State(office): State<Arc<Office>>, request: Request, next: Next) -> Result<Response, ApiError> {
-    let forbidden =
-        || ApiError::new(Code::InsufficientRole, "only the administrator issues keys, with SERVICE_ADMIN_KEY");
+    let forbidden = || {
+        ApiError::new(
+            Code::InsufficientRole,
+            "only the administrator may issue keys: send the secret SERVICE_ADMIN_KEY",
+        )
+    };
     let Some(secret) = &office.config.admin_key else { return Err(forbidden()) };
     let Access { limits, api_keys, .. } = &*office.access;
     let now = office.clock.now();

@@ -131,7 +131,7 @@ pub async fn set(
 )]
 pub async fn show(State(office): State<Arc<Office>>, caller: Caller) -> Result<Json<Answer>, ApiError> {
     let record = office.store.issuer_profile(caller.credential.lasting_id()).await?;
-    let record = record.ok_or_else(|| ApiError::new(Code::NotFound, "no profile is set with this key"))?;
+    let record = record.ok_or_else(|| ApiError::new(Code::NotFound, "no profile was set with this API key"))?;
     let set = office.opened_profile(&record)?;
     let token = token_of(&office, &record)?;
     Ok(Json(told(&office, &set, &record, &token)))

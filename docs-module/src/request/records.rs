@@ -95,7 +95,7 @@ impl RecordsOrder {
             etax::RecordError::Number(item) => Fault::new(
                 "value_error",
                 at(item),
-                "should add up to at most 9,999,999,999 yen per kind when format is etax_csv",
+                "should add up to at most 9,999,999,999 yen for each kind of payment when format is etax_csv",
             ),
             etax::RecordError::Year => {
                 let loc = vec!["body".into(), "year".into()];
@@ -234,7 +234,8 @@ impl Reading {
         self.warn(year);
         let is_individual: Vec<bool> = self.payees.iter().map(|payee| payee.is_individual).collect();
         let Some(records) = records_of(&is_individual, &self.payments, year) else {
-            let expected = format!("should be {} or later, and the sums should be at most {YEN_MAX} yen", YEARS.0);
+            let expected =
+                format!("should be {} or later, and the sums of the payments should be at most {YEN_MAX} yen", YEARS.0);
             object.fault("year", &expected);
             return None;
         };

@@ -278,7 +278,7 @@ impl Planning<'_> {
         if noise.relative_precision_bits(self.builder.params().n(), scale) > 0.0 || noise.value_bound == 0.0 {
             return Ok(());
         }
-        Err(Refusal::BudgetExhausted("the error would be as large as the numbers".into()))
+        Err(Refusal::BudgetExhausted("the error of the result would be as large as the result's numbers".into()))
     }
 
     /// Encodes the plain numbers at a value's level.
@@ -296,7 +296,7 @@ impl Planning<'_> {
         let words = self.plaintexts.encode_reals(numbers, level, scale).map_err(|error| match error {
             EncodeError::NotFinite => Refusal::Invalid("plain_operand has a number that is not finite".into()),
             EncodeError::TooLarge => {
-                Refusal::Invalid("a number of plain_operand is too large for the scale and the level".into())
+                Refusal::Invalid("plain_operand has a number that is too large for the scale and the level".into())
             }
         })?;
         let bound = numbers.iter().fold(0.0f64, |bound, number| bound.max(number.abs()));
@@ -350,7 +350,7 @@ impl Planning<'_> {
             return Ok(rescaled);
         }
         let why = format!(
-            "after one rescale, the scale would have {:.1} bits, which is not the scale of its level: rescale the ciphertext first",
+            "one rescale would lead to a scale of {:.1} bits, which is not the scale of the new level: rescale the ciphertext first",
             scale.log2()
         );
         Err(Refusal::MismatchedLevel(why))
@@ -387,7 +387,7 @@ impl Planning<'_> {
         let elements: Vec<u32> = self.request.parts.iter().filter_map(element).collect();
         rotation::path(self.builder.params().n(), steps, &elements).ok_or_else(|| {
             let why = format!(
-                "the evaluation key has no rotation by {steps} slots at level {level}, and no rotations that compose it"
+                "the evaluation key has no rotation by {steps} slots at level {level}, and no rotations that add up to {steps} slots"
             );
             Refusal::Invalid(why)
         })

@@ -61,7 +61,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     let (seed, rest) = rest.split_at(SEED_BYTES);
     let (bootstrap, key_switch) = rest.split_at(4 * params.bootstrap_body_words());
     if let Some(at) = words(bootstrap).position(|word| word >= RING_MODULUS) {
-        return Err(Error::Malformed(format!("bootstrapping word {at} is not below the ring modulus")));
+        return Err(Error::Malformed(format!("word {at} of the bootstrapping key is not below the ring modulus")));
     }
     Ok(EvaluationKey {
         preset: header.preset,

@@ -201,7 +201,9 @@ impl Opened {
         match (self.preset, self.fingerprint) {
             (NO_PRESET, [0, 0, 0, 0, 0, 0, 0, 0]) => Err(Error::Malformed("the fingerprint is missing".into())),
             (NO_PRESET, fingerprint) => Ok(fingerprint),
-            (preset, _) => Err(Error::Params(format!("arithmetic has no presets, found preset {preset}"))),
+            (preset, _) => {
+                Err(Error::Params(format!("a container of arithmetic has no preset, found preset {preset}")))
+            }
         }
     }
 

@@ -40,7 +40,7 @@ impl<T: Number> Memory<T> {
     /// [`Error::OutOfMemory`] when the allocator has no free block of this size. An overcommitting system may still end
     /// the process later, so callers bound requests by the machine's memory.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let none = || Error::OutOfMemory(format!("no free memory for {len} numbers in one piece"));
+        let none = || Error::OutOfMemory(format!("no free block of memory for {len} numbers"));
         let layout = Self::layout(len).ok_or_else(none)?;
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(none)?;

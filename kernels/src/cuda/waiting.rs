@@ -96,7 +96,7 @@ fn wait_for(awaited: &impl Awaited, health: &Health, wanted: &mut dyn FnMut() ->
         health.alive()?;
         let waited = awaited.waited();
         if waited >= SILENCE_MAX {
-            return Err(health.lose(format!("the card finished nothing for {} s", SILENCE_MAX.as_secs())));
+            return Err(health.lose(format!("the card finished no work for {} s", SILENCE_MAX.as_secs())));
         }
         let [shortest, longest] = NAP;
         let nap =
@@ -151,7 +151,7 @@ mod tests {
         let health = Health::default();
         let hangs = Fake::new(None, None);
         let error = wait_for(&hangs, &health, &mut || false).expect_err("it never completes");
-        assert_eq!(error.to_string(), "device lost: the card finished nothing for 60 s");
+        assert_eq!(error.to_string(), "device lost: the card finished no work for 60 s");
         assert!(hangs.now.get() >= SILENCE_MAX && hangs.now.get() < SILENCE_MAX + Duration::from_millis(10));
         // every clone of the card's health returns the error, and a further wait returns it at once
         assert_eq!(health.clone().alive(), Err(error.clone()));

@@ -124,7 +124,7 @@ impl Circuit {
             )));
         }
         let Some(first_output) = wire_count.checked_sub(output_bits) else {
-            return Err(outputs.error(format!("{output_bits} output bits are more than {wire_count} wires")));
+            return Err(outputs.error(format!("{output_bits} output bits are more than the {wire_count} wires")));
         };
 
         let mut reader = Reader { wires: Wires::new(input_bits, wire_count), gates: Vec::new(), gates_max };
@@ -419,7 +419,7 @@ impl Line<'_> {
             return Err(self.error(format!("the number of {of} is missing")));
         };
         if count == 0 || count != widths.len() {
-            return Err(self.error(format!("{count} {of} announced, {} widths found", widths.len())));
+            return Err(self.error(format!("the line announces {count} {of}, but has {} widths", widths.len())));
         }
         let mut bits = 0;
         for &width in widths {
@@ -519,11 +519,11 @@ pub(in crate::tfhe) mod tests {
             ("1 3\n", 1, "ends before the inputs"),
             ("1 3\n1 2\n", 2, "ends before the outputs"),
             ("1 3\n1 2\n1 1\n", 3, "ends before gate 1 of 1"),
-            ("1 3\n2 2\n1 1\n2 1 0 1 2 AND\n", 2, "2 inputs announced, 1 widths found"),
+            ("1 3\n2 2\n1 1\n2 1 0 1 2 AND\n", 2, "the line announces 2 inputs, but has 1 widths"),
             ("1 3\n0\n1 1\n2 1 0 1 2 AND\n", 2, "0 inputs"),
             ("1 3\n1 2\n1 0\n2 1 0 1 2 AND\n", 3, "one bit each"),
             ("1 3\n1 70000\n1 1\n2 1 0 1 2 AND\n", 2, "one bit each"),
-            ("1 3\n1 2\n1 4\n2 1 0 1 2 AND\n", 3, "4 output bits are more than 3 wires"),
+            ("1 3\n1 2\n1 4\n2 1 0 1 2 AND\n", 3, "4 output bits are more than the 3 wires"),
             ("1 1\n1 2\n1 1\n2 1 0 1 2 AND\n", 1, "1 wires are too few"),
             ("1 4\n1 2\n1 1\n2 1 0 1 2 AND\n", 4, "wire 3 is never written"),
             ("1 3\n1 2\n1 1\n2 1 0 1 2 AND\n2 1 0 1 2 AND\n", 5, "a further gate"),

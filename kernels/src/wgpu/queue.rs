@@ -374,7 +374,7 @@ impl Queue {
             self.alive()?;
             waits = if self.state.submissions_done.load(Ordering::Relaxed) == done { waits + 1 } else { 0 };
         }
-        self.state.lose(format!("the card finished nothing for {} s", WAITS_MAX as u64 * WAIT.as_secs()));
+        self.state.lose(format!("the card finished no work for {} s", WAITS_MAX as u64 * WAIT.as_secs()));
         self.alive()
     }
 

@@ -38,7 +38,7 @@ async fn what_is_no_circuit_is_refused_with_the_line_that_is_at_fault() {
         ("1 3\n1 2\n1 1\n\n2 1 0 9 2 AND\n", "line 5: there is no wire 9"),
         ("1 3\n1 2\n1 1\n\n2 1 0 1 1 AND\n", "line 5: wire 1 is written a second time"),
         // widths and counts that do not match the netlist
-        ("1 3\n2 2\n1 1\n\n2 1 0 1 2 AND\n", "line 2: 2 inputs announced, 1 widths found"),
+        ("1 3\n2 2\n1 1\n\n2 1 0 1 2 AND\n", "line 2: the line announces 2 inputs, but has 1 widths"),
         ("1 3\n1 2\n1 4\n\n2 1 0 1 2 AND\n", "line 3: 4 output bits"),
         ("2 3\n1 2\n1 1\n\n2 1 0 1 2 AND\n", "the text ends before gate 2 of 2"),
         ("1 3\n1 2\n1 1\n\n2 1 0 1 2 NAND\n", "line 5: `NAND` is not one of"),

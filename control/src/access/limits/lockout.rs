@@ -161,7 +161,7 @@ impl Lockouts {
         match ends.max() {
             None => Ok(()),
             Some(end) => {
-                let message = "too many invalid attempts with this key, for this user or from this address";
+                let message = "too many invalid attempts with this API key, for this user or from this IP address";
                 Err(ApiError::new(Code::BruteForceLockout, message).retry_after(end.since(now)))
             }
         }
@@ -199,7 +199,7 @@ impl Lockouts {
             return false;
         }
         if let Err(error) = self.store.clear_lockouts(Some(&subject), now.0).await {
-            tracing::warn!(cause = %error, "failures were cleared on this node only: the database failed");
+            tracing::warn!(cause = %error, "failed attempts were cleared on this node only: the database failed");
         }
         true
     }
@@ -261,7 +261,7 @@ impl LockoutTable {
         }
         add(&mut entry.lockout, &[now.0], now);
         if entry.lockout.locked_until.is_some_and(|until| until > now.0) {
-            tracing::warn!(target: "security", kind = entry.lockout.kind.as_str(), "locked after too many failures");
+            tracing::warn!(target: "security", kind = entry.lockout.kind.as_str(), "locked out after too many failed attempts");
         }
         entry.untold.push(now.0);
         self.untold.insert(subject);

@@ -89,7 +89,10 @@ impl PumpTable {
             .map(|name| {
                 let place = columns.iter().position(|column| column == *name);
                 place.with_context(|| {
-                    format!("there is no column {name}: the columns are a name, {}", FEATURES.join(", "))
+                    format!(
+                        "there is no column {name}: the first column must be the row's name, and the others must be {}",
+                        FEATURES.join(", ")
+                    )
                 })
             })
             .collect::<anyhow::Result<_>>()?;
@@ -112,7 +115,10 @@ impl PumpTable {
             }
             let row = Row { name: record.get(0).unwrap_or_default().to_owned(), features };
             if row.scores().iter().any(|score| score.abs() > RANGE) {
-                bail!("line {line}: a score of {} is beyond {RANGE}, the end of the polynomial's range", row.name);
+                bail!(
+                    "line {line}: a score of the row {} has a magnitude above {RANGE}, the largest that the polynomial covers",
+                    row.name
+                );
             }
             rows.push(row);
         }
@@ -387,7 +393,7 @@ impl NumbersReport {
         }
         let computed = 2 * self.predictions.len() as u64;
         if self.operations != computed {
-            bail!("the key's record has {} operations, but {computed} were done", self.operations);
+            bail!("the node recorded {} operations for the key, but {computed} were done", self.operations);
         }
         Ok(())
     }

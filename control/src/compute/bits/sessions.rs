@@ -394,7 +394,7 @@ impl Sessions {
     pub async fn end_all_of(&self, account: &str) {
         self.take_out(SessionEnd::Deleted, |session| session.account.as_str() == account);
         if let Err(error) = self.store.end_gate_sessions_of(account, &self.node_id, self.clock.now().0).await {
-            tracing::error!(cause = %error, "the ends of an ended account's sessions could not be recorded");
+            tracing::error!(cause = %error, "an account has ended, but the ends of its sessions could not be recorded");
         }
     }
 
@@ -458,7 +458,7 @@ fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
             "as many gate sessions are open as the plan {plan} allows: delete one, or wait until {first_ends_at}, when the \
              first of them ends"
         ),
-        None => format!("the plan {plan} has no gate sessions on this node"),
+        None => format!("the plan {plan} allows no gate sessions on this node"),
     };
     ApiError::new(Code::QuotaExceeded, message)
 }

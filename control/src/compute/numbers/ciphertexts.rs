@@ -327,7 +327,7 @@ fn decoded(text: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
             ApiError::new(Code::InvalidCiphertext, "ciphertext is not base64").at("ciphertext", "not base64")
         }
         Base64Error::TooLarge => {
-            let message = "a ciphertext may have at most 2 MB in JSON: upload it as octets";
+            let message = "a ciphertext may have at most 2 MB in JSON: upload it as application/octet-stream";
             ApiError::new(Code::PayloadTooLarge, message).at("ciphertext", "more than 2 MB")
         }
     })

@@ -213,7 +213,7 @@ async fn book(
             tx.add_key_rows(material_id, of_head.bytes, records).await?,
         ];
         if added != [Added::Done; 3] {
-            return Err(ApiError::internal("the parts of a new key could not be written"));
+            return Err(ApiError::internal("the public key, the head or the rows of a new key could not be written"));
         }
         check_made(tx.insert_encryption_key(&new).await?, caller, keys_max)?;
         tx.emit(&[created_event(caller, &new, wanted, now)]).await?;

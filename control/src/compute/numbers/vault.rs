@@ -277,7 +277,7 @@ impl Vault {
             self.erase_dropped().await
         };
         if let Err(error) = looked.await {
-            tracing::warn!(%error, "expired uploads and ciphertexts could not be ended");
+            tracing::warn!(%error, "expired uploads and ciphertexts could not be removed");
         }
     }
 

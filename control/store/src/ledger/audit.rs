@@ -61,7 +61,7 @@ const CHECKS: [(&str, &str); 10] = [
          OR SUM(milli_yen_reserved) <> 0 LIMIT 100",
     ),
     (
-        "a trial's operations are not those of its transfers",
+        "the record of a trial counts fewer operations than the trial's transfers",
         "SELECT account_id, 'trial' FROM trials t WHERE operations_used < \
          (SELECT COALESCE(SUM(CASE phase WHEN 'pending' THEN trial_operations WHEN 'voided' THEN -trial_operations ELSE 0 END), 0) \
          FROM transfers x WHERE x.account_id = t.account_id) LIMIT 100",
@@ -129,7 +129,7 @@ impl Store {
         let mut found = Vec::new();
         for (account_id, month, cents) in lines {
             if self.used_in_month(&account_id, month).await?.spend.cents() != cents {
-                let what = "a line of an invoice differs from the use in its month";
+                let what = "a line of an invoice differs from the usage in the line's month";
                 found.push(AuditFinding { account_id, what, of: month.to_string() });
             }
         }

@@ -71,7 +71,7 @@ pub fn read_key_head(bytes: &[u8]) -> Result<KeyHead, Error> {
     let most = row_bytes(&params, params.raised_level() as u8) as u64;
     let possible = |bytes: &u64| rows > 0 && (u64::from(rows) * least..=u64::from(rows) * most).contains(bytes);
     let Some(bytes) = bytes.filter(possible) else {
-        let why = format!("{rows} rows of {least} to {most} bytes cannot make up the announced {announced} bytes");
+        let why = format!("the head announces {rows} rows in {announced} bytes, but a row has {least} to {most} bytes");
         return Err(Error::Malformed(why));
     };
     Ok(KeyHead { params, fingerprint, rows, bytes })
@@ -116,13 +116,13 @@ pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error>
     let at = check_level(level, params.raised_level())?;
     if kind == PartKind::ToSparse && at > 0 {
         return Err(Error::Params(
-            "the key part to the sparse secret must be of level 0, because it is insecure at a higher level".into(),
+            "the key part that switches to the sparse secret must be of level 0, because at a higher level the part is insecure".into(),
         ));
     }
     let expected = params.digits(kind, at).len();
     if usize::from(digits) != expected || digit >= digits {
         return Err(Error::Params(format!(
-            "this part must have {expected} rows, numbered from 0; found row {digit} of {digits}"
+            "this key part must have {expected} rows, numbered from 0; found row {digit} of {digits}"
         )));
     }
     Ok(RowHeader { kind, level, digit, digits, seed: seed_of(&bytes[KIND_BYTES..][..SEED_BYTES]) })
@@ -177,7 +177,7 @@ fn kind_of(params: &Params, code: u8, element: u32) -> Result<PartKind, Error> {
         (3, 0) if bootstrap => Ok(PartKind::ToSparse),
         (4, 0) if bootstrap => Ok(PartKind::FromSparse),
         (3 | 4, 0) => Err(Error::Params(
-            "the key has a part for bootstrapping, but its parameters are without bootstrapping".into(),
+            "the key has a part for bootstrapping, but the key's parameters have no levels for bootstrapping".into(),
         )),
         (1..=4, _) => Err(Error::Malformed("the Galois element must be 0, except in a key part for rotations".into())),
         _ => Err(Error::Malformed(format!("unknown kind of key part: {code}"))),

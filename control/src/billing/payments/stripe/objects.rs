@@ -140,7 +140,7 @@ impl Subscription {
     pub fn cycle(&self) -> Result<BillingCycle, PaymentError> {
         let plan = self.item()?.price.plan();
         plan.map(|(_, cycle)| cycle).ok_or_else(|| {
-            unavailable(format!("the subscription {} has a price that is not one of this service's", self.id))
+            unavailable(format!("the price of the subscription {} is not a price of this service", self.id))
         })
     }
 

@@ -76,7 +76,8 @@ pub async fn prepare(
         engine::check_fingerprint(&session.key, &fingerprint)?;
     }
     if seeds.is_some() && words.is_none() {
-        let message = "seeds may only be in the head of an octet-stream; in JSON, a container of seeded ciphertexts has its seeds in it";
+        let message = "seeds may only be in the head of an octet-stream; in JSON, a container of seeded ciphertexts \
+             already contains their seed";
         return Err(ApiError::new(Code::InvalidRequest, message).at("seeds", "not of this form"));
     }
     let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
@@ -158,11 +159,11 @@ fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result
             }
             CircuitValue::Ciphertexts(texts) if !octets => Ok(Source::Texts(texts)),
             CircuitValue::Bits(bits) if octets => Ok(Source::Words(usize::try_from(bits).unwrap_or(usize::MAX))),
-            CircuitValue::Ciphertexts(_) => {
-                Err(wrong(format!("{place}: in an octet-stream an input is a number of ciphertexts, or a handle")))
-            }
+            CircuitValue::Ciphertexts(_) => Err(wrong(format!(
+                "{place}: in an octet-stream, an input is given by its count of ciphertexts or by a handle"
+            ))),
             CircuitValue::Bits(_) => {
-                Err(wrong(format!("{place}: in JSON an input is a list of ciphertexts, or a handle")))
+                Err(wrong(format!("{place}: in JSON, an input is given by a list of ciphertexts or by a handle")))
             }
         }
     };
@@ -187,7 +188,7 @@ async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Re
         });
     }
     if !is_circuit_name(&circuit) {
-        let message = "circuit must be a netlist, which has line breaks, or the name of a circuit";
+        let message = "circuit must be a netlist (a text with line breaks) or the name of a circuit";
         return Err(ApiError::new(Code::InvalidParams, message).at("circuit", "neither netlist nor name"));
     }
     compute.netlists.read(caller, &circuit).await?.ok_or_else(unknown_circuit)

@@ -105,7 +105,7 @@ impl ResolvedOperands {
                 match (inputs, operands) {
                     (None, None) => Ok(engine::program(gates, read(count)?)),
                     (None, Some(_)) => {
-                        let message = "the request has operands without inputs: operands are places among the ciphertexts of inputs";
+                        let message = "the request has operands but no inputs: each operand is the index of a ciphertext of the inputs";
                         Err(ApiError::new(Code::InvalidRequest, message).at("operands", "without inputs"))
                     }
                     (Some(inputs), operands) => {
@@ -148,7 +148,7 @@ fn gate_text<'a>(
         let at = bit.map_or((bits == 1).then_some(0), |bit| bit.parse().ok()).filter(|&at: &usize| at < bits);
         let at = at.ok_or_else(|| {
             let message =
-                format!("{}: the value under the handle has {bits} bits; choose one, such as {handle}[0]", field());
+                format!("{}: the value under the handle has {bits} bits; choose one bit, such as {handle}[0]", field());
             ApiError::new(Code::InvalidParams, message).at(field(), "not a bit of the value")
         })?;
         Ok((member, OperandText::Kept(value.bits.row(at), value.form)))
@@ -181,8 +181,9 @@ impl Pool {
         });
         // check the number first, because masks are made and memory is reserved for this number of ciphertexts
         if ciphertexts > OPERANDS_MAX {
-            let message =
-                format!("inputs has {ciphertexts} ciphertexts after the head, but a batch has at most {OPERANDS_MAX}");
+            let message = format!(
+                "inputs announces {ciphertexts} ciphertexts after the head, but a batch has at most {OPERANDS_MAX}"
+            );
             return Err(ApiError::new(Code::InvalidParams, message).at("inputs", "too many"));
         }
         let mut pool =
@@ -257,7 +258,9 @@ impl Input {
                 value.map(|value| Input::Kept(value.clone())).ok_or_else(|| unknown_handle(Some(&place)))
             }
             CircuitValue::Ciphertexts(_) => {
-                let message = format!("{place}: in an octet-stream an input is a number of ciphertexts, or a handle");
+                let message = format!(
+                    "{place}: in an octet-stream, an input is given by its count of ciphertexts or by a handle"
+                );
                 Err(ApiError::new(Code::InvalidRequest, message).at(place, "not of this form"))
             }
         }

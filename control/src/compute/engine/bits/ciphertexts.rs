@@ -142,7 +142,8 @@ pub fn words_bytes(key: &OpenKey) -> usize {
 /// CPU time, so call this outside the async threads.
 pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertexts: usize) -> Result<LweList, ApiError> {
     if let Some(seeds) = seeds.map(Seeds::ciphertexts).filter(|&seeded| seeded != ciphertexts) {
-        let message = format!("the seeds are for {seeds} ciphertexts, but {ciphertexts} belong after the head");
+        let message =
+            format!("the seeds are for {seeds} ciphertexts, but {ciphertexts} ciphertexts must follow the head");
         return Err(ApiError::new(Code::InvalidCiphertext, message).at("seeds", format!("{ciphertexts} wanted")));
     }
     let (each, found) = (if seeds.is_some() { 4 } else { words_bytes(key) }, words.bytes());
@@ -157,7 +158,7 @@ pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertext
         return Err(secret_key_rejected());
     }
     let message =
-        format!("{ciphertexts} ciphertexts of {each} bytes belong after the head, but {found} bytes were found");
+        format!("{ciphertexts} ciphertexts of {each} bytes must follow the head, but {found} bytes were found");
     Err(ApiError::new(Code::InvalidCiphertext, message))
 }
 

@@ -35,7 +35,7 @@ impl Seeds {
             }
             match usize::try_from(given.ciphertexts) {
                 Ok(count @ 1..) => Ok((seed, count)),
-                _ => refused(Code::InvalidRequest, "ciphertexts", "not a number of ciphertexts"),
+                _ => refused(Code::InvalidRequest, "ciphertexts", "must be at least 1"),
             }
         };
         seeds.iter().enumerate().map(read).collect::<Result<_, _>>().map(Seeds)

@@ -78,7 +78,8 @@ impl KeyStore {
     pub fn open(data_dir: &Path, config: &ComputeConfig) -> anyhow::Result<KeyStore> {
         let blobs = Blobs::in_folder(data_dir, ObjectKind::Keys, new_secret())
             .context("ANGO_DATA_DIR: cannot make a folder for keys")?;
-        empty(&folder_of(data_dir, ObjectKind::Keys)).context("ANGO_DATA_DIR: cannot remove old keys")?;
+        empty(&folder_of(data_dir, ObjectKind::Keys))
+            .context("ANGO_DATA_DIR: cannot remove evaluation keys of an earlier process")?;
         let largest = EVALUATION_KEY_BYTES_MAX as u64;
         let space = Resource::memory(config.key_storage_bytes_max, largest);
         let memory = Resource::memory(config.key_bytes_max, largest);

@@ -96,7 +96,7 @@ impl KeySource for StoredNumbersKey {
         let rows = rows.iter().map(|&row| self.row(row)).collect::<Result<Vec<_>, _>>()?;
         let PartShape { kind, level, .. } = shape;
         if rows.len() != self.key.params.digits(kind, level).len() {
-            return Err("rows of a part are missing".into());
+            return Err("rows of a key part are missing".into());
         }
         Ok(KeyPart::Numbers(NumbersPart { shape, rows: Arc::new(rows) }))
     }
@@ -328,6 +328,6 @@ fn part_kind(word: &str, element: u32) -> Result<PartKind, ApiError> {
         "galois" => Ok(PartKind::Galois(element)),
         "to-sparse" => Ok(PartKind::ToSparse),
         "from-sparse" => Ok(PartKind::FromSparse),
-        other => Err(ApiError::internal(format!("a row's record has the unknown kind {other}"))),
+        other => Err(ApiError::internal(format!("the record of a key row has the unknown kind {other}"))),
     }
 }

@@ -87,7 +87,9 @@ impl OpenKeys {
             match compute.store.is_encryption_key(&key_id).await {
                 Ok(true) if !idle => {}
                 Ok(_) => self.close(&key_id),
-                Err(error) => tracing::warn!(%error, "deleted keys could not be read"),
+                Err(error) => {
+                    tracing::warn!(%error, "whether an encryption key was deleted could not be read from the database")
+                }
             }
         }
     }

@@ -82,10 +82,10 @@ impl RowOrder {
             _ => digit == 0,
         };
         if !follows {
-            return refuse("the rows of a part must follow one another by digit");
+            return refuse("the rows of a key part must be in the order of their digits");
         }
         if digit == 0 && !self.parts.insert(part.clone()) {
-            return refuse("a part occurs twice");
+            return refuse("a key part occurs twice");
         }
         self.rows += 1;
         (self.last, self.part) = (Some((level, digit, digits)), part);

@@ -465,8 +465,9 @@ impl<'c> Gathering<'c> {
             EvaluationKeyHead::read(&held)?;
         }
         let offset = self.offset;
-        let message =
-            format!("the part does not end at the end of a row: the evaluation key continues at byte {offset}");
+        let message = format!(
+            "the uploaded part ends within a row of the evaluation key: the next part must begin at byte {offset}"
+        );
         Err(ApiError::new(Code::InvalidRequest, message).at("Content-Range", "does not end at the end of a row"))
     }
 }
@@ -598,7 +599,7 @@ fn completed() -> ApiError {
 
 /// The error if another request has added to the upload or ended the upload meanwhile.
 fn overtaken() -> ApiError {
-    ApiError::new(Code::Conflict, "another request has changed the upload in between: read its progress again")
+    ApiError::new(Code::Conflict, "another request has changed the upload meanwhile: read the upload's progress again")
 }
 
 fn too_large(most: u64) -> ApiError {
