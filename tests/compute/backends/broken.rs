@@ -86,14 +86,14 @@ const FAST_SLIPS: [Slip; 7] = [
     Slip {
         name: "partial sums read too early",
         stem: "blind_rotate.warp",
-        from: "__syncthreads();  // partial",
+        from: "__syncthreads();  // all partial sums are written",
         nth: 0,
         to: "//",
     },
     Slip {
         name: "partial sums overwritten too early",
         stem: "blind_rotate.warp",
-        from: "__syncthreads();  // warps' own",
+        from: "__syncthreads();  // all partial sums are read;",
         nth: 0,
         to: "//",
     },

@@ -44,8 +44,8 @@ async fn what_is_no_circuit_is_refused_with_the_line_that_is_at_fault() {
         ("1 3\n1 2\n1 1\n\n2 1 0 1 2 NAND\n", "line 5: `NAND` is not one of"),
         ("\n", "the text ends before gates and wires"),
         (wide(16385).as_str(), "takes 16385 bits, more than 16384"),
-        ("not a name", "neither a netlist"),
-        ("", "neither a netlist"),
+        ("not a name", "must be a netlist"),
+        ("", "must be a netlist"),
     ] {
         let request = account.circuit(circuit, json!([account.value(&[true, false])]));
         let error = account.post(CIRCUITS, &request).await.error(400, "INVALID_PARAMS");
