@@ -107,7 +107,7 @@ A secret is a variable or a key of the file and has no flag, because other users
         let name = if arg.is_hide_set() { format!("`{}` (no flag)", flag(arg)) } else { format!("`--{}`", flag(arg)) };
         let default =
             Some(default(arg)).filter(|text| !text.is_empty()).map(|text| format!("`{text}`")).unwrap_or_default();
-        text + &format!("| {name} | `{}` | {default} | {} | {} |\n", variable(arg), takes(arg, &command), help(arg))
+        text + &format!("| {name} | `{}` | {default} | {} | {} |\n", variable(arg), takes(arg, command), help(arg))
     });
     let plans = plans().replace('#', "");
     table
