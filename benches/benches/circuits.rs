@@ -3,8 +3,8 @@
 //!
 //! `cargo bench --workspace --bench circuits`; with names of netlists as arguments, only these netlists run. The peer
 //! evaluates the unchanged netlist level by level, with all threads for the gates of a level. The result bits of every
-//! run are decrypted and compared with the netlist's results on plain bits. Another table compares a gate of
-//! `fast_128_k2` with a gate of `fast_128`.
+//! run are decrypted and compared with the netlist's results on plain bits. Another table compares the time of a gate
+//! with `fast_128_k2` and with `fast_128`.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,8 @@ fn main() {
     }
 }
 
-/// Compares gates of `fast_128_k2` with gates of `fast_128`: the fastest batch of each, measured in turns.
+/// Compares gates of `fast_128_k2` with gates of `fast_128`. Batches of both presets run in turns, and the fastest
+/// batch of each preset counts.
 fn gates() {
     // the instruction set that all threads use
     let chosen = Cpu::open().info().backend.clone();
@@ -93,7 +94,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Runs a netlist by all contestants in turns and keeps the fastest run of each.
+/// Runs a netlist with all contestants in turns and prints the fastest run of each contestant.
 fn netlist(cpu: &Cpu, parties: &[Party; 2], peers: &[Peer; 2], name: &str, rounds: usize) {
     let text = netlists::by_name(name).expect("a netlist").expect("a netlist");
     let circuit = Circuit::parse(&text).expect("a netlist");
@@ -149,7 +150,7 @@ impl Party {
         Party { preset, secret, key }
     }
 
-    /// The plan of a netlist on fresh ciphertexts.
+    /// Maps a netlist to cells, for inputs that are fresh ciphertexts, and returns the plan.
     fn mapped(&self, circuit: &Circuit) -> Plan {
         let inputs = circuit.input_widths().iter().sum::<usize>();
         let names: Vec<Bit> = (0..inputs as u32).map(Bit::value).collect();
@@ -157,7 +158,7 @@ impl Party {
         Plan::mapped(&map(circuit, &names, &params, InputNoise::Fresh), inputs, &params)
     }
 
-    /// Runs a plan on these bits. The time includes decryption, as does the time of the peer.
+    /// Runs a plan on these bits. The measured time includes decryption, like the time of the peer.
     fn runs<'a>(&'a self, cpu: &'a Cpu, plan: Plan, bits: &[bool]) -> impl FnMut() -> Vec<bool> + 'a {
         let mut inputs = LweList::with_capacity(self.preset.params().lwe_dimension, bits.len());
         bits.iter().for_each(|&bit| inputs.push(self.secret.encrypt(bit).words()));

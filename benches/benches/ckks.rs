@@ -22,7 +22,7 @@ use kernels::ring::{Ring, primes::nearest_to_power};
 /// The measured parameter sets: degree, scale, depth.
 const SETS: [(usize, u32, u32); 3] = [(8192, 40, 3), (16384, 40, 8), (32768, 50, 14)];
 
-/// Pseudorandom words below `bound`. Their values do not affect the time.
+/// Pseudorandom words below `bound`. The values of the words do not affect the measured time.
 fn words(count: usize, seed: u32, bound: u32) -> Vec<u32> {
     let mut state = seed;
     let mut next = || {
@@ -37,7 +37,7 @@ fn params((poly_degree, scale_bits, max_depth): (usize, u32, u32)) -> Params {
     Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).expect("a secure set")
 }
 
-/// Forward and inverse transforms modulo two primes of 30 bits, at the largest degree.
+/// Measures forward and inverse transforms modulo two primes of 30 bits, at the largest degree.
 fn transforms(c: &mut Criterion) {
     let n = 32768;
     let mut group = c.benchmark_group("ntt_32768_60_bits");
@@ -65,7 +65,7 @@ fn transforms(c: &mut Criterion) {
     });
 }
 
-/// A part of a key with pseudorandom words.
+/// Makes a part of a key from pseudorandom words.
 fn part(evaluator: &Evaluator, params: &Params, kind: PartKind) -> LoadedPart {
     let level = params.level_max();
     let (digits, primes) = (params.digits(kind, level), params.key_primes(level));
@@ -119,7 +119,7 @@ fn operations(c: &mut Criterion) {
     }
 }
 
-/// A whole plan, run as the engine runs it.
+/// Measures a whole plan, which runs as in the engine.
 fn polynomial_of_degree_64(c: &mut Criterion) {
     let params = params((32768, 40, 14));
     let cpu = Cpu::with(Isa::detect(), 1);

@@ -1,6 +1,6 @@
-//! Compares the cost of a gate by `Params::cost` with its time: batches of 16 on one thread, the fastest of several
-//! runs measured in turns, as ratios to `fast_128` in the same run. Keys are random words, because times do not depend
-//! on them.
+//! Compares the cost of a gate that `Params::cost` states with the gate's measured time. Both are ratios to `fast_128`
+//! in the same run. Gates run in batches of 16 on one thread; all shapes run in turns, and the fastest run of each
+//! shape counts. Keys are random words, because times do not depend on them.
 //!
 //! `cargo bench --workspace --bench cost`
 
@@ -16,7 +16,8 @@ use kernels::tfhe::{EvaluationKey, Gates, Params, ParamsLiteral, Preset, RING_MO
 const ROWS: usize = 16;
 const ROUNDS: usize = 15;
 
-/// The extreme bases and levels that imported keys may have: of the bootstrap, then of the key switch.
+/// The extreme bases and levels that imported keys may have. Each entry has the base log and levels of the bootstrap,
+/// then the base and levels of the key switch.
 const IMPORTED: [([usize; 2], (u32, usize)); 4] =
     [([8, 2], (4, 6)), ([9, 2], (4, 7)), ([6, 3], (16, 3)), ([6, 3], (4, 7))];
 

@@ -88,8 +88,8 @@ fn document(lines: usize) -> Document {
     draft.complete().expect("a document")
 }
 
-/// Reconciles two lists of the same names, one written as banks write names and one as books do. The time is from the
-/// texts of the records to the result.
+/// Reconciles two lists of the same names: in one list the names are written as banks write them, in the other list as
+/// in account books. The time is from the texts of the records to the result.
 fn lists() {
     let count = if only_once() { 200 } else { 20_000 };
     let side = |name: &dyn Fn(usize) -> String| -> Vec<(String, String)> {

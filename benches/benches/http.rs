@@ -40,7 +40,7 @@ fn main() {
     }
 }
 
-/// A request for an invoice of five lines, with a key that can pay.
+/// Returns a request for an invoice of five lines, with the API key of an account that can pay.
 async fn invoice(server: &TestServer) -> String {
     let (role, plan) = (Role::AccountAdmin, Some(Plan::Payg));
     let made = admin::create_key(server.running().config(), role, Environment::Live, None, plan).await;
@@ -81,7 +81,8 @@ async fn row(kind: Kind, name: &str, address: SocketAddr, request: String) {
     );
 }
 
-/// Sends one request after another on one connection, at least one. Returns the time of each.
+/// Sends one request after another on one connection until the time `until`, but at least one request. Returns the
+/// duration of each request.
 async fn client(address: SocketAddr, request: String, until: Instant) -> Vec<Duration> {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     stream.set_nodelay(true).expect("a socket");

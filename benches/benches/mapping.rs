@@ -15,14 +15,15 @@ use kernels::tfhe::{Circuit, Plan, Preset};
 
 /// The number of runs of each row; the table shows the fastest.
 const ROUNDS: usize = 5;
-/// Number of input bits, and number of output bits of the netlist that has many.
+/// Number of input bits of each netlist.
 const INPUTS: usize = 256;
+/// Number of output bits of the netlist that has many.
 const OUTPUTS_MANY: usize = 1 << 16;
 
 /// The text of a gate (operands, output wire and operation), given the number of its output wire.
 type GateOf = fn(usize, &mut dyn FnMut(usize) -> usize) -> String;
 
-/// Name, number of output bits, gates.
+/// For each netlist: its name, its number of output bits, and the function that writes its gates.
 const NETLISTS: [(&str, usize, GateOf); 4] = [
     ("random, operands from anywhere", OUTPUTS_MANY, |out, random| any_gate(out, random, out)),
     ("random, operands from the last 300 wires", 64, |out, random| any_gate(out, random, out.min(300))),
@@ -30,7 +31,8 @@ const NETLISTS: [(&str, usize, GateOf); 4] = [
     ("chain of XORs with random inputs", 64, |out, random| format!("2 1 {} {} {out} XOR", out - 1, random(INPUTS))),
 ];
 
-/// Two XORs and two ANDs for each INV, with operands from the last `window` wires.
+/// The text of a random gate with operands from the last `window` wires. On average there are two XORs and two ANDs for
+/// each INV.
 fn any_gate(out: usize, random: &mut dyn FnMut(usize) -> usize, window: usize) -> String {
     let [a, b] = [0; 2].map(|_| out - 1 - random(window));
     match random(5) {

@@ -2,7 +2,7 @@
 //! a device that computes in no time, and one client sends one request after another on one connection. For comparison,
 //! bare sockets transfer the bytes of the largest request.
 //!
-//! Operands are random words: any words are valid ciphertexts, and random ones all differ. Handles in answers are
+//! Operands are random words: any words are valid ciphertexts, and random words all differ. Handles in answers are
 //! deleted between the measured requests. The node logs as in production. A separate row shows how long the device
 //! takes to copy operands in and results out.
 //!
@@ -65,7 +65,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// A batch with this head, to which session and gates are added.
+    /// Returns the request of a batch in binary form. This method adds the session and the gates to `head`; `words` are
+    /// the operands.
     fn octets(&self, mut head: Value, words: &[u8]) -> Vec<u8> {
         head["session_id"] = json!(self.session);
         head["gates"] = json!(vec!["NAND"; GATES]);
@@ -74,7 +75,7 @@ impl Bench {
         self.message("POST /api/v1/tfhe/batch", OCTETS, &body)
     }
 
-    /// A batch whose gates all have these two operands.
+    /// Returns the request of a batch in JSON, whose gates all have the two operands in `words`.
     fn json(&self, words: &[u8]) -> Vec<u8> {
         let operands: Vec<String> = words.chunks_exact(words.len() / 2).map(container).collect();
         let gates = vec![json!({"op": "NAND", "a": operands[0], "b": operands[1]}); GATES];
@@ -107,7 +108,8 @@ impl Bench {
     }
 }
 
-/// How often a row with these operands is measured; 0 if the program's arguments select only rows with other operands.
+/// How many times a row of the table with these operands is measured; 0 if the program's arguments select only other
+/// rows.
 fn rounds(operands: &str) -> usize {
     let mut named = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
     match named.peek().is_none() || named.any(|name| operands.starts_with(&name)) {
@@ -117,7 +119,7 @@ fn rounds(operands: &str) -> usize {
     }
 }
 
-/// What was measured in the runs of a row of the table: times, CPU time and page faults.
+/// The measurements of a row of the table: the time of each run, and the CPU time and page faults of all runs.
 #[derive(Default)]
 struct Row {
     times: Vec<Duration>,
@@ -126,7 +128,7 @@ struct Row {
 }
 
 impl Row {
-    /// Runs `work` once and adds the time that `work` returns.
+    /// Runs `work` once and adds its CPU time, its page faults, and the time that `work` itself returns.
     fn add<T>(&mut self, work: impl FnOnce() -> (Duration, T)) -> T {
         let (cpu_before, faults_before) = (cpu_time(), page_faults());
         let (time, made) = work();
@@ -185,14 +187,14 @@ async fn open_session(server: &TestServer) -> (String, String) {
     (key, session)
 }
 
-/// The handle in the head of an octet-stream.
+/// Reads the handle from the head of an answer in binary form. `None` if there is no handle.
 fn handle(body: &[u8]) -> Option<String> {
     let (head, _) = octets::split(body, 1 << 16).ok()?;
     let head: Value = serde_json::from_slice(head).expect("a head of JSON");
     head["handle"].as_str().map(str::to_owned)
 }
 
-/// Words as a container in base64.
+/// Puts the words into a container and encodes the container in base64.
 fn container(words: &[u8]) -> String {
     use kernels::container::{Tag, frame};
     let bytes = frame(Tag::Ciphertext, Preset::Fast128, None, |out| out.extend_from_slice(words));

@@ -78,7 +78,7 @@ impl Desk {
     }
 }
 
-/// On an idle engine, a gate arrives, runs and ends.
+/// Measures the steps in which, on an idle engine, a gate arrives, runs and ends.
 fn lone_gate(c: &mut Criterion) {
     let mut group = c.benchmark_group("scheduler/lone_gate");
     for sessions in [1, 100, 10_000] {
@@ -92,7 +92,7 @@ fn lone_gate(c: &mut Criterion) {
     }
 }
 
-/// 1024 gates arrive, run in slices and end.
+/// Measures the steps in which an operation of 1024 gates arrives, runs in slices and ends.
 fn large_operation(c: &mut Criterion) {
     let mut group = c.benchmark_group("scheduler/large_operation");
     group.throughput(Throughput::Elements(1024));
@@ -105,7 +105,8 @@ fn large_operation(c: &mut Criterion) {
     });
 }
 
-/// The queue is full of single gates. A batch ends, the next one starts, and as many new gates arrive.
+/// Measures steps while the queue is full of single gates: a batch ends, the next batch starts, and as many new gates
+/// arrive.
 fn full_queue(c: &mut Criterion) {
     let mut group = c.benchmark_group("scheduler/full_queue");
     for sessions in [1, 100, 10_000] {

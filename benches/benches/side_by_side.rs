@@ -93,7 +93,8 @@ fn run(engine: &Engine, sessions: &[SessionId], gates: &GateList) {
     assert_eq!(done.iter().filter(|&succeeded| succeeded).count(), sessions.len());
 }
 
-/// The same keys without an engine: the device evaluates a gate under each key, in a separate call.
+/// The keys of all sessions on a device without an engine. The device evaluates a gate under each key, in a separate
+/// call.
 struct Alone<'a> {
     cpu: &'a Cpu,
     keys: Vec<<Cpu as Gates>::Key>,

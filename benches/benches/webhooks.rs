@@ -1,5 +1,5 @@
-//! Deliveries of a node to a receiver on loopback: the rate, and whether any is lost or sent too often when the
-//! receiver refuses the first two attempts.
+//! Deliveries of a node to a receiver on loopback: the rate, and whether any delivery is lost or sent too often when
+//! the receiver refuses the first two attempts.
 //!
 //! `cargo bench --workspace --bench webhooks`
 
@@ -16,7 +16,8 @@ use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::receiver::Receiver;
 
-/// Slightly longer than the delay after a first failed attempt (30 s) and after a second one (5 min).
+/// How long the bench waits: slightly longer than the node's delay after the first failed attempt (30 s), and after the
+/// second one (5 min).
 const WAITS: [Duration; 2] = [Duration::from_secs(34), Duration::from_secs(331)];
 
 fn main() {

@@ -2,7 +2,7 @@
 //! on both databases, which wait for the disk at each commit. Each request is charged. If a request has an
 //! `Idempotency-Key`, the node also claims that key before the gate runs, and stores the answer together with the
 //! charge. For comparison, the bench measures an authenticated request that writes nothing. The requests run over one
-//! connection, where each write is a commit, and over 32, whose writes share commits.
+//! connection, where each write is a commit, and over 32 connections, whose writes share commits.
 //!
 //! `THROWAWAY_POSTGRES_DURABLE=1 cargo bench -p benches --bench written`
 

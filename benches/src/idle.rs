@@ -10,7 +10,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// A device with room for everything, whose batches may have as many rows as those of a large card.
+    /// A device with room for everything. Its batches may have as many rows as the batches of a large card.
     pub fn new() -> Idle {
         let info = DeviceInfo {
             backend: "idle".into(),
@@ -30,7 +30,7 @@ impl Default for Idle {
     }
 }
 
-/// `[slots][row_words]` words.
+/// The words of all slots, `[slots][row_words]`.
 pub struct Arena {
     words: Vec<u32>,
     row_words: usize,

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use kernels::Result;
 use kernels::gpu::{Bind, Gpu, Launch, Source, View};
 
-/// Operations of a thread in a round. The kernels' source has the same number.
+/// Number of operations of a thread in a round. The kernels' source has the same number.
 const OPERATIONS: u32 = 128;
 const THREADS: u32 = 256;
 /// Number of groups that a launch has for each multiprocessor. All of them run at once.
 const GROUPS_OF_A_MULTIPROCESSOR: u32 = 8;
-/// Words read from the L2 cache: 40 MB, the size of the two keys of `fast_128`.
+/// Number of words that a launch reads from the L2 cache: 40 MB, the size of the two keys of `fast_128`.
 const L2_WORDS: u32 = 10_000_000;
-/// Groups of a cluster; then the numbers of clusters in a launch: one, as many as a batch of 64 has, and more than can
-/// run at once.
+/// Number of groups in a cluster.
 const CLUSTER: u32 = 4;
+/// Numbers of clusters in a launch: one, as many as a batch of 64 gates has, and more than can run at once.
 const CLUSTERS: [u32; 3] = [1, 64, 500];
-/// Threads of a group of a cluster. The kernel's source has the same number.
+/// Number of threads in each group of a cluster. The kernel's source has the same number.
 const CLUSTER_THREADS: u32 = 128;
 /// Compute capability of the first cards with clusters.
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
@@ -28,11 +28,11 @@ const CLUSTERS_FROM: (u32, u32) = (9, 0);
 pub struct Rounds {
     /// Rounds of a kernel that measures an instruction.
     pub instructions: u32,
-    /// How often a launch reads all words of the L2 cache.
+    /// How many times a launch reads all `l2_words`.
     pub l2: u32,
     /// Rounds of the kernel for clusters.
     pub cluster: u32,
-    /// Words read from the L2 cache.
+    /// Number of words that are read from the L2 cache.
     pub l2_words: u32,
 }
 
@@ -44,8 +44,8 @@ impl Rounds {
 /// The measured rates of one card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    /// IMAD, in lanes a clock on each multiprocessor; the next five figures have the same unit. 64 means that an
-    /// instruction of a warp takes half a clock.
+    /// Rate of IMAD, in lanes a clock on each multiprocessor. The next five figures have the same unit. A rate of 64
+    /// means that an instruction of a warp takes half a clock.
     pub multiply: f64,
     /// IMAD.HI.
     pub multiply_high: f64,
@@ -64,7 +64,7 @@ pub struct Rates {
     pub clusters: Vec<(u32, [f64; 2])>,
 }
 
-/// Sources for a card of this compute capability.
+/// The sources of the measuring kernels for a card of this compute capability.
 pub fn sources(capability: (u32, u32)) -> Vec<Source> {
     let helpers = include_str!("../../shaders/blind_rotate.async.cu");
     let rates = [helpers, include_str!("rates/rates.cu")].concat();
@@ -76,7 +76,7 @@ pub fn sources(capability: (u32, u32)) -> Vec<Source> {
     sources
 }
 
-/// Measures a card whose multiprocessors have this clock. Each figure takes at least `time`.
+/// Measures a card whose multiprocessors run at `clock_khz`. The measurement of each figure takes at least `time`.
 ///
 /// # Errors
 /// The card's error.
@@ -180,12 +180,14 @@ fn seconds_each<G: Gpu>(gpu: &G, out: &G::Buf, time: Duration, launch: impl Fn()
     Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
 }
 
-/// Instructions of `blind_rotate.warp` for one gate and step at N = 1024, k = 1, l = 2, counted in its binary for
-/// Hopper (`tests/compute/nvrtc`), times the 64 lanes of its two warps.
+/// Numbers of multiplications in `blind_rotate.warp` for one gate and step at N = 1024, k = 1, l = 2: by IMAD.HI
+/// (`HIGH`), by IMAD.WIDE (`WIDE`) and by IMAD (`LOW`). Each is the number of instructions in the kernel's binary for
+/// Hopper (`tests/compute/nvrtc`), times the 64 lanes of the kernel's two warps.
 const HIGH: f64 = 64.0 * 576.0;
 const WIDE: f64 = 64.0 * 128.0;
 const LOW: f64 = 64.0 * 1024.0;
-/// All instructions of the loop over steps, for two warps. A multiprocessor issues four a clock, each for one warp.
+/// Number of all instructions of the loop over steps, for two warps. A multiprocessor issues four instructions a clock,
+/// each for one warp.
 const ISSUED: f64 = 2.0 * 4909.0;
 const ISSUES_A_CLOCK: f64 = 4.0;
 

@@ -72,9 +72,9 @@ pub struct Access {
     pub(crate) passwords: Passwords,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,
-    /// The secret under which refresh tokens and tokens of links are digested.
+    /// The secret under which refresh tokens and the tokens in one-time links are digested.
     pub(crate) token_pepper: Pepper,
-    /// Seals the successor of a refresh token, so that only the old token opens it.
+    /// Seals the next refresh token, so that only the old refresh token opens the seal.
     pub(crate) refresh_seal: Seal,
     pub(crate) cache_store: Option<CacheStore>,
 }
@@ -124,7 +124,8 @@ impl Follower for Access {
     }
 }
 
-/// A layer that admits a request if its key is valid in this area and the key's role may use the route.
+/// A layer that admits a request if its API key or session token is valid in this area and the caller's role may use
+/// the route.
 pub async fn require(
     level: Level,
     area: Area,
@@ -209,7 +210,8 @@ async fn of_trial(
     answer
 }
 
-/// The credential as sent: after the word `Bearer` in upper or lower case, or without that word (readings A1).
+/// Returns the credential in the header `Authorization`. The word `Bearer` in front of it may be in upper or lower
+/// case, or missing (readings A1).
 pub(crate) fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let missing = || {
@@ -236,7 +238,8 @@ pub(crate) fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
-    /// Fails closed: a route without [`require`] in front of it has no caller, which is an internal error.
+    /// Returns the caller that [`require`] added to the request. Fails closed: on a route without [`require`] the
+    /// request has no caller, which is an internal error.
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         parts
             .extensions

@@ -96,7 +96,7 @@ pub async fn prepare(config: &Config) -> anyhow::Result<()> {
     database::migrate(config).await.map(drop)
 }
 
-/// The server's secret. Fails if the keys in the database were made under another secret.
+/// Returns the server's secret. Fails if the keys in the database were made under another secret.
 async fn checked_secrets(config: &Config, store: &Store) -> anyhow::Result<Secrets> {
     let has_keys = store.has_api_keys().await?;
     // a secret in the settings needs no data folder
@@ -149,8 +149,8 @@ impl Operator {
         }
     }
 
-    /// Revokes a key at once, with the keys that it replaced and those that replaced it (readings A17). Returns the ids
-    /// of all keys that were not revoked before.
+    /// Revokes a key at once, together with the keys that it replaced and the keys that replaced it (readings A17).
+    /// Returns the ids of the keys that this call revoked.
     ///
     /// # Errors
     /// When the key does not exist, or its whole lineage was revoked before.

@@ -63,7 +63,7 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 const USE_PERIOD: Duration = Duration::from_secs(60);
 /// Old records are removed once in this many `USE_PERIOD`s: every hour.
 const FORGET_TICKS: u64 = 60;
-/// Open connections of the listener for metrics and probes, at most.
+/// Largest number of open connections of the listener for metrics and probes.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 
 /// Starts nodes.
@@ -342,8 +342,8 @@ impl Running {
         &self.config
     }
 
-    /// The link that creates the first administrator. `None`: an external issuer signs users in, or a user or a link
-    /// exists already.
+    /// Makes the link that creates the first administrator. `None`: an external issuer signs users in, or a user or a
+    /// link exists already.
     pub async fn first_setup_link(&self) -> anyhow::Result<Option<Zeroizing<String>>> {
         let Access { store, session_tokens, token_pepper, clock, .. } = &*self.areas.access;
         let embedded = session_tokens.embedded().is_some();
@@ -361,7 +361,7 @@ impl Running {
         DataDir::at(&self.config.data_dir).keep_setup_link(link)
     }
 
-    /// The page of metrics.
+    /// Returns the page of metrics.
     pub fn metrics(&self) -> String {
         operations::page(&self.areas.docs)
     }
@@ -371,7 +371,8 @@ impl Running {
         &self.areas.compute.store
     }
 
-    /// Stops the node: refuses new requests with 503, finishes running ones, overwrites all keys, closes everything.
+    /// Stops the node: refuses new requests with 503, finishes running requests, overwrites all keys, closes
+    /// everything.
     pub async fn shutdown(self) {
         let Areas { web, access, compute, .. } = self.areas;
         web.drain();
@@ -393,13 +394,16 @@ impl Running {
         }
         access.limits.close(access.clock.now()).await;
         if let Err(error) = compute.store.end_lease(&compute.sessions.node_id).await {
-            tracing::warn!(cause = %error, "the node's lease could not be ended: other nodes count the node as running until it expires");
+            tracing::warn!(
+                cause = %error,
+                "the node's lease could not be ended: other nodes count the node as running until the lease expires"
+            );
         }
         compute.store.close().await;
     }
 }
 
-/// The issuer of session tokens: the external issuer that the settings name, otherwise the node itself.
+/// Returns the issuer of session tokens: the external issuer that the settings name, otherwise the node itself.
 async fn issuer(
     config: &Config,
     store: &Store,
@@ -472,7 +476,7 @@ struct Ticks {
 }
 
 impl Ticks {
-    /// Ticks at once, and then once in every period.
+    /// Creates ticks: the first at once, then one in every period.
     fn new(period: Duration, stopped: watch::Receiver<bool>) -> Ticks {
         let mut interval = tokio::time::interval(period);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -62,7 +62,7 @@ impl ObjectKind {
         [ObjectKind::Answers, ObjectKind::Circuits, ObjectKind::EncryptionKeys, ObjectKind::Ciphertexts];
 }
 
-/// The objects of one kind. Clones share them.
+/// The objects of one kind. Clones share the objects.
 #[derive(Clone)]
 pub struct Blobs {
     objects: Arc<dyn ObjectStore>,
@@ -90,8 +90,8 @@ pub enum Missing {
 }
 
 impl Blobs {
-    /// The objects of a kind in a folder within `parent`, named after the kind. Makes the folder (mode 0700) if it does
-    /// not exist.
+    /// Gives access to the objects of a kind in a folder within `parent`, named after the kind. Makes the folder (mode
+    /// 0700) if it does not exist.
     ///
     /// # Errors
     /// When the folder cannot be made.
@@ -108,7 +108,8 @@ impl Blobs {
         Ok(Blobs { objects: Arc::new(objects), prefix: ObjectPath::default(), kind, seals, bucket: None })
     }
 
-    /// The objects of a kind in a bucket, for the database with this id. Makes no request to the bucket yet.
+    /// Gives access to the objects of a kind in a bucket, for the database with this id. Makes no request to the bucket
+    /// yet.
     ///
     /// # Errors
     /// When the bucket's settings cannot be used.
@@ -128,13 +129,13 @@ impl Blobs {
         self.bucket.is_some()
     }
 
-    /// The same objects, sealed and opened with other keys.
+    /// Gives access to the same objects, sealed and opened with other keys.
     pub fn sealed_by(&self, seals: AccountSeals) -> Blobs {
         Blobs { seals, ..self.clone() }
     }
 
-    /// Seals an object of an account in place. `label`: the label from its record. Takes some milliseconds of CPU time
-    /// for each megabyte, so call this outside the async threads.
+    /// Seals an object of an account in place. `label`: the label from the object's record. Takes some milliseconds of
+    /// CPU time for each megabyte, so call this outside the async threads.
     pub fn seal(&self, account: &AccountId, label: &[u8], content: Vec<u8>) -> SealedObject {
         let bytes = Bytes::from(self.seals.of(account).seal_in_place(self.named(label), content));
         SealedObject { name: name_of(&bytes), bytes }
@@ -155,7 +156,7 @@ impl Blobs {
         })
     }
 
-    /// Writes an object durably. Returns the object's name.
+    /// Writes an object: durably, unless it is in a folder and does not outlive its process. Returns the object's name.
     ///
     /// # Errors
     /// The object store's error.
@@ -188,7 +189,7 @@ impl Blobs {
         }
     }
 
-    /// Removes objects that are not new and whose names are not in the list.
+    /// Removes objects that are not new and whose names are not in `named`.
     ///
     /// # Errors
     /// The object store's error. For a bucket, also when its prefix is not known to belong to this database. Nothing is
@@ -214,7 +215,7 @@ impl Blobs {
         Ok(())
     }
 
-    /// The name to which an object is sealed: its kind and label.
+    /// Makes the name to which an object is sealed, from the object's kind and label.
     fn named(&self, label: &[u8]) -> Vec<u8> {
         [self.kind.as_str().as_bytes(), &[0], label].concat()
     }
@@ -224,12 +225,12 @@ impl Blobs {
     }
 }
 
-/// The folder for a kind of objects within a node's folder.
+/// Returns the folder for objects of this kind within a node's folder.
 pub fn folder_of(parent: &Path, kind: ObjectKind) -> PathBuf {
     parent.join(kind.as_str())
 }
 
-/// The name of an object with these bytes.
+/// Computes the name of the object with these bytes.
 fn name_of(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }

@@ -40,7 +40,7 @@ pub struct CacheStoreConfig {
 }
 
 impl CacheStoreConfig {
-    /// The cache store at this URL.
+    /// Makes the settings of the cache store at this URL.
     ///
     /// # Errors
     /// The rule that the URL breaks, without the URL.
@@ -94,7 +94,7 @@ struct Current {
 }
 
 impl CacheStore {
-    /// A cache store without a connection. [`keep`] opens it.
+    /// Creates an access to the cache store, without a connection. [`keep`] opens the connection.
     pub fn new(config: CacheStoreConfig) -> RedisResult<CacheStore> {
         Ok(CacheStore(Arc::new(Shared {
             client: Client::open(config.url.as_str())?,

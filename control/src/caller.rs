@@ -54,8 +54,8 @@ pub enum Credential {
 }
 
 impl Credential {
-    /// The part of the credential that stays the same when a key is rotated or a token refreshed: the key's lineage, or
-    /// the user.
+    /// Returns the part of the credential that stays the same when a key is rotated or a token refreshed: the key's
+    /// lineage, or the user.
     pub fn lasting_id(&self) -> &str {
         match self {
             Credential::Key { lineage_id, .. } => lineage_id.as_str(),
@@ -71,7 +71,8 @@ impl From<&Caller> for Payer {
     }
 }
 
-/// The payer of a request's memory and cores. Until the credential is checked, the payer is a caller without a key.
+/// Returns the payer of a request's memory and cores. Until the credential is checked, the payer is a caller without a
+/// key.
 pub fn payer(extensions: &Extensions) -> Payer {
     extensions.get::<Caller>().map_or_else(Payer::without_key, Payer::from)
 }

@@ -12,12 +12,12 @@ use time::macros::format_description;
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The moment this much later.
+    /// Returns the moment that is later by `duration`.
     pub fn plus(self, duration: Duration) -> Timestamp {
         Timestamp(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// Time since an earlier moment. Zero if `earlier` is later.
+    /// Returns the time since an earlier moment. Zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -28,12 +28,12 @@ impl Timestamp {
         u128::from(self.0.abs_diff(other.0)) < within.as_micros()
     }
 
-    /// Whole seconds since 1970.
+    /// Returns the number of whole seconds since 1970.
     pub fn seconds(self) -> u64 {
         u64::try_from(self.0 / 1_000_000).unwrap_or(0)
     }
 
-    /// RFC 3339, UTC, milliseconds: `2026-01-31T23:59:59.123Z` (readings X3).
+    /// Writes the moment in the form of RFC 3339, in UTC with milliseconds: `2026-01-31T23:59:59.123Z` (readings X3).
     pub fn rfc3339(self) -> String {
         let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
         OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000)
@@ -51,7 +51,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's clock.
+    /// Returns the system's clock.
     pub fn system() -> Clock {
         Clock::default()
     }

@@ -229,8 +229,8 @@ impl Config {
         self.database_url == own_database_url(&self.data_dir)
     }
 
-    /// The defaults, with this data folder and free loopback ports, for a node inside another program. Reads no
-    /// settings file.
+    /// Makes the default settings, with this data folder and free loopback ports, for a node inside another program.
+    /// Reads no settings file.
     pub fn in_folder(data_dir: impl Into<PathBuf>) -> Config {
         let config = layers::parse(&layers::settings(|_| None, |_| None)).expect("the defaults are valid");
         let (data_dir, free) = (data_dir.into(), SocketAddr::from(([127, 0, 0, 1], 0)));

@@ -9,13 +9,13 @@ use zeroize::Zeroizing;
 
 use crate::ids;
 
-/// Bytes of the pepper, the key of API keys' digests (readings A3).
+/// Length of the pepper in bytes. The pepper is the key under which API keys are digested (readings A3).
 const PEPPER_BYTES: usize = 32;
-/// The file of the embedded database.
+/// Name of the file of the embedded database.
 pub const OWN_DATABASE: &str = "ango.db";
-/// The file of the server's secret.
+/// Name of the file of the server's secret.
 pub const PEPPER: &str = "pepper";
-/// Bytes of a node's id.
+/// Length of a node's id in bytes.
 const NODE_ID_BYTES: usize = 16;
 
 /// A node's data folder.
@@ -41,7 +41,7 @@ impl DataDir {
         Ok(DataDir { path: path.to_owned() })
     }
 
-    /// The data folder of a node that was started before. Makes nothing.
+    /// Opens the data folder of a node that was started before. Makes nothing.
     ///
     /// # Errors
     /// When the folder does not exist, or contains no file of a node.
@@ -56,12 +56,13 @@ impl DataDir {
         Ok(DataDir { path: path.to_owned() })
     }
 
-    /// The folder at this path, which need not exist. Makes nothing.
+    /// Returns the data folder at this path, which need not exist. Makes nothing.
     pub fn at(path: &Path) -> DataDir {
         DataDir { path: path.to_owned() }
     }
 
-    /// The folder of compiled kernels, which later starts use again. The first kernel makes the folder.
+    /// Returns the path of the folder for compiled kernels, which later starts use again. The first kernel makes the
+    /// folder.
     pub fn kernel_cache(&self) -> PathBuf {
         self.path.join("kernels")
     }
@@ -71,7 +72,8 @@ impl DataDir {
         &self.path
     }
 
-    /// The id of the node that uses this folder, the same at every start. The caller must hold the lock.
+    /// Returns the id of the node that uses this folder. The id is the same at every start. The caller must hold the
+    /// lock.
     pub fn node_id(&self) -> anyhow::Result<String> {
         let path = self.path.join("node-id");
         let kept = fs::read_to_string(&path).unwrap_or_default();
@@ -86,7 +88,7 @@ impl DataDir {
         Ok(id)
     }
 
-    /// Writes the setup link to a file, replacing an older one. Returns its path.
+    /// Writes the setup link to a file, replacing an older link. Returns the file's path.
     pub fn keep_setup_link(&self, link: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.join("setup-link");
         let mut options = OpenOptions::new();
@@ -112,8 +114,8 @@ impl DataDir {
         }
     }
 
-    /// The server's secret, under which API keys are digested. The first start makes the secret. If API keys exist
-    /// already, a missing secret is an error, because a new secret would silently invalidate all of them.
+    /// Returns the server's secret, under which API keys are digested. The first start makes the secret. If API keys
+    /// exist already, a missing secret is an error, because a new secret would silently invalidate all of them.
     pub fn pepper(&self, has_keys: bool) -> anyhow::Result<Zeroizing<[u8; PEPPER_BYTES]>> {
         let path = self.pepper_path();
         if !path.exists() {
@@ -129,7 +131,7 @@ impl DataDir {
         self.read_pepper(&path)
     }
 
-    /// The server's secret, if the folder has one.
+    /// Returns the server's secret, if the folder has one.
     pub fn kept_pepper(&self) -> anyhow::Result<Option<Zeroizing<[u8; PEPPER_BYTES]>>> {
         let path = self.pepper_path();
         if path.exists() { self.read_pepper(&path).map(Some) } else { Ok(None) }

@@ -99,7 +99,7 @@ pub async fn standing(config: &Config) -> anyhow::Result<String> {
     Ok(format!("{} answers; {words}", store.database()))
 }
 
-/// The database's id. `None`: no node of this version has started on it yet.
+/// Reads the database's id. `None`: no node of this version has started on it yet.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -124,7 +124,7 @@ fn is_embedded(config: &Config) -> bool {
     matches!(store::Url::parse(&config.database_url), Ok(store::Url::Sqlite(_)))
 }
 
-/// A list of migrations for people.
+/// Writes a list of migrations for people to read.
 pub fn list(migrations: &[i64]) -> String {
     let numbers: Vec<String> = migrations.iter().map(|version| format!("{version:04}")).collect();
     format!("migration{} {}", if numbers.len() == 1 { "" } else { "s" }, numbers.join(", "))

@@ -52,7 +52,8 @@ const OWN_ORIGIN_ONLY: (HeaderName, HeaderValue) = (
     ),
 );
 
-/// The list of schemas stays closed at first, because drawing the list delays the operations.
+/// The settings of the interactive reference. The list of schemas stays closed at first, because drawing the list
+/// delays the operations.
 static SWAGGER: LazyLock<Arc<Config<'static>>> =
     LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true).default_models_expand_depth(0)));
 
@@ -61,7 +62,7 @@ pub async fn swagger_redirect() -> Redirect {
     Redirect::temporary("/docs/")
 }
 
-/// A file of the interactive reference.
+/// Returns a file of the interactive reference.
 pub async fn swagger_file(file: Option<Path<String>>) -> Result<Response, ApiError> {
     let path = file.map(|Path(path)| path).unwrap_or_default();
     let found = utoipa_swagger_ui::serve(&path, SWAGGER.clone()).map_err(ApiError::internal)?;
@@ -73,7 +74,7 @@ pub async fn swagger_file(file: Option<Path<String>>) -> Result<Response, ApiErr
     Ok((headers, [OWN_ORIGIN_ONLY], bytes.into_owned()).into_response())
 }
 
-/// The browsable reference.
+/// Returns the page of Redoc, the reference for reading.
 pub async fn redoc() -> Response {
     let page = r#"<!doctype html>
 <html lang="en">
@@ -92,7 +93,7 @@ pub async fn redoc() -> Response {
     ([OWN_ORIGIN_ONLY], Html(page)).into_response()
 }
 
-/// The script of [`redoc`].
+/// Returns the script of [`redoc`].
 pub async fn redoc_script() -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8")),
@@ -101,7 +102,8 @@ pub async fn redoc_script() -> Response {
     (headers, REDOC).into_response()
 }
 
-/// The page of the setup link: a form for the first administrator. The token is in the fragment after `#`.
+/// Returns the page to which a setup link leads: a form for the first administrator. The token is in the fragment after
+/// `#`.
 pub async fn setup() -> Response {
     let form = r#"<form id="link" data-to="/auth/setup"
 data-done="The administrator is created. Sign in with this e-mail and password.">
@@ -116,7 +118,8 @@ data-done="The administrator is created. Sign in with this e-mail and password."
     page("First administrator", form)
 }
 
-/// The page of the link that resets a password: a form for the new password. The token is in the fragment after `#`.
+/// Returns the page to which a link that resets a password leads: a form for the new password. The token is in the
+/// fragment after `#`.
 pub async fn reset() -> Response {
     let form = r#"<form id="link" data-to="/auth/reset"
 data-done="The password is changed. Sign in with it.">
@@ -130,7 +133,7 @@ data-done="The password is changed. Sign in with it.">
     page("New password", form)
 }
 
-/// The script of [`setup`] and [`reset`]: sends the form's fields with the token.
+/// Returns the script of [`setup`] and [`reset`], which sends the form's fields with the token.
 pub async fn link_script() -> Response {
     let script = r#"const form = document.getElementById("link");
 const outcome = document.getElementById("outcome");
@@ -154,14 +157,14 @@ form.addEventListener("submit", async (event) => {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response()
 }
 
-/// Answers that the HTTP library sends itself, to requests that reach no handler.
+/// Text about the answers that the HTTP library itself sends to requests that reach no handler.
 const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
     <p>A request that is not HTTP, such as one with a malformed request line or header or with two lengths, is answered \
     with status 400. A request whose head has more than about 64 KB or 100 lines is answered with 431 (or 414, if the \
     address is too long). These answers have no body, no <code>X-Request-Id</code> and no rate-limit headers, and \
     the connection is closed.</p>\n";
 
-/// The quickstart: how to evaluate a first gate with only this node and a shell (readings O9).
+/// Returns the quickstart: how to evaluate a first gate with only this node and a shell (readings O9).
 pub async fn quickstart(State(docs): State<Arc<Docs>>) -> Response {
     let (url, trials) = (escape(&docs.web.base_url), docs.access.trial_keys);
     let key = if trials {
@@ -205,7 +208,7 @@ const WHAT_NEXT: &str = "<h2>Further</h2>\n\
     <p>Send an <code>Idempotency-Key</code> with requests that you may have to repeat. A repeated request has its effect and \
     its price only once.</p>\n";
 
-/// All error codes.
+/// Returns the page with all error codes.
 pub async fn error_list() -> Response {
     let rows: String = Code::ALL
         .iter()
@@ -221,7 +224,7 @@ pub async fn error_list() -> Response {
     page("Error codes", &(table + BELOW_THE_API))
 }
 
-/// The page of an error code: its meaning, and what to do (readings E4).
+/// Returns the page of an error code: its meaning, and what to do (readings E4).
 pub async fn error_page(Path(name): Path<String>) -> Result<Response, ApiError> {
     let code = Code::from_name(&name).ok_or_else(no_page)?;
     let status = StatusCode::from_u16(code.status()).map_err(ApiError::internal)?;

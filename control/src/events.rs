@@ -56,8 +56,8 @@ words!(EventType, "type of an event", {
     InvoiceFailed = "invoice_failed",
 });
 
-/// An event, to be written in one transaction with the change that it reports. The body is made once, because every
-/// attempt signs and sends the same bytes (readings H13).
+/// Makes an event, to be written in one transaction with the change that it reports. The body is made once, because
+/// every attempt signs and sends the same bytes (readings H13).
 pub fn event(account: &AccountId, kind: EventType, data: &Value, now: Timestamp) -> NewEvent {
     let event_id = ids::event(now);
     let body = json!({
@@ -87,7 +87,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Events of this database.
+    /// Creates the state for the events of this database.
     pub fn new(
         clock: Clock,
         store: Store,

@@ -10,14 +10,14 @@ pub struct InFlight {
     count: Arc<watch::Sender<usize>>,
 }
 
-/// One piece of running work. Dropping the guard ends its count.
+/// One piece of running work. When the guard is dropped, the work no longer counts as running.
 #[derive(Debug)]
 pub struct Guard {
     count: Arc<watch::Sender<usize>>,
 }
 
 impl InFlight {
-    /// A count of zero.
+    /// Creates a count of zero.
     pub fn new() -> Self {
         Self { count: Arc::new(watch::Sender::new(0)) }
     }

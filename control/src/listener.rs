@@ -23,7 +23,7 @@ use crate::web::peer::Peer;
 
 /// Timeout for a request's head, and for an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of a request's head, at most. Also the size of the read buffer.
+/// Longest head of a request, in bytes. Also the size of the read buffer.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Pause after a failed accept, such as "too many open files".
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(30);
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves until `stop` is true, then closes idle connections at once and busy ones after their answer.
+/// Serves until `stop` is true. Then closes idle connections at once, and busy connections after their answer.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -84,7 +84,8 @@ pub async fn serve(
     }
 }
 
-/// The TLS stream of a connection. `None`: the handshake failed, timed out, or the node stops.
+/// Makes the TLS handshake of a connection and returns the TLS stream. `None`: the handshake failed, timed out, or the
+/// node stops.
 async fn shake_hands(
     tls: TlsAcceptor,
     stream: TcpStream,

@@ -109,13 +109,13 @@ pub struct Office {
 }
 
 impl Office {
-    /// The present date in Tokyo.
+    /// Returns the present date in Tokyo.
     fn today(&self) -> Date {
         today(self.clock.now())
     }
 }
 
-/// The date in Tokyo at this moment.
+/// Returns the date in Tokyo at this moment.
 fn today(now: Timestamp) -> Date {
     tokyo_date(now.0.div_euclid(1_000_000)).expect("the clock shows a year of four digits")
 }

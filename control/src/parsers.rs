@@ -19,7 +19,7 @@ pub fn parsed<T: FromStr + 'static>(wanted: &'static str) -> impl Parser<T> {
     move |text| text.parse().map_err(|_| format!("must be {wanted}"))
 }
 
-/// A whole number in this range.
+/// Parses a whole number in this range.
 pub fn number<T: TryFrom<u64> + 'static>(range: RangeInclusive<u64>) -> impl Parser<T> {
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
@@ -28,30 +28,30 @@ pub fn number<T: TryFrom<u64> + 'static>(range: RangeInclusive<u64>) -> impl Par
     }
 }
 
-/// A time in whole seconds, in this range.
+/// Parses a time in whole seconds, in this range.
 pub fn seconds(range: RangeInclusive<u64>) -> impl Parser<Duration> {
     let number = number(range);
     move |text| number(text).map(Duration::from_secs)
 }
 
-/// Bytes, given as a number of MB (2^20 bytes) in this range.
+/// Parses a number of MB (2^20 bytes) in this range. The value is the number of bytes.
 pub fn megabytes(range: RangeInclusive<u64>) -> impl Parser<u64> {
     let number = number(range);
     move |text| number(text).map(|megabytes: u64| megabytes << 20)
 }
 
-/// Like [`megabytes`], but `auto` means the bytes that `automatic` returns.
+/// Like [`megabytes`], but also accepts `auto`, which means the number of bytes that `automatic` returns.
 pub fn megabytes_or_auto(range: RangeInclusive<u64>, automatic: fn() -> u64) -> impl Parser<u64> {
     let megabytes = megabytes(range);
     move |text| if text == "auto" { Ok(automatic()) } else { megabytes(text).map_err(|why| format!("{why}, or auto")) }
 }
 
-/// Any text. The value is overwritten on drop.
+/// Accepts any text. The value is overwritten on drop.
 pub fn secret(text: &str) -> Result<Zeroizing<String>, Infallible> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// One of two words. True: the first.
+/// Parses one of two words. The value is true for the first word.
 pub fn either(words: [&'static str; 2]) -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(words).map(move |word| word == words[0])
 }

@@ -32,7 +32,8 @@ pub struct Probed {
 }
 
 impl Probe {
-    /// A dependency with this name, which is degraded if it takes longer than `slow`.
+    /// Creates the probe of a dependency with this name. The dependency is degraded if an answer takes longer than
+    /// `slow`.
     pub fn new(name: &'static str, slow: Duration) -> Probe {
         Probe { name, slow, believed: BELIEVED, last: Mutex::default() }
     }
@@ -42,7 +43,7 @@ impl Probe {
         Probe { believed, ..self }
     }
 
-    /// The dependency's state. One probe at a time; other callers wait for its result.
+    /// Returns the dependency's state. Only one probe runs at a time, and other callers wait for its result.
     pub async fn ask<E: Display>(&self, call: impl Future<Output = Result<(), E>>) -> Probed {
         let mut last = self.last.lock().await;
         if let Some((at, probed)) = &*last

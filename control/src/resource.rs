@@ -2,8 +2,8 @@
 //! trials together.
 //!
 //! *Memory* (bytes of bodies, keys, values): all trials together hold at most a tenth. If the largest upload needs more
-//! than a tenth, they may hold as much as it needs, so that trials can open both kinds of session. An account takes
-//! more than half only while a tenth stays free, or while no other account holds anything.
+//! than a tenth, all trials together may hold as much as that upload needs, so that trials can open both kinds of
+//! session. An account takes more than half only while a tenth stays free, or while no other account holds anything.
 //!
 //! *Turns* (cores): while other requests wait, all trials together use at most a tenth of the cores (at least one) and
 //! a tenth of the time, and an account uses at most half of the cores (at least one). While no other account waits, one
@@ -23,8 +23,8 @@ use tokio::time::Instant;
 
 /// The share of all trials together is one part in this many.
 const TRIALS_PART: u64 = 10;
-/// Largest lead or lag of the trials against their share of contended turns that is remembered, so that old imbalances
-/// do not count.
+/// Limit of the trials' balance, in microseconds. The balance says how far trials are ahead of or behind their share of
+/// contended turns. The limit keeps old imbalances from counting.
 const BALANCE_MAX_US: i64 = 1_000_000;
 
 /// The account, or the caller without a key, that a grant counts for.
@@ -36,17 +36,17 @@ pub struct Payer {
 }
 
 impl Payer {
-    /// An account with a plan.
+    /// Makes the payer for an account with a plan.
     pub fn account(account: AccountId) -> Payer {
         Payer { account: Some(account), is_trial: false }
     }
 
-    /// A trial.
+    /// Makes the payer for a trial.
     pub fn trial(account: AccountId) -> Payer {
         Payer { account: Some(account), is_trial: true }
     }
 
-    /// A caller without a key. Such callers have one share together with the trials.
+    /// Makes the payer for a caller without a key. Such callers have one share together with the trials.
     pub fn without_key() -> Payer {
         Payer { account: None, is_trial: true }
     }
@@ -84,10 +84,10 @@ struct Books {
     /// The accounts that hold a grant or wait for one.
     accounts: HashMap<Option<AccountId>, AccountUse>,
     waiting: Vec<WaitingRequest>,
-    /// Waiting requests that are not a trial's.
+    /// Number of waiting requests that are neither a trial's nor a keyless caller's.
     others_waiting: usize,
     tickets: u64,
-    /// Microseconds of contended turns that the trials are owed. Negative: they had too many.
+    /// Microseconds of contended turns that the trials are owed. Negative: the trials had too many turns.
     trials_balance_us: i64,
 }
 
@@ -123,18 +123,19 @@ pub struct Grant {
     payer: Payer,
     amount: u64,
     since: Instant,
-    /// Whether trials and others were both waiting when this amount was granted.
+    /// Whether requests of trials and other requests were both waiting when this amount was granted.
     contended: bool,
 }
 
 impl Resource {
-    /// A resource of bytes. `largest`: the largest upload, which trials may have even if it is more than a tenth.
+    /// Creates a resource of bytes. `largest`: the largest upload, which trials may have even if it is more than a
+    /// tenth.
     pub fn memory(bytes: u64, largest: u64) -> Resource {
         let trials_max = (bytes / TRIALS_PART).max(largest).min(bytes);
         Resource::new(Kind::Memory, bytes, trials_max, bytes / 2)
     }
 
-    /// Turns on this many cores.
+    /// Creates a resource of turns, one for each of this many cores.
     pub fn turns(cores: u64) -> Resource {
         Resource::new(Kind::Turns, cores, (cores / TRIALS_PART).max(1), (cores / 2).max(1))
     }
@@ -144,17 +145,17 @@ impl Resource {
         Resource { inner: Arc::new(Inner { kind, total, trials_max, account_max, reserve, books }) }
     }
 
-    /// All of it.
+    /// Returns the whole amount.
     pub fn total(&self) -> u64 {
         self.inner.total
     }
 
-    /// The amount in use now.
+    /// Returns the amount in use now.
     pub fn used(&self) -> u64 {
         self.inner.books.lock().used
     }
 
-    /// The largest amount that this payer can ever hold.
+    /// Returns the largest amount that this payer can ever hold.
     pub fn most(&self, payer: &Payer) -> u64 {
         match (self.inner.kind, payer.is_trial) {
             (Kind::Memory, true) => self.inner.trials_max,
@@ -245,7 +246,7 @@ impl Resource {
         }
     }
 
-    /// The next request to grant, and whether trials and others compete for it.
+    /// Chooses the next request to grant. Also returns whether trials and others compete for the grant.
     fn next(&self, books: &Books) -> Option<(usize, bool)> {
         let both_wait = (1..books.waiting.len()).contains(&books.others_waiting);
         let contended = self.inner.kind == Kind::Turns && both_wait;
@@ -415,7 +416,7 @@ mod tests {
     }
 
     /// Lets these payers compete for a second, with turns of a millisecond. Returns the number of turns that trials
-    /// got, and the number that others got.
+    /// got, and the number of turns that others got.
     async fn contend(resource: &Resource, payers: &[Payer]) -> (usize, usize) {
         let turns = payers.iter().map(|payer| {
             let (resource, payer) = (resource.clone(), payer.clone());

@@ -31,7 +31,7 @@ use crate::web::envelope::Area;
 use crate::web::error::ApiError;
 use crate::web::{Web, edge, idempotency, openapi};
 
-/// The states of all areas. Each handler extracts its own.
+/// The states of all areas. Each handler extracts the state of its own area.
 #[derive(Clone, FromRef)]
 pub struct Areas {
     pub(crate) web: Arc<Web>,
@@ -48,7 +48,7 @@ pub struct Areas {
 enum Door {
     /// Admits a key or token of this area whose role reaches this level.
     Key(Area, Level),
-    /// Admits a key of the back office, or none.
+    /// Admits a key of the back office, and callers without a key.
     KeyOrNone,
     /// Admits the administrator's secret.
     Administrator,
@@ -180,7 +180,7 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(routes!(ingest::receive))
 }
 
-/// The pages around the API, which need no key.
+/// Makes the routes of the pages around the API, which need no key.
 fn pages() -> Router<Areas> {
     Router::new()
         .route("/openapi.json", get(openapi_page))
@@ -198,7 +198,7 @@ fn pages() -> Router<Areas> {
         .route("/redoc/redoc.standalone.js", get(docs::redoc_script))
 }
 
-/// Routes with the layers that check the credentials of a [`Door`]. The layers lie around handlers only, so that a
+/// Adds the layers that check the credentials of a [`Door`] to routes. The layers lie around handlers only, so that a
 /// wrong method gets 405 before a key is looked up.
 fn guarded(areas: &Areas, door: Door, (schemas, paths, methods): Routes) -> Routes {
     let Areas { web, access, office, .. } = areas.clone();
@@ -220,7 +220,7 @@ fn guarded(areas: &Areas, door: Door, (schemas, paths, methods): Routes) -> Rout
     (schemas, paths, methods)
 }
 
-/// Routes with the credentials of a [`Door`] in their API description.
+/// Adds the credentials of a [`Door`] to the API description of routes.
 fn described(door: Door, (schemas, mut paths, methods): Routes) -> Routes {
     match door {
         Door::Key(area, level) => openapi::tell_access(&mut paths, area, level),
@@ -231,7 +231,7 @@ fn described(door: Door, (schemas, mut paths, methods): Routes) -> Routes {
     (schemas, paths, methods)
 }
 
-/// The whole service of a listener.
+/// Builds the whole service of a listener.
 pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
     let (api, _) = api(|door, routes| guarded(&areas, door, routes)).split_for_parts();
     let Areas { web, access, .. } = areas.clone();
@@ -247,12 +247,12 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
         .with_state(areas)
 }
 
-/// The description of all routes (readings O9), before [`openapi::document`] completes it.
+/// Makes the description of all routes (readings O9). [`openapi::document`] completes it.
 pub fn description() -> OpenApi {
     api(described).into_openapi()
 }
 
-/// The OpenAPI description as it is committed (specification, Versioning 4).
+/// Writes the OpenAPI description as it is committed (specification, Versioning 4).
 pub fn openapi_json() -> String {
     openapi::pretty(&openapi::document(description()))
 }

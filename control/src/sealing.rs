@@ -1,24 +1,25 @@
-//! Seals of accounts, for secrets and objects at rest. Their keys are derived from the server's secret, so that the
-//! database and the bucket alone do not reveal the contents.
+//! Seals of accounts, for secrets and objects at rest. The keys of the seals are derived from the server's secret, so
+//! that the database and the bucket alone do not reveal the contents.
 
 use api::AccountId;
 pub use seal::Seal;
 
 use crate::secrets::{Key, derived};
 
-/// The seals of accounts. Each account has its own key, so sealed bytes of one account do not open under another's.
+/// The seals of accounts. Each account has its own key, so sealed bytes of one account do not open under the key of
+/// another account.
 #[derive(Clone)]
 pub struct AccountSeals {
     root: Key,
 }
 
 impl AccountSeals {
-    /// Seals whose keys are derived from this key.
+    /// Creates seals whose keys are derived from this key.
     pub fn new(root: Key) -> AccountSeals {
         AccountSeals { root }
     }
 
-    /// The seal of an account.
+    /// Makes the seal of an account.
     pub fn of(&self, account: &AccountId) -> Seal {
         Seal::new(&derived(&self.root, account.as_str()))
     }

@@ -39,14 +39,14 @@ impl std::fmt::Debug for ServerSecret {
     }
 }
 
-/// A digest of a text, HMAC-SHA-256 under a key of the server or SHA-256.
+/// A digest of a text: HMAC-SHA-256 under a key of the server, or SHA-256.
 pub type Digest = [u8; 32];
 
 /// The key under which secrets are digested.
 pub struct Pepper(pub Key);
 
 impl Pepper {
-    /// The digest of a secret. The database stores the digest in place of the secret.
+    /// Computes the digest of a secret. The database stores the digest in place of the secret.
     pub fn digest(&self, key: &str) -> Digest {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0[..]).expect("HMAC takes any key length");
         mac.update(key.as_bytes());
@@ -102,7 +102,8 @@ impl Purpose {
 }
 
 impl Secrets {
-    /// The secret of the settings. Without one, the secret of the data folder, which the first start makes.
+    /// Loads the secret of the settings. If the settings have none, loads the secret of the data folder, which the
+    /// first start makes.
     ///
     /// # Errors
     /// When the folder has another secret and the database has API keys made under it.
@@ -135,13 +136,13 @@ impl Secrets {
         Ok(())
     }
 
-    /// The key under which API keys are digested. It is the secret itself, for compatibility with versions that derived
-    /// no keys.
+    /// Returns the key under which API keys are digested. This key is the secret itself, for compatibility with
+    /// versions that derived no keys.
     pub fn pepper(&self) -> Pepper {
         Pepper(self.root.clone())
     }
 
-    /// The key for a purpose.
+    /// Derives the key for a purpose.
     pub fn key(&self, purpose: Purpose) -> Key {
         derived(&self.root, purpose.name())
     }

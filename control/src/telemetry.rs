@@ -16,7 +16,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// All metrics at zero.
+    /// Creates all metrics, at zero.
     pub fn new() -> anyhow::Result<Self> {
         let recorder = PrometheusBuilder::new().set_buckets(&SECONDS)?.build_recorder();
         let handle = recorder.handle();
@@ -135,7 +135,7 @@ impl Telemetry {
         self.record(|| counter!("ango_emails_total", "outcome" => outcome).increment(1));
     }
 
-    /// Records how long after its session's end a key was overwritten.
+    /// Records the time from the end of a session until its key was overwritten.
     pub fn key_erased(&self, after: Duration) {
         self.record(|| histogram!("ango_key_erase_seconds").record(after.as_secs_f64()));
     }
@@ -150,7 +150,7 @@ impl Telemetry {
         self.record(|| counter!("ango_password_hashes_total").increment(1));
     }
 
-    /// The metrics in Prometheus's text format.
+    /// Writes the metrics in Prometheus's text format.
     pub fn render(&self) -> String {
         self.handle.render()
     }

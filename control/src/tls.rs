@@ -54,7 +54,7 @@ impl Tls {
         Ok(Tls { config, state: Mutex::new(State { acceptor, read }) })
     }
 
-    /// The acceptor for a new connection.
+    /// Returns the acceptor for a new connection. Reads the files again if they have changed.
     pub fn acceptor(&self) -> TlsAcceptor {
         let mut state = self.state.lock();
         let written = self.config.written().ok();

@@ -17,7 +17,8 @@ fn main() {
     fs::write(Path::new(&out).join("migrations.rs"), tables.concat()).expect("the table is written");
 }
 
-/// One entry for each file. A file's name is `<version>_<description>.sql`.
+/// Returns the table's entry for each migration in a folder, in the order of their versions. A file's name is
+/// `<version>_<description>.sql`.
 fn entries(folder: &Path) -> String {
     let files = fs::read_dir(folder).expect("a folder of migrations").map(|file| file.expect("a file").path());
     let mut entries: Vec<(i64, String)> = files

@@ -15,7 +15,7 @@ pub fn note(way: impl Iterator<Item = String>, name: &str) {
     ASKED.with_borrow_mut(|asked| asked.insert(format!("{way}.{name}").trim_start_matches('.').to_owned()));
 }
 
-/// The members that were looked up since the last call.
+/// Returns the members that were looked up since the last call, and forgets them.
 pub fn take() -> BTreeSet<String> {
     ASKED.take()
 }

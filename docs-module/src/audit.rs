@@ -1,6 +1,6 @@
-//! A log in which changes are found: each entry holds the SHA-256 of the entry before it. A check finds a changed,
-//! inserted, moved or missing entry. A check cannot find that the last entries are missing; to find that too, keep the
-//! [`Head`] elsewhere.
+//! A log that reveals changes: each entry holds the SHA-256 of the entry before it. A check finds a changed, inserted,
+//! moved or missing entry. A check cannot find that the last entries are missing; to find that too, keep the [`Head`]
+//! elsewhere.
 //!
 //! An entry is a JSON object on one line, with members sorted by code point and without spaces. The hash is over that
 //! text without the member `hash`.
@@ -39,7 +39,7 @@ pub struct Checked {
     pub head: Head,
 }
 
-/// The line of an entry that continues from `head`, and the head after it.
+/// Makes the line of an entry that continues from `head`. Also returns the head after this entry.
 pub fn entry(head: &Head, members: Members) -> (String, Head) {
     let mut entry = members;
     let seq = head.seq + 1;
@@ -72,7 +72,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The entry of the next line. `None`: this line, or an earlier one, does not continue the entry before it.
+    /// Checks the next line and returns its entry. `None`: this line, or an earlier one, does not continue the entry
+    /// before it.
     pub fn take(&mut self, line: &str) -> Option<Members> {
         if self.broken_at.is_some() {
             return None;
@@ -86,7 +87,8 @@ impl Chain {
     }
 }
 
-/// The entry of a line, if the line continues from `head`; and the head after it.
+/// Returns the entry of a line that continues from `head`, and the head after this entry. `None`: the line does not
+/// continue from `head`.
 fn follows(head: &Head, line: &str) -> Option<(Members, Head)> {
     let mut entry: Members = serde_json::from_str(line).ok()?;
     // a line that is not the canonical text of its entry is refused

@@ -10,13 +10,14 @@ const TOKYO: UtcOffset = match UtcOffset::from_hms(9, 0, 0) {
 /// The year before the first of the era Reiwa, which began on 1 May 2019.
 const BEFORE_REIWA: i32 = 2018;
 
-/// The date in Tokyo of a time in seconds since 1970 (UTC). `None`: the year is outside 1 to 9999.
+/// Converts a time in seconds since 1970 (UTC) to the date in Tokyo. `None`: the year is outside 1 to 9999.
 pub fn tokyo_date(unix_seconds: i64) -> Option<Date> {
     let moment = OffsetDateTime::from_unix_timestamp(unix_seconds).ok()?;
     moment.checked_to_offset(TOKYO).map(OffsetDateTime::date).filter(|date| (1..=9999).contains(&date.year()))
 }
 
-/// The year of the era Reiwa as statutory records write it: 2025 is 7. `None`: a year before 2019.
+/// Converts a year to the year of the era Reiwa, as statutory records write it: 2025 is 7. `None`: the year is before
+/// 2019.
 pub fn reiwa_year(year: i32) -> Option<i32> {
     (year > BEFORE_REIWA).then_some(year - BEFORE_REIWA)
 }

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 
 use csv::{Terminator, Writer, WriterBuilder};
 
-/// A table, line by line.
+/// A table that is written line by line.
 pub struct Table(Writer<Vec<u8>>);
 
 impl Table {
-    /// A table with these heads.
+    /// Begins a table with these heads.
     pub fn new(heads: &[&str]) -> Table {
         let start = "\u{feff}".as_bytes().to_vec();
         let mut table = Table(WriterBuilder::new().terminator(Terminator::CRLF).flexible(true).from_writer(start));
@@ -30,7 +30,7 @@ impl Table {
     }
 }
 
-/// The cell, with an apostrophe before it if a spreadsheet would take it for a formula.
+/// Returns the cell, with an apostrophe before it if a spreadsheet would take it for a formula.
 fn guarded(cell: &str) -> Cow<'_, str> {
     let is_number = cell.parse::<i64>().is_ok();
     // some programs treat full-width signs as ASCII

@@ -178,14 +178,15 @@ pub enum Warning {
     NoRecipient,
     /// Only businesses that serve the general public may issue simplified invoices.
     Simplified,
-    /// The consignor has no registration number, so the document does not show that both are registered.
+    /// The consignor has no registration number, so the document does not show that issuer and consignor are both
+    /// registered.
     ConsignorWithoutNumber,
     /// Characters for which the faces have no glyph. The document shows 〓 for each.
     MissingCharacters(BTreeSet<char>),
 }
 
 impl std::fmt::Display for Warning {
-    /// One line of ASCII, for a response header.
+    /// Writes one line of ASCII, for a response header.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Warning::CheckDigit(number) => {
@@ -218,19 +219,20 @@ impl Document {
         self.totals.total.gross - self.withheld.unwrap_or(0)
     }
 
-    /// The document as a PDF of A4 pages. Equal documents have equal bytes.
+    /// Writes the document as a PDF of A4 pages. Equal documents have equal bytes.
     pub fn pdf(&self) -> Vec<u8> {
         let title = format!("{} {}", self.draft.kind.title(), self.draft.number);
         let about = pdf::About { title: &title, author: &self.draft.issuer.name, date: self.draft.issue_date };
         pdf::write(&layout::pages(&sheet::sheet(self), &self.draft.theme), &about)
     }
 
-    /// The document as a page of HTML that prints on A4.
+    /// Writes the document as a page of HTML that prints on A4.
     pub fn html(&self) -> String {
         html::page(&sheet::sheet(self), &self.draft.theme)
     }
 
-    /// The document as JP PINT in UBL 2.1. `None`: JP PINT has only invoices, corrected invoices and credit notes.
+    /// Writes the document as JP PINT in UBL 2.1. `None`: JP PINT has only invoices, corrected invoices and credit
+    /// notes.
     pub fn xml(&self) -> Option<String> {
         pint::xml(self)
     }

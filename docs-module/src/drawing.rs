@@ -39,7 +39,7 @@ impl Colour {
         Some(Colour(byte(0)?, byte(2)?, byte(4)?))
     }
 
-    /// This colour mixed with white: `part` thousandths of the colour, 0 to 1000, and white for the rest.
+    /// Mixes this colour with white: `part` thousandths of the colour, 0 to 1000, and white for the rest.
     pub fn tint(self, part: u32) -> Colour {
         let mix = |value: u8| {
             let mixed = (u32::from(value) * part + 255 * (1000 - part)) / 1000;
@@ -58,7 +58,7 @@ impl Colour {
 /// One mark on a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
-    /// A line of text, of characters that the face has ([`text::clean`]).
+    /// A line of text. The face has a glyph for each of its characters ([`text::clean`]).
     Text {
         /// Left end of the text.
         x: f32,

@@ -24,7 +24,7 @@ impl<'a> Node<'a> {
         Problem { at: self.at.clone(), message: message.to_owned() }
     }
 
-    /// A member; null when it is missing.
+    /// Returns a member; null when the member is missing.
     pub fn member(&self, name: &'static str) -> Node<'a> {
         #[cfg(test)]
         crate::asked::note(
@@ -43,12 +43,12 @@ impl<'a> Node<'a> {
         self.value.is_null()
     }
 
-    /// The text; `None` when it is missing or empty.
+    /// The value's text; `None` when the text is missing or empty.
     pub fn text(&self) -> Option<&'a str> {
         self.value.as_str().map(str::trim).filter(|text| !text.is_empty())
     }
 
-    /// Items of the list. The list is this value, or the member `data` of this value.
+    /// The items of the list. The list is this value, or the member `data` of this value.
     pub fn items(&self) -> Vec<Node<'a>> {
         let (list, steps) = match self.value.get("data") {
             Some(data) => (data, vec![Step::Field("data")]),
@@ -63,7 +63,7 @@ impl<'a> Node<'a> {
         items.iter().enumerate().map(item).collect()
     }
 
-    /// An amount in whole yen; `None` when the value is missing.
+    /// Reads an amount in whole yen; `None` when the value is missing.
     pub fn yen(&self) -> Result<Option<i64>, Problem> {
         if self.is_missing() {
             return Ok(None);
@@ -72,7 +72,7 @@ impl<'a> Node<'a> {
         amount.map(Some).ok_or_else(|| self.problem(&format!("should be a whole number of yen of at most {YEN_MAX}")))
     }
 
-    /// The amount in yen of the first of these members that is present.
+    /// Reads the amount in yen of the first of these members that is present.
     pub fn first_yen(&self, names: &[&'static str]) -> Result<i64, Problem> {
         for name in names {
             if let Some(amount) = self.member(name).yen()? {
@@ -82,7 +82,7 @@ impl<'a> Node<'a> {
         Err(self.member(names[0]).problem("is required"))
     }
 
-    /// The date in Tokyo of a time in seconds since 1970; `None` when the time is missing.
+    /// Reads a time in seconds since 1970, and returns its date in Tokyo; `None` when the time is missing.
     pub fn day(&self) -> Result<Option<Date>, Problem> {
         if self.is_missing() {
             return Ok(None);
@@ -99,13 +99,13 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The id: the value itself where it is a text, otherwise its member `id`.
+    /// The id: the value itself if it is a text, otherwise the value's member `id`.
     pub fn id(&self) -> Option<&'a str> {
         self.text().or_else(|| self.member("id").text())
     }
 }
 
-/// The sum of amounts in yen. A sum above [`YEN_MAX`] is a problem of `node`.
+/// Adds up amounts in yen. A sum above [`YEN_MAX`] is a problem of `node`.
 pub(crate) fn sum(node: &Node<'_>, amounts: impl IntoIterator<Item = i64>) -> Result<i64, Problem> {
     let too_large = || node.problem(&format!("the sum should be at most {YEN_MAX} yen"));
     let mut sum = 0i64;

@@ -34,7 +34,7 @@ impl Provider {
     /// Values of `provider`, in the order of the variants.
     pub const NAMES: [&str; 3] = ["stripe", "payjp", "generic"];
 
-    /// The provider for a value of `provider`.
+    /// Finds the provider that a value of `provider` names.
     pub fn of_name(name: &str) -> Option<Provider> {
         match name {
             "stripe" => Some(Provider::Stripe),
@@ -53,7 +53,7 @@ pub struct Payment {
     /// Ids of the object and of other objects that report the same payment. Two payments that share an id are the same
     /// payment.
     pub ids: BTreeSet<String>,
-    /// The lines, at least one: what was sold, priced with tax, then refunds as negative lines.
+    /// The lines, at least one: first what was sold, at prices with tax, then refunds as negative lines.
     pub lines: Vec<Line>,
     /// The sum of the lines, in yen.
     pub total: i64,
@@ -115,7 +115,7 @@ pub fn read(provider: Provider, object: &Value, default_rate: Rate) -> Result<Pa
     Ok(payment)
 }
 
-/// Index of the first payment that repeats an earlier payment, which is the case if the two share an id (B30).
+/// Finds the index of the first payment that repeats an earlier payment: the two payments share an id (B30).
 pub fn first_repeated(payments: &[Payment]) -> Option<usize> {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     payments.iter().position(|payment| {
@@ -125,8 +125,8 @@ pub fn first_repeated(payments: &[Payment]) -> Option<usize> {
     })
 }
 
-/// The lines of many payments for one document, sorted by date. The name of each line begins with the month and the day
-/// of the line's payment.
+/// Collects the lines of many payments for one document, sorted by date. The name of each line begins with the month
+/// and the day of the line's payment.
 pub fn lines_of_all(payments: &[Payment]) -> Vec<Line> {
     let mut ordered: Vec<&Payment> = payments.iter().collect();
     ordered.sort_by_key(|payment| payment.date);
@@ -137,8 +137,8 @@ pub fn lines_of_all(payments: &[Payment]) -> Vec<Line> {
     ordered.into_iter().flat_map(|payment| payment.lines.iter().map(|line| dated(payment, line))).collect()
 }
 
-/// A line of `amount` yen. The line has `quantity` units if each unit costs whole yen; otherwise one unit, and the name
-/// states the quantity.
+/// Makes a line of `amount` yen. If each of the `quantity` units costs whole yen, the line has this quantity. Otherwise
+/// the line has one unit, and its name states the quantity.
 fn line(name: &str, quantity: Option<i64>, amount: i64, rate: Rate) -> Line {
     let pieces = quantity.filter(|pieces| *pieces > 1 && amount % pieces == 0).unwrap_or(1);
     let name = match quantity {

@@ -1,5 +1,5 @@
-//! Payment records (支払調書, form 309) of a year, and section 3 of their summary table (income tax act, article 225; enforcement regulations, article 84):
-//! what was paid to whom, what was withheld, and what must be filed.
+//! Payment records (支払調書, form 309) of a year, and section 3 of their summary table (income tax act, article 225;
+//! enforcement regulations, article 84): what was paid to whom, what was withheld, and what must be filed.
 
 pub mod etax;
 pub mod pages;
@@ -58,7 +58,7 @@ pub struct Totals {
     pub count: usize,
 }
 
-/// A payee's row of a category.
+/// The row of a payee and a category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Index of the payee.
@@ -146,7 +146,7 @@ fn is_of_year(payment: &Payment, year: i32) -> bool {
     }
 }
 
-/// Totals of a payee's payments of a category. The tax of each pool is truncated separately.
+/// Computes the totals of a payee's payments of a category. The tax of each pool is truncated separately.
 fn totals(category: Category, payments: &[&Payment], withholds: bool, year: i32) -> Option<Totals> {
     let mut pools: BTreeMap<usize, Vec<&Payment>> = BTreeMap::new();
     for (at, payment) in payments.iter().enumerate() {
@@ -180,7 +180,7 @@ fn totals(category: Category, payments: &[&Payment], withholds: bool, year: i32)
     Some(totals)
 }
 
-/// Filing group of a category. The sum over a group decides whether its rows are filed.
+/// Returns the filing group of a category. The sum over a group decides whether the group's rows are filed.
 fn filing_group(category: Category) -> usize {
     match category {
         Category::Salesperson | Category::Boxer => 1,

@@ -11,8 +11,8 @@ pub fn is_personal_number(text: &str) -> bool {
     check_digit(base) == check
 }
 
-/// The check digit: 11 minus the weighted sum of the digits modulo 11, or 0 if the remainder is 0 or 1. The weights
-/// from the right are 2 to 7, then 2 to 6.
+/// Computes the check digit: 11 minus the weighted sum of the digits modulo 11, or 0 if the remainder is 0 or 1. The
+/// weights from the right are 2 to 7, then 2 to 6.
 pub fn check_digit(base: [u8; 11]) -> u8 {
     let weighted = base.iter().rev().enumerate().map(|(at, digit)| u32::from(*digit) * (at as u32 % 6 + 2));
     match weighted.sum::<u32>() % 11 {

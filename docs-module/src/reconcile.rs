@@ -32,7 +32,7 @@ pub struct Match {
     pub left: Vec<usize>,
     /// Indices on the right.
     pub right: Vec<usize>,
-    /// The sum of the left minus the sum of the right.
+    /// The sum of the left amounts minus the sum of the right amounts.
     pub difference: Decimal,
 }
 
@@ -170,8 +170,8 @@ impl Name<'_> {
         self.of_right.retain(|at| !taken_right.contains(at));
     }
 
-    /// Matches one record with several records of the other side that add up to its amount: first exactly, then within
-    /// the tolerance.
+    /// Matches one record with several records of the other side whose sum is the amount of the one record: first
+    /// exactly, then within the tolerance.
     fn groups(&mut self, tolerance: Decimal) {
         for tolerance in [Decimal::ZERO, tolerance] {
             for whole in first(&self.of_left) {
@@ -210,12 +210,13 @@ impl Name<'_> {
     }
 }
 
-/// The first records of a name, up to the number that is tried for groups.
+/// Returns the first records of a name, at most as many as are tried for groups.
 fn first(records: &VecDeque<usize>) -> Vec<usize> {
     records.iter().copied().take(GROUP_CANDIDATES_MAX).collect()
 }
 
-/// The first group of 2 to 6 of these amounts whose sum is within the tolerance of `whole`. Smaller groups come first.
+/// Finds the first group of 2 to 6 of these amounts whose sum differs from `whole` by at most the tolerance. Smaller
+/// groups are tried first.
 fn parts_of(whole: Decimal, parts: &[(usize, Decimal)], tolerance: Decimal) -> Option<Vec<usize>> {
     let parts = &parts[..parts.len().min(GROUP_CANDIDATES_MAX)];
     (2..=GROUP_MAX.min(parts.len())).find_map(|count| {
@@ -224,7 +225,7 @@ fn parts_of(whole: Decimal, parts: &[(usize, Decimal)], tolerance: Decimal) -> O
     })
 }
 
-/// Chooses `count` parts so that `left` minus their sum is within the tolerance, and adds their indices to `chosen`.
+/// Chooses `count` parts whose sum differs from `left` by at most the tolerance, and adds their indices to `chosen`.
 /// Returns whether such parts exist.
 fn choose(
     left: Decimal,

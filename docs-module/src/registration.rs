@@ -45,14 +45,15 @@ impl RegistrationNumber {
         }
     }
 
-    /// Whether the first digit is the check digit of the other twelve. The law defines the check digit for
-    /// corporations. The published numbers of individuals all have it too, so a wrong check digit means a typing error.
+    /// Whether the first digit is the check digit of the other twelve digits. The law defines the check digit for
+    /// corporations. The published numbers of individuals all have a valid check digit too, so a wrong check digit
+    /// means a typing error.
     pub fn has_valid_check_digit(self) -> bool {
         let [check, base @ ..] = self.0;
         corporate_check_digit(base) == check
     }
 
-    /// The right check digit for the last twelve digits, 1 to 9.
+    /// Computes the check digit that belongs to the last twelve digits, 1 to 9.
     pub fn expected_check_digit(self) -> u8 {
         let [_, base @ ..] = self.0;
         corporate_check_digit(base)
@@ -60,21 +61,21 @@ impl RegistrationNumber {
 }
 
 impl std::fmt::Display for RegistrationNumber {
-    /// `T1234567890123`.
+    /// Writes `T1234567890123`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("T")?;
         self.0.iter().try_for_each(|digit| write!(f, "{digit}"))
     }
 }
 
-/// The check digit of a corporate number, 1 to 9: 9 minus the sum of the twelve digits modulo 9, where each second
-/// digit from the right counts twice (ordinance of the Ministry of Finance on corporate numbers).
+/// Computes the check digit of a corporate number, 1 to 9: 9 minus the sum of the twelve digits modulo 9, where each
+/// second digit from the right counts twice (ordinance of the Ministry of Finance on corporate numbers).
 pub fn corporate_check_digit(base: [u8; 12]) -> u8 {
     let weighted = base.iter().rev().enumerate().map(|(at, digit)| u32::from(*digit) * (1 + at as u32 % 2));
     9 - (weighted.sum::<u32>() % 9) as u8
 }
 
-/// The number in half-width and upper case, without spaces and hyphens. A number of only 13 digits gets its `T`.
+/// Converts a number to half-width and upper case, without spaces and hyphens. A number of only 13 digits gets its `T`.
 fn normalized(text: &str) -> String {
     let is_kept = |character: &char| !character.is_whitespace() && !is_hyphen(*character);
     let kept: String = text.nfkc().filter(is_kept).take(64).collect::<String>().to_uppercase();

@@ -25,7 +25,7 @@ impl Rounding {
     /// Values of `rounding` (B22). `half_up` is a synonym of `round`.
     pub const NAMES: [&str; 4] = ["floor", "round", "ceil", "half_up"];
 
-    /// The direction for a value of `rounding`.
+    /// Finds the direction that a value of `rounding` names.
     pub fn of_name(name: &str) -> Option<Rounding> {
         Some(match name {
             "floor" => Rounding::Floor,
@@ -35,8 +35,8 @@ impl Rounding {
         })
     }
 
-    /// `amount * numerator / denominator` in whole yen, rounded once. The amount is at most [`YEN_MAX`] in absolute value, and the fraction
-    /// at most 1.
+    /// Computes `amount * numerator / denominator` in whole yen, rounded once. The amount is at most [`YEN_MAX`] in
+    /// absolute value, and the fraction at most 1.
     pub fn part(self, amount: i64, numerator: i64, denominator: i64) -> i64 {
         debug_assert!(amount.abs() <= YEN_MAX && (0..=denominator).contains(&numerator) && denominator > 0);
         let (product, denominator) = (i128::from(amount.abs()) * i128::from(numerator), i128::from(denominator));
@@ -48,7 +48,8 @@ impl Rounding {
         i64::try_from(whole).expect("a part of an amount that fits") * amount.signum()
     }
 
-    /// A price times a quantity in whole yen. `None`: more than [`YEN_MAX`].
+    /// Multiplies a price by a quantity, and rounds to whole yen. `None`: the product is more than [`YEN_MAX`] in
+    /// absolute value.
     pub fn product(self, price: Decimal, quantity: Decimal) -> Option<i64> {
         use rust_decimal::RoundingStrategy::{AwayFromZero, MidpointAwayFromZero, ToZero};
         let exact = price.checked_mul(quantity)?;

@@ -1,8 +1,8 @@
 //! A batch: rows that a device runs under one key. One call of a device may run several batches side by side.
 //!
-//! A batch never mixes keys, because the key is the costly operand: it streams through the cache once for all rows. The
-//! HTTP interface uses the word batch in another sense: for an operation, which may be split into several batches of
-//! this type or share one with other operations.
+//! A batch never mixes keys, because the key is the costly operand: it streams through the cache once for all rows. In
+//! the HTTP interface, the word batch means something else: an operation. An operation may be split into several
+//! batches of this type, or share one batch with other operations.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,11 +38,11 @@ pub struct Batch {
     pub session: SessionId,
     /// The rows, in the order in which they run.
     pub parts: Vec<BatchPart>,
-    /// Parts of the session's key that the rows need. They stay on the device while the batch runs.
+    /// Parts of the session's key that the rows need. These parts stay on the device while the batch runs.
     pub key: Vec<PartId>,
     /// The number of slots that the session's arena must have.
     pub arena_slots: usize,
-    /// Units of all rows.
+    /// Units of all rows together.
     pub units: u64,
     /// Cost that the fair queue charges to the session and its account; a unit under the cheapest keys costs
     /// [`crate::fair::COST_OF_UNIT`].

@@ -27,17 +27,17 @@ pub struct Config {
     /// microseconds. An idle device starts at once. 0: no wait.
     pub wait_us_max: u64,
     /// How long a session's arena for operands and results stays on a device after its last batch, in milliseconds, so
-    /// that the next request need not wait for a new one. The arena is freed earlier if the session closes or the
+    /// that the next request need not wait for a new arena. The arena is freed earlier if the session closes or the
     /// device needs the memory. 0: freed at once.
     pub arena_idle_ms: u64,
     /// Largest number of units of work in one batch (for gates: bootstraps). A batch cannot be interrupted, so this
     /// bounds how long a session waits for a batch of another session, and how long an eviction takes. `None`: the
-    /// device's `rows_max`, beyond which batches are not faster. At 2 ms for a bootstrap on a core, 64 rows a core take
-    /// 128 ms.
+    /// device's `rows_max`, because larger batches are not faster. At 2 ms for a bootstrap on a core, 64 rows a core
+    /// take 128 ms.
     pub batch_units_max: Option<usize>,
     /// Host memory for seeded keys of open sessions, in bytes. The default is an eighth of the memory that the process
-    /// may use (its container's limit, if it has one), at most 4 GiB. The CPU's prepared keys take a quarter, arenas a
-    /// sixteenth.
+    /// may use (its container's limit, if it has one), at most 4 GiB. By default, the CPU's prepared keys may take a
+    /// quarter of the same memory, and arenas a sixteenth.
     pub key_bytes_max: u64,
     /// Device memory for prepared keys, in bytes. `None`: half of the device's memory.
     pub resident_bytes_max: Option<u64>,
@@ -49,15 +49,15 @@ pub struct Config {
     /// Largest number of rows of one session's circuits that wait or run. The default is one circuit of the largest
     /// size, which is a quarter of the default for all sessions.
     pub session_circuit_rows_max: usize,
-    /// Host memory for the inputs and outputs of circuits of one session that wait or run, in bytes.
+    /// Host memory for the inputs and outputs of one session's circuits that wait or run, in bytes.
     pub session_circuit_bytes_max: u64,
     /// Device memory for the slots of circuits, in bytes, on each device. `None`: an eighth of the device's memory.
     pub arena_bytes_max: Option<u64>,
     /// How long a device with work may report nothing before the engine gives it up, in seconds. For a large batch, the
-    /// bound is 32 times the duration expected from the measured pace, if that is longer. The default exceeds the
-    /// longest wait in a driver that works: compiling kernels for a key of a new shape.
+    /// bound is 32 times the duration expected from the measured pace, if this product is larger. The default exceeds
+    /// the longest wait for a driver that works: the wait while it compiles kernels for a key of a new shape.
     pub device_silence_s_max: u64,
-    /// Interval between self-tests of each detected device, in seconds. 0: no self-tests.
+    /// Time between two self-tests of each detected device, in seconds. 0: no self-tests.
     pub self_test_s: u64,
     /// Folder that keeps compiled kernels between starts. `None`: compiled kernels are not kept.
     pub kernel_cache: Option<PathBuf>,

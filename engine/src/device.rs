@@ -28,7 +28,7 @@ pub(crate) enum Order {
         /// Sends fetched parts to this device's thread.
         orders: Sender<Order>,
     },
-    /// The next part of a key that is being loaded.
+    /// The next part of the key that is being loaded, or the reason why it could not be fetched.
     Fetched(Result<KeyPart, String>),
     Evict(SessionId, PartId),
     /// Run batches of different sessions in one call.
@@ -69,14 +69,14 @@ pub struct Device {
     pub(crate) serve: Serve,
 }
 
-/// Bytes of each part of a key of these parameters on a device.
+/// Returns the size of each part of a key of these parameters on a device, in bytes.
 pub(crate) type PartBytes = Box<dyn Fn(&KeyParams) -> Vec<u64> + Send + Sync>;
 
 /// Prepares a device for keys of these parameters, on the caller's thread. A failure is not reported here; the later
 /// load reports it.
 pub(crate) type Prepare = Box<dyn Fn(&KeyParams) + Send + Sync>;
 
-/// The body of a device's thread, from first order to last.
+/// The body of a device's thread, which carries out all orders from the first to the last.
 pub(crate) type Serve = Box<dyn FnOnce(Receiver<Order>, &dyn Fn(Report)) + Send>;
 
 impl Device {
@@ -122,7 +122,7 @@ impl Device {
     }
 }
 
-/// A question with a known answer, and the time of the next test.
+/// A device's self-test: a computation with a known answer, and the time of the next test.
 struct SelfTest {
     every: Duration,
     due: Instant,
@@ -221,7 +221,7 @@ impl<B: Schemes> Worker<'_, B> {
     }
 
     /// While a part is loaded: reports finished calls, then loads a piece, then takes an order before the next piece.
-    /// So a batch waits for at most one piece, and the load for at most one batch between two pieces.
+    /// So a batch waits for at most one piece, and between two pieces the load waits for at most one batch.
     fn load_between(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         let backend = self.backend;
         while let Some((_, oldest)) = self.pending.front()

@@ -12,7 +12,7 @@ pub enum Error {
         /// Estimated time until there is room; at least a second.
         retry_after: Duration,
     },
-    /// The deadline passed before the work was done. None of its results are delivered (readings E9).
+    /// The deadline passed before the work was done. No results of the work are delivered (readings E9).
     #[error("deadline passed")]
     DeadlinePassed,
     /// The session is closed or was never open.

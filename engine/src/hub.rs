@@ -373,7 +373,8 @@ mod tests {
     use crate::ids::BatchId;
     use crate::scheduler::DeviceLimits;
 
-    /// Argument for the child process that must end. As a filter of tests it matches no test.
+    /// Argument for the child process that must end. The test harness takes this argument as a filter that matches no
+    /// test.
     const CHILD: &str = "that-ends";
 
     #[test]

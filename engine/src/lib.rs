@@ -99,7 +99,7 @@ struct Handle {
     loop_thread: ThreadId,
 }
 
-/// The known answers of self-tests, which a process computes once.
+/// The known answers of self-tests. A process computes the answers once.
 fn known_answers() -> Result<Arc<KnownAnswers>, Error> {
     static COMPUTED: OnceLock<Arc<KnownAnswers>> = OnceLock::new();
     if let Some(answers) = COMPUTED.get() {
@@ -109,7 +109,7 @@ fn known_answers() -> Result<Arc<KnownAnswers>, Error> {
     Ok(COMPUTED.get_or_init(|| answers).clone())
 }
 
-/// The part of a device that the engine keeps; the device's thread has the rest.
+/// The fields of a device that the engine keeps; the device's thread has its other fields.
 struct Opened {
     info: DeviceInfo,
     stand_in: bool,
@@ -195,10 +195,10 @@ impl Engine {
 
     /// Opens a session for a key of an account. The key stays at its source, and devices fetch the parts that they
     /// need. `weight` is the account's share under contention (readings P31); the method panics if it is not in
-    /// [`WEIGHTS`]. All sessions of an account share the weight of the newest one.
+    /// [`WEIGHTS`]. All sessions of an account share the weight of the newest session.
     ///
     /// The caller's thread waits while devices compile the kernels for keys of this shape, so that the devices' threads
-    /// never wait for that.
+    /// never wait for compilation.
     ///
     /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when no device can ever hold
     /// the key.
@@ -277,7 +277,7 @@ impl Engine {
     }
 }
 
-/// Makes a device from a detected backend, with a self-test and its known answers.
+/// Makes a device from a detected backend. The device gets a self-test with known answers.
 struct MakeDevice {
     answers: Arc<KnownAnswers>,
     every: Duration,

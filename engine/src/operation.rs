@@ -24,7 +24,8 @@ pub struct Done {
 pub struct Failed {
     /// The error.
     pub error: Error,
-    /// The gates completed before the end. A client that cancels learns which gates were computed nevertheless.
+    /// The gates completed before the end. A client that cancels an operation learns from this field which gates were
+    /// computed nevertheless.
     pub completed: Completed,
 }
 

@@ -92,8 +92,8 @@ impl Residency {
         needed <= self.bytes_max
     }
 
-    /// Chooses the parts to evict so that `bytes` more fit, least recently used first, and marks them as evicting.
-    /// With `bytes_max`, everything that is not pinned is evicted.
+    /// Chooses parts to evict, least recently used first, until `bytes` more bytes fit on the device. Marks these parts
+    /// as evicting and returns them. If `bytes` is `bytes_max`, everything that may be evicted is evicted.
     pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<(SessionId, PartId)> {
         let mut evicted = Vec::new();
         while self.bytes.saturating_add(bytes) > self.bytes_max {
@@ -130,7 +130,7 @@ impl Residency {
         }
     }
 
-    /// Pins parts for a batch or a load. They are now the most recently used.
+    /// Pins parts for a batch or a load. These parts are now the most recently used.
     pub(crate) fn pin(&mut self, session: SessionId, parts: &[PartId]) {
         self.uses += 1;
         for &id in parts {

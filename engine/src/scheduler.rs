@@ -47,8 +47,8 @@ use crate::work::units_of;
 use circuits::CircuitBooks;
 use devices::{DeviceBooks, largest};
 
-/// How long a client should wait when the host has no room for another key. Room depends on the end of a session,
-/// which the engine cannot predict.
+/// How long a client should wait when the host has no room for another key. There is room when a session ends, and the
+/// engine cannot predict this time.
 const KEY_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// The scheduler of a node's devices.
@@ -98,7 +98,8 @@ struct SessionBooks {
     circuits: BTreeSet<OperationId>,
     /// Rows of the session's circuits. Rows of an ended circuit count while some of them run.
     circuit_rows: usize,
-    /// Bytes of the inputs and outputs of the session's circuits, counted for as long as their rows.
+    /// Size of the inputs and outputs of the session's circuits, in bytes. A circuit counts here as long as its rows
+    /// count in `circuit_rows`.
     circuit_bytes: u64,
     gathers_until: Option<Duration>,
     /// The device where the last load failed, if no load has succeeded since.
@@ -124,7 +125,7 @@ struct OperationBooks {
     units: Vec<u32>,
     /// Parts of the key that the operation needs.
     key: Arc<[PartId]>,
-    /// Slots of each row of a list.
+    /// For each row of a list, its number of slots. Empty for a circuit.
     list_slots: Vec<u32>,
     queued_rows: usize,
     running_rows: usize,
@@ -232,7 +233,8 @@ impl Scheduler {
         (self.in_service(device), self.devices[device.0].failure.clone())
     }
 
-    /// Returns the device and session of a key that has just become resident.
+    /// Processes an event. If the event reports that parts of a key are loaded, returns the device and the key's
+    /// session.
     fn take_in(&mut self, now: Duration, event: Event) -> Option<(DeviceId, SessionId)> {
         match event {
             Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes } => {
@@ -348,7 +350,7 @@ impl Scheduler {
         Err(if bytes > bytes_max { Error::KeyTooLarge { bytes, bytes_max } } else { self.no_device_serves() })
     }
 
-    /// The refusal [`Error::Busy`], which suggests to wait as long as work of this cost takes.
+    /// Returns the refusal [`Error::Busy`]. The suggested wait is the time that work of this cost takes.
     fn busy(&self, cost: u64) -> Error {
         let devices = self.devices_in_service().count().max(1) as u64;
         Error::Busy { retry_after: self.pace.retry_after(cost / devices) }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::task::KeySource;
 
-/// The callback of a session's end, called once when its key is erased everywhere.
+/// The callback for the end of a session, called once when the session's key is erased everywhere.
 pub type OnErased = Box<dyn FnOnce() + Send>;
 
 /// The host's record of a session.

@@ -22,14 +22,14 @@ use crate::work::{Form, Levels, Work};
 /// The requested computation, with its operands. Cheap to clone.
 #[derive(Clone)]
 pub enum Task {
-    /// 1 to [`crate::OPERATION_ROWS_MAX`] independent gates. The caller must fold them before ([`GateList::folded`]),
-    /// because the figures of [`kernels::tfhe::noise`] hold for gates with different operands. The result has one
-    /// ciphertext for each gate.
+    /// 1 to [`crate::OPERATION_ROWS_MAX`] independent gates. The caller must have folded the gates
+    /// ([`GateList::folded`]), because the figures of [`kernels::tfhe::noise`] hold for gates with different operands.
+    /// The result has one ciphertext for each gate.
     Gates(Arc<GateList>),
     /// A circuit of gates. The result has one ciphertext for each output bit, in order.
     Circuit(Arc<PlannedCircuit>),
-    /// An operation on encrypted numbers. Results are the rows of its outputs, in order: `[2][primes of the level]` rows of
-    /// `[N]` words each.
+    /// An operation on encrypted numbers. The results are the rows of the operation's outputs, in order: `[2][primes of
+    /// the level]` rows of `[N]` words each.
     Numbers(Arc<PlannedNumbers>),
 }
 
@@ -37,7 +37,7 @@ pub enum Task {
 pub struct PlannedNumbers {
     plan: ckks::Plan,
     inputs: Vec<Arc<Vec<u32>>>,
-    /// For each part of the key that the plan needs, its index.
+    /// The parts of the key that the plan needs, each with its index.
     parts: Vec<(PartKind, PartId)>,
 }
 
@@ -48,7 +48,7 @@ pub struct PlannedCircuit {
 }
 
 /// The number of completed gates of each kind. If a gate of a plan stands for several gates of the circuit, all of
-/// these count.
+/// these gates count.
 pub type Completed = Vec<(Gate, u64)>;
 
 /// The progress of an operation, in gates of the request.
@@ -89,22 +89,25 @@ impl From<LweList> for Rows {
 }
 
 impl Task {
-    /// A circuit on `inputs`, one ciphertext for each input bit, in the order of [`Plan::inputs`].
+    /// Makes a task that runs a circuit on `inputs`: one ciphertext for each input bit, in the order of
+    /// [`Plan::inputs`].
     ///
     /// # Panics
-    /// When the number of inputs is not the plan's.
+    /// When there are not as many inputs as the plan has.
     pub fn circuit(plan: Arc<Plan>, inputs: LweList) -> Task {
         assert_eq!(inputs.len(), plan.inputs().len(), "a ciphertext an input bit");
         Task::Circuit(Arc::new(PlannedCircuit { plan, inputs }))
     }
 
-    /// An operation on encrypted numbers (CKKS). The words of each input are `[2][primes of its level][N]`.
+    /// Makes a task that runs an operation on encrypted numbers (CKKS). The words of each input are `[2][primes of its
+    /// level][N]`.
     ///
     /// # Errors
-    /// The kind of a part that the plan needs and that `key` lacks, or has only for a lower level.
+    /// The kind of a part that the plan needs, if `key` lacks this part or has it only for a lower level.
     ///
     /// # Panics
-    /// When the number of inputs is not the plan's, or an input does not have its level's words.
+    /// When there are not as many inputs as the plan has, or when the number of words of an input does not fit the
+    /// input's level.
     pub fn numbers(plan: ckks::Plan, inputs: Vec<Arc<Vec<u32>>>, key: &NumbersKey) -> Result<Task, PartKind> {
         let n = plan.params().n();
         let fits = plan.inputs().len() == inputs.len()
@@ -207,7 +210,7 @@ impl Task {
 }
 
 impl PlannedCircuit {
-    /// The outputs of a circuit whose outputs are all inputs or constants.
+    /// Returns the outputs of a circuit without gates to compute: each output is an input or a constant.
     fn outputs_without_gates(&self) -> LweList {
         let PlannedCircuit { plan, inputs } = self;
         let mut outputs = LweList::with_capacity(inputs.dimension(), plan.outputs().len());
@@ -239,7 +242,7 @@ impl PlannedNumbers {
         Work { units, key, form: Form::Circuit(levels) }
     }
 
-    /// The outputs of a plan whose outputs are all inputs.
+    /// Returns the outputs of a plan without steps: each output is an input.
     fn outputs_without_steps(&self) -> Rows {
         let PlannedNumbers { plan, inputs, .. } = self;
         let words_of = |slots: &[u32]| {

@@ -5,33 +5,33 @@ use std::time::Duration;
 /// Figures for health and metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Sessions open, or closed and not yet erased.
+    /// Number of sessions that are open, or that are closed but not yet erased.
     pub sessions: u64,
-    /// Operations submitted and not ended.
+    /// Number of operations that have not ended.
     pub operations: u64,
-    /// Rows waiting.
+    /// Number of rows that wait.
     pub queued_rows: u64,
-    /// Rows in the batches that devices run.
+    /// Number of rows in the batches that devices run.
     pub running_rows: u64,
-    /// Bytes of prepared keys on devices.
+    /// Size of the prepared keys on all devices, in bytes.
     pub resident_bytes: u64,
     /// Bound on `resident_bytes`.
     pub resident_bytes_max: u64,
-    /// Bytes of arenas on devices: slots of circuits, operands of batches.
+    /// Size of the arenas on all devices, in bytes. Arenas hold the slots of circuits and the operands of batches.
     pub arena_bytes: u64,
-    /// Circuits submitted and not ended.
+    /// Number of circuits that have not ended.
     pub circuits: u64,
-    /// Devices that take work.
+    /// Number of devices that take work.
     pub devices_in_service: u64,
-    /// Devices that failed and were taken out of service.
+    /// Number of devices that failed and were taken out of service.
     pub devices_lost: u64,
-    /// Bytes of seeded keys in host memory.
+    /// Size of the seeded keys in host memory, in bytes.
     pub key_bytes: u64,
-    /// Rows done since the start, including rows that ran after the end of their operation.
+    /// Number of rows done since the start. Rows that ran after the end of their operation count too.
     pub rows_done: u64,
-    /// Units of work done since the start (for gates: bootstraps), counted like `rows_done`.
+    /// Number of units of work done since the start (for gates: bootstraps), counted like `rows_done`.
     pub units_done: u64,
-    /// Batches run since start.
+    /// Number of batches run since the start.
     pub batches_done: u64,
 }
 

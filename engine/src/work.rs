@@ -15,7 +15,8 @@ pub(crate) const LIST_SLOTS_OF_A_ROW_MAX: usize = 4;
 /// The work of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Units of work of each row, as the scheme counts them; 0 for almost no work. For a circuit, level after level.
+    /// For each row, its units of work, as the scheme counts them; 0 means almost no work. For a circuit, level after
+    /// level.
     pub units: Vec<u32>,
     /// Parts of the session's key that the rows need, each once.
     pub key: Vec<PartId>,
@@ -54,8 +55,8 @@ impl Work {
 pub enum Form {
     /// 1 to 1024 independent rows. They run on any device, and each has its own slots while it runs.
     List {
-        /// Slots of each row's operands and results: at most three for each unit of the row (a row without units is
-        /// taken as one unit), and at most four.
+        /// For each row, the number of slots of its operands and results. A row has at most four slots, and at most
+        /// three for each of its units, where a row without units counts as one unit.
         slots: Vec<u32>,
     },
     /// A circuit: rows in levels, all on one device.
@@ -65,11 +66,11 @@ pub enum Form {
 /// The levels of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// For each level, the index after its last row. A level runs after the level before.
+    /// For each level, the index after the level's last row. A level runs after the level before.
     pub ends: Vec<usize>,
-    /// Slots that the circuit holds from its first row to its end.
+    /// Number of slots that the circuit holds from its first row to its end.
     pub slots: usize,
-    /// Bytes of the inputs and outputs on the host.
+    /// Size of the inputs and outputs on the host, in bytes.
     pub host_bytes: u64,
 }
 
@@ -92,7 +93,7 @@ fn size_of_row(units: u32) -> usize {
     units.max(1) as usize
 }
 
-/// The units of these rows together.
+/// The sum of the units of these rows.
 pub(crate) fn units_of(units: &[u32]) -> u64 {
     units.iter().map(|&units| u64::from(units)).sum()
 }

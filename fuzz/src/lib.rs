@@ -7,8 +7,8 @@ use docs_module::tax::consumption::Basis;
 use kernels::container::{CHECKSUM_BYTES, HEADER_BYTES};
 use sha2::{Digest, Sha256};
 
-/// The same bytes as a container with the right length and checksum, so that the fuzzer reaches the code behind those
-/// checks. `None` if the bytes are shorter than a header.
+/// Returns the bytes as a container with the right length and checksum, so that the fuzzer reaches the code behind the
+/// checks of both fields. `None` if the bytes are shorter than a header.
 pub fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = bytes.to_vec();
     let payload = bytes.len().checked_sub(HEADER_BYTES)? as u64;
@@ -20,8 +20,8 @@ pub fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Makes a document of lines, with `text` in every text field, and writes it in each form. Input that makes
-/// no document must be refused with at least one problem.
+/// Makes a document of these lines, with `text` in every text field, and writes the document in each form. Lines or a
+/// text that make no document must be refused with at least one problem.
 pub fn document(lines: Vec<Line>, text: &str) {
     let draft = Draft {
         kind: Kind::Invoice,

@@ -1,5 +1,5 @@
 //! Any text as a circuit. An accepted circuit can be levelled and evaluated, and has no more gates than its text can
-//! hold. The mapped circuit computes the same, and none of its bootstraps reads a phase without a sign.
+//! hold. The mapped circuit computes the same outputs, and none of its bootstraps reads a phase without a sign.
 #![no_main]
 
 use kernels::tfhe::fold::Bit;

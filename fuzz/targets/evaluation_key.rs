@@ -1,5 +1,5 @@
 //! Any bytes as an evaluation key are refused without a panic. Whole keys have millions of bytes;
-//! `whole_evaluation_key` tests those.
+//! `whole_evaluation_key` tests whole keys.
 #![no_main]
 
 use kernels::container::read_evaluation_key;

@@ -8,7 +8,7 @@ use kernels::ckks::container::{read_ciphertext, read_literal, write_ciphertext};
 use kernels::ckks::{Params, ParamsLiteral, SecurityLevel};
 use libfuzzer_sys::fuzz_target;
 
-/// Position of the byte with the form.
+/// Position of the byte that says which form a ciphertext has.
 const FORM: usize = 41;
 
 fuzz_target!(|bytes: &[u8]| {

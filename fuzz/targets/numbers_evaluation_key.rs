@@ -1,5 +1,5 @@
-//! Any bytes as an evaluation key for numbers, its head and its rows: an accepted key is written back unchanged, and
-//! its rows match the parameters.
+//! Any bytes as an evaluation key for numbers, with its head and its rows: an accepted key is written back unchanged,
+//! and its rows match the parameters.
 #![no_main]
 
 use kernels::ckks::container::{

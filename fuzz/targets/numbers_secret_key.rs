@@ -4,7 +4,7 @@
 use client::ckks::SecretKey;
 use libfuzzer_sys::fuzz_target;
 
-/// The bytes of degree and scale in the parameters.
+/// The bytes of degree and scale in the parameters of a small key.
 const SMALL: [u8; 2] = [6, 25];
 
 fuzz_target!(|bytes: &[u8]| {

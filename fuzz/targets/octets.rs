@@ -1,5 +1,5 @@
-//! Any bytes as a head with words behind it: the parts of an accepted body are the body, and every such body is
-//! accepted.
+//! Any bytes as a body: a head, and words behind the head. The parts of an accepted body together are the body, and no
+//! body of this form is refused unless its head is too long.
 #![no_main]
 
 use api::octets::{LENGTH_BYTES, LayoutError, begin, split};

@@ -1,4 +1,4 @@
-//! Any bytes as a body of the back office: an accepted body gets an answer, and every fault of a refused one has a
+//! Any bytes as a body of the back office: an accepted body gets an answer, and every fault of a refused body has a
 //! place and a message.
 #![no_main]
 

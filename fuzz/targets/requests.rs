@@ -1,11 +1,12 @@
 //! Any body at the endpoints of gate sessions and of operations on numbers of a running node, over HTTP. The answer is
-//! one of the specification, never a 500 or a panic, and the same whether the body comes whole or in pieces.
+//! one that the specification allows, never a 500 or a panic, and is the same whether the body comes whole or in
+//! pieces.
 //!
 //! The target also sends any headers and any cursor: `Authorization`, `Idempotency-Key`, `X-Forwarded-For` and the
 //! query, separated by zero bytes.
 //!
-//! The first byte chooses the endpoint, the second the size of the pieces. In the body, `$S` stands for an open
-//! session, `$C` for a ciphertext of the session, `$E` for an encryption key, and `$N` for a ciphertext of numbers
+//! The first byte chooses the endpoint, and the second byte the size of the pieces. In the body, `$S` stands for an
+//! open session, `$C` for a ciphertext of the session, `$E` for an encryption key, and `$N` for a ciphertext of numbers
 //! under that key. In a body of octets, the first zero byte ends the head.
 #![no_main]
 
@@ -35,7 +36,7 @@ use tokio::time::timeout;
 
 const JSON: &str = "application/json";
 const OCTETS: &str = "application/octet-stream";
-/// Number of endpoints: those that take bodies, and one that takes heads.
+/// Number of endpoints: endpoints that take bodies, and one that takes heads.
 const ENDPOINTS: u8 = 12;
 const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -70,7 +71,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!((200..500).contains(&whole.0), "{} {}", whole.0, whole.1);
 });
 
-/// A framed head, followed by the bytes behind the first zero byte.
+/// Frames the bytes before the first zero byte as a head. The bytes behind that zero byte follow the head.
 fn framed(body: &[u8]) -> Vec<u8> {
     let mut parts = body.splitn(2, |&byte| byte == 0);
     let (head, words) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -79,7 +80,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
     framed
 }
 
-/// The status and the code of an answer.
+/// Returns the status and the error code of an answer.
 fn outcome((status, body): &(u16, Value)) -> (u16, Option<&str>) {
     let code = body["error"]["code"].as_str();
     assert_eq!(code.is_none(), *status < 400, "{status} {body}");
@@ -159,7 +160,7 @@ impl Node {
         node
     }
 
-    /// Sends a request that writes nothing, with headers and a query of these bytes. `$K` stands for the API key.
+    /// Sends a request that writes nothing. These bytes give its headers and its query. `$K` stands for the API key.
     fn heads(&self, bytes: &[u8]) {
         let mut parts = bytes.splitn(4, |&byte| byte == 0);
         let mut next = || -> Vec<u8> {

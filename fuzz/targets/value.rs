@@ -1,4 +1,5 @@
-//! Any text as a number of up to 300 bits: an accepted number prints, and reads back the same.
+//! Any text as a number of up to 300 bits: an accepted number can be printed, and the printed text reads back as the
+//! same number.
 #![no_main]
 
 use client::value;

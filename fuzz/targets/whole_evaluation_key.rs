@@ -8,7 +8,7 @@ use kernels::tfhe::keys::Masks;
 use kernels::tfhe::{EvaluationKey, Preset, RING_MODULUS};
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes of a change: the position (from the start or from the end), the kind, and the value.
+/// Number of bytes that describe a change: the position (from the start or from the end), the kind, and the value.
 const CHANGE_BYTES: usize = 5;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Changes a byte near the start of a field, or the length.
+/// Makes one change: sets a byte, cuts bytes off or adds bytes.
 fn apply(key: &mut Vec<u8>, change: &[u8]) {
     let [how, low, high, value, _] = *change else { unreachable!("chunks of five") };
     let at = usize::from(u16::from_le_bytes([low, high]));
@@ -69,7 +69,7 @@ fn check(key: &EvaluationKey) {
     key.expand_key_switch(p.extracted_dimension() - 1, &mut rows);
 }
 
-/// A sound key of each form whose body words are all one.
+/// Returns a sound key of each form, whose body words are all one.
 fn keys() -> &'static [Vec<u8>; 2] {
     static KEYS: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
     KEYS.get_or_init(|| [container(), compressed_server_key()])
@@ -91,7 +91,7 @@ fn container() -> Vec<u8> {
     bytes
 }
 
-/// A `kernels::tfhe_rs` key with one level of each part, to be smaller.
+/// Makes a `kernels::tfhe_rs` key that has one level in each part, so that it is small.
 fn compressed_server_key() -> Vec<u8> {
     let p = Preset::Fast128.params();
     let (n, k, big_n) = (p.lwe_dimension, p.glwe_dimension, p.polynomial_size);

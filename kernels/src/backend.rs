@@ -17,11 +17,12 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// Largest useful number of bootstraps in a batch: larger batches are not faster.
     pub rows_max: usize,
-    /// How many batches the device may hold before the first of them is [`Backend::finish`]ed: 1 if the caller's
-    /// threads compute a batch, 2 if the copies of one batch overlap with the work of another batch.
+    /// Largest number of batches that may be started but not yet [`Backend::finish`]ed: 1 if the caller's threads
+    /// compute a batch, 2 if the copies of one batch overlap with the work of another batch.
     pub batches_in_flight_max: usize,
-    /// How many batches of different keys run faster in one call, if each batch has few rows
-    /// ([`crate::tfhe::Gates::evaluate_together`]); 1 if none do.
+    /// Largest number of batches, each with another key and few rows, that one call should take together
+    /// ([`crate::tfhe::Gates::evaluate_together`]), because this call is faster than separate calls; 1 if it would not
+    /// be faster.
     pub keys_together_max: usize,
 }
 
@@ -32,7 +33,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Rows of words in this device's memory, `[slots][row_words]`. Overwritten on drop.
     type Arena: Send;
 
-    /// Started work, with the words to read when the work is done.
+    /// Work in progress on the device, together with the words to read when this work is done.
     type Pending: Send;
 
     /// The device's description.
@@ -67,9 +68,9 @@ pub trait Backend: Send + Sync + 'static {
     /// When a slot is outside the arena.
     fn read(&self, arena: &Self::Arena, slots: &[u32]) -> Result<Self::Pending>;
 
-    /// Waits until the work of a call is done. Ends earlier when `wanted` returns true, because the caller then has
-    /// other work and calls this again later. Returns true if the work is done, so that [`Backend::finish`] does not
-    /// wait. A device that cannot observe its progress returns true at once.
+    /// Waits until the work of a call is done. Returns earlier when `wanted` returns true: the caller then does other
+    /// work, and calls this function again later. The result is true if the work is done, so that [`Backend::finish`]
+    /// will not wait. A device that cannot observe its progress returns true at once.
     fn wait(&self, _pending: &Self::Pending, _wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         Ok(true)
     }

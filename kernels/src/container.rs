@@ -24,11 +24,11 @@ pub enum Form {
     TfheRs,
 }
 
-/// Reads an evaluation key of either form.
+/// Reads an evaluation key of Ango or of tfhe-rs.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key of either form; the caller then overwrites the bytes. Other variants for bytes
-/// that cannot be read.
+/// [`Error::SecretKey`] for a secret key of Ango or of tfhe-rs; the caller then overwrites the bytes. Other variants
+/// for bytes that cannot be read.
 pub fn read_evaluation_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     if bytes.starts_with(&MAGIC) {
         evaluation_key::read(bytes)
@@ -51,8 +51,8 @@ pub fn write_evaluation_key(key: &EvaluationKey) -> Vec<u8> {
     evaluation_key::write(key)
 }
 
-/// Reads a bit's ciphertext of either form, for a key with this preset and fingerprint. The fingerprint is checked only
-/// if the ciphertext and the key both have one (readings G11).
+/// Reads a bit's ciphertext of Ango or of tfhe-rs, for a key with this preset and fingerprint. The fingerprint is
+/// checked only if the ciphertext and the key both have one (readings G11).
 ///
 /// # Errors
 /// [`Error::Params`] for a ciphertext of another preset or key; other variants for bytes that cannot be read.

@@ -18,8 +18,8 @@ pub use arena::Arena;
 pub use host_memory::host_memory_bytes;
 pub use simd::Isa;
 
-/// Largest number of rows that use a key in lock step. The working data of so many rows still fits in the L2 cache
-/// beside a part of the key.
+/// Largest number of rows that are computed together, so that all of them use one part of the key at the same time. The
+/// working data of this many rows still fits in the L2 cache beside a part of the key.
 pub(crate) const GROUP_ROWS_MAX: usize = 16;
 
 /// The CPU as a device.
@@ -31,8 +31,8 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The CPU with a given instruction set and number of threads, for benches and tests. More than one thread needs
-    /// the feature `parallel`.
+    /// Makes a CPU device with a given instruction set and number of threads, for benches and tests. More than one
+    /// thread needs the feature `parallel`.
     ///
     /// # Panics
     /// When this CPU lacks the instruction set.
@@ -57,7 +57,7 @@ pub(crate) fn threads_available() -> usize {
     std::thread::available_parallelism().map_or(1, |threads| threads.get())
 }
 
-/// The CPU's name, or its architecture if the system gives no name.
+/// Returns the CPU's name, or its architecture if the system gives no name.
 fn processor_name() -> String {
     let told = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;
@@ -80,7 +80,8 @@ where
     all.iter_mut().try_for_each(work)
 }
 
-/// Calls `work` on pairs of chunks with equal index, on all threads if there is more than one chunk.
+/// Calls `work` on each chunk of `a` together with the chunk of `b` that has the same index. All threads are used if
+/// there is more than one chunk.
 pub(crate) fn for_each_pair<F>(
     threads: usize,
     a: &[u32],
@@ -117,7 +118,7 @@ where
 
 impl Backend for Cpu {
     type Arena = Arena;
-    /// The words themselves, because a call returns only when its work is done.
+    /// The words to read. They are already there, because a call returns only when its work is done.
     type Pending = Vec<u32>;
 
     fn info(&self) -> &DeviceInfo {

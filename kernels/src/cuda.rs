@@ -91,7 +91,7 @@ impl Drop for Loaded {
 /// Words on their way from a card to the host.
 pub struct Readback(staging::Readback);
 
-/// The name of an architecture, as the compiler spells it: `sm_90`.
+/// Returns the name of an architecture as the compiler spells it: `sm_90`.
 pub fn architecture((major, minor): (u32, u32)) -> String {
     format!("sm_{major}{minor}")
 }
@@ -125,7 +125,7 @@ impl Cuda {
         Ok(Cuda { card, staging, context, cache, modules: Mutex::default(), graphs: Arc::default() })
     }
 
-    /// The highest clock of the multiprocessors, in kHz.
+    /// Returns the highest clock of the multiprocessors, in kHz.
     pub fn clock_khz(&self) -> Result<u32> {
         let clock = self.context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
         clock.map(|khz| khz as u32).map_err(|error| failed("reading the clock", error))
@@ -180,7 +180,7 @@ impl Cuda {
     }
 }
 
-/// The number of cards in this machine.
+/// Counts the cards of this machine.
 fn count() -> Result<usize> {
     // SAFETY: this call loads the driver's library under its usual names, and the library does nothing until one of its
     // functions is called

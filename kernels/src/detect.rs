@@ -31,12 +31,12 @@ use crate::xof;
 /// The operator's choice of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// CUDA; without a CUDA card, real GPUs by wgpu; without any GPU, the CPU.
+    /// NVIDIA's cards through CUDA; without such a card, real GPUs through wgpu; without any GPU, the CPU.
     #[default]
     Auto,
     /// NVIDIA's cards.
     Cuda,
-    /// GPUs of any vendor by wgpu; without a GPU, a driver that computes on the CPU.
+    /// GPUs of any vendor through wgpu; without a GPU, a driver that computes on the CPU.
     Wgpu,
     /// The CPU.
     Cpu,
@@ -46,7 +46,7 @@ impl Choice {
     /// All choices, in the order of the operator's documentation.
     pub const ALL: [Choice; 4] = [Choice::Auto, Choice::Cuda, Choice::Wgpu, Choice::Cpu];
 
-    /// The value of the setting.
+    /// Returns the value of the operator's setting.
     pub fn name(self) -> &'static str {
         match self {
             Choice::Auto => "auto",
@@ -146,10 +146,12 @@ pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
     Detected { devices: vec![AnyDevice::Cpu(Cpu::open())], passed_over }
 }
 
-/// Opens the devices of one kind. Returns those that passed the proof, and the errors of the others.
+/// A function that opens the devices of one kind. It returns the devices that passed the proof, and the errors of the
+/// other devices.
 type Open = fn(Choice, Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>);
 
-/// The text of an error as a reason. For [`Error::Unavailable`], this is the message without a prefix.
+/// Returns the text of an error, as a reason for the operator. For [`Error::Unavailable`], this is the message without
+/// a prefix.
 fn reason(error: Error) -> String {
     match error {
         Error::Unavailable(why) => why,
@@ -206,11 +208,11 @@ fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(GpuBackend<G>) -> AnyDevice)
 /// key.
 const PROOF_ROWS: usize = 33;
 
-/// Number of gates over a key of full length. There are few, because a driver that computes on the CPU takes a second
-/// for each gate.
+/// Number of gates in a proof over a key of full length. The number is small, because a driver that computes on the CPU
+/// takes a second for each gate.
 const WHOLE_ROWS: usize = 2;
 
-/// Number of steps of a short key. Such a key runs the same kernels in a hundredth of the time.
+/// Number of steps of a short key. With such a key, the same kernels run in a hundredth of the time.
 const SHORT_DIMENSION: usize = 3;
 
 /// Checks for every preset that a device computes the same words as the CPU:
@@ -330,7 +332,7 @@ impl Answer {
     }
 }
 
-/// A key of a preset's ring with this many steps. Its words are pseudorandom and hide no secret.
+/// Makes a key for a preset's ring, with this many steps. The key's words are pseudorandom and hide no secret.
 fn proof_key(preset: Preset, lwe_dimension: usize) -> EvaluationKey {
     let params =
         Params::try_from(ParamsLiteral { lwe_dimension, ..*preset.params() }).expect("fewer steps are in range");
@@ -358,7 +360,7 @@ fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
     gates.map(|gate| GateRow { gate, operands: (0..gate.arity()).map(|_| operand()).collect() }).collect()
 }
 
-/// The proof's circuit, mapped for the key's preset, with its inputs.
+/// Makes the proof's circuit, mapped for the key's preset, and inputs for it.
 fn proof_circuit(key: &EvaluationKey) -> (Plan, LweList) {
     let circuit = Circuit::parse(PROOF_CIRCUIT).expect("a netlist");
     let operands = proof_rows(&key.params, PROOF_INPUTS).into_iter().flat_map(|row| row.operands);

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 pub use launch::{Access, Bind, Buffer, Launch, View};
 pub use stem::Compiler;
 
-/// The language of a card's kernels: the extension of their files in `shaders/`.
+/// The language of a card's kernels. It decides the extension of the kernels' files in `shaders/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {
     /// CUDA C++.
@@ -96,9 +96,10 @@ pub struct Shares<'a, G: Gpu> {
     pub rows_max: usize,
 }
 
-/// Splits the rows of batches into shares of at most `rows_max` rows, each within one batch. The result is
-/// `[shares][4]` words: the first row, the number of rows, and the distance from the first batch's key to this batch's
-/// key, low word first. For each batch in order, `batches` has the number of rows and that distance.
+/// Splits the rows of batches into shares of at most `rows_max` rows, each within one batch. For each batch in order,
+/// `batches` has the number of rows, and the distance from the first batch's key to this batch's key. The result is
+/// `[shares][4]` words: the share's first row, the share's number of rows, and that distance for the share's batch, low
+/// word first.
 pub fn shares(batches: &[(usize, [u32; 2])], rows_max: usize) -> Vec<[u32; 4]> {
     let mut shares = Vec::new();
     let mut first = 0;
@@ -124,7 +125,7 @@ pub trait Gpu: Send + Sync + 'static {
     /// The card's properties.
     fn card(&self) -> &Card;
     /// Compiles a source, or takes it from the card's cache. A card may run the kernel without bounds checks, so a
-    /// source must access only its buffers and arrays. The test suite verifies that for the sources in `shaders/`.
+    /// source must access only its buffers and arrays. The test suite verifies this for the sources in `shaders/`.
     fn compile(&self, source: &Source) -> Result<Self::Module>;
     /// Allocates this many words, all zero. [`crate::Error::OutOfMemory`] when the card has too little memory.
     fn alloc(&self, words: usize) -> Result<Self::Buf>;
@@ -133,22 +134,22 @@ pub trait Gpu: Send + Sync + 'static {
     fn scratch(&self, words: usize) -> Result<Self::Buf> {
         self.alloc(words)
     }
-    /// The byte address of a buffer on a CUDA card, where kernels reach one buffer from another by the difference of
-    /// their addresses. `None` on WGSL cards, because WGSL has no addresses.
+    /// Returns the byte address of a buffer on a CUDA card, where kernels reach one buffer from another by the
+    /// difference of the two addresses. `None` on WGSL cards, because WGSL has no addresses.
     fn address(&self, _buf: &Self::Buf) -> Option<u64> {
         None
     }
-    /// Copies words to a place in a buffer. The caller may drop the words when this returns.
+    /// Copies words to a place in a buffer. The caller may drop the words when this call returns.
     fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()>;
-    /// Copies the first `words` words of one buffer to another. Only WGSL cards need this, because a growing arena
-    /// remains one buffer there.
+    /// Copies the first `words` words of one buffer to another buffer. Only WGSL cards need this, because on these
+    /// cards a growing arena remains one buffer.
     ///
     /// # Panics
     /// On CUDA cards, because their arenas get further buffers instead.
     fn copy(&self, _from: &Self::Buf, _to: &Self::Buf, _words: usize) -> Result<()> {
         panic!("nothing is copied on a card whose kernels know addresses")
     }
-    /// The number of groups of an entry that the card runs at the same time. At most this many groups may wait for each
+    /// Returns how many groups of an entry the card runs at the same time. At most this many groups may wait for each
     /// other. The default is one group for each multiprocessor.
     fn groups_at_once(&self, module: &Self::Module, entry: &'static str, threads: u32) -> Result<usize> {
         let _ = (module, entry, threads);
@@ -190,7 +191,7 @@ pub(crate) fn alloc<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
     gpu.alloc(of_one_buffer(gpu, words)?)
 }
 
-/// [`alloc`] without clearing the words.
+/// Like [`alloc`], but does not clear the words.
 pub(crate) fn scratch<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
     gpu.scratch(of_one_buffer(gpu, words)?)
 }

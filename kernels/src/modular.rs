@@ -7,7 +7,7 @@
 //! `scripts/constant-time` searches the produced code for divisions.
 
 /// A modulus `q`, an odd prime below `2^30`, so that a butterfly's lazy range, `4q`, fits a word. Derived values are
-/// computed once, at compile time for a constant modulus.
+/// computed once; for a constant modulus, they are computed at compile time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Modulus {
     q: u32,
@@ -20,7 +20,7 @@ impl Modulus {
     /// Largest number of bits of a modulus.
     pub const BITS_MAX: u32 = 30;
 
-    /// The modulus `q`. The primality test takes about `sqrt(q)` divisions.
+    /// Makes the modulus `q`. The primality test takes about `sqrt(q)` divisions.
     ///
     /// # Panics
     /// When `q` is not an odd prime below `2^30`.
@@ -49,13 +49,13 @@ impl Modulus {
         self.inverse
     }
 
-    /// `a + b mod q` for `a, b` in `[0, q)`.
+    /// Computes `a + b mod q` for `a, b` in `[0, q)`.
     #[inline(always)]
     pub fn add(self, a: u32, b: u32) -> u32 {
         self.reduce_once(a + b)
     }
 
-    /// `a - b mod q` for `a, b` in `[0, q)`.
+    /// Computes `a - b mod q` for `a, b` in `[0, q)`.
     #[inline(always)]
     pub fn sub(self, a: u32, b: u32) -> u32 {
         self.reduce_once(a + self.q - b)
@@ -69,8 +69,8 @@ impl Modulus {
         difference.wrapping_add(((difference as i32 >> 31) as u32) & self.q)
     }
 
-    /// `a b mod q` for `a, b` in `[0, q)`, by Barrett's reduction (Handbook of Applied Cryptography, Alg. 14.42 with words
-    /// of one bit and k the bits of `q`): the estimated quotient is at most 2 too small.
+    /// Computes `a b mod q` for `a, b` in `[0, q)`, by Barrett's reduction (Handbook of Applied Cryptography, Alg.
+    /// 14.42 with words of one bit and k the bits of `q`): the estimated quotient is at most 2 too small.
     #[inline(always)]
     pub fn mul(self, a: u32, b: u32) -> u32 {
         let product = a as u64 * b as u64;
@@ -78,7 +78,7 @@ impl Modulus {
         self.reduce_once(self.reduce_once((product - quotient * self.q as u64) as u32))
     }
 
-    /// `a^e mod q`. The exponent is public.
+    /// Computes `a^e mod q`. The exponent is public.
     pub fn pow(self, mut a: u32, mut e: u32) -> u32 {
         let mut out = 1;
         while e > 0 {
@@ -91,28 +91,28 @@ impl Modulus {
         out
     }
 
-    /// `1 / a mod q` for `a` in `[1, q)`, by Fermat's little theorem.
+    /// Computes `1 / a mod q` for `a` in `[1, q)`, by Fermat's little theorem.
     pub fn inverse(self, a: u32) -> u32 {
         self.pow(a, self.q - 2)
     }
 
-    /// Shoup's companion of a constant factor: `floor(w 2^32 / q)` for `w` in `[0, q)`. This function divides, so it is
-    /// for public factors only.
+    /// Computes Shoup's companion of a constant factor: `floor(w 2^32 / q)` for `w` in `[0, q)`. This function divides,
+    /// so it is for public factors only.
     #[inline(always)]
     pub fn companion(self, w: u32) -> u32 {
         (((w as u64) << 32) / self.q as u64) as u32
     }
 
-    /// Lazy `x w mod q` for any word `x` and `w` in `[0, q)` with its [`Modulus::companion`]; the result is in
-    /// `[0, 2q)` (Shoup; Harvey 2014, Alg. 2).
+    /// Computes `x w mod q` lazily, for any word `x`, and for `w` in `[0, q)` with its [`Modulus::companion`]; the
+    /// result is in `[0, 2q)` (Shoup; Harvey 2014, Alg. 2).
     #[inline(always)]
     pub fn mul_lazy(self, x: u32, w: u32, w_companion: u32) -> u32 {
         let quotient = ((x as u64 * w_companion as u64) >> 32) as u32;
         x.wrapping_mul(w).wrapping_sub(quotient.wrapping_mul(self.q))
     }
 
-    /// `x y / 2^32 mod q` for any word `x` and `y` in `[0, q)`; the result is in `[0, q)` (Montgomery's reduction of
-    /// the product).
+    /// Computes `x y / 2^32 mod q` for any word `x` and `y` in `[0, q)`; the result is in `[0, q)` (Montgomery's
+    /// reduction of the product).
     #[inline(always)]
     pub fn mul_montgomery(self, x: u32, y: u32) -> u32 {
         let product = x as u64 * y as u64;
@@ -121,14 +121,14 @@ impl Modulus {
         difference.min(difference.wrapping_add(self.q))
     }
 
-    /// The residue of a signed integer of magnitude below `q`.
+    /// Converts a signed integer of magnitude below `q` to its residue.
     #[inline(always)]
     pub fn from_signed(self, x: i32) -> u32 {
         (x + ((x >> 31) & self.q as i32)) as u32
     }
 }
 
-/// `1 / q mod 2^32` of an odd word, by Newton's iteration.
+/// Computes `1 / q mod 2^32` for an odd word `q`, by Newton's iteration.
 const fn inverse_of_word(q: u32) -> u32 {
     let mut inverse = q;
     let mut i = 0;
@@ -160,12 +160,12 @@ pub(crate) mod tests {
     pub const PRIMES: [u32; 9] =
         [3, 12289, 65537, 786_433, 33_292_289, 132_710_401, 536_608_769, 1_073_479_681, 1_073_692_673];
 
-    /// One of [`PRIMES`].
+    /// Draws one of [`PRIMES`].
     fn moduli() -> impl Strategy<Value = Modulus> {
         (0..PRIMES.len()).prop_map(|i| Modulus::new(PRIMES[i]))
     }
 
-    /// A modulus with two of its residues.
+    /// Draws a modulus and two of its residues.
     fn residues() -> impl Strategy<Value = (Modulus, u32, u32)> {
         moduli().prop_flat_map(|m| (Just(m), 0..m.q(), 0..m.q()))
     }

@@ -1,8 +1,8 @@
 //! The ring `Z_q[X]/(X^N + 1)`: roots, the plain number-theoretic transform, products.
 //!
-//! The transforms here are the readable ones, a word at a time; [`crate::cpu`] has the same transform on vectors.
-//! Clients use these transforms on their secret keys, because they run in constant time (see [`crate::modular`]) and
-//! contain no division.
+//! The transforms of this module are easy to read and work on one word at a time; [`crate::cpu`] has the same transform
+//! on vectors. Clients use the transforms of this module on their secret keys, because these transforms run in constant
+//! time (see [`crate::modular`]) and contain no division.
 
 pub mod primes;
 
@@ -21,7 +21,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// The root with value `w` in `[0, q)`.
+    /// Makes the root with the value `w` in `[0, q)`.
     pub fn new(modulus: Modulus, w: u32) -> Root {
         Root { value: w, companion: modulus.companion(w) }
     }
@@ -117,7 +117,7 @@ impl Ring {
         }
     }
 
-    /// `out += a b` in the transformed domain, all `[N]` words in `[0, q)`.
+    /// Computes `out += a b` in the transformed domain. All rows are `[N]` words in `[0, q)`.
     pub fn multiply_add(&self, out: &mut [u32], a: &[u32], b: &[u32]) {
         let m = self.modulus;
         for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
@@ -126,7 +126,7 @@ impl Ring {
     }
 }
 
-/// The least generator of the multiplicative group modulo `q`.
+/// Finds the least generator of the multiplicative group modulo `q`.
 fn generator(modulus: Modulus) -> u32 {
     let order = modulus.q() - 1;
     let mut primes = Vec::new();
@@ -153,7 +153,7 @@ pub(crate) mod tests {
     use crate::modular::tests::PRIMES;
     use proptest::prelude::*;
 
-    /// Every ring of [`PRIMES`].
+    /// Lists every ring of [`PRIMES`]: modulus and degree.
     pub fn rings() -> impl Iterator<Item = (Modulus, usize)> {
         let sizes = || (4..=15).map(|log_n| 1usize << log_n);
         PRIMES.into_iter().map(Modulus::new).flat_map(move |modulus| {
@@ -161,12 +161,13 @@ pub(crate) mod tests {
         })
     }
 
-    /// `N` pseudorandom words below `bound`.
+    /// Makes `N` pseudorandom words below `bound`.
     pub fn words(n: usize, seed: u32, bound: u32) -> Vec<u32> {
         (0..n as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) ^ seed.rotate_left(16)) % bound).collect()
     }
 
-    /// [`words`] with only a few nonzero words, for which the definition is fast to compute.
+    /// Like [`words`], but only a few words are nonzero. For such words, the definition of the product is fast to
+    /// compute.
     pub fn sparse(n: usize, seed: u32, bound: u32) -> Vec<u32> {
         let mut out = vec![0; n];
         let of_random = words(n, seed, bound);
@@ -176,7 +177,7 @@ pub(crate) mod tests {
         out
     }
 
-    /// The product `a b` in `Z_q[X]/(X^N + 1)`, from the definition.
+    /// Computes the product `a b` in `Z_q[X]/(X^N + 1)` from the definition.
     pub fn schoolbook(m: Modulus, a: &[u32], b: &[u32]) -> Vec<u32> {
         let n = a.len();
         let mut out = vec![0; n];

@@ -23,15 +23,15 @@ const LIMITS: [(usize, [Option<u32>; 3]); 6] = [
     (32768, [Some(868), Some(597), Some(462)]),
 ];
 
-/// Largest `log2 QP` with `bits` bits of security (128, 192 or 256) at degree `polynomial_size`; `None` if no modulus
-/// reaches them.
+/// Returns the largest `log2 QP` with `bits` bits of security (128, 192 or 256) at degree `polynomial_size`; `None` if
+/// no modulus reaches this security.
 pub fn log_modulus_max(polynomial_size: usize, bits: u32) -> Option<u32> {
     let column = [128, 192, 256].iter().position(|&column| column == bits)?;
     LIMITS.iter().find(|(n, _)| *n == polynomial_size)?.1[column]
 }
 
-/// Bits of security of a ring key of degree `N` whose largest modulus, special primes included, is `2^log_modulus`. The
-/// result is rounded down, and is at most [`SECURITY_BITS_MAX`] (readings K17).
+/// Computes the bits of security of a ring key of degree `N`. The key's largest modulus, including the special primes,
+/// is `2^log_modulus`. The result is rounded down, and is at most [`SECURITY_BITS_MAX`] (readings K17).
 pub fn security_bits(polynomial_size: usize, log_modulus: f64) -> u32 {
     // the added 0.05 bits are within the error of the fit; with them, the moduli in `LIMITS` reach their security level
     ((estimate(polynomial_size as f64, log_modulus) + 0.05) as u32).min(SECURITY_BITS_MAX)
@@ -39,7 +39,8 @@ pub fn security_bits(polynomial_size: usize, log_modulus: f64) -> u32 {
 
 fn estimate(n: f64, log_q: f64) -> f64 {
     use libm::{ceil, log, log2};
-    /// log2 of a sieve's cost for each dimension, and the constant term (MATZOV 2022, list decoding, classical)
+    /// `log2` of a sieve's cost: the part for each dimension, and the constant part (MATZOV 2022, list decoding,
+    /// classical)
     const SIEVE: [f64; 2] = [0.296135, 20.387886];
     let log_error = log2(ERROR_STD);
     // the secret is scaled to the size of the error

@@ -31,12 +31,12 @@ pub struct Entry {
 /// raise the limit here. Entries may not use a stack, because registers spilled to a stack are in memory that is a
 /// thousand times slower.
 pub struct Budget {
-    /// Registers of a thread.
+    /// Number of registers of a thread.
     pub registers: u32,
     /// Static shared memory of a group, in bytes.
     pub shared_bytes: u32,
-    /// Bytes of instructions. The instruction cache of a multiprocessor holds about 128 KiB, and a scheduler's cache
-    /// holds about 32 KiB.
+    /// Size of the instructions, in bytes. The instruction cache of a multiprocessor holds about 128 KiB, and a
+    /// scheduler's cache holds about 32 KiB.
     pub text_bytes: u32,
     /// Number of IMAD.HI and IMAD.WIDE instructions, which run at half the rate of other instructions, according to
     /// published measurements.
@@ -45,7 +45,7 @@ pub struct Budget {
     pub global_loads: u32,
 }
 
-/// An entry with its budget, in the order of [`Budget`]'s fields.
+/// Makes an entry. `budget` has the values of [`Budget`]'s fields, in order.
 const fn entry(name: &'static str, budget: [u32; 5]) -> Entry {
     let [registers, shared_bytes, text_bytes, wide_products, global_loads] = budget;
     let budget = Budget { registers, shared_bytes, text_bytes, wide_products, global_loads };
@@ -112,7 +112,7 @@ pub const STEMS: &[StemInfo] = &[
     },
 ];
 
-/// Every entry of every stem.
+/// Lists every entry of every stem.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     STEMS.iter().flat_map(|stem| stem.entries)
 }

@@ -28,7 +28,7 @@ pub struct Wgpu {
 pub struct Allocated {
     /// The number of buffers, including those of reads in flight.
     pub buffers: u64,
-    /// The bytes of these buffers.
+    /// Total size of these buffers, in bytes.
     pub bytes: u64,
 }
 
@@ -85,14 +85,14 @@ impl Wgpu {
         adapter::enumerate(software, ::wgpu::Features::SHADER_INT64, ShaderRuntimeChecks::unchecked())
     }
 
-    /// [`Wgpu::enumerate`] limited to portable WGSL, for tests: 64-bit integers stay off, and kernels run with all
-    /// checks.
+    /// Like [`Wgpu::enumerate`], but limited to portable WGSL, for tests: 64-bit integers stay off, and kernels run
+    /// with all checks.
     pub fn enumerate_portable(software: bool) -> Vec<Result<Wgpu>> {
         adapter::enumerate(software, ::wgpu::Features::empty(), ShaderRuntimeChecks::checked())
     }
 
-    /// The card with a limit on allocations, in bytes. The caller sets the limit, because wgpu does not report the
-    /// card's memory.
+    /// Sets a limit on allocations, in bytes. The caller sets the limit, because wgpu does not report the card's
+    /// memory.
     ///
     /// # Panics
     /// When memory is already allocated.
@@ -103,7 +103,7 @@ impl Wgpu {
         self
     }
 
-    /// The current allocations. Dropped buffers do not count, even if the card has not yet overwritten them.
+    /// Returns the current allocations. Dropped buffers do not count, even if the card has not yet overwritten them.
     pub fn allocated(&self) -> Allocated {
         self.queue.allocated()
     }
@@ -113,7 +113,7 @@ impl Wgpu {
         self.queue.recordings().recorded()
     }
 
-    /// A launch in the form that the queue takes. `None` if the launch has no group.
+    /// Checks a launch and converts it to the form that the queue takes. `None` if the launch has no group.
     fn started<'a>(&self, launch: &'a Launch<'_, Module, Buf>) -> Result<Option<Started<'a>>> {
         launch.check(&self.card)?;
         if launch.groups.contains(&0) {
@@ -217,7 +217,7 @@ impl Gpu for Wgpu {
     }
 }
 
-/// The binding of a view. [`Launch::check`] has checked that the view is not empty.
+/// Makes the binding of a view. [`Launch::check`] has checked that the view is not empty.
 fn bound(View { buf, first, words }: View<'_, Buf>) -> ::wgpu::BufferBinding<'_> {
     let size = std::num::NonZeroU64::new(4 * words as u64);
     ::wgpu::BufferBinding { buffer: &buf.buffer, offset: 4 * first as u64, size }

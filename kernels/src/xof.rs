@@ -48,7 +48,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The streams of this seed in this domain.
+    /// Makes the streams of this seed in this domain.
     pub fn of(seed: &[u8; 32], domain: u32) -> Rows {
         Rows { aes: Aes256Enc::new(seed.into()), domain }
     }
@@ -63,12 +63,12 @@ impl Rows {
     }
 }
 
-/// Fills `out` with uniform torus words.
+/// Fills `out` with uniform torus words from the stream of a row.
 pub fn fill_torus(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
     next_words(&mut stream(seed, domain, row), out);
 }
 
-/// Fills `out` with uniform words in `[0, q)`. Each candidate is the lowest bits of a stream word, as many bits as `q`
+/// Fills `out` with uniform words in `[0, q)`. A candidate is the lowest bits of a stream word, as many bits as `q`
 /// has. Candidates at or above `q` are skipped.
 pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, modulus: Modulus, out: &mut [u32]) {
     let mask = (1 << modulus.bits()) - 1;
@@ -88,7 +88,7 @@ pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, modulus: Modulus, o
     }
 }
 
-/// The next words of a key stream, little-endian.
+/// Fills `out` with the next words of a key stream, read as little-endian.
 pub(crate) fn next_words(stream: &mut impl StreamCipher, out: &mut [u32]) {
     let mut bytes = [0u8; 1024];
     for chunk in out.chunks_mut(bytes.len() / 4) {

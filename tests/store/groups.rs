@@ -25,7 +25,7 @@ fn commits_so_far() -> u32 {
     COMMITS.get()
 }
 
-/// A new database with an open session of `acct_1`. `None` if this machine lacks the database.
+/// Makes a database with an open session of the account `acct_1`. Returns `None` if this machine lacks the database.
 async fn with_session(kind: Kind) -> Option<(TempDir, String, Store)> {
     let folder = tempfile::tempdir().unwrap();
     let url = kind.new_url(folder.path())?;
@@ -62,7 +62,7 @@ async fn with_session(kind: Kind) -> Option<(TempDir, String, Store)> {
     Some((folder, url, store))
 }
 
-/// A unit that charges one gate under this usage id.
+/// Makes a unit that charges one gate under this usage id.
 fn charge(usage_id: &str) -> Unit {
     let usage = GateUsage {
         usage_id: usage_id.to_owned(),
@@ -81,8 +81,8 @@ fn charge(usage_id: &str) -> Unit {
     Unit { charge: Some(usage), ..Unit::default() }
 }
 
-/// Submits charges at the same time. They form one group, because they belong to one account. Returns their results in
-/// any order.
+/// Submits charges at the same time. The charges form one group, because they belong to one account. Returns the
+/// results in any order.
 async fn submit_at_once(store: &Store, usage_ids: &[&str]) -> Vec<store::Result<()>> {
     let mut callers = JoinSet::new();
     for usage_id in usage_ids {
@@ -115,7 +115,7 @@ async fn a_group_is_one_commit_and_a_lone_unit_too_postgres() {
     a_group_is_one_commit_and_a_lone_unit_too(Kind::Postgres).await;
 }
 
-/// Makes every transaction fail at its commit if it has written a usage row with the id `use_trap`.
+/// Makes every transaction that has written a usage row with the id `use_trap` fail at its commit.
 async fn set_trap(url: &str) {
     if url.starts_with("sqlite:") {
         let pool = SqlitePool::connect(url).await.unwrap();

@@ -10,11 +10,11 @@ struct Crate {
     /// The folder of the crate's sources, from the project's root.
     folder: &'static str,
     /// The rungs from the lowest to the highest. A file may use files of its own rung and of lower rungs. The name of a
-    /// file also stands for the files in the folder of that name, except files that are in the table themselves. `lib`
-    /// is above all rungs.
+    /// file also stands for the files in the folder of that name, except files that have names of their own in the
+    /// table. `lib` is above all rungs.
     rungs: &'static [&'static [&'static str]],
-    /// Files that every file in their folder may use, such as the state of an area. Any other file may be used in its
-    /// own folder by its direct children only.
+    /// Names of files that every file in the folder of the same name may use, such as the state of an area. In the
+    /// folder of any other file, only the file's direct children may use the file.
     shared: &'static [&'static str],
 }
 
@@ -29,7 +29,7 @@ fn join(folder: &str, name: &str) -> String {
     if folder == "lib" { name.to_owned() } else { format!("{folder}::{name}") }
 }
 
-/// Whether `file` is `other` or lies in its folder.
+/// Whether `file` is `other` or lies in the folder of `other`.
 fn is_within(file: &str, other: &str) -> bool {
     other == "lib" || file.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
@@ -44,8 +44,8 @@ fn is_in_module(code: &str) -> bool {
     item.lines().any(|line| !line.starts_with(' ') && line.contains("mod ") && line.ends_with('{'))
 }
 
-/// Adds the items of a path, which can have braces, to `found`: each item's path, and the item's name in this file.
-/// Returns the text that follows the path.
+/// Reads a path, which can have braces, from the start of `text`. Adds the items of the path to `found`: each item's
+/// path, and the item's name in this file. Returns the text that follows the path.
 fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<(String, String)>) -> &'t str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -76,7 +76,7 @@ fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<(String, String)>) ->
     rest
 }
 
-/// The code of a file without comments and tests, and the names of its test modules.
+/// Returns the code of a file without comments and tests, and the names of the file's test modules.
 fn code_of(text: &str) -> (String, Vec<&str>) {
     let (mut code, mut tests) = (String::new(), Vec::new());
     for part in text.split("\n#[cfg(") {
@@ -98,16 +98,16 @@ fn code_of(text: &str) -> (String, Vec<&str>) {
     (lines.join("\n"), tests)
 }
 
-/// A path in the code of a file.
+/// A path that is written in the code of a file.
 struct Mention {
     path: String,
-    /// The item's name in the mentioning file.
+    /// The item's name in the file that contains the path.
     name: String,
     /// Whether the path is in a `use`, so that the name is valid in the whole file.
     is_use: bool,
 }
 
-/// The paths in a file's code that begin at the crate's root, at the file, at its parent or at a child.
+/// Finds the paths in a file's code that begin at the crate's root, at the file, at the file's parent or at a child.
 fn mentions(file: &str, code: &str, children: &[&str]) -> Vec<Mention> {
     let mut roots: Vec<(&str, &str)> =
         children.iter().map(|child| (child.rsplit("::").next().unwrap_or(child), *child)).collect();
@@ -130,8 +130,8 @@ fn mentions(file: &str, code: &str, children: &[&str]) -> Vec<Mention> {
     mentions
 }
 
-/// For each file, the files that it uses. `sources` has the text of each file by its path below the crate's folder. For
-/// a re-exported name, the file that has the item is the used one.
+/// Finds the files that each file uses. `sources` has the text of each file by its path below the crate's folder. If a
+/// file uses a re-exported name, the used file is the file that has the item.
 fn names(sources: &BTreeMap<String, String>) -> Names {
     let mut codes: BTreeMap<String, _> =
         sources.iter().map(|(path, text)| (path.trim_end_matches(".rs").replace('/', "::"), code_of(text))).collect();
@@ -178,7 +178,7 @@ fn names(sources: &BTreeMap<String, String>) -> Names {
 }
 
 impl Crate {
-    /// The faults of circles: each use of one file by another file of the same circle.
+    /// Lists the faults of circles: each use of one file by another file of the same circle.
     fn circles(&self, names: &Names) -> Vec<String> {
         let mut names = names.clone();
         for (file, named) in &mut names {
@@ -194,15 +194,15 @@ impl Crate {
         pairs(&of_circles)
     }
 
-    /// The rung of a file: that of the longest name in the table that stands for the file.
+    /// Returns the rung of a file: the rung of the longest name in the table that stands for the file.
     fn rung(&self, file: &str) -> Option<usize> {
         let places =
             self.rungs.iter().enumerate().flat_map(|(rung, names)| names.iter().map(move |name| (rung, *name)));
         places.filter(|(_, name)| is_within(file, name)).max_by_key(|(_, name)| name.len()).map(|(rung, _)| rung)
     }
 
-    /// The other faults: uses of files on higher rungs, files that are not in the table, and names in the table without
-    /// a file.
+    /// Lists the other faults: uses of files on higher rungs, files that are not in the table, and names in the table
+    /// without a file.
     fn upwards(&self, names: &Names) -> Vec<String> {
         let missing = self.rungs.iter().copied().flatten().filter(|name| !names.contains_key(**name));
         let mut faults: Vec<String> = missing.map(|name| format!("the crate has no {name}")).collect();
@@ -241,7 +241,7 @@ fn pairs(names: &Names) -> Vec<String> {
     names.iter().flat_map(|(file, named)| named.iter().map(move |other| format!("{file} names {other}"))).collect()
 }
 
-/// All files that a file uses, directly or through other files.
+/// Returns all files that a file uses, directly or through other files.
 fn reached<'n>(names: &'n Names, file: &'n str) -> BTreeSet<&'n str> {
     let (mut reached, mut left) = (BTreeSet::new(), vec![file]);
     while let Some(file) = left.pop() {

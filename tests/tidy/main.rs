@@ -12,12 +12,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the suite lies in the project")
 }
 
-/// The workspace's packages, without their dependencies.
+/// Reads the workspace's packages, without their dependencies.
 fn workspace() -> cargo_metadata::Metadata {
     MetadataCommand::new().current_dir(root()).no_deps().exec().expect("cargo metadata")
 }
 
-/// The packages of the workspace and all their dependencies on this machine's platform.
+/// Reads the packages of the workspace and all their dependencies on this machine's platform.
 fn graph() -> cargo_metadata::Metadata {
     let rustc = std::process::Command::new("rustc").arg("-vV").output().expect("rustc");
     let rustc = String::from_utf8(rustc.stdout).expect("text");
@@ -29,7 +29,8 @@ fn graph() -> cargo_metadata::Metadata {
         .expect("cargo metadata")
 }
 
-/// Every file with one of these endings below `folder`, with its text. Paths are relative to the project.
+/// Reads every file below `folder` whose name ends with one of these endings. Returns the texts by path, relative to
+/// the project.
 fn sources(folder: &str, endings: &[&str]) -> BTreeMap<String, String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).expect("a readable folder").map(|entry| entry.expect("an entry").path())
@@ -156,7 +157,7 @@ fn the_wings_of_compute_do_not_name_each_other() {
     }
 }
 
-/// Files and folders of `kernels` that must not use a scheme.
+/// Files and folders of `kernels` that must not use the modules of any scheme.
 const BELOW_SCHEMES: [&str; 13] = [
     "bytes.rs",
     "modular.rs",
@@ -173,11 +174,11 @@ const BELOW_SCHEMES: [&str; 13] = [
     "wgpu",
 ];
 
-/// The modules of each scheme of `kernels`.
+/// The modules of `kernels` for the scheme of gates, and for the scheme of numbers.
 const GATES: [&str; 2] = ["tfhe", "tfhe_rs"];
 const NUMBERS: [&str; 1] = ["ckks"];
 
-/// Checks that the code of `kernels` in this folder names none of these modules. Test files are skipped.
+/// Checks that the code of `kernels` below this path names none of these modules. Test files are skipped.
 fn name_none(folder: &str, modules: &[&str]) {
     let sources = sources("kernels/src", &[".rs"]).into_iter();
     let sources = sources.filter(|(path, _)| !path.ends_with("/tests.rs") && !path.contains("/tests/"));

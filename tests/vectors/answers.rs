@@ -104,7 +104,7 @@ impl KeyAnswers {
         answers
     }
 
-    /// The modulus switch of the key's gates.
+    /// Returns how gates under this key switch the modulus.
     pub fn mod_switch(&self) -> ModSwitch {
         if self.version == 1 { ModSwitch::Nearest } else { ModSwitch::Centred }
     }

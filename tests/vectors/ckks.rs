@@ -23,7 +23,7 @@ struct Given {
     special: usize,
     /// The levels, from level 0 on.
     levels: Vec<GivenLevel>,
-    /// Drops by more than one level.
+    /// The drops by more than one level.
     lowered: Vec<GivenWay>,
     /// The parts of evaluation keys.
     parts: Vec<GivenPart>,
@@ -110,7 +110,7 @@ struct OperationAnswer {
 #[derive(Deserialize, Debug)]
 #[serde(tag = "op", rename_all = "snake_case")]
 enum Operation {
-    /// `part` is an index in the list of parts.
+    /// `part` is the index, in the list of parts, of the part for relinearization.
     Multiply {
         b: [Operand; 2],
         part: usize,
@@ -139,11 +139,11 @@ struct EncodingAnswer {
     level: usize,
     slots: Vec<[String; 2]>,
     coefficients: Vec<i64>,
-    /// The slots of the coefficients.
+    /// The slots that decoding the coefficients gives.
     decoded: Vec<[String; 2]>,
 }
 
-/// A polynomial: the masks of a ciphertext's seed, or words.
+/// A polynomial, given by a seed from which its words are expanded, or by the words themselves.
 #[derive(Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 enum Operand {

@@ -1,5 +1,5 @@
-//! Runs the operator's commands as programs, on both databases: each command prints a table for people, JSON for
-//! scripts, and an error in one line.
+//! Runs the operator's commands as programs, on both databases. Each command prints a table for people or, with
+//! `--json`, JSON for scripts. A failing command prints its error in one line.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -19,30 +19,31 @@ use tests_store::Kind;
 struct Place {
     folder: PathBuf,
     database: String,
-    /// The temporary folder, unless a node owns it.
+    /// Keeps the temporary folder until the place is dropped. `None` if a running node owns the folder.
     _kept: Option<TempDir>,
 }
 
 impl Place {
-    /// A new place. `None` if this machine lacks the database.
+    /// Makes a data folder, with the URL of an empty database. Returns `None` if this machine lacks the database.
     fn new(kind: Kind) -> Option<Place> {
         let folder = tempfile::tempdir().unwrap();
         let database = kind.empty_url(folder.path())?;
         Some(Place { folder: folder.path().to_owned(), database, _kept: Some(folder) })
     }
 
-    /// The place of a running node.
+    /// Returns the data folder and the database URL of a running node.
     fn of(server: &TestServer) -> Place {
         let config = server.running().config();
         Place { folder: config.data_dir.clone(), database: config.database_url.clone(), _kept: None }
     }
 
-    /// Runs `ango admin` with this standard input. Returns whether it succeeded, and both its outputs.
+    /// Runs `ango admin` with the words of `line` as arguments, and with `input` on the standard input. Returns whether
+    /// the command succeeded, its output and its error output.
     fn run(&self, line: &str, input: &str) -> (bool, String, String) {
         self.program(&format!("admin {line}"), input)
     }
 
-    /// Runs the program with these arguments.
+    /// Like [`Place::run`], but runs `ango` instead of `ango admin`.
     fn program(&self, line: &str, input: &str) -> (bool, String, String) {
         let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
             .args(line.split_whitespace())
@@ -63,7 +64,7 @@ impl Place {
         (output.status.success(), text(output.stdout), text(output.stderr))
     }
 
-    /// The command's output for people.
+    /// Runs a command of `ango admin`, which must succeed. Returns the output for people.
     #[track_caller]
     fn table(&self, line: &str) -> String {
         let (fine, output, errors) = self.run(line, "");
@@ -71,7 +72,7 @@ impl Place {
         output
     }
 
-    /// The command's output for scripts.
+    /// Runs a command of `ango admin`, which must succeed. Returns the output for scripts.
     #[track_caller]
     fn json(&self, line: &str) -> Value {
         let output = self.table(&format!("{line} --json"));
@@ -226,7 +227,8 @@ async fn every_command_works_as_a_program(kind: Kind) {
     assert!(place.table("clear-lockout --all").contains("2 lockouts cleared"));
 }
 
-/// Runs `ango admin` with the settings of a single node on this folder.
+/// Runs `ango` in this folder with the words of `line` as arguments, and with no other settings. Returns whether the
+/// program succeeded, and its output followed by its error output.
 fn alone(folder: &std::path::Path, line: &str) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_ango"))
         .args(line.split_whitespace())
@@ -283,7 +285,7 @@ async fn every_command_works_as_a_program_postgres() {
     every_command_works_as_a_program(Kind::Postgres).await;
 }
 
-/// A node with the same secret as the programs that [`Place::program`] runs.
+/// Starts a node with the same secret as the programs that [`Place::program`] runs.
 async fn server() -> TestServer {
     TestServer::with(|config| config.secret = Some(ServerSecret([7; 32].into()))).await
 }

@@ -1,4 +1,4 @@
-//! The client's commands of the built program: `ango client` with a node in this process, and `ango demo`.
+//! Runs the commands of the built program for clients: `ango client` with a node in this process, and `ango demo`.
 #![cfg(feature = "client-tools")]
 
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// out = (a + b) modulo 4, of two 2-bit numbers.
+/// A netlist that adds two 2-bit numbers modulo 4.
 const ADDER2: &str = "4 8\n2 2 2\n1 2\n\n2 1 0 2 6 XOR\n2 1 0 2 4 AND\n2 1 1 3 5 XOR\n2 1 5 4 7 XOR\n";
 
 /// A folder in which the commands run, and their environment variables: a node's URL and an API key.
@@ -42,7 +42,7 @@ impl Shell {
             .unwrap()
     }
 
-    /// The output of a successful command, without its line break.
+    /// Runs a command, which must succeed. Returns the command's output without the line break at its end.
     #[track_caller]
     fn run(&self, line: &str) -> String {
         let output = self.output(line);
@@ -55,7 +55,7 @@ impl Shell {
         serde_json::from_str(&self.run(line)).unwrap()
     }
 
-    /// The error of a failing command, in one line.
+    /// Runs a command, which must fail. Returns the error, which must be a single line.
     #[track_caller]
     fn refusal(&self, line: &str) -> String {
         let output = self.output(line);

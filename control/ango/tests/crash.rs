@@ -1,8 +1,8 @@
-//! Crashes before and after each write of a node, and the state that the next node on its folder finds (readings I3,
-//! I4), on both databases.
+//! Lets nodes crash before and after each of their writes, and checks the state that the next node finds on the same
+//! folder (readings I3, I4), on both databases.
 //!
-//! Each writing request goes to a node that dies at its first write, then to a node that dies at its second, and so on
-//! until a node answers. That node is killed after its answer. So the suite needs no list of the writes.
+//! Each writing request goes to a node that dies at the first write, then to a node that dies at the second write, and
+//! so on until a node answers. That node is killed after its answer. So the suite needs no list of the writes.
 #![cfg(all(unix, feature = "held-keys", debug_assertions))]
 
 use std::io::{BufRead, BufReader, Read};
@@ -31,12 +31,12 @@ const TRIAL_KEY: &str = "/api/v1/onboarding/temp-key";
 const ROTATE: &str = "/api/v1/keys/apikey/rotate";
 const USER_KEYS: &str = "/api/v1/user/api-keys";
 const NEW_PASSWORD: &str = "another horse battery staple";
-/// An AND gate, and an XOR gate that reads its result.
+/// A netlist with an AND gate, and an XOR gate that reads the result of the AND gate.
 const NETLIST: &str = "2 4\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n2 1 2 1 3 XOR\n";
-/// A bound above the number of writes of any request.
+/// More writes than any request makes.
 const WRITES_MAX: u32 = 20;
 
-/// A new number on each call.
+/// Returns another number on each call.
 fn serial() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -52,7 +52,7 @@ struct Place {
 }
 
 impl Place {
-    /// A new place. `None` if this machine lacks the database.
+    /// Makes a place with a new account. Returns `None` if this machine lacks the database.
     async fn new(kind: Kind) -> Option<Place> {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::in_folder(folder.path());
@@ -91,8 +91,8 @@ impl Place {
         Node { process, address: line.rsplit("http://").next().unwrap().trim().parse().unwrap(), _output: output }
     }
 
-    /// Sends requests made by `prepare`, each to a node that dies one write later than the previous node, until a node
-    /// answers. After each request, `check` gets the next node on the folder.
+    /// Sends requests that `prepare` makes, each to a node that dies one write later than the node before, until a node
+    /// answers. After each request, calls `check` with the next node on the folder.
     async fn at_every_write<T>(
         &self,
         prepare: impl AsyncFn(&Node) -> (T, Request),
@@ -126,7 +126,7 @@ impl Place {
         request.key(&self.key)
     }
 
-    /// Number of gates charged to the account.
+    /// Returns the number of gates for which the account was charged.
     async fn charged(&self) -> i64 {
         self.store.gate_usage_totals(&self.account).await.unwrap().0
     }
@@ -135,7 +135,7 @@ impl Place {
         session_of(node, &self.key).await
     }
 
-    /// A new user who has not signed in yet. Returns the e-mail.
+    /// Creates a user, who has not signed in yet. Returns the user's e-mail address.
     async fn user(&self) -> String {
         let email = format!("user-{}@example.org", serial());
         let operator = Operator::open(&self.config).await.unwrap();
@@ -143,7 +143,7 @@ impl Place {
         email
     }
 
-    /// A new user's e-mail, session token and refresh token.
+    /// Creates a user and signs in. Returns the user's e-mail address, session token and refresh token.
     async fn signed_in(&self, node: &Node) -> (String, [String; 2]) {
         let email = self.user().await;
         let tokens = node.send(&log_in(&email, PASSWORD)).await.unwrap().ok(200);
@@ -160,7 +160,7 @@ struct Node {
 }
 
 impl Node {
-    /// Sends a request from a new address, because the node would lock out a single address. `None` if the node died.
+    /// Sends a request from a new address, because a single address would be locked out. `None` if the node died.
     async fn send(&self, request: &Request) -> Option<Response> {
         let [_, high, middle, low] = serial().to_be_bytes();
         let from = format!("10.{high}.{middle}.{low}");
@@ -176,7 +176,7 @@ impl Node {
         self.status(Request::get(CIRCUITS).key(key)).await != 401
     }
 
-    /// Waits for the end of the circuit that an answer started in the background. Returns whether the node died.
+    /// If `answer` announces a run in the background, waits for the end of the run. Returns whether the node died.
     async fn dies_on_its_own(&self, key: &str, answer: &Response) -> bool {
         let Some(op_id) = answer.header("preference-applied").map(|_| text(&answer.json()["op_id"])) else {
             return false;
@@ -208,7 +208,7 @@ fn text(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
 }
 
-/// A new session and two of its encrypted bits.
+/// Opens a session and encrypts two bits. Returns the session's id and the ciphertexts.
 async fn session_of(node: &Node, key: &str) -> (String, [Value; 2]) {
     let opened = node.send(&Request::post(SESSION, &json!({"preset": "fast_128"})).key(key)).await;
     let session = text(&opened.unwrap().ok(201)["session_id"]);
@@ -234,7 +234,7 @@ fn once(request: Request) -> Request {
     request.header("Idempotency-Key", &format!("key-{}", serial()))
 }
 
-/// Repeats a request with an `Idempotency-Key`, which must succeed. If an answer came, the second answer equals it.
+/// Repeats a request with an `Idempotency-Key`. The answer must be a success and equal `first`, if `first` is given.
 async fn again(node: &Node, request: &Request, first: Option<Response>) -> Response {
     let second = node.send(request).await.expect("the node lives");
     assert!(second.status < 300, "{request:?}: {}", second.text());
@@ -278,7 +278,7 @@ async fn sessions_are_opened_once_and_deleted_for_good(place: &Place) {
         .await;
 }
 
-/// Work is charged once and whole, or not at all. If it was charged, a repeated request gets the stored answer.
+/// Checks that work is charged once and whole, or not at all. A repetition of charged work gets the stored answer.
 async fn work_is_charged_once(place: &Place, path: &str, gates: i64, body: impl Fn(&str, [Value; 2]) -> Value) {
     place
         .at_every_write(
@@ -306,7 +306,7 @@ async fn work_is_charged_once(place: &Place, path: &str, gates: i64, body: impl 
         .await;
 }
 
-/// Requests at the same time share commits. A commit has the whole effects of all its requests, or no effect.
+/// Checks requests that share commits: a commit has the whole effects of all its requests, or no effect.
 async fn work_of_many_callers_is_charged_once_each(place: &Place) {
     const CALLERS: usize = 8;
     let mut node = place.start();
@@ -629,7 +629,7 @@ async fn a_reset_link_is_used_up_with_its_effect(place: &Place) {
         .await;
 }
 
-/// A setup link makes the first administrator of a database, so each attempt has a new place.
+/// Each attempt has a new place, because a setup link makes only the first administrator of a database.
 async fn a_setup_link_makes_an_administrator_or_can_be_used_again(kind: Kind) {
     for moment in ["before", "after"] {
         for write in 1..WRITES_MAX {

@@ -1,5 +1,5 @@
-//! Crashes between an effect and its events: no event is lost, none is made twice, and a repeated event has the same id
-//! and the same bytes (readings H12, H13, W3, W6).
+//! Nodes crash between an effect and the events that report it: no event is lost, no event is made twice, and a
+//! repeated delivery of an event has the same id and the same bytes (readings H12, H13, W3, W6).
 #![cfg(all(unix, debug_assertions))]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +21,10 @@ use tests_service::payments::{PaymentStandIn, WEBHOOK_SECRET};
 use tests_service::receiver::Receiver;
 use tests_store::Kind;
 
-/// Number of nodes, each of which dies at some write.
+/// Number of nodes that the test starts. Each node dies at one of its writes, or is killed soon after its answers.
 const RUNS: u64 = 200;
 
-/// A generator of pseudo-random numbers (SplitMix64, Steele and others 2014), the same for the same seed.
+/// A generator of pseudo-random numbers (SplitMix64, Steele and others 2014). The same seed gives the same numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -84,10 +84,10 @@ impl Drop for Node {
     }
 }
 
-/// The payments that must have been recorded in the end.
+/// The payments that the database must hold at the end of the test.
 #[derive(Default)]
 struct Expected {
-    /// Invoices whose payment event the node answered with 200.
+    /// Ids of the invoices whose payment event a node answered with 200.
     paid: BTreeSet<String>,
 }
 
@@ -126,7 +126,7 @@ async fn events_survive(kind: Kind) {
         if told.is_some_and(|answer| answer.status == 200) {
             expected.paid.insert(invoice);
         }
-        // the node runs on for up to 60 ms after its answers, so that some of the nodes die during background work
+        // waits up to 60 ms before the node is killed, so that some of the nodes die during background work
         tokio::time::sleep(Duration::from_millis(numbers.below(60))).await;
         let _ = std::fs::remove_file(folder.path().join("orders"));
     }
@@ -167,7 +167,8 @@ async fn events_survive(kind: Kind) {
     assert!(!expected.paid.is_empty());
 }
 
-/// The account's customer at the provider.
+/// Makes a customer at the provider for this account, and stores the customer's id with the account's subscription.
+/// Returns the id.
 async fn customer_of(provider: &PaymentStandIn, store: &Store, account: &AccountId) -> String {
     let customer = provider.account().new_customer_of(account.as_str());
     let mut subscription = store.subscription(account.as_str()).await.unwrap().unwrap();
@@ -176,7 +177,7 @@ async fn customer_of(provider: &PaymentStandIn, store: &Store, account: &Account
     customer
 }
 
-/// An invoice that the customer has paid, and the event of the payment.
+/// Makes an invoice that the customer has paid. Returns the invoice's id, and the event that reports the payment.
 fn paid_invoice(provider: &PaymentStandIn, customer: &str) -> (String, Value) {
     let mut account = provider.account();
     let invoice = account.paid_invoice(customer);
@@ -184,7 +185,8 @@ fn paid_invoice(provider: &PaymentStandIn, customer: &str) -> (String, Value) {
     (invoice, event)
 }
 
-/// Starts a last node, moves its clock past all leases, and waits until no event and no delivery is left.
+/// Starts a last node, moves the node's clock past all leases, and waits until no event waits for its processing and no
+/// delivery waits to be sent.
 async fn settle(folder: tempfile::TempDir, config: &Config, provider: &PaymentStandIn, store: &Store) {
     let url = config.database_url.clone();
     let server = TestServer::in_folder(folder, |config| {

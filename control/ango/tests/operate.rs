@@ -14,7 +14,8 @@ use tests_service::http::{Request, Response};
 use tests_service::s3::S3;
 use tests_store::Kind;
 
-/// Runs the program. Returns its exit code, and its output followed by its error output.
+/// Runs `ango` in this folder, with the words of `line` as arguments. Returns the exit code, and the output followed by
+/// the error output.
 fn ango(line: &str, folder: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_ango"))
         .args(line.split_whitespace())
@@ -43,7 +44,8 @@ async fn send(node: &Running, request: Request) -> Response {
     request.send(node.api_addr).await
 }
 
-/// Checks NAND(1, 1), and the stored circuit `and` on the same bits, in a session whose key the node holds.
+/// Checks that the node computes NAND(1, 1) and runs the stored circuit `and` on the bits 1 and 1. Both run in a new
+/// session whose key the node holds.
 async fn computes(node: &Running, key: &str) {
     let session =
         send(node, Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(key)).await.ok(201);

@@ -1,4 +1,4 @@
-//! How the built program ends: its signals and exit codes.
+//! How the built program ends: which signals end it, and with which exit codes.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -41,7 +41,7 @@ impl Node {
         lines.find(|line| line.starts_with(start)).expect("the node prints the line")
     }
 
-    /// Sends the signal of Ctrl-C.
+    /// Sends the node the signal that Ctrl-C sends.
     fn interrupt(&self) {
         let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
         assert!(sent.success());

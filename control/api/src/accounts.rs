@@ -47,7 +47,7 @@ pub enum Environment {
 words!(Environment, "environment", { Live = "live", Test = "test", Dev = "dev", Trial = "trial" });
 
 impl Environment {
-    /// The prefix of the environment's keys.
+    /// The prefix with which the environment's API keys begin.
     pub fn key_prefix(self) -> &'static str {
         match self {
             Environment::Live => "svc_live_",
@@ -64,7 +64,7 @@ impl Environment {
 pub enum KeyStatus {
     /// The key works.
     Active,
-    /// Another key replaces this key. This key still works for its last hours.
+    /// Another key has replaced this key, which still works for at most 24 hours.
     Rotating,
     /// The key's owner or the operator has revoked the key.
     Revoked,
@@ -111,7 +111,7 @@ words!(Plan, "plan", {
 });
 
 impl Plan {
-    /// Weight of an account of this plan when accounts compete for the node's devices (readings P31).
+    /// Weight of an account with this plan when accounts compete for the node's devices (readings P31).
     pub fn weight(self) -> u32 {
         match self {
             Plan::Trial | Plan::Free => 1,

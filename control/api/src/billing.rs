@@ -26,9 +26,9 @@ pub struct Usage {
     pub by_operation: BTreeMap<String, u64>,
     /// The plan's price for the month plus other spending.
     pub estimated_cost_usd: NanoUsd,
-    /// Compute units beyond the plan's, which are charged one by one.
+    /// Compute units in excess of those that the plan includes. Each of these units is charged.
     pub overage_fcu: u64,
-    /// Cost of the compute units beyond the plan's.
+    /// Cost of the compute units in `overage_fcu`.
     pub overage_cost_usd: NanoUsd,
 }
 
@@ -44,13 +44,13 @@ pub struct SetBudget {
     /// Whether operations that would exceed the cap are blocked. False when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_cap: Option<bool>,
-    /// False blocks operations that would exceed the cap, as a true `hard_cap` does. Absent means true.
+    /// If false, operations that would exceed the cap are blocked, as if `hard_cap` were true. Absent means true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_soft_overage: Option<bool>,
 }
 
-/// An account's monthly cap and its spending. Spending is the cost of gates and of compute units beyond the plan's,
-/// without the plan's price.
+/// An account's monthly cap, and the account's spending. Spending is the cost of gates, and of compute units in excess
+/// of those that the plan includes. Spending does not include the plan's price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Budget {
@@ -62,7 +62,7 @@ pub struct Budget {
     pub alert_email: String,
     /// Whether operations that would exceed the cap are blocked.
     pub hard_cap: bool,
-    /// False blocks operations that would exceed the cap, as a true `hard_cap` does.
+    /// If false, operations that would exceed the cap are blocked, as if `hard_cap` were true.
     pub allow_soft_overage: bool,
     /// Thresholds that the spending has reached: `80%`, `100%`.
     pub alerts_sent: Vec<String>,
@@ -90,7 +90,7 @@ words!(BillingCycle, "billing cycle", { Monthly = "monthly", Annual = "annual" }
 pub enum SubscriptionStatus {
     /// The subscription continues.
     Active,
-    /// Nothing is to be paid yet, by agreement.
+    /// By agreement, the account pays nothing yet.
     Trial,
     /// The subscription ends with its period.
     Cancelled,
@@ -138,7 +138,7 @@ pub struct Subscription {
     pub monthly_fcu_limit: u64,
     /// How often the subscription is paid.
     pub billing_cycle: BillingCycle,
-    /// Discount of annual payment against the monthly price, in percent.
+    /// Discount on the monthly price for annual payment, in percent.
     pub annual_discount_pct: u32,
     /// The plan from `scheduled_at` on, if it differs from `plan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,8 +150,8 @@ pub struct Subscription {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub scheduled_at: Option<String>,
-    /// The page where the customer stores a payment method or agrees on the plan. Until then the subscription does not
-    /// change.
+    /// The page where the customer stores a payment method or agrees on the plan. The subscription changes only after
+    /// this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkout_url: Option<String>,
 }

@@ -6,17 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CiphertextId, EncryptionKeyId};
 
-/// Largest number of decoded bytes of a ciphertext in JSON (specification, Limits). Larger ones are uploaded as octets.
+/// Largest size of a decoded ciphertext in JSON, in bytes (specification, Limits). Larger ciphertexts are uploaded as
+/// octets.
 pub const CIPHERTEXT_BYTES_MAX: usize = 2 << 20;
 
-/// `POST /ciphertexts`.
+/// `POST /ciphertexts`: upload a ciphertext.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UploadCiphertext {
-    /// The key that the ciphertext is under.
+    /// Id of the key that the ciphertext is encrypted under.
     #[cfg_attr(feature = "openapi", schema(example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
     pub key_id: String,
-    /// The ciphertext, base64, at most 2 MB decoded. Larger ones are uploaded as octets.
+    /// The ciphertext, base64, at most 2 MB decoded. Larger ciphertexts are uploaded as octets.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub ciphertext: String,
 }
@@ -28,16 +29,16 @@ pub struct Ciphertext {
     /// The ciphertext's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "ct_01k809hp7f0oc1jgldmrvm9s18"))]
     pub ciphertext_id: CiphertextId,
-    /// The key that the ciphertext is under.
+    /// Id of the key that the ciphertext is encrypted under.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
     pub key_id: EncryptionKeyId,
-    /// Numbers in the ciphertext.
+    /// How many numbers the ciphertext holds.
     pub slot_count: u64,
     /// Number of multiplications in a row that the ciphertext still allows.
     pub level: u64,
     /// log2 of the exact scale, to three decimals.
     pub scale_bits: f64,
-    /// Bytes of the ciphertext.
+    /// Size of the ciphertext in bytes.
     pub size_bytes: u64,
     /// `upload`, or the operation whose result the ciphertext is.
     #[cfg_attr(feature = "openapi", schema(example = "upload"))]
@@ -64,7 +65,7 @@ pub struct Ciphertexts {
     pub next_cursor: Option<String>,
     /// Whether there is a next page.
     pub has_more: bool,
-    /// Ciphertexts on all pages.
+    /// Number of ciphertexts on all pages.
     pub total_count: u64,
 }
 

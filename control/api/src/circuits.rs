@@ -17,9 +17,9 @@ use crate::{HandleId, MilliYen, OperationId, objects, words};
 pub const CIRCUIT_TEXT_BYTES_MAX: usize = 32 << 20;
 /// Largest number of characters of a circuit's name.
 pub const CIRCUIT_NAME_CHARACTERS_MAX: usize = 64;
-/// Largest number of a circuit's input values, and of its output values.
+/// Largest number of input values of a circuit, and of output values.
 pub const CIRCUIT_VALUES_MAX: usize = 4096;
-/// Largest number of ciphertexts in all inputs of one request. A node may have a lower bound.
+/// Largest number of ciphertexts in all inputs of one request. A node may set a lower limit.
 pub const CIRCUIT_BITS_MAX: usize = 1 << 16;
 
 /// Whether a circuit can have this name: 1 to 64 of `a-z`, `0-9`, `_` and `-`, with a letter or digit first. A netlist
@@ -38,7 +38,7 @@ pub struct CircuitFacts {
     /// The circuit's name within the account.
     #[cfg_attr(feature = "openapi", schema(example = "adder64"))]
     pub name: String,
-    /// Bytes of the netlist.
+    /// Size of the netlist in bytes.
     pub bytes: u64,
     /// SHA-256 of the netlist, in hexadecimal.
     pub sha256: String,
@@ -48,9 +48,9 @@ pub struct CircuitFacts {
     pub gates_total: u64,
     /// Number of levels. Gates of one level do not depend on one another.
     pub levels: u64,
-    /// Bits of each input value.
+    /// Number of bits of each input value.
     pub input_widths: Vec<u64>,
-    /// Bits of each output value.
+    /// Number of bits of each output value.
     pub output_widths: Vec<u64>,
     /// When a circuit was first kept under this name.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
@@ -72,7 +72,7 @@ pub struct Circuits {
     /// Whether there is a next page.
     #[serde(default)]
     pub has_more: bool,
-    /// Circuits on all pages.
+    /// Number of circuits on all pages.
     #[serde(default)]
     pub total_count: u64,
 }
@@ -99,8 +99,8 @@ impl<'de> Deserialize<'de> for CircuitValue {
     }
 }
 
-/// Reads a value with at most `ciphertexts_left` ciphertexts, because many empty texts would take more memory than the
-/// request's body.
+/// Reads a value with at most `ciphertexts_left` ciphertexts. Without this limit, a list of many empty texts would take
+/// more memory than the request's body.
 #[derive(Clone, Copy)]
 struct ValueReader<'c> {
     ciphertexts_left: &'c Cell<usize>,
@@ -249,7 +249,7 @@ pub struct CircuitRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
-    /// In an octet-stream's head: the seeds of the ciphertexts after the head, if these are seeded.
+    /// In an octet-stream's head: the seeds of the ciphertexts after the head, if these ciphertexts are seeded.
     #[serde(
         default,
         deserialize_with = "objects::some_list::<SEEDS_MAX, _, _>",
@@ -285,7 +285,7 @@ words!(OperationStatus, "status of a run", {
 });
 
 impl OperationStatus {
-    /// Whether the run has ended, so that its state does not change any more.
+    /// Whether the run has ended. The state of an ended run does not change.
     pub fn has_ended(self) -> bool {
         !matches!(self, OperationStatus::Pending | OperationStatus::Running)
     }
@@ -359,7 +359,7 @@ pub struct CancelledOperation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KeptValue {
-    /// The value's handle, within its session.
+    /// The value's handle, valid within its session.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "hdl_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub handle: HandleId,
     /// Number of the value's bits.

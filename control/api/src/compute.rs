@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::circuits::{OperationError, OperationStatus};
 use crate::{CiphertextId, MicroYen, OperationId, lists, numbers};
 
-/// Largest number of ciphertext ids of a request that are read: more than any operation takes.
+/// Largest number of ciphertext ids that are read from a request: more than any operation takes.
 pub const CIPHERTEXT_IDS_MAX: usize = 16;
-/// Largest number of elements of `plain_operand`: one for each slot of the largest ciphertext. As many coefficients of
-/// a polynomial are read too; more than 65 coefficients are then refused with `POLYNOMIAL_TOO_LARGE`.
+/// Largest number of elements of `plain_operand`: one for each slot of the largest ciphertext. The service also reads
+/// this many coefficients of a polynomial, and then refuses more than 65 with `POLYNOMIAL_TOO_LARGE`.
 pub const PLAIN_NUMBERS_MAX: usize = 16384;
 
-/// `POST /compute` and `POST /compute/{operation}`.
+/// `POST /compute` and `POST /compute/{operation}`: compute on ciphertexts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ComputeRequest {
@@ -23,10 +23,11 @@ pub struct ComputeRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(example = "multiply"))]
     pub operation: Option<String>,
-    /// The key that the ciphertexts are under.
+    /// Id of the key that the ciphertexts are encrypted under.
     #[cfg_attr(feature = "openapi", schema(example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
     pub key_id: String,
-    /// The ciphertexts: two for `add`, `multiply` and `matmul` (the matrix, then the vector), one for the others.
+    /// Ids of the ciphertexts: two for `add`, `multiply` and `matmul` (the matrix, then the vector), one for every
+    /// other operation.
     #[serde(deserialize_with = "lists::list::<CIPHERTEXT_IDS_MAX, _, _>")]
     pub ciphertext_ids: Vec<String>,
     /// For `add-plain` and `multiply-plain`: one number for each slot. For `rotate` the first number may be the number
@@ -47,16 +48,16 @@ pub struct ComputeRequest {
     /// Whether a product is rescaled at once, so that the result has the scale of its level. False when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_stable: Option<bool>,
-    /// For `rotate`: slots by which the numbers move to the left; a negative number moves them to the right.
+    /// For `rotate`: by how many slots the numbers move to the left. A negative value moves the numbers to the right.
     #[serde(default, deserialize_with = "numbers::some_integer", skip_serializing_if = "Option::is_none")]
     pub rotation_steps: Option<i64>,
     /// The client's promise that no number of the result is larger in magnitude than this value. Without the promise,
     /// the service computes a bound from the bounds of the ciphertexts. For a sum of many products, the computed bound
-    /// is far too high. A lower bound leaves more of the noise budget. If the promise does not hold, results of later
+    /// is far too high. A smaller value leaves more of the noise budget. If the promise does not hold, results of later
     /// operations may be wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bound: Option<f64>,
-    /// Whether the answer has the result itself besides its id. True when absent.
+    /// Whether the answer contains the result itself in addition to the result's id. True when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_ciphertext: Option<bool>,
 }
@@ -128,7 +129,7 @@ pub struct ComputeStatus {
     /// Wall time of the computation, when the operation is completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_time_ms: Option<f64>,
-    /// Price in compute units (FCU), when the operation has ended: 0 unless it is completed.
+    /// Price in compute units (FCU), when the operation has ended: 0 if the operation was not completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_units: Option<u64>,
     /// Why the operation failed.

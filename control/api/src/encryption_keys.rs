@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EncryptionKeyId, UploadId, numbers, objects};
 
-/// Largest number of decoded bytes of a public key in JSON (specification, Limits).
+/// Largest size of a decoded public key in JSON, in bytes (specification, Limits).
 pub const PUBLIC_KEY_BYTES_MAX: usize = 2 << 20;
-/// Largest number of decoded bytes of an evaluation key in JSON (specification, Limits). Larger evaluation keys are
+/// Largest size of a decoded evaluation key in JSON, in bytes (specification, Limits). Larger evaluation keys are
 /// uploaded in parts.
 pub const EVALUATION_KEY_BYTES_MAX: usize = 10 << 20;
 /// Default of `scale_bits` (specification, Encryption keys).
@@ -16,7 +16,7 @@ pub const SCALE_BITS_DEFAULT: u64 = 15;
 /// Default of `max_depth` (specification, Encryption keys).
 pub const MAX_DEPTH_DEFAULT: u64 = 5;
 
-/// Parameters of a key in a request. The key must have been made with these parameters.
+/// Parameters of a key in a request. An uploaded key must have been made with these parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EncryptionParams {
@@ -32,7 +32,7 @@ pub struct EncryptionParams {
     /// requests accept any security, and the answer states the security.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_level: Option<String>,
-    /// Multiplications in a row, 1 to 14; 5 when absent.
+    /// Number of multiplications in a row that the parameters allow, 1 to 14; 5 when absent.
     #[serde(default, deserialize_with = "numbers::some_whole", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 14))]
     pub max_depth: Option<u64>,
@@ -42,7 +42,7 @@ pub struct EncryptionParams {
     pub bootstrap: Option<bool>,
 }
 
-/// Parameters of a key, complete.
+/// All parameters of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KeyParams {
@@ -53,7 +53,7 @@ pub struct KeyParams {
     /// The security level that the key was made for.
     #[cfg_attr(feature = "openapi", schema(example = "128-bit"))]
     pub security_level: String,
-    /// Multiplications in a row.
+    /// Number of multiplications in a row that the parameters allow.
     pub max_depth: u64,
     /// Whether the parameters leave room for bootstrapping.
     pub bootstrap: bool,
@@ -61,28 +61,28 @@ pub struct KeyParams {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(example = "rns-ckks"))]
     pub scheme: String,
-    /// All primes of the modulus. The primes for key switching are the last ones.
+    /// All primes of the modulus, with the primes for key switching at the end.
     pub modulus_chain: Vec<u64>,
-    /// Bits of the product of all primes.
+    /// Size of the product of all primes, in bits.
     pub total_q_bits: u64,
     /// Bits of security against the cheapest known attack, at most 256.
     pub security_bits: u64,
 }
 
-/// `POST /keys/upload`.
+/// `POST /keys/upload`: upload a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UploadKey {
     /// The public key, base64, at most 2 MB decoded.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub public_key: String,
-    /// The evaluation key, base64, at most 10 MB decoded. Larger ones go through `POST /keys/uploads`.
+    /// The evaluation key, base64, at most 10 MB decoded. Larger evaluation keys go through `POST /keys/uploads`.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub eval_key: String,
     /// `rns-ckks` (the default) or `ckks`, which means the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
-    /// The keys' parameters.
+    /// Parameters with which the public key and the evaluation key were made.
     #[serde(deserialize_with = "objects::one")]
     pub params: EncryptionParams,
 }
@@ -97,21 +97,21 @@ pub struct UploadedKey {
     /// The scheme, as the request named it.
     #[cfg_attr(feature = "openapi", schema(example = "rns-ckks"))]
     pub scheme: String,
-    /// Numbers in a ciphertext: half of `poly_degree`.
+    /// How many numbers a ciphertext holds: half of `poly_degree`.
     pub slot_count: u64,
     /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// True: the secret key was never on the server.
+    /// Always true: the secret key was never on the server.
     pub blind_guarantee: bool,
-    /// The key's parameters, complete.
+    /// All parameters of the key.
     pub params: KeyParams,
     /// Remarks about these parameters, such as a low precision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// `POST /keys/generate`.
+/// `POST /keys/generate`: let the service generate a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GenerateKey {
@@ -141,14 +141,14 @@ pub struct GeneratedKey {
     /// Where an evaluation key of more than 64 MB can be downloaded for an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eval_key_url: Option<String>,
-    /// The key's parameters, complete.
+    /// All parameters of the key.
     pub params: KeyParams,
-    /// Numbers in a ciphertext: half of `poly_degree`.
+    /// How many numbers a ciphertext holds: half of `poly_degree`.
     pub slot_count: u64,
     /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// False: the secret key was on the server for a moment.
+    /// Always false: the secret key was on the server for a moment.
     pub blind_guarantee: bool,
     /// Remarks about these parameters, such as a low precision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -167,18 +167,18 @@ pub struct EncryptionKeyRecord {
     pub scheme: String,
     /// The key's parameters.
     pub params: KeyParams,
-    /// Numbers in a ciphertext: half of `poly_degree`.
+    /// How many numbers a ciphertext holds: half of `poly_degree`.
     pub slot_count: u64,
     /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// Ciphertexts under the key that the service keeps.
+    /// Number of ciphertexts that the service keeps under this key.
     pub ciphertext_count: u64,
-    /// Operations that were completed with the key.
+    /// Number of operations that were completed with the key.
     pub operation_count: u64,
-    /// Bytes of the public key.
+    /// Size of the public key in bytes.
     pub public_key_bytes: u64,
-    /// Bytes of the evaluation key.
+    /// Size of the evaluation key in bytes.
     pub eval_key_bytes: u64,
 }
 
@@ -192,7 +192,7 @@ pub struct EncryptionKeys {
     pub next_cursor: Option<String>,
     /// Whether there is a next page.
     pub has_more: bool,
-    /// Keys on all pages.
+    /// Number of keys on all pages.
     pub total_count: u64,
 }
 
@@ -215,7 +215,7 @@ pub struct CreateKeyUpload {
     /// `rns-ckks` (the default) or `ckks`, which means the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
-    /// The keys' parameters.
+    /// Parameters with which the public key and the evaluation key were made.
     #[serde(deserialize_with = "objects::one")]
     pub params: EncryptionParams,
 }
@@ -240,15 +240,15 @@ pub struct KeyUploadStatus {
     pub upload_id: UploadId,
     /// The upload's state.
     pub state: UploadState,
-    /// Bytes of the public key; 0 until the service has it.
+    /// Size of the public key in bytes; 0 until the service has received the public key.
     pub public_key_bytes: u64,
-    /// Bytes of the evaluation key that the service has: the next part begins there.
+    /// Number of bytes of the evaluation key that the service has received. The next part begins at this offset.
     pub eval_key_bytes: u64,
-    /// Rows of the evaluation key that the service has.
+    /// Number of rows of the evaluation key that the service has received.
     pub eval_key_rows: u64,
-    /// Rows of the whole evaluation key, as its head states; null until the service has the head.
+    /// Number of rows of the whole evaluation key, as its head states; null until the service has received the head.
     pub eval_key_rows_total: Option<u64>,
-    /// Bytes that an evaluation key of these parameters may have on the account's plan.
+    /// Largest size of an evaluation key on the account's plan, in bytes.
     pub eval_key_bytes_max: u64,
     /// Id of the key that the upload became.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -54,7 +54,7 @@ macro_rules! codes {
             /// All codes.
             pub const ALL: &[Code] = &[$(Code::$variant),*];
 
-            /// The code on the wire.
+            /// The code's name on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $(Code::$variant => $code),* }
             }
@@ -69,7 +69,7 @@ macro_rules! codes {
                 match self { $(Code::$variant => $cause),* }
             }
 
-            /// The fix of the error, in plain words.
+            /// What to do about the error, in plain words.
             pub fn fix(self) -> &'static str {
                 match self { $(Code::$variant => $fix),* }
             }
@@ -245,7 +245,7 @@ codes! {
 }
 
 impl Code {
-    /// The code with this name on the wire.
+    /// Finds the code by its name on the wire.
     pub fn from_name(name: &str) -> Option<Code> {
         Code::ALL.iter().copied().find(|code| code.as_str() == name)
     }

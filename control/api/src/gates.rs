@@ -12,9 +12,9 @@ use crate::{HandleId, MilliYen, SessionId, objects};
 
 /// Largest number of gates in one batch (specification, Limits).
 pub const BATCH_GATES_MAX: usize = 1024;
-/// Largest number of decoded bytes of an evaluation key (specification, Limits).
+/// Largest size of a decoded evaluation key, in bytes (specification, Limits).
 pub const EVALUATION_KEY_BYTES_MAX: usize = 40 << 20;
-/// Largest number of decoded bytes of one ciphertext (specification, Limits).
+/// Largest size of a decoded ciphertext, in bytes (specification, Limits).
 pub const CIPHERTEXT_BYTES_MAX: usize = 2 << 20;
 
 /// `POST /tfhe/session`: ask the server to make and hold a key. For demonstrations only.
@@ -26,11 +26,11 @@ pub struct CreateSession {
     pub preset: String,
 }
 
-/// `POST /tfhe/eval-session`: open a session on a key that the server cannot decrypt with.
+/// `POST /tfhe/eval-session`: open a session with an evaluation key, with which the server cannot decrypt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateEvalSession {
-    /// The evaluation key, base64, at most 40 MB decoded. The service finds the preset from the key.
+    /// The evaluation key, base64, at most 40 MB decoded. The service determines the preset from the key.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub eval_key_b64: String,
 }
@@ -52,8 +52,8 @@ pub struct CreatedSession {
     pub is_blind: bool,
     /// Whether another library made the key. If so, the preset states only the key's dimensions.
     pub imported: bool,
-    /// Whose figures for security and failure probability hold for the session's key: the preset's, or those of the
-    /// key's maker.
+    /// Which figures for security and failure probability hold for the session's key: those of the preset, or those of
+    /// the key's maker.
     pub security_claim: SecurityClaim,
     /// When the session ends. Requests do not prolong the session.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
@@ -94,7 +94,7 @@ pub struct Session {
     pub preset: String,
     /// Gates that the session has evaluated. NOT counts as a gate; a batch counts as all its gates.
     pub gates_used: u64,
-    /// Total cost of these gates.
+    /// Total cost of the gates that the session has evaluated.
     pub total_cost_jpy: MilliYen,
     /// Whole seconds since the session was opened.
     pub age_s: u64,
@@ -102,8 +102,8 @@ pub struct Session {
     pub is_blind: bool,
     /// Whether another library made the key. If so, the preset states only the key's dimensions.
     pub imported: bool,
-    /// Whose figures for security and failure probability hold for the session's key: the preset's, or those of the
-    /// key's maker.
+    /// Which figures for security and failure probability hold for the session's key: those of the preset, or those of
+    /// the key's maker.
     pub security_claim: SecurityClaim,
     /// The session's state.
     pub state: SessionState,
@@ -112,7 +112,7 @@ pub struct Session {
     pub expires_at: String,
 }
 
-// Readings I8: `sessions` is the documented member; the members of a page are added to it.
+// Readings I8: the specification has only the member `sessions`. The service adds the members of a page.
 /// `GET /tfhe/sessions`: a page of the open sessions of the account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -125,7 +125,7 @@ pub struct Sessions {
     /// Whether there is a next page.
     #[serde(default)]
     pub has_more: bool,
-    /// Sessions on all pages.
+    /// Number of sessions on all pages.
     #[serde(default)]
     pub total_count: u64,
 }
@@ -140,8 +140,8 @@ pub struct GateRequest {
     /// `NAND`, `AND`, `OR`, `XOR`, `NOR`, `XNOR`, `NOT` or `MUX`.
     #[cfg_attr(feature = "openapi", schema(schema_with = names::gates))]
     pub op: String,
-    /// A bit's ciphertext in base64, or a bit of a value that the node keeps: `hdl_...[5]`, or `hdl_...` for a value of
-    /// one bit. In a MUX, the result when `sel` is 1.
+    /// The first operand: a bit's ciphertext in base64, or a bit of a value that the node keeps: `hdl_...[5]`, or
+    /// `hdl_...` for a value of one bit. In a MUX, the result when `sel` is 1.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub a: String,
     /// The second operand, in the form of `a`. Every gate but NOT needs `b`. In a MUX, the result when `sel` is 0.
@@ -177,14 +177,15 @@ pub struct BatchGate {
     /// `NAND`, `AND`, `OR`, `XOR`, `NOR`, `XNOR`, `NOT` or `MUX`.
     #[cfg_attr(feature = "openapi", schema(schema_with = names::gates))]
     pub op: String,
-    /// A bit's ciphertext in base64. In a MUX, the result when `sel` is 1.
+    /// The first operand: a bit's ciphertext in base64. In a MUX, the result when `sel` is 1.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub a: String,
-    /// A bit's ciphertext in base64. Every gate but NOT needs `b`. In a MUX, the result when `sel` is 0.
+    /// The second operand: a bit's ciphertext in base64. Every gate but NOT needs `b`. In a MUX, the result when `sel`
+    /// is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub b: Option<String>,
-    /// A bit's ciphertext in base64. The selector of a MUX.
+    /// The selector of a MUX: a bit's ciphertext in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub sel: Option<String>,
@@ -235,17 +236,17 @@ pub struct BatchHead {
     /// The session whose key evaluates the gates.
     #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub session_id: String,
-    /// 1 to 1024 names of gates.
+    /// Names of 1 to 1024 gates.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<String>,
-    /// The values whose bits are the operands. A number stands for a value whose bits are that many of the ciphertexts
+    /// The values whose bits are the operands. A number `n` stands for a value whose bits are the next `n` ciphertexts
     /// after the head; a handle stands for a result that the node keeps. Absent means that the ciphertexts after the
     /// head are the operands.
     #[serde(default, deserialize_with = "circuits::some_inputs", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 4096))]
     pub inputs: Option<Vec<CircuitValue>>,
-    /// With `inputs`: for each operand, gate after gate, its index among the bits of all `inputs`, from 0. Absent means
-    /// that each bit is used as an operand once, in order.
+    /// With `inputs`: for each operand, gate after gate, the index of its bit among the bits of all `inputs`, from 0.
+    /// Absent means that each bit is used as an operand once, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 3072))]
     pub operands: Option<Vec<u64>>,
@@ -257,7 +258,8 @@ pub struct BatchHead {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
-    /// The seeds of the ciphertexts after the head, if these are seeded. Absent means that the ciphertexts are whole.
+    /// The seeds of the ciphertexts after the head, if these ciphertexts are seeded. Absent means that the ciphertexts
+    /// are whole.
     #[serde(
         default,
         deserialize_with = "objects::some_list::<SEEDS_MAX, _, _>",
@@ -348,7 +350,7 @@ pub struct Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchDiscount {
-    /// Number of gates in one request from which the discount applies.
+    /// Smallest number of gates in one request for which the discount applies.
     pub threshold_ops: u64,
     /// The discount in percent.
     pub discount_pct: u64,

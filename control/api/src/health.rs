@@ -30,7 +30,7 @@ pub struct BriefHealth {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
-    /// The worst status of all parts that the node needs to work.
+    /// The worst status among the parts that the node needs to work.
     pub status: HealthStatus,
     /// Semantic version of the API.
     pub version: String,
@@ -48,7 +48,7 @@ pub struct Health {
     pub active_jobs: u64,
     /// Used share of the room for the ciphertexts of all accounts, in percent.
     pub ciphertext_cache_usage_pct: Option<f64>,
-    /// Whether `ciphertext_cache_usage_pct` is 90 or more, so that ciphertexts will soon be evicted.
+    /// Whether `ciphertext_cache_usage_pct` is 90 or more, which means that ciphertexts will soon be evicted.
     pub ciphertext_cache_warning: bool,
     /// The outside services that the node is configured to use.
     pub dependencies: Vec<Dependency>,

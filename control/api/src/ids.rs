@@ -7,8 +7,8 @@ const BODY_CHARACTERS: usize = 26;
 /// RFC 4648 base32hex, lower case. In this alphabet texts sort like their bits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// The bits as 26 characters, most significant first, so that texts sort like their bits. If the bits begin with a
-/// time, texts sort by time.
+/// Writes the bits as 26 characters, the most significant bits first. So texts sort like their bits, and by time if the
+/// bits begin with a time.
 fn encode(bits: u128) -> String {
     // 26 characters have room for 130 bits, so the first character holds only the top 3 of the 128 bits
     (0..BODY_CHARACTERS).rev().map(|place| ALPHABET[(bits >> (5 * place)) as usize & 31] as char).collect()
@@ -48,7 +48,7 @@ macro_rules! id {
             /// The prefix of every identifier of this kind.
             pub const PREFIX: &str = $prefix;
 
-            /// The identifier of these 128 bits.
+            /// Makes the identifier with these 128 bits.
             pub fn from_bits(bits: u128) -> Self {
                 Self(format!("{}{}", $prefix, encode(bits)))
             }
@@ -58,7 +58,7 @@ macro_rules! id {
                 decode(&self.0[$prefix.len()..]).expect("an identifier was checked when it was made")
             }
 
-            /// The identifier as it is written.
+            /// The identifier's text, with its prefix.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -90,7 +90,7 @@ macro_rules! id {
     };
 }
 
-/// An identifier that may be logged.
+/// Defines a kind of identifier that may be logged.
 macro_rules! open_id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         id!($(#[$doc])* $name, $prefix);

@@ -27,9 +27,9 @@ pub struct TrialKey {
     pub expires_at: String,
     /// Seconds from `created_at` to `expires_at`.
     pub ttl_seconds: u64,
-    /// Gates and compute operations that the key allows altogether.
+    /// Number of gates and compute operations that the key allows altogether.
     pub operations_limit: u64,
-    /// Gates and compute operations that are left.
+    /// Number of gates and compute operations that are left.
     pub operations_remaining: u64,
 }
 
@@ -53,13 +53,13 @@ pub struct RotatedKey {
     /// The new key's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "ak_01h2xcejqtf2nbrexx3vqjhp41"))]
     pub key_id: KeyId,
-    /// The key's first 16 characters.
+    /// First 16 characters of the new key.
     pub key_prefix: String,
     /// `live`, `test`, `dev` or `trial`, as for the old key.
     pub environment: String,
     /// `viewer`, `developer`, `account_admin` or `trial`, as for the old key.
     pub role: String,
-    /// When the key was made.
+    /// When the new key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
     /// First 16 characters of the old key.

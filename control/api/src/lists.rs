@@ -1,13 +1,13 @@
-//! Reads lists with a bound: elements after the bound are skipped unread, because many small elements would take more
-//! memory than the request's body.
+//! Reads lists up to a largest length. Elements beyond this length are skipped unread, because many small elements
+//! would take more memory than the request's body.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-/// Reads a list, for `#[serde(deserialize_with)]`. Keeps at most `MAX + 1` elements, so that the caller sees when a
-/// list has more than `MAX`, and skips the others.
+/// Reads a list, for `#[serde(deserialize_with)]`. Keeps at most `MAX + 1` elements and skips all others. The one
+/// element beyond `MAX` tells the caller that the list is too long.
 pub(crate) fn list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

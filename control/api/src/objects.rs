@@ -9,14 +9,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::lists;
 
-/// Like [`lists::list`], for objects.
+/// Like [`lists::list`], for a list of objects.
 pub(crate) fn list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     lists::list::<MAX, Object<T>, D>(deserializer).map(unwrapped)
 }
 
-/// Like [`lists::some_list`], for objects.
+/// Like [`lists::some_list`], for a list of objects.
 pub(crate) fn some_list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {

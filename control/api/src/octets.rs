@@ -32,7 +32,8 @@ pub fn split(body: &[u8], head_bytes_max: usize) -> Result<(&[u8], &[u8]), Layou
     rest.split_at_checked(head_bytes).ok_or(LayoutError::CutShort)
 }
 
-/// The start of a body with this head, with room for `words_bytes` bytes of words, which the caller appends.
+/// Begins a body: the head's length, then the head, with room for `words_bytes` bytes of words, which the caller
+/// appends.
 ///
 /// # Panics
 /// When the head has 4 GB or more.

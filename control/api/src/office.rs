@@ -83,7 +83,7 @@ pub struct InvoiceIn {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub issue_date: Option<String>,
-    /// Payment due date; for a quote, the date its offer ends.
+    /// Payment due date; for a quote, the date on which its offer ends.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub due_date: Option<String>,
@@ -334,7 +334,7 @@ pub struct PaymentsImportIn {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub invoice_number: Option<String>,
-    /// Payment due date; for a quote, the date its offer ends.
+    /// Payment due date; for a quote, the date on which its offer ends.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub due_date: Option<String>,
@@ -475,7 +475,8 @@ pub struct TransfersWithholdingIn {
     /// Declarations about the payees. Each member name is the id of a connected account.
     #[serde(default)]
     pub payee_map: BTreeMap<String, DeclaredPayeeIn>,
-    /// Category of the remuneration, for transfers whose metadata and payee name no category. Absent means `原稿料等`.
+    /// Category of the remuneration, for a transfer if neither its metadata nor the declaration about its payee states
+    /// a category. Absent means `原稿料等`.
     #[serde(default = "defaults::manuscript")]
     pub default_category: Category,
     /// Calendar year of the records. Absent means the year of the latest transfer.

@@ -22,7 +22,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// The same page with other elements.
+    /// Returns this page with `items` in place of its elements.
     pub fn with<U>(&self, items: Vec<U>) -> Page<U> {
         let (next_cursor, has_more, total_count) = (self.next_cursor.clone(), self.has_more, self.total_count);
         Page { items, next_cursor, has_more, total_count }

@@ -10,7 +10,7 @@ use crate::numbers;
 pub const SEEDS_MAX: usize = 4096;
 
 /// A seed, and the number of ciphertexts whose masks come from the seed. Only the bodies of these ciphertexts are sent,
-/// 4 bytes each. Use a seed once.
+/// 4 bytes each. Use each seed only once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Seed {

@@ -18,7 +18,7 @@ impl fmt::Debug for Hidden {
     }
 }
 
-/// `POST /auth/login` and `POST /auth/signup`.
+/// `POST /auth/login` and `POST /auth/signup`: the user's e-mail and password.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SignInRequest {
@@ -60,7 +60,7 @@ pub struct PasswordRequest {
     pub new_password: Hidden,
 }
 
-/// `POST /auth/reset`: a new password instead of a forgotten one.
+/// `POST /auth/reset`: set a new password in place of a forgotten password.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ResetRequest {
@@ -84,7 +84,7 @@ pub struct SignedIn {
     pub expires_in: u64,
     /// The refresh token for the next `POST /auth/refresh`. The token works once.
     pub refresh_token: Hidden,
-    /// When the sign-in ends. None of its refresh tokens works after that.
+    /// When the sign-in ends. After this time, its refresh tokens do not work.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub refresh_expires_at: String,
     /// The user who signed in.

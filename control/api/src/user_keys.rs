@@ -58,7 +58,7 @@ pub struct CreatedUserKey {
     pub record: UserKey,
 }
 
-/// `GET /user/api-keys`: a page, newest first.
+/// `GET /user/api-keys`: a page of API keys, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserKeyPage {
@@ -68,6 +68,6 @@ pub struct UserKeyPage {
     pub next_cursor: Option<String>,
     /// Whether there is a next page.
     pub has_more: bool,
-    /// Keys on all pages.
+    /// Number of keys on all pages.
     pub total_count: u64,
 }

@@ -14,7 +14,7 @@ pub struct CreateWebhook {
     /// Types of events to send; all types when absent or empty.
     #[serde(default)]
     pub events: Option<Vec<String>>,
-    /// The shared secret: 32 to 256 visible ASCII characters. The service makes one when absent.
+    /// The shared secret: 32 to 256 visible ASCII characters. If absent, the service makes a secret.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, min_length = 32, max_length = 256))]
     pub secret: Option<String>,
@@ -82,7 +82,7 @@ pub struct WebhookPage {
     pub next_cursor: Option<String>,
     /// Whether there is a next page.
     pub has_more: bool,
-    /// Webhooks on all pages.
+    /// Number of webhooks on all pages.
     pub total_count: u64,
 }
 
@@ -174,7 +174,7 @@ pub struct Delivery {
     pub status_code: i64,
     /// Time until the receiver's last answer, in milliseconds; 0 without an answer.
     pub response_ms: i64,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub attempts: i64,
     /// `pending`, `succeeded` or `failed`.
     pub status: String,
@@ -202,7 +202,7 @@ pub struct WebhookDeliveries {
     /// The webhook's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "wh_01k809hp7f0oc1jgldmrvm9s18"))]
     pub webhook_id: WebhookId,
-    /// Deliveries of all pages.
+    /// Number of deliveries on all pages.
     pub total: u64,
     /// The deliveries, newest first.
     pub records: Vec<Delivery>,

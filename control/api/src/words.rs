@@ -5,11 +5,11 @@ pub trait Word: Copy + 'static {
     /// Name of the enum in messages, such as `role`.
     const NAME: &'static str;
 
-    /// The variant of this word.
+    /// Finds the variant that has this word.
     fn of_word(word: &str) -> Option<Self>;
 }
 
-/// Gives each variant of an enum its word: `ALL`, `as_str`, `from_name`, and [`Word`].
+/// Gives each variant of an enum its word: defines `ALL`, `as_str` and `from_name`, and implements [`Word`].
 #[macro_export]
 macro_rules! words {
     ($type:ident, $name:literal, { $($variant:ident = $word:literal),* $(,)? }) => {
@@ -24,7 +24,7 @@ macro_rules! words {
                 }
             }
 
-            /// The variant of this word.
+            /// Finds the variant that has this word.
             pub fn from_name(word: &str) -> Option<$type> {
                 match word {
                     $($word => Some($type::$variant),)*

@@ -25,7 +25,7 @@ const POLLS_LOST_MAX: u32 = 5;
 /// The session and the options of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The session with whose key the circuit is evaluated.
+    /// The session whose key evaluates the circuit.
     pub session: &'a SessionId,
     /// Preset of the session's key.
     pub preset: Preset,
@@ -49,9 +49,9 @@ pub struct Evaluation {
     pub outputs: Vec<Vec<Vec<u8>>>,
     /// Gates evaluated.
     pub gates: usize,
-    /// Bootstraps that the node ran, if the node states them.
+    /// Number of bootstraps that the node ran, if the node states it.
     pub bootstraps: Option<u64>,
-    /// Levels of those bootstraps, if the node states them.
+    /// Number of levels of the bootstraps, if the node states it.
     pub bootstrap_levels: Option<u64>,
     /// log2 of the probability that any bootstrap gave a wrong bit, if the node states it.
     pub failure_log2: Option<f64>,
@@ -59,7 +59,7 @@ pub struct Evaluation {
     pub bootstrap_ops: u64,
     /// The charge.
     pub cost: MilliYen,
-    /// Time that the node computed, in milliseconds.
+    /// Time that the node spent computing, in milliseconds.
     pub compute_ms: f64,
 }
 
@@ -124,7 +124,7 @@ pub fn request(gate: Gate, operands: impl IntoIterator<Item = String>) -> BatchG
     }
 }
 
-/// Polls a run until it is completed.
+/// Polls a run until it is completed, and returns the answer. If `interrupted` is ready first, cancels the run.
 async fn polled(
     client: &Client,
     operation: &OperationId,
@@ -172,7 +172,7 @@ struct Bare {
     words: Vec<u8>,
     /// Fingerprint of the key, as stated in the containers.
     fingerprint: Option<[u8; 8]>,
-    /// The seeds, if the words are only bodies.
+    /// The seeds, if `words` has only bodies.
     seeds: Option<Vec<Seed>>,
 }
 
@@ -182,7 +182,8 @@ enum Contents<'a> {
     Seeded(SeededLweList),
 }
 
-/// The words of containers, one after another; only the bodies if all containers are seeded and no seed repeats.
+/// Joins the words of the containers for a request. If all containers are seeded and no seed repeats, only the bodies
+/// are joined.
 fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
     let unusable = |why: &str| Error::Settings(format!("an input ciphertext cannot be sent: {why}"));
     let refused = |error| match error {

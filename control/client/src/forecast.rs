@@ -66,7 +66,7 @@ impl Forecast {
     }
 }
 
-/// Names of the circuit's inputs, all of them different.
+/// Gives each input bit of the circuit a different name.
 fn different(circuit: &Circuit) -> Vec<Bit> {
     (0..circuit.input_widths().iter().sum::<usize>() as u32).map(Bit::value).collect()
 }

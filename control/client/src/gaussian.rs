@@ -21,8 +21,8 @@ fn standard_pair(rng: &mut ChaCha20Rng) -> [f64; 2] {
 const TWO_TO_MINUS_53: f64 = 1.0 / (1u64 << 53) as f64;
 const TWO_TO_MINUS_64: f64 = TWO_TO_MINUS_53 / (1u64 << 11) as f64;
 
-/// The nearest floating-point number. Converts the two halves of the word separately, because some targets branch on
-/// the highest bit of a whole word.
+/// Returns the floating-point number nearest to `x`. Converts the two halves of the word separately, because some
+/// targets branch on the highest bit of a whole word.
 fn float(x: u64) -> f64 {
     const TWO_TO_32: f64 = (1u64 << 32) as f64;
     (x >> 32) as u32 as f64 * TWO_TO_32 + x as u32 as f64
@@ -97,7 +97,8 @@ fn square_root(x: f64) -> f64 {
 
 /// Sine and cosine of `v` turns, `v` in `[-1/2, 1/2]`, by their Taylor series.
 fn sin_cos_turns(v: f64) -> (f64, f64) {
-    /// For terms 1 to 16: `1 / ((2 i - 1) 2 i)` of the cosine, `1 / (2 i (2 i + 1))` of the sine.
+    /// Factors of the terms `i` from 1 to 16: first `1 / ((2 i - 1) 2 i)` for the cosine, then `1 / (2 i (2 i + 1))`
+    /// for the sine.
     const RECIPROCALS: [(f64, f64); 16] = {
         let mut table = [(0.0, 0.0); 16];
         let mut i = 0;

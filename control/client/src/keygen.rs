@@ -12,8 +12,8 @@ use crate::gaussian;
 use crate::secret_key::{SecretKey, secret_generator};
 
 impl SecretKey {
-    /// The evaluation key, which a server needs to compute. The key is seeded, and every call draws fresh masks and
-    /// noise. A call takes about 0.2 s.
+    /// Makes the evaluation key, with which a server can compute. The key is seeded, and every call draws fresh masks
+    /// and noise. A call takes about 0.2 s.
     pub fn evaluation_key(&self) -> EvaluationKey {
         let params = self.preset().params();
         let mut seed = [0; 32];

@@ -65,7 +65,8 @@ pub const PUBLIC: [Public; 3] = [
     },
 ];
 
-/// The netlist of a name: `adder64`, `mult64`, `aes_128`, or a name that [`builtin`] generates. `None` for other names.
+/// The netlist with this name: `adder64`, `mult64`, `aes_128`, or a name for which [`builtin`] makes a netlist. `None`
+/// for other names.
 ///
 /// # Errors
 /// When the name begins with [`builtin::PREFIX`] and no circuit has it.

@@ -16,13 +16,13 @@ use crate::secrets::{Digest, Pepper};
 use crate::web::envelope::Area;
 use crate::web::error::ApiError;
 
-/// Characters of a key that may be shown again.
+/// Number of characters at the start of a key that may be shown again.
 pub const DISPLAY_CHARACTERS: usize = 16;
-/// Hex characters after the prefix: 128 random bits.
+/// Number of hex characters after the prefix. They hold 128 random bits.
 const SECRET_CHARACTERS: usize = 32;
-/// Characters of a trial key, the longest kind of key.
+/// Number of characters of a trial key, the longest kind of key.
 pub const KEY_CHARACTERS_MAX: usize = "svc_trial_".len() + SECRET_CHARACTERS;
-/// Times of last use that one statement writes, at most.
+/// Largest number of keys whose times of last use one statement writes.
 const USED_MAX: usize = 1000;
 
 /// A new key. Only the answer that creates the key shows it.
@@ -34,7 +34,7 @@ pub struct FreshKey {
 }
 
 impl FreshKey {
-    /// A random key: prefix and 32 lower-case hex characters (readings A2).
+    /// Makes a random key: a prefix and 32 lower-case hex characters (readings A2).
     pub fn generate(environment: Environment) -> FreshKey {
         let secret = ids::random_hex::<{ SECRET_CHARACTERS / 2 }>(environment.key_prefix());
         let display_prefix = secret[..DISPLAY_CHARACTERS].to_owned();
@@ -79,7 +79,7 @@ impl ValidKey {
         })
     }
 
-    /// The caller, if the key has not expired and may be used in this area.
+    /// Returns the caller, if the key has not expired and may be used in this area.
     fn admit(self, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
         if self.expires_at.is_some_and(|end| end <= now) {
             return Err(invalid_key());
@@ -98,28 +98,29 @@ impl ValidKey {
     }
 }
 
-/// The same error for malformed, unknown, revoked and expired keys.
+/// Makes the error for a key that is not valid: the same error for malformed, unknown, revoked and expired keys.
 pub(crate) fn invalid_key() -> ApiError {
     ApiError::new(Code::InvalidApiKey, "the API key is not valid")
 }
 
-/// Looks up the callers of keys.
+/// Looks up the caller to whom an API key belongs.
 pub struct ApiKeys {
     store: Store,
     pepper: Pepper,
     /// Cache of valid keys, by digest.
     known: Believed<ValidKey>,
-    /// Times of last use that are not written to the database yet.
+    /// The times of last use that are not written to the database yet, by key id.
     used: Mutex<HashMap<String, i64>>,
 }
 
 impl ApiKeys {
-    /// Keys of this database, with this pepper. `believed_for`: how long a key is cached.
+    /// Creates a lookup for the keys of this database, which are digested under `pepper`. `believed_for`: how long a
+    /// key is cached.
     pub fn new(store: Store, pepper: Pepper, believed_for: Duration) -> Self {
         Self { store, pepper, known: Believed::new(believed_for), used: Mutex::default() }
     }
 
-    /// The digest of a key. The database stores the digest in place of the key.
+    /// Computes the digest of a key. The database stores the digest in place of the key.
     pub fn digest(&self, key: &str) -> Digest {
         self.pepper.digest(key)
     }
@@ -129,7 +130,8 @@ impl ApiKeys {
         &self.pepper
     }
 
-    /// The caller of this key. Every key that is not valid gets the same error, whatever the reason.
+    /// Returns the caller to whom this key belongs. Every key that is not valid gets the same error, whatever the
+    /// reason.
     pub async fn caller(&self, key: &str, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
         if !looks_like_a_key(key) {
             return Err(invalid_key());

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
 
-/// Values in the cache, at most.
+/// Largest number of values in the cache.
 const ANSWERS_MAX: usize = 10_000;
 
 /// A cache of values from the database. A value is found by the digest of its key or token.
@@ -26,12 +26,12 @@ struct Remembered<T> {
 }
 
 impl<T: Clone> Believed<T> {
-    /// An empty cache that keeps a value this long.
+    /// Creates an empty cache that keeps each value for the time `within`.
     pub fn new(within: Duration) -> Believed<T> {
         Believed { within, known: Mutex::new(Remembered { answers: HashMap::new(), generation: 0 }) }
     }
 
-    /// The cached value, if it is not too old.
+    /// Returns the cached value, if it is not too old.
     pub fn get(&self, digest: &[u8; 32], now: Timestamp) -> Option<T> {
         let known = self.known.lock();
         known
@@ -41,12 +41,13 @@ impl<T: Clone> Believed<T> {
             .map(|(_, answer)| answer.clone())
     }
 
-    /// The present generation. Take it before the database is read, and give it to [`Believed::insert`].
+    /// Returns the present generation. Call this before the value is read from the database, and give the generation to
+    /// [`Believed::insert`].
     pub fn generation(&self) -> u64 {
         self.known.lock().generation
     }
 
-    /// Stores a value, unless an invalidation came after this generation.
+    /// Stores a value, unless the cache was invalidated since `generation` began.
     pub fn insert(&self, digest: [u8; 32], answer: T, generation: u64, now: Timestamp) {
         let mut known = self.known.lock();
         if known.answers.len() >= ANSWERS_MAX {

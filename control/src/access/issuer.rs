@@ -24,7 +24,7 @@ use crate::secrets::{Purpose, Secrets};
 pub const AUDIENCE: &str = "ango";
 /// Life of an access token.
 pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
-/// Leeway for the issuer's clock when times of a token are checked.
+/// How far the issuer's clock may be from this node's clock when the times in a token are checked.
 pub(super) const LEEWAY: Duration = Duration::from_secs(60);
 /// The name to which the signing key is sealed: sealed bytes open only under the same name.
 const SEALED_NAME: &str = "access_token";
@@ -58,9 +58,9 @@ pub struct OwnClaims<'a> {
     pub exp: i64,
 }
 
-/// Signs session tokens and gives out the keys that check them.
+/// Signs session tokens, and gives out the keys with which session tokens are checked.
 pub struct EmbeddedIssuer {
-    /// The `iss` claim of its tokens.
+    /// The `iss` claim of the issuer's tokens.
     pub address: String,
     store: Store,
     seal: Seal,
@@ -88,7 +88,7 @@ pub struct OwnKey {
     kid: String,
     /// The public part, as the key set shows it.
     public: PublicKey,
-    /// Checks signatures of this key.
+    /// Checks signatures that this key made.
     pub verifying: DecodingKey,
     signing: EncodingKey,
 }
@@ -148,8 +148,8 @@ impl EmbeddedIssuer {
         jsonwebtoken::encode(&header, claims, &key.signing)
     }
 
-    /// The key with this id, if tokens that it signed are still accepted. An unknown id causes a read of the database,
-    /// because another node may have rotated the key a moment ago.
+    /// Returns the key with this id, if tokens that this key signed are still accepted. An unknown id causes a read of
+    /// the database, because another node may have rotated the key a moment ago.
     pub async fn key(&self, kid: &str, now: Timestamp) -> Option<Arc<OwnKey>> {
         let find = || self.keys.read().all(now).find(|key| key.kid == kid).cloned();
         match find() {
@@ -161,14 +161,14 @@ impl EmbeddedIssuer {
         }
     }
 
-    /// The public keys. The key that signs comes first.
+    /// Returns the public keys. The key that signs comes first.
     pub async fn public_keys(&self, now: Timestamp) -> Vec<PublicKey> {
         self.refresh(READ_EVERY, now).await;
         self.keys.read().all(now).map(|key| key.public.clone()).collect()
     }
 
-    /// Reads the keys again if the last read is older than `after`. If the database does not answer, the present keys
-    /// stay in use.
+    /// Reads the keys again if they were last read more than `after` ago. If the database does not answer, the present
+    /// keys stay in use.
     async fn refresh(&self, after: Duration, now: Timestamp) {
         if now.is_near(self.keys.read().read_at, after) {
             return;
@@ -208,7 +208,7 @@ async fn read(store: &Store, seal: &Seal, now: Timestamp) -> anyhow::Result<Keys
     Ok(Keys { current: Arc::new(OwnKey::open(seal, &current)?), retired: retired.collect(), read_at: now })
 }
 
-/// A random key on the curve P-256, as PKCS#8. Overwritten on drop.
+/// Makes a random key on the curve P-256, as PKCS#8. The key is overwritten on drop.
 fn fresh_key() -> p256::pkcs8::SecretDocument {
     loop {
         let scalar = zeroize::Zeroizing::new(ids::random::<32>());

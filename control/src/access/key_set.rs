@@ -24,13 +24,13 @@ use crate::web::error::ApiError;
 const TTL: Duration = Duration::from_secs(10 * 60);
 /// How long fetched keys are used while the issuer does not answer.
 const STALE_TTL: Duration = Duration::from_secs(4 * 3600);
-/// Least time between two fetches while keys are known, so that tokens with unknown key ids do not cause a fetch each.
+/// Least time between two fetches while keys are known, so that not every token with an unknown key id causes a fetch.
 const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(60);
 /// Least time between two fetches while no keys are known.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
-/// Bytes of an answer, at most.
+/// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// Keys of a set, at most.
+/// Largest number of keys in a set.
 const KEYS_MAX: usize = 1000;
 /// Timeouts: for a connection, and for an answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -67,7 +67,7 @@ fn safe_address(text: &str) -> Result<String, &'static str> {
 
 /// A public key of an issuer.
 pub struct IssuerKey {
-    /// Checks signatures of this key.
+    /// Checks signatures that this key made.
     pub verifying: DecodingKey,
     /// The only algorithm that the key may be used with. `None`: the issuer named none.
     pub only: Option<Algorithm>,
@@ -97,7 +97,7 @@ impl State {
         self.fetched_at.is_some_and(|at| now.is_near(at, than))
     }
 
-    /// The key with this id, if the set was fetched less than `younger_than` ago.
+    /// Returns the key with this id, if the set was fetched less than `younger_than` ago.
     fn key(&self, kid: &str, younger_than: Duration, now: Timestamp) -> Option<Arc<IssuerKey>> {
         self.keys.get(kid).filter(|_| self.is_younger(younger_than, now)).cloned()
     }
@@ -115,7 +115,7 @@ struct Document {
 }
 
 impl IssuerKeys {
-    /// The keys of this issuer, fetched when they are first needed.
+    /// Creates an empty cache of this issuer's keys. The keys are fetched when they are first needed.
     pub fn new(issuer: String, jwks_url: Option<String>) -> anyhow::Result<IssuerKeys> {
         crate::tls::choose_cryptography();
         let jwks_url = jwks_url.map(|url| url.parse()).transpose()?;
@@ -137,7 +137,7 @@ impl IssuerKeys {
         })
     }
 
-    /// The key with this id. `None`: the issuer has no such key.
+    /// Returns the key with this id. `None`: the issuer has no such key.
     pub async fn key(&self, kid: &str, now: Timestamp) -> Result<Option<Arc<IssuerKey>>, ApiError> {
         if let Some(key) = self.state.lock().key(kid, TTL, now) {
             return Ok(Some(key));
@@ -225,7 +225,7 @@ impl IssuerKeys {
     }
 }
 
-/// Fetches an issuer's keys, for programs other than the node. Returns how many can be used.
+/// Fetches an issuer's keys, for programs other than the node. Returns how many of the keys the node can use.
 ///
 /// # Errors
 /// When the issuer does not answer, or its answer is not a key set.

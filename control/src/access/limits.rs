@@ -100,14 +100,15 @@ impl Quota {
 impl<S: Sync> FromRequestParts<S> for Quota {
     type Rejection = std::convert::Infallible;
 
-    /// A request that was not admitted gets an empty quota, which counts nothing.
+    /// Returns the quota that [`counted`] put into the request. A request without a quota gets an empty one, which
+    /// counts nothing.
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
         Ok(parts.extensions.get::<Quota>().cloned().unwrap_or_default())
     }
 }
 
 impl Limits {
-    /// Limits with empty counters. Earlier counts are read from the database when they are needed.
+    /// Creates limits with empty counters. Earlier counts are read from the database when they are needed.
     pub fn new(clock: Clock, plans: PlanTable, store: Store, secrets: &Secrets, cache: Option<CacheStore>) -> Limits {
         Limits {
             clock,
@@ -128,12 +129,12 @@ impl Limits {
         self.plans.of(plan)
     }
 
-    /// The digest of a caller's network, for records that may not hold the address itself.
+    /// Computes the digest of a caller's network, for records that must not contain the address itself.
     pub fn network(&self, address: IpAddr) -> [u8; 32] {
         self.digests.address(address)
     }
 
-    /// Refuses a locked network and a locked credential (readings A21).
+    /// Refuses a request whose network or credential is locked (readings A21).
     pub fn check_lockout(&self, address: Option<IpAddr>, shown: Option<&str>, now: Timestamp) -> Result<(), ApiError> {
         let address = address.map(|address| self.digests.address(address));
         let shown = shown.map(|shown| self.digests.shown(shown));
@@ -153,7 +154,7 @@ impl Limits {
         self.tell_failures();
     }
 
-    /// Runs an attempt to sign in, unless its network is locked. A failed attempt counts against the network.
+    /// Runs an attempt to sign in, unless the caller's network is locked. A failed attempt counts against the network.
     pub async fn attempt<T>(
         &self,
         ClientAddress(address): ClientAddress,
@@ -222,8 +223,8 @@ impl Limits {
         self.take(quota, subject, limits, 1, now).await
     }
 
-    /// Admits a request without a credential: takes a token from its network's bucket and, if `counts` is true, a unit
-    /// of its network's counts for the day and the month.
+    /// Admits a request without a credential: takes a token from the network's bucket and, if `counts` is true, a unit
+    /// from the network's counts for the day and the month.
     async fn admit_stranger(&self, extensions: &Extensions, counts: bool) -> Result<(), ApiError> {
         let Some(ClientAddress(address)) = extensions.get().copied() else { return Ok(()) };
         let (quota, now) = (extensions.get::<Quota>().cloned().unwrap_or_default(), self.clock.now());
@@ -238,7 +239,7 @@ impl Limits {
         self.admit_stranger(extensions, false).await
     }
 
-    /// Counts a request by its number of gates (readings L1), instead of as one unit.
+    /// Counts one unit for each gate of a request (readings L1), instead of one unit for the request.
     pub async fn count_gates(&self, quota: &Quota, gates: u64, now: Timestamp) -> Result<(), ApiError> {
         let (shown, units) = {
             let held = quota.0.lock();
@@ -266,8 +267,8 @@ impl Limits {
         note(quota, units, taken, now)
     }
 
-    /// Writes the event that an account reached its daily limit, once a day. The node remembers the accounts whose
-    /// event it has written today.
+    /// Writes the event which says that an account reached its daily limit, once a day for each account. The node
+    /// remembers the accounts whose event it has written today.
     async fn tell_limit_reached(&self, account: &Subject, limits: PlanLimits, now: Timestamp) {
         let day = Period::of(now).day;
         {
@@ -332,7 +333,7 @@ impl Limits {
         }
     }
 
-    /// The number of locked subjects, by kind.
+    /// Returns the number of locked subjects of each kind.
     pub fn locked(&self, now: Timestamp) -> HashMap<LockoutKind, u64> {
         self.lockouts.locked(now)
     }
@@ -411,12 +412,13 @@ pub async fn paced(State(limits): State<Arc<Limits>>, request: Request, next: Ne
     Ok(next.run(request).await)
 }
 
-/// Whether a request with this status counts. Refused requests (readings L1) and failed requests do not count.
+/// Whether a request counts if its answer has this status. Refused requests (readings L1) and failed requests do not
+/// count.
 fn counts(status: StatusCode) -> bool {
     !matches!(status.as_u16(), 401..=404 | 422 | 429 | 500..)
 }
 
-/// Records the units that a request took, or returns the error of the limit that it reached.
+/// Notes in the quota the units that a request took. If the request reached a limit, returns the error for that limit.
 fn note(quota: &Quota, units: i64, counted: Result<Period, LimitReached>, now: Timestamp) -> Result<(), ApiError> {
     let period = counted.map_err(|reached| {
         let wait = Duration::from_secs(reached.reset_s(now).saturating_sub(now.seconds()));

@@ -18,10 +18,10 @@ use crate::web::error::ApiError;
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
-/// Hashes computed at the same time, at most. Further requests wait, so that hashes do not take all memory and all
-/// cores.
+/// Largest number of hashes computed at the same time. Further requests wait, so that hashes do not take all memory and
+/// all cores.
 const AT_ONCE: usize = 2;
-/// How long a request waits, at most, until it may compute its hash.
+/// Longest wait of a request until it may compute its hash.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// The hash that is checked if the user does not exist, so that the answer takes as long as for an existing user. Its
 /// bytes are zeros, and no password has this hash.
@@ -38,7 +38,7 @@ pub struct Passwords {
 }
 
 impl Passwords {
-    /// A hasher of passwords. `telemetry` counts the hashes.
+    /// Creates a hasher of passwords. `telemetry` counts the hashes.
     pub fn new(telemetry: Arc<Telemetry>) -> Passwords {
         Passwords { turns: Arc::new(Semaphore::new(AT_ONCE)), telemetry }
     }
@@ -55,7 +55,7 @@ impl Passwords {
         .await
     }
 
-    /// The hash of a new password. The error names the rule that the password breaks.
+    /// Computes the hash of a new password. The error names the rule that the password breaks.
     pub async fn hash(&self, password: Zeroizing<String>) -> Result<String, ApiError> {
         accept(&password)?;
         self.in_turn(move || hash(&password)).await
@@ -90,7 +90,7 @@ pub fn check(password: &str) -> Result<(), &'static str> {
     if CHARACTERS.contains(&password.chars().count()) { Ok(()) } else { Err("must have 12 to 256 characters") }
 }
 
-/// A password's hash as a PHC string, with fresh salt.
+/// Computes a password's hash as a PHC string, with fresh salt.
 pub fn hash(password: &str) -> Result<String, &'static str> {
     let salt = ids::random::<16>();
     let hash = argon2id().hash_password_with_salt(password.as_bytes(), &salt);

@@ -22,7 +22,7 @@ use crate::ids;
 use crate::secrets::Digest;
 use crate::web::error::ApiError;
 
-/// Bytes of a token, at most.
+/// Longest token, in bytes.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// The accepted algorithms. None of them uses a shared secret.
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::ES256, Algorithm::EdDSA, Algorithm::RS256, Algorithm::PS256];
@@ -73,12 +73,12 @@ pub struct SessionTokens {
 }
 
 impl SessionTokens {
-    /// Session tokens of this issuer. `believed_for`: how long a checked token is cached.
+    /// Creates a checker of this issuer's session tokens. `believed_for`: how long a checked token is cached.
     pub fn new(store: Store, issuer: Issuer, believed_for: Duration) -> Self {
         Self { store, issuer, checked: Believed::new(believed_for), ended: Mutex::default() }
     }
 
-    /// The embedded issuer, unless the node uses an external one.
+    /// Returns the embedded issuer, unless the node uses an external one.
     pub fn embedded(&self) -> Option<&EmbeddedIssuer> {
         match &self.issuer {
             Issuer::Embedded(issuer) => Some(issuer),
@@ -86,7 +86,8 @@ impl SessionTokens {
         }
     }
 
-    /// The caller of this token. Every token that is not valid gets the same error, whatever the reason.
+    /// Returns the caller to whom this token belongs. Every token that is not valid gets the same error, whatever the
+    /// reason.
     pub async fn caller(&self, token: &str, now: Timestamp) -> Result<Caller, ApiError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(invalid_token());
@@ -180,7 +181,7 @@ impl SessionTokens {
         Ok(claims)
     }
 
-    /// The caller of a token that this node issued, if the sign-in has not ended and the user is not disabled.
+    /// Returns the caller of a token that this node issued, if the sign-in has not ended and the user is not disabled.
     async fn own_user(&self, claims: &Claims, id: Digest, ends: Timestamp) -> Result<Caller, ApiError> {
         let (Some(sid), Some(account)) = (&claims.sid, &claims.account_id) else {
             return Err(invalid_token());
@@ -204,7 +205,7 @@ impl SessionTokens {
         })
     }
 
-    /// The caller of an external issuer's token. If the token names no account, the user gets an account and
+    /// Returns the caller of an external issuer's token. If the token names no account, the user gets an account and
     /// administers it.
     async fn external_user(
         &self,
@@ -277,7 +278,7 @@ fn decode(
     jsonwebtoken::decode(token, key, &validation).map(|token| token.claims).map_err(|_| invalid_token())
 }
 
-/// The role with this name, if users can have this role.
+/// Returns the role with this name, if users can have this role.
 fn role_of(name: &str) -> Option<Role> {
     Role::from_name(name).filter(|role| *role != Role::Trial)
 }
@@ -287,7 +288,7 @@ pub fn looks_like_a_token(text: &str) -> bool {
     text.starts_with("eyJ") && text.matches('.').count() == 2
 }
 
-/// The same error for malformed, foreign, expired and ended tokens.
+/// Makes the error for a token that is not valid: the same error for malformed, foreign, expired and ended tokens.
 pub fn invalid_token() -> ApiError {
     ApiError::new(Code::InvalidSessionToken, "the session token is not valid")
 }

@@ -26,7 +26,7 @@ use crate::web::peer::ClientAddress;
 
 /// Errors of signing in.
 const SIGN_IN: [Code; 3] = [Code::InvalidRequest, Code::InvalidCredentials, Code::FeatureDisabled];
-/// Bytes of these requests, at most.
+/// Longest body of one of the following requests, in bytes.
 const BODY_BYTES_MAX: usize = 8 << 10;
 
 impl JsonBody for SignInRequest {
@@ -237,7 +237,7 @@ fn embedded(access: &Access) -> Result<&EmbeddedIssuer, ApiError> {
     issuer.ok_or_else(|| ApiError::new(Code::NotFound, "this node does not issue session tokens"))
 }
 
-/// Logs a sign-in as a security event.
+/// Logs a sign-in as a security event, and returns it.
 fn told(by: &'static str, done: SignedIn) -> SignedIn {
     let (user_id, account_id) = (&done.user.user_id, &done.user.account_id);
     tracing::info!(target: "security", user_id, account_id, by, "signed in");

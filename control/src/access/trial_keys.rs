@@ -21,7 +21,7 @@ use crate::web::error::ApiError;
 use crate::web::path::PathParts;
 use crate::web::peer::ClientAddress;
 
-/// Trial keys that a network may get within a minute (specification, Authentication 5).
+/// Number of trial keys that a network may get within a minute (specification, Authentication 5).
 const KEYS_MAX: usize = 5;
 const KEYS_WINDOW: Duration = Duration::from_secs(60);
 
@@ -134,7 +134,8 @@ pub async fn revoke(
 /// has ended.
 const ERASED_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// Removes expired records of networks that got keys, and the accounts of trials that were erased a day ago.
+/// Removes expired records of networks that got keys. Also removes the accounts of trials that were erased more than a
+/// day ago.
 pub async fn forget_old(access: &Access) {
     let now = access.clock.now();
     if let Err(error) = access.store.forget_trial_windows(now.0).await {
@@ -148,9 +149,9 @@ pub async fn forget_old(access: &Access) {
 /// Bytes of a tag.
 const TAG_BYTES: usize = 2;
 
-/// Tags that distinguish trial keys with the same display prefix. For each longer prefix of the key, up to the whole
-/// key, the tags hold two bytes of that prefix's digest under the pepper. The tags are erased with the key, after half
-/// an hour at most.
+/// Makes the tags that distinguish trial keys with the same display prefix. For each longer prefix of the key, up to
+/// the whole key, the tags hold two bytes of that prefix's digest under the pepper. The tags are erased with the key,
+/// after half an hour at most.
 pub fn prefix_tags(pepper: &Pepper, key: &str) -> Vec<u8> {
     let longer = DISPLAY_CHARACTERS + 1..=key.len();
     longer.flat_map(|length| tag(pepper, &key[..length])).collect()

@@ -10,11 +10,11 @@ use crate::web::error::ApiError;
 
 /// Life of a trial (specification, Limits).
 pub const TTL: Duration = Duration::from_secs(30 * 60);
-/// Operations of a trial (specification, Limits).
+/// Number of operations of a trial (specification, Limits).
 pub const OPERATIONS_MAX: u64 = 10;
 /// A trial is erased this long after its last session ended. By then, work that was running is recorded.
 const QUIET: Duration = Duration::from_secs(10);
-/// Trials that one query reads, at most.
+/// Largest number of trials that one query reads.
 const ENDED_MAX: i64 = 100;
 
 /// The trials of the database, as this node sees them.
@@ -23,18 +23,18 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// Trials of this database.
+    /// Gives access to the trials of this database.
     pub fn new(store: Store) -> Trials {
         Trials { store }
     }
 
-    /// Operations that a trial has left. Zero when the trial has ended.
+    /// Returns the number of operations that a trial has left. Zero when the trial has ended.
     pub async fn operations_left(&self, account: &AccountId) -> Result<u64, ApiError> {
         let trial = self.store.trial(account.as_str()).await?;
         Ok(trial.map_or(0, |trial| OPERATIONS_MAX.saturating_sub(trial.operations_used.unsigned_abs())))
     }
 
-    /// Some of the accounts whose trial has expired or whose key was revoked, and which are not erased yet.
+    /// Returns some of the accounts that are not erased yet although their trial has expired or their key was revoked.
     pub async fn ended(&self, now: Timestamp) -> Vec<String> {
         let ended = self.store.ended_trials(now.0, ENDED_MAX).await;
         ended.inspect_err(|error| tracing::warn!(%error, "ended trials could not be read")).unwrap_or_default()

@@ -27,9 +27,9 @@ use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
-/// Keys that a user may make within [`KEYS_WINDOW`] (specification, Authentication 6).
+/// Number of keys that a user may make within [`KEYS_WINDOW`] (specification, Authentication 6).
 const KEYS_MAX: i64 = 10;
-/// Length of the sliding window.
+/// Length of the sliding window in which new keys are counted.
 const KEYS_WINDOW: Duration = Duration::from_secs(60 * 60);
 /// How long revoked and expired keys stay listed (readings A16).
 const ENDED_LISTED: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -175,7 +175,8 @@ pub async fn log_out(State(access): State<Arc<Access>>, caller: Caller, claim: C
     Ok(response)
 }
 
-/// The environment and role of the new key. Refuses an environment or role that the caller may not give.
+/// Reads the environment and role that the new key shall have. Refuses an environment or role that the caller may not
+/// give.
 fn wanted(access: &Access, caller: &Caller, request: &CreateUserKey) -> Result<(Environment, Role), ApiError> {
     let invalid = |field: &str, allowed: &str| {
         ApiError::new(Code::InvalidRequest, format!("{field} must be one of {allowed}")).at(field, "not in the set")
@@ -202,7 +203,7 @@ fn wanted(access: &Access, caller: &Caller, request: &CreateUserKey) -> Result<(
     Ok((environment, role))
 }
 
-/// The rank of a role. A higher role may do everything that a lower one may.
+/// Returns the rank of a role. A role of a higher rank may do everything that a role of a lower rank may do.
 fn rank(role: Role) -> u8 {
     match role {
         Role::Trial => 0,
@@ -212,7 +213,8 @@ fn rank(role: Role) -> u8 {
     }
 }
 
-/// The keys that a user may see: their own, or all of the account for an `account_admin`.
+/// Makes the filter for the keys that a user may see: their own keys, or all keys of the account for an
+/// `account_admin`.
 fn seen(caller: &Caller, now: Timestamp) -> Result<UserKeysSeen<'_>, ApiError> {
     let user_id = user_of(caller)?;
     Ok(UserKeysSeen {

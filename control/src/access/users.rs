@@ -24,15 +24,15 @@ const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 const REFRESH_GRACE: Duration = Duration::from_secs(20);
 /// Life of a setup link and of a link that resets a password.
 const LINK_TTL: Duration = Duration::from_secs(24 * 3600);
-/// Bytes of an e-mail address, at most (RFC 5321).
+/// Longest e-mail address, in bytes (RFC 5321).
 const EMAIL_BYTES_MAX: usize = 254;
 /// Characters that separate addresses in the header of a mail, or enclose one.
 const SEPARATORS: [char; 4] = [',', ';', '<', '>'];
 /// Prefix of refresh tokens.
 const REFRESH_PREFIX: &str = "rt_";
-/// Prefix of the tokens of setup links.
+/// Prefix of the tokens in setup links.
 const SETUP_PREFIX: &str = "st_";
-/// Prefix of the tokens of links that reset a password.
+/// Prefix of the tokens in links that reset a password.
 const RESET_PREFIX: &str = "pt_";
 
 /// Signs a user in with e-mail and password. Returns the tokens.
@@ -250,12 +250,12 @@ pub async fn new_reset_link(
     Ok(Zeroizing::new(format!("{base_url}/reset#{}", *token)))
 }
 
-/// The secret under which refresh tokens and tokens of links are digested.
+/// Returns the secret under which refresh tokens and the tokens in one-time links are digested.
 pub fn token_pepper(secrets: &Secrets) -> Pepper {
     Pepper(secrets.key(Purpose::Tokens))
 }
 
-/// An e-mail address as it is stored and compared: in lower case. `None`: the text is not one address.
+/// Returns an e-mail address as it is stored and compared: in lower case. `None`: the text is not one address.
 pub fn normal_email(text: &str) -> Option<String> {
     let text = text.trim();
     let (name, host) = text.rsplit_once('@')?;
@@ -264,7 +264,7 @@ pub fn normal_email(text: &str) -> Option<String> {
     whole.then(|| text.to_lowercase())
 }
 
-/// The embedded issuer. Fails if the operator chose an external issuer.
+/// Returns the embedded issuer. Fails if the operator chose an external issuer.
 fn embedded(access: &Access) -> Result<&EmbeddedIssuer, ApiError> {
     let issuer = access.session_tokens.embedded();
     issuer.ok_or_else(|| ApiError::new(Code::FeatureDisabled, "the users of this node sign in with an external issuer"))
@@ -280,7 +280,7 @@ fn new_user<'a>(user_id: &'a str, email: &'a str, hash: &'a str, role: Role, now
     NewUser { user_id, account_id: None, email, password_hash: hash, role, created_at: now.0 }
 }
 
-/// The user record of a new user.
+/// Makes the record of a new user.
 fn made(user: &NewUser<'_>) -> User {
     User {
         user_id: user.user_id.to_owned(),
@@ -354,7 +354,7 @@ async fn tokens(
     })
 }
 
-/// 256 random bits in hexadecimal.
+/// Makes a random token: the prefix, then 256 random bits in hexadecimal.
 fn random_token(prefix: &str) -> Zeroizing<String> {
     ids::random_hex::<32>(prefix)
 }

@@ -167,8 +167,8 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// Copies those objects of a node's folder that were not copied yet. Compiled kernels are not copied, because nodes
-/// make them again.
+/// Copies the objects of a node's folder, except objects that `files` already lists. Compiled kernels are not copied,
+/// because nodes make them again.
 fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, FileFacts>) -> anyhow::Result<()> {
     for kind in ObjectKind::LASTING {
         let Ok(objects) = fs::read_dir(folder_of(folder.path(), kind)) else { continue };
@@ -206,7 +206,7 @@ fn facts_of(path: &Path) -> anyhow::Result<FileFacts> {
     stream(path, &mut std::io::sink())
 }
 
-/// Writes a file's bytes to `to`. Returns their number and digest.
+/// Writes a file's bytes to `to`. Returns the number of bytes and their digest.
 fn stream(source: &Path, to: &mut impl Write) -> anyhow::Result<FileFacts> {
     let read = || format!("cannot read {}", source.display());
     let mut from = File::open(source).with_context(read)?;
@@ -223,13 +223,14 @@ fn stream(source: &Path, to: &mut impl Write) -> anyhow::Result<FileFacts> {
     }
 }
 
-/// A folder under a temporary name that is being filled. Dropping this removes the folder.
+/// A folder that is being filled. It has a temporary name until [`Staged::take`]. Dropping this value removes the
+/// folder.
 struct Staged {
     path: PathBuf,
 }
 
 impl Staged {
-    /// Makes the folder next to `target`, so that a rename can put it at `target`.
+    /// Makes a folder with a temporary name next to `target`, so that a rename can put the folder at `target`.
     fn beside(target: &Path) -> anyhow::Result<Staged> {
         let name = target.file_name().with_context(|| format!("{} has no name", target.display()))?;
         let mut staged = name.to_owned();

@@ -24,7 +24,7 @@ pub struct PlanRequestFacts {
 }
 
 impl Operator {
-    /// All requests for plans, the oldest first.
+    /// Returns all requests for plans, the oldest first.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -42,7 +42,7 @@ impl Operator {
     /// Records the final status of an open invoice that the service made itself. A payment is announced to webhooks.
     ///
     /// # Errors
-    /// When the invoice does not exist, the provider made it, or it has ended.
+    /// When the invoice does not exist, was made by the provider, or is no longer open.
     pub async fn end_invoice(&self, invoice_id: &str, status: InvoiceState) -> anyhow::Result<()> {
         let Some(mut invoice) = self.store.invoice(invoice_id).await? else {
             bail!("there is no invoice {invoice_id}")

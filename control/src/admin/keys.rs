@@ -44,7 +44,7 @@ pub struct KeyFacts {
 }
 
 impl Operator {
-    /// All keys, or the keys of an account, oldest first.
+    /// Returns all keys, or the keys of one account, oldest first.
     pub async fn keys(&self, account: Option<&AccountId>) -> anyhow::Result<Vec<KeyFacts>> {
         let keys = self.store.api_keys().await?;
         let makers: HashMap<String, String> = self.store.key_makers().await?.into_iter().collect();
@@ -70,7 +70,7 @@ impl Operator {
         Ok(facts.collect())
     }
 
-    /// The keys that a user made, and the successors of these keys, oldest first.
+    /// Returns the keys that a user made, and the successors of these keys, oldest first.
     ///
     /// # Errors
     /// When the user does not exist.
@@ -103,7 +103,7 @@ impl Operator {
         Ok(self.tell_revoked(lineages).await)
     }
 
-    /// Sends the revoked lineages to the running nodes. Returns their number.
+    /// Tells the running nodes which lineages were revoked. Returns the number of lineages.
     pub(super) async fn tell_revoked(&self, lineages: Vec<String>) -> usize {
         let count = lineages.len();
         for lineage in lineages {

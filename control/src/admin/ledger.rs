@@ -11,7 +11,7 @@ pub struct AuditFacts {
     pub transfers: i64,
     /// Number of balances: sums by account, month and rate.
     pub balances: i64,
-    /// Number of open reservations, for work that is running.
+    /// Number of open reservations: amounts set aside for work that is running.
     pub open: i64,
     /// The faults found, at most 100 of each kind.
     pub findings: Vec<FindingFacts>,

@@ -20,13 +20,13 @@ pub struct LockoutFacts {
     pub kind: &'static str,
     /// When the lockout ends.
     pub locked_until: String,
-    /// The id of the locked API key, if the node knows the key. Such a key is revoked or expired.
+    /// The id of the locked API key, if the locked text is a key in the database. Such a key is revoked or expired.
     pub key_id: Option<String>,
-    /// The account that owns this key.
+    /// The account that owns the locked key.
     pub account_id: Option<String>,
 }
 
-/// The lockouts that an operator clears.
+/// An operator's choice of the lockouts to clear.
 #[derive(Clone, Debug)]
 pub enum LockoutChoice {
     /// The lockout with this id, which [`Operator::lockouts`] shows.
@@ -40,7 +40,7 @@ pub enum LockoutChoice {
 }
 
 impl Operator {
-    /// The present lockouts. The lockout that ends last comes first.
+    /// Returns the present lockouts. The lockout that ends last comes first.
     pub async fn lockouts(&self) -> anyhow::Result<Vec<LockoutFacts>> {
         let locked = self.store.locked(self.clock.now().0).await?;
         let facts = locked.into_iter().map(|locked| LockoutFacts {

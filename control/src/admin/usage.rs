@@ -21,7 +21,7 @@ pub struct UsageFacts {
     pub operations: i64,
     /// Number of gates.
     pub gates: i64,
-    /// Number of bootstraps, by the tariff.
+    /// Number of bootstraps that the tariff counts for the gates.
     pub bootstrap_ops: i64,
     /// Amount charged, in thousandths of a yen.
     pub cost_milli_yen: i64,
@@ -30,7 +30,8 @@ pub struct UsageFacts {
 }
 
 impl Operator {
-    /// An account's use in this month and the months before, the newest first. Months without use are left out.
+    /// Returns an account's use in this month and the months before, the newest month first. Months without use are
+    /// left out.
     ///
     /// # Errors
     /// When the account does not exist.

@@ -80,7 +80,7 @@ impl Operator {
         Ok(user_id)
     }
 
-    /// All users, oldest first.
+    /// Returns all users, oldest first.
     pub async fn users(&self) -> anyhow::Result<Vec<UserFacts>> {
         Ok(self.store.users().await?.into_iter().map(facts).collect())
     }
@@ -132,7 +132,8 @@ impl Operator {
         Ok(facts(User { role, ..user }))
     }
 
-    /// Ends all sign-ins of a user, and within a second the session tokens. Returns the number of sign-ins.
+    /// Ends all sign-ins of a user. The user's session tokens end within a second. Returns the user and the number of
+    /// ended sign-ins.
     ///
     /// # Errors
     /// When the user does not exist or signs in at an external issuer.
@@ -234,7 +235,7 @@ pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     Ok(link)
 }
 
-/// The node's address in links: the public URL of the settings, otherwise the listening address.
+/// Returns the node's address for links: the public URL of the settings, otherwise the listening address.
 fn base_url(config: &Config) -> String {
     config.public_url.clone().unwrap_or_else(|| format!("http://{}", config.listen))
 }

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::events::{EventType, event};
 use crate::ids;
 
-/// Alerts that one query reads, at most.
+/// Largest number of alerts that one query reads.
 const AT_ONCE: i64 = 100;
 /// How long alerts are kept. The time is longer than a month, so each threshold is announced only once a month.
 const KEPT: std::time::Duration = std::time::Duration::from_secs(100 * 24 * 3600);
@@ -63,8 +63,8 @@ pub(super) async fn forget_old(billing: &Billing) -> Result<(), store::Error> {
     billing.store.forget_emails(before).await.map(drop)
 }
 
-/// Alerts for all thresholds of a cap that the spending has reached, also for thresholds that were announced before
-/// (readings P21).
+/// Makes an alert for each threshold, a part of `cap`, that `spent` has reached. Thresholds that were announced before
+/// are included (readings P21).
 pub(super) fn budget_alerts(account_id: &str, cap: i64, spent: i64, now: Timestamp) -> Vec<Alert> {
     let reached = store::BUDGET_THRESHOLDS.into_iter().filter(|threshold| is_reached(spent, cap, *threshold));
     reached
@@ -109,7 +109,8 @@ fn limit_data(alert: &Alert) -> serde_json::Value {
     })
 }
 
-/// The e-mail to the address in the account's budget, if the node sends e-mail.
+/// Makes the e-mail about an alert to the address in the account's budget. `None`: the node sends no e-mail, or the
+/// budget has no address.
 fn budget_email(billing: &Billing, alert: &Alert, budget: Option<MonthlyCap>, now: Timestamp) -> Option<Email> {
     billing.mailer.as_ref()?;
     let MonthlyCap { alert_email, hard_cap, allow_soft_overage, .. } =
@@ -141,7 +142,7 @@ fn budget_email(billing: &Billing, alert: &Alert, budget: Option<MonthlyCap>, no
     })
 }
 
-/// An amount in US dollars as a JSON number.
+/// Converts billionths of a US dollar to a JSON number of dollars.
 fn dollars(nano_usd: i64) -> serde_json::Value {
     serde_json::to_value(api::NanoUsd(nano_usd)).unwrap_or_default()
 }

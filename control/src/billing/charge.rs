@@ -28,15 +28,15 @@ pub struct Charge<'a> {
     pub counts: &'a [(Gate, u64)],
     /// The price of these gates.
     pub price: &'a Price,
-    /// Bootstraps that the engine executed.
+    /// Number of bootstraps that the engine executed.
     pub bootstraps: u64,
     /// Wall time of the evaluation.
     pub compute: Duration,
 }
 
 impl Charge<'_> {
-    /// Writes the usage row, posts the reservation and writes the rest of `unit` in one transaction, then counts the
-    /// gates in the metrics.
+    /// Writes `unit`, the usage row and the posting of the reservation in one transaction, then counts the gates in the
+    /// metrics.
     pub async fn book(
         &self,
         now: Timestamp,
@@ -68,7 +68,7 @@ impl Charge<'_> {
     }
 }
 
-/// The number of gates of each kind.
+/// Counts the gates of each kind.
 pub fn count(gates: &[Gate]) -> Vec<(Gate, u64)> {
     let mut counts: BTreeMap<Gate, u64> = BTreeMap::new();
     for gate in gates {
@@ -77,28 +77,28 @@ pub fn count(gates: &[Gate]) -> Vec<(Gate, u64)> {
     counts.into_iter().collect()
 }
 
-/// The counts of gates, with the names that the usage record uses.
+/// Replaces the kinds of gates in the counts by the names that the usage record uses.
 fn named(counts: &[(Gate, u64)]) -> Vec<(String, i64)> {
     counts.iter().map(|(gate, count)| (format!("gate_{}", gate.name().to_lowercase()), *count as i64)).collect()
 }
 
-/// The number of gates of all kinds.
+/// Adds up the counts of all kinds of gates.
 pub fn total(counts: &[(Gate, u64)]) -> u64 {
     counts.iter().map(|(_, count)| count).sum()
 }
 
-/// The counts of gates as they are stored: a JSON object from gate name to count.
+/// Writes the counts of gates as the database stores them: a JSON object from gate name to count.
 pub fn by_gate(counts: &[(Gate, u64)]) -> Result<String, ApiError> {
     let named: BTreeMap<&str, u64> = counts.iter().map(|(gate, count)| (gate.name(), *count)).collect();
     serde_json::to_string(&named).map_err(ApiError::internal)
 }
 
-/// A duration as the database stores it: microseconds.
+/// Converts a duration to microseconds, as the database stores it.
 pub fn microseconds(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// A duration as answers show it: milliseconds with three decimals (readings G12).
+/// Converts a duration to milliseconds with three decimals, as answers show it (readings G12).
 pub fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }

@@ -23,7 +23,7 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// Bytes of a return URL, at most.
+/// Longest return URL, in bytes.
 const URL_BYTES_MAX: usize = 2048;
 
 impl JsonBody for OpenPortal {
@@ -140,7 +140,7 @@ impl Billing {
     }
 }
 
-/// The URL, if its host is this machine, one of these domains, or a subdomain of one of them.
+/// Returns the URL, if its host is this machine, one of these domains, or a subdomain of one of them.
 fn allowed_return_url<'a>(text: &str, mut domains: impl Iterator<Item = &'a str>) -> Option<Url> {
     // refuse characters that URL parsers interpret in different ways
     let is_plain =

@@ -48,20 +48,20 @@ pub struct OperationPrice {
 }
 
 impl OperationPrice {
-    /// The price of an operation at this rate.
+    /// Computes the price of an operation at this rate.
     pub fn of(operation: Operation, rate: UsdRate) -> OperationPrice {
         let units = weight(operation);
         OperationPrice { units, cost: NanoUsd(units as i64 * NANO_USD_OF_UNIT), rate }
     }
 
-    /// The price in yen.
+    /// Returns the price in yen.
     pub fn cost_jpy(&self) -> MicroYen {
         self.cost.at_rate(self.rate.0)
     }
 }
 
-/// Compute units of an operation. The weights of `key_switch`, `infer_7b` and `infer_70b` (5, 100 and 1000) belong to no
-/// operation of this service (readings C16).
+/// Returns the number of compute units that an operation costs. The weights of `key_switch`, `infer_7b` and `infer_70b`
+/// (5, 100 and 1000) belong to no operation of this service (readings C16).
 fn weight(operation: Operation) -> u64 {
     match operation {
         Operation::Add | Operation::Negate | Operation::Rescale | Operation::AddPlain => 1,

@@ -22,7 +22,7 @@ use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::path::PathParts;
 
-/// Invoices in a list, at most (readings P25).
+/// Largest number of invoices in a list (readings P25).
 const LISTED_MAX: i64 = 100;
 /// Bytes of the code in the address of an invoice's page.
 const CODE_BYTES: usize = 16;
@@ -69,13 +69,13 @@ fn told(invoice: Invoice) -> Option<api::billing::Invoice> {
     })
 }
 
-/// A month as text, such as `2026-01`.
+/// Writes a month as text, such as `2026-01`.
 pub(super) fn month_words(month: i64) -> String {
     format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12) + 1)
 }
 
-/// Fees as lines of an invoice. A line's id contains the version of the subscription that the fee changes, so each line
-/// is written once.
+/// Makes lines of an invoice from fees. A line's id contains the version of the subscription's record, so each line is
+/// written once.
 pub(super) fn items_of(subscription: &Subscription, fees: &[Fee], now: Timestamp) -> Vec<InvoiceItem> {
     let item = |(at, fee): (usize, &Fee)| InvoiceItem {
         item_id: format!("{}:{}:{at}", subscription.account_id, subscription.version),
@@ -146,7 +146,7 @@ impl Billing {
         Ok(())
     }
 
-    /// The address of an invoice's page. The address ends with a code that cannot be guessed.
+    /// Makes the address of an invoice's page. The address ends with a code that cannot be guessed.
     fn invoice_page(&self, invoice_id: &str) -> String {
         format!("{}/invoices/{invoice_id}/{}", self.base_url, hex::encode(&self.page_mac(invoice_id)[..CODE_BYTES]))
     }
@@ -158,8 +158,8 @@ impl Billing {
     }
 }
 
-/// The page of an invoice that this service made. Only the code in the address permits reading the page, so the code is
-/// checked.
+/// Returns the page of an invoice that this service made. Only the code in the address permits reading the page, so the
+/// code is checked.
 pub async fn page(State(billing): State<Arc<Billing>>, path: PathParts) -> Result<Response, ApiError> {
     let unknown = || ApiError::new(api::Code::NotFound, "there is no such invoice");
     let invoice_id = path.get("invoice_id");
@@ -200,7 +200,7 @@ fn invoice_html(invoice: &Invoice, items: &[InvoiceItem]) -> String {
     )
 }
 
-/// The event that an invoice was paid.
+/// Makes the event which says that an invoice was paid.
 ///
 /// # Errors
 /// When `account_id` of the invoice is not an account id.

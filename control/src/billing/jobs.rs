@@ -18,7 +18,7 @@ use crate::web::error::ApiError;
 
 /// Time between two looks for work.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// The lease of a job: after this time another node may take it.
+/// Length of a job's lease. After this time another node may take the job.
 const LEASE: Duration = Duration::from_secs(120);
 /// Number of looks for work between two removals of old records: about an hour.
 const FORGET_LOOKS: u64 = 3600;
@@ -29,7 +29,7 @@ const MONTH_GRACE: Duration = Duration::from_secs(600);
 /// subscriptions from the provider after their periods ended, because the provider may renew a subscription up to an
 /// hour later.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Accounts and subscriptions that one query reads, at most.
+/// Largest number of accounts or subscriptions that one query reads.
 const AT_ONCE: i64 = 100;
 
 /// Names of the two leases: for the looks for work, and for billing months. The lease for billing months also records

@@ -18,7 +18,7 @@ use crate::ids;
 use crate::in_flight::InFlight;
 use crate::web::error::ApiError;
 
-/// Reservations that one query reads, at most.
+/// Largest number of reservations that one query reads.
 const LOST_AT_ONCE: i64 = 256;
 
 /// The ledger in the database, as this node reads and writes it.
@@ -48,7 +48,7 @@ impl From<&Caller> for PaidBy {
     }
 }
 
-/// The price of work, reserved before the work began. Dropping it gives the reservation back, unless
+/// The price of work, reserved before the work began. Dropping this value gives the reservation back, unless
 /// [`Reservation::keep`] was called.
 pub struct Reservation {
     ledger: Arc<Ledger>,
@@ -65,12 +65,12 @@ pub struct Reservation {
 }
 
 impl Ledger {
-    /// The ledger of this database. The node waits for `unfinished` before it stops.
+    /// Gives access to the ledger of this database. The node waits for `unfinished` before it stops.
     pub fn new(store: Store, node_id: String, rate: UsdRate, clock: Clock, unfinished: InFlight) -> Ledger {
         Ledger { store, node_id, rate, clock, unfinished }
     }
 
-    /// The present rate of yen for a dollar.
+    /// Returns the present exchange rate, in yen for a dollar.
     pub fn rate(&self) -> UsdRate {
         self.rate
     }
@@ -211,19 +211,19 @@ impl Ledger {
 }
 
 impl Reservation {
-    /// The id of the transfer, for the usage row. `None`: nothing is to be paid.
+    /// Returns the id of the transfer, for the usage row. `None`: nothing is to be paid.
     pub fn transfer_id(&self) -> Option<String> {
         self.transfer_id.clone()
     }
 
-    /// The step that posts this reservation, for a unit of work.
+    /// Makes the step, of a unit of work, that posts this reservation. `None`: nothing is to be paid.
     pub fn posting(&self, now: Timestamp) -> Option<Posting> {
         let account_id = self.account.as_str().to_owned();
         let allowance = self.allowance;
         self.transfer_id.clone().map(|transfer_id| Posting { transfer_id, account_id, allowance, at: now.0 })
     }
 
-    /// The step that counts completed operations by name, for a unit of work.
+    /// Makes the step, of a unit of work, that counts completed operations by name. `None`: there is nothing to count.
     pub fn counts(&self, operations: Vec<(String, i64)>) -> Option<OperationCounts> {
         let account_id = self.account.as_str().to_owned();
         (!self.is_of_trial && !operations.is_empty()).then_some(OperationCounts {

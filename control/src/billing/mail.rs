@@ -13,7 +13,7 @@ use store::Email;
 
 /// Timeout for sending a mail.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
-/// E-mails that one look for billing work sends, at most.
+/// Largest number of e-mails that one look for billing work sends.
 const AT_ONCE: i64 = 20;
 /// Waits before retries. If the last retry fails, the mail is never sent.
 const WAITS: [Duration; 5] = [
@@ -23,7 +23,7 @@ const WAITS: [Duration; 5] = [
     Duration::from_secs(4 * 3600),
     Duration::from_secs(24 * 3600),
 ];
-/// Characters of an error that are stored, at most.
+/// Number of characters of an error that are stored.
 const ERROR_CHARACTERS_MAX: usize = 200;
 
 /// Settings of e-mail.
@@ -43,7 +43,7 @@ pub struct MailConfig {
 pub struct SmtpUrl(Zeroizing<String>);
 
 impl SmtpUrl {
-    /// The address in this text, for programs that embed the node.
+    /// Reads the address of an SMTP server, for programs that embed the node.
     ///
     /// # Panics
     /// When `text` is not an SMTP URL.
@@ -78,7 +78,7 @@ pub struct Mailer {
 }
 
 impl Mailer {
-    /// A mailer with these settings. `None`: no server is set, so no e-mails are sent.
+    /// Creates a mailer with these settings. `None`: no server is set, so no e-mails are sent.
     ///
     /// # Errors
     /// When the URL cannot be used.
@@ -163,7 +163,7 @@ pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
     Ok(())
 }
 
-/// The document that is attached to a mail, if there is one.
+/// Reads the document that is attached to a mail, if there is one.
 async fn attached(billing: &Billing, email: &Email) -> Result<Result<Option<Attached>, Unsent>, store::Error> {
     if email.document_id.is_empty() {
         return Ok(Ok(None));

@@ -132,7 +132,7 @@ impl From<PaymentError> for ApiError {
     }
 }
 
-/// 502: the provider did not answer. A retry is safe (readings W8).
+/// Makes the error 502: the provider did not answer. A retry is safe (readings W8).
 pub fn unavailable() -> ApiError {
     ApiError::new(Code::ProviderUnavailable, "the payment provider did not answer; a retry is safe")
 }
@@ -303,20 +303,20 @@ pub struct UsageBill<'a> {
 pub trait PaymentProvider: Send + Sync {
     /// Checks that the provider answers.
     fn probe(&self) -> Asked<'_, ()>;
-    /// The customer of an account, created on the first call.
+    /// Returns the id of an account's customer. The first call creates the customer.
     fn customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, String>;
     /// Sets a customer's e-mail address.
     fn set_email<'a>(&'a self, customer_id: &'a str, email: &'a str) -> Asked<'a, ()>;
-    /// The payment method that pays a customer's invoices.
+    /// Reads which payment method pays a customer's invoices.
     fn payment_method<'a>(&'a self, customer_id: &'a str) -> Asked<'a, Option<String>>;
     /// Sets the payment method that pays a customer's invoices.
     fn set_payment_method<'a>(&'a self, customer_id: &'a str, payment_method: &'a str) -> Asked<'a, ()>;
     /// Begins a checkout.
     fn start_checkout<'a>(&'a self, checkout: &'a NewCheckout<'a>) -> Asked<'a, StartedCheckout>;
-    /// A checkout as it is now.
+    /// Reads a checkout as it is now.
     fn checkout<'a>(&'a self, session_id: &'a str) -> Asked<'a, FinishedCheckout>;
-    /// The address of a page where a customer sees and changes payment methods and invoices. The address works for one
-    /// visit.
+    /// Makes the address of a page where a customer sees and changes payment methods and invoices. The address works
+    /// for one visit.
     fn portal<'a>(&'a self, customer_id: &'a str, return_url: &'a str) -> Asked<'a, String>;
     /// Begins a subscription.
     fn subscribe<'a>(&'a self, new: &'a NewSubscription<'a>) -> Asked<'a, ProvidedSubscription>;
@@ -331,15 +331,15 @@ pub trait PaymentProvider: Send + Sync {
     fn set_ending<'a>(&'a self, subscription_id: &'a str, ends: bool, key: &'a str) -> Asked<'a, ()>;
     /// Ends a subscription now. The unused rest of the period is credited.
     fn end_now<'a>(&'a self, subscription_id: &'a str, key: &'a str) -> Asked<'a, ()>;
-    /// A subscription as it is now.
+    /// Reads a subscription as it is now.
     fn subscription<'a>(&'a self, subscription_id: &'a str) -> Asked<'a, ProvidedSubscription>;
-    /// An invoice as it is now.
+    /// Reads an invoice as it is now.
     fn invoice<'a>(&'a self, invoice_id: &'a str) -> Asked<'a, ProvidedInvoice>;
     /// Makes the invoice for what an account used in a month beyond its plan.
     fn bill_usage<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice>;
 }
 
-/// The provider that the settings name, if any.
+/// Creates the client for the provider that the settings name, if they name one.
 ///
 /// # Errors
 /// When its client cannot be made.

@@ -26,8 +26,9 @@ pub enum Step {
     Cancel,
 }
 
-/// The steps to a wanted plan. A higher plan begins at once. A lower plan and another billing cycle begin at the
-/// period's end. A higher plan also waits for the period's end if a yearly subscription changes to monthly.
+/// Lists the steps from a subscription to a wanted plan. A higher plan begins at once. A lower plan and another billing
+/// cycle begin at the period's end. A higher plan also waits for the period's end if a yearly subscription changes to
+/// monthly.
 pub fn steps_to(current: &Subscription, plan: Plan, cycle: BillingCycle) -> Vec<Step> {
     if current.status == SubscriptionState::None {
         return vec![Step::Start(plan, cycle)];
@@ -65,7 +66,7 @@ pub struct Fee {
     pub month: i64,
 }
 
-/// The end of a period that begins now: always the first of a month (readings P10).
+/// Computes the end of a period that begins now: always the first of a month (readings P10).
 pub fn period_end(now: Timestamp, cycle: BillingCycle) -> Timestamp {
     month_start(Period::of(now).month + months_of(cycle))
 }
@@ -117,7 +118,7 @@ pub fn apply(subscription: &mut Subscription, step: Step, now: Timestamp) -> Vec
 }
 
 /// Ends the periods that are over, if the node has no provider. A scheduled plan begins, a cancelled subscription ends,
-/// any other is renewed. Returns the fees of the periods that begin.
+/// and every other subscription is renewed. Returns the fees of the periods that begin.
 pub fn renew(subscription: &mut Subscription, now: Timestamp) -> Vec<Fee> {
     let mut fees = Vec::new();
     while subscription.status != SubscriptionState::None && subscription.period_end <= now.0 {
@@ -150,7 +151,7 @@ pub fn end(subscription: &mut Subscription) {
     }
 }
 
-/// The plan and billing cycle scheduled for the period's end.
+/// Returns the plan and billing cycle that are scheduled for the period's end.
 pub fn scheduled(subscription: &Subscription) -> (Option<Plan>, Option<BillingCycle>) {
     (Plan::from_name(&subscription.scheduled_plan), BillingCycle::from_name(&subscription.scheduled_cycle))
 }
@@ -161,7 +162,7 @@ pub fn unschedule(subscription: &mut Subscription) {
     subscription.scheduled_cycle = String::new();
 }
 
-/// The share of the period's price for the seconds from now to the period's end, rounded to a cent.
+/// Computes the part of the period's price for the seconds from now to the period's end, rounded to a cent.
 fn rest_of_price(plan: Plan, cycle: BillingCycle, now: Timestamp, end: Timestamp) -> i64 {
     let start = month_start(Period::of(end).month - months_of(cycle));
     let whole = i128::from(end.seconds().saturating_sub(start.seconds()).max(1));

@@ -6,7 +6,7 @@ use store::BeyondAllowance;
 use crate::billing::compute_units::NANO_USD_OF_UNIT;
 use crate::caller::{Environment, Plan};
 
-/// Compute units that a plan includes in a month. `None`: any number.
+/// Returns the number of compute units that a plan includes in a month. `None`: any number.
 pub fn allowance(plan: Plan) -> Option<u64> {
     match plan {
         // a trial includes a number of operations instead of compute units
@@ -19,7 +19,7 @@ pub fn allowance(plan: Plan) -> Option<u64> {
     }
 }
 
-/// How compute units beyond the allowance are treated: charged, refused or counted (readings P5, P6).
+/// Returns how compute units beyond the allowance are treated: charged, refused or counted (readings P5, P6).
 pub fn beyond_allowance(plan: Plan, environment: Environment) -> BeyondAllowance {
     match (plan, environment) {
         (Plan::Trial | Plan::Free, _) => BeyondAllowance::Refused,
@@ -33,7 +33,7 @@ pub fn pays_for_gates(plan: Plan, environment: Environment) -> bool {
     environment == Environment::Live && !matches!(plan, Plan::Trial | Plan::Free)
 }
 
-/// Price of one month of a plan in US cents.
+/// Returns the price of one month of a plan in US cents.
 pub fn monthly_price_cents(plan: Plan, cycle: BillingCycle) -> i64 {
     match (plan, cycle) {
         // the operator agrees on the price of an enterprise plan with the customer
@@ -47,7 +47,7 @@ pub fn monthly_price_cents(plan: Plan, cycle: BillingCycle) -> i64 {
     }
 }
 
-/// Months in a period of this billing cycle.
+/// Returns the number of months in a period of this billing cycle.
 pub fn months_of(cycle: BillingCycle) -> i64 {
     match cycle {
         BillingCycle::Monthly => 1,
@@ -55,7 +55,7 @@ pub fn months_of(cycle: BillingCycle) -> i64 {
     }
 }
 
-/// Price in US cents of a whole period of a plan: a month or a year.
+/// Computes the price in US cents of a whole period of a plan: a month or a year.
 pub fn period_price_cents(plan: Plan, cycle: BillingCycle) -> i64 {
     months_of(cycle) * monthly_price_cents(plan, cycle)
 }

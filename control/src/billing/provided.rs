@@ -18,7 +18,7 @@ use crate::web::error::ApiError;
 
 /// Grace period: how long the service goes on after a payment failed (readings P18).
 pub const GRACE: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
-/// Attempts to replace a record that other requests change too.
+/// Largest number of attempts to replace a record that other requests change too.
 const TRIES_MAX: usize = 5;
 
 /// Copies a subscription's present state from the provider. False: the subscription belongs to no account of this
@@ -152,7 +152,7 @@ fn provider(billing: &Billing) -> Result<&dyn PaymentProvider, ApiError> {
     billing.provider.as_deref().ok_or_else(super::payments::unavailable)
 }
 
-/// The subscription record of a customer, or of the account that an object names.
+/// Finds the subscription record of a customer. If there is none, finds the record of the account that an object names.
 async fn account_of(
     billing: &Billing,
     customer_id: &str,
@@ -173,7 +173,7 @@ fn is_over(status: ProvidedStatus) -> bool {
     matches!(status, ProvidedStatus::Ended | ProvidedStatus::Incomplete)
 }
 
-/// Whether this subscription would be the account's second one.
+/// Whether `provided` would be a second subscription of the account.
 fn is_second(subscription: &Subscription, provided: &ProvidedSubscription) -> bool {
     subscription.status != SubscriptionState::None
         && subscription.provider_subscription_id != provided.subscription_id
@@ -240,7 +240,7 @@ fn invoice_of(subscription: &Subscription, provided: &ProvidedInvoice) -> Invoic
     }
 }
 
-/// The documented data of an invoice's event (specification, Events; readings H19).
+/// Makes the documented data of an event about an invoice (specification, Events; readings H19).
 pub(super) fn invoice_data(invoice: &Invoice) -> serde_json::Value {
     let day = |moment: i64| Timestamp(moment).rfc3339()[..10].to_owned();
     json!({

@@ -18,16 +18,16 @@ use super::provided::{sync_checkout, sync_invoice, sync_subscription};
 use super::purchases::end_purchases;
 use crate::web::error::ApiError;
 
-/// Bytes of an event, at most.
+/// Longest event that is read, in bytes.
 const EVENT_BYTES_MAX: usize = 1 << 20;
-/// Characters of an id or a type, at most.
+/// Longest id or type, in characters.
 const WORD_CHARACTERS_MAX: usize = 255;
-/// Events that one query reads, at most.
+/// Largest number of events that one query reads.
 const AT_ONCE: i64 = 100;
 /// Exponential backoff of retries: the wait doubles each time, up to an hour.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LAST_WAIT: Duration = Duration::from_secs(3600);
-/// Characters of an error that are stored.
+/// Number of characters of an error that are stored.
 const ERROR_CHARACTERS_MAX: usize = 200;
 /// How long events are kept: longer than the provider repeats them, so that a repetition is recognized.
 const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);

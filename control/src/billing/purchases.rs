@@ -16,7 +16,7 @@ use crate::web::error::ApiError;
 
 /// How long the key of a purchase is shown (readings B6).
 const SHOWN: Duration = Duration::from_secs(24 * 3600);
-/// Characters of a label that are stored.
+/// Number of characters of a label that are stored.
 const LABEL_CHARACTERS_MAX: usize = 200;
 
 /// Plans that can be bought, and the plan of a purchase without a plan or with an unknown plan (readings B7).
@@ -109,8 +109,8 @@ pub async fn end_purchases(billing: &Billing, subscription_id: &str) -> Result<b
     Ok(!lineages.is_empty())
 }
 
-/// The key of a checkout. The checkout's id is the permission. A purchase that is not recorded yet is looked up at the
-/// provider (readings B6).
+/// Returns the key that was bought in a checkout. The checkout's id is the only permission needed. A purchase that is
+/// not recorded yet is looked up at the provider (readings B6).
 pub async fn bought(billing: &Billing, session_id: &str) -> Result<Bought, ApiError> {
     let unknown = || ApiError::new(Code::KeyNotFound, "no paid purchase has this session_id");
     if let Some(purchase) = billing.store.purchase(session_id).await? {
@@ -132,7 +132,7 @@ pub async fn bought(billing: &Billing, session_id: &str) -> Result<Bought, ApiEr
     shown(billing, &purchase)
 }
 
-/// Erases keys of purchases that are older than `SHOWN`.
+/// Erases the keys of purchases that were made more than `SHOWN` ago.
 pub(super) async fn hide_old(billing: &Billing) -> Result<(), store::Error> {
     let before = billing.clock.now().0 - SHOWN.as_micros() as i64;
     billing.store.hide_purchased_keys(before).await.map(drop)
@@ -159,8 +159,8 @@ struct Wanted {
     label: String,
 }
 
-/// Reads `metadata.plan` first. The reference counts as a plan if it equals a plan's name, otherwise as a label
-/// (readings B7).
+/// Finds the plan and label of a purchase. The plan in `metadata.plan` comes first. The reference counts as a plan if
+/// it equals a plan's name, otherwise as a label (readings B7).
 fn wanted(plan: &str, reference: &str) -> Wanted {
     let known = |name: &str| Plan::from_name(name).filter(|plan| BOUGHT.contains(plan));
     let of_reference = known(reference);

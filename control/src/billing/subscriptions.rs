@@ -117,14 +117,14 @@ struct Wanted {
 }
 
 impl Billing {
-    /// The caller's subscription record.
+    /// Reads the caller's subscription record.
     pub(super) async fn subscription(&self, caller: &Caller) -> Result<Subscription, ApiError> {
         let found = self.store.subscription(caller.account.as_str()).await?;
         found.ok_or_else(|| ApiError::internal("the caller has no account"))
     }
 
-    /// The payment provider of a subscription. `None`: this service bills the subscription. A subscription that began
-    /// while the node had no provider is billed by this service until it ends.
+    /// Returns the payment provider of a subscription. `None`: this service bills the subscription. A subscription that
+    /// began while the node had no provider is billed by this service until it ends.
     fn provider_of(&self, subscription: &Subscription) -> Option<Arc<dyn PaymentProvider>> {
         let began_here =
             subscription.status != SubscriptionState::None && subscription.provider_subscription_id.is_empty();
@@ -275,8 +275,8 @@ impl Billing {
         Ok(answer)
     }
 
-    /// The provider's customer of an account, with this contact. Creates and records the customer if the account has
-    /// none.
+    /// Returns the id of the provider's customer for an account, and sets the customer's e-mail address. Creates and
+    /// records the customer if the account has none.
     pub(super) async fn customer(
         &self,
         provider: &dyn PaymentProvider,
@@ -399,7 +399,7 @@ fn check_changeable(subscription: &Subscription) -> Result<(), ApiError> {
     }
 }
 
-/// A subscription as customers see it (readings P15).
+/// Describes a subscription as customers see it (readings P15).
 pub(super) fn told(
     subscription: &Subscription,
     now: Timestamp,

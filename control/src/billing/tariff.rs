@@ -17,7 +17,7 @@ pub const BOOTSTRAP_PRICE_DISCOUNTED: MilliYen = MilliYen(70);
 /// (readings P28).
 pub const DISCOUNT_GATES_MIN: u64 = 32;
 
-/// Bootstraps charged for a gate.
+/// Returns the number of bootstraps that are charged for a gate.
 pub fn bootstrap_ops(gate: Gate) -> u64 {
     match gate {
         Gate::Not => 0,
@@ -30,7 +30,7 @@ pub fn bootstrap_ops(gate: Gate) -> u64 {
 /// The price of a request's gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// Bootstraps charged.
+    /// Number of bootstraps that are charged.
     pub bootstrap_ops: u64,
     /// The price of these bootstraps.
     pub cost: MilliYen,
@@ -38,12 +38,12 @@ pub struct Price {
     pub discounted: bool,
 }
 
-/// The price of one request's gates.
+/// Computes the price of the gates of one request.
 pub fn price(gates: impl ExactSizeIterator<Item = Gate>) -> Price {
     price_of(gates.map(|gate| (gate, 1)))
 }
 
-/// The price of one request's gates, given as counts of each kind.
+/// Computes the price of the gates of one request from the number of gates of each kind.
 pub fn price_of(counts: impl Iterator<Item = (Gate, u64)>) -> Price {
     let (gates, bootstrap_ops) =
         counts.fold((0, 0), |(gates, ops), (gate, count)| (gates + count, ops + count * bootstrap_ops(gate)));
@@ -54,7 +54,7 @@ pub fn price_of(counts: impl Iterator<Item = (Gate, u64)>) -> Price {
     Price { bootstrap_ops, cost: each * times, discounted }
 }
 
-/// The public price list, all eight gates (readings P30).
+/// Makes the public price list of all eight gates (readings P30).
 pub fn pricing() -> Pricing {
     let rate = |gate: Gate| Rate { bootstrapping_ops: bootstrap_ops(gate), cost_jpy: price([gate].into_iter()).cost };
     Pricing {

@@ -1,4 +1,5 @@
-//! The owner of the objects under a bucket's prefix: one database, whose id is in an object there.
+//! Checks which database owns the objects under a bucket's prefix. The owner is the database whose id is in the object
+//! `database-id` under the prefix.
 //!
 //! Nodes remove objects to which no record of their database refers. So the nodes of a second database would remove the
 //! objects of the first.
@@ -38,8 +39,8 @@ impl fmt::Display for Unclaimed {
 
 impl std::error::Error for Unclaimed {}
 
-/// Claims a prefix for a database, unless it owns the prefix already. The first database that claims a prefix writes
-/// the mark.
+/// Claims a prefix for a database, unless the database owns the prefix already. The first database that claims a prefix
+/// writes the mark.
 ///
 /// # Errors
 /// When the prefix belongs to another database, or the bucket does not answer.
@@ -62,7 +63,7 @@ pub async fn claim(bucket: &BucketConfig, database_id: &str) -> Result<(), Uncla
 }
 
 /// Checks the settings: writes an object to the bucket, reads it and removes it, and checks the owner of the prefix.
-/// `database_id`: the id of the settings' database, if it has one yet.
+/// `database_id`: the id of the database in the settings. `None`: that database has no id yet.
 ///
 /// # Errors
 /// When the bucket fails, or the prefix belongs to another database.

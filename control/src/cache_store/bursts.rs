@@ -7,8 +7,8 @@ use super::{CacheStore, Unreachable};
 pub const SCRIPT: &str = include_str!("bursts.lua");
 
 impl CacheStore {
-    /// Takes a token from a subject's bucket, which gets one token every `token_us` microseconds. Returns the time
-    /// until the next token. Zero: a token was taken.
+    /// Takes a token from a subject's bucket, which gets one token every `token_us` microseconds. Returns zero if a
+    /// token was taken, otherwise the time until the next token.
     pub async fn take_token(&self, subject: &str, token_us: i64) -> Result<Duration, Unreachable> {
         let mut call = self.0.take_token.key(self.0.config.name(&format!("burst:{subject}")));
         call.arg(token_us);

@@ -52,7 +52,7 @@ pub async fn keep(
     }
 }
 
-/// Waits until a call has closed the connection.
+/// Waits until the connection is closed. A call on the connection closes it if the call fails.
 async fn closed(cache: &CacheStore) {
     while cache.is_open() {
         cache.0.closed.notified().await;

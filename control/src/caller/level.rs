@@ -22,7 +22,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Whether a role reaches a route of this level (readings A5, A7).
+    /// Whether a route of this level admits a role (readings A5, A7).
     pub fn admits(self, role: Role) -> bool {
         match self {
             Level::Own | Level::Trial | Level::Compute | Level::Session => true,
@@ -32,7 +32,7 @@ impl Level {
         }
     }
 
-    /// The specification's name of the level.
+    /// Returns the specification's name of the level.
     pub fn class(self) -> &'static str {
         match self {
             Level::Own => "OWN",
@@ -44,14 +44,16 @@ impl Level {
         }
     }
 
-    /// The roles that reach a route of this level. Fewer roles reach a route that changes state (readings A5, A7).
+    /// Returns the roles that a route of this level admits. `mutating`: the route changes state, so that it may admit
+    /// fewer roles (readings A5, A7).
     pub fn roles(self, mutating: bool) -> impl Iterator<Item = Role> {
         let admits =
             move |role: &Role| self.admits(*role) && !(self.is_closed_to_viewers(mutating) && *role == Role::Viewer);
         Role::ALL.into_iter().filter(admits).filter(move |role| self != Level::Session || *role != Role::Trial)
     }
 
-    /// Whether viewers are refused: the rule that a viewer may only use GET comes before a route's level (readings A5).
+    /// Whether a route of this level refuses viewers because the route changes state (`mutating`). Except at the levels
+    /// `Own` and `Session`, a viewer may only use GET (readings A5).
     pub fn is_closed_to_viewers(self, mutating: bool) -> bool {
         mutating && !matches!(self, Level::Own | Level::Session)
     }

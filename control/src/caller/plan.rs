@@ -15,7 +15,7 @@ pub struct PlanLimits {
     pub requests_a_day: u64,
     /// Largest number of requests of an account in a month, UTC.
     pub requests_a_month: u64,
-    /// Largest number of requests of a key in one second. All may come at once.
+    /// Largest number of requests of a key in one second. The requests may all come at the same instant.
     pub burst_a_second: u32,
     /// Largest number of open gate sessions of an account (readings L9).
     pub open_sessions: u64,
@@ -28,12 +28,12 @@ pub struct PlanLimits {
 }
 
 impl PlanLimits {
-    /// Largest size in bytes of one evaluation key for arithmetic.
+    /// Returns the largest size in bytes of one evaluation key for arithmetic.
     pub fn encryption_key_bytes(&self) -> u64 {
         self.encryption_key_mb.saturating_mul(1 << 20)
     }
 
-    /// Largest size in bytes of an account's stored ciphertexts together. `None`: no limit.
+    /// Returns the largest size in bytes of an account's stored ciphertexts together. `None`: no limit.
     pub fn ciphertext_cache_bytes(&self) -> Option<u64> {
         (self.ciphertext_cache_mb != UNLIMITED).then(|| self.ciphertext_cache_mb.saturating_mul(1 << 20))
     }
@@ -51,7 +51,7 @@ const fn limits(requests_a_day: u64, requests_a_month: u64, burst_a_second: u32,
     }
 }
 
-/// These limits, but with the given limits on encryption keys and ciphertexts.
+/// Returns `limits` with the given limits on encryption keys and ciphertexts in place of its own.
 const fn with_keys(
     limits: PlanLimits,
     encryption_keys: u64,
@@ -61,14 +61,14 @@ const fn with_keys(
     PlanLimits { encryption_keys, encryption_key_mb, ciphertext_cache_mb, ..limits }
 }
 
-/// The limits of every plan, and of callers without a key from one network. Read from a table with the names of plans
-/// (or `anonymous`) as keys. Each value is a table with members of [`PlanLimits`] in kebab case. A limit is a number
-/// or, except for the burst, `"unlimited"`. An absent limit keeps its default.
+/// The limits of every plan, and the limits that all callers without a key in one network share. They are read from a
+/// table with the names of plans (or `anonymous`) as keys. Each value is a table with members of [`PlanLimits`] in
+/// kebab case. A limit is a number or, except for the burst, `"unlimited"`. An absent limit keeps its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "HashMap<String, Changes>")]
 pub struct PlanTable {
     plans: [PlanLimits; Plan::ALL.len()],
-    /// The limits of callers without a key, for each network.
+    /// The limits of callers without a key. All such callers in one network share these limits.
     pub anonymous: PlanLimits,
 }
 
@@ -93,12 +93,12 @@ impl Default for PlanTable {
 }
 
 impl PlanTable {
-    /// The limits of this plan.
+    /// Returns the limits of this plan.
     pub fn of(&self, plan: Plan) -> PlanLimits {
         self.plans[plan as usize]
     }
 
-    /// The limits of this plan, which the caller may change.
+    /// Returns the limits of this plan for changing.
     pub fn of_mut(&mut self, plan: Plan) -> &mut PlanLimits {
         &mut self.plans[plan as usize]
     }
@@ -150,7 +150,7 @@ enum Count {
 }
 
 impl Changes {
-    /// Whether the changes concern encryption keys or ciphertexts.
+    /// Whether any of the changes is to a limit on encryption keys or ciphertexts.
     fn are_of_keys(&self) -> bool {
         [&self.encryption_keys, &self.encryption_key_mb, &self.ciphertext_cache_mb].iter().any(|count| count.is_some())
     }

@@ -11,8 +11,9 @@ use super::files;
 /// Largest size of a netlist file in bytes.
 const NETLIST_BYTES_MAX: usize = 64 << 20;
 
-/// Reads a netlist: the file with this name; if no such file exists, one of the client's own netlists `adder64`,
-/// `mult64` and `aes_128`. A name such as `builtin:add64` means a circuit of [`circuits`] even if a file has this name.
+/// Reads the netlist with this name. That is the file with this name, or if no such file exists, one of the client's
+/// own netlists `adder64`, `mult64` and `aes_128`. A name such as `builtin:add64` always means a circuit of
+/// [`circuits`], even if a file has this name.
 pub fn load_netlist(name: &str) -> anyhow::Result<Netlist> {
     let path = Path::new(name);
     match netlists::by_name(name)? {
@@ -25,13 +26,13 @@ pub fn load_netlist(name: &str) -> anyhow::Result<Netlist> {
     }
 }
 
-/// The preset of this name.
+/// Returns the preset with this name.
 pub fn parse_preset(name: &str) -> Result<Preset, String> {
     let names = Preset::ALL.map(Preset::name).join(", ");
     Preset::from_name(name).ok_or_else(|| format!("not one of {names}"))
 }
 
-/// The mapping of this name.
+/// Returns the mapping with this name.
 pub fn parse_mapping(name: &str) -> Result<CircuitMapping, String> {
     let names = CircuitMapping::ALL.map(CircuitMapping::as_str).join(", ");
     CircuitMapping::from_name(name).ok_or_else(|| format!("not one of {names}"))

@@ -34,12 +34,12 @@ impl Common {
         Operator::open(&self.config()?).await
     }
 
-    /// Prints the outcome: as JSON, or this line.
+    /// Prints the outcome of a command: `done` if JSON is wanted, otherwise `line`.
     pub fn done(&self, done: Value, line: String) {
         if self.json { println!("{done}") } else { println!("{line}") }
     }
 
-    /// Prints a list: as JSON, or as a table with these columns.
+    /// Prints a list: as JSON if JSON is wanted, otherwise as a table with these columns.
     pub fn list<const N: usize>(&self, columns: [&str; N], rows: Vec<Value>) {
         if self.json {
             println!("{}", Value::from(rows));

@@ -73,7 +73,7 @@ pub async fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     Ok(if findings.iter().all(|finding| finding.fine) { ExitCode::SUCCESS } else { ExitCode::from(NOT_READY) })
 }
 
-/// A setting's value, without secrets and without the password of a URL.
+/// Returns the text that is shown for a setting's value. The text contains no secret and no password of a URL.
 fn shown(setting: &Setting) -> String {
     let value = setting.text.clone();
     if value.is_empty() {

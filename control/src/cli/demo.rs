@@ -110,7 +110,7 @@ async fn run_numbers(args: &DemoArgs) -> anyhow::Result<()> {
     report.check()
 }
 
-/// The inputs' bits, as given or all random.
+/// Returns the bits of each input. The inputs are parsed from `texts`; if `texts` is empty, all inputs are random.
 fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> {
     if texts.is_empty() {
         return Ok(widths.iter().map(|&width| value::random(width)).collect());
@@ -122,7 +122,7 @@ fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> 
     texts.iter().zip(widths).map(parse).collect()
 }
 
-/// Runs a node on this folder during the demonstration.
+/// Starts a node with its data in this folder, runs `demonstrate`, and stops the node.
 async fn with_node<T>(
     folder: &Path,
     args: &DemoArgs,
@@ -143,7 +143,7 @@ async fn with_node<T>(
     report
 }
 
-/// The client's side, as a customer's program would do it.
+/// Does the client's side of the demonstration, as a customer's program would do it.
 async fn demonstrate(
     client: &http::Client,
     args: &DemoArgs,
@@ -199,7 +199,7 @@ struct DemoReport {
     ciphertext_bytes: usize,
     inputs: Vec<Vec<bool>>,
     decrypted: Vec<Vec<bool>>,
-    /// The result of plain evaluation.
+    /// The outputs that evaluation without encryption gives.
     expected: Vec<Vec<bool>>,
     levels: usize,
     evaluation: Evaluation,
@@ -277,7 +277,7 @@ impl DemoReport {
         })
     }
 
-    /// Refuses a wrong result or bill.
+    /// Fails if the decrypted result or the bill is wrong.
     fn check(&self) -> anyhow::Result<()> {
         if self.decrypted != self.expected {
             let expected: Vec<String> = self.expected.iter().map(|bits| value::format(bits)).collect();
@@ -291,7 +291,7 @@ impl DemoReport {
     }
 }
 
-/// A number of bytes for people. 1 MB is 1,048,576 bytes (readings X5).
+/// Formats a number of bytes for people. 1 MB is 1,048,576 bytes (readings X5).
 fn size(bytes: usize) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),

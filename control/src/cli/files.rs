@@ -1,5 +1,5 @@
-//! Reads files of keys, ciphertexts and netlists with a bound, and writes secrets so that other users can never read
-//! them.
+//! Reads files of keys, ciphertexts and netlists up to a largest size. Writes files. A secret is written so that other
+//! users can never read its file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-/// Reads a file of at most `bytes_max` bytes.
+/// Reads a file. Refuses a file with more than `bytes_max` bytes.
 pub fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Vec<u8>> {
     let context = || format!("cannot read {}", path.display());
     let file = File::open(path).with_context(context)?;
@@ -30,7 +30,7 @@ pub enum FileReaders {
     Shared,
 }
 
-/// Writes a new file. With `force` it may replace an existing file, atomically.
+/// Writes a new file. An existing file is an error without `force`, and is replaced atomically with `force`.
 pub fn write(path: &Path, bytes: &[u8], readers: FileReaders, force: bool) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path.display());
     if !force {

@@ -8,18 +8,18 @@ use std::time::Duration;
 use client::evaluate::{Evaluation, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// Percentage between two lines of the plain form.
+/// Percentage points of progress between two lines, where the output is not a terminal.
 const STEP_PERCENT: usize = 20;
 
 /// Shows the progress of one circuit.
 pub struct GateProgress {
     bar: ProgressBar,
-    /// The last step shown in plain form. `None` on a terminal.
+    /// The last step of `STEP_PERCENT` for which a line was printed. `None` on a terminal, which shows a bar.
     plain_step: Option<Cell<usize>>,
 }
 
 impl GateProgress {
-    /// Progress at the start of a circuit of `gates_total` gates.
+    /// Starts to show the progress of a circuit with `gates_total` gates.
     pub fn new(gates_total: usize) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -51,7 +51,8 @@ impl GateProgress {
     }
 }
 
-/// The bootstraps that the node ran for a circuit. `None`: the answer does not contain them.
+/// Describes the bootstraps that the node ran for a circuit: their number and, if known, their levels and the
+/// probability of a wrong bit. `None`: the answer does not contain the number.
 pub fn bootstraps(evaluation: &Evaluation) -> Option<String> {
     let mut text = format!("{} bootstraps run", evaluation.bootstraps?);
     if let Some(levels) = evaluation.bootstrap_levels {
@@ -63,7 +64,7 @@ pub fn bootstraps(evaluation: &Evaluation) -> Option<String> {
     Some(text)
 }
 
-/// A probability, given by its log2.
+/// Formats a probability that is given by its log2.
 pub fn probability(log2: f64) -> String {
     if log2 == f64::NEG_INFINITY { "0".to_owned() } else { format!("2^{log2:.1}") }
 }
@@ -74,7 +75,7 @@ pub struct ByteProgress {
 }
 
 impl ByteProgress {
-    /// Progress at the start of `bytes_total` bytes.
+    /// Starts to show the progress of writing or sending `bytes_total` bytes.
     pub fn new(bytes_total: u64) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

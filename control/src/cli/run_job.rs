@@ -49,7 +49,7 @@ fn date(text: &str) -> Result<Date, &'static str> {
 }
 
 /// The exit code of a job that failed, and of arguments that cannot be read. The code 1 means that revoked or lapsed
-/// numbers were found, so a timer's alert can tell both cases apart.
+/// numbers were found, so a timer's alert can distinguish such numbers from a failed job.
 const TROUBLE: u8 = 2;
 
 /// Does a job. An error is printed as one line on stderr.
@@ -62,6 +62,8 @@ pub fn run(job: Job) -> ExitCode {
     })
 }
 
+/// Finds the revoked and lapsed numbers of the list, logs the results and prints them.
+///
 /// # Errors
 /// When a file cannot be read or the log cannot be written. Nothing is logged in that case.
 fn monitor(order: &Monitor, audit_log: Option<&Path>) -> anyhow::Result<ExitCode> {

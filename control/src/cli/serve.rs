@@ -41,7 +41,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     }
 }
 
-/// Prints the information that a person at the terminal needs first.
+/// Prints the information about the started node that a person at the terminal needs first.
 fn announce(node: &Running) {
     let config = node.config();
     println!("ango {}", env!("CARGO_PKG_VERSION"));
@@ -72,7 +72,8 @@ pub fn start_log(log: &LogConfig) -> anyhow::Result<()> {
     started.context("the log cannot start")
 }
 
-/// The signals Ctrl-C and SIGTERM, caught from the time of this call on.
+/// Receives the signals Ctrl-C and SIGTERM. From the call of `listen` on, these signals no longer end the process by
+/// themselves.
 struct StopSignals {
     #[cfg(unix)]
     terminate: signal::unix::Signal,

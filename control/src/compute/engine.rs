@@ -1,6 +1,7 @@
 //! The service's interface to the engine. Only this file and the files in the folder `engine` use the engine's types.
 //!
-//! Bytes from outside become typed values here, or an error with a code of the specification.
+//! Bytes that come from outside become typed values here. Faulty bytes become an error with a code of the
+//! specification.
 
 mod bits;
 pub mod numbers;
@@ -68,7 +69,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of an account with this plan.
+    /// Returns the share of an account with this plan.
     pub fn of(account: &api::ids::AccountId, plan: caller::Plan) -> Share {
         Share { account: engine::AccountId(account.bits()), weight: plan.weight() }
     }
@@ -82,7 +83,7 @@ pub struct Detected {
     pub passed_over: Vec<engine::PassedOver>,
 }
 
-/// Looks for devices like [`Engine::start`], and releases them again.
+/// Looks for devices in the same way as [`Engine::start`], and releases the devices again.
 pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
     let found = engine::detect::detect(choice, kernel_cache);
     let devices = found.devices.iter().map(|device| device.info().clone()).collect();
@@ -114,7 +115,7 @@ pub enum DeviceState {
 }
 
 impl DeviceState {
-    /// The state's name in metrics.
+    /// Returns the state's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             DeviceState::InService => "in_service",
@@ -161,48 +162,49 @@ impl Engine {
         Ok(Engine { inner })
     }
 
-    /// Starts the engine on these devices, whatever backend the settings name. Panics if the list is empty.
+    /// Starts the engine on these devices. The backend in the settings is ignored. Panics if the list is empty.
     pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Engine> {
         Ok(Engine { inner: engine::Engine::with_devices(bounds(config), devices)? })
     }
 
-    /// Build string of the backend (readings O7).
+    /// Returns the build string of the backend (readings O7).
     pub fn backend(&self) -> &str {
         &self.inner.device().backend
     }
 
-    /// The name of the first device.
+    /// Returns the name of the first device.
     pub fn device_name(&self) -> &str {
         &self.inner.device().name
     }
 
-    /// All devices, including those taken out of service.
+    /// Returns all devices, including the devices that were taken out of service.
     pub fn devices(&self) -> Vec<DeviceFacts> {
         self.inner.devices().into_iter().map(DeviceFacts::from).collect()
     }
 
-    /// The engine's present figures.
+    /// Returns the engine's present figures.
     pub fn usage(&self) -> Usage {
         self.inner.usage()
     }
 
-    /// Cancels a circuit or an operation on encrypted numbers, unless it has ended.
+    /// Cancels a circuit or an operation on encrypted numbers, unless the operation has ended.
     pub fn cancel(&self, operation: EngineOperation) {
         self.inner.cancel(operation);
     }
 
-    /// Finishes the queued work, overwrites all keys and stops. Blocks.
+    /// Finishes the queued work, overwrites all keys and stops the engine. Blocks the calling thread until all this is
+    /// done.
     pub fn shutdown(&self) {
         self.inner.shutdown();
     }
 }
 
-/// Bytes of memory that this process may use.
+/// Returns the number of bytes of memory that this process may use.
 pub fn memory_bytes() -> u64 {
     engine::host_memory_bytes()
 }
 
-/// The engine's bounds, as the settings give them.
+/// Makes the engine's configuration with the bounds that the settings give.
 fn bounds(config: &ComputeConfig) -> engine::Config {
     engine::Config {
         queue_rows_max: config.queue_rows_max,
@@ -236,7 +238,7 @@ impl From<ApiError> for RunError {
     }
 }
 
-/// The API error for an error of the engine.
+/// Makes the API error for an error of the engine.
 fn refused(error: engine::Error) -> ApiError {
     use engine::Error;
     match error {

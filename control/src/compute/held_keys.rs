@@ -25,37 +25,37 @@ mod held {
             Some(HeldNumbersKey { secret: ckks::SecretKey::generate(params), parts })
         }
 
-        /// The public key's container.
+        /// Writes the public key as a container.
         pub fn public_key(&self) -> Vec<u8> {
             container::write_public_key(&self.secret.public_key(self.secret.params().level_max()))
         }
 
-        /// The head of the evaluation key, which stands before its rows.
+        /// Writes the head of the evaluation key. The head stands before the key's rows.
         pub fn head(&self) -> Vec<u8> {
             container::write_key_head(self.secret.params(), self.secret.fingerprint(), &self.parts)
         }
 
-        /// Number of parts of the evaluation key: relinearization, rotations by powers of two (readings K18),
-        /// bootstrapping.
+        /// Returns the number of parts of the evaluation key: relinearization, rotations by powers of two (readings
+        /// K18), bootstrapping.
         pub fn parts(&self) -> usize {
             self.parts.len()
         }
 
-        /// The rows of a part. Takes tenths of a second of CPU time for large parameters, so call this outside the
-        /// async threads.
+        /// Makes the rows of a part, each as a container. Takes tenths of a second of CPU time for large parameters, so
+        /// call this outside the async threads.
         pub fn rows(&self, part: usize) -> Vec<Vec<u8>> {
             let (kind, level) = self.parts[part];
             let params = self.secret.params();
             self.secret.part(kind, level).map(|row| container::write_row(params, &row)).collect()
         }
 
-        /// The secret key's container.
+        /// Writes the secret key as a container.
         pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
             self.secret.to_bytes()
         }
     }
 
-    /// A secret key in the server's memory.
+    /// A secret key for encrypted bits in the server's memory.
     pub struct HeldKey(client::SecretKey);
 
     impl HeldKey {
@@ -90,7 +90,7 @@ mod held {
     pub enum HeldNumbersKey {}
 
     impl HeldNumbersKey {
-        /// `None`, because this build cannot hold keys.
+        /// Returns `None`, because this build cannot hold keys.
         pub fn generate(_params: &Params) -> Option<HeldNumbersKey> {
             None
         }
@@ -125,7 +125,7 @@ mod held {
     pub enum HeldKey {}
 
     impl HeldKey {
-        /// `None`, because this build cannot hold keys.
+        /// Returns `None`, because this build cannot hold keys.
         pub fn generate(_preset: Preset) -> Option<(HeldKey, EvaluationKey)> {
             None
         }

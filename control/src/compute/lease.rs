@@ -12,14 +12,14 @@ use crate::clock::Timestamp;
 
 /// Length of a lease. Longer than a failover of the database takes.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often a node looks for sessions that were deleted through another node, because their keys must be overwritten
-/// within 5 s (readings G3).
+/// Time between two looks for sessions of this node that were deleted through another node. The keys of such sessions
+/// must be overwritten within 5 s (readings G3).
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Number of looks from one renewal of the lease to the next.
 const RENEW_LOOKS: u64 = 5;
 /// Number of looks from one removal of dead nodes' records to the next.
 const FORGET_LOOKS: u64 = 3600;
-/// How long the records of a dead node stay after its lease ended. No living node renews its lease so late.
+/// How long the records of a dead node stay after the node's lease ended. No living node renews its lease so late.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
 /// Extends this node's lease.

@@ -1,4 +1,4 @@
-//! Addresses in settings: the public URL, proxies' networks, origins.
+//! Parses addresses in settings: the public URL, the networks of proxies, origins.
 
 use std::net::IpAddr;
 
@@ -31,7 +31,7 @@ pub(super) fn cors_origins(text: &str) -> Result<CorsOrigins, &'static str> {
     text.split(',').map(|entry| origin(entry.trim())).collect::<Result<_, _>>().map(CorsOrigins::Listed)
 }
 
-/// Reads one network of a list.
+/// Parses one network of a list.
 pub(super) fn network(text: &str) -> Result<IpNet, &'static str> {
     let text = text.trim();
     let address = text.parse::<IpAddr>().map(IpNet::from);

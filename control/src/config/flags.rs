@@ -16,7 +16,8 @@ use super::{Config, ConfigError, Setting};
 pub struct Flags(Vec<(String, String)>);
 
 impl Flags {
-    /// Reads the settings from this command line, the environment and the settings file, each with its origin.
+    /// Reads the settings from these flags, the environment and the settings file. Returns also the origin of each
+    /// setting.
     ///
     /// # Errors
     /// The errors of [`Config::read`].

@@ -65,19 +65,19 @@ impl Display for Origin {
 /// A setting and its text.
 pub struct Setting {
     arg: Arg,
-    /// The given text, otherwise the default. Empty if the setting has none.
+    /// The given text, otherwise the default text. Empty if the setting has no default either.
     pub text: String,
     /// The origin of the text.
     pub origin: Origin,
 }
 
 impl Setting {
-    /// The setting's variable, which is its name in messages.
+    /// Returns the name of the setting's variable. Messages use this name for the setting.
     pub fn name(&self) -> &str {
         variable(&self.arg)
     }
 
-    /// The setting's flag without the dashes. In the settings file the setting has this name.
+    /// Returns the setting's flag without the dashes, which is also the setting's name in the settings file.
     pub fn flag(&self) -> &str {
         self.arg.get_long().expect("every setting has a flag")
     }
@@ -100,13 +100,13 @@ impl Setting {
     }
 }
 
-/// The name of a setting's variable.
+/// Returns the name of a setting's variable.
 pub(super) fn variable(arg: &Arg) -> &str {
     arg.get_env().and_then(|name| name.to_str()).expect("every setting has a variable")
 }
 
-/// Every setting as an argument with its parser, in the order of docs/settings.md. A flag is the variable's name
-/// without its prefix.
+/// Returns a command whose arguments are all settings, each with its parser, in the order of docs/settings.md. The flag
+/// of a setting is the name of its variable without the prefix.
 pub fn command() -> &'static Command {
     static COMMAND: LazyLock<Command> = LazyLock::new(|| {
         let command = Command::new("settings").no_binary_name(true).disable_help_flag(true);
@@ -122,14 +122,15 @@ pub fn command() -> &'static Command {
     &COMMAND
 }
 
-/// The help text of an argument. Without `ansi`, clap would search each text for colours, which takes a tenth of a
-/// second for all commands.
+/// Returns the help text of an argument. Without the call of `ansi`, clap would search the texts for colours, which
+/// takes a tenth of a second for all commands together.
 pub(super) fn help(arg: &Arg) -> String {
     arg.get_help().map(|text| text.ansi().to_string()).unwrap_or_default()
 }
 
 impl Config {
-    /// Reads settings. `flag` and `variable` return the given text by a variable's name. An empty text counts as unset.
+    /// Reads the settings. `flag` and `variable` take the name of a setting's variable, and return the text that the
+    /// flag or the variable gives. An empty text counts as unset.
     ///
     /// # Errors
     /// The first setting that is refused, or why the settings file cannot be used.
@@ -168,7 +169,8 @@ pub(super) fn settings(
     command().get_arguments().map(setting).collect()
 }
 
-/// Adds the settings file to settings that were not given. Returns the limits of plans in the file.
+/// Takes the values of the settings file for the settings that were not given otherwise. Returns the limits of plans in
+/// the file.
 fn add_file(settings: &mut [Setting], path: &Path) -> Result<PlanTable, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     // only the error's message: the rest would quote lines of the file, which may contain secrets
@@ -206,7 +208,8 @@ fn unknown(key: &str, settings: &[Setting]) -> String {
     format!("there is no setting {key:?}; did you mean {nearest:?}?")
 }
 
-/// A value of the file as the text of a variable. Members of a list are separated by commas.
+/// Converts a value in the settings file to the text that a variable would have. Members of a list are separated by
+/// commas.
 fn text_of(value: Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.trim().to_owned()),
@@ -239,7 +242,7 @@ pub(super) fn parse(settings: &[Setting]) -> Result<Config, ConfigError> {
     config.complete()
 }
 
-/// A clap error as a message of this program.
+/// Converts an error of clap to a message of this program.
 fn refusal(error: &clap::Error, settings: &[Setting]) -> ConfigError {
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(usage)) => usage.split(' ').next().unwrap_or_default().trim_start_matches('-'),

@@ -15,11 +15,11 @@ use crate::compute::engine::{DeviceFacts, DeviceState};
 use crate::probe::Probed;
 use crate::web::openapi::VERSION;
 
-/// A database that takes longer to answer is degraded (specification, Health).
+/// A database that takes longer than this to answer is degraded (specification, Health).
 pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
-/// A cache store that takes longer to answer is degraded (specification, Health).
+/// A cache store that takes longer than this to answer is degraded (specification, Health).
 pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
-/// A payment provider that takes longer to answer is degraded.
+/// A payment provider that takes longer than this to answer is degraded.
 pub const PROVIDER_SLOW: Duration = Duration::from_secs(1);
 /// How long the payment provider's state is cached. The state is cached because the provider limits requests.
 pub const PROVIDER_BELIEVED: Duration = Duration::from_secs(60);
@@ -29,18 +29,18 @@ const CACHE_WARNING_PCT: f64 = 90.0;
 /// Seconds to wait before a retry after a 503.
 const RETRY_AFTER_S: u64 = 2;
 
-/// The state of the database.
+/// Returns the state of the database.
 pub async fn database(docs: &Docs) -> Probed {
     docs.database_probe.ask(docs.access.store.probe()).await
 }
 
-/// The state of the cache store, if one is configured.
+/// Returns the state of the cache store, if one is configured.
 async fn cache_store(docs: &Docs) -> Option<Probed> {
     let cache = docs.access.cache_store.as_ref()?;
     Some(docs.cache_store_probe.ask(cache.probe()).await)
 }
 
-/// The state of the payment provider, if one is configured (readings P19).
+/// Returns the state of the payment provider, if one is configured (readings P19).
 async fn provider(docs: &Docs) -> Option<Probed> {
     let provider = docs.provider.as_ref()?;
     Some(docs.provider_probe.ask(provider.probe()).await)
@@ -114,7 +114,7 @@ pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
     answer(health.status, health)
 }
 
-/// Used share of the space for ciphertexts in percent, to one decimal.
+/// Returns the used share of the space for ciphertexts in percent, rounded to one decimal.
 fn cache_pct(bytes: u64, bytes_max: u64) -> f64 {
     (1000.0 * bytes as f64 / bytes_max.max(1) as f64).round() / 10.0
 }
@@ -132,9 +132,9 @@ fn overall(docs: &Docs, database: &Probed, others: [&Option<Probed>; 2], devices
     worst(database.status, &others, devices, docs.web.is_draining())
 }
 
-/// A node's health (readings O2). A stopping node is unavailable. Otherwise this is the health of the database, the
-/// node's only critical dependency. If the cache store or the payment provider is slow or does not answer, or a device
-/// was taken out of service, the node is at best degraded.
+/// Returns a node's health (readings O2). A stopping node is unavailable. The health of any other node is the health of
+/// the database, the node's only critical dependency. If the cache store or the payment provider is slow or does not
+/// answer, or a device was taken out of service, the node is at best degraded.
 fn worst(storage: HealthStatus, others: &[HealthStatus], devices: &[DeviceFacts], draining: bool) -> HealthStatus {
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
     let without = others.iter().any(|status| *status != HealthStatus::Healthy);
@@ -145,13 +145,14 @@ fn worst(storage: HealthStatus, others: &[HealthStatus], devices: &[DeviceFacts]
     }
 }
 
-/// The device that computes: the first in service, otherwise the first stand-in.
+/// Returns the device that computes: the first device in service, otherwise the first stand-in.
 fn computing(devices: &[DeviceFacts]) -> Option<&DeviceFacts> {
     let first = |state| devices.iter().find(move |device| device.state == state);
     first(DeviceState::InService).or_else(|| first(DeviceState::StandIn))
 }
 
-/// The engine's name in health. If the operator hides the GPU, nodes with and without a GPU show the same name.
+/// Returns the engine's name that health shows. If the operator hides the GPU, nodes with and without a GPU show the
+/// same name.
 fn shown_engine(computes: Option<&DeviceFacts>, hidden: bool) -> String {
     match computes {
         None => "none".to_owned(),
@@ -160,7 +161,7 @@ fn shown_engine(computes: Option<&DeviceFacts>, hidden: bool) -> String {
     }
 }
 
-/// The GPU in health: the first in service, unless the operator hides it (readings O6).
+/// Returns the GPU that health shows: the first GPU in service, or none if the operator hides it (readings O6).
 fn shown_gpu(devices: &[DeviceFacts], hidden: bool) -> Option<&DeviceFacts> {
     devices.iter().find(|device| !hidden && device.state == DeviceState::InService && is_gpu(device))
 }

@@ -1,4 +1,4 @@
-//! The second listener: metrics and probes for operators. No authentication; on loopback by default.
+//! The second listener: metrics and probes for operators. It needs no authentication and is on loopback by default.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use store::LockoutKind;
 use super::{Docs, health};
 use crate::compute::engine::DeviceState;
 
-/// The routes of the second listener.
+/// Makes the routes of the second listener.
 pub fn router(docs: Arc<Docs>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
@@ -26,7 +26,7 @@ async fn metrics(State(docs): State<Arc<Docs>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page(&docs))
 }
 
-/// The page of metrics, with the present figures.
+/// Writes the page of metrics, with the present figures.
 pub fn page(docs: &Docs) -> String {
     let Docs { web, access, compute, .. } = docs;
     let (usage, devices) = (compute.engine.usage(), compute.engine.devices());

@@ -13,7 +13,7 @@ use crate::compute::engine::{Preset, numbers, preset_facts};
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 
-/// Defaults for the depth and the scale.
+/// Depth if the request has none. The next constant is the scale in bits if the request has none.
 const DEPTH_DEFAULT: u32 = 5;
 const SCALE_BITS_DEFAULT: u32 = 40;
 
@@ -57,7 +57,8 @@ struct Asked {
     scale_bits: u32,
 }
 
-/// Reads the query. Unknown parameters are ignored; known ones must be valid and may be given once (readings E3).
+/// Reads the query. Unknown parameters are ignored. A known parameter must be valid and may be given only once
+/// (readings E3).
 fn parse(query: &[(String, String)]) -> Result<Asked, ApiError> {
     let (mut level, mut depth, mut scale_bits) = (None, None, None);
     for (name, value) in query {

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use reqwest::Url;
 use url::Host;
 
-/// Characters of a webhook's URL, at most.
+/// Longest URL of a webhook, in characters.
 const URL_CHARACTERS_MAX: usize = 2048;
 
 /// Networks that are not public, from the registries of special addresses (IANA; RFC 6890 and its successors).

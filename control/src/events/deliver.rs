@@ -13,12 +13,13 @@ use super::Events;
 use super::send::{Letter, Outcome, Sent};
 
 /// Largest numbers of deliveries that a node runs at the same time: in total, and to one webhook. The second bound
-/// keeps a receiver that hangs from delaying the others.
+/// keeps a receiver that hangs from delaying the deliveries to other receivers.
 const AT_ONCE_MAX: usize = 256;
 const OF_WEBHOOK_MAX: usize = 32;
 /// How often the outbox is read for due deliveries: retries, and events of other nodes.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-/// The lease of a delivery: after this time another node may take it. Longer than an attempt takes.
+/// Length of a delivery's lease. After this time another node may take the delivery. The lease is longer than an
+/// attempt takes.
 const LEASE: Duration = Duration::from_secs(60);
 /// Waits before retries, from the end of an attempt (specification, Events; readings H7).
 const WAITS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
@@ -204,7 +205,7 @@ pub async fn attempt(events: &Events, due: &DueDelivery) -> Attempt {
     }
 }
 
-/// A wait with jitter: up to a tenth longer.
+/// Adds jitter to a wait: up to a tenth of the wait.
 fn longer(wait: Duration) -> Duration {
     let part = u64::from(u16::from_be_bytes(crate::ids::random())) * (wait.as_micros() as u64 / JITTER_SHARE)
         / u64::from(u16::MAX);

@@ -30,16 +30,15 @@ use crate::clock::Timestamp;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout from the end of the TLS handshake to the head of the answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bounds on the answer's body: bytes and time for reading it. The body is read so that the connection can close in
-/// order.
+/// Bounds on reading the answer's body: bytes and time. The body is read so that the connection can close in order.
 const BODY_BYTES_MAX: usize = 16 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Characters of an error that are stored.
+/// Number of characters of an error that are stored.
 const ERROR_CHARACTERS_MAX: usize = 200;
 /// Prefix of secrets that this service made (readings H1).
 pub const SECRET_PREFIX: &str = "whsec_";
 
-/// Resolves a name.
+/// Finds the addresses of a name.
 type Resolve = dyn Fn(&str) -> Vec<SocketAddr> + Send + Sync;
 
 /// Sends events.
@@ -90,12 +89,12 @@ pub enum Outcome {
 }
 
 impl Sender {
-    /// A sender with these settings.
+    /// Creates a sender with these settings.
     pub fn new(config: WebhooksConfig) -> Sender {
         Sender { config, tls: OnceLock::new(), resolve: None }
     }
 
-    /// Makes one attempt.
+    /// Makes one attempt to deliver an event.
     pub async fn send(&self, letter: &Letter<'_>, now: Timestamp) -> Sent {
         let url = match webhook_url(&self.config, letter.url) {
             Ok(url) => url,
@@ -166,7 +165,8 @@ fn tls() -> TlsConnector {
     TlsConnector::from(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// Sends the event. Returns the head of the answer, and a guard of the connection on which the rest comes.
+/// Sends the event. Returns the status of the answer, and a future that reads the rest of the answer and then closes
+/// the connection.
 async fn exchange(
     stream: Box<dyn Stream>,
     url: &Url,
@@ -187,7 +187,7 @@ async fn exchange(
     Ok((head.status, rest))
 }
 
-/// Aborts the connection's task on drop, so that it ends with the attempt.
+/// Aborts the connection's task on drop, so that the task ends with the attempt.
 struct AbortOnDrop(tokio::task::AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -222,12 +222,12 @@ fn mac(key: &[u8], parts: &[&str]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// `sha256=<hex>`: the HMAC of the body under the secret's text (readings H1).
+/// Makes the signature `sha256=<hex>`: the HMAC of the body under the secret's text (readings H1).
 pub fn signature(secret: &str, body: &str) -> String {
     format!("sha256={}", hex::encode(mac(secret.as_bytes(), &[body])))
 }
 
-/// The signature of Standard Webhooks, under the bytes that the secret encodes. `None`: the secret is not
+/// Makes the signature of Standard Webhooks, under the bytes that the secret encodes. `None`: the secret is not
 /// [`SECRET_PREFIX`] followed by base64 (readings H3).
 fn standard_signature(letter: &Letter<'_>, now: Timestamp) -> Option<String> {
     let key = STANDARD.decode(letter.secret.strip_prefix(SECRET_PREFIX)?).ok()?;
@@ -278,7 +278,8 @@ mod tests {
         Sender::new(WebhooksConfig { webhook_networks, webhook_http: true })
     }
 
-    /// A receiver that answers each connection with these bytes.
+    /// Starts a receiver that answers one connection with these bytes. Returns its URL, and the task that returns the
+    /// request.
     async fn receiver(answer: &'static [u8]) -> (String, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook?a=b", listener.local_addr().unwrap());

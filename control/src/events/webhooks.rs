@@ -33,9 +33,9 @@ use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
-/// Webhooks of an account, at most (readings H17).
+/// Largest number of webhooks of an account (readings H17).
 const WEBHOOKS_MAX: i64 = 20;
-/// Characters of a secret that a client chose (readings H2).
+/// Permitted number of characters in a secret that a client chose (readings H2).
 const SECRET_CHARACTERS: std::ops::RangeInclusive<usize> = 32..=256;
 
 impl JsonBody for CreateWebhook {
@@ -445,7 +445,7 @@ fn told_delivery(record: &DeliveryRecord) -> Result<Delivery, ApiError> {
     })
 }
 
-/// Types of events as they are stored: distinct, separated by commas. Empty: all types (readings H16).
+/// Writes types of events as they are stored: distinct, separated by commas. Empty: all types (readings H16).
 fn event_types(names: &[String]) -> Result<String, ApiError> {
     let mut types: Vec<&str> = Vec::new();
     for name in names {
@@ -498,13 +498,13 @@ fn chosen_secret(secret: String) -> Result<Hidden, ApiError> {
     Err(ApiError::new(Code::InvalidRequest, message).at("secret", "too short, too long, or not visible ASCII"))
 }
 
-/// A new random secret (readings H1).
+/// Makes a new random secret (readings H1).
 fn new_secret() -> Hidden {
     let bytes = zeroize::Zeroizing::new(ids::random::<32>());
     Hidden(format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes.as_slice())))
 }
 
-/// The data of a synthetic event (readings H14).
+/// Makes the data of a synthetic event (readings H14).
 fn sample(kind: EventType) -> Value {
     let (moment, day) = ("2026-11-01T00:00:00.000Z", "2026-11-01");
     let invoice = json!({

@@ -113,8 +113,8 @@ pub async fn set_cap(
     Ok(answer)
 }
 
-/// How often every operation was called, for how many units and at what price. All three are zero for an operation that
-/// was not called.
+/// Returns for every operation the number of calls, the number of units and the price in yen. All three are zero for an
+/// operation that was not called.
 fn usage(totals: &[OfficeTotal]) -> BTreeMap<String, OperationUse> {
     let mut usage: BTreeMap<String, OperationUse> =
         OfficeOperation::ALL.iter().map(|operation| (operation.name().to_owned(), OperationUse::default())).collect();
@@ -133,7 +133,7 @@ fn spent_yen(totals: &[OfficeTotal]) -> i64 {
     whole_yen(milli_yen(totals))
 }
 
-/// Converts to whole yen, without loss because prices are whole yen.
+/// Converts thousandths of a yen to yen. Nothing is lost, because prices are whole yen.
 fn whole_yen(milli_yen: i64) -> i64 {
     milli_yen / 1000
 }
@@ -142,7 +142,8 @@ fn remaining(cap_yen: i64, spent_yen: i64) -> Option<i64> {
     (cap_yen > 0).then(|| (cap_yen - spent_yen).max(0))
 }
 
-/// Spending of the whole month at the average pace since its start, rounded up (readings B19).
+/// Returns what the key will have spent at the end of the month, if the average pace since the month's start continues.
+/// Rounded up to a yen (readings B19).
 fn projected(spent_yen: i64, begin: Timestamp, end: Timestamp, now: Timestamp) -> i64 {
     let whole = i128::from(end.0 - begin.0);
     // at least one second, so the division is safe

@@ -25,8 +25,8 @@ use crate::web::error::ApiError;
 use crate::web::openapi::BODY;
 use crate::web::peer::ClientAddress;
 
-/// Lets only the administrator pass, by the secret in the settings. A wrong secret counts for the lockout of the
-/// caller's network, like a wrong API key.
+/// Lets a request pass only if it has the administrator's secret, which is in the settings. A wrong secret counts for
+/// the lockout of the caller's network, like a wrong API key.
 pub async fn require(State(office): State<Arc<Office>>, request: Request, next: Next) -> Result<Response, ApiError> {
     let forbidden = || {
         ApiError::new(

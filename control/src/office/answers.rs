@@ -1,4 +1,4 @@
-//! Answers that are files, and their description.
+//! Answers that are files, and the API description of such answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -45,7 +45,7 @@ impl IntoResponses for KeptDocumentAnswer {
     }
 }
 
-/// The API description of a PDF with the headers of [`file`] and [`describe`].
+/// Makes the API description of a PDF with the headers of [`file`] and [`describe`].
 fn described_document() -> ResponseBuilder {
     let number = "Number of the document, in UTF-8. Each byte except ASCII letters, digits, `-`, `.` and `_` is percent-encoded, as in `%E8%AB%8B-1`.";
     let name = "`attachment` with a name for the file, in both forms of RFC 6266: `filename` in ASCII, `filename*` in UTF-8. Absent for `html`.";
@@ -64,7 +64,7 @@ fn described_document() -> ResponseBuilder {
         )
 }
 
-/// An answer that clients offer to save as a file of this name.
+/// Makes an answer that clients offer to save as a file of this name.
 pub fn file(content_type: &'static str, name: &str, bytes: Vec<u8>) -> Response {
     let mut response = Body::from(bytes).into_response();
     let headers = response.headers_mut();
@@ -88,7 +88,8 @@ pub fn warn(response: &mut Response, warnings: &[Warning]) {
     }
 }
 
-/// The file name in both forms of RFC 6266: in ASCII for every client, and in UTF-8 (RFC 8187).
+/// Makes the value of `Content-Disposition`, with the file's name in both forms of RFC 6266: in ASCII for every client,
+/// and in UTF-8 (RFC 8187).
 fn disposition(name: &str) -> HeaderValue {
     let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     value(&format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{}", percent_encoded(name)))
@@ -98,7 +99,7 @@ fn is_plain(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_')
 }
 
-/// Percent-encodes every byte of the UTF-8 text except ASCII letters, digits and a few signs.
+/// Percent-encodes every byte of the UTF-8 text except ASCII letters, digits, `-`, `.` and `_`.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

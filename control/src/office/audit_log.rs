@@ -1,6 +1,6 @@
 //! The audit log of registration numbers: a hash chain, a file in which each line contains the SHA-256 of the line
-//! before (readings B39). Several nodes and batches may write the same file: each takes the file's lock while it
-//! writes.
+//! before (readings B39). Several nodes and batches may write the same file. Each takes the file's lock for the time of
+//! writing.
 //!
 //! A hash chain shows every change except a missing tail. So after each batch the end of the chain is noted in a second
 //! file, `<log>.head`.
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Largest number of entries in an answer. The answer has the latest entries.
 pub const ENTRIES_MAX: usize = 10_000;
-/// The value of `account` in entries that an operator's batch wrote.
+/// The value of `account` in entries of a batch that an operator ran.
 pub const OPERATOR: &str = "operator";
 
 /// An audit log in a file.
@@ -54,7 +54,7 @@ pub struct Trail {
 }
 
 impl Batch<'_> {
-    /// The entry of a number: the number in normal form, and its status.
+    /// Makes the entry for a number in normal form and the number's status.
     pub fn entry(&self, number: &str, status: &str) -> Members {
         let mut members = Members::from(
             [
@@ -74,7 +74,7 @@ impl Batch<'_> {
 }
 
 impl AuditLog {
-    /// The log in this file. The first entry creates the file.
+    /// Makes an audit log in this file. The first entry creates the file.
     pub fn at(path: &Path) -> AuditLog {
         AuditLog { path: path.to_owned() }
     }
@@ -82,7 +82,7 @@ impl AuditLog {
     /// Adds entries and syncs the file. When this function returns, the entries are on disk.
     ///
     /// # Errors
-    /// When the file cannot be read or written. Also when the last line of the file is not an entry and the second file
+    /// When the file cannot be read or written, or when the last line of the file is not an entry and the second file
     /// notes no end.
     pub fn append(&self, entries: Vec<Members>) -> io::Result<()> {
         if entries.is_empty() {
@@ -107,7 +107,7 @@ impl AuditLog {
         self.note(&head)
     }
 
-    /// The account's entries, or those of one number, after a check of all lines.
+    /// Reads the account's entries, or the account's entries for one number. Checks all lines of the log.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -154,7 +154,8 @@ impl AuditLog {
         Ok(trail)
     }
 
-    /// The end that the next entry continues. Cuts off half a line that a crash left.
+    /// Returns the end of the chain, which the next entry continues. If a crash left half a line, cuts the half line
+    /// off the file.
     fn end_of(&self, file: &mut File) -> io::Result<Head> {
         let length = file.seek(SeekFrom::End(0))?;
         let from = length.saturating_sub(2 * LINE_BYTES_MAX);
@@ -187,12 +188,12 @@ impl AuditLog {
         name.into()
     }
 
-    /// The end of the chain that the second file notes.
+    /// Reads the end of the chain from the second file. `None`: the second file notes no end.
     fn noted(&self) -> Option<Head> {
         head_of(&std::fs::read(self.head_path()).ok()?)
     }
 
-    /// Notes the end of the chain, atomically.
+    /// Writes the end of the chain to the second file, atomically.
     fn note(&self, head: &Head) -> io::Result<()> {
         let path = self.head_path();
         let new = path.with_extension("head.new");
@@ -201,7 +202,7 @@ impl AuditLog {
     }
 }
 
-/// The end of a chain, read from the last line of the chain.
+/// Reads the end of a chain from the last line of the chain. `None`: the line is not an entry.
 fn head_of(line: &[u8]) -> Option<Head> {
     let entry: Value = serde_json::from_slice(line).ok()?;
     let hash = entry["hash"].as_str().filter(|hash| hash.len() == 64)?;

@@ -16,7 +16,8 @@ use crate::web::error::ApiError;
 
 /// Largest size of a body, in bytes (readings B41).
 const BODY_BYTES_MAX: usize = 10 << 20;
-/// Bytes of memory reserved for each byte of a body: for the body, for the values read from it, and for the document.
+/// Bytes of memory reserved for each byte of a body: for the body, for the values that are read from the body, and for
+/// the document.
 const COPIES: u64 = 4;
 
 /// The body of a request, before the body is read.
@@ -47,7 +48,7 @@ where
 }
 
 impl Body {
-    /// Does this work on the bytes of the body, on a thread for long computations.
+    /// Runs `work` on the bytes of the body, on a thread for long computations.
     pub async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce(&[u8]) -> Result<T, Vec<Fault>> + Send + 'static,
@@ -61,7 +62,7 @@ impl Body {
     }
 }
 
-/// The error 422 with these faults of the body.
+/// Makes the error 422 with these faults of the body.
 pub fn refusal(faults: Vec<Fault>) -> ApiError {
     let values: Result<Vec<_>, _> = faults.iter().map(serde_json::to_value).collect();
     values.map_or_else(ApiError::internal, ApiError::with_faults)

@@ -36,7 +36,7 @@ impl OfficeOperation {
     pub const ALL: [OfficeOperation; 4] =
         [OfficeOperation::Document, OfficeOperation::Withholding, OfficeOperation::Verify, OfficeOperation::Monitor];
 
-    /// The operation's name in `/v1/me`.
+    /// Returns the operation's name in `/v1/me`.
     pub fn name(self) -> &'static str {
         match self {
             OfficeOperation::Document => "document",
@@ -46,7 +46,7 @@ impl OfficeOperation {
         }
     }
 
-    /// Price of one unit in yen.
+    /// Returns the price of one unit in yen.
     fn yen(self, config: &OfficeConfig) -> i64 {
         match self {
             OfficeOperation::Document => config.document_yen,
@@ -65,7 +65,7 @@ pub struct PayingKey {
     pub lineage_id: String,
     /// The account's plan.
     pub plan: Plan,
-    /// Environment of the key. Only live keys pay, as for gates (readings P4).
+    /// Environment of the key. As with gates, only calls of live keys cost anything (readings P4).
     pub environment: Environment,
 }
 
@@ -81,8 +81,8 @@ impl From<&Caller> for PayingKey {
 }
 
 impl Office {
-    /// Charges a completed call and stores its answer for idempotency, then returns the answer. If the charge is
-    /// refused, the error is returned instead.
+    /// Charges a completed call, stores the call's answer for idempotency and returns the answer. If the charge is
+    /// refused, returns an error instead.
     pub(super) async fn charged(
         &self,
         caller: &Caller,
@@ -96,7 +96,7 @@ impl Office {
         self.refusal(self.store.charge_office(charge).await?).map_or(Ok(answer), Err)
     }
 
-    /// The charge for this many units.
+    /// Makes the charge for this many units.
     pub(super) fn charge(
         &self,
         payer: &PayingKey,
@@ -124,12 +124,12 @@ impl Office {
         }
     }
 
-    /// Largest number of billable calls in a month under the plan. `None` means no limit.
+    /// Returns the largest number of billable calls in a month under the plan. `None`: no limit.
     pub(super) fn calls_max(&self, plan: Plan) -> Option<i64> {
         (plan == Plan::Free).then_some(self.config.free_calls)
     }
 
-    /// The error of a refused charge. `None` means that the charge was made.
+    /// Returns the error for a refused charge. `None`: the charge was made.
     pub(super) fn refusal(&self, charged: OfficeCharged) -> Option<ApiError> {
         let (code, message) = match charged {
             OfficeCharged::Made => return None,

@@ -110,7 +110,7 @@ impl Office {
     }
 }
 
-/// The document as an answer in this format.
+/// Makes an answer with the document in this format.
 fn answer(document: &Document, format: &'static str) -> Result<Response, Vec<Fault>> {
     let draft = &document.draft;
     let name = |extension: &str| format!("{}-{}.{extension}", draft.kind.name(), draft.number);
@@ -126,7 +126,7 @@ fn answer(document: &Document, format: &'static str) -> Result<Response, Vec<Fau
     Ok(response)
 }
 
-/// A new number for a document without one: the day in Tokyo and 40 random bits (readings B25).
+/// Makes a number for a document that has none: the day in Tokyo and 40 random bits (readings B25).
 pub(super) fn new_number(now: Timestamp) -> String {
     const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     let day: Date = today(now);

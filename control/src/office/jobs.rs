@@ -1,5 +1,5 @@
-//! The jobs of the back office: documents of payments that a monthly cap or a crash held up. A lease in the database
-//! lets one node at a time do the jobs.
+//! The jobs of the back office: they make the documents of payments that a monthly cap or a crash held up. A lease in
+//! the database lets one node at a time do the jobs.
 
 use std::sync::Arc;
 use std::time::Duration;

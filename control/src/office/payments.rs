@@ -27,7 +27,7 @@ use crate::web::error::ApiError;
 const HELD_WAIT: Duration = Duration::from_secs(3600);
 /// Largest number of payments that one query reads.
 const AT_ONCE: i64 = 20;
-/// Largest number of characters of an error that are stored.
+/// Number of characters of an error that are stored, at most.
 const ERROR_CHARACTERS_MAX: usize = 200;
 
 /// The result of an attempt to make a payment's document.
@@ -37,11 +37,11 @@ pub enum Issued {
     Now,
     /// The document had been stored before.
     Before,
-    /// The document is held up: the key's cap is reached, or its account has not paid.
+    /// The document is held up, because the key's cap is reached or the key's account has not paid.
     Held,
 }
 
-/// Reason why a transaction ended without storing the document.
+/// Why a transaction ended without storing the document.
 enum Unkept {
     Refused(OfficeCharged),
     Before,
@@ -54,7 +54,7 @@ impl From<store::Error> for Unkept {
     }
 }
 
-/// The document for a payment, with the settings of a profile.
+/// Makes the document for a payment, with the settings of a profile.
 ///
 /// # Errors
 /// The faults of the document, each with its path from the payment object.
@@ -113,7 +113,7 @@ impl Office {
         Ok(())
     }
 
-    /// Makes the document of a payment, stores the document and writes its e-mail.
+    /// Makes the document of a payment, and stores the document and its e-mail.
     pub(super) async fn issue(&self, ingested: &IngestedPayment) -> Result<Issued, ApiError> {
         let IngestedPayment { document_id, account_id, lineage_id, sealed_event, .. } = ingested;
         let account: AccountId = account_id.parse().map_err(ApiError::internal)?;
@@ -182,8 +182,8 @@ impl Office {
         }
     }
 
-    /// Puts a payment off for an hour, or until the next month if that is earlier. A new cap makes the payment due at
-    /// once.
+    /// Puts a payment off for an hour, or until the next month if the month begins earlier. If the key gets a new cap,
+    /// the payment is due at once.
     async fn hold(&self, ingested: &IngestedPayment, why: &str) -> Result<Issued, ApiError> {
         let now = self.clock.now();
         let due_at = now.plus(HELD_WAIT).min(month_start(Period::of(now).month + 1));
@@ -191,7 +191,7 @@ impl Office {
         Ok(Issued::Held)
     }
 
-    /// The record of a document for this account and lineage. The fields about a payment are empty.
+    /// Makes the record of a document for this account and lineage. The record's fields about a payment are empty.
     pub(super) fn record_of(
         &self,
         document: &Document,
@@ -219,7 +219,8 @@ impl Office {
         }
     }
 
-    /// The delivery status of a document, and the e-mail if one is sent (readings B11).
+    /// Returns the delivery status of a document, and the e-mail to send, if the document is sent by e-mail (readings
+    /// B11).
     fn delivery(
         &self,
         profile: &Profile,
@@ -247,14 +248,15 @@ impl Office {
     }
 }
 
-/// Subject of the e-mail with a document. Line breaks are removed, because a line break would begin another header.
+/// Makes the subject of the e-mail with a document. Line breaks become spaces, because a line break would begin another
+/// header.
 fn subject(document: &Document) -> String {
     let draft = &document.draft;
     let subject = format!("{} {}（{}）", draft.kind.title(), draft.number, draft.issuer.name);
     subject.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Text of the e-mail with a document.
+/// Makes the text of the e-mail with a document.
 fn text(document: &Document) -> String {
     let draft = &document.draft;
     let to =

@@ -26,8 +26,8 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// A profile as it is stored, sealed: the body of the request that set it, and the signing secret, which later requests
-/// need not repeat.
+/// A profile in the form that is sealed and stored: the body of the request that set the profile, and the signing
+/// secret, which later requests need not repeat.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     body: String,
@@ -41,7 +41,7 @@ impl Drop for Kept {
     }
 }
 
-/// A profile that was opened and read.
+/// A profile that was set earlier, after its record was opened and read.
 pub struct SetProfile {
     /// The part of the profile that goes into documents of payments.
     pub profile: Profile,
@@ -144,12 +144,13 @@ impl Office {
     }
 }
 
-/// The SHA-256 of a token, which is stored in its place.
+/// Returns the SHA-256 of a token, by which the database finds the token's profile.
 pub(super) fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// The name under which a lineage's token is sealed, so that a sealed profile cannot take the token's place.
+/// Returns the name under which a lineage's token is sealed. The lineage's profile is sealed under another name, so
+/// that a sealed profile cannot take the token's place.
 fn token_name(lineage_id: &str) -> String {
     format!("{lineage_id} token")
 }
@@ -179,7 +180,7 @@ fn token_of(office: &Office, record: &IssuerProfile) -> Result<Zeroizing<String>
     Ok(std::str::from_utf8(&opened).map_err(ApiError::internal)?.to_owned().into())
 }
 
-/// Reads a stored profile. An error is internal, because the profile was valid when it was set.
+/// Reads a stored profile. A fault is an internal error, because the profile was valid when it was set.
 fn read(kept: &Kept, today: Date) -> Result<SetProfile, ApiError> {
     let profile = request::profile(kept.body.as_bytes(), &given(today));
     let profile =

@@ -11,12 +11,13 @@ use crate::web::error::ApiError;
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// The last value of a parameter.
+    /// Returns the value of a parameter. If the parameter is given several times, the last value counts.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a parameter that must be one of these values. Absent means the first value.
+    /// Returns the value of a parameter, which must be one of the allowed values. If the parameter is absent, the first
+    /// allowed value counts.
     pub fn choice(&self, name: &'static str, allowed: &[&'static str]) -> Result<&'static str, ApiError> {
         let Some(value) = self.get(name) else { return Ok(allowed[0]) };
         let found = allowed.iter().copied().find(|choice| *choice == value);

@@ -28,14 +28,15 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 
-/// Headers of a CSV answer: `true` if the whole log is unchanged, and the number of the first broken line.
+/// Header of a CSV answer: `true` if the whole log is unchanged. The header after this one is the number of the first
+/// broken line.
 const X_CHAIN_VALID: HeaderName = HeaderName::from_static("x-chain-valid");
 const X_BROKEN_AT: HeaderName = HeaderName::from_static("x-broken-at");
 /// The members of an entry that are the columns of the CSV.
 const COLUMNS: [&str; 10] =
     ["seq", "at", "op", "number", "status", "as_of", "source", "records_sha256", "prev", "hash"];
 
-/// The result of a request: its answer, its entries for the log, and the number of registration numbers.
+/// The result of a request: its answer, its entries for the log, and how many registration numbers it looked up.
 struct Looked {
     answer: Value,
     entries: Vec<Members>,
@@ -130,13 +131,13 @@ pub async fn audit(State(office): State<Arc<Office>>, caller: Caller, query: Que
 }
 
 impl Office {
-    /// The members that all entries of a caller's request share.
+    /// Returns the members that all log entries of a caller's request share, and whether the log is on.
     fn logged(&self, caller: &Caller) -> Logged {
         let is_on = self.audit_log.is_some();
         Logged { is_on, at: self.clock.now().rfc3339(), account: caller.account.as_str().to_owned() }
     }
 
-    /// Logs the results, then charges, then answers. So everything that was charged is in the log.
+    /// Logs the results, then charges the request, then answers it. So everything that was charged is in the log.
     async fn looked(
         &self,
         caller: &Caller,
@@ -152,7 +153,7 @@ impl Office {
     }
 }
 
-/// The members that all entries of a request share, and whether the log is on.
+/// The members that all log entries of a request share, and whether the log is on.
 struct Logged {
     is_on: bool,
     at: String,
@@ -182,7 +183,7 @@ impl Logged {
     }
 }
 
-/// A number in the normal form of the log. A text that is not a registration number stays as it is.
+/// Converts a number to the normal form of the log. A text that is not a registration number stays as it is.
 fn normalized(number: &str) -> String {
     RegistrationNumber::read(number).map_or_else(|_| number.to_owned(), |number| number.to_string())
 }

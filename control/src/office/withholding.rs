@@ -98,7 +98,7 @@ impl Office {
     }
 }
 
-/// The records as an answer in this format.
+/// Makes an answer with the records in this format.
 fn answer(order: &RecordsOrder, format: &str, today: Date) -> Result<Response, Vec<Fault>> {
     let yearly = &order.yearly;
     let name = |extension: &str| format!("withholding-{}.{extension}", yearly.year);

@@ -13,7 +13,7 @@ pub enum Base64Error {
     TooLarge,
 }
 
-/// Standard alphabet with padding.
+/// Encodes bytes in the standard alphabet with padding.
 pub fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
@@ -40,7 +40,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for at most `bytes_max` bytes, with room for `bytes_expected` of them.
+    /// Creates a decoder for at most `bytes_max` bytes, with room for `bytes_expected` of these bytes.
     pub fn new(bytes_max: usize, bytes_expected: usize) -> Self {
         let out = Vec::with_capacity(bytes_expected.min(bytes_max));
         Self { out, bytes_max, block: Vec::with_capacity(BLOCK), digits: 0, padding: 0 }
@@ -67,7 +67,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The decoded bytes, after the last piece.
+    /// Returns the decoded bytes, after the last piece.
     pub fn finish(mut self) -> Result<Vec<u8>, Base64Error> {
         self.flush()?;
         if self.padding > 2 || (self.padding > 0 && !(self.digits + self.padding).is_multiple_of(4)) {

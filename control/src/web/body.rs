@@ -40,14 +40,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const PACE_GRACE: Duration = Duration::from_secs(10);
 /// The minimum pace after the grace period, in bytes a second.
 const PACE_BYTES: u64 = 16 << 10;
-/// Bytes of a body without a declared length, at most.
+/// Longest body without a declared length, in bytes.
 const UNDECLARED_BYTES_MAX: usize = 1 << 20;
 /// Memory that the largest legitimate upload needs: an evaluation key, and the prepared key made of it.
 pub const LARGEST_UPLOAD_BYTES: u64 = 2 * EVALUATION_KEY_BYTES_MAX as u64;
 /// Room for everything but the payload: member names, ids, white space (readings X6).
 const FRAMING_BYTES: usize = 64 << 10;
 
-/// The ceiling of a JSON body whose base64 members hold this many decoded bytes.
+/// Computes the ceiling of a JSON body whose base64 members hold this many decoded bytes.
 pub const fn base64_ceiling(decoded_bytes: usize) -> usize {
     decoded_bytes.div_ceil(3) * 4 + FRAMING_BYTES
 }
@@ -69,7 +69,7 @@ pub async fn reserve(memory: &Resource, payer: &Payer, bytes: u64) -> Result<Res
     })
 }
 
-/// The error for a request that needs more memory than its account may ever have.
+/// Makes the error for a request that needs more memory than its account may ever have.
 fn too_much(most: u64) -> ApiError {
     let message = format!("the request needs more memory than the {} MB that this account may use", most >> 20);
     ApiError::new(Code::PayloadTooLarge, message)
@@ -115,7 +115,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Pieces of a body of at most `ceiling` bytes that is not kept in memory.
+    /// Takes a body of at most `ceiling` bytes in pieces, for a handler that does not keep the body in memory.
     pub fn new(body: Body, ceiling: usize) -> Result<Self, ApiError> {
         if HttpBody::size_hint(&body).lower() > ceiling as u64 {
             Err(too_large(ceiling))
@@ -124,9 +124,9 @@ impl Pieces {
         }
     }
 
-    /// Pieces of a request's body that is kept in memory. `needs` computes the memory that a body of this length needs.
-    /// This memory is reserved as bytes arrive. A declared length that needs more than the account may have is refused
-    /// at once.
+    /// Takes a request's body in pieces, for a handler that keeps the body in memory. `needs` computes the memory that
+    /// a body of this length needs. This memory is reserved as bytes arrive. A declared length that needs more than the
+    /// account may have is refused at once.
     pub fn kept(web: &Web, request: Request, ceiling: usize, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
         let payer = caller::payer(request.extensions());
         Pieces::new(request.into_body(), ceiling)?.paid(&web.bodies, payer, needs)
@@ -141,7 +141,8 @@ impl Pieces {
         Ok(Self { memory: Some(memory), ..self })
     }
 
-    /// The largest number of bytes that can still arrive: the declared rest, otherwise the limit of undeclared bodies.
+    /// Returns the largest number of bytes that can still arrive: the rest of the declared length or, without a
+    /// declared length, the rest of `UNDECLARED_BYTES_MAX`.
     pub fn bytes_max(&self) -> usize {
         let declared = HttpBody::size_hint(&self.body).upper();
         let still = declared.map_or(UNDECLARED_BYTES_MAX.saturating_sub(self.seen), |bytes| bytes as usize);
@@ -153,7 +154,7 @@ impl Pieces {
         self.memory.as_mut().and_then(|memory| memory.taken.take())
     }
 
-    /// The next piece; `None` at the end.
+    /// Waits for the next piece. `None`: the body has ended.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         let undeclared = HttpBody::size_hint(&self.body).upper().is_none();
         loop {
@@ -179,7 +180,7 @@ impl Pieces {
         }
     }
 
-    /// The next frame. Refuses a body that pauses too long or is slower than the minimum pace.
+    /// Waits for the next frame. Refuses a body that pauses too long or is slower than the minimum pace.
     async fn frame(&mut self) -> Result<Option<Result<Frame<Bytes>, axum::Error>>, ApiError> {
         let paid_for = PACE_GRACE + Duration::from_millis(self.seen as u64 * 1000 / PACE_BYTES);
         let patience = paid_for.saturating_sub(self.waited).min(PAUSE_MAX);
@@ -193,7 +194,7 @@ impl Pieces {
         })
     }
 
-    /// The whole body, overwritten on drop.
+    /// Reads the whole body. The bytes are overwritten on drop.
     pub async fn all(&mut self) -> Result<Zeroizing<Vec<u8>>, ApiError> {
         let mut bytes = Zeroizing::new(Vec::new());
         while let Some(piece) = self.next().await? {
@@ -215,7 +216,7 @@ fn too_large(ceiling: usize) -> ApiError {
 
 /// A type of JSON body.
 pub trait JsonBody: DeserializeOwned + Send + 'static {
-    /// Bytes of the body, at most.
+    /// Longest body, in bytes.
     const BYTES_MAX: usize;
 }
 
@@ -229,7 +230,7 @@ pub struct Json<T> {
 
 /// From this size on, JSON is parsed outside the async threads.
 pub const OFF_THREAD_BYTES_MIN: usize = 256 << 10;
-/// Memory reserved for each byte of a JSON body: for the body, its strings, and the values they decode to.
+/// Memory reserved for each byte of a JSON body: for the body, its strings, and the values that the strings decode to.
 const JSON_COPIES: u64 = 3;
 
 impl<S: Send + Sync, T: JsonBody> FromRequest<S> for Json<T>
@@ -264,25 +265,25 @@ fn grow(bytes: &mut Zeroizing<Vec<u8>>, more: usize, remaining: usize) {
     *bytes = roomy;
 }
 
-/// The media type of a request's body without parameters, in lower case.
+/// Returns the media type of a request's body without parameters, in lower case.
 pub fn media_type(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
-/// A body whose rest is read and dropped, within bounds, if it is dropped before its end. Otherwise a client that is
-/// still sending when it is refused would see a broken connection in place of the answer.
+/// A request's body. If it is dropped before its end, the rest is still read and thrown away, within bounds. Otherwise
+/// a client that is still sending when it is refused would see a broken connection in place of the answer.
 pub struct Lingering {
     body: Option<Incoming>,
 }
 
-/// Bytes of the rest that are read, at most.
+/// Largest number of bytes of the rest that are read.
 const LINGER_BYTES_MAX: usize = 64 << 20;
-/// Time for reading the rest, at most.
+/// Longest time for reading the rest.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Lingering {
-    /// Wraps a body.
+    /// Wraps a body as a [`Lingering`] one.
     pub fn new(body: Incoming) -> Self {
         Self { body: Some(body) }
     }
@@ -338,8 +339,8 @@ mod tests {
         Payer::account(AccountId::from_bits(number))
     }
 
-    /// Pieces of a body with this declared length, from a client that again and again sends `piece` bytes and then
-    /// pauses.
+    /// Makes the pieces of a body with this declared length, from a client that again and again sends `piece` bytes and
+    /// then pauses.
     fn slow(declared: u64, piece: usize, pause: Duration) -> Pieces {
         let sends = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(pause).await;

@@ -38,7 +38,7 @@ const READABLE: [&str; 12] = [
     "x-security-warning",
 ];
 
-/// The layer that answers preflight requests and adds the CORS headers. `None`: no other origin is allowed.
+/// Makes the layer that answers preflight requests and adds the CORS headers. `None`: no other origin is allowed.
 pub fn layer(origins: &CorsOrigins) -> Option<CorsLayer> {
     let allowed = match origins {
         CorsOrigins::None => return None,

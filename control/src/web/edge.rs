@@ -26,7 +26,7 @@ const X_SERVICE_STAGE: HeaderName = HeaderName::from_static("x-service-stage");
 /// Time from the deadline of a request's work to the timeout of its answer. In this time the work can still send its
 /// own error.
 const AFTERMATH: Duration = Duration::from_secs(10);
-/// Characters of a client's own request id that are logged.
+/// Number of characters of a client's own request id that are logged.
 const CLIENT_ID_CHARACTERS_MAX: usize = 64;
 
 /// Paths that are served while the node stops: health, which reports that the node stops.
@@ -48,7 +48,7 @@ impl Identified {
         let _ = self.0.set(caller.clone());
     }
 
-    /// The ids of the account, the key and the user.
+    /// Returns the ids of the account, the key and the user.
     fn ids(&self) -> [Option<&str>; 3] {
         let Some(Caller { account, credential, .. }) = self.0.get() else { return [None; 3] };
         match credential {
@@ -153,13 +153,13 @@ fn with_error_object(mut response: Response, area: Area, id: &RequestId, base_ur
     answer
 }
 
-/// The client's own id for the request, for the log only (readings X11).
+/// Returns the client's own id for the request, for the log only (readings X11).
 fn client_request_id(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(X_REQUEST_ID)?.to_str().ok()?;
     Some(&text[..text.len().min(CLIENT_ID_CHARACTERS_MAX)])
 }
 
-/// The method as a label. Clients can make up methods, but labels must come from a fixed list.
+/// Returns the method as a label. Clients can make up methods, but labels must come from a fixed list.
 fn known_method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -19,7 +19,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// The area of a path, whether a route has this path or not.
+    /// Returns the area to which a path belongs, whether a route has this path or not.
     pub fn of(path: &str) -> Area {
         if path == "/v1" || path.starts_with("/v1/") { Area::Office } else { Area::Platform }
     }
@@ -43,8 +43,8 @@ pub fn write(error: &ApiError, area: Area, id: &RequestId, base_url: &str) -> Re
     }
 }
 
-/// The status of a code. Under `/v1` wrong values are 422 like wrong shapes (readings E7); only wrong signatures are
-/// 400.
+/// Returns the status of a code. Under `/v1` wrong values are 422 like wrong shapes (readings E7); only wrong
+/// signatures are 400.
 pub fn status(code: Code, area: Area) -> StatusCode {
     let status = match (area, code) {
         (Area::Office, code) if code.status() == 400 && code != Code::InvalidSignature => 422,
@@ -53,7 +53,8 @@ pub fn status(code: Code, area: Area) -> StatusCode {
     StatusCode::from_u16(status).expect("the table holds valid statuses")
 }
 
-/// `{detail: [{loc, msg, type}]}`: one entry for each fault, or one for the error if it names no member.
+/// Makes the body `{detail: [{loc, msg, type}]}`, with one entry for each fault, or one entry for the error if the
+/// error names no member.
 fn faults(error: &ApiError) -> Value {
     if !error.faults.is_empty() {
         return json!({"detail": error.faults});
@@ -64,14 +65,14 @@ fn faults(error: &ApiError) -> Value {
     json!({"detail": details.iter().map(fault).collect::<Vec<_>>()})
 }
 
-/// A member's path as FastAPI writes it: `gates[3].b` of the body is `["body", "gates", 3, "b"]`.
+/// Writes a member's path as FastAPI does: `gates[3].b` of the body is `["body", "gates", 3, "b"]`.
 fn location(place: RequestPart, field: &str) -> Vec<Value> {
     let parts = field.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty());
     let part = |part: &str| part.parse::<u64>().map_or_else(|_| json!(part), |index| json!(index));
     std::iter::once(json!(place.as_str())).chain(parts.map(part)).collect()
 }
 
-/// The pydantic name for the kind of a fault, found from this service's text for the fault.
+/// Returns the pydantic name for the kind of a fault, found from this service's text for the fault.
 fn kind(issue: &str) -> &'static str {
     match issue {
         "required" => "missing",

@@ -19,7 +19,7 @@ pub struct ApiError {
     pub details: Vec<Detail>,
     /// The part of the request that holds the members in `details`.
     pub place: RequestPart,
-    /// The faults of a request to the back office, in the form of its answers.
+    /// The faults of a request to the back office, in the form of the back office's answers.
     pub faults: Vec<Value>,
     /// Seconds to wait before a retry. Always set for 503.
     pub retry_after_s: Option<u64>,
@@ -47,7 +47,7 @@ impl RequestPart {
 }
 
 impl ApiError {
-    /// An error with this code and message.
+    /// Makes an error with this code and message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after_s = (code.status() == 503).then_some(1);
         let (message, place) = (message.into(), RequestPart::Body);
@@ -60,7 +60,7 @@ impl ApiError {
         self
     }
 
-    /// The back office's answer 422 with these faults, in the form of its answers.
+    /// Makes the back office's answer 422 with these faults, which have the form of that answer already.
     pub fn with_faults(faults: Vec<Value>) -> Self {
         Self { faults, ..Self::new(Code::ValidationError, "the request has faults") }
     }
@@ -83,32 +83,33 @@ impl ApiError {
         self
     }
 
-    /// 500, for a bug or a broken machine. The cause is logged, not sent to the caller (readings E10).
+    /// Makes the error 500, for a bug or a broken machine. The cause is logged, not sent to the caller (readings E10).
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         tracing::error!(%cause, "internal error");
         Self::new(Code::InternalError, "something went wrong inside the service")
     }
 
-    /// Another request with the same `Idempotency-Key` is running (readings I3).
+    /// Makes the error for a repeated request while the first request with the same `Idempotency-Key` is running
+    /// (readings I3).
     pub fn in_progress() -> Self {
         Self::new(Code::IdempotencyInProgress, "the first request with this Idempotency-Key is still running")
             .retry_after(Duration::from_secs(1))
     }
 
-    /// 503 with this cause, which the metrics count separately.
+    /// Makes the error 503 with this cause, which the metrics count separately.
     pub fn unavailable(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(Code::ServiceUnavailable, message).because(reason)
     }
 
-    /// The node is stopping and accepts no new work.
+    /// Makes the error of a node that is stopping and accepts no new work.
     pub fn draining() -> Self {
         Self::unavailable("draining", "the node is shutting down").retry_after(Duration::from_secs(5))
     }
 }
 
 impl From<store::Error> for ApiError {
-    /// A failing database is 503 (readings E8). A lost claim is not a failure: another request with the same key is
-    /// running (readings I3).
+    /// Converts an error of the database. A failing database is 503 (readings E8). A lost claim is not a failure:
+    /// another request with the same key is running (readings I3).
     fn from(error: store::Error) -> Self {
         if matches!(error, store::Error::ClaimLost) {
             return Self::in_progress();

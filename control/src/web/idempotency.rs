@@ -92,7 +92,7 @@ pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> 
     }
 }
 
-/// The idempotency key of a request, if the request has one.
+/// Returns the idempotency key of a request, if the request has one.
 fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -104,8 +104,8 @@ fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     value.to_str().map(Some).map_err(ApiError::internal)
 }
 
-/// The digest of an idempotency key and its scope: account, method and path (readings I1). No part contains a zero
-/// byte.
+/// Computes the digest of an idempotency key and its scope: account, method and path (readings I1). No part contains a
+/// zero byte.
 fn scope(account: &AccountId, method: &Method, path: &str, key: &str) -> [u8; 32] {
     Sha256::digest([account.as_str(), method.as_str(), path, key].join("\0")).into()
 }
@@ -153,7 +153,7 @@ impl<S: Sync> FromRequestParts<S> for Claim {
 enum Audience {
     /// Any caller of the account with the same role.
     Account,
-    /// Only the API key's lineage or the user of the first request.
+    /// Only the user who sent the first request or, if an API key sent it, the keys of that key's lineage.
     Credential,
 }
 

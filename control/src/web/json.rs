@@ -14,9 +14,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::web::error::ApiError;
 
-/// Nesting of objects and arrays, at most.
+/// Deepest nesting of objects and arrays.
 const DEPTH_MAX: usize = 32;
-/// Members of one object, at most.
+/// Largest number of members of one object.
 const MEMBERS_MAX: usize = 256;
 /// Longest text about a fault that quotes the request.
 const ISSUE_CHARACTERS_MAX: usize = 200;
@@ -69,7 +69,7 @@ fn check(bytes: &[u8]) -> Result<(), ApiError> {
     }
 }
 
-/// The error for a secret key, wherever it was found (readings K5). Logged without the content.
+/// Makes the error for a secret key, wherever it was found (readings K5). The error is logged without the content.
 pub fn secret_key_rejected() -> ApiError {
     tracing::warn!("a request was refused because it contained a secret key");
     ApiError::new(
@@ -78,7 +78,7 @@ pub fn secret_key_rejected() -> ApiError {
     )
 }
 
-/// 422 with the member at fault (readings E1, E2).
+/// Makes the error 422 with the member at fault (readings E1, E2).
 fn wrong_shape(path: &str, error: &serde_json::Error) -> ApiError {
     let text = error.to_string();
     // the texts that serde writes: "missing field `x` at line ..", "invalid type: string "..", expected a boolean at
@@ -135,7 +135,7 @@ impl<'f> Walk<'f> {
         E::custom("refused")
     }
 
-    /// The same walk, one level of nesting deeper. Refuses a level beyond `DEPTH_MAX`.
+    /// Returns the same walk, one level of nesting deeper. Refuses a level beyond `DEPTH_MAX`.
     fn deeper<E: de::Error>(self) -> Result<Walk<'f>, E> {
         if self.depth < DEPTH_MAX { Ok(Walk { depth: self.depth + 1, ..self }) } else { Err(self.stop(Fault::TooDeep)) }
     }
@@ -220,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// Values without forbidden content.
+    /// Generates values without forbidden content.
     fn harmless() -> impl Strategy<Value = serde_json::Value> {
         let leaf = prop_oneof![
             Just(serde_json::Value::Null),

@@ -27,12 +27,12 @@ use crate::web::body::{Json, JsonBody, OFF_THREAD_BYTES_MIN, Pieces, Reserved, m
 use crate::web::error::ApiError;
 use crate::web::json;
 
-/// The media type.
+/// The media type of the octet-stream form.
 pub const OCTET_STREAM: &str = "application/octet-stream";
 /// Memory reserved for each byte of the body: for the words, and for a copy that joins them with values of handles.
 const COPIES: u64 = 2;
 
-/// The schema of a binary body.
+/// Makes the schema of a binary body.
 pub fn binary(description: &str) -> RefOr<Schema> {
     let binary = ObjectBuilder::new().schema_type(Type::String).description(Some(description));
     binary.format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))).into()
@@ -65,9 +65,9 @@ impl ToSchema for HeadAndContainer {}
 
 /// A type of head in an octet-stream body.
 pub trait OctetsHead: DeserializeOwned + Send + 'static {
-    /// Bytes of the head, at most.
+    /// Longest head, in bytes.
     const HEAD_BYTES_MAX: usize;
-    /// Bytes of the whole body, at most.
+    /// Longest body, head included, in bytes.
     const BYTES_MAX: usize;
 }
 
@@ -80,8 +80,8 @@ pub struct Words {
 }
 
 impl Words {
-    /// The words that arrived with the head, with capacity for all bytes that may follow. Their memory is reserved
-    /// already.
+    /// Starts with the words that arrived with the head, and with capacity for all bytes that may follow. The memory
+    /// for both is reserved already.
     fn begin(come: &[u8], bytes_max: usize) -> Words {
         let room = (come.len() + bytes_max).div_ceil(4);
         let mut words = Words { words: Zeroizing::new(Vec::with_capacity(room)), part: Zeroizing::default() };
@@ -103,18 +103,18 @@ impl Words {
         self.part.extend_from_slice(part);
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> usize {
         4 * self.words.len() + self.part.len()
     }
 
-    /// The bytes as they arrived.
+    /// Returns the bytes as they arrived.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let words = self.words.iter().flat_map(|word| word.to_le_bytes());
         Zeroizing::new(words.chain(self.part.iter().copied()).collect())
     }
 
-    /// The words, which are not overwritten later, because they are ciphertexts.
+    /// Returns the words. They are not overwritten later, because they are ciphertexts.
     pub fn into_words(mut self) -> Vec<u32> {
         std::mem::take(&mut *self.words)
     }
@@ -130,7 +130,7 @@ pub enum JsonOrOctets<J, H> {
         head: H,
         /// The ciphertexts.
         words: Words,
-        /// The memory reserved for the request. Keep it as long as the request's data lives.
+        /// The memory reserved for the request. Keep this memory as long as the request's data lives.
         reserved: Reserved,
     },
 }
@@ -196,7 +196,7 @@ pub struct Written {
     pieces: VecDeque<Bytes>,
 }
 
-/// Writes an answer as JSON. A large answer takes much CPU time, so write it outside the async threads.
+/// Writes an answer as JSON. A large answer takes much CPU time, so call this outside the async threads.
 pub fn write_json(answer: &impl Serialize) -> Result<Written, ApiError> {
     let bytes = serde_json::to_vec(answer).map_err(ApiError::internal)?;
     Ok(Written { content_type: "application/json", pieces: [bytes.into()].into() })
@@ -234,13 +234,13 @@ impl AsRef<[u8]> for LittleEndian {
 }
 
 impl Written {
-    /// The answer.
+    /// Makes the answer.
     pub fn respond(self, status: StatusCode) -> Response {
         self.respond_within(status, ())
     }
 
-    /// The answer. `room`, the memory reserved for the answer's bytes, is dropped when all bytes are sent or the client
-    /// has left.
+    /// Makes the answer. `room`, the memory reserved for the answer's bytes, is dropped when all bytes are sent or the
+    /// client has left.
     pub fn respond_within(self, status: StatusCode, room: impl Send + Unpin + 'static) -> Response {
         let body = WholeBody { pieces: self.pieces, _room: room };
         (status, [(header::CONTENT_TYPE, self.content_type)], Body::new(body)).into_response()
@@ -261,8 +261,8 @@ impl<R: Unpin> HttpBody for WholeBody<R> {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
-        // Hand out small pieces. The next piece is taken only when the last one was sent, so a slow client keeps its
-        // memory reserved.
+        // Hand out small pieces. The next piece is taken only when the previous piece was sent, so the memory stays
+        // reserved while a slow client reads.
         while let Some(first) = self.pieces.front_mut() {
             let piece = first.split_to(first.len().min(PIECE_BYTES));
             if !piece.is_empty() {
@@ -282,7 +282,7 @@ impl<R: Unpin> HttpBody for WholeBody<R> {
     }
 }
 
-/// Bytes given to a connection at a time.
+/// Number of bytes given to a connection at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
 #[cfg(test)]

@@ -17,14 +17,14 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// All cores of the machine.
+    /// Creates a budget with one turn for each core of the machine.
     pub fn new() -> Self {
         let cores = thread::available_parallelism().map_or(1, Into::into);
         Self { cores: Resource::turns(cores as u64) }
     }
 
-    /// Runs work when a core is free. 503 if none is free within `PATIENCE`. Work that has begun runs to its end,
-    /// also if its request no longer waits.
+    /// Runs work when a core is free. Fails with 503 if no core is free within `PATIENCE`. Work that has begun runs to
+    /// its end, even if its request no longer waits.
     pub async fn run<T: Send + 'static>(
         &self,
         payer: Payer,

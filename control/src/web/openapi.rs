@@ -38,7 +38,7 @@ const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 const SESSION_TOKEN: &str = "session_token";
 const ADMIN_KEY: &str = "admin_key";
 
-/// The description of the API as a whole.
+/// Makes the description of the API as a whole.
 pub fn frame() -> OpenApi {
     let description = "Computes on encrypted data without holding the plaintext.\n\n\
         Make keys on your side, upload the evaluation key to `POST /api/v1/tfhe/eval-session`, send encrypted bits \
@@ -130,7 +130,7 @@ pub fn frame() -> OpenApi {
         .build()
 }
 
-/// The schemas of the error object.
+/// Lists the schemas of the error object.
 fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
     let mut schemas = Vec::new();
     ErrorEnvelope::schemas(&mut schemas);
@@ -139,7 +139,7 @@ fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
     schemas
 }
 
-/// Completes the descriptions of the routes to the whole page.
+/// Completes the descriptions of the routes, so that they are the whole page.
 pub fn document(mut document: OpenApi) -> OpenApi {
     let examples = examples();
     let components = document.components.get_or_insert_default();
@@ -166,12 +166,12 @@ pub fn document(mut document: OpenApi) -> OpenApi {
 /// Deprecated operations, which still work (readings K9).
 const DEPRECATED: [&str; 1] = ["generateKey"];
 
-/// An example of each type of body, by the name of its schema.
+/// Reads the examples of bodies, one for each type, by the name of its schema.
 fn examples() -> BTreeMap<String, Value> {
     serde_json::from_str(include_str!("openapi/examples.json")).expect("the examples are JSON")
 }
 
-/// The JSON bodies of a request and of its successful answers. Errors have an example for each code instead.
+/// Returns the JSON bodies of a request and of its successful answers. Errors have an example for each code instead.
 fn json_bodies(operation: &mut Operation) -> impl Iterator<Item = &mut Content> {
     let request = operation.request_body.iter_mut().filter_map(own).flat_map(|request| request.content.iter_mut());
     let successes = operation.responses.responses.iter_mut().filter(|(status, _)| status.starts_with('2'));
@@ -180,7 +180,7 @@ fn json_bodies(operation: &mut Operation) -> impl Iterator<Item = &mut Content> 
     bodies.filter_map(|(_, content)| own(content))
 }
 
-/// The item itself. `None`: a reference.
+/// Returns the item itself. `None`: the item is a reference.
 fn own<T>(item: &mut RefOr<T>) -> Option<&mut T> {
     match item {
         RefOr::T(item) => Some(item),
@@ -188,7 +188,7 @@ fn own<T>(item: &mut RefOr<T>) -> Option<&mut T> {
     }
 }
 
-/// The name of a body's schema.
+/// Returns the name of a body's schema.
 fn schema_name(content: &Content) -> Option<&str> {
     match content.schema.as_ref()? {
         RefOr::Ref(schema) => schema.ref_location.rsplit('/').next(),
@@ -196,7 +196,7 @@ fn schema_name(content: &Content) -> Option<&str> {
     }
 }
 
-/// The description as text, as it is committed: each member on a line, one space of indentation for each level.
+/// Writes the description as text, as it is committed: each member on a line, one space of indentation for each level.
 pub fn pretty(document: &OpenApi) -> String {
     let mut text = Vec::new();
     let formatter = PrettyFormatter::with_indent(b" ");
@@ -227,7 +227,8 @@ fn take_idempotency_key(operation: &mut Operation) {
     operation.parameters.get_or_insert_default().push(parameter.build().into());
 }
 
-/// Adds the headers that all successful answers of an area have, and the headers of answers that may be sent again.
+/// Adds the headers of successful answers: the header that all answers of the back office have, and the header of
+/// answers that may be sent again.
 fn tell_headers(operation: &mut Operation, area: Area) {
     let is_key = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(own) if own.name == IDEMPOTENCY_KEY);
     let is_replayed = operation.parameters.iter().flatten().any(is_key);
@@ -243,7 +244,8 @@ fn tell_headers(operation: &mut Operation, area: Area) {
 /// Errors that every operation has. `MethodNotAllowed` is the answer to another method at the operation's path.
 const ALWAYS: [Code; 3] = [Code::MethodNotAllowed, Code::ServiceUnavailable, Code::InternalError];
 
-/// Writes the roles that may use the operations of a level in an area, as the router sets them.
+/// Writes into each operation the roles that may use it. The router gives the level and the area, from which the roles
+/// follow.
 pub fn tell_access(paths: &mut Paths, area: Area, level: Level) {
     for item in paths.paths.values_mut() {
         for (operation, mutating) in with_method(item) {
@@ -257,12 +259,12 @@ pub fn tell_access(paths: &mut Paths, area: Area, level: Level) {
     }
 }
 
-/// Writes the access of operations for which a key is optional.
+/// Writes into each operation that a key is optional.
 pub fn tell_optional_key(paths: &mut Paths) {
     tell_all(paths, OPTIONAL_KEY, "Access: without a key, or with one of the back office.");
 }
 
-/// Writes the access of operations for the administrator alone.
+/// Writes into each operation that only the administrator may use it.
 pub fn tell_administrator(paths: &mut Paths) {
     tell_all(paths, ADMINISTRATOR, "Access: the administrator, by `SERVICE_ADMIN_KEY`.");
 }
@@ -287,7 +289,7 @@ const OFFICE_KEY: &str = "OFFICE";
 const OPTIONAL_KEY: &str = "OPTIONAL";
 const ADMINISTRATOR: &str = "ADMINISTRATOR";
 
-/// The operations of a path, and whether each changes state.
+/// Returns the operations of a path, and whether each operation changes state.
 fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool)> {
     let changing = [&mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten();
     item.get.iter_mut().map(|operation| (operation, false)).chain(changing.map(|operation| (operation, true)))

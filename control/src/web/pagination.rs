@@ -68,17 +68,18 @@ impl PageQuery {
         self
     }
 
-    /// Rows to read from the store: one more than the page holds, which shows whether another page follows.
+    /// Returns how many rows to read from the store: one row more than the page holds. The extra row shows whether
+    /// another page follows.
     pub fn rows_wanted(&self) -> i64 {
         i64::from(self.limit) + 1
     }
 
-    /// The row after which the page begins, for ids that are bytes.
+    /// Returns the row after which the page begins, for ids that are bytes.
     pub fn after_bytes(&self) -> Option<(i64, &[u8])> {
         self.after.as_ref().map(|after| (after.created_at, after.id.as_slice()))
     }
 
-    /// The row after which the page begins, for ids that are text.
+    /// Returns the row after which the page begins, for ids that are text.
     pub fn after_text(&self) -> Result<Option<(i64, &str)>, ApiError> {
         match &self.after {
             None => Ok(None),
@@ -89,7 +90,7 @@ impl PageQuery {
         }
     }
 
-    /// The page with these rows.
+    /// Makes the page of these rows. An extra row at the end shows that another page follows, and is left out.
     pub fn page<T>(&self, rows: PageRows<T>, position: impl Fn(&T) -> Position) -> Page<T> {
         let PageRows { rows: mut items, total } = rows;
         let has_more = items.len() > self.limit as usize;
@@ -162,7 +163,7 @@ where
     }
 }
 
-/// A parameter that may be given once (readings E3).
+/// Returns the value of a parameter that may be given only once (readings E3).
 fn once<'q>(query: &'q [(String, String)], name: &str) -> Result<Option<&'q str>, ApiError> {
     let mut values = query.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
     match (values.next(), values.next()) {

@@ -10,7 +10,7 @@ use crate::web::error::ApiError;
 pub struct PathParts(Vec<(String, String)>);
 
 impl PathParts {
-    /// The part of this name.
+    /// Returns the part of the path that has this name. Empty if there is none.
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }

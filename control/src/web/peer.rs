@@ -33,7 +33,7 @@ impl Peer {
 }
 
 impl ClientAddress {
-    /// The client of a request that came from `peer`. The header's entries are read from the right, where trusted
+    /// Finds the client of a request that came from `peer`. The header's entries are read from the right, where trusted
     /// proxies write, up to the first address that is not trusted. Entries further left are only that address's claim.
     pub fn of(peer: Peer, headers: &HeaderMap, trusted_proxies: &[IpNet]) -> ClientAddress {
         let trusted = |address: &IpAddr| trusted_proxies.iter().any(|network| network.contains(address));
@@ -48,8 +48,8 @@ impl ClientAddress {
         ClientAddress(client)
     }
 
-    /// The network by which limits count: the address, or the /64 of an IPv6 address, because one client may use a
-    /// whole /64 (readings A22).
+    /// Returns the network by which limits count: the address, or the /64 of an IPv6 address, because one client may
+    /// use a whole /64 (readings A22).
     pub fn network(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(address) => address.into(),

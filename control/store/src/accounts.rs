@@ -1,4 +1,4 @@
-//! Accounts, which own keys, sessions and everything else.
+//! Accounts. Keys, sessions and everything else belong to an account.
 
 use api::Plan;
 
@@ -40,13 +40,13 @@ impl Tx {
 }
 
 impl Store {
-    /// The plan and suspension of an account. `None`: the account does not exist.
+    /// Returns an account's plan, and whether the account is suspended. `None`: the account does not exist.
     pub async fn account_standing(&self, account_id: &str) -> Result<Option<AccountStanding>> {
         let sql = "SELECT plan, is_suspended FROM accounts WHERE account_id = $1";
         self.db.fetch_optional(sql, values![account_id]).await
     }
 
-    /// All accounts, the oldest first.
+    /// Returns all accounts, the oldest first.
     pub async fn accounts(&self) -> Result<Vec<Account>> {
         let sql = "SELECT a.account_id, plan, a.created_at, COUNT(k.key_id) AS keys FROM accounts a \
              LEFT JOIN api_keys k ON k.account_id = a.account_id AND k.revoked_at IS NULL \
@@ -54,7 +54,7 @@ impl Store {
         self.db.fetch_all(sql, values![]).await
     }
 
-    /// Whether the account exists.
+    /// Returns whether the account exists.
     pub async fn has_account(&self, account_id: &str) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM accounts WHERE account_id = $1";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![account_id]).await?;

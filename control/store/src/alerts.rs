@@ -1,5 +1,5 @@
-//! Alerts about thresholds that accounts reached, and e-mails. Each is written once and sent from its row (readings
-//! P21-P23).
+//! Alerts about thresholds that accounts reached, and e-mails. Every alert and every e-mail is written once, as a row,
+//! and is sent from this row (readings P21-P23).
 
 use crate::database::{Column, Sql, Tx, from_row, values};
 use crate::{Result, Store};
@@ -7,11 +7,11 @@ use crate::{Result, Store};
 /// The limit to which a threshold belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertKind {
-    /// The plan's compute units in a month.
+    /// The number of compute units that the plan includes in a month.
     Usage,
     /// The monthly cap.
     Budget,
-    /// The operations in a day.
+    /// The number of operations in a day.
     Operations,
 }
 
@@ -22,15 +22,15 @@ api::words!(AlertKind, "kind of an alert", { Usage = "usage", Budget = "budget",
 pub struct Alert {
     /// The account.
     pub account_id: String,
-    /// The period: months since year 0, or days since 1970 for the operations in a day.
+    /// The period, as the number of months since year 0. For operations in a day: days since 1970.
     pub period: i64,
     /// The limit to which the threshold belongs.
     pub kind: AlertKind,
     /// The threshold in percent.
     pub threshold: i64,
-    /// The limit: compute units, billionths of a dollar, or operations.
+    /// The limit, as a number of compute units, billionths of a dollar, or operations.
     pub of_limit: i64,
-    /// The use at that time, in the limit's unit.
+    /// The use when the threshold was reached, in the same unit as the limit.
     pub used: i64,
     /// When the threshold was reached, in microseconds since 1970.
     pub created_at: i64,
@@ -39,9 +39,9 @@ pub struct Alert {
 from_row!(Alert { account_id, period, kind as word, threshold, of_limit, used, created_at });
 
 impl Alert {
-    /// The cap, as a part of the row's primary key; 0 for other limits. When the cap changes, its thresholds are
-    /// announced again (readings P21). When an allowance changes, its thresholds are not announced again (readings
-    /// P23).
+    /// Returns the cap, which is a part of the row's primary key. Returns 0 for other limits. When the cap changes, its
+    /// thresholds are announced again (readings P21). When an allowance changes, its thresholds are not announced again
+    /// (readings P23).
     fn for_cap(&self) -> i64 {
         if self.kind == AlertKind::Budget { self.of_limit } else { 0 }
     }
@@ -69,27 +69,27 @@ pub struct Email {
 from_row!(Email { email_id, recipient, subject, body, document_id, attempts, created_at });
 
 impl Store {
-    /// Alerts that are not announced yet, the oldest first, at most `limit`.
+    /// Returns the alerts that are not announced yet, the oldest first, at most `limit`.
     pub async fn untold_alerts(&self, limit: i64) -> Result<Vec<Alert>> {
         let sql = "SELECT account_id, period, kind, threshold, of_limit, used, created_at FROM alerts WHERE is_told = FALSE \
              ORDER BY created_at, account_id, kind, threshold LIMIT $1";
         self.db.fetch_all(sql, values![limit]).await
     }
 
-    /// Deletes announced alerts from before this time.
+    /// Deletes the announced alerts that were written before this time.
     pub async fn forget_alerts(&self, before: i64) -> Result<u64> {
         self.db.execute("DELETE FROM alerts WHERE created_at < $1 AND is_told = TRUE", values![before]).await
     }
 
-    /// E-mails that are due, at most `limit`.
+    /// Returns the e-mails that are due, at most `limit`.
     pub async fn due_emails(&self, now: i64, limit: i64) -> Result<Vec<Email>> {
         let sql = "SELECT email_id, recipient, subject, body, document_id, attempts, created_at FROM emails \
              WHERE status = 'pending' AND due_at <= $1 ORDER BY due_at, email_id LIMIT $2";
         self.db.fetch_all(sql, values![now, limit]).await
     }
 
-    /// Records the result of an attempt: sent, to be retried at `due_at`, or given up (`due_at` 0). The attached
-    /// document gets the same status.
+    /// Records the result of an attempt to send an e-mail. The e-mail was sent, or is tried again at `due_at`, or was
+    /// given up if `due_at` is 0. The attached document gets the same status.
     pub async fn note_email(&self, email_id: &str, sent: bool, due_at: i64, error: &str) -> Result<()> {
         let status = if sent {
             "sent"
@@ -108,7 +108,7 @@ impl Store {
         .await
     }
 
-    /// Deletes e-mails from before this time.
+    /// Deletes the e-mails that were written before this time.
     pub async fn forget_emails(&self, before: i64) -> Result<u64> {
         self.db.execute("DELETE FROM emails WHERE created_at < $1", values![before]).await
     }

@@ -10,9 +10,9 @@ use crate::{Result, Store};
 pub struct NewApiKey<'a> {
     /// `ak_...`
     pub key_id: &'a str,
-    /// The owner's account. It is created if it does not exist.
+    /// The owner's account. The account is created if it does not exist.
     pub account_id: &'a str,
-    /// `lin_...`, shared with rotated successors (readings A19).
+    /// The lineage's id: `lin_...`. A key and its rotated successors have the same lineage (readings A19).
     pub lineage_id: &'a str,
     /// HMAC-SHA-256 of the full key (readings A3).
     pub digest: &'a [u8; 32],
@@ -39,7 +39,7 @@ pub struct ApiKey {
     pub key_id: String,
     /// The owner's account.
     pub account_id: String,
-    /// The lineage, shared with rotated successors.
+    /// The lineage's id. A key and its rotated successors have the same lineage.
     pub lineage_id: String,
     /// First 16 characters of the key.
     pub key_prefix: String,
@@ -90,12 +90,12 @@ from_row!(ApiKey {
 pub struct RevokedLineage {
     /// `lin_...`
     pub lineage_id: String,
-    /// Ids of the keys that this call revoked: keys that were valid or had expired.
+    /// Ids of the keys that this call revoked. These keys were valid or had expired.
     pub key_ids: Vec<String>,
 }
 
 impl ApiKey {
-    /// The key's status at this time.
+    /// Returns the key's status at the time `now`.
     pub fn status(&self, now: i64) -> KeyStatus {
         match self {
             ApiKey { revoked_at: Some(_), .. } => KeyStatus::Revoked,
@@ -106,7 +106,7 @@ impl ApiKey {
     }
 }
 
-/// Selects all columns of [`ApiKey`]s. The caller appends the rest of the statement after the tables.
+/// Builds a query for all columns of [`ApiKey`]s. `$rest` is the rest of the statement, after the tables.
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(
@@ -119,8 +119,8 @@ macro_rules! select_keys {
 }
 
 impl Tx {
-    /// Replaces an old key by a new one. The old key works until `old_ends_at`. False: the old key was rotated before
-    /// or is no longer valid, and nothing was changed.
+    /// Replaces an old key by a new key. The old key works until `old_ends_at`. False: nothing was changed, because the
+    /// old key was rotated before or is no longer valid.
     pub async fn rotate_api_key(
         &mut self,
         old_key_id: &str,
@@ -164,17 +164,17 @@ impl Store {
         tx.commit().await
     }
 
-    /// The key with this digest, even if the key is revoked or expired.
+    /// Returns the key with this digest, even if the key is revoked or expired.
     pub async fn api_key(&self, digest: &[u8; 32]) -> Result<Option<ApiKey>> {
         self.db.fetch_optional(select_keys!("WHERE digest = $1"), values![digest]).await
     }
 
-    /// The key with this id, even if the key is revoked or expired.
+    /// Returns the key with this id, even if the key is revoked or expired.
     pub async fn api_key_of_id(&self, key_id: &str) -> Result<Option<ApiKey>> {
         self.db.fetch_optional(select_keys!("WHERE key_id = $1"), values![key_id]).await
     }
 
-    /// Revokes all keys of a lineage at once (readings A17). Returns how many were not revoked before.
+    /// Revokes all keys of a lineage at once (readings A17). Returns the number of keys that this call revoked.
     pub async fn revoke_lineage(&self, lineage_id: &str, at: i64) -> Result<usize> {
         let mut tx = self.db.begin().await?;
         let revoked = revoke_in_lineage(&mut tx, lineage_id, at).await?;
@@ -194,7 +194,7 @@ impl Store {
         Ok((!key_ids.is_empty()).then_some(RevokedLineage { lineage_id, key_ids }))
     }
 
-    /// Revokes all keys of an account at once. Returns their lineages.
+    /// Revokes all keys of an account at once. Returns the keys' lineages.
     pub async fn revoke_keys_of_account(&self, account_id: &str, at: i64) -> Result<Vec<String>> {
         let mut tx = self.db.begin().await?;
         let lineages = "SELECT DISTINCT lineage_id FROM api_keys WHERE account_id = $1 AND revoked_at IS NULL";
@@ -203,7 +203,7 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Revokes all keys that a user made, and their successors, at once. Returns their lineages.
+    /// Revokes all keys that a user made, and the successors of these keys, at once. Returns the keys' lineages.
     pub async fn revoke_keys_of_user(&self, user_id: &str, at: i64) -> Result<Vec<String>> {
         let mut tx = self.db.begin().await?;
         let revoked = revoke_all(&mut tx, LINEAGES_OF_USER, user_id, at).await?;
@@ -211,7 +211,7 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Writes the times of keys' last use.
+    /// Records when keys were last used. `used`: pairs of key id and time.
     pub async fn keys_used(&self, used: &[(String, i64)]) -> Result<()> {
         // sort the keys: every node locks them in the same order, because otherwise two transactions can deadlock
         let mut used: Vec<_> = used.iter().collect();
@@ -225,22 +225,22 @@ impl Store {
         tx.commit().await
     }
 
-    /// The makers of keys made on the dashboard: pairs of lineage and user id.
+    /// Returns who made the keys that were made on the dashboard, as pairs of lineage and user id.
     pub async fn key_makers(&self) -> Result<Vec<(String, String)>> {
         self.db.fetch_all("SELECT lineage_id, user_id FROM user_keys", values![]).await
     }
 
-    /// The labels of keys: pairs of lineage and label.
+    /// Returns the labels of keys, as pairs of lineage and label.
     pub async fn key_labels(&self) -> Result<Vec<(String, String)>> {
         self.db.fetch_all("SELECT lineage_id, customer FROM key_labels", values![]).await
     }
 
-    /// All keys, including revoked and expired ones, the oldest first.
+    /// Returns all keys, including revoked and expired keys, the oldest first.
     pub async fn api_keys(&self) -> Result<Vec<ApiKey>> {
         self.db.fetch_all(select_keys!("ORDER BY k.created_at, key_id"), values![]).await
     }
 
-    /// Whether the database has ever had an API key.
+    /// Returns whether the database has ever had an API key.
     pub async fn has_api_keys(&self) -> Result<bool> {
         let row: Option<(i64,)> =
             self.db.fetch_optional("SELECT CAST(1 AS BIGINT) FROM api_keys LIMIT 1", values![]).await?;
@@ -248,9 +248,9 @@ impl Store {
     }
 }
 
-/// Revokes those keys of a lineage that are not revoked, and returns their ids. Locks the account, so that a revocation
-/// and a concurrent rotation wait for each other: otherwise the revocation could miss a new successor. Rows are locked
-/// in the order of [`Store::keys_used`].
+/// Revokes those keys of a lineage that are not revoked, and returns the ids of these keys. Locks the account, so that
+/// a revocation and a concurrent rotation wait for each other: otherwise the revocation could miss a new successor.
+/// Locks the keys' rows in the same order as [`Store::keys_used`].
 pub(crate) async fn revoke_in_lineage(tx: &mut Tx, lineage_id: &str, at: i64) -> Result<Vec<String>> {
     let sql = "SELECT account_id FROM api_keys WHERE lineage_id = $1 LIMIT 1";
     let owner: Option<(String,)> = tx.fetch_optional(sql, values![lineage_id]).await?;
@@ -265,11 +265,12 @@ pub(crate) async fn revoke_in_lineage(tx: &mut Tx, lineage_id: &str, at: i64) ->
     Ok(living.into_iter().map(|(key_id,)| key_id).collect())
 }
 
-/// Selects the lineages of keys that a user made and that are not revoked.
+/// A query for the lineages of keys that a user made and that are not revoked.
 pub(crate) const LINEAGES_OF_USER: &str = "SELECT DISTINCT k.lineage_id FROM api_keys k \
      JOIN user_keys u ON u.lineage_id = k.lineage_id WHERE u.user_id = $1 AND revoked_at IS NULL";
 
-/// Revokes the keys of the lineages that a statement selects for an account or a user.
+/// Revokes the keys of several lineages, and returns the lineages. `lineages` is the query for the lineages; `of` is
+/// the id of the account or user for this query.
 pub(crate) async fn revoke_all(tx: &mut Tx, lineages: &'static str, of: &str, at: i64) -> Result<Vec<String>> {
     let mut rows: Vec<(String,)> = tx.fetch_all(lineages, values![of]).await?;
     // sort the lineages, so that all transactions that revoke several lineages lock them in the same order; otherwise

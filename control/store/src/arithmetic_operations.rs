@@ -34,7 +34,7 @@ pub struct ArithmeticOperationEnd {
     pub status: OperationStatus,
     /// The result's id, if the operation was completed.
     pub result_ciphertext_id: Option<String>,
-    /// Compute units charged.
+    /// Number of compute units that are charged.
     pub cost_fcu: i64,
     /// Wall time of the computation.
     pub compute_us: i64,
@@ -59,7 +59,7 @@ pub struct ArithmeticOperationRecord {
     pub status: OperationStatus,
     /// The result's id, if the operation was completed.
     pub result_ciphertext_id: Option<String>,
-    /// Compute units charged.
+    /// Number of compute units that were charged.
     pub cost_fcu: Option<i64>,
     /// Wall time of the computation.
     pub compute_us: Option<i64>,
@@ -116,7 +116,7 @@ pub struct ArithmeticUsage {
 }
 
 impl Store {
-    /// An operation of this account.
+    /// Returns the record of an operation of this account.
     pub async fn arithmetic_operation(
         &self,
         account_id: &str,
@@ -127,13 +127,14 @@ impl Store {
         self.db.fetch_optional(sql, values![op_id, account_id]).await
     }
 
-    /// The compute units of all usage rows of an account.
+    /// Returns the sum of the compute units in all usage rows of an account.
     pub async fn arithmetic_usage_total(&self, account_id: &str) -> Result<i64> {
         let sql = "SELECT CAST(COALESCE(SUM(fcu), 0) AS BIGINT) FROM arithmetic_usage WHERE account_id = $1";
         self.db.fetch_one::<(i64,)>(sql, values![account_id]).await.map(|(fcu,)| fcu)
     }
 
-    /// Records all unfinished operations of an earlier process of this node as failed. Returns how many.
+    /// Finds the operations that an earlier process of this node did not finish, and records that they failed. Returns
+    /// the number of operations.
     pub async fn fail_arithmetic_operations(&self, node_id: &str, code: &str, message: &str, at: i64) -> Result<u64> {
         let sql = "UPDATE arithmetic_operations SET status = 'failed', error_code = $2, error_message = $3, ended_at = $4, \
              cost_fcu = 0 WHERE status = 'pending' AND node_id = $1";
@@ -188,7 +189,7 @@ pub(crate) async fn end_all(tx: &mut Tx, ends: impl Iterator<Item = &ArithmeticO
     Ok(())
 }
 
-/// Adds to the keys' counts of operations and writes the usage rows. Operations of a deleted key are not counted.
+/// Writes the usage rows, and adds each operation to the count of its key. Operations of a deleted key are not counted.
 pub(crate) async fn charge_all(tx: &mut Tx, mut charges: Vec<&ArithmeticUsage>) -> Result<()> {
     // sort by account, then by key: the order in which ciphertexts are locked
     charges.sort_by_key(|charge| (&charge.account_id, &charge.key_id));

@@ -8,11 +8,11 @@ use crate::database::Database;
 use crate::{Error, Result, Store};
 
 impl Store {
-    /// Writes the database's present state to a new file (mode 0600), and syncs it. Readers and writers continue
-    /// meanwhile.
+    /// Writes the database's present state to a new file (mode 0600), and syncs the file. Other connections can read
+    /// and write meanwhile.
     ///
     /// # Errors
-    /// If the database is PostgreSQL, which is copied with `pg_dump`, or if the file cannot be made.
+    /// If the database is PostgreSQL (use `pg_dump` for a copy), or if the file cannot be made.
     pub async fn copy_to(&self, path: &Path) -> Result<()> {
         let Database::Sqlite { writer, .. } = &self.db else {
             return Err(Error::Url("a PostgreSQL database cannot be copied to a file here: use pg_dump".to_owned()));

@@ -2,8 +2,9 @@
 //!
 //! A transaction that adds a ciphertext does not let the account exceed its budget. The caller first reads which
 //! ciphertexts to evict ([`Store::eviction_plan`]) and lists them in [`NewCiphertext::evicted`]. The transaction fails
-//! if evicting them is no longer enough. So the answer, which lists the evicted ciphertexts, can be stored in the same
-//! transaction. Every transaction that adds or removes ciphertexts locks the account's row in `ciphertext_caches`.
+//! if evicting these ciphertexts is no longer enough. So the caller can store the answer, which lists the evicted
+//! ciphertexts, in the same transaction. Every transaction that adds or removes ciphertexts locks the account's row in
+//! `ciphertext_caches`.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,9 @@ use crate::database::{Tx, from_row, values};
 use crate::pages::{PageRows, page};
 use crate::{Error, Result, Store};
 
-/// The kind under which dropped objects of ciphertexts are noted.
+/// The kind that the objects of ciphertexts have in the list of dropped objects.
 pub const CIPHERTEXT_OBJECTS: &str = "ciphertexts";
-/// Ciphertexts that one query for an eviction plan reads.
+/// Largest number of ciphertexts that one query for an eviction plan reads.
 const BATCH: i64 = 64;
 
 /// A ciphertext to store.
@@ -37,7 +38,7 @@ pub struct NewCiphertext {
     pub level: i64,
     /// The exact scale.
     pub scale: f64,
-    /// Bound on the absolute values in the slots.
+    /// Upper bound of the absolute values in the slots.
     pub value_bound: f64,
     /// Variance of the noise.
     pub variance: f64,
@@ -45,9 +46,9 @@ pub struct NewCiphertext {
     pub object: String,
     /// The node in whose folder the object is. Empty: all nodes share the objects.
     pub node_id: String,
-    /// Number of bytes.
+    /// Size of the object in bytes.
     pub bytes: i64,
-    /// Bytes that the account's ciphertexts may have together. `None`: no limit.
+    /// Limit of the account's ciphertexts together, in bytes. `None`: no limit.
     pub bytes_max: Option<i64>,
     /// Ids of the ciphertexts to evict.
     pub evicted: Vec<String>,
@@ -70,7 +71,7 @@ pub struct CiphertextRecord {
     pub level: i64,
     /// The exact scale.
     pub scale: f64,
-    /// Bound on the absolute values in the slots.
+    /// Upper bound of the absolute values in the slots.
     pub value_bound: f64,
     /// Variance of the noise.
     pub variance: f64,
@@ -78,7 +79,7 @@ pub struct CiphertextRecord {
     pub object: String,
     /// The node in whose folder the object is. Empty: all nodes share the objects.
     pub node_id: String,
-    /// Number of bytes.
+    /// Size of the object in bytes.
     pub bytes: i64,
     /// When the ciphertext was created.
     pub created_at: i64,
@@ -149,7 +150,7 @@ fn from_bits(bits: i64) -> f64 {
     f64::from_bits(bits as u64)
 }
 
-/// The columns of [`Stored`].
+/// The names of the columns of [`Stored`], for a query.
 macro_rules! columns {
     () => {
         "ciphertext_id, key_id, origin, slot_count, level, scale, value_bound, variance, object, node_id, bytes, created_at, \
@@ -158,14 +159,14 @@ macro_rules! columns {
 }
 
 impl Store {
-    /// A ciphertext of this account.
+    /// Returns the record of a ciphertext of this account.
     pub async fn ciphertext(&self, account_id: &str, ciphertext_id: &str) -> Result<Option<CiphertextRecord>> {
         let sql = concat!("SELECT ", columns!(), " FROM ciphertexts WHERE ciphertext_id = $1 AND account_id = $2");
         let found: Option<Stored> = self.db.fetch_optional(sql, values![ciphertext_id, account_id]).await?;
         Ok(found.map(CiphertextRecord::from))
     }
 
-    /// A ciphertext of this account. Also sets the time of its last use.
+    /// Returns the record of a ciphertext of this account, and sets the time of the ciphertext's last use to `now`.
     pub async fn use_ciphertext(
         &self,
         account_id: &str,
@@ -182,7 +183,7 @@ impl Store {
         Ok(found.map(CiphertextRecord::from))
     }
 
-    /// A page of this account's ciphertexts under one key.
+    /// Returns a page of this account's ciphertexts under one key.
     pub async fn ciphertexts_page(
         &self,
         account_id: &str,
@@ -210,8 +211,9 @@ impl Store {
         Ok(PageRows { rows: found.rows.into_iter().map(CiphertextRecord::from).collect(), total: found.total })
     }
 
-    /// The least recently used ciphertexts of an account, to evict so that `bytes` more bytes fit into `bytes_max`.
-    /// Pinned ciphertexts are never evicted. `None`: evicting all others would not be enough.
+    /// Chooses which ciphertexts of an account to evict so that `bytes` more bytes fit into `bytes_max`, and returns
+    /// their ids. The least recently used ciphertexts are chosen first, and pinned ciphertexts never. `None`: evicting
+    /// all other ciphertexts would not be enough.
     pub async fn eviction_plan(
         &self,
         account_id: &str,
@@ -269,13 +271,13 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// Bytes of the ciphertexts of all accounts.
+    /// Returns the total size of the ciphertexts of all accounts, in bytes.
     pub async fn ciphertext_bytes(&self) -> Result<i64> {
         let sql = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM ciphertext_caches";
         self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(bytes,)| bytes)
     }
 
-    /// The names of all objects of ciphertexts.
+    /// Returns the names of all objects that belong to ciphertexts.
     pub async fn ciphertext_objects(&self) -> Result<Vec<String>> {
         let rows: Vec<(String,)> = self.db.fetch_all("SELECT object FROM ciphertexts", values![]).await?;
         Ok(rows.into_iter().map(|(object,)| object).collect())
@@ -324,7 +326,7 @@ impl Tx {
     }
 }
 
-/// Stores ciphertexts, in the order of their accounts.
+/// Stores ciphertexts, sorted by their accounts.
 pub(crate) async fn insert_all(tx: &mut Tx, mut ciphertexts: Vec<&NewCiphertext>) -> Result<()> {
     ciphertexts.sort_by_key(|new| &new.account_id);
     for new in ciphertexts {
@@ -333,7 +335,7 @@ pub(crate) async fn insert_all(tx: &mut Tx, mut ciphertexts: Vec<&NewCiphertext>
     Ok(())
 }
 
-/// Locks an account's row in `ciphertext_caches`. Returns its bytes.
+/// Locks an account's row in `ciphertext_caches`. Returns the total size of the account's ciphertexts, in bytes.
 pub(crate) async fn lock_cache(tx: &mut Tx, account_id: &str) -> Result<i64> {
     // the update changes nothing, but it locks the row and returns it
     let sql = "INSERT INTO ciphertext_caches (account_id, bytes) VALUES ($1, 0) \
@@ -341,15 +343,15 @@ pub(crate) async fn lock_cache(tx: &mut Tx, account_id: &str) -> Result<i64> {
     tx.fetch_one::<(i64,)>(sql, values![account_id]).await.map(|(bytes,)| bytes)
 }
 
-/// Number and bytes of deleted ciphertexts.
+/// Number of deleted ciphertexts, and their total size in bytes.
 #[derive(Clone, Copy, Default)]
 struct Dropped {
     count: u64,
     bytes: i64,
 }
 
-/// Deletes ciphertexts of an account whose cache is locked, and notes their objects as dropped. Some may be deleted
-/// already.
+/// Deletes ciphertexts of an account, and notes their objects as dropped. Skips ciphertexts that are deleted already.
+/// The caller has locked the account's cache.
 async fn drop_ciphertexts(tx: &mut Tx, account_id: &str, ciphertext_ids: &[String], now: i64) -> Result<Dropped> {
     let mut dropped = Dropped::default();
     let mut of_keys: BTreeMap<String, i64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Records of circuits' runs.
+//! Records of runs of circuits.
 
 use api::circuits::OperationStatus;
 
@@ -14,11 +14,11 @@ pub struct NewCircuitOperation {
     pub account_id: String,
     /// SHA-256 of the session's id.
     pub session_digest: [u8; 32],
-    /// Gates of the circuit.
+    /// Number of gates of the circuit.
     pub gates_total: i64,
-    /// JSON object: gate name to count.
+    /// JSON object: the number of gates under each gate's name.
     pub by_gate: String,
-    /// Levels of the circuit.
+    /// Number of levels of the circuit.
     pub levels: i64,
     /// JSON object: the figures of the circuit's plan.
     pub plan: String,
@@ -35,9 +35,9 @@ pub struct CircuitOperationEnd {
     pub status: OperationStatus,
     /// Number of gates that were completed.
     pub gates_done: i64,
-    /// Bootstraps charged, by the tariff.
+    /// Number of bootstraps that the tariff charges.
     pub bootstrap_ops: i64,
-    /// Amount charged, in thousandths of a yen.
+    /// The charge, in thousandths of a yen.
     pub cost_milli_yen: i64,
     /// Whether the discount applied.
     pub discounted: bool,
@@ -58,19 +58,19 @@ pub struct CircuitOperationRecord {
     pub session_digest: Vec<u8>,
     /// The status. A run that has not ended is pending.
     pub status: OperationStatus,
-    /// Gates of the circuit.
+    /// Number of gates of the circuit.
     pub gates_total: i64,
     /// Number of completed gates, once the run has ended.
     pub gates_done: i64,
-    /// JSON object: gate name to count.
+    /// JSON object: the number of gates under each gate's name.
     pub by_gate: String,
-    /// Levels of the circuit.
+    /// Number of levels of the circuit.
     pub levels: i64,
-    /// JSON object: the figures of the circuit's plan. `None` for runs of earlier versions.
+    /// JSON object: the figures of the circuit's plan. `None`: an earlier version recorded the run.
     pub plan: Option<String>,
-    /// Bootstraps charged, by the tariff.
+    /// Number of bootstraps that the tariff charged.
     pub bootstrap_ops: Option<i64>,
-    /// Amount charged, in thousandths of a yen.
+    /// The charge, in thousandths of a yen.
     pub cost_milli_yen: Option<i64>,
     /// Whether the discount applied.
     pub discounted: Option<bool>,
@@ -106,7 +106,7 @@ from_row!(CircuitOperationRecord {
 });
 
 impl Store {
-    /// A run of this account.
+    /// Returns the record of a run of this account.
     pub async fn circuit_operation(&self, account_id: &str, op_id: &str) -> Result<Option<CircuitOperationRecord>> {
         self.db
             .fetch_optional(
@@ -118,8 +118,8 @@ impl Store {
             .await
     }
 
-    /// Records all unfinished runs of an earlier process of this node as failed. Also records unfinished runs from
-    /// versions in which nodes had no ids. Returns how many.
+    /// Finds the runs that an earlier process of this node did not finish, and records that they failed. Also does this
+    /// for unfinished runs of earlier versions, in which nodes had no ids. Returns the number of runs.
     pub async fn fail_circuit_operations(&self, node_id: &str, code: &str, message: &str, at: i64) -> Result<u64> {
         let sql = "UPDATE circuit_operations SET status = 'failed', error_code = $2, error_message = $3, ended_at = $4, \
              bootstrap_ops = 0, cost_milli_yen = 0, discounted = FALSE WHERE status = 'pending' AND EXISTS (SELECT 1 FROM gate_sessions s \

@@ -1,4 +1,4 @@
-//! Uploaded circuits, by account and name. Their netlists are objects, or texts in the rows.
+//! Uploaded circuits, by account and name. Each circuit's netlist is an object, or a text in the circuit's row.
 
 use crate::database::{from_row, values};
 use crate::pages::{PageRows, page};
@@ -11,32 +11,32 @@ pub struct NewCircuit<'a> {
     pub account_id: &'a str,
     /// The circuit's name within the account.
     pub name: &'a str,
-    /// The place of the netlist.
+    /// Where the netlist is stored.
     pub netlist: &'a NetlistPlace,
-    /// Bytes of the netlist.
+    /// Size of the netlist in bytes.
     pub bytes: i64,
     /// SHA-256 of the netlist.
     pub sha256: &'a [u8; 32],
     /// Number of gates.
     pub gates: i64,
-    /// JSON object: gate name to count.
+    /// JSON object: the number of gates under each gate's name.
     pub by_gate: &'a str,
     /// Number of levels.
     pub levels: i64,
-    /// JSON array: bits of each input.
+    /// JSON array: the width of each input in bits.
     pub input_widths: &'a str,
-    /// JSON array: bits of each output.
+    /// JSON array: the width of each output in bits.
     pub output_widths: &'a str,
     /// Now, in microseconds since 1970.
     pub now: i64,
 }
 
-/// The place of a circuit's netlist.
+/// Where a circuit's netlist is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetlistPlace {
-    /// In the row: this text.
+    /// The netlist is this text, which is stored in the circuit's row.
     Text(String),
-    /// In the object with this name.
+    /// The netlist is in the object with this name.
     Object(String),
 }
 
@@ -45,7 +45,7 @@ impl NetlistPlace {
         blob.map_or(NetlistPlace::Text(text), NetlistPlace::Object)
     }
 
-    /// The columns `text` and `blob`.
+    /// Returns the values of the columns `text` and `blob`.
     fn columns(&self) -> (&str, Option<&str>) {
         match self {
             NetlistPlace::Text(text) => (text, None),
@@ -59,19 +59,19 @@ impl NetlistPlace {
 pub struct CircuitRecord {
     /// The circuit's name within the account.
     pub name: String,
-    /// Bytes of the netlist.
+    /// Size of the netlist in bytes.
     pub bytes: i64,
     /// SHA-256 of the netlist.
     pub sha256: Vec<u8>,
     /// Number of gates.
     pub gates: i64,
-    /// JSON object: gate name to count.
+    /// JSON object: the number of gates under each gate's name.
     pub by_gate: String,
     /// Number of levels.
     pub levels: i64,
-    /// JSON array: bits of each input.
+    /// JSON array: the width of each input in bits.
     pub input_widths: String,
-    /// JSON array: bits of each output.
+    /// JSON array: the width of each output in bits.
     pub output_widths: String,
     /// When the name was first used.
     pub created_at: i64,
@@ -97,7 +97,7 @@ from_row!(CircuitRecord {
 pub struct CircuitsMax {
     /// Largest number of circuits.
     pub count: i64,
-    /// Largest number of bytes of all netlists together.
+    /// Largest total size of all netlists, in bytes.
     pub bytes: i64,
 }
 
@@ -119,7 +119,7 @@ from_row!(CircuitInRow { account_id, name, text, sha256 });
 /// A deleted circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForgottenCircuit {
-    /// Name of the object with its netlist.
+    /// Name of the object with the circuit's netlist. `None`: the netlist was in the circuit's row.
     pub blob: Option<String>,
 }
 
@@ -130,14 +130,15 @@ from_row!(ForgottenCircuit { blob });
 pub enum CircuitKept {
     /// The circuit is stored under a new name.
     Created(CircuitRecord),
-    /// The circuit replaced an older one, whose netlist was in this object.
+    /// The circuit replaced an older circuit. The text is the name of the object with the older netlist, if that
+    /// netlist was in an object.
     Replaced(CircuitRecord, Option<String>),
     /// Nothing was stored, because the account would exceed its limits.
     TooMuch,
 }
 
 impl Store {
-    /// Stores a circuit within the account's limits. A circuit with the same name is replaced.
+    /// Stores a circuit if the account's limits permit it. A circuit with the same name is replaced.
     pub async fn put_circuit(&self, circuit: &NewCircuit<'_>, max: CircuitsMax) -> Result<CircuitKept> {
         let mut tx = self.db.begin().await?;
         // lock the account, so that the second of two concurrent uploads counts the first
@@ -188,7 +189,7 @@ impl Store {
         })
     }
 
-    /// A page of this account's circuits. A name keeps its place when its netlist is replaced.
+    /// Returns a page of this account's circuits. A name keeps its place in the list when its netlist is replaced.
     pub async fn circuits_page(
         &self,
         account_id: &str,
@@ -211,20 +212,20 @@ impl Store {
         .await
     }
 
-    /// A circuit of this account.
+    /// Returns a circuit of this account.
     pub async fn circuit(&self, account_id: &str, name: &str) -> Result<Option<CircuitRecord>> {
         let sql = "SELECT name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at \
              FROM circuits WHERE account_id = $1 AND name = $2";
         self.db.fetch_optional(sql, values![account_id, name]).await
     }
 
-    /// The place of the netlist of a circuit of this account.
+    /// Returns the netlist of a circuit of this account, or the name of the object with the netlist.
     pub async fn netlist(&self, account_id: &str, name: &str) -> Result<Option<NetlistPlace>> {
         let sql = "SELECT text, blob FROM circuits WHERE account_id = $1 AND name = $2";
         Ok(self.db.fetch_optional(sql, values![account_id, name]).await?.map(NetlistPlace::of))
     }
 
-    /// Deletes a circuit. Returns the object of its netlist. `None`: no circuit has this name.
+    /// Deletes a circuit. Returns which object contained the circuit's netlist. `None`: no circuit has this name.
     pub async fn delete_circuit(&self, account_id: &str, name: &str) -> Result<Option<ForgottenCircuit>> {
         let mut tx = self.db.begin().await?;
         let sql = "DELETE FROM circuits WHERE account_id = $1 AND name = $2 RETURNING blob";
@@ -233,22 +234,23 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// The names of all objects with netlists.
+    /// Returns the names of all objects that contain netlists.
     pub async fn circuit_blobs(&self) -> Result<Vec<String>> {
         let rows: Vec<(String,)> =
             self.db.fetch_all("SELECT blob FROM circuits WHERE blob IS NOT NULL", values![]).await?;
         Ok(rows.into_iter().map(|(blob,)| blob).collect())
     }
 
-    /// The next circuit, by account and name, whose netlist is in its row.
+    /// Finds the next circuit whose netlist is in its row. Circuits are sorted by account and name; the search begins
+    /// after `after`.
     pub async fn circuit_in_row(&self, after: (&str, &str)) -> Result<Option<CircuitInRow>> {
         let sql = "SELECT account_id, name, text, sha256 FROM circuits WHERE blob IS NULL AND (account_id, name) > ($1, $2) \
              ORDER BY account_id, name LIMIT 1";
         self.db.fetch_optional(sql, values![after.0, after.1]).await
     }
 
-    /// Replaces the netlist in a circuit's row by the name of an object. False: the circuit was deleted or has another
-    /// netlist.
+    /// Replaces the netlist in a circuit's row by the name of an object. False: nothing was changed, because the
+    /// circuit was deleted or has another netlist now.
     pub async fn put_netlist_out(&self, circuit: &CircuitInRow, blob: &str) -> Result<bool> {
         let sql = "UPDATE circuits SET text = '', blob = $4 \
              WHERE account_id = $1 AND name = $2 AND sha256 = $3 AND blob IS NULL";

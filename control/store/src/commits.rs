@@ -1,22 +1,23 @@
-//! The moments around every commit, for tests that kill the process there. Only in debug builds: a release has neither
-//! the watcher nor the calls.
+//! The moments before and after every commit, for tests that kill the process at such a moment. Only in debug builds: a
+//! release has neither the watcher nor the calls.
 
 #[cfg(debug_assertions)]
 use std::sync::OnceLock;
 
-/// A moment around a write: around a transaction's commit, or around a statement outside of one.
+/// A moment before or after a write. A write is a transaction's commit, or a statement outside of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// Before the write is visible.
     Before,
-    /// The write is durable, but its caller does not know yet.
+    /// The write is durable, but the caller does not know this yet.
     After,
 }
 
 #[cfg(debug_assertions)]
 static WATCHER: OnceLock<Box<dyn Fn(Moment) + Send + Sync>> = OnceLock::new();
 
-/// Calls the watcher at every write of the process from now on. Only the first call counts.
+/// Sets the function that is called before and after every later write of the process. Only the first call of `watch`
+/// has an effect.
 #[cfg(debug_assertions)]
 pub fn watch(watcher: impl Fn(Moment) + Send + Sync + 'static) {
     let _ = WATCHER.set(Box::new(watcher));

@@ -6,7 +6,7 @@
 //!
 //! SQLite has one connection that writes and some that read. Writers wait for the writing connection in the order of
 //! their arrival. On PostgreSQL each statement sees everything that was committed before it, so a transaction first
-//! locks the rows that must not change until its end.
+//! locks the rows that must not change until the transaction ends.
 
 use std::time::Duration;
 
@@ -22,22 +22,23 @@ use sqlx::{Arguments, ColumnIndex, Connection, Decode, Executor, FromRow, Type};
 use crate::commits::{Moment, reach};
 use crate::{Error, Result};
 
-/// Timeout of a call's wait for a connection or, on SQLite, for another writer.
+/// Longest time that a call waits for a connection or, on SQLite, for another writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of a call's wait for a PostgreSQL connection, after which the database counts as not answering.
+/// Longest time that a call waits for a PostgreSQL connection. After this time the database counts as not answering.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
-/// PostgreSQL's timeout of a statement. Migrations have none.
+/// Sets PostgreSQL's timeout for statements. Migrations run without this timeout.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s'";
 const NO_STATEMENT_TIMEOUT: &str = "SET LOCAL statement_timeout = 0";
-/// Timeout of a call's wait for PostgreSQL's answer, because the connection may have been cut silently. Longer than the
-/// timeout of a statement.
+/// Longest time that a call waits for PostgreSQL's answer. Needed because the connection may have been cut silently.
+/// Longer than PostgreSQL's own timeout for statements.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// A PostgreSQL connection that was idle for this long is tested before use, because the server may have closed it.
 const UNTRIED_MAX: Duration = Duration::from_secs(1);
 /// Largest number of connections with which a node reads from SQLite.
 const SQLITE_READERS_MAX: u32 = 4;
-/// Cache of the writing connection for pages of the file, in KiB; SQLite expects a negative number for KiB. The charges
-/// of a thousand accounts touch a thousand index pages, but SQLite's default of 2 MB holds only 500 pages.
+/// Size of the writing connection's cache for pages of the file, in KiB. SQLite expects a negative number if the unit
+/// is KiB. The charges of a thousand accounts touch a thousand index pages, but SQLite's default of 2 MB holds only 500
+/// pages.
 const WRITER_CACHE_KIB: &str = "-65536";
 const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 
@@ -54,8 +55,8 @@ impl From<&'static str> for Sql {
     }
 }
 
-/// A query that locks its rows, so that other transactions cannot change the rows until this transaction ends. SQLite
-/// needs no such lock, because only one transaction writes at a time.
+/// Builds a query that locks the rows that it selects, so that other transactions cannot change these rows until this
+/// transaction ends. SQLite needs no such lock, because only one transaction writes at a time.
 macro_rules! locking {
     ($($query:expr),+) => {
         $crate::database::Sql {
@@ -110,7 +111,7 @@ value_from! {
     Vec<&'a [u8]>, ByteStrings, value => value;
 }
 
-/// The values of one column in many rows, for one statement.
+/// The values of one column, one value for each row of a statement with many rows.
 #[derive(Clone, Debug)]
 pub(crate) enum Column<'a> {
     Texts(Vec<&'a str>),
@@ -134,7 +135,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Rows as JSON, an array of arrays, from columns of equal length.
+/// Returns rows as JSON, an array of arrays. All columns have a value for each row.
 fn rows_json(columns: &[Column<'_>]) -> String {
     let rows = columns.first().map_or(0, |column| match column {
         Column::Texts(texts) => texts.len(),
@@ -148,7 +149,7 @@ fn rows_json(columns: &[Column<'_>]) -> String {
     format!("[{}]", (0..rows).map(|at| format!("[{}]", row(at))).collect::<Vec<_>>().join(","))
 }
 
-/// The values of a statement's placeholders, in order.
+/// Builds the list of values for a statement's placeholders, in order.
 macro_rules! values {
     ($($value:expr),* $(,)?) => { &[$($crate::database::Value::from($value)),*] };
 }
@@ -159,9 +160,9 @@ pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow
 
 impl<T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for T {}
 
-/// Reads a struct from the columns with its fields' names. `as word` marks a field whose type is an enum, which the
-/// column stores as a text. The macro replaces the driver's derive, because the derive compiles both drivers a second
-/// time for the build machine. That takes minutes.
+/// Makes a struct readable from a row: each field is read from the column with the field's name. `as word` marks a
+/// field whose type is an enum, which the column stores as a text. The macro replaces the driver's derive, because the
+/// derive compiles both drivers a second time for the build machine. That takes minutes.
 macro_rules! from_row {
     ($name:ident { $($field:ident $(as $word:ident)?),* }) => {
         $crate::database::from_row!(@of sqlx::sqlite::SqliteRow, $name $($field $(as $word)?),*);
@@ -183,7 +184,7 @@ macro_rules! from_row {
 }
 pub(crate) use from_row;
 
-/// Reads an enum from the text that a column stores for it.
+/// Reads an enum from a column that stores it as a text.
 pub(crate) fn word<'r, R: sqlx::Row, T: Word>(row: &'r R, column: &'static str) -> sqlx::Result<T>
 where
     &'static str: ColumnIndex<R>,
@@ -218,7 +219,8 @@ pub struct Connections {
     pub max: u32,
 }
 
-/// A transaction, rolled back on drop. Its steps are functions in the files of their tables.
+/// A transaction, which is rolled back if it is dropped before its commit. Its methods are in the files of the tables
+/// that they read and write.
 #[derive(Debug)]
 pub struct Tx(Open, Emitted);
 
@@ -249,7 +251,7 @@ macro_rules! on {
     }};
 }
 
-/// Waits for PostgreSQL with a timeout.
+/// Waits for PostgreSQL's answer to a call, at most [`ANSWER_TIMEOUT`].
 async fn answered<T>(call: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
     let late = |_| sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database does not answer"));
     tokio::time::timeout(ANSWER_TIMEOUT, call).await.map_err(late)?
@@ -296,7 +298,7 @@ impl Database {
         Ok(Database::Postgres(pool))
     }
 
-    /// The database's name in health.
+    /// Returns the name that answers about the service's health use for the database.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Database::Sqlite { .. } => "sqlite",
@@ -304,7 +306,7 @@ impl Database {
         }
     }
 
-    /// Timeout of a call's wait for a connection.
+    /// Returns the longest time that a call waits for a connection.
     pub(crate) fn patience(&self) -> Duration {
         match self {
             Database::Sqlite { .. } => BUSY_TIMEOUT,
@@ -345,7 +347,7 @@ impl Database {
         Ok(changed)
     }
 
-    /// The single row of a statement that only reads.
+    /// Runs a statement that only reads, and returns its single row.
     pub(crate) async fn fetch_one<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<T> {
         self.fetch_optional(sql, values).await?.ok_or_else(|| sqlx::Error::RowNotFound.into())
     }
@@ -364,8 +366,8 @@ impl Database {
         })?)
     }
 
-    /// The rows of a statement that reads whole tables. The statement may take minutes, so neither the server's nor the
-    /// client's timeout applies.
+    /// Runs a statement that reads whole tables, and returns its rows. The statement may take minutes, so neither the
+    /// server's nor the client's timeout applies.
     pub(crate) async fn fetch_all_slowly<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
         let Database::Postgres(pool) = self else { return self.fetch_all(sql, values).await };
         let sql = sql.into();
@@ -389,12 +391,12 @@ impl Database {
 }
 
 impl Tx {
-    /// Whether the transaction writes events.
+    /// Returns the mark that tells whether the transaction writes events. The caller reads or sets the mark.
     pub(crate) fn emitted(&mut self) -> &mut Emitted {
         &mut self.1
     }
 
-    /// Whether statements may take arrays.
+    /// Returns whether statements may take arrays.
     pub(crate) fn has_arrays(&self) -> bool {
         matches!(self.0, Open::Postgres(_))
     }
@@ -435,7 +437,7 @@ impl Tx {
         self.execute(sql, &values).await
     }
 
-    /// The rows that a statement with these rows returns.
+    /// Runs a statement with these rows, like [`Tx::execute_rows`], and returns the rows that the statement returns.
     pub(crate) async fn fetch_rows<T: Row>(&mut self, sql: Sql, columns: &[Column<'_>]) -> Result<Vec<T>> {
         let json = if self.has_arrays() { String::new() } else { rows_json(columns) };
         let values = self.of_rows(columns, &json);
@@ -463,7 +465,7 @@ impl Tx {
     }
 }
 
-/// The values of a statement's placeholders in the form of a database's driver.
+/// Converts the values of a statement's placeholders to the form that a database's driver expects.
 fn arguments<A: ArrayArguments>(values: &[Value<'_>]) -> Result<A>
 where
     for<'q> Option<i64>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,

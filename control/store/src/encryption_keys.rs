@@ -9,7 +9,7 @@ use crate::database::{Tx, from_row, locking, values};
 use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
-/// A key to create, which completes its material.
+/// A key to create. Creating the key completes its material.
 #[derive(Clone, Debug)]
 pub struct NewEncryptionKey<'a> {
     /// `key_...`
@@ -20,7 +20,7 @@ pub struct NewEncryptionKey<'a> {
     pub environment: Environment,
     /// The scheme, as the client named it (readings K8).
     pub scheme: &'a str,
-    /// `upload` or `generate`.
+    /// Where the key comes from: `upload` or `generate`.
     pub source: &'a str,
     /// The id of the material. Creating the key completes the material.
     pub material_id: &'a str,
@@ -54,7 +54,7 @@ pub struct EncryptionKey {
     pub environment: Environment,
     /// The scheme, as the client named it.
     pub scheme: String,
-    /// `upload` or `generate`.
+    /// Where the key comes from: `upload` or `generate`.
     pub source: String,
     /// The material's id.
     pub material_id: String,
@@ -62,11 +62,11 @@ pub struct EncryptionKey {
     pub node_id: String,
     /// JSON object: the parameters.
     pub params: String,
-    /// Identifies the secret key.
+    /// A fingerprint that identifies the secret key.
     pub fingerprint: Vec<u8>,
-    /// Bytes of the public key.
+    /// Size of the public key in bytes.
     pub public_key_bytes: i64,
-    /// Bytes of the evaluation key.
+    /// Size of the evaluation key in bytes.
     pub eval_key_bytes: i64,
     /// Number of stored ciphertexts under the key.
     pub ciphertext_count: i64,
@@ -99,8 +99,8 @@ pub struct DeletedKey {
     pub ciphertexts: i64,
 }
 
-/// Selects all columns of [`EncryptionKey`]s. The caller adds more columns and the rest of the statement after the
-/// tables.
+/// Builds a query for all columns of [`EncryptionKey`]s. `$columns` are further columns, and `$rest` is the rest of the
+/// statement, after the tables.
 macro_rules! select_keys {
     ($columns:literal, $($rest:tt)*) => {
         concat!(
@@ -114,19 +114,19 @@ macro_rules! select_keys {
 }
 
 impl Store {
-    /// A key of this account.
+    /// Returns a key of this account.
     pub async fn encryption_key(&self, account_id: &str, key_id: &str) -> Result<Option<EncryptionKey>> {
         let sql = select_keys!("", "WHERE k.key_id = $1 AND k.account_id = $2");
         self.db.fetch_optional(sql, values![key_id, account_id]).await
     }
 
-    /// Whether a key with this id exists, of any account.
+    /// Returns whether any account has a key with this id.
     pub async fn is_encryption_key(&self, key_id: &str) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM encryption_keys WHERE key_id = $1";
         Ok(self.db.fetch_optional::<(i64,)>(sql, values![key_id]).await?.is_some())
     }
 
-    /// A page of this account's keys.
+    /// Returns a page of this account's keys.
     pub async fn encryption_keys_page(
         &self,
         account_id: &str,
@@ -172,8 +172,8 @@ impl Tx {
         Ok(KeyMade::Made)
     }
 
-    /// Deletes a key of this account with its ciphertexts, and its material unless another key uses the material.
-    /// `None`: the key does not exist.
+    /// Deletes a key of this account with the key's ciphertexts. Also deletes the key's material, unless another key
+    /// uses it. `None`: the key does not exist.
     pub async fn delete_encryption_key(
         &mut self,
         account_id: &str,
@@ -207,7 +207,7 @@ impl Tx {
         Ok(self.fetch_optional::<(String,)>(sql, values![account_id]).await?.is_some())
     }
 
-    /// Whether an account may have one more key or upload. `besides`: an upload that is not counted.
+    /// Returns whether an account may have one more key or upload. `besides`: the id of an upload that is not counted.
     pub(crate) async fn may_have_one_more_key(
         &mut self,
         account_id: &str,
@@ -223,7 +223,8 @@ impl Tx {
     }
 
     /// Deletes the encryption keys, uploads, ciphertexts and operations on encrypted numbers of an ended trial
-    /// (readings A12), and notes the objects of its keys and ciphertexts as dropped. The caller has locked the account.
+    /// (readings A12). Notes the objects of the deleted keys and ciphertexts as dropped. The caller has locked the
+    /// account.
     pub(crate) async fn erase_keys_of(&mut self, account_id: &str, now: i64) -> Result<()> {
         lock_cache(self, account_id).await?;
         let sql = "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \

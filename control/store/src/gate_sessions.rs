@@ -19,11 +19,11 @@ pub struct NewGateSession<'a> {
     pub environment: Environment,
     /// The node that holds the session's key.
     pub node_id: &'a str,
-    /// The specification's name of the preset.
+    /// The preset's name in the specification.
     pub preset: &'a str,
-    /// Whether the server does not hold the secret key.
+    /// Whether the session is blind: the server does not hold the secret key.
     pub is_blind: bool,
-    /// Whether another library made the key.
+    /// Whether the key was imported: another library made the key.
     pub imported: bool,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
@@ -44,13 +44,13 @@ pub struct GateSession {
     pub sealed_id: Option<Vec<u8>>,
     /// The node that holds the session's key.
     pub node_id: Option<String>,
-    /// The end of that node's lease. `None` if the node was shut down normally.
+    /// When the lease of this node ends. `None` if the node was shut down normally.
     pub lease_until: Option<i64>,
-    /// The specification's name of the preset.
+    /// The preset's name in the specification.
     pub preset: String,
-    /// Whether the server does not hold the secret key.
+    /// Whether the session is blind: the server does not hold the secret key.
     pub is_blind: bool,
-    /// Whether another library made the key.
+    /// Whether the key was imported: another library made the key.
     pub imported: bool,
     /// Whether the session is open, or how it ended.
     pub state: RecordedState,
@@ -60,9 +60,9 @@ pub struct GateSession {
     pub expires_at: i64,
     /// When the session ended.
     pub ended_at: Option<i64>,
-    /// Number of gates evaluated.
+    /// Number of gates that were evaluated.
     pub gates_used: i64,
-    /// The price of all the session's gates.
+    /// The price of all gates of the session, in thousandths of a yen.
     pub total_cost_milli_yen: i64,
 }
 
@@ -130,7 +130,7 @@ pub enum SessionOpened {
     Opened,
     /// The account already has as many open sessions as it may have.
     TooMany {
-        /// When the first of these sessions ends, in microseconds since 1970. `None`: the account may not have
+        /// When the first of the open sessions ends, in microseconds since 1970. `None`: the account may not have
         /// sessions.
         first_ends_at: Option<i64>,
     },
@@ -153,13 +153,13 @@ pub struct GateUsage {
     pub environment: Environment,
     /// Number of gates.
     pub gates: i64,
-    /// JSON object: gate name to count.
+    /// JSON object: the number of gates under each gate's name.
     pub by_gate: String,
     /// Number of bootstraps that the tariff charges.
     pub bootstrap_ops: i64,
     /// Number of bootstraps that were run.
     pub bootstraps_done: i64,
-    /// Amount charged, in thousandths of a yen.
+    /// The charge, in thousandths of a yen.
     pub cost_milli_yen: i64,
     /// Wall time of the evaluation.
     pub compute_us: i64,
@@ -167,7 +167,8 @@ pub struct GateUsage {
     pub created_at: i64,
 }
 
-/// Selects all columns of [`GateSession`]s. The caller adds more columns and the rest of the statement after the table.
+/// Builds a query for all columns of [`GateSession`]s. `$rest` contains further columns and the rest of the statement,
+/// from the table on.
 macro_rules! select_sessions {
     ($($rest:tt)*) => {
         concat!(
@@ -179,9 +180,9 @@ macro_rules! select_sessions {
     };
 }
 
-/// Ends the active sessions that meet a condition. On PostgreSQL the statement first locks the sessions' rows in the
-/// order of their digests. Charges of several sessions use the same order, because otherwise two transactions can
-/// deadlock.
+/// Builds a statement that ends the active sessions that meet a condition. On PostgreSQL the statement first locks the
+/// sessions' rows in the order of their digests. Charges of several sessions use the same order, because otherwise two
+/// transactions can deadlock.
 macro_rules! end_sessions {
     ($state:literal, $ended_at:literal, $condition:literal) => {
         $crate::database::Sql {
@@ -209,8 +210,8 @@ macro_rules! end_sessions {
 }
 pub(crate) use end_sessions;
 
-/// The open sessions of account `$1` at time `$2`, from the view of node `$3`: its own sessions, and those of other
-/// nodes whose lease has not expired. All other active sessions are lost (readings G13).
+/// A condition for the sessions of account `$1` that are open at time `$2`, as node `$3` knows them: sessions of node
+/// `$3`, and sessions of other nodes whose lease has not expired. All other active sessions are lost (readings G13).
 macro_rules! open_of_account {
     () => {
         "account_id = $1 AND state = 'active' AND expires_at > $2 AND (node_id = $3 OR EXISTS \
@@ -252,13 +253,13 @@ impl Tx {
 }
 
 impl Store {
-    /// A session of this account, in any state.
+    /// Returns a session of this account, in any state.
     pub async fn gate_session(&self, account_id: &str, digest: &[u8; 32]) -> Result<Option<GateSession>> {
         let sql = select_sessions!(" FROM gate_sessions WHERE digest = $1 AND account_id = $2");
         self.db.fetch_optional(sql, values![digest, account_id]).await
     }
 
-    /// A page of this account's open sessions on all nodes of the database, from the view of node `asking`.
+    /// Returns a page of this account's open sessions on all nodes of the database, as the node `asking` knows them.
     pub async fn gate_sessions_page(
         &self,
         account_id: &str,
@@ -301,20 +302,20 @@ impl Store {
         Ok(done == 1)
     }
 
-    /// Ends the expired sessions of this node in one statement. Returns how many.
+    /// Ends the expired sessions of this node in one statement. Returns the number of sessions.
     pub async fn expire_gate_sessions(&self, node_id: &str, now: i64) -> Result<u64> {
         let sql = end_sessions!("'expired'", "$2", "node_id = $1 AND expires_at <= $2");
         self.db.execute(sql, values![node_id, now]).await
     }
 
-    /// Ends the sessions of an account on this node as deleted. Returns how many.
+    /// Ends an account's sessions on this node and records them as deleted. Returns the number of sessions.
     pub async fn end_gate_sessions_of(&self, account_id: &str, node_id: &str, at: i64) -> Result<u64> {
         let sql = end_sessions!("'deleted'", "$3", "account_id = $1 AND node_id = $2");
         self.db.execute(sql, values![account_id, node_id, at]).await
     }
 
-    /// Deletes sessions that ended before this time, unless a usage row or a circuit's run refers to them. Returns how
-    /// many.
+    /// Deletes the sessions that ended before this time, unless a usage row or a circuit's run refers to the session.
+    /// Returns the number of sessions.
     pub async fn forget_gate_sessions(&self, ended_before: i64) -> Result<u64> {
         // no lock order needed: charges do not lock sessions that ended long ago
         let sql = "DELETE FROM gate_sessions WHERE COALESCE(ended_at, expires_at) < $1 AND expires_at < $1 \
@@ -323,22 +324,24 @@ impl Store {
         self.db.execute(sql, values![ended_before]).await
     }
 
-    /// Ends every active session of this node as lost, because no process has their keys any more (readings G13). Also
-    /// ends sessions from versions in which nodes had no ids. Returns how many.
+    /// Records all active sessions of this node as lost, because no process has their keys any more (readings G13).
+    /// Also does this for active sessions of earlier versions, in which nodes had no ids. Returns the number of
+    /// sessions.
     pub async fn lose_gate_sessions(&self, node_id: &str, at: i64) -> Result<u64> {
         let sql = end_sessions!("'lost'", "$2", "(node_id = $1 OR node_id IS NULL)");
         self.db.execute(sql, values![node_id, at]).await
     }
 
-    /// The digests of this node's sessions whose recorded state is active. If the node has an open session that is not
-    /// among them, that session was deleted through another node.
+    /// Returns the digests of this node's sessions whose recorded state is active. If the node has an open session
+    /// whose digest is missing here, the session was deleted through another node.
     pub async fn active_sessions_of(&self, node_id: &str) -> Result<Vec<Vec<u8>>> {
         let sql = "SELECT digest FROM gate_sessions WHERE node_id = $1 AND state = 'active'";
         let rows: Vec<(Vec<u8>,)> = self.db.fetch_all(sql, values![node_id]).await?;
         Ok(rows.into_iter().map(|(digest,)| digest).collect())
     }
 
-    /// Totals of all usage rows of an account: gates, bootstraps that the tariff charges, and thousandths of a yen.
+    /// Returns the sums of all usage rows of an account: number of gates, number of bootstraps that the tariff charges,
+    /// and charge in thousandths of a yen.
     pub async fn gate_usage_totals(&self, account_id: &str) -> Result<(i64, i64, i64)> {
         self.db
             .fetch_one(
@@ -355,13 +358,13 @@ impl Store {
 pub struct UsageTotals {
     /// Environment of the API keys.
     pub environment: Environment,
-    /// Number of requests: gates, batches, circuits.
+    /// Number of requests. A request evaluates a gate, a batch or a circuit.
     pub operations: i64,
     /// Number of gates.
     pub gates: i64,
     /// Number of bootstraps that the tariff charges.
     pub bootstrap_ops: i64,
-    /// Amount charged, in thousandths of a yen.
+    /// The charge, in thousandths of a yen.
     pub cost_milli_yen: i64,
     /// Computing time in microseconds.
     pub compute_us: i64,
@@ -370,7 +373,7 @@ pub struct UsageTotals {
 from_row!(UsageTotals { environment as word, operations, gates, bootstrap_ops, cost_milli_yen, compute_us });
 
 impl Store {
-    /// An account's use from `from` until before `to`, by environment.
+    /// Returns an account's use in the time from `from` to just before `to`, by environment.
     pub async fn usage_between(&self, account_id: &str, from: i64, to: i64) -> Result<Vec<UsageTotals>> {
         let sql = "SELECT environment, COUNT(*) AS operations, CAST(SUM(gates) AS BIGINT) AS gates, \
              CAST(SUM(bootstrap_ops) AS BIGINT) AS bootstrap_ops, \
@@ -381,7 +384,7 @@ impl Store {
     }
 }
 
-/// Adds to the sessions' totals and writes the usage rows.
+/// Writes the usage rows and adds them to the sessions' totals.
 pub(crate) async fn charge_all(tx: &mut Tx, charges: Vec<&GateUsage>) -> Result<()> {
     if charges.is_empty() {
         return Ok(());
@@ -399,7 +402,8 @@ pub(crate) async fn charge_all(tx: &mut Tx, charges: Vec<&GateUsage>) -> Result<
     insert_usage(tx, &charges).await
 }
 
-/// Adds gates and thousandths of a yen to the totals of sessions. Returns how many sessions were found.
+/// Adds a number of gates and a charge in thousandths of a yen to the totals of each session. Returns how many sessions
+/// were found.
 async fn add_to_sessions(tx: &mut Tx, sums: &BTreeMap<&[u8], (i64, i64)>) -> Result<u64> {
     if tx.has_arrays() && sums.len() > 1 {
         let digests: Vec<&[u8]> = sums.keys().copied().collect();

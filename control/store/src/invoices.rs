@@ -1,4 +1,5 @@
-//! Invoices of the platform, their lines, and the months of accounts that are billed (readings P19, P25, W6).
+//! Invoices of the platform, their lines, and a record of the months for which each account was billed (readings P19,
+//! P25, W6).
 
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
@@ -8,7 +9,7 @@ use crate::{Result, Store};
 pub enum InvoiceState {
     /// The provider has not issued the invoice yet. Customers do not see it.
     Draft,
-    /// The invoice is to be paid.
+    /// The invoice must be paid.
     Open,
     /// The invoice was paid.
     Paid,
@@ -29,9 +30,9 @@ api::words!(InvoiceState, "state of an invoice", {
 /// An invoice. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invoice {
-    /// The invoice's id: the provider's, if the provider made the invoice.
+    /// The invoice's id. If the provider made the invoice, this is the provider's id.
     pub invoice_id: String,
-    /// The account that is to pay.
+    /// The account that must pay.
     pub account_id: String,
     /// The month of use: months since year 0.
     pub month: i64,
@@ -41,7 +42,7 @@ pub struct Invoice {
     pub amount_usd_cents: i64,
     /// The first moment of the period that the invoice is for.
     pub period_start: i64,
-    /// The first moment after that period.
+    /// The first moment after the period that the invoice is for.
     pub period_end: i64,
     /// When the invoice was issued.
     pub issued_at: i64,
@@ -73,9 +74,9 @@ from_row!(Invoice {
 /// A line of an invoice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvoiceItem {
-    /// The line's id, made from what the line is for, such as an account and a month. So no line is written twice.
+    /// The line's id, made from the subject of the line, such as an account and a month. So no line is written twice.
     pub item_id: String,
-    /// The account that is to pay.
+    /// The account that must pay.
     pub account_id: String,
     /// The month that the line is for.
     pub month: i64,
@@ -83,7 +84,7 @@ pub struct InvoiceItem {
     pub description: String,
     /// The amount in US cents. A credit is negative.
     pub amount_usd_cents: i64,
-    /// The invoice that has this line. Empty: none yet.
+    /// The id of the invoice that has this line. Empty: no invoice yet.
     pub invoice_id: String,
     /// When the line was written.
     pub created_at: i64,
@@ -92,7 +93,7 @@ pub struct InvoiceItem {
 from_row!(InvoiceItem { item_id, account_id, month, description, amount_usd_cents, invoice_id, created_at });
 
 impl InvoiceItem {
-    /// The id of the line for an account's use in a month.
+    /// Returns the id of the line for an account's use in a month.
     pub fn usage_id(account_id: &str, month: i64) -> String {
         format!("{account_id}:usage:{month}")
     }
@@ -118,7 +119,7 @@ macro_rules! select_items {
 }
 
 impl Store {
-    /// An account's newest invoices, without drafts.
+    /// Returns an account's newest invoices, without drafts.
     pub async fn invoices(&self, account_id: &str, limit: i64) -> Result<Vec<Invoice>> {
         let sql = select_invoices!(
             "WHERE account_id = $1 AND status <> 'draft' ORDER BY issued_at DESC, invoice_id DESC LIMIT $2"
@@ -131,27 +132,27 @@ impl Store {
         self.db.fetch_optional(select_invoices!("WHERE invoice_id = $1"), values![invoice_id]).await
     }
 
-    /// The lines of an invoice that this service made.
+    /// Returns those lines of an invoice that this service wrote.
     pub async fn items_of_invoice(&self, invoice_id: &str) -> Result<Vec<InvoiceItem>> {
         let sql = select_items!("WHERE invoice_id = $1 AND invoice_id <> '' ORDER BY created_at, item_id");
         self.db.fetch_all(sql, values![invoice_id]).await
     }
 
-    /// An account's lines up to this month that are not on an invoice yet.
+    /// Returns those lines of an account for this month and earlier months that are not on an invoice yet.
     pub async fn open_items(&self, account_id: &str, month: i64) -> Result<Vec<InvoiceItem>> {
         let sql =
             select_items!("WHERE account_id = $1 AND month <= $2 AND invoice_id = '' ORDER BY created_at, item_id");
         self.db.fetch_all(sql, values![account_id, month]).await
     }
 
-    /// The sum of an account's lines of a month, in US cents.
+    /// Returns the sum of an account's lines for a month, in US cents.
     pub async fn items_total(&self, account_id: &str, month: i64) -> Result<i64> {
         let sql = "SELECT CAST(COALESCE(SUM(amount_usd_cents), 0) AS BIGINT) FROM invoice_items WHERE account_id = $1 AND month = $2";
         self.db.fetch_one::<(i64,)>(sql, values![account_id, month]).await.map(|(cents,)| cents)
     }
 
-    /// Accounts with something to pay for a month that is not billed yet, sorted by id, from the first id after `after`
-    /// on, at most `limit`.
+    /// Returns the ids of accounts that must pay something and were not billed for this month yet. The ids are sorted.
+    /// Only ids after `after` are returned, at most `limit`.
     pub async fn unbilled_accounts(&self, month: i64, after: &str, limit: i64) -> Result<Vec<String>> {
         let sql = "SELECT account_id FROM (\
              SELECT account_id FROM ledger_balances WHERE month = $1 AND (nano_usd > 0 OR milli_yen > 0 OR \
@@ -163,7 +164,7 @@ impl Store {
         Ok(rows.into_iter().map(|(account,)| account).collect())
     }
 
-    /// Whether work that was accepted in a month is still running.
+    /// Returns whether work that the account had accepted in this month is still running.
     pub async fn has_open_reservations(&self, account_id: &str, month: i64) -> Result<bool> {
         let sql = "SELECT 1 FROM ledger_balances WHERE account_id = $1 AND month = $2 AND \
              (fcu_reserved > 0 OR nano_usd_reserved > 0 OR milli_yen_reserved > 0) LIMIT 1";
@@ -188,7 +189,7 @@ impl Tx {
         self.execute(sql, of).await.map(drop)
     }
 
-    /// Puts these lines on an invoice. Returns how many of them were not on an invoice before.
+    /// Puts these lines on an invoice. Returns the number of lines that were not on an invoice before.
     pub async fn put_items_on(&mut self, invoice_id: &str, item_ids: &[&str]) -> Result<u64> {
         let mut changed = 0;
         for item_id in item_ids {
@@ -198,7 +199,8 @@ impl Tx {
         Ok(changed)
     }
 
-    /// Writes an invoice, or replaces its state.
+    /// Writes an invoice. If the invoice exists, replaces its state, amount, time of payment, page address and number
+    /// of failed payments.
     pub async fn put_invoice(&mut self, invoice: &Invoice) -> Result<()> {
         let sql = "INSERT INTO invoices (invoice_id, account_id, month, status, amount_usd_cents, period_start, period_end, issued_at, \
              paid_at, url, failures, is_provided) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
@@ -227,7 +229,7 @@ impl Tx {
         Ok(self.execute(sql, values![invoice_id, status.as_str(), paid_at]).await? == 1)
     }
 
-    /// Records that a month of an account is billed. False: the month was billed before.
+    /// Records that an account was billed for a month. False: the account was billed for this month before.
     pub async fn close_month(&mut self, account_id: &str, month: i64, now: i64) -> Result<bool> {
         let sql = "INSERT INTO closed_months (account_id, month, closed_at) VALUES ($1, $2, $3) ON CONFLICT (account_id, month) DO NOTHING";
         Ok(self.execute(sql, values![account_id, month, now]).await? == 1)

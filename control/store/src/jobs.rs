@@ -4,8 +4,9 @@ use crate::database::{Tx, values};
 use crate::{Result, Store};
 
 impl Store {
-    /// Whether billing has work: an alert, an e-mail or an event of the provider that is due, a subscription whose
-    /// period is over, or a subscription that has been past due since before `past_due_before`.
+    /// Returns whether billing has something to do: an alert to announce, an e-mail that is due, an event of the
+    /// provider that is due, a subscription whose period is over, or a subscription that has been past due since before
+    /// `past_due_before`.
     pub async fn has_billing_work(&self, now: i64, past_due_before: i64) -> Result<bool> {
         let sql = "SELECT 1 WHERE EXISTS (SELECT 1 FROM alerts WHERE is_told = FALSE) \
              OR EXISTS (SELECT 1 FROM emails WHERE status = 'pending' AND due_at <= $1) \
@@ -23,14 +24,15 @@ impl Store {
         Ok(self.db.execute(sql, values![name, node_id, now, leased_until]).await? == 1)
     }
 
-    /// The last step that a job has done, as recorded by [`Store::note_job`]. 0 before the first step.
+    /// Returns the number of the last step that a job has done, as recorded by [`Store::note_job`]. 0: the job has done
+    /// no step.
     pub async fn job_done_through(&self, name: &str) -> Result<i64> {
         let row: Option<(i64,)> =
             self.db.fetch_optional("SELECT done_through FROM jobs WHERE name = $1", values![name]).await?;
         Ok(row.map_or(0, |(done_through,)| done_through))
     }
 
-    /// Records the last step that a job has done. The value never decreases.
+    /// Records the number of the last step that a job has done. The recorded number never decreases.
     pub async fn note_job(&self, name: &str, done_through: i64) -> Result<()> {
         self.write(async |tx: &mut Tx| {
             let sql = "UPDATE jobs SET done_through = $2 WHERE name = $1 AND done_through < $2";

@@ -1,8 +1,10 @@
-//! Requests with an `Idempotency-Key` (readings I1-I6): their claims while they run, and then their stored answers.
+//! Requests with an `Idempotency-Key` (readings I1-I6). A request has a claim while it runs, and a stored answer
+//! afterwards.
 //!
-//! An answer is stored in the transaction of its effect ([`crate::Unit::keep`], [`Tx::keep`]), so both are written or
-//! neither. If two requests have the same idempotency key, the second finds the key claimed. A request loses its claim
-//! if its node is considered dead. Such a request has no effect, because its answer no longer finds the claim's row.
+//! An answer is stored in the same transaction as the effect of the request ([`crate::Unit::keep`], [`Tx::keep`]), so
+//! both are written or neither is. If two requests have the same idempotency key, the second finds the key claimed. A
+//! request loses its claim if its node is considered dead. Such a request has no effect, because its answer no longer
+//! finds the claim's row.
 
 use std::collections::HashSet;
 
@@ -21,9 +23,9 @@ pub struct NewClaim {
     pub claim: [u8; 16],
     /// The node on which the request runs.
     pub node_id: String,
-    /// The end of the claim, in microseconds since 1970.
+    /// When the claim ends, in microseconds since 1970.
     pub held_until: i64,
-    /// Now. Claims and answers that ended before this time are ignored.
+    /// Now, in microseconds since 1970. Claims and answers that ended before this time are ignored.
     pub now: i64,
 }
 
@@ -34,7 +36,7 @@ pub enum Claimed {
     Mine,
     /// Another request holds the claim and is running.
     Running,
-    /// An earlier request has ended.
+    /// An earlier request has ended, and its answer is stored.
     Kept {
         /// The stored answer.
         answer: Vec<u8>,
@@ -48,7 +50,7 @@ pub enum Claimed {
 pub struct KeptAnswer {
     /// The digest of the claim.
     pub digest: [u8; 32],
-    /// The id of the claim's attempt.
+    /// The random id of the attempt that holds the claim.
     pub claim: [u8; 16],
     /// The answer, encrypted.
     pub answer: Vec<u8>,
@@ -58,35 +60,36 @@ pub struct KeptAnswer {
     pub held_until: i64,
 }
 
-/// The end of a claim without an answer.
+/// Ends a claim without storing an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     digest: [u8; 32],
     claim: [u8; 16],
 }
 
-/// Largest number of attempts at a claim. An attempt is repeated if the claim that blocked it has just been released.
+/// Largest number of attempts at a claim. An attempt is repeated if another claim blocked it and has just been
+/// released.
 const CLAIM_ATTEMPTS: u32 = 5;
 
 impl Store {
-    /// Claims a request unless another request holds the claim. If the caller has stopped waiting, a granted claim
-    /// stays until its lease ends.
+    /// Claims a request, unless another request holds the claim or an answer is stored. If the caller has stopped
+    /// waiting, a granted claim stays until its time `held_until`.
     pub async fn claim(&self, claim: NewClaim) -> Result<Claimed> {
         self.writers.submit(claim).await
     }
 
-    /// Ends a claim without an answer. Stored answers and other requests' claims stay.
+    /// Ends a claim without storing an answer. Stored answers and other requests' claims stay.
     pub async fn release_claim(&self, digest: &[u8; 32], claim: &[u8; 16]) -> Result<()> {
         self.writers.submit(Release { digest: *digest, claim: *claim }).await
     }
 
-    /// Ends all claims of a node that has just started, because the requests of its earlier process no longer run.
-    /// Returns how many.
+    /// Ends all claims of a node that has just started, because the requests of the node's earlier process no longer
+    /// run. Returns the number of claims.
     pub async fn release_claims_of(&self, node_id: &str) -> Result<u64> {
         self.db.execute("DELETE FROM kept_answers WHERE node_id = $1 AND answer IS NULL", values![node_id]).await
     }
 
-    /// Deletes expired answers, and expired claims of lost nodes. Returns how many.
+    /// Deletes expired answers, and expired claims of lost nodes. Returns the number of deleted rows.
     pub async fn forget_kept_answers(&self, now: i64) -> Result<u64> {
         // lock in the same order as when answers are stored, because otherwise two transactions can deadlock
         let sql = Sql {
@@ -97,7 +100,7 @@ impl Store {
         self.db.execute(sql, values![now]).await
     }
 
-    /// The names of all objects with answers' bodies.
+    /// Returns the names of all objects that contain the bodies of answers.
     pub async fn kept_blobs(&self) -> Result<Vec<String>> {
         let rows: Vec<(String,)> =
             self.db.fetch_all("SELECT blob FROM kept_answers WHERE blob IS NOT NULL", values![]).await?;
@@ -109,7 +112,7 @@ impl Tx {
     /// Replaces a claim by its answer.
     ///
     /// # Errors
-    /// [`Error::ClaimLost`]. The caller must then undo the effect of the request.
+    /// [`Error::ClaimLost`]: the claim no longer exists. The caller must then undo the effect of the request.
     pub async fn keep(&mut self, kept: Option<&KeptAnswer>) -> Result<()> {
         keep_all(self, kept.into_iter().collect()).await
     }
@@ -182,8 +185,8 @@ impl Work for NewClaim {
     }
 }
 
-/// Inserts claims of different requests. The claims are sorted by digest. A claim is not granted if its request has
-/// another claim or an answer. Returns the digests of the granted claims.
+/// Inserts claims, which are of different requests and sorted by digest. A claim is not granted if another claim or an
+/// answer exists for the same request. Returns the digests of the granted claims.
 async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8; 32]>> {
     macro_rules! insert_claims {
         ($rows:literal, $now:literal) => {
@@ -232,7 +235,7 @@ async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8;
     Ok(granted.into_iter().filter_map(|(digest,)| digest.try_into().ok()).collect())
 }
 
-/// The other claim, or the stored answer, that blocks this claim. `None`: nothing blocks this claim any more.
+/// Finds what blocks this claim: another claim or a stored answer. `None`: nothing blocks this claim any more.
 async fn held(tx: &mut Tx, claim: &NewClaim) -> Result<Option<Claimed>> {
     let sql = "SELECT answer, blob FROM kept_answers WHERE digest = $1 AND held_until > $2";
     let row: Option<(Option<Vec<u8>>, Option<String>)> =

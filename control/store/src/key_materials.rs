@@ -1,4 +1,5 @@
-//! Materials of encryption keys: a public key, and an evaluation key in rows, each stored as an object.
+//! Materials of encryption keys. A material is a public key and the rows of an evaluation key. The public key is stored
+//! as an object, and so is each row.
 //!
 //! A material is received row by row and then completed. Materials of one account with equal contents become one
 //! material, which several keys use (readings K19). Dropped objects have the kind [`KEY_OBJECTS`].
@@ -6,7 +7,7 @@
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
-/// The kind under which dropped objects of keys are noted.
+/// The kind that the objects of keys have in the list of dropped objects.
 pub const KEY_OBJECTS: &str = "encryption-keys";
 
 /// A material to begin.
@@ -29,21 +30,21 @@ pub struct KeyMaterial {
     pub material_id: String,
     /// The node in whose folder the objects are. Empty: all nodes share the objects.
     pub node_id: String,
-    /// JSON object: the parameters in the containers. `None` before the first container.
+    /// JSON object: the parameters in the containers. `None`: no container has arrived.
     pub params: Option<String>,
-    /// Identifies the secret key. `None` before the first container.
+    /// A fingerprint that identifies the secret key. `None`: no container has arrived.
     pub fingerprint: Option<Vec<u8>>,
-    /// The name of the object with the public key. `None` before it has arrived.
+    /// The name of the object with the public key. `None`: the public key has not arrived.
     pub public_key_object: Option<String>,
-    /// Bytes of the public key.
+    /// Size of the public key in bytes.
     pub public_key_bytes: i64,
     /// SHA-256 of the public key.
     pub public_key_sha256: Option<Vec<u8>>,
-    /// Number of rows of the evaluation key. `None` before its head has arrived.
+    /// Number of rows of the evaluation key. `None`: the head of the evaluation key has not arrived.
     pub rows_announced: Option<i64>,
-    /// Bytes of the evaluation key that have arrived, including its head.
+    /// Number of bytes of the evaluation key that have arrived, including the head.
     pub eval_key_bytes: i64,
-    /// SHA-256 of the whole material. `None` before it is complete.
+    /// SHA-256 of the whole material. `None`: the material is not complete.
     pub digest: Option<Vec<u8>>,
 }
 
@@ -65,11 +66,11 @@ from_row!(KeyMaterial {
 pub struct NewPublicKey<'a> {
     /// JSON object: the parameters in the key.
     pub params: &'a str,
-    /// Identifies the secret key.
+    /// A fingerprint that identifies the secret key.
     pub fingerprint: &'a [u8],
     /// The name of the object with the bytes.
     pub object: &'a str,
-    /// Number of bytes.
+    /// Size of the object in bytes.
     pub bytes: i64,
     /// SHA-256 of the bytes.
     pub sha256: &'a [u8; 32],
@@ -80,11 +81,11 @@ pub struct NewPublicKey<'a> {
 pub struct NewKeyHead<'a> {
     /// JSON object: the parameters in the head.
     pub params: &'a str,
-    /// Identifies the secret key.
+    /// A fingerprint that identifies the secret key.
     pub fingerprint: &'a [u8],
     /// Number of rows that the head announces.
     pub rows: i64,
-    /// Number of the head's bytes.
+    /// Size of the head in bytes.
     pub bytes: i64,
 }
 
@@ -95,7 +96,7 @@ pub struct KeyRowRecord {
     pub row_index: i64,
     /// Kind of the part to which the row belongs.
     pub kind: String,
-    /// Galois element of the part; 0 for other kinds.
+    /// Galois element of the part; 0 for parts of other kinds.
     pub element: i64,
     /// Level of the part.
     pub level: i64,
@@ -105,7 +106,7 @@ pub struct KeyRowRecord {
     pub digits: i64,
     /// The name of the object with the bytes.
     pub object: String,
-    /// Number of bytes.
+    /// Size of the object in bytes.
     pub bytes: i64,
     /// SHA-256 of the bytes.
     pub sha256: Vec<u8>,
@@ -116,10 +117,10 @@ from_row!(KeyRowRecord { row_index, kind, element, level, digit, digits, object,
 /// The result of adding a public key, a head or rows to a material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// The part was added.
+    /// The public key, the head or the rows were added.
     Done,
-    /// Nothing was added, because the material was not in the expected state: it is complete or deleted, has other
-    /// parameters, or a different number of bytes has arrived.
+    /// Nothing was added, because the material was not in the expected state: the material is complete or deleted, or
+    /// has other parameters, or the number of bytes that have arrived is not the expected number.
     NotAsExpected,
 }
 
@@ -134,27 +135,27 @@ macro_rules! select_materials {
 }
 
 impl Store {
-    /// A material of this account.
+    /// Returns the record of a material of this account.
     pub async fn key_material(&self, account_id: &str, material_id: &str) -> Result<Option<KeyMaterial>> {
         let sql = select_materials!("WHERE m.material_id = $1 AND m.account_id = $2");
         self.db.fetch_optional(sql, values![material_id, account_id]).await
     }
 
-    /// The rows of a material in order, from index `from` on.
+    /// Returns the rows of a material in order, from index `from` on.
     pub async fn key_rows(&self, material_id: &str, from: i64, limit: i64) -> Result<Vec<KeyRowRecord>> {
         let sql = "SELECT row_index, kind, element, level, digit, digits, object, bytes, sha256 FROM key_rows \
              WHERE material_id = $1 AND row_index >= $2 ORDER BY row_index LIMIT $3";
         self.db.fetch_all(sql, values![material_id, from, limit]).await
     }
 
-    /// The last row of a material.
+    /// Returns the last row of a material.
     pub async fn last_key_row(&self, material_id: &str) -> Result<Option<KeyRowRecord>> {
         let sql = "SELECT row_index, kind, element, level, digit, digits, object, bytes, sha256 FROM key_rows \
              WHERE material_id = $1 ORDER BY row_index DESC LIMIT 1";
         self.db.fetch_optional(sql, values![material_id]).await
     }
 
-    /// The names of all objects of keys.
+    /// Returns the names of all objects that belong to keys.
     pub async fn key_objects(&self) -> Result<Vec<String>> {
         let sql = "SELECT object FROM key_rows UNION ALL \
              SELECT public_key_object FROM key_materials WHERE public_key_object IS NOT NULL";
@@ -162,7 +163,7 @@ impl Store {
         Ok(rows.into_iter().map(|(object,)| object).collect())
     }
 
-    /// Bytes of all keys, complete or not.
+    /// Returns the total size of all keys, complete or not, in bytes.
     pub async fn key_bytes(&self) -> Result<i64> {
         let sql = "SELECT CAST(COALESCE(SUM(public_key_bytes + eval_key_bytes), 0) AS BIGINT) FROM key_materials";
         self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(bytes,)| bytes)
@@ -176,8 +177,9 @@ impl Tx {
         self.execute(sql, values![new.material_id, new.account_id, new.node_id, new.now]).await.map(drop)
     }
 
-    /// Sets the public key of an incomplete material. An earlier public key is dropped. If the evaluation key's head
-    /// has arrived, parameters and fingerprint must be equal to the head's.
+    /// Sets the public key of an incomplete material. An earlier public key is replaced, and its object is noted as
+    /// dropped. If the head of the evaluation key has arrived, the public key must have the same parameters and
+    /// fingerprint as the head.
     pub async fn put_public_key(&mut self, material_id: &str, key: &NewPublicKey<'_>, now: i64) -> Result<Added> {
         let sql = "SELECT public_key_object, node_id FROM key_materials WHERE material_id = $1";
         let older: Option<(Option<String>, String)> = self.fetch_optional(sql, values![material_id]).await?;
@@ -194,8 +196,8 @@ impl Tx {
         Ok(Added::Done)
     }
 
-    /// Sets the head of the evaluation key, if the material has none. If the public key has arrived, parameters and
-    /// fingerprint must be equal to the public key's.
+    /// Sets the head of the evaluation key, if the material has no head. If the public key has arrived, the head must
+    /// have the same parameters and fingerprint as the public key.
     pub async fn put_key_head(&mut self, material_id: &str, head: &NewKeyHead<'_>) -> Result<Added> {
         let sql = "UPDATE key_materials SET params = $2, fingerprint = $3, rows_announced = $4, eval_key_bytes = $5 \
              WHERE material_id = $1 AND digest IS NULL AND rows_announced IS NULL \
@@ -205,7 +207,7 @@ impl Tx {
         Ok(if done == 1 { Added::Done } else { Added::NotAsExpected })
     }
 
-    /// Adds consecutive rows to a material of which `offset` bytes have arrived.
+    /// Adds consecutive rows to a material, if exactly `offset` bytes of the evaluation key have arrived before.
     pub async fn add_key_rows(&mut self, material_id: &str, offset: i64, rows: &[KeyRowRecord]) -> Result<Added> {
         let bytes: i64 = rows.iter().map(|row| row.bytes).sum();
         let sql = "UPDATE key_materials SET eval_key_bytes = eval_key_bytes + $3 \
@@ -233,8 +235,8 @@ impl Tx {
         Ok(Added::Done)
     }
 
-    /// Completes a material. If the account has another material with the same contents, that material is used and this
-    /// one is deleted. Returns the id of the material that remains. The caller has locked the account.
+    /// Completes a material. If the account has another material with the same contents, deletes this material and uses
+    /// the other material instead. Returns the id of the material that remains. The caller has locked the account.
     pub(crate) async fn complete_key_material(
         &mut self,
         account_id: &str,
@@ -254,7 +256,7 @@ impl Tx {
         Ok(material_id.to_owned())
     }
 
-    /// Deletes a material that no key uses, and notes its objects as dropped.
+    /// Deletes a material that no key uses, and notes the material's objects as dropped.
     pub(crate) async fn forget_key_material(&mut self, material_id: &str, now: i64) -> Result<()> {
         for sql in [
             "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \

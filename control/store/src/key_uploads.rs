@@ -35,9 +35,9 @@ pub struct KeyUpload {
     pub scheme: String,
     /// JSON object: the parameters of the request.
     pub params: String,
-    /// The material that the upload receives.
+    /// The id of the material that the upload receives.
     pub material_id: String,
-    /// The key that the upload became.
+    /// The id of the key that the upload became. `None`: the upload has not become a key.
     pub key_id: Option<String>,
     /// When the upload began.
     pub created_at: i64,
@@ -57,7 +57,7 @@ from_row!(KeyUpload {
 });
 
 impl Store {
-    /// An upload of this account that has not expired.
+    /// Returns an upload of this account, if the upload has not expired.
     pub async fn key_upload(&self, account_id: &str, upload_id: &str, now: i64) -> Result<Option<KeyUpload>> {
         let sql = "SELECT upload_id, environment, scheme, params, material_id, key_id, created_at, expires_at FROM key_uploads \
              WHERE upload_id = $1 AND account_id = $2 AND expires_at > $3";
@@ -98,7 +98,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Whether an upload exists and has not become a key. Locks its account.
+    /// Returns whether an upload exists and has not become a key. Locks the upload's account.
     pub async fn is_key_upload_open(&mut self, upload_id: &str) -> Result<bool> {
         let sql = "SELECT account_id FROM key_uploads WHERE upload_id = $1";
         let Some((account_id,)) = self.fetch_optional::<(String,)>(sql, values![upload_id]).await? else {

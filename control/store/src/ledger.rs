@@ -1,8 +1,8 @@
-//! The ledger: amounts that accounts have reserved, used and owe (readings P1, P5-P9).
+//! The ledger: the amounts that accounts have reserved, have used and owe (readings P1, P5-P9).
 //!
 //! A transfer is reserved before the work that it pays for. The transfer is posted in one transaction with the results
 //! of the work ([`crate::Unit`]), or voided. Transfers' rows are only added, never changed. Balances are the sums of
-//! the rows, and are written with them.
+//! the rows, and are written in the same transactions as the rows.
 //!
 //! Every transaction that reserves or settles locks the account first. So a cap is compared with the sum of all earlier
 //! transfers, and concurrent requests together cannot exceed the cap. A cap in dollars is compared exactly ([`Spend`]).
@@ -35,7 +35,7 @@ pub use thresholds::{BUDGET_THRESHOLDS, USAGE_THRESHOLDS, is_reached};
 pub(crate) use at_once::{Posted, PostedAtOnce, WholeTransfer};
 pub(crate) use settle::{Voiding, post_all};
 
-/// The month of transfers that belong to no month: operations of a trial.
+/// The month of transfers that belong to no month: the operations of trials.
 pub const NO_MONTH: i64 = 0;
 
 /// The phase of a transfer.

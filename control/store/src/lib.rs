@@ -1,8 +1,8 @@
 //! The service's database, in SQL: one file for each table, for SQLite and PostgreSQL alike (`database.rs`).
 //!
-//! No clock and no randomness here: callers give the times (microseconds since 1970) and ids. Effects that belong
-//! together are written in one transaction, which is either separate ([`Store::write`]) or shared with other callers
-//! ([`Store::submit`], `writers.rs`).
+//! The store has no clock and no randomness: callers give the times (microseconds since 1970) and ids. Effects that
+//! belong together are written in one transaction. This transaction belongs to one caller ([`Store::write`]) or is
+//! shared with other callers ([`Store::submit`], `writers.rs`).
 
 pub mod accounts;
 pub mod alerts;
@@ -104,7 +104,7 @@ pub use webhooks::Webhook;
 /// Errors of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This build does not support the database URL.
+    /// This build does not support the URL of the database.
     #[error("{0}")]
     Url(String),
     /// The database's file could not be made or opened.
@@ -121,13 +121,13 @@ pub enum Error {
     /// A statement failed. The message contains the whole cause, so there is no separate source.
     #[error("{0}")]
     Database(sqlx::Error),
-    /// The request took so long that its claim on the `Idempotency-Key` ended. Its effects are undone.
+    /// The request took so long that its claim on the `Idempotency-Key` ended. The request's effects are undone.
     #[error("the request took too long, so its claim on the Idempotency-Key ended and its effects were undone")]
     ClaimLost,
     /// The circuit's run or the operation had already ended. Nothing was changed.
     #[error("the operation has already ended")]
     OperationEnded,
-    /// The account has no such encryption key, or it was deleted. Nothing was changed.
+    /// The account has no such encryption key, or the key was deleted. Nothing was changed.
     #[error("the encryption key was deleted")]
     KeyGone,
     /// The ciphertext does not fit into the account's budget, even after the evictions. Nothing was changed.
@@ -137,7 +137,7 @@ pub enum Error {
     /// voided the reservation. Nothing was changed.
     #[error("the reservation that pays for the work is no longer open")]
     ReservationLost,
-    /// The transaction that this write shared with others failed. None of the writes was done.
+    /// The transaction that this write shared with other writes failed. None of these writes was done.
     #[error(transparent)]
     OfGroup(Arc<Error>),
 }
@@ -148,7 +148,7 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// Result of a store call.
+/// The result of a call to the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The database. A clone shares the same connections.
@@ -161,8 +161,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the database of a URL and migrates its schema. Makes the file of a `sqlite:` URL (mode 0600) if it does
-    /// not exist.
+    /// Opens the database that a URL names, and migrates its schema. If the URL is a `sqlite:` URL and its file does
+    /// not exist, makes the file (mode 0600).
     pub async fn open(url: &str) -> Result<Store> {
         Store::make_file(url)?;
         let store = Store::connect(url).await?;
@@ -178,7 +178,7 @@ impl Store {
         }
     }
 
-    /// Opens the database of a URL as it is, without creating a file or a table. See [`Store::schema`].
+    /// Opens the database that a URL names, without creating a file or a table. See [`Store::schema`].
     pub async fn connect(url: &str) -> Result<Store> {
         let db = match Url::parse(url)? {
             Url::Sqlite(path) => {
@@ -190,12 +190,12 @@ impl Store {
         Ok(Store { writers: Writers::start(&db), db, emitted: Arc::default() })
     }
 
-    /// `sqlite` or `postgres`.
+    /// Returns the kind of database: `sqlite` or `postgres`.
     pub fn database(&self) -> &'static str {
         self.db.name()
     }
 
-    /// The present state of the connection pool.
+    /// Returns the present state of the connection pool.
     pub fn connections(&self) -> Connections {
         self.db.connections()
     }
@@ -205,9 +205,9 @@ impl Store {
         self.db.fetch_one::<(i64,)>("SELECT CAST(1 AS BIGINT)", values![]).await.map(drop)
     }
 
-    /// Runs steps in one transaction, for work whose later steps depend on the results of earlier ones. An error undoes
-    /// all steps, and so does a caller that stops waiting. Do not await other calls of the store inside `work`, because
-    /// they would wait for this transaction.
+    /// Runs steps in one transaction, for work whose later steps depend on the results of earlier ones. If `work`
+    /// fails, or if the caller stops waiting, all steps are undone. Do not await other calls of the store inside
+    /// `work`, because such a call would wait for this transaction.
     ///
     /// ```ignore
     /// store.write(async |tx| {
@@ -243,7 +243,7 @@ impl Store {
 /// The kind of database that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Url {
-    /// A file, at this path.
+    /// A SQLite file at this path.
     Sqlite(PathBuf),
     /// A PostgreSQL server.
     Postgres,

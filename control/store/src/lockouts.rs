@@ -3,14 +3,14 @@
 use crate::database::{from_row, values};
 use crate::{Result, Store};
 
-/// The kind of subject whose failures are counted.
+/// The kinds of subjects whose failures are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockoutKind {
     /// A text that was sent as an API key.
     Key,
     /// A caller's network.
     Address,
-    /// A user, identified by the e-mail in attempts with a wrong password.
+    /// A user. An attempt with a wrong password names the user by e-mail.
     User,
     /// A network from which users sign up. Each sign-up is counted like a failure.
     SignUp,
@@ -30,9 +30,9 @@ pub struct Lockout {
     pub subject: [u8; 32],
     /// The kind of the subject.
     pub kind: LockoutKind,
-    /// Failures that still count, oldest first.
+    /// Times of the failures that still count, the oldest first.
     pub failures: Vec<i64>,
-    /// End of the lock. `None`: not locked.
+    /// When the lock ends. `None`: not locked.
     pub locked_until: Option<i64>,
     /// When the failures and the lock no longer count.
     pub expires_at: i64,
@@ -45,9 +45,9 @@ pub struct Locked {
     pub subject: Vec<u8>,
     /// The kind of the subject.
     pub kind: LockoutKind,
-    /// End of the lock.
+    /// When the lock ends.
     pub locked_until: i64,
-    /// The API key's id, if the sent text is or was an API key.
+    /// The API key's id, if the sent text is an API key or was an API key earlier.
     pub key_id: Option<String>,
     /// The key's account.
     pub account_id: Option<String>,
@@ -80,8 +80,8 @@ impl Row {
 }
 
 impl Store {
-    /// Adds new failures to the known ones, in one transaction. `add` gets the row (a new row has no failures) and the
-    /// entry of `news` with the same subject. Returns the rows afterwards, in the order of `news`.
+    /// Adds new failures to the recorded failures, in one transaction. `add` gets the row (a new row has no failures)
+    /// and the entry of `news` with the same subject. Returns the changed rows, in the order of `news`.
     pub async fn add_lockout_failures(
         &self,
         news: &[Lockout],
@@ -124,7 +124,7 @@ impl Store {
         Ok(known)
     }
 
-    /// The rows that changed after this version, and the version for the next call.
+    /// Returns the rows that changed after this version, and the version for the next call.
     pub async fn lockouts_since(&self, version: i64) -> Result<(Vec<Lockout>, i64)> {
         let rows: Vec<Row> = self
             .db
@@ -137,7 +137,7 @@ impl Store {
         Ok((rows.into_iter().filter_map(Row::lockout).collect(), next))
     }
 
-    /// The subjects that are locked now. The subject whose lock ends last is first.
+    /// Returns the subjects that are locked now. The subject whose lock ends last is first.
     pub async fn locked(&self, now: i64) -> Result<Vec<Locked>> {
         let sql = "SELECT subject, kind, locked_until, key_id, account_id FROM lockouts \
                    LEFT JOIN api_keys ON kind = 'key' AND digest = subject \
@@ -145,8 +145,8 @@ impl Store {
         self.db.fetch_all(sql, values![now]).await
     }
 
-    /// Clears the failures and locks of this subject. `None`: of all subjects. Returns the number of subjects that were
-    /// locked or had failures that counted.
+    /// Clears the failures and the lock of this subject. `None`: of all subjects. Returns the number of subjects that
+    /// were locked or had failures that still counted.
     pub async fn clear_lockouts(&self, subject: Option<&[u8; 32]>, now: i64) -> Result<u64> {
         let mut tx = self.db.begin().await?;
         let (version,): (i64,) = tx.fetch_one(NEXT_VERSION, values![]).await?;
@@ -170,5 +170,5 @@ impl Store {
     }
 }
 
-/// Raises and locks the version, so that the second of two transactions waits for the first.
+/// Increases the version and locks it, so that the second of two transactions waits for the first.
 const NEXT_VERSION: &str = "UPDATE lockout_version SET version = version + 1 WHERE id = 1 RETURNING version";

@@ -12,13 +12,13 @@ impl Store {
         self.db.execute(sql, values![node_id, until]).await.map(drop)
     }
 
-    /// Deletes nodes whose lease ended before this time. Returns how many.
+    /// Deletes the nodes whose lease ended before this time. Returns the number of nodes.
     pub async fn forget_nodes(&self, before: i64) -> Result<u64> {
         self.db.execute("DELETE FROM nodes WHERE lease_until < $1", values![before]).await
     }
 
-    /// Ends sessions that expired before this time and that their node did not end because the node is dead. Returns
-    /// how many.
+    /// Finds sessions that expired before this time but are still recorded as active, because their node is dead.
+    /// Records these sessions as lost, and returns their number.
     pub async fn lose_forsaken_sessions(&self, before: i64) -> Result<u64> {
         let sql = end_sessions!("'lost'", "expires_at", "expires_at < $1");
         self.db.execute(sql, values![before]).await

@@ -1,5 +1,5 @@
-//! The back office: charges of its operations, caps of keys, profiles of issuers, payments that a provider announced,
-//! their documents, and purchased keys.
+//! The back office: charges for its operations, caps of keys, profiles of issuers, payments that a provider announced,
+//! the documents of payments, and purchased keys.
 
 mod caps;
 mod charges;

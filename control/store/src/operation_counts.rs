@@ -1,11 +1,11 @@
-//! Completed operations of accounts by month and name (readings P3, P33).
+//! Numbers of completed operations, by account, month and name (readings P3, P33).
 
 use std::collections::BTreeMap;
 
 use crate::Result;
 use crate::database::{Column, Sql, Tx};
 
-/// Completed operations of an account in a month.
+/// Numbers of completed operations of an account in a month.
 #[derive(Clone, Debug)]
 pub struct OperationCounts {
     /// The account.
@@ -22,7 +22,7 @@ macro_rules! on_conflict_add {
     };
 }
 
-/// Adds counts to their rows.
+/// Adds these numbers to the rows of the same account, month and operation.
 pub(crate) async fn count_all(tx: &mut Tx, counts: impl Iterator<Item = &OperationCounts>) -> Result<()> {
     // one sum for each row; the map sorts the rows, so that all transactions lock them in the same order
     let mut sums: BTreeMap<(&str, i64, &str), i64> = BTreeMap::new();

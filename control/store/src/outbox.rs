@@ -1,8 +1,8 @@
 //! The outbox: events, each written in the transaction of its cause, and their deliveries to webhooks (readings H7,
 //! H10-H13).
 //!
-//! The transaction writes the event, and a delivery for each webhook that subscribes to its type. Nodes take due
-//! deliveries under a lease. If a node dies, other nodes take its deliveries when the lease ends. So an event may
+//! The transaction writes the event, and a delivery for each webhook that subscribes to the event's type. Nodes take
+//! due deliveries under a lease. If a node dies, other nodes take its deliveries when the lease ends. So an event may
 //! arrive twice, with the same id and bytes.
 
 use crate::database::{Column, Sql, Tx, from_row, values};
@@ -62,7 +62,7 @@ pub struct Attempt {
     pub due_at: i64,
     /// The status of the receiver's answer. 0: no answer.
     pub status_code: i64,
-    /// Time to the answer. 0: no answer.
+    /// Time to the answer, in milliseconds. 0: no answer.
     pub response_ms: i64,
     /// The cause of a failure. May be empty.
     pub error: String,
@@ -104,7 +104,7 @@ pub struct DeliveryRecord {
     pub due_at: i64,
     /// The status of the last answer. 0: no answer.
     pub status_code: i64,
-    /// Time to the last answer. 0: no answer.
+    /// Time to the last answer, in milliseconds. 0: no answer.
     pub response_ms: i64,
     /// The cause of the last failure. May be empty.
     pub error: String,
@@ -131,8 +131,8 @@ from_row!(DeliveryRecord {
     body
 });
 
-/// Selects all columns of [`DeliveryRecord`]s. The caller adds more columns and the rest of the statement after the
-/// tables.
+/// Builds a query for all columns of [`DeliveryRecord`]s. `$columns` are further columns, and `$rest` is the rest of
+/// the statement, after the tables.
 macro_rules! select_records {
     ($columns:literal, $($rest:tt)*) => {
         concat!(
@@ -146,13 +146,14 @@ macro_rules! select_records {
 }
 
 impl Store {
-    /// Whether a delivery is due that no node has leased.
+    /// Returns whether there is a delivery that is due and that no node has leased.
     pub async fn has_due_deliveries(&self, now: i64) -> Result<bool> {
         let sql = "SELECT 1 FROM deliveries WHERE status = 'pending' AND due_at <= $1 AND leased_until <= $1 LIMIT 1";
         Ok(self.db.fetch_optional::<(i32,)>(sql, values![now]).await?.is_some())
     }
 
-    /// Leases due deliveries, the most overdue first. Leaves out deliveries to the webhooks in `busy`.
+    /// Leases due deliveries, the most overdue first, and returns them. Leaves out deliveries to the webhooks in
+    /// `busy`.
     pub async fn take_deliveries(
         &self,
         busy: &[&str],
@@ -226,13 +227,13 @@ impl Store {
         self.write(async |tx| tx.execute_rows(sql, &of).await.map(drop)).await
     }
 
-    /// A delivery of this account.
+    /// Returns the record of a delivery of this account.
     pub async fn delivery(&self, account_id: &str, webhook_id: &str, event_id: &str) -> Result<Option<DeliveryRecord>> {
         let sql = select_records!("", "WHERE d.webhook_id = $1 AND d.event_id = $2 AND d.account_id = $3");
         self.db.fetch_optional(sql, values![webhook_id, event_id, account_id]).await
     }
 
-    /// The newest deliveries to all webhooks of an account.
+    /// Returns the newest deliveries to all webhooks of an account.
     pub async fn deliveries_of_account(&self, account_id: &str, limit: i64) -> Result<Vec<DeliveryRecord>> {
         let sql = select_records!(
             "",
@@ -241,7 +242,7 @@ impl Store {
         self.db.fetch_all(sql, values![account_id, limit]).await
     }
 
-    /// A page of the deliveries to a webhook.
+    /// Returns a page of the deliveries to a webhook.
     pub async fn deliveries_page(
         &self,
         webhook_id: &str,
@@ -265,13 +266,13 @@ impl Store {
         .await
     }
 
-    /// Number of deliveries that await another attempt.
+    /// Returns the number of deliveries that await another attempt.
     pub async fn pending_deliveries(&self) -> Result<i64> {
         let sql = "SELECT COUNT(*) FROM deliveries WHERE status = 'pending'";
         self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(pending,)| pending)
     }
 
-    /// Deletes events from before this time, with their deliveries.
+    /// Deletes the events that happened before this time, with their deliveries.
     pub async fn forget_events(&self, before: i64) -> Result<u64> {
         self.write(async |tx| {
             let sql = "DELETE FROM deliveries WHERE event_id IN (SELECT event_id FROM events WHERE created_at < $1)";
@@ -283,13 +284,13 @@ impl Store {
 }
 
 impl Tx {
-    /// Writes events, each with a delivery for every webhook of the account that subscribes to its type. An event
-    /// without such a webhook is not written.
+    /// Writes events. Each event gets a delivery for every webhook of the account that subscribes to the event's type.
+    /// An event without such a webhook is not written.
     pub async fn emit(&mut self, events: &[NewEvent]) -> Result<()> {
         emit_all(self, events.iter()).await
     }
 
-    /// Writes an event with the results of its first attempts, for the webhooks to which the attempts were made.
+    /// Writes an event for which first attempts were already made, and the results of these attempts.
     pub async fn record_sent(&mut self, event: &NewEvent, attempts: &[Attempt]) -> Result<()> {
         let sql = "INSERT INTO events (event_id, account_id, event_type, body, created_at) VALUES ($1, $2, $3, $4, $5)";
         let of = values![&event.event_id, &event.account_id, &event.event_type, &event.body, event.created_at];
@@ -317,7 +318,7 @@ impl Tx {
     }
 }
 
-/// Writes events: see [`Tx::emit`].
+/// Writes events with their deliveries, as [`Tx::emit`] does.
 pub(crate) async fn emit_all(tx: &mut Tx, events: impl Iterator<Item = &NewEvent>) -> Result<()> {
     let events: Vec<&NewEvent> = events.collect();
     if events.is_empty() {

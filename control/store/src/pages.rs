@@ -17,7 +17,7 @@ pub struct PageRows<T> {
     pub total: i64,
 }
 
-/// A row of a page with the total.
+/// A row of a page, with the number of rows on all pages.
 pub(crate) struct Counted<T> {
     row: T,
     total_count: i64,
@@ -33,8 +33,8 @@ where
     }
 }
 
-/// Reads a page. `rows` selects the rows, each with the total in a column `total_count`. `count` selects only the
-/// total, for a page after the last row. If the first page is empty, the total is 0.
+/// Reads a page. `rows` selects the rows; each row contains the total in a column `total_count`. `count` selects only
+/// the total, for a page after the last row. If the first page is empty, the total is 0.
 pub(crate) async fn page<T: Row>(
     db: &Database,
     is_first: bool,

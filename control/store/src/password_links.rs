@@ -4,22 +4,22 @@ use crate::database::values;
 use crate::{Result, Store};
 
 impl Store {
-    /// Writes a user's link. The link replaces an earlier link of the user.
+    /// Writes a link for a user, in place of an earlier link of this user.
     pub async fn put_password_link(&self, digest: &[u8; 32], user_id: &str, expires_at: i64) -> Result<()> {
         let sql = "INSERT INTO password_links (digest, user_id, expires_at) VALUES ($1, $2, $3) \
              ON CONFLICT (user_id) DO UPDATE SET digest = excluded.digest, expires_at = excluded.expires_at";
         self.db.execute(sql, values![digest, user_id, expires_at]).await.map(drop)
     }
 
-    /// Whether a link with this digest exists and has not expired.
+    /// Returns whether a link with this digest exists and has not expired.
     pub async fn is_password_link(&self, digest: &[u8; 32], now: i64) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM password_links WHERE digest = $1 AND expires_at > $2";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![digest, now]).await?;
         Ok(row.is_some())
     }
 
-    /// Uses a link: sets the password of its user and ends all their sign-ins. False: the link does not exist or has
-    /// expired, or the user is disabled, and nothing was changed.
+    /// Uses a link: sets the password of the link's user and ends all sign-ins of this user. False: nothing was
+    /// changed, because the link does not exist or has expired, or the user is disabled.
     pub async fn use_password_link(&self, digest: &[u8; 32], hash: &str, at: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let sql = "DELETE FROM password_links WHERE digest = $1 AND expires_at > $2 RETURNING user_id";

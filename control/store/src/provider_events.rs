@@ -1,4 +1,5 @@
-//! Events of the payment provider: stored before they are acknowledged, then processed (readings W2-W5).
+//! Events of the payment provider. An event is stored before it is acknowledged, and is processed later (readings
+//! W2-W5).
 
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
@@ -6,7 +7,7 @@ use crate::{Result, Store};
 /// An event of the provider, as it arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderEvent {
-    /// The provider's id of the event.
+    /// The provider's id for the event.
     pub event_id: String,
     /// The event's type.
     pub event_type: String,
@@ -29,7 +30,7 @@ impl Store {
         Ok(self.db.execute(sql, of).await? == 1)
     }
 
-    /// Events that are due, in the order of their arrival, at most `limit`.
+    /// Returns the events that are due, at most `limit`. The event that has been due longest is first.
     pub async fn due_provider_events(&self, now: i64, limit: i64) -> Result<Vec<ProviderEvent>> {
         let sql = "SELECT event_id, event_type, body, attempts, received_at FROM provider_events \
              WHERE status = 'pending' AND due_at <= $1 ORDER BY due_at, received_at, event_id LIMIT $2";
@@ -42,7 +43,7 @@ impl Store {
         self.db.execute(sql, values![event_id, due_at, error]).await.map(drop)
     }
 
-    /// Number of events that are not processed yet.
+    /// Returns the number of events that are not processed yet.
     pub async fn pending_provider_events(&self) -> Result<i64> {
         let sql = "SELECT COUNT(*) FROM provider_events WHERE status = 'pending'";
         self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(pending,)| pending)
@@ -56,8 +57,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Records that an event was processed, as part of the transaction of its effects. False: the event was processed
-    /// before.
+    /// Records that an event was processed, in the same transaction as the event's effects. False: the event was
+    /// processed before.
     pub async fn finish_provider_event(&mut self, event_id: &str) -> Result<bool> {
         let sql = "UPDATE provider_events SET status = 'done', error = '' WHERE event_id = $1 AND status = 'pending'";
         Ok(self.execute(sql, values![event_id]).await? == 1)

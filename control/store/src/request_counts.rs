@@ -1,8 +1,8 @@
 //! Requests counted by day and month, for several nodes on one database.
 //!
-//! A node reserves units before it uses them, and the row counts them as used at once. So all nodes together never
-//! exceed the limit. A node gives unused units back. A node that dies cannot give units back, so until the day ends the
-//! count is too high by the units that the node had reserved.
+//! A node reserves units before it uses them, and from the reservation on the row counts these units as used. So all
+//! nodes together never exceed the limit. A node gives unused units back. A node that dies cannot give units back, so
+//! until the day ends the count is too high by the units that the node had reserved.
 
 use crate::database::{Tx, from_row, locking, values};
 use crate::{Result, Store};
@@ -16,9 +16,9 @@ pub struct Settlement {
     pub day: i64,
     /// Months since year 0, UTC.
     pub month: i64,
-    /// Units used on that day that the row does not count yet. Negative: units given back.
+    /// Units that were used on this day and that the row does not count yet. Negative: units that the node gives back.
     pub day_spent: i64,
-    /// Units used in that month that the row does not count yet.
+    /// Units that were used in this month and that the row does not count yet.
     pub month_spent: i64,
     /// Units that the node wants to reserve.
     pub reservation: Option<Reservation>,
@@ -27,9 +27,10 @@ pub struct Settlement {
 /// Units that a node wants to reserve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reservation {
-    /// Units for the present request. If fewer are left, nothing is reserved.
+    /// Number of units for the present request. If fewer units are left, nothing is reserved.
     pub need: i64,
-    /// Largest number of units for later requests. Near the limit the node gets far fewer, and at the limit none.
+    /// Largest number of units to reserve for later requests. Near the limit the node gets far fewer units, and at the
+    /// limit none.
     pub spare: i64,
     /// The daily limit.
     pub day_limit: i64,
@@ -40,17 +41,17 @@ pub struct Reservation {
 /// The row's counts after a settlement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Units used or reserved today by all nodes, as far as the row records them.
+    /// Units that all nodes have used or reserved today, as far as the row records them.
     pub day_used: i64,
-    /// Units used or reserved in this month by all nodes, as far as the row records them.
+    /// Units that all nodes have used or reserved in this month, as far as the row records them.
     pub month_used: i64,
-    /// Units reserved by this settlement, which both counts include.
+    /// Units that this settlement reserved. `day_used` and `month_used` include them.
     pub reserved: i64,
-    /// Units left under the limits of the reservation.
+    /// Units that are left under both limits of the reservation. 0 if no reservation was wanted.
     pub free: i64,
 }
 
-/// For later requests a node reserves at most the units left divided by this number.
+/// The reserve for later requests is limited: it is at most the number of units that are left, divided by this number.
 const SPARE_SHARE: i64 = 16;
 
 /// The row of a subject.
@@ -58,18 +59,18 @@ const SPARE_SHARE: i64 = 16;
 struct Counts {
     /// Days since 1970.
     day: i64,
-    /// Units used or reserved on that day.
+    /// Units used or reserved on this day.
     day_used: i64,
     /// Months since year 0.
     month: i64,
-    /// Units used or reserved in that month.
+    /// Units used or reserved in this month.
     month_used: i64,
 }
 
 from_row!(Counts { day, day_used, month, month_used });
 
 impl Counts {
-    /// Counts a node's use, and reserves units within the limits.
+    /// Adds a node's use to the counts, and reserves units within the limits.
     fn settle(&mut self, told: &Settlement) -> Settled {
         if told.day > self.day {
             (self.day, self.day_used) = (told.day, 0);
@@ -88,7 +89,7 @@ impl Counts {
         Settled { day_used: self.day_used, month_used: self.month_used, reserved, free }
     }
 
-    /// Reserves units. Returns the units reserved and those left afterwards.
+    /// Reserves units. Returns the number of reserved units, and the number of units that are left afterwards.
     fn reserve(&mut self, asked: Reservation) -> (i64, i64) {
         let free = (asked.day_limit - self.day_used).min(asked.month_limit - self.month_used).max(0);
         if free < asked.need {
@@ -102,7 +103,7 @@ impl Counts {
 }
 
 impl Store {
-    /// Settles with all these subjects in one transaction.
+    /// Adds a node's use to the counts of these subjects and reserves units, all in one transaction.
     pub async fn settle_requests(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
         // sort the subjects: all transactions lock them in the same order, because otherwise two can deadlock
         let mut order: Vec<usize> = (0..settlements.len()).collect();
@@ -126,13 +127,14 @@ impl Store {
         Ok(settled)
     }
 
-    /// Deletes counts of months before this one.
+    /// Deletes the counts of months before this month.
     pub async fn forget_request_counts(&self, month: i64) -> Result<u64> {
         self.db.execute("DELETE FROM request_counts WHERE month < $1", values![month]).await
     }
 }
 
-/// The counts of a subject, locked until the transaction ends. Creates a missing row.
+/// Returns the counts of a subject, and locks the subject's row until the transaction ends. Creates the row if it does
+/// not exist.
 async fn locked_counts(tx: &mut Tx, told: &Settlement) -> Result<Counts> {
     let sql = locking!("SELECT day, day_used, month, month_used FROM request_counts WHERE subject = $1");
     if let Some(counts) = tx.fetch_optional(sql, values![&told.subject]).await? {

@@ -40,7 +40,7 @@ struct Applied {
 from_row!(Applied { version, success, checksum });
 
 impl Store {
-    /// The state of the database's schema, compared with this build. Changes nothing.
+    /// Compares the database's schema with the migrations of this build. Changes nothing.
     ///
     /// # Errors
     /// If a migration stopped halfway, or if this build has a different text for a migration that has run.
@@ -72,7 +72,7 @@ impl Store {
         self.migrate_up_to(i64::MAX).await
     }
 
-    /// Migrates the schema up to the migration `last`, like an earlier build whose last migration was this one. For
+    /// Migrates the schema up to the migration `last`, as an earlier build with `last` as its last migration does. For
     /// tests of upgrades and rollbacks.
     pub async fn migrate_up_to(&self, last: i64) -> Result<()> {
         let mut migrator = Migrator::with_migrations(known(&self.db).filter(|one| one.version <= last).collect());
@@ -92,7 +92,7 @@ impl Store {
         Ok(())
     }
 
-    /// The database's random id. A copy of the database has the same id.
+    /// Returns the database's random id. A copy of the database has the same id.
     pub async fn database_id(&self) -> Result<String> {
         let (id,): (String,) = self.db.fetch_one("SELECT database_id FROM database_identity", values![]).await?;
         Ok(id)

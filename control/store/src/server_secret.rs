@@ -4,7 +4,8 @@ use crate::database::values;
 use crate::{Result, Store};
 
 impl Store {
-    /// Whether this is the digest of the database's secret. If the database has no digest yet, this one is stored.
+    /// Returns whether this digest is the digest of the database's secret. If the database has no digest yet, stores
+    /// this digest.
     pub async fn is_server_secret(&self, digest: &[u8; 32]) -> Result<bool> {
         let sql = "INSERT INTO server_secret (id, digest) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
         self.db.execute(sql, values![digest]).await?;

@@ -27,7 +27,7 @@ pub struct NewSignIn<'a> {
 /// The result of exchanging a refresh token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// The token was exchanged, and the new one is valid.
+    /// The token was exchanged, and the next token is valid.
     Exchanged {
         /// `sgn_...`
         sign_in_id: String,
@@ -36,8 +36,8 @@ pub enum Refreshed {
         /// When the sign-in ends.
         expires_at: i64,
     },
-    /// The token was exchanged within the grace period, because its answer was lost or because two programs of one user
-    /// share the token.
+    /// The token had already been exchanged, but the grace period has not ended. The earlier answer was lost, or two
+    /// programs of one user share the token.
     Repeated {
         /// `sgn_...`
         sign_in_id: String,
@@ -48,7 +48,8 @@ pub enum Refreshed {
         /// The token that replaced this token, sealed.
         successor: Vec<u8>,
     },
-    /// The token was exchanged before, so someone must have copied it. The sign-in is ended.
+    /// The token had already been exchanged and may not be exchanged again, so someone must have copied it. The sign-in
+    /// was ended.
     Reused,
     /// The token does not exist, or its sign-in has ended.
     Unknown,
@@ -78,7 +79,7 @@ pub struct NextRefreshToken<'a> {
     pub grace_us: i64,
 }
 
-/// The values that decide whether an access token is still valid.
+/// The facts that decide whether an access token is still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenStanding {
     /// The account's plan.
@@ -94,8 +95,8 @@ pub struct TokenStanding {
 from_row!(TokenStanding { plan as word, role as word, disabled_at, revoked_at });
 
 impl Tx {
-    /// Ends a token early, and its sign-in with all refresh tokens, if it has one (readings A11). The token would
-    /// expire at `expires_at`.
+    /// Ends an access token early. Also ends the token's sign-in with all refresh tokens, if the token has a sign-in
+    /// (readings A11). The token would expire at `expires_at`.
     pub async fn end_token(
         &mut self,
         digest: &[u8; 32],
@@ -114,8 +115,8 @@ impl Tx {
 }
 
 impl Store {
-    /// Writes a sign-in, and creates the user's account if the user has none (readings A24). Returns the account.
-    /// `None`: the user does not exist or is disabled.
+    /// Writes a sign-in, and creates the user's account if the user has no account (readings A24). Returns the
+    /// account's id. `None`: the user does not exist or is disabled.
     pub async fn begin_sign_in(&self, sign_in: &NewSignIn<'_>) -> Result<Option<String>> {
         let mut tx = self.db.begin().await?;
         let sql = "UPDATE users SET last_sign_in_at = $2 WHERE user_id = $1 AND disabled_at IS NULL";
@@ -142,8 +143,8 @@ impl Store {
         Ok(Some(account_id))
     }
 
-    /// Exchanges a refresh token for the next one. Within the grace period a second exchange returns the same token
-    /// again; a later second exchange ends the sign-in.
+    /// Exchanges a refresh token for the next token. A second exchange within the grace period returns the same next
+    /// token again. A later second exchange ends the sign-in.
     pub async fn exchange_refresh_token(
         &self,
         old: &[u8; 32],
@@ -184,14 +185,15 @@ impl Store {
         Ok(Refreshed::Reused)
     }
 
-    /// Whether a token was ended early.
+    /// Returns whether an access token was ended early.
     pub async fn is_token_ended(&self, digest: &[u8; 32]) -> Result<bool> {
         let sql = "SELECT expires_at FROM ended_tokens WHERE digest = $1";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![digest]).await?;
         Ok(row.is_some())
     }
 
-    /// The state of a sign-in of this user and account. `None`: no such sign-in exists.
+    /// Returns the facts that decide whether the tokens of this user, sign-in and account are valid. `None`: no such
+    /// sign-in exists.
     pub async fn token_standing(
         &self,
         user_id: &str,

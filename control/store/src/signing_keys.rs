@@ -1,21 +1,21 @@
-//! The keys that sign access tokens, sealed: the present one, and retired ones until their tokens have expired.
+//! The keys that sign access tokens, sealed: the present key, and each retired key until its tokens have expired.
 
 use crate::database::{from_row, locking, values};
 use crate::{Result, Store};
 
-/// A retired key, which no longer signs. Its tokens stay valid.
+/// A retired key. It no longer signs tokens, but its tokens stay valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetiredSigningKey {
     /// The key, sealed.
     pub sealed: Vec<u8>,
-    /// When the last token of the key has expired.
+    /// When the last token of the key expires.
     pub ends_at: i64,
 }
 
 from_row!(RetiredSigningKey { sealed, ends_at });
 
 impl Store {
-    /// The signing key in the database. If the database has no key, `fresh` is stored as the key.
+    /// Returns the signing key in the database. If the database has no key, first stores `fresh` as the key.
     pub async fn signing_key(&self, fresh: &[u8]) -> Result<Vec<u8>> {
         let sql = "INSERT INTO signing_keys (purpose, sealed) VALUES ('access_token', $1) \
              ON CONFLICT (purpose) DO NOTHING";
@@ -24,8 +24,8 @@ impl Store {
         Ok(sealed)
     }
 
-    /// Replaces the signing key. Tokens of the old key are refused from then on. Returns the key that is in the
-    /// database afterwards, which another node may have written.
+    /// Replaces the signing key. From then on, tokens of the old key are refused. Returns the key that is in the
+    /// database afterwards. Another node may have written this key.
     pub async fn replace_signing_key(&self, old: &[u8], fresh: &[u8]) -> Result<Vec<u8>> {
         let sql = "UPDATE signing_keys SET sealed = $2 WHERE sealed = $1";
         self.db.execute(sql, values![old, fresh]).await?;
@@ -47,8 +47,9 @@ impl Store {
         Ok(true)
     }
 
-    /// The signing key, and the retired keys whose tokens are still valid. Read in this order, so that a key rotated
-    /// between the two reads is in both results, never in neither.
+    /// Returns the signing key, and the retired keys whose tokens are still valid. The signing key is read first. So if
+    /// this key is retired between the two reads, both results contain the key. Otherwise it could be missing from
+    /// both.
     pub async fn signing_keys(&self, now: i64) -> Result<(Vec<u8>, Vec<RetiredSigningKey>)> {
         let (current,): (Vec<u8>,) = self.db.fetch_one("SELECT sealed FROM signing_keys", values![]).await?;
         let sql = "SELECT sealed, ends_at FROM retired_signing_keys WHERE ends_at > $1 ORDER BY ends_at DESC";

@@ -49,11 +49,11 @@ pub struct Subscription {
     pub billing_cycle: BillingCycle,
     /// The start of the period that is paid.
     pub period_start: i64,
-    /// The end of that period.
+    /// The end of the period that is paid.
     pub period_end: i64,
-    /// The plan that follows. Empty: the same plan.
+    /// The plan for the next period. Empty: the same plan.
     pub scheduled_plan: String,
-    /// The billing cycle that follows. Empty if `scheduled_plan` is empty.
+    /// The billing cycle for the next period. Empty if `scheduled_plan` is empty.
     pub scheduled_cycle: String,
     /// The time since which a failed payment is due. 0: no failed payment is due.
     pub past_due_since: i64,
@@ -111,7 +111,7 @@ macro_rules! select_subscriptions {
 }
 
 impl Subscription {
-    /// The subscription of an account that never had one.
+    /// Returns the value that stands for an account without a recorded subscription.
     pub fn none(account_id: &str, plan: Plan) -> Subscription {
         Subscription {
             account_id: account_id.to_owned(),
@@ -133,7 +133,7 @@ impl Subscription {
 }
 
 impl Store {
-    /// An account's subscription. `None`: the account does not exist.
+    /// Returns an account's subscription. `None`: the account does not exist.
     pub async fn subscription(&self, account_id: &str) -> Result<Option<Subscription>> {
         let sql = select_subscriptions!("WHERE s.account_id = $1");
         if let Some(subscription) = self.db.fetch_optional(sql, values![account_id]).await? {
@@ -144,14 +144,14 @@ impl Store {
         Ok(plan.and_then(|(plan,)| Plan::from_name(&plan)).map(|plan| Subscription::none(account_id, plan)))
     }
 
-    /// The subscription of a customer of the provider.
+    /// Returns the subscription of a customer of the provider.
     pub async fn subscription_of_customer(&self, customer_id: &str) -> Result<Option<Subscription>> {
         let sql = select_subscriptions!("WHERE customer_id = $1 AND customer_id <> ''");
         self.db.fetch_optional(sql, values![customer_id]).await
     }
 
-    /// Subscriptions whose period is over, or whose payment has been due since before `past_due_before`, at most
-    /// `limit` of each.
+    /// Returns subscriptions whose period is over, and subscriptions whose payment has been due since before
+    /// `past_due_before`, at most `limit` of each kind.
     pub async fn due_subscriptions(&self, now: i64, past_due_before: i64, limit: i64) -> Result<Vec<Subscription>> {
         let sql = select_subscriptions!("WHERE period_end <= $1 AND status <> 'none' ORDER BY period_end LIMIT $2");
         let mut due: Vec<Subscription> = self.db.fetch_all(sql, values![now, limit]).await?;
@@ -162,7 +162,7 @@ impl Store {
         Ok(due)
     }
 
-    /// All requests for plans, the oldest first.
+    /// Returns all requests for plans, the oldest first.
     pub async fn plan_requests(&self) -> Result<Vec<PlanRequest>> {
         let sql = "SELECT account_id, plan, email, requested_at FROM plan_requests ORDER BY requested_at, account_id";
         self.db.fetch_all(sql, values![]).await
@@ -170,8 +170,9 @@ impl Store {
 }
 
 impl Tx {
-    /// Replaces a subscription, if its version is still the one that was read, and sets its account's plan. False: the
-    /// subscription has been changed since it was read, or the account was deleted, and nothing was changed.
+    /// Replaces a subscription and sets the plan of its account, if the recorded version is still the version that the
+    /// caller read. False: nothing was changed, because the subscription has another version now or the account was
+    /// deleted.
     pub async fn put_subscription(&mut self, subscription: &Subscription) -> Result<bool> {
         let Subscription { account_id, version, plan, status, billing_cycle, period_start, period_end, .. } =
             subscription;
@@ -209,7 +210,7 @@ impl Tx {
         Ok(self.execute(sql, values![account_id, *plan, is_suspended]).await? == 1)
     }
 
-    /// Writes a request for a plan. The account's earlier request for this plan is replaced.
+    /// Writes a request for a plan, in place of the account's earlier request for the same plan.
     pub async fn request_plan(&mut self, request: &PlanRequest) -> Result<()> {
         let sql = "INSERT INTO plan_requests (account_id, plan, email, requested_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (account_id, plan) DO UPDATE SET email = excluded.email, requested_at = excluded.requested_at";

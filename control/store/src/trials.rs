@@ -1,5 +1,5 @@
-//! Trials: accounts that have one API key. They end after a fixed time, with everything that they own (readings
-//! A12-A15).
+//! Trials: accounts that have one API key. A trial ends after a fixed time, and everything that it owns is erased
+//! (readings A12-A15).
 
 use crate::api_keys::{NewApiKey, insert};
 use crate::database::{Tx, from_row, locking, values};
@@ -21,7 +21,7 @@ from_row!(Trial { expires_at, operations_used });
 pub struct TrialKey {
     /// The owner's account.
     pub account_id: String,
-    /// The lineage, shared with rotated successors.
+    /// The lineage's id. A key and its rotated successors have the same lineage.
     pub lineage_id: String,
     /// Tags of longer prefixes of the key (`prefix_tags`), if the key has such tags.
     pub prefix_tags: Option<Vec<u8>>,
@@ -29,7 +29,7 @@ pub struct TrialKey {
 
 from_row!(TrialKey { account_id, lineage_id, prefix_tags });
 
-/// The limit on trial keys of a network within a sliding window.
+/// A network's limit on trial keys within a sliding window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialWindow<'a> {
     /// Keyed digest of the network's address.
@@ -45,7 +45,7 @@ pub struct TrialWindow<'a> {
 pub enum TrialKeyMade {
     /// The key was made and counted.
     Made,
-    /// The network has had as many keys as the window allows. Nothing was changed.
+    /// The network already has as many keys as the window allows. Nothing was changed.
     TooMany {
         /// When the oldest of these keys was made, in microseconds since 1970.
         oldest_at: i64,
@@ -53,8 +53,8 @@ pub enum TrialKeyMade {
 }
 
 impl Store {
-    /// Writes a trial key and begins its trial, if its network may have one. `prefix_tags` distinguish keys with the
-    /// same display prefix.
+    /// Writes a trial key and begins its trial, if the network may have one more trial key. `prefix_tags` distinguish
+    /// keys with the same display prefix.
     pub async fn insert_trial_key(
         &self,
         key: &NewApiKey<'_>,
@@ -72,30 +72,30 @@ impl Store {
         Ok(TrialKeyMade::Made)
     }
 
-    /// Deletes the windows of networks in which no trial key counts any more.
+    /// Deletes the windows in which no trial key counts any more.
     pub async fn forget_trial_windows(&self, now: i64) -> Result<u64> {
         self.db.execute("DELETE FROM trial_windows WHERE expires_at <= $1", values![now]).await
     }
 
-    /// Deletes accounts of trials that were erased before this time. Returns how many.
+    /// Deletes the accounts of trials that were erased before this time. Returns the number of accounts.
     pub async fn forget_erased_accounts(&self, erased_before: i64) -> Result<u64> {
         self.db.execute("DELETE FROM accounts WHERE erased_at < $1", values![erased_before]).await
     }
 
-    /// The valid trial keys with this display prefix.
+    /// Returns the valid trial keys with this display prefix.
     pub async fn trial_keys(&self, key_prefix: &str, now: i64) -> Result<Vec<TrialKey>> {
         let sql = "SELECT account_id, lineage_id, prefix_tags FROM api_keys WHERE environment = 'trial' AND key_prefix = $1 \
              AND revoked_at IS NULL AND expires_at > $2";
         self.db.fetch_all(sql, values![key_prefix, now]).await
     }
 
-    /// The trial of this account.
+    /// Returns the trial of this account.
     pub async fn trial(&self, account_id: &str) -> Result<Option<Trial>> {
         let sql = "SELECT expires_at, operations_used FROM trials WHERE account_id = $1";
         self.db.fetch_optional(sql, values![account_id]).await
     }
 
-    /// Accounts of trials that have expired or have no valid key, the oldest first.
+    /// Returns the accounts of trials that have expired or have no valid key, the oldest first, at most `limit`.
     pub async fn ended_trials(&self, now: i64, limit: i64) -> Result<Vec<String>> {
         let sql = "SELECT account_id FROM trials t WHERE t.expires_at <= $1 OR NOT EXISTS (SELECT 1 FROM api_keys k \
              WHERE k.account_id = t.account_id AND k.revoked_at IS NULL AND k.expires_at > $1) \
@@ -144,7 +144,8 @@ impl Store {
     }
 }
 
-/// Counts a new key, unless the window is full. If the window is full, returns the time of its oldest key.
+/// Counts a new key, unless the window is full. If the window is full, returns the time of the oldest key in the
+/// window.
 async fn count(tx: &mut Tx, window: TrialWindow<'_>, now: i64) -> Result<Option<i64>> {
     let none: &[u8] = &[];
     // the update changes nothing, but it locks the row and returns it

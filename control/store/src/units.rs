@@ -16,7 +16,7 @@ use crate::outbox::{NewEvent, emit_all};
 use crate::work::Work;
 use crate::{Result, Store};
 
-/// The steps of a unit of work. Each is optional.
+/// The steps of a unit of work. Each step is optional.
 #[derive(Clone, Debug, Default)]
 pub struct Unit {
     /// Records a circuit's run, unless the run is already recorded.
@@ -41,9 +41,9 @@ pub struct Unit {
     /// Posts the transfer that pays for the work. A transfer that is not open fails the unit
     /// ([`crate::Error::ReservationLost`]).
     pub posting: Option<Posting>,
-    /// Counts completed operations of a month.
+    /// Adds to the numbers of operations that an account completed in a month.
     pub counts: Option<OperationCounts>,
-    /// Writes an event, with a delivery for each webhook that subscribes to its type.
+    /// Writes an event, with a delivery for each webhook that subscribes to the event's type.
     pub event: Option<NewEvent>,
     /// Replaces a claim by its answer. A lost claim fails the unit ([`crate::Error::ClaimLost`]).
     pub keep: Option<KeptAnswer>,
@@ -54,7 +54,7 @@ impl Store {
     /// same.
     ///
     /// # Errors
-    /// The cause. Nothing of the unit was written.
+    /// The error tells why nothing of the unit was written.
     pub async fn submit(&self, unit: Unit) -> Result<()> {
         let emits = unit.event.is_some();
         self.writers.submit(unit).await?;

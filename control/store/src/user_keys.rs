@@ -17,7 +17,7 @@ pub enum UserKeyMade {
     },
 }
 
-/// The keys of an account that a user may see.
+/// Selects the keys of an account that a user may see.
 #[derive(Clone, Copy, Debug)]
 pub struct UserKeysSeen<'a> {
     /// The account.
@@ -28,8 +28,8 @@ pub struct UserKeysSeen<'a> {
     pub ended_after: i64,
 }
 
-/// Largest difference between nodes' clocks. A key whose time is further in the future was made before the clock was
-/// set back, and does not count.
+/// Largest difference between nodes' clocks, in microseconds. If a key's time is in the future by more than this, the
+/// key was made before the clock was set back, and does not count.
 const AHEAD_US_MAX: i64 = 60 * 1_000_000;
 
 impl Tx {
@@ -59,7 +59,7 @@ impl Tx {
 }
 
 impl Store {
-    /// A page of the keys that a user may see, after this row.
+    /// Returns a page of the keys that a user may see, after this row.
     pub async fn user_keys_page(
         &self,
         seen: UserKeysSeen<'_>,
@@ -85,8 +85,8 @@ impl Store {
         page(&self.db, after.is_none(), (rows, of_rows), (count, of_count)).await
     }
 
-    /// Revokes a key that a user may see, with its predecessors and successors (readings A17). Returns the lineage.
-    /// `None`: the key does not exist or was revoked before.
+    /// Revokes a key that a user may see, with the key's predecessors and successors (readings A17). Returns the
+    /// lineage. `None`: the key does not exist or was revoked before.
     pub async fn revoke_user_key(&self, seen: UserKeysSeen<'_>, key_id: &str, at: i64) -> Result<Option<String>> {
         let mut tx = self.db.begin().await?;
         let sql = "SELECT lineage_id FROM api_keys WHERE key_id = $1 AND account_id = $2 AND revoked_at IS NULL \

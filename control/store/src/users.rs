@@ -1,4 +1,4 @@
-//! Users of the dashboard, with a password or of an external issuer.
+//! Users of the dashboard. A user has a password or belongs to an external issuer.
 
 use api::{Plan, Role};
 
@@ -36,7 +36,7 @@ pub struct User {
     pub password_hash: Option<String>,
     /// Address of the external issuer.
     pub issuer: Option<String>,
-    /// The external issuer's id of the user.
+    /// The id that the external issuer gave the user.
     pub subject: Option<String>,
     /// The role, which is never `Trial`.
     pub role: Role,
@@ -72,7 +72,7 @@ pub enum FirstUser {
     NotTheFirst,
 }
 
-/// A user of an external issuer, as a token describes the user.
+/// A user of an external issuer, as the issuer's token describes the user.
 #[derive(Clone, Debug)]
 pub struct NewExternalUser<'a> {
     /// The id for a new user: `usr_...`.
@@ -81,9 +81,9 @@ pub struct NewExternalUser<'a> {
     pub account_id: &'a str,
     /// The issuer's address.
     pub issuer: &'a str,
-    /// The issuer's id of the user.
+    /// The id that the issuer gave the user.
     pub subject: &'a str,
-    /// The issuer's id of the account, if the token contains one.
+    /// The id that the issuer gave the account, if the token contains such an id.
     pub account: Option<&'a str>,
     /// The role of a new user.
     pub role: Role,
@@ -91,13 +91,13 @@ pub struct NewExternalUser<'a> {
     pub plan: Plan,
     /// Whether the issuer may name an account of this service by the account's id.
     pub trusts_account_ids: bool,
-    /// Largest number of users and accounts together that the issuer may create.
+    /// Limit of the users and accounts together that the issuer may create.
     pub made_max: i64,
     /// Now, in microseconds since 1970.
     pub now: i64,
 }
 
-/// The user and account of an external issuer's token.
+/// The user and the account for which an external issuer made a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalUser {
     /// `usr_...`
@@ -115,7 +115,7 @@ pub struct ExternalUser {
 from_row!(ExternalUser { user_id, account_id, role as word, plan as word, disabled_at });
 
 impl Tx {
-    /// Changes a password and ends all other sign-ins of the user.
+    /// Changes a user's password, and ends all sign-ins of the user except `keep_sign_in`.
     pub async fn set_password(&mut self, user_id: &str, hash: &str, keep_sign_in: &str, at: i64) -> Result<()> {
         self.execute("UPDATE users SET password_hash = $2 WHERE user_id = $1", values![user_id, hash]).await?;
         let sql = "UPDATE sign_ins SET revoked_at = $3 \
@@ -134,7 +134,7 @@ impl Store {
         Ok(made)
     }
 
-    /// Creates the first user, with the setup link of this digest.
+    /// Creates the first user, and uses up the setup link with this digest.
     pub async fn insert_first_user(&self, link: &[u8; 32], user: &NewUser<'_>) -> Result<FirstUser> {
         let mut tx = self.db.begin().await?;
         let sql = "UPDATE setup_links SET used_at = $2 WHERE digest = $1 AND used_at IS NULL AND expires_at > $2";
@@ -149,28 +149,28 @@ impl Store {
         Ok(FirstUser::Made)
     }
 
-    /// The user with this e-mail, given in lower case.
+    /// Returns the user with this e-mail, which must be in lower case.
     pub async fn user_of_email(&self, email: &str) -> Result<Option<User>> {
         let sql = "SELECT user_id, account_id, email, password_hash, issuer, subject, role, created_at, \
              last_sign_in_at, disabled_at FROM users WHERE email = $1";
         self.db.fetch_optional(sql, values![email]).await
     }
 
-    /// The user with this id.
+    /// Returns the user with this id.
     pub async fn user(&self, user_id: &str) -> Result<Option<User>> {
         let sql = "SELECT user_id, account_id, email, password_hash, issuer, subject, role, created_at, \
              last_sign_in_at, disabled_at FROM users WHERE user_id = $1";
         self.db.fetch_optional(sql, values![user_id]).await
     }
 
-    /// All users, oldest first.
+    /// Returns all users, the oldest first.
     pub async fn users(&self) -> Result<Vec<User>> {
         let sql = "SELECT user_id, account_id, email, password_hash, issuer, subject, role, created_at, \
              last_sign_in_at, disabled_at FROM users ORDER BY created_at, user_id";
         self.db.fetch_all(sql, values![]).await
     }
 
-    /// Whether any user exists.
+    /// Returns whether any user exists.
     pub async fn has_users(&self) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM users LIMIT 1";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![]).await?;
@@ -204,7 +204,7 @@ impl Store {
         Ok(done)
     }
 
-    /// Ends all sign-ins of a user. Returns how many.
+    /// Ends all sign-ins of a user. Returns the number of sign-ins.
     pub async fn end_sign_ins(&self, user_id: &str, at: i64) -> Result<u64> {
         let mut tx = self.db.begin().await?;
         let ended = end_sign_ins(&mut tx, user_id, at).await?;
@@ -227,7 +227,7 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Writes a setup link. An unused earlier link is replaced.
+    /// Writes a setup link, in place of an earlier link that was not used.
     pub async fn put_setup_link(&self, digest: &[u8; 32], created_at: i64, expires_at: i64) -> Result<()> {
         let mut tx = self.db.begin().await?;
         tx.execute("DELETE FROM setup_links WHERE used_at IS NULL", values![]).await?;
@@ -236,22 +236,22 @@ impl Store {
         tx.commit().await
     }
 
-    /// Whether a setup link with this digest exists, is unused and has not expired.
+    /// Returns whether a setup link with this digest exists, is unused and has not expired.
     pub async fn is_setup_link(&self, digest: &[u8; 32], now: i64) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM setup_links WHERE digest = $1 AND used_at IS NULL AND expires_at > $2";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![digest, now]).await?;
         Ok(row.is_some())
     }
 
-    /// Whether a setup link was ever made.
+    /// Returns whether a setup link was ever made.
     pub async fn has_setup_link(&self) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM setup_links LIMIT 1";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![]).await?;
         Ok(row.is_some())
     }
 
-    /// The user and account of an external issuer's token. A new user or account is created (readings A24). `None`: the
-    /// user or account is new, and the issuer has created as many as it may.
+    /// Returns the user and the account for which an external issuer made a token. Creates the user or the account if
+    /// it is new (readings A24). `None`: the user or the account is new, and the issuer may not create any more.
     pub async fn external_user(&self, seen: &NewExternalUser<'_>) -> Result<Option<ExternalUser>> {
         if let Some(user) = self.known_external_user(seen).await? {
             return Ok(Some(user));
@@ -309,8 +309,8 @@ async fn insert(tx: &mut Tx, user: &NewUser<'_>) -> Result<bool> {
     Ok(tx.execute(sql, values).await? == 1)
 }
 
-/// The account with this id at an issuer: the account that was created for the id. If the issuer is trusted with
-/// account ids, it may also be the account of this service with that id.
+/// Returns the account that an issuer calls `name`, and creates the account if necessary. If the issuer is trusted with
+/// account ids and this service has an account with the id `name`, this is the account.
 async fn external_account(tx: &mut Tx, seen: &NewExternalUser<'_>, name: &str) -> Result<String> {
     let sql = "SELECT account_id FROM external_accounts WHERE issuer = $1 AND name = $2";
     if let Some((account_id,)) = tx.fetch_optional::<(String,)>(sql, values![seen.issuer, name]).await? {

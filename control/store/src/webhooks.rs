@@ -30,19 +30,19 @@ macro_rules! select_webhooks {
 }
 
 impl Store {
-    /// A webhook of this account.
+    /// Returns a webhook of this account.
     pub async fn webhook(&self, account_id: &str, webhook_id: &str) -> Result<Option<Webhook>> {
         let sql = select_webhooks!(" FROM webhooks WHERE webhook_id = $1 AND account_id = $2");
         self.db.fetch_optional(sql, values![webhook_id, account_id]).await
     }
 
-    /// All webhooks of an account.
+    /// Returns all webhooks of an account.
     pub async fn webhooks(&self, account_id: &str) -> Result<Vec<Webhook>> {
         let sql = select_webhooks!(" FROM webhooks WHERE account_id = $1 ORDER BY created_at, webhook_id");
         self.db.fetch_all(sql, values![account_id]).await
     }
 
-    /// A page of an account's webhooks.
+    /// Returns a page of an account's webhooks.
     pub async fn webhooks_page(
         &self,
         account_id: &str,
@@ -68,7 +68,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Writes a webhook. False: the account has as many webhooks as it may have, and nothing was changed.
+    /// Writes a webhook. False: nothing was changed, because the account already has `max` webhooks.
     pub async fn insert_webhook(&mut self, new: &Webhook, max: i64) -> Result<bool> {
         // lock the account, so that the second of two concurrent requests counts the first one's webhook
         self.lock_account(&new.account_id).await?;
@@ -79,7 +79,7 @@ impl Tx {
         Ok(self.execute(sql, of).await? == 1)
     }
 
-    /// Changes a webhook's URL and types of events. False: the webhook does not exist.
+    /// Changes a webhook's URL, and the types of events that the webhook gets. False: the webhook does not exist.
     pub async fn change_webhook(&mut self, changed: &Webhook) -> Result<bool> {
         let sql = "UPDATE webhooks SET url = $3, events = $4 WHERE webhook_id = $1 AND account_id = $2";
         let of = values![&changed.webhook_id, &changed.account_id, &changed.url, &changed.events];

@@ -8,9 +8,9 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// The answer that the caller gets after the commit.
     type Answer: Send + 'static;
 
-    /// The key that chooses the writer. Works with equal shards run in the order of their arrival.
+    /// Returns the key that chooses the writer. Works with equal shards run in the order of their arrival.
     fn shard(&self) -> &[u8];
 
-    /// Runs all works, or fails at the first work that cannot be done. The transaction is then undone.
+    /// Runs all works, or fails at the first work that cannot be done. If `run` fails, the transaction is undone.
     fn run(tx: &mut Tx, works: &[&Self]) -> impl Future<Output = Result<Vec<Self::Answer>>> + Send;
 }

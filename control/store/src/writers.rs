@@ -42,7 +42,8 @@ const POSTGRES_WRITERS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Waiting<W: Work> {
     work: W,
-    /// Set by the writer that begins the work, or by a caller that withdraws it after a timeout, whichever is first.
+    /// Becomes true when a writer begins the work, or when the caller withdraws the work after a timeout, whichever is
+    /// first.
     taken: Arc<AtomicBool>,
     answer: oneshot::Sender<Result<W::Answer>>,
 }
@@ -58,7 +59,7 @@ pub(crate) enum Job {
     Release(Waiting<Release>),
 }
 
-/// Converts each kind of work into an entry of the queue.
+/// Implements the conversion of each kind of work to an entry of a queue.
 macro_rules! entries {
     ($($entry:ident of $kind:ty,)*) => {$(
         impl From<Waiting<$kind>> for Job {
@@ -78,8 +79,8 @@ entries! {
     Release of Release,
 }
 
-/// The queues of the writers. A clone shares them. The writers end when the last clone is dropped and their queues are
-/// empty.
+/// The queues of the writers. A clone shares the same queues. The writers end when the last clone is dropped and the
+/// queues are empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Writers {
     queues: Arc<[mpsc::Sender<Job>]>,
@@ -126,7 +127,7 @@ impl Writers {
     }
 }
 
-/// The task of a writer.
+/// Runs a writer: takes the works in a queue, group by group, and writes each group.
 async fn write_groups(db: Database, mut queue: mpsc::Receiver<Job>) {
     let mut jobs = Vec::with_capacity(GROUP_MAX);
     while queue.recv_many(&mut jobs, GROUP_MAX).await > 0 {
@@ -149,7 +150,7 @@ struct Group {
     releases: Vec<Waiting<Release>>,
 }
 
-/// The answers to the works of a group, by kind, in their order.
+/// The answers to the works of a group. The answers of each kind are in the order of the works.
 struct GroupAnswers {
     reservations: Vec<Reserved>,
     voidings: Vec<()>,
@@ -180,7 +181,7 @@ impl Group {
             + self.releases.len()
     }
 
-    /// The accounts whose ledger the group needs.
+    /// Returns the accounts whose ledgers the group needs.
     fn ledgers(&self) -> BTreeSet<&str> {
         let voidings = self.voidings.iter().map(|waiting| waiting.work.account());
         let reservations = self.reservations.iter().map(|waiting| waiting.work.account_id.as_str());
@@ -259,8 +260,8 @@ impl Group {
 }
 
 impl<W: Work> Waiting<W> {
-    /// Adds the work to `begun`, the works of this kind that its group runs. A work that the caller has withdrawn is
-    /// left out.
+    /// Adds the work to `begun`, which contains the works of this kind that the group runs. Leaves out a work that the
+    /// caller has withdrawn.
     fn begin_in(self, begun: &mut Vec<Self>) {
         if !self.taken.swap(true, Ordering::AcqRel) {
             begun.push(self);
@@ -292,7 +293,7 @@ fn fail<W: Work>(waiting: Vec<Waiting<W>>, error: &Arc<Error>) {
     }
 }
 
-/// Writes each work in a separate transaction. `down`: the database's error, once the database has failed.
+/// Writes each work in a separate transaction. `down`: the database's error, if the database has failed.
 async fn write_each<W: Work>(db: &Database, waiting: Vec<Waiting<W>>, down: &mut Option<Arc<Error>>) {
     for waiting in waiting {
         if let Some(error) = down {
@@ -316,8 +317,8 @@ async fn write_alone<W: Work>(db: &Database, work: &W) -> Result<W::Answer> {
     answer.ok_or_else(|| sqlx::Error::RowNotFound.into())
 }
 
-/// Whether the other works of a group can be done in spite of this error: a constraint, a row in an unexpected state,
-/// data that the database refuses, or a deadlock.
+/// Returns whether an error concerns only one work, so that the other works of the group can still be done. Such an
+/// error is a violated constraint, a row in an unexpected state, data that the database refuses, or a deadlock.
 fn concerns_one_work(error: &Error) -> bool {
     match error {
         Error::ClaimLost | Error::OperationEnded | Error::KeyGone | Error::NoRoom | Error::ReservationLost => true,

@@ -13,18 +13,19 @@ use crate::tax::withholding::{Circumstances, tax};
 
 /// Largest number of characters of a name or another short text.
 const SHORT_MAX: usize = 200;
-/// Largest numbers of characters and lines of an address and of the footer, so that a page has room for the table.
+/// Largest number of characters, and of lines, of an address or the footer. These limits leave room for the table on a
+/// page.
 pub(crate) const ASIDE_MAX: usize = 200;
 const ASIDE_LINES_MAX: usize = 6;
 /// Largest number of characters of a free text of several lines.
 const LONG_MAX: usize = 5_000;
 /// Largest number of lines of a free text.
 const TEXT_LINES_MAX: usize = 200;
-/// Largest numbers of digits before and after the point of a price or a quantity (B24).
+/// Largest number of digits before the point of a price or a quantity, and after the point (B24).
 const WHOLE_DIGITS: u32 = 12;
 const FRACTION_DIGITS: u32 = 6;
 
-/// A step of the path to a value of a request.
+/// A step of the path to a value in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A member of an object, by name.
@@ -187,7 +188,7 @@ fn check_bank(bank: &mut BankAccount, findings: &mut Findings) {
     }
 }
 
-/// The amount of each line, in yen.
+/// Computes the amount of each line, in yen.
 fn amounts(draft: &Draft, findings: &mut Findings) -> Vec<i64> {
     use Step::{Field, Index};
     if draft.lines.is_empty() || draft.lines.len() > LINES_MAX {
@@ -232,8 +233,8 @@ fn sums(draft: &Draft, amounts: &[i64], findings: &mut Findings) -> Option<Total
     found
 }
 
-/// Income tax to withhold, in yen. The tax is on the fee, which is the sum of the chosen lines, without or with
-/// consumption tax.
+/// Computes the income tax to withhold, in yen. The tax is on the fee. The fee is the sum of the chosen lines, without
+/// or with consumption tax.
 fn withheld(
     draft: &Draft,
     withholding: &Withholding,

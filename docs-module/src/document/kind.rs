@@ -56,7 +56,7 @@ impl Kind {
         Kind::ALL.map(Kind::name)
     }
 
-    /// The kind for a value of `document_type`, or for a synonym of such a value.
+    /// Finds the kind whose value of `document_type`, or a synonym of this value, is `name`.
     pub fn of_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| {
             let wording = kind.wording();
@@ -64,7 +64,7 @@ impl Kind {
         })
     }
 
-    /// The value of `document_type`.
+    /// The kind's value of `document_type`.
     pub fn name(self) -> &'static str {
         self.wording().name
     }

@@ -26,7 +26,7 @@ const CELL: f32 = 1.8;
 const THIN: f32 = 0.15;
 const THICK: f32 = 0.5;
 
-/// The pages of a document.
+/// Draws the pages of a document.
 pub(super) fn pages(sheet: &Sheet, theme: &Theme) -> Vec<Page> {
     let mut layout = Layout { sheet, theme, pen: Pen::new(TOP) };
     layout.head();
@@ -221,7 +221,7 @@ impl Layout<'_> {
         self.pen.y = top + height + 7.0;
     }
 
-    /// Right ends of the amounts and taxes of rates.
+    /// Right ends of the two columns with the amounts and the taxes of the rates.
     fn rate_columns(&self) -> [f32; 2] {
         let widest = |column: usize| {
             self.sheet.rates.iter().map(|cells| Style::SMALL.width(&cells[column])).fold(14.0, f32::max)
@@ -259,7 +259,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Each column is as wide as its widest text. The name takes the remaining width.
+    /// Lays out the columns. Each column is as wide as its widest text. The name takes the remaining width.
     fn of(sheet: &Sheet) -> Columns {
         let mut widths = heads(sheet).map(|head| Weight::Bold.width(&head, 8.5));
         for row in &sheet.rows {

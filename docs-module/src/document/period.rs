@@ -3,8 +3,8 @@
 use time::{Date, Month};
 use unicode_normalization::UnicodeNormalization;
 
-/// The first and last day of `2025年11月1日〜11月30日`, `2025-11-01/2025-11-30`, `2025年11月分` or a single day. `None`: the
-/// text names no days, the last is before the first, or the year is before 2000.
+/// Finds the first and last day of `2025年11月1日〜11月30日`, `2025-11-01/2025-11-30`, `2025年11月分` or a single day. `None`:
+/// the text names no days, the last day is before the first, or the year is before 2000.
 pub(super) fn days(period: &str) -> Option<(Date, Date)> {
     let plain: String = period.nfkc().collect();
     let groups = plain.split(|character: char| !character.is_ascii_digit()).filter(|digits| !digits.is_empty());

@@ -20,7 +20,7 @@ const SQUARE: usize = 32;
 const DIFFERENCE_MAX: f64 = 3.0;
 const SQUARE_DIFFERENCE_MAX: f64 = 24.0;
 
-/// A document with colour, pictures, a consignor, withholding, and lines for several pages.
+/// Makes a document with colour, pictures, a consignor, withholding, and lines for several pages.
 fn rich() -> Document {
     let mut rich = draft(Kind::Invoice);
     rich.theme = Theme {
@@ -97,8 +97,8 @@ impl Drawn {
         Drawn { row: frame.width as usize * 3, pixels, file }
     }
 
-    /// Mean difference between the bytes of two pictures, and the largest mean difference of a square of 32 pixels a
-    /// side.
+    /// Compares two pictures. Returns the mean difference of their bytes, and the largest mean difference within a
+    /// square of 32 pixels a side.
     fn differences(&self, other: &Drawn) -> (f64, f64) {
         assert_eq!((self.row, self.pixels.len()), (other.row, other.pixels.len()), "sizes");
         let squares_in_row = self.row.div_ceil(3 * SQUARE);

@@ -17,7 +17,7 @@ const BASIC: &str = "urn:oasis:names:specification:ubl:schema:xsd:CommonBasicCom
 /// Peppol's scheme code for registration numbers of issuers of qualified invoices.
 const REGISTRATION_SCHEME: &str = "0221";
 
-/// The document in UBL. `None`: JP PINT has only invoices, corrected invoices and credit notes.
+/// Writes the document in UBL. `None`: JP PINT has only invoices, corrected invoices and credit notes.
 pub(super) fn xml(document: &Document) -> Option<String> {
     let (root, type_code, quantity) = match document.draft.kind {
         Kind::Invoice | Kind::CorrectedInvoice => ("Invoice", "380", "cbc:InvoicedQuantity"),
@@ -103,7 +103,7 @@ impl Ubl<'_> {
 
     // ---- parts
 
-    /// The withheld income tax, for which JP PINT has no element, and the notes.
+    /// Makes the note: the withheld income tax, for which JP PINT has no element, then the document's own notes.
     fn note(&self) -> Option<String> {
         let withheld = self
             .document
@@ -114,8 +114,8 @@ impl Ubl<'_> {
         (!parts.is_empty()).then(|| parts.join("\n"))
     }
 
-    /// The period of the sales, or the date of the document if no period is known. Rule aligned-ibrp-052 requires a
-    /// period.
+    /// Writes the period of the sales, or the date of the document as the period if no period is known. Rule
+    /// aligned-ibrp-052 requires a period.
     fn period(&mut self) -> io::Result<()> {
         let draft = &self.document.draft;
         let (first, last) = period::days(&draft.period).unwrap_or((draft.issue_date, draft.issue_date));
@@ -193,7 +193,7 @@ impl Ubl<'_> {
         self.within("cac:PartyLegalEntity", &[], |ubl| ubl.text("cbc:RegistrationName", name))
     }
 
-    /// Payment by transfer to a bank account.
+    /// Writes the means of payment: a transfer to a bank account.
     fn payment_means(&mut self, bank: &BankAccount, due: Option<time::Date>) -> io::Result<()> {
         self.within("cac:PaymentMeans", &[], |ubl| {
             ubl.text("cbc:PaymentMeansCode", "30")?;
@@ -212,7 +212,7 @@ impl Ubl<'_> {
         })
     }
 
-    /// The taxes in whole yen, because rule aligned-ibr-jp-06 does not allow decimals.
+    /// Writes the taxes in whole yen, because rule aligned-ibr-jp-06 does not allow decimals.
     fn tax_total(&mut self) -> io::Result<()> {
         let (document, sign) = (self.document, self.sign);
         self.within("cac:TaxTotal", &[], |ubl| {
@@ -275,8 +275,8 @@ impl Ubl<'_> {
     }
 }
 
-/// Quantity and price of a line. Their product is the line's amount, and the price is not negative. A line whose amount
-/// was rounded or converted from a price with tax has the quantity 1 or -1.
+/// Returns the quantity and the price of a line. Their product is the line's amount, and the price is not negative. A
+/// line whose amount was rounded or converted from a price with tax has the quantity 1 or -1.
 fn priced(draft: &Draft, quantity: Decimal, price: Decimal, net: i64) -> (Decimal, Decimal) {
     let (quantity, price) = if price.is_sign_negative() { (-quantity, -price) } else { (quantity, price) };
     let is_exact = draft.basis == Basis::Exclusive && quantity.checked_mul(price) == Some(Decimal::from(net));
@@ -286,8 +286,8 @@ fn priced(draft: &Draft, quantity: Decimal, price: Decimal, net: i64) -> (Decima
     (Decimal::from(if net < 0 { -1 } else { 1 }), Decimal::from(net.abs()))
 }
 
-/// The amount of each line without tax, in yen. The lines of a rate add up to the rate's net sum, because the line with
-/// the largest amount takes the rounding difference.
+/// Computes the amount of each line without tax, in yen. The lines of a rate add up to the rate's net sum, because the
+/// line with the largest amount takes the rounding difference.
 fn net_amounts(document: &Document) -> Vec<i64> {
     let draft = &document.draft;
     if draft.basis == Basis::Exclusive {

@@ -9,7 +9,7 @@ use rust_decimal::Decimal;
 use super::tests::{draft, line, of_kind};
 use super::*;
 
-/// The texts of a file by the path of their elements, in the sequence of the file. The name of an attribute stands
+/// Reads the texts of a file, in the order of the file, by the path of their elements. The name of an attribute stands
 /// after `@`.
 fn texts(xml: &str) -> BTreeMap<String, Vec<String>> {
     let mut reader = Reader::from_str(xml);
@@ -54,7 +54,7 @@ impl Read {
     }
 }
 
-/// Checks the rules that hold for each document.
+/// Checks the rules that hold for each document, and returns the texts that were read.
 fn check(document: &Document) -> Read {
     let xml = document.xml().unwrap();
     let read = Read(texts(&xml));

@@ -80,7 +80,7 @@ pub(super) fn sheet(document: &Document) -> Sheet {
     }
 }
 
-/// Yen with a comma before each three digits.
+/// Writes yen with a comma before each group of three digits.
 pub fn yen(amount: i64) -> String {
     let sign = if amount < 0 { "-" } else { "" };
     format!("{sign}¥{}", grouped(&amount.unsigned_abs().to_string()))
@@ -97,7 +97,7 @@ pub(crate) fn grouped(digits: &str) -> String {
     grouped
 }
 
-/// A number with a comma before each three digits of its whole part.
+/// Writes a number with a comma before each group of three digits of its whole part.
 fn number(value: Decimal) -> String {
     let text = value.normalize().abs().to_string();
     let (whole, fraction) = text.split_once('.').map_or((text.as_str(), ""), |(whole, fraction)| (whole, fraction));
@@ -136,7 +136,8 @@ fn terms(document: &Document) -> Vec<(&'static str, String)> {
     terms
 }
 
-/// The printed words for a way of payment. A receipt on paper is exempt from stamp duty when it states payment by card.
+/// Returns the printed words for a way of payment. A receipt on paper is exempt from stamp duty when it states payment
+/// by card.
 fn payment_method(given: &str) -> &str {
     match given {
         "credit_card" | "card" | "クレジットカード" => "クレジットカード利用",

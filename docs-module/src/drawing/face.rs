@@ -38,7 +38,7 @@ impl Weight {
         self.font().codepoint_to_glyph.contains_key(&u32::from(character))
     }
 
-    /// Width of a text in millimetres; `size` in points.
+    /// Width of a text in millimetres; `size` is in points.
     pub fn width(self, text: &str, size: f32) -> f32 {
         let font = self.font();
         let advance = |character: char| {
@@ -49,7 +49,7 @@ impl Weight {
         units as f32 / f32::from(font.units_per_em) * size * POINT
     }
 
-    /// The face reduced to the glyphs of the characters in `used`; a character without a glyph is left out. The
+    /// Reduces the face to the glyphs of the characters in `used`; a character without a glyph is left out. The
     /// subset's table from glyphs to characters holds only these characters, so that text is extracted as written even
     /// where two characters share a glyph.
     pub(super) fn subset(self, used: &BTreeSet<char>) -> ParsedFont {

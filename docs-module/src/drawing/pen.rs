@@ -38,7 +38,7 @@ pub(crate) struct Pen {
 }
 
 impl Pen {
-    /// A pen on an empty first page.
+    /// Makes a pen on an empty first page.
     pub fn new(y: f32) -> Pen {
         Pen { pages: vec![Vec::new()], y }
     }
@@ -57,7 +57,7 @@ impl Pen {
         self.page().push(Mark::Fill { x, y, width, height, colour });
     }
 
-    /// A line of text whose box begins at `y`.
+    /// Draws a line of text whose box begins at `y`.
     pub fn text(&mut self, x: f32, y: f32, style: Style, text: &str) {
         debug_assert!(text.chars().all(|character| style.weight.has(character)), "no glyph: {text}");
         if !text.is_empty() {

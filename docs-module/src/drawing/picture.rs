@@ -159,7 +159,7 @@ fn shrink(width: usize, height: usize, rgba: Vec<u8>) -> Pixels {
 pub(crate) mod tests {
     use super::*;
 
-    /// A PNG as a data URI; `pixel` gives the colour and alpha of each pixel.
+    /// Makes a PNG as a data URI; `pixel` gives the colour and alpha of each pixel.
     pub(crate) fn png_uri(width: u32, height: u32, pixel: impl Fn(u32, u32) -> [u8; 4]) -> String {
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, width, height);

@@ -10,9 +10,9 @@ use super::face::Weight;
 /// The geta mark of printers, which replaces a character for which the faces have no glyph.
 pub const MISSING: char = '〓';
 
-/// A text as documents show it: composed (NFC), control characters as spaces, line ends as `\n`, marks of direction
-/// left out ([`is_mark_of_direction`]). A character for which the faces have no glyph becomes [`MISSING`] and is added
-/// to `missing`.
+/// Cleans a text as documents show it: composed (NFC), control characters as spaces, line ends as `\n`, marks of
+/// direction left out ([`is_mark_of_direction`]). A character for which the faces have no glyph becomes [`MISSING`] and
+/// is added to `missing`.
 pub fn clean(text: &str, missing: &mut BTreeSet<char>) -> String {
     let unified = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut cleaned = String::with_capacity(unified.len());

@@ -16,7 +16,7 @@ pub struct Order {
     pub issuer: Issuer,
     /// The document's number, unless the metadata of the payment gives another one.
     pub number: String,
-    /// Today: the date of a document of many payments, or of one payment without a time.
+    /// Today: the date of a document for many payments, or for one payment without a time.
     pub today: Date,
     /// The recipient's name.
     pub recipient: String,
@@ -40,7 +40,7 @@ pub struct Order {
     pub theme: Theme,
 }
 
-/// The draft for one payment: by default a receipt, or a credit note for a return.
+/// Makes the draft for one payment: by default a receipt, or a credit note for a return.
 ///
 /// # Errors
 /// When the metadata asks for a document that cannot be made. The path of the problem begins at the payment object.
@@ -60,7 +60,7 @@ pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     let recipient = if order.recipient.is_empty() { payment.recipient.clone() } else { order.recipient.clone() };
     let honorific = wishes.honorific.clone().unwrap_or_else(|| honorific(&recipient).to_owned());
     let kind = order.kind.or(wished_kind).unwrap_or(default_kind);
-    // if the date of the original sale is unknown, the document states the date of this payment, the return, instead
+    // if the date of the original sale is unknown, the document states the date of this payment or return instead
     let original_date =
         if kind.needs_original() { document::date(payment.original_date.unwrap_or(day)) } else { String::new() };
     let number = wishes.invoice_number.clone().unwrap_or_else(|| order.number.clone());
@@ -69,7 +69,8 @@ pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     Ok(Draft { honorific, original_date, payment_method, ..draft })
 }
 
-/// One draft for many payments: by default an invoice. Its period runs from the first payment to the last.
+/// Makes one draft for many payments: by default an invoice. If the order states no period, the period runs from the
+/// first payment to the last.
 pub fn draft_of_all(payments: &[Payment], order: Order) -> Draft {
     let kind = order.kind.unwrap_or(Kind::Invoice);
     let days = || payments.iter().filter_map(|payment| payment.date);
@@ -112,7 +113,7 @@ fn base(order: Order, lines: Vec<document::Line>, kind: Kind, issue_date: Date) 
     }
 }
 
-/// 御中 for a name that contains a legal form such as 株式会社, 様 for other names.
+/// Chooses the honorific: 御中 for a name that contains a legal form such as 株式会社, 様 for any other name.
 fn honorific(name: &str) -> &'static str {
     let is_company = key(NameKind::Company, name) != key(NameKind::Text, name);
     if is_company { "御中" } else { "様" }

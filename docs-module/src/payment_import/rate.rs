@@ -8,13 +8,13 @@ use crate::document::Problem;
 use crate::object::Node;
 use crate::tax::consumption::Rate;
 
-/// The rate that the metadata of an object asks for.
+/// Reads the rate that the metadata of an object asks for.
 pub(super) fn wished(node: &Node<'_>) -> Result<Option<Rate>, Problem> {
     let wish = node.member("metadata").member("tax_rate");
     if wish.is_missing() { Ok(None) } else { parse(&wish).map(Some) }
 }
 
-/// The rate of a line. Sources, the preferred one first: metadata of the line, of its price and of its product; a
+/// Finds the rate of a line. Sources, the preferred one first: metadata of the line, of its price and of its product; a
 /// percentage in its taxes; the ratio of a tax to its taxable amount.
 pub(super) fn of_line(line: &Node<'_>) -> Result<Option<Rate>, Problem> {
     let price = line.member("price");
@@ -46,8 +46,8 @@ pub(super) fn of_line(line: &Node<'_>) -> Result<Option<Rate>, Problem> {
     Ok(of_amount)
 }
 
-/// The rate at which the tax of `taxable` differs from `tax` by at most a yen. `None`: no rate fits, or both rates fit
-/// because the amount is small.
+/// Finds the rate at which the tax of `taxable` differs from `tax` by at most a yen. `None`: no rate fits, or both
+/// rates fit because the amount is small.
 fn of_tax(tax: i64, taxable: i64) -> Option<Rate> {
     let fits = |rate: &Rate| {
         let off = i128::from(tax) * 100 - i128::from(taxable) * i128::from(rate.percent());

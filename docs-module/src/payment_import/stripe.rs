@@ -106,7 +106,7 @@ fn build<'a>(
     })
 }
 
-/// The date of the first of these members that is a whole object, not just an id.
+/// Reads the date of the first of these members that is a whole object, not just an id.
 fn first_day(objects: &[Node<'_>]) -> Result<Option<Date>, Problem> {
     for object in objects {
         if let Some(day) = object.member("created").day()? {
@@ -116,8 +116,8 @@ fn first_day(objects: &[Node<'_>]) -> Result<Option<Date>, Problem> {
     Ok(None)
 }
 
-/// A refund as negative lines. A refund of a sale with two rates is apportioned by the sums of the rates, because the
-/// provider does not say what was refunded.
+/// Makes the negative lines of a refund. If the sale has two rates, the refund is apportioned by the sums of the rates,
+/// because the provider does not say what was refunded.
 fn refund_lines(lines: &[Line], refunded: i64, gross: i64) -> Vec<Line> {
     if refunded == 0 {
         return Vec::new();
@@ -240,7 +240,7 @@ fn invoice<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
     })
 }
 
-/// The first node that is present, otherwise the last node.
+/// Returns the first node that is present, or the last node if all are missing.
 fn first<'a, const N: usize>(nodes: [Node<'a>; N]) -> Node<'a> {
     let mut last = None;
     for node in nodes {
@@ -253,7 +253,8 @@ fn first<'a, const N: usize>(nodes: [Node<'a>; N]) -> Node<'a> {
     last.expect("at least one")
 }
 
-/// Lines with tax: the amount, less discounts, plus the taxes that the amount does not include.
+/// Reads the lines of an invoice with tax. The amount of a line is the item's amount, less discounts, plus the taxes
+/// that the item's amount does not include.
 fn invoice_lines(object: &Node<'_>, main: Rate) -> Result<Vec<(Line, i64)>, Problem> {
     let mut lines = Vec::new();
     for item in object.member("lines").items() {

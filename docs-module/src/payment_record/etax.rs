@@ -92,7 +92,7 @@ pub enum RecordError {
     Year,
 }
 
-/// The records of a year in Shift_JIS. Lines end with CRLF.
+/// Writes the records of a year in Shift_JIS. Lines end with CRLF.
 ///
 /// # Errors
 /// When an item cannot be written.
@@ -149,7 +149,7 @@ fn columns(payer: &Payer, payee: &Payee, kinds: &[Kind], year: i32) -> Result<Ve
     Ok(columns)
 }
 
-/// The text in full-width characters. JIS X 0208 must have each of them.
+/// Converts a text to full-width characters. Each of them must be in JIS X 0208.
 pub fn full(item: &'static str, text: &str, characters_max: usize) -> Result<String, RecordError> {
     let wide = wide(item, text)?;
     if wide.chars().count() > characters_max { Err(RecordError::TooLong(item, characters_max)) } else { Ok(wide) }
@@ -196,7 +196,7 @@ fn phone(text: &str) -> Result<String, RecordError> {
     if is_phone { Ok(plain) } else { Err(RecordError::Number("payer.phone")) }
 }
 
-/// A corporate number of 13 digits. A personal number of 12 digits gets a zero before it.
+/// Reads a corporate number of 13 digits, or a personal number of 12 digits, which gets a zero before it.
 fn number(item: &'static str, text: &str) -> Result<String, RecordError> {
     let plain: String = text.trim().nfkc().collect();
     let is_number = plain.bytes().all(|byte| byte.is_ascii_digit());
@@ -208,7 +208,7 @@ fn number(item: &'static str, text: &str) -> Result<String, RecordError> {
     }
 }
 
-/// An amount. A zero is an empty text unless `writes_nought`.
+/// Writes an amount. A zero becomes an empty text unless `writes_nought` is true.
 fn yen(item: &'static str, amount: i64, writes_nought: bool) -> Result<String, RecordError> {
     match amount {
         0 if !writes_nought => Ok(String::new()),

@@ -52,7 +52,7 @@ pub struct Report<'a> {
     pub date: Date,
 }
 
-/// The PDF, and the characters for which the faces have no glyph.
+/// Draws the PDF. Also returns the characters for which the faces have no glyph.
 pub fn pdf(report: &Report<'_>) -> (Vec<u8>, BTreeSet<char>) {
     let mut layout = Layout { report, pen: Pen::new(TOPS[0]), missing: BTreeSet::new() };
     let year = era(report.year);

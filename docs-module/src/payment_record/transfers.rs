@@ -30,7 +30,7 @@ pub struct Declaration {
     pub description: String,
     /// Whether the payee's document states consumption tax separately, so that a transfer is the fee plus that tax.
     pub is_tax_separate: bool,
-    /// The rate of that consumption tax.
+    /// The rate of the separately stated consumption tax.
     pub tax_rate: Rate,
     /// Whether a transfer is the net amount after withholding.
     pub is_net: bool,
@@ -187,7 +187,7 @@ fn read_one<'a>(
     )))
 }
 
-/// The connected account's id. A payout's destination is a bank account, so the id of the connected account is in
+/// Finds the connected account's id. A payout's destination is a bank account, so the id of the connected account is in
 /// `account` or in the metadata.
 fn account<'a>(node: &Node<'a>) -> Option<&'a str> {
     let destination = node.member("destination").id().filter(|id| id.starts_with("acct_"));
@@ -196,7 +196,7 @@ fn account<'a>(node: &Node<'a>) -> Option<&'a str> {
     destination.or_else(|| others.iter().find_map(Node::text))
 }
 
-/// Consumption tax that the metadata states: whole yen, as a number or a text.
+/// Reads the consumption tax that the metadata states: whole yen, as a number or a text.
 fn stated_tax(metadata: &Node<'_>, amount: i64) -> Result<Option<i64>, Problem> {
     let stated = metadata.member("consumption_tax");
     let tax = match stated.value {

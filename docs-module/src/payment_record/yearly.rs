@@ -53,7 +53,7 @@ pub struct Yearly {
 }
 
 impl Yearly {
-    /// The records as JSON. Numbers of the payer and of payees are masked.
+    /// Writes the records as JSON. Numbers of the payer and of payees are masked.
     pub fn json(&self) -> Value {
         json!({
             "year": self.year,
@@ -69,7 +69,7 @@ impl Yearly {
         })
     }
 
-    /// The rows of a payee. Rows are sorted by payee.
+    /// Finds the rows of a payee by search, because rows are sorted by payee.
     fn rows_of(&self, payee: usize) -> &[Row] {
         let rows = &self.records.rows;
         &rows[rows.partition_point(|row| row.payee < payee)..rows.partition_point(|row| row.payee <= payee)]
@@ -113,7 +113,7 @@ impl Yearly {
         })
     }
 
-    /// The records as CSV: a line for each payee and category.
+    /// Writes the records as CSV: a line for each payee and category.
     pub fn csv(&self) -> String {
         let mut table = Table::new(&[
             "年分",
@@ -154,8 +154,8 @@ impl Yearly {
         table.finish()
     }
 
-    /// The records and the summary table as a PDF, and the characters for which the faces have no glyph. `date`: the
-    /// date of the file.
+    /// Draws the records and the summary table as a PDF. Also returns the characters for which the faces have no glyph.
+    /// `date`: the date of the file.
     pub fn pdf(&self, colour: Colour, date: Date) -> (Vec<u8>, BTreeSet<char>) {
         let named = |payee: &Payee| Named { name: payee.name.clone(), address: payee.address.clone() };
         let payees: Vec<Named> = self.payees.iter().map(named).collect();
@@ -163,7 +163,7 @@ impl Yearly {
         pages::pdf(&pages::Report { payer, payees: &payees, records, year: self.year, colour, date })
     }
 
-    /// The records that must be filed, as the text for the tax office ([`etax::records`]).
+    /// Writes the records that must be filed, as the text for the tax office ([`etax::records`]).
     ///
     /// # Errors
     /// The payees whose records cannot be written: the index of each payee, and the first fault of that payee's record.
@@ -224,7 +224,7 @@ impl Yearly {
     }
 }
 
-/// The distinct descriptions of the payments of each row.
+/// For each row, the distinct descriptions of its payments.
 type Details<'a> = BTreeMap<(usize, Category), BTreeSet<&'a str>>;
 
 fn category(row: &Row) -> Value {
@@ -242,7 +242,7 @@ fn summary_row(row: &SummaryRow) -> Value {
     })
 }
 
-/// The number with each character replaced by an asterisk.
+/// Replaces each character of the number with an asterisk.
 fn masked(number: &str) -> String {
     "*".repeat(number.chars().count())
 }

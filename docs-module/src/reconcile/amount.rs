@@ -28,7 +28,7 @@ pub fn amount(text: &str) -> Option<Decimal> {
     Some(if in_brackets || minus { -number } else { number })
 }
 
-/// The text without a leading sign from `signs`, and whether it had one.
+/// Removes a leading sign from `signs`. Returns the remaining text, and whether a sign was removed.
 fn without_any<'a>(text: &'a str, signs: &[char]) -> (&'a str, bool) {
     text.strip_prefix(signs).map_or((text, false), |rest| (rest, true))
 }

@@ -29,14 +29,14 @@ impl NameKind {
     /// Values of `kind` (B34), in the same order.
     pub const NAMES: [&str; 6] = ["text", "exact", "company", "kana", "bank", "number"];
 
-    /// The kind for a value of `kind`.
+    /// Finds the kind that a value of `kind` names.
     pub fn of_name(name: &str) -> Option<NameKind> {
         NameKind::NAMES.iter().position(|one| *one == name).map(|at| NameKind::ALL[at])
     }
 }
 
 const HONORIFICS: [&str; 5] = ["御中", "先生", "様", "殿", "行"];
-/// Legal forms of companies in full; longer ones first.
+/// Legal forms of companies in full; longer forms first.
 const FORMS: [&str; 32] = [
     "特定非営利活動法人",
     "有限責任事業組合",
@@ -73,7 +73,7 @@ const FORMS: [&str; 32] = [
 ];
 /// Legal forms that are written in brackets. The outer bracket may be missing at either end of a name.
 const SHORT_FORMS: [&str; 5] = ["株", "有", "同", "名", "資"];
-/// Banks' abbreviations of legal forms, in large kana; longer ones first.
+/// Banks' abbreviations of legal forms, in large kana; longer abbreviations first.
 const BANK_FORMS: [&str; 23] = [
     "ノウキヨウ",
     "ギヨキヨウ",
@@ -141,7 +141,7 @@ const TRANSFER_DIGITS_MAX: usize = 10;
 /// Digits of a corporate number.
 const CORPORATE_DIGITS: usize = 13;
 
-/// The key of a name. Two names match if their keys of the same kind are equal.
+/// Computes the key of a name. Two names match if their keys of the same kind are equal.
 pub fn key(kind: NameKind, name: &str) -> String {
     match kind {
         NameKind::Exact => name.trim().to_owned(),
@@ -153,7 +153,7 @@ pub fn key(kind: NameKind, name: &str) -> String {
     }
 }
 
-/// The compatibility form (NFKC) in lower case, with sound marks joined to their kana.
+/// Converts a name to the compatibility form (NFKC) in lower case, with sound marks joined to their kana.
 fn folded(name: &str) -> String {
     let joined = name.chars().map(|c| match c {
         // NFKC would put a space before these sound marks, so replace them by their combining forms

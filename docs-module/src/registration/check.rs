@@ -63,13 +63,13 @@ pub struct Checked<'a> {
     pub is_check_digit_valid: Option<bool>,
     /// The result.
     pub finding: Finding,
-    /// The record that decides the state; `None`: no record decides it.
+    /// The record that decides the state; `None`: no record decides the state.
     pub entry: Option<&'a Entry>,
     /// Warnings: `date_missing`, `snapshot_older_than_as_of`.
     pub warnings: Vec<&'static str>,
 }
 
-/// Checks a number as of a date. Without records (`None`) only its form and its check digit are checked.
+/// Checks a number as of a date. Without records (`None`), only the number's form and check digit are checked.
 pub fn check<'a>(given: &str, snapshot: Option<&'a Snapshot>, as_of: Date) -> Checked<'a> {
     let normalized = normalized(given);
     let given = given.to_owned();
@@ -103,8 +103,8 @@ fn status(entries: &[Entry], as_of: Date) -> Status {
     }
 }
 
-/// The record whose own state on the date is the state of the number. If several records have this state, the one that
-/// was registered last.
+/// Finds the record whose own state on the date is the state of the number. If several records have this state, returns
+/// the record that was registered last.
 fn deciding(entries: &[Entry], finding: Finding, as_of: Date) -> Option<&Entry> {
     let decides = |entry: &&Entry| Finding::Status(status_on(&[entry.registration], as_of)) == finding;
     entries.iter().filter(decides).max_by_key(|entry| entry.registration.registered_on)

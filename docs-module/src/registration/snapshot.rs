@@ -1,4 +1,5 @@
-//! Published records of registrations: the authority's own JSON and CSV (resource definition of May 2024), a list of records, or a map from numbers to records.
+//! Published records of registrations: the authority's own JSON and CSV (resource definition of May 2024), a list of
+//! records, or a map from numbers to records.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,8 +24,8 @@ pub struct Entry {
     pub registration: Registration,
     /// Name; empty for individuals in the public files.
     pub name: String,
-    /// Whether the record says that the registration ended but not when. Such a registration is treated as never in
-    /// force.
+    /// Whether the record says that the registration ended, but not when it ended. Such a registration is treated as
+    /// never in force.
     pub is_date_missing: bool,
 }
 
@@ -38,7 +39,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The records of a number.
+    /// Returns the records of a number.
     pub fn of(&self, number: RegistrationNumber) -> &[Entry] {
         self.entries.get(&number).map(Vec::as_slice).unwrap_or_default()
     }
@@ -126,7 +127,7 @@ fn date(text: &str) -> Result<Option<Date>, String> {
     found.map(Some).map_err(|_| format!("not a date of the form 2025-11-30: {text}"))
 }
 
-/// The members of a record that are read.
+/// The members that are read from a record.
 #[derive(Default)]
 struct Record {
     number: Option<String>,
@@ -166,8 +167,8 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A member's name in lower case without underscores, because files write `registrationDate`, `RegistrationDate` and
-/// `registration_date`.
+/// Writes a member's name in lower case without underscores, because files write `registrationDate`, `RegistrationDate`
+/// and `registration_date`.
 fn plain(name: &str) -> String {
     name.chars().filter(|character| *character != '_').map(|character| character.to_ascii_lowercase()).collect()
 }

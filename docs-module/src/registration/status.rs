@@ -52,8 +52,9 @@ impl Registration {
     }
 }
 
-/// The state on a date. If any record is active, the state is active. Otherwise only the records that were registered
-/// by the date matter: the record with the latest end decides whether the state is revoked or lapsed.
+/// Determines the state of a number on a date. If any record is active, the state is active. Otherwise only the records
+/// that were registered by the date matter: the record with the latest end decides whether the state is revoked or
+/// lapsed.
 pub fn status_on(records: &[Registration], date: Date) -> Status {
     if let Some(active) = records.iter().find(|record| record.is_active(date)) {
         return Status::Active { ends_on: active.ends_on() };

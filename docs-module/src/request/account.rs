@@ -45,7 +45,7 @@ impl DeliveryMode {
     /// Values of `delivery_mode`.
     pub const NAMES: [&str; 3] = ["store", "email", "both"];
 
-    /// The mode of a value of `delivery_mode`.
+    /// Finds the mode that a value of `delivery_mode` names.
     pub fn of_name(name: &str) -> Option<DeliveryMode> {
         Some(match name {
             "store" => DeliveryMode::Store,
@@ -85,7 +85,7 @@ pub struct Profile {
     pub provider_signing_secret: Option<String>,
 }
 
-/// The key that a body of `POST /v1/admin/keys` asks for.
+/// Reads a body of `POST /v1/admin/keys`: the key to issue.
 ///
 /// # Errors
 /// All faults of the body.
@@ -98,7 +98,7 @@ pub fn key_order(bytes: &[u8]) -> Result<KeyOrder, Vec<Fault>> {
     })
 }
 
-/// The cap in yen that a body of `POST /v1/cap` sets. 0 means no cap.
+/// Reads a body of `POST /v1/cap`: the new cap in yen. 0 means no cap.
 ///
 /// # Errors
 /// All faults of the body.
@@ -118,8 +118,8 @@ fn bounded(object: &Object<'_>, name: &'static str, most: usize) -> String {
     text
 }
 
-/// The profile that a body of `POST /v1/account/profile` sets. In addition to the members of the specification, the body
-/// may have `issuer_address` and `issuer_tel`.
+/// Reads a body of `POST /v1/account/profile`: the new profile. In addition to the members of the specification, the
+/// body may have `issuer_address` and `issuer_tel`.
 ///
 /// # Errors
 /// All faults of the body, including those that would make documents with this profile invalid.
@@ -149,7 +149,8 @@ pub fn profile(bytes: &[u8], given: &Given<'_>) -> Result<Profile, Vec<Fault>> {
     })
 }
 
-/// Reads a text with one `@` between other characters. Only sending an e-mail shows if the address works.
+/// Reads an e-mail address: a text with one `@` between other characters, or an empty text. Only sending an e-mail
+/// shows whether the address works.
 fn email(object: &Object<'_>) -> String {
     let text = bounded(object, "delivery_email", EMAIL_MAX);
     let is_address = match text.split_once('@') {
@@ -171,7 +172,7 @@ fn secret(object: &Object<'_>) -> Option<String> {
     text.or_else(|| field.refuse_unseen("string_type", &expected))
 }
 
-/// A sample document with the settings of a profile.
+/// Makes the draft of a sample document with the settings of a profile.
 fn sample(profile: &Profile, today: Date) -> Draft {
     let line =
         Line { name: "-".to_owned(), unit_price: Decimal::ONE, quantity: Decimal::ONE, rate: profile.default_rate };

@@ -147,7 +147,7 @@ fn transfers() -> Value {
     json!([transfer, payout])
 }
 
-/// Objects joined into one object. A later member replaces an earlier one.
+/// Joins objects into one object. A later member replaces an earlier one.
 fn join(objects: &[&Value]) -> Value {
     let members = objects.iter().flat_map(|object| object.as_object().unwrap().clone());
     Value::Object(members.collect())
@@ -181,7 +181,7 @@ impl Schemas {
         Schemas(found.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap())).collect())
     }
 
-    /// Schemas of one type each, which together mean the same as `schema`.
+    /// Splits `schema` into schemas of one type each, which together mean the same as `schema`.
     fn kinds(&self, schema: &Value) -> Vec<Value> {
         if let Some(way) = schema["$ref"].as_str() {
             return self.kinds(&self.0[way.rsplit('/').next().unwrap()]);
@@ -196,7 +196,7 @@ impl Schemas {
         types.into_iter().map(|one| join(&[schema, &json!({"type": one})])).collect()
     }
 
-    /// The members of a value that has these kinds.
+    /// Finds the members of `value`, which has these kinds, and adds them to `found`.
     fn members(&self, kinds: &[Value], value: &Value, at: &[Place], foreign: bool, found: &mut Vec<Member>) {
         let step = |place: Place| [at, &[place]].concat();
         for kind in kinds {
@@ -258,7 +258,7 @@ impl Body {
         found
     }
 
-    /// The whole body with one member replaced or left out.
+    /// Makes the whole body with one member replaced or left out.
     fn with(&self, at: &[Place], value: Option<Value>) -> Value {
         let mut body = self.whole.clone();
         let mut here = &mut body;
@@ -278,9 +278,9 @@ impl Body {
         body
     }
 
-    /// Faults at a path when the value at this path is replaced. The path of a fault in a published record ends at the
-    /// list, and the fault's message states the record's index. Faults of members that are required only in some cases
-    /// are left out, because the schema describes such cases only in its texts.
+    /// Finds the faults at a path when the value at this path is replaced. The path of a fault in a published record
+    /// ends at the list, and the fault's message states the record's index. Faults of members that are required only in
+    /// some cases are left out, because the schema describes such cases only in its texts.
     fn told(&self, at: &[Place], value: Option<Value>) -> Vec<Fault> {
         let body = serde_json::to_vec(&self.with(at, value)).unwrap();
         let is_of_record =
@@ -359,8 +359,8 @@ impl Body {
         );
     }
 
-    /// Compares the words of a closed set in the description with the words in the message of a fault. Aliases are in
-    /// neither.
+    /// Compares the words of a closed set in the description with the words in the message of a fault. Neither lists
+    /// aliases.
     fn check_words(&self, member: &Member, words: &[Value]) {
         for word in words {
             self.accepts(&member.at, word.clone());
@@ -455,7 +455,7 @@ impl Body {
     }
 }
 
-/// The path to a member as a text, in the form that `asked::note` uses.
+/// Writes the path to a member as a text, in the form that `asked::note` uses.
 fn way(at: &[Place]) -> String {
     let steps = at.iter().map(Place::step);
     steps

@@ -7,9 +7,9 @@ use super::{Fault, Given, parts};
 use crate::document::{Document, Draft, LINES_MAX, Line};
 use crate::tax::consumption::{Basis, Rate};
 
-/// The document that a body of `POST /v1/invoices` asks for. In addition to the members of the specification, the body
-/// may have `recipient_number`, the recipient's registration number, and `original_number`, the number of the original
-/// document for a credit note or a corrected invoice.
+/// Makes the document that a body of `POST /v1/invoices` asks for. In addition to the members of the specification, the
+/// body may have `recipient_number`, the recipient's registration number, and `original_number`, the number of the
+/// original document for a credit note or a corrected invoice.
 ///
 /// # Errors
 /// All faults of the body.
@@ -21,7 +21,8 @@ pub fn document(bytes: &[u8], given: &Given<'_>) -> Result<Document, Vec<Fault>>
     })
 }
 
-/// The draft of a request. Fillers replace values with a fault, so that the other members are checked too.
+/// Reads the draft of a request. A filler replaces each value that has a fault, so that the other members are checked
+/// too.
 fn draft(object: &Object<'_>, given: &Given<'_>) -> Draft {
     let lines = object.required("items").and_then(|field| field.filled_list(LINES_MAX));
     let lines = lines.map_or_else(|| vec![filler()], |lines| lines.iter().map(line).collect());
@@ -55,7 +56,7 @@ fn draft(object: &Object<'_>, given: &Given<'_>) -> Draft {
     }
 }
 
-/// A line item that replaces a line item with faults.
+/// Makes a line item that stands in for a line item with faults.
 fn filler() -> Line {
     Line { name: "-".to_owned(), unit_price: Decimal::ZERO, quantity: Decimal::ONE, rate: Rate::Standard }
 }

@@ -23,7 +23,7 @@ pub enum Place {
 
 #[cfg(test)]
 impl Place {
-    /// The step as a text, with `[]` for any index.
+    /// Writes the step as a text, with `[]` for any index.
     pub(super) fn step(&self) -> String {
         match self {
             Place::Name(name) => name.to_string(),
@@ -66,12 +66,12 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault. Its message is the path to the value, followed by `expected`, such as `should be a text`.
+    /// Makes a fault. Its message is the path to the value, followed by `expected`, such as `should be a text`.
     pub fn new(kind: &'static str, loc: Vec<Place>, expected: &str) -> Fault {
         Fault { msg: format!("{} {expected}", path(&loc)), kind, loc, input: None, ctx: None }
     }
 
-    /// A fault of a query parameter whose value is not allowed.
+    /// Makes a fault of a query parameter whose value is not allowed.
     pub fn of_query(name: &'static str, value: &str, allowed: &[&str]) -> Fault {
         let loc = vec![Place::from("query"), Place::from(name)];
         let expected = format!("should be one of: {}", allowed.join(", "));
@@ -80,18 +80,18 @@ impl Fault {
         Fault { input, ctx: Some(ctx), ..Fault::new("string_pattern_mismatch", loc, &expected) }
     }
 
-    /// A fault of a required query parameter that is missing.
+    /// Makes a fault of a required query parameter that is missing.
     pub fn missing_in_query(name: &'static str) -> Fault {
         Fault::new("missing", vec![Place::from("query"), Place::from(name)], "is required")
     }
 }
 
-/// The text, if it is short enough for a fault to repeat it.
+/// Returns the text if it is short enough for a fault to repeat it.
 pub(super) fn short(text: &str) -> Option<&str> {
     (text.len() <= 200).then_some(text)
 }
 
-/// The path to a value, as messages show it: `items[3].unit_price`, or `the body` for the whole body.
+/// Writes the path to a value as messages show it: `items[3].unit_price`, or `the body` for the whole body.
 pub(super) fn path(loc: &[Place]) -> String {
     let mut path = String::new();
     for place in loc.iter().skip(1) {
@@ -124,8 +124,8 @@ impl Faults {
         !self.any.get()
     }
 
-    /// Adds problems of a value at `at`. If a value already has a fault, its problems follow from that fault and are left
-    /// out.
+    /// Adds problems of a value at `at`. Problems of a value that already has a fault follow from this fault and are
+    /// left out.
     pub fn add_problems(&self, at: &[Place], problems: Vec<Problem>) {
         for problem in problems {
             let loc: Vec<Place> = at.iter().cloned().chain(problem.at.iter().map(Place::from)).collect();

@@ -31,7 +31,7 @@ pub(super) fn body<T>(bytes: &[u8], read: impl FnOnce(&Object<'_>) -> Option<T>)
     }
 }
 
-/// The whole body as a value.
+/// Reads the whole body as one value.
 fn whole<'a>(bytes: &'a [u8], faults: &'a Faults) -> Option<Field<'a>> {
     let at = vec![Place::from("body")];
     if bytes.iter().all(u8::is_ascii_whitespace) {
@@ -59,7 +59,7 @@ pub(super) struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// A required member.
+    /// Looks up a required member. A missing member is a fault.
     pub fn required(&self, name: &'static str) -> Option<Field<'a>> {
         let field = self.optional(name);
         if field.is_none() {
@@ -68,7 +68,7 @@ impl<'a> Object<'a> {
         field
     }
 
-    /// A member that may be missing but not null.
+    /// Looks up a member that may be missing but not null.
     pub fn optional(&self, name: &'static str) -> Option<Field<'a>> {
         #[cfg(test)]
         crate::asked::note(self.field.at.iter().map(Place::step), name);
@@ -76,22 +76,22 @@ impl<'a> Object<'a> {
         Some(Field { raw, at: self.at(name), faults: self.field.faults })
     }
 
-    /// A member that may be missing or null.
+    /// Looks up a member that may be missing or null.
     pub fn nullable(&self, name: &'static str) -> Option<Field<'a>> {
         self.optional(name).filter(|field| field.raw.get() != "null")
     }
 
-    /// A text; empty when the member is missing.
+    /// Reads a text; empty when the member is missing.
     pub fn text(&self, name: &'static str) -> String {
         self.optional(name).and_then(|field| field.text()).unwrap_or_default()
     }
 
-    /// A text; empty when the member is missing or null.
+    /// Reads a text; empty when the member is missing or null.
     pub fn nullable_text(&self, name: &'static str) -> String {
         self.nullable(name).and_then(|field| field.text()).unwrap_or_default()
     }
 
-    /// A member whose name comes from the request.
+    /// Looks up a member whose name comes from the request.
     pub fn named(&self, name: &str) -> Option<&'a RawValue> {
         self.members.get(name).copied()
     }
@@ -110,7 +110,7 @@ impl<'a> Object<'a> {
         self.field.faults
     }
 
-    /// The place of a member.
+    /// The path to a member.
     pub fn at(&self, name: &'static str) -> Vec<Place> {
         let mut at = self.field.at.clone();
         at.push(Place::from(name));
@@ -133,12 +133,12 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The text of the value, as in the body.
+    /// The JSON text of the value, as in the body.
     pub fn raw(&self) -> &'a str {
         self.raw.get()
     }
 
-    /// The raw value, to be repeated in an answer.
+    /// The raw value, for an answer that repeats it.
     pub fn raw_value(&self) -> &'a RawValue {
         self.raw
     }
@@ -161,7 +161,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A whole number. `10.0` is a whole number too.
+    /// Reads a whole number. `10.0` is a whole number too.
     pub fn integer(&self) -> Option<i64> {
         if !self.is_number() {
             return self.refuse("int_type", "should be a whole number", None);
@@ -172,7 +172,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A whole number of at least `least` and at most `most`.
+    /// Reads a whole number of at least `least` and at most `most`.
     pub fn integer_within(&self, least: i64, most: i64) -> Option<i64> {
         let number = self.integer()?;
         if number < least {
@@ -188,8 +188,8 @@ impl<'a> Field<'a> {
         Some(number)
     }
 
-    /// A number, or a text that matches the specification's pattern of decimals, with at most 12 digits before the point
-    /// and 6 after it (B24).
+    /// Reads a number, or a text that matches the specification's pattern of decimals, with at most 12 digits before
+    /// the point and 6 after it (B24).
     pub fn decimal(&self) -> Option<Decimal> {
         let expected = format!(
             "should be a number of at most {WHOLE_DIGITS} digits before the point and {FRACTION_DIGITS} after it, as 1250 or \"1250.5\""
@@ -206,7 +206,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whole yen, not negative. The value is written like a decimal ([`Field::decimal`]).
+    /// Reads whole yen, not negative. The value is written like a decimal ([`Field::decimal`]).
     pub fn yen(&self) -> Option<i64> {
         let amount = self.decimal()?;
         match amount.to_i64().filter(|yen| amount.fract().is_zero() && (0..=YEN_MAX).contains(yen)) {
@@ -215,7 +215,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A date as `2025-11-30`.
+    /// Reads a date of the form `2025-11-30`.
     pub fn date(&self) -> Option<Date> {
         let expected = "should be a date of the form 2025-11-30";
         let text: Option<Cow<'_, str>> = serde_json::from_str(self.raw()).ok();
@@ -225,14 +225,14 @@ impl<'a> Field<'a> {
         date.or_else(|| self.refuse("date_from_datetime_parsing", expected, None))
     }
 
-    /// One of the allowed words.
+    /// Reads one of the allowed words.
     pub fn choice<T>(&self, allowed: &[&str], of_name: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let name = self.text()?;
         of_name(&name)
             .or_else(|| self.refuse_choice(&allowed.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>()))
     }
 
-    /// One of the allowed whole numbers.
+    /// Reads one of the allowed whole numbers.
     pub fn integer_choice<T>(&self, allowed: &[i64], of_number: impl FnOnce(i64) -> Option<T>) -> Option<T> {
         let number = self.integer()?;
         of_number(number).or_else(|| self.refuse_choice(&allowed.iter().map(i64::to_string).collect::<Vec<_>>()))
@@ -243,7 +243,7 @@ impl<'a> Field<'a> {
         self.refuse("literal_error", &format!("should be one of: {allowed}"), Some(json!({"expected": allowed})))
     }
 
-    /// A list of at most `most` values.
+    /// Reads a list of at most `most` values.
     pub fn list(&self, most: usize) -> Option<Vec<Field<'a>>> {
         if !self.raw().starts_with('[') {
             return self.refuse("list_type", "should be a list", None);
@@ -261,7 +261,7 @@ impl<'a> Field<'a> {
         Some(list.into_iter().enumerate().map(field).collect())
     }
 
-    /// A list of at least one and at most `most` values.
+    /// Reads a list of at least one and at most `most` values.
     pub fn filled_list(&self, most: usize) -> Option<Vec<Field<'a>>> {
         let list = self.list(most)?;
         if list.is_empty() {
@@ -281,7 +281,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A free-form object.
+    /// Reads an object with any members.
     pub fn free_object(&self) -> Option<Value> {
         if !self.raw().starts_with('{') {
             return self.refuse("dict_type", "should be an object", None);
@@ -302,7 +302,7 @@ impl<'a> Field<'a> {
         None
     }
 
-    /// Adds a fault without the value. For values that no answer may repeat: numbers of persons, tokens, secrets.
+    /// Adds a fault without the value, for a value that no answer may repeat: a personal number, a token or a secret.
     pub fn refuse_unseen<T>(&self, kind: &'static str, expected: &str) -> Option<T> {
         self.faults.add(Fault::new(kind, self.at.clone(), expected));
         None
@@ -317,8 +317,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The decimal of a text: a sign, digits, a point, digits, an exponent. `None` means that the text is not a decimal, or
-/// has too many digits.
+/// Reads the decimal in a text: a sign, digits, a point, digits, an exponent. `None` means that the text is not a
+/// decimal, or has too many digits.
 fn decimal_of(text: &str) -> Option<Decimal> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),

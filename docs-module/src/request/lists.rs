@@ -69,9 +69,9 @@ struct Side<'a> {
     is_readable: Vec<bool>,
 }
 
-/// The answer to a body of `POST /v1/reconcile` (B35), as JSON. `matched` and `amount_mismatch` are lists of groups with
-/// `left`, `right`, `normalized_key` and `difference`. `left_only` and `right_only` are lists of records with a `reason`.
-/// `summary` has counts and sums.
+/// Reconciles the two lists in a body of `POST /v1/reconcile` (B35), and returns the answer as JSON. `matched` and
+/// `amount_mismatch` are lists of groups with `left`, `right`, `normalized_key` and `difference`. `left_only` and
+/// `right_only` are lists of records with a `reason`. `summary` has counts and sums.
 ///
 /// # Errors
 /// All faults of the body.
@@ -117,7 +117,7 @@ fn side<'a>(
     (records.len() == rows.len()).then_some(Side { rows, records, is_readable })
 }
 
-/// A text, or a number as written in the body.
+/// Reads a text, or a number as written in the body.
 fn plain(raw: &RawValue) -> Option<String> {
     let is_number = raw.get().starts_with(|first: char| first == '-' || first.is_ascii_digit());
     if is_number { Some(raw.get().to_owned()) } else { serde_json::from_str(raw.get()).ok() }
@@ -145,7 +145,7 @@ fn answer(left: &Side<'_>, right: &Side<'_>, tolerance: Decimal) -> String {
 }
 
 impl<'a> Side<'a> {
-    /// The records that can be compared, with their indexes in the request.
+    /// Returns the indexes in the request of the records that can be compared, and these records.
     fn readable(&self) -> (Vec<usize>, Vec<Record>) {
         let kept = self.records.iter().enumerate().filter(|(at, _)| self.is_readable[*at]);
         kept.map(|(at, record)| (at, record.clone())).unzip()
@@ -155,7 +155,7 @@ impl<'a> Side<'a> {
         Placed { index: at, record: self.rows[at].raw_value() }
     }
 
-    /// The records without a match and the records with an unreadable amount, in the order of the request.
+    /// Collects the records without a match and the records with an unreadable amount, in the order of the request.
     fn alone(&self, places: &[usize], found: &[usize]) -> Vec<Alone<'_>> {
         let unmatched = found.iter().map(|at| (places[*at], "no_match"));
         let unreadable = (0..self.rows.len()).filter(|at| !self.is_readable[*at]).map(|at| (at, "amount_unreadable"));
@@ -168,7 +168,7 @@ impl<'a> Side<'a> {
         all.into_iter().map(alone).collect()
     }
 
-    /// The sum of the amounts. Null without amounts.
+    /// Adds up the amounts. Null without amounts.
     fn total(&self) -> Value {
         let mut amounts = self.records.iter().filter_map(|record| record.amount).peekable();
         if amounts.peek().is_none() {
@@ -178,7 +178,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A number if the amount is whole, otherwise a text.
+/// Writes a whole amount as a number, and any other amount as a text.
 fn yen(amount: Decimal) -> Value {
     match amount.to_i64().filter(|_| amount.fract().is_zero()) {
         Some(whole) => json!(whole),
@@ -191,7 +191,7 @@ fn yen(amount: Decimal) -> Value {
 pub struct Published {
     /// The records. `None` means that the request has no records.
     pub snapshot: Option<Snapshot>,
-    /// SHA-256 of their text, in hexadecimal.
+    /// SHA-256 of the text of the records, in hexadecimal.
     pub sha256: Option<String>,
     /// The reference date, for which the status is determined.
     pub as_of: Option<Date>,
@@ -252,7 +252,7 @@ fn published(object: &Object<'_>) -> Published {
     let Some(records) = object.nullable("records") else { return Published { as_of, source, ..Published::default() } };
     let sha256: String = Sha256::digest(records.raw()).iter().map(|byte| format!("{byte:02x}")).collect();
     let refused = |error: serde_json::Error| {
-        records.refuse("value_error", &format!("should be published records: {error}"), None)
+        records.refuse("value_error", &format!("should hold published records: {error}"), None)
     };
     let snapshot = serde_json::from_str(records.raw()).map_or_else(refused, Some);
     Published { snapshot, sha256: Some(sha256), as_of, source }
@@ -265,7 +265,7 @@ impl Verification {
         self.numbers.iter().map(|number| check(number, self.published.snapshot.as_ref(), as_of)).collect()
     }
 
-    /// The answer. Its `results` come from [`Verification::checked`].
+    /// Makes the answer. Its `results` come from [`Verification::checked`].
     pub fn answer(&self, checked: &[Checked<'_>], today: Date) -> Value {
         let basis = if self.published.snapshot.is_some() { "records" } else { "format_only" };
         let result = |one: &Checked<'_>| {
@@ -290,7 +290,7 @@ impl Watch {
         monitor(&self.numbers, snapshot, self.published.as_of.unwrap_or(today))
     }
 
-    /// The answer: the numbers from [`Watch::found`] in `alerts`, `ok` and `not_found`.
+    /// Makes the answer: the numbers from [`Watch::found`] in `alerts`, `ok` and `not_found`.
     pub fn answer(&self, found: &Monitored<'_>, today: Date) -> Value {
         let group = |checked: &[Checked<'_>]| checked.iter().map(result).collect::<Vec<_>>();
         json!({

@@ -17,7 +17,7 @@ use crate::tax::withholding::Category;
 /// Allowed rates of consumption tax, in percent.
 const RATES: [i64; 2] = [8, 10];
 
-/// A registration number. Full-width characters and spaces are normalised first (B26).
+/// Reads a registration number. Full-width characters and spaces are normalised first (B26).
 pub(super) fn registration_number(field: &Field<'_>) -> Option<RegistrationNumber> {
     let text = field.text()?;
     let plain: String = text.nfkc().filter(|character| !character.is_whitespace()).take(20).collect();
@@ -27,8 +27,8 @@ pub(super) fn registration_number(field: &Field<'_>) -> Option<RegistrationNumbe
     })
 }
 
-/// `issuer`, `registration_number`, `issuer_address` and `issuer_tel` of a request. Fillers replace values with a
-/// fault.
+/// Reads `issuer`, `registration_number`, `issuer_address` and `issuer_tel` of a request. A filler replaces each value
+/// that has a fault.
 pub(super) fn issuer(object: &Object<'_>) -> Issuer {
     let name = object.required("issuer").and_then(|field| field.text());
     let number = object.required("registration_number").and_then(|field| registration_number(&field));
@@ -40,46 +40,46 @@ pub(super) fn issuer(object: &Object<'_>) -> Issuer {
     }
 }
 
-/// `consignor` and `consignor_registration_number`.
+/// Reads `consignor` and `consignor_registration_number`.
 pub(super) fn consignor(object: &Object<'_>) -> Option<Consignor> {
     let name = object.nullable_text("consignor");
     let number = object.nullable("consignor_registration_number").and_then(|field| registration_number(&field));
     (!name.is_empty() || number.is_some()).then_some(Consignor { name, registration_number: number })
 }
 
-/// `rounding`.
+/// Reads `rounding`.
 pub(super) fn rounding(object: &Object<'_>) -> Rounding {
     let field = object.optional("rounding");
     field.and_then(|field| field.choice(&Rounding::NAMES, Rounding::of_name)).unwrap_or_default()
 }
 
-/// A value of `document_type`.
+/// Reads a value of `document_type`.
 pub(super) fn kind(field: &Field<'_>) -> Option<Kind> {
     field.choice(&Kind::names(), Kind::of_name)
 }
 
-/// `provider`.
+/// Reads `provider`.
 pub(super) fn provider(object: &Object<'_>) -> Provider {
     let field = object.optional("provider");
     field.and_then(|field| field.choice(&Provider::NAMES, Provider::of_name)).unwrap_or_default()
 }
 
-/// A rate of consumption tax.
+/// Reads a rate of consumption tax.
 pub(super) fn rate(field: &Field<'_>) -> Option<Rate> {
     field.integer_choice(&RATES, Rate::of_percent)
 }
 
-/// `default_tax_rate`.
+/// Reads `default_tax_rate`.
 pub(super) fn default_rate(object: &Object<'_>) -> Rate {
     object.optional("default_tax_rate").and_then(|field| rate(&field)).unwrap_or(Rate::Standard)
 }
 
-/// A category of remuneration.
+/// Reads a category of remuneration.
 pub(super) fn category(field: &Field<'_>) -> Option<Category> {
     field.choice(&Category::names().collect::<Vec<_>>(), Category::of_name)
 }
 
-/// `theme` (B12, B28).
+/// Reads `theme` (B12, B28).
 pub(super) fn theme(object: &Object<'_>) -> Theme {
     let Some(given) = object.nullable("theme").and_then(|field| field.object()) else { return Theme::default() };
     let locale = given.nullable("locale");
@@ -91,10 +91,10 @@ pub(super) fn theme(object: &Object<'_>) -> Theme {
     Theme { footer, ..looks(&given, Object::nullable) }
 }
 
-/// The function that reads a member. The functions differ in the meaning of null: a fault, or a missing member.
+/// A function that looks up a member. Such functions differ in the meaning of null: a fault, or a missing member.
 type Member<'a> = fn(&Object<'a>, &'static str) -> Option<Field<'a>>;
 
-/// `brand_color`, `logo` and `seal`. An empty text counts as missing.
+/// Reads `brand_color`, `logo` and `seal`. An empty text counts as missing.
 pub(super) fn looks<'a>(object: &Object<'a>, member: Member<'a>) -> Theme {
     let given = |name| member(object, name).filter(|field| field.raw() != "\"\"");
     Theme {
@@ -118,7 +118,7 @@ fn picture(field: &Field<'_>) -> Option<Arc<Picture>> {
     Picture::from_data_uri(&uri).map_err(|error| field.refuse::<()>("value_error", error.message(), None)).ok()
 }
 
-/// `bank_transfer`. [`crate::document`] checks the required members.
+/// Reads `bank_transfer`. [`crate::document`] checks the required members.
 pub(super) fn bank(object: &Object<'_>) -> Option<BankAccount> {
     let given = object.nullable("bank_transfer")?.object()?;
     Some(BankAccount {
@@ -134,7 +134,7 @@ pub(super) fn bank(object: &Object<'_>) -> Option<BankAccount> {
     })
 }
 
-/// `withholding` of a document.
+/// Reads `withholding` of a document.
 pub(super) fn withholding(object: &Object<'_>) -> Option<Withholding> {
     let given = object.nullable("withholding")?.object()?;
     let lines = given.nullable("lines").and_then(|field| field.list(LINES_MAX));

@@ -7,7 +7,7 @@ use super::{Fault, Given, parts};
 use crate::document::{Document, Draft, LINES_MAX, Problem, Step};
 use crate::payment_import::{Order, Payment, draft_of_all, draft_of_one, first_repeated, read};
 
-/// The document that a body of `POST /v1/invoices/from_payment` asks for. In addition to the members of the
+/// Makes the document that a body of `POST /v1/invoices/from_payment` asks for. In addition to the members of the
 /// specification, the body may have `issuer_address` and `issuer_tel`.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn document_of_payment(bytes: &[u8], given: &Given<'_>) -> Result<Document, 
     })
 }
 
-/// The document that a body of `POST /v1/invoices/from_payments` asks for. In addition to the members of the
+/// Makes the document that a body of `POST /v1/invoices/from_payments` asks for. In addition to the members of the
 /// specification, the body may have `issuer_address` and `issuer_tel`.
 ///
 /// # Errors
@@ -63,7 +63,7 @@ pub fn document_of_payments(bytes: &[u8], given: &Given<'_>) -> Result<Document,
     })
 }
 
-/// The values that requests for a document of one payment and of many payments have in common.
+/// Reads the values that requests for a document of one payment and of many payments have in common.
 fn order(object: &Object<'_>, given: &Given<'_>) -> Order {
     Order {
         issuer: parts::issuer(object),

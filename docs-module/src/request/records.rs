@@ -38,7 +38,7 @@ pub struct RecordsOrder {
 }
 
 impl RecordsOrder {
-    /// The text for the tax office ([`Yearly::etax`]).
+    /// Writes the text for the tax office ([`Yearly::etax`]).
     ///
     /// # Errors
     /// The items that cannot be written, each with its path and the character at fault.
@@ -105,9 +105,9 @@ impl RecordsOrder {
     }
 }
 
-/// The records that a body of `POST /v1/withholding-records` asks for. In addition to the members of the specification,
-/// a payment may have `unpaid`, for a payment that became payable (支払の確定) in the year but is not made yet, and `days`
-/// and `salary` of the period that the payment covers ([`Circumstances`]).
+/// Makes the records that a body of `POST /v1/withholding-records` asks for. In addition to the members of the
+/// specification, a payment may have `unpaid`, for a payment that became payable (支払の確定) in the year but is not made
+/// yet, and `days` and `salary` of the period that the payment covers ([`Circumstances`]).
 ///
 /// # Errors
 /// All faults of the body.
@@ -125,7 +125,7 @@ pub fn records(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOrder, Vec<Faul
     })
 }
 
-/// The records that a body of `POST /v1/withholding-records/from_transfers` asks for.
+/// Makes the records that a body of `POST /v1/withholding-records/from_transfers` asks for.
 ///
 /// # Errors
 /// All faults of the body.
@@ -277,7 +277,7 @@ impl Reading {
     }
 }
 
-/// True for 13 digits with the right check digit.
+/// Whether a text is 13 digits with the right check digit.
 fn is_corporate_number(digits: &str) -> bool {
     let digits: Option<Vec<u8>> = digits.chars().map(|digit| digit.to_digit(10).map(|digit| digit as u8)).collect();
     let digits: Option<[u8; 13]> = digits.and_then(|digits| digits.try_into().ok());
@@ -293,7 +293,7 @@ fn payer(object: &Object<'_>) -> Payer {
     }
 }
 
-/// An individual or corporate number. A fault never repeats the number.
+/// Reads an individual or corporate number. A fault never repeats the number.
 fn number(object: &Object<'_>) -> String {
     let Some(field) = object.optional("number") else { return String::new() };
     let text = serde_json::from_str::<String>(field.raw()).ok();
@@ -321,7 +321,7 @@ fn read_payment(payee: usize, object: &Object<'_>) -> (Payment, String) {
     (payment, Some(object.text("detail")).filter(|detail| !detail.is_empty()).unwrap_or(description))
 }
 
-/// The declarations about connected accounts, by account id (fact sheet of the back office, 7).
+/// Reads the declarations about connected accounts, by account id (fact sheet of the back office, 7).
 fn declarations(object: &Object<'_>) -> BTreeMap<String, Declaration> {
     let Some(map) = object.optional("payee_map").and_then(|field| field.object()) else { return BTreeMap::new() };
     map.all().filter_map(|(account, field)| Some((account.to_owned(), declaration(&field.object()?)))).collect()

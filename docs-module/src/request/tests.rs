@@ -11,7 +11,7 @@ fn bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).unwrap()
 }
 
-/// A body with changed members. A name in `changes` that begins with `-` removes the member.
+/// Makes a body with changed members. A name in `changes` that begins with `-` removes the member.
 fn with(mut body: Value, changes: Value) -> Vec<u8> {
     for (name, value) in changes.as_object().unwrap() {
         match name.strip_prefix('-') {
@@ -454,7 +454,7 @@ fn b28b_b33_records_of_transfers() {
         of(json!({"transfers": [transfer("tr_1", "acct_1", 5), transfer("tr_1", "acct_1", 5)]})),
         [("value_error", "body.transfers.1.id".to_owned())]
     );
-    // for transfers, the path of a payee's fault contains the account's id
+    // for transfers, the path to a fault of a payee contains the id of the payee's connected account
     let payer = json!({"name": "x", "address": "y"});
     let order = records_of_transfers(
         &with(body.clone(), json!({"payer": payer, "payee_map": {"acct_1": {"name": "🍣"}}})),

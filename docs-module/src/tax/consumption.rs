@@ -1,11 +1,11 @@
-//! Consumption tax of a document (enforcement order, article 70-10; general notices 1-8-5 and 1-8-15): amounts are summed for each rate, and the tax
-//! is rounded once for each rate.
+//! Consumption tax of a document (enforcement order, article 70-10; general notices 1-8-5 and 1-8-15): amounts are
+//! summed for each rate, and the tax is rounded once for each rate.
 
 use std::collections::BTreeMap;
 
 use crate::rounding::{Rounding, YEN_MAX};
 
-/// A rate in force.
+/// A rate of consumption tax in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rate {
     /// 8 percent: food and newspapers (軽減税率).
@@ -26,7 +26,7 @@ impl Rate {
         }
     }
 
-    /// The rate of `percent` percent; `None` unless 8 or 10.
+    /// Finds the rate of `percent` percent; `None` unless `percent` is 8 or 10.
     pub fn of_percent(percent: i64) -> Option<Rate> {
         Rate::ALL.into_iter().find(|rate| rate.percent() == percent)
     }
@@ -42,7 +42,7 @@ pub enum Basis {
     Inclusive,
 }
 
-/// Totals of a document's lines of one rate, in yen.
+/// Totals of a document's lines with one rate, in yen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateTotal {
     /// Without tax.
@@ -62,7 +62,8 @@ pub struct Totals {
     pub total: RateTotal,
 }
 
-/// The totals of lines: each a rate and an amount in whole yen. `None`: a sum is larger than [`YEN_MAX`].
+/// Computes the totals of lines. Each line is a rate and an amount in whole yen. `None`: a sum is larger than
+/// [`YEN_MAX`].
 pub fn totals(lines: &[(Rate, i64)], basis: Basis, rounding: Rounding) -> Option<Totals> {
     let mut sums: BTreeMap<Rate, i64> = BTreeMap::new();
     for (rate, amount) in lines {
@@ -80,7 +81,7 @@ pub fn totals(lines: &[(Rate, i64)], basis: Basis, rounding: Rounding) -> Option
     Some(Totals { by_rate, total })
 }
 
-/// Net, tax and gross of a sum of one rate.
+/// Computes net, tax and gross of a sum of amounts with one rate.
 pub fn of_sum(sum: i64, rate: Rate, basis: Basis, rounding: Rounding) -> RateTotal {
     match basis {
         Basis::Exclusive => {
@@ -94,9 +95,9 @@ pub fn of_sum(sum: i64, rate: Rate, basis: Basis, rounding: Rounding) -> RateTot
     }
 }
 
-/// Shares of a discount among sums of several rates, in whole yen, proportional to the sums (general notice 1-8-5). The
-/// shares add up to the discount by the largest remainder method; if remainders are equal, the first share gets the
-/// yen. `None`: a value is negative, or all sums are 0 and the discount is not.
+/// Divides a discount among sums of several rates, in whole yen and in proportion to the sums (general notice 1-8-5).
+/// The shares add up to the discount by the largest remainder method; if remainders are equal, the first share gets the
+/// yen. `None`: a value is negative, or all sums are 0 and the discount is not 0.
 pub fn apportion(discount: i64, sums: &[i64]) -> Option<Vec<i64>> {
     if discount < 0 || sums.iter().any(|sum| *sum < 0) {
         return None;

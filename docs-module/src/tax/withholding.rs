@@ -102,7 +102,7 @@ impl Category {
         self == Category::HorseRacePrize
     }
 
-    /// The deduction in yen before the flat rate; `None`: the formula has two tiers instead.
+    /// Deduction in yen before the flat rate applies; `None`: the formula has two tiers instead.
     fn deduction(self, amount: i64, given: Circumstances) -> Option<i64> {
         Some(match self {
             Category::Manuscript
@@ -123,8 +123,8 @@ impl Category {
     }
 }
 
-/// Income tax to withhold, in yen, on an amount that is pooled by [`Category::pool`]. `year`: the year of payment.
-/// `None`: the amount is negative, or the year is before 2013.
+/// Computes the income tax to withhold, in yen, on an amount that is pooled by [`Category::pool`]. `year`: the year of
+/// payment. `None`: the amount is negative, or the year is before 2013.
 pub fn tax(category: Category, amount: i64, given: Circumstances, year: i32) -> Option<i64> {
     let rate = rate_of(year).filter(|_| amount >= 0)?;
     let taxed = match category.deduction(amount, given) {
@@ -134,9 +134,9 @@ pub fn tax(category: Category, amount: i64, given: Circumstances, year: i32) -> 
     i64::try_from(taxed * rate / WHOLE).ok()
 }
 
-/// The gross amount in yen for an agreed net amount, for categories of two tiers: gross minus [`tax`] is the net. If
-/// two gross amounts give the same net, the larger is returned. `None`: no gross amount gives this net, or the year is
-/// before 2013.
+/// Computes the gross amount in yen for an agreed net amount, for categories with two tiers: gross minus [`tax`] is the
+/// net. If two gross amounts give the same net, the larger is returned. `None`: no gross amount gives this net, or the
+/// year is before 2013.
 pub fn gross_up(net: i64, year: i32) -> Option<i64> {
     let rate = rate_of(year).filter(|_| (0..=i64::MAX / 4).contains(&net))?;
     let left = |gross: i64| tax(Category::Manuscript, gross, Circumstances::default(), year).map(|tax| gross - tax);
@@ -151,7 +151,7 @@ pub fn gross_up(net: i64, year: i32) -> Option<i64> {
     (guess - 2..=guess + 2).rev().find(|gross| *gross >= 0 && left(*gross) == Some(net))
 }
 
-/// The rate of income tax (10 percent) with its surtaxes, in parts of [`WHOLE`].
+/// The rate of income tax (10 percent) with its surtaxes in a year, in parts of [`WHOLE`].
 fn rate_of(year: i32) -> Option<i128> {
     let of_year = RATES.iter().rev().find(|rate| rate.from_year <= year)?;
     let surtaxes: i64 = of_year.surtaxes.iter().sum();

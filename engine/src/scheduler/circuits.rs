@@ -24,7 +24,8 @@ pub(super) struct CircuitBooks {
     pub(super) home: DeviceId,
     /// The circuit's slots on that device, once its first rows have started.
     pub(super) taken: Option<Arc<[u32]>>,
-    /// The device's message, if the circuit must restart as soon as none of its rows run any more.
+    /// The device's message about its failure, if the circuit must restart as soon as none of the circuit's rows run
+    /// any more.
     restarting: Option<String>,
     pub(super) restarted: bool,
 }
@@ -100,8 +101,8 @@ impl Scheduler {
         self.busy(self.totals.circuit_rows as u64 * u64::from(COST_OF_UNIT))
     }
 
-    /// Chooses the device for a circuit: one with room, preferably not `avoid`, preferably with the key, then the
-    /// one with the least claimed memory.
+    /// Chooses the device for a circuit. The device must have room. The function prefers, in this order: a device other
+    /// than `avoid`, a device with the key, the device with the least claimed memory.
     fn home_for(
         &self,
         session: SessionId,
@@ -187,8 +188,8 @@ impl Scheduler {
         self.devices[home.0].unreserve(session, slots, taken.as_deref());
     }
 
-    /// The slots of a circuit on the device where its rows start. If the circuit had not begun, this device becomes
-    /// its home.
+    /// Returns the slots of a circuit whose rows start on `device`. If the circuit has not begun before, this device
+    /// becomes its home, and the slots are taken there.
     pub(super) fn begin(&mut self, operation: OperationId, device: DeviceId) -> Arc<[u32]> {
         let OperationBooks { session, circuit, .. } = self.operations.get_mut(&operation).expect("it has not ended");
         let (session, circuit) = (*session, circuit.as_mut().expect("it is one"));
@@ -206,8 +207,8 @@ impl Scheduler {
         taken
     }
 
-    /// Whether rows of a circuit may start on a device: on its home or, before the circuit has begun, also on an idle
-    /// device.
+    /// Whether rows of a circuit may start on a device: the circuit's home or, before the circuit has begun, also an
+    /// idle device with room.
     pub(super) fn may_run_on(&self, session: SessionId, circuit: &CircuitBooks, device: DeviceId) -> bool {
         let (at, slot_bytes) = (&self.devices[device.0], self.sessions[&session].slot_bytes);
         circuit.home == device

@@ -39,7 +39,7 @@ pub(super) struct DeviceBooks {
     pub(super) failure: Option<String>,
     /// Whether the device has reported that nothing is on it any more, or was given up.
     pub(super) retired: bool,
-    /// The time since when the device owes a report.
+    /// The time since which the device owes a report; `None` if it owes no report.
     pub(super) silent_since: Option<Duration>,
     /// Whether the device was given up; its later reports are ignored.
     pub(super) given_up: bool,
@@ -155,8 +155,8 @@ impl DeviceBooks {
         self.loading.as_ref().is_some_and(|loading| loading.session == session)
     }
 
-    /// For a closing session whose key is being loaded: unpins, without waiting for the load, the parts that were on
-    /// the device before, because nothing will use the set.
+    /// Acts only if the device is loading parts for this session, which is closing. Unpins the parts of the set that
+    /// were on the device before the load, without waiting for the load, because nothing will use the set.
     pub(super) fn add_nothing_to(&mut self, session: SessionId) {
         if let Some(loading) = self.loading.as_mut().filter(|loading| loading.session == session) {
             self.residency.unpin(session, &std::mem::take(&mut loading.pinned));
@@ -179,8 +179,8 @@ impl DeviceBooks {
         self.limits.batches_in_flight_max * of_a_batch.max(LIST_SLOTS_OF_A_ROW_MAX)
     }
 
-    /// Slots claimed for an arena. A session without circuits claims none, because its arena is bounded by the number
-    /// of its running batches.
+    /// Number of slots claimed for an arena, if `more` slots are reserved in it. A session without circuits claims no
+    /// slots, because its running batches bound the size of its arena.
     fn claim(&self, arena: &ArenaBooks, more: usize) -> usize {
         let (reserved, capacity) = (arena.reserved + more, arena.slots.capacity());
         if reserved == 0 && capacity <= self.list_slots_max() {
@@ -194,12 +194,12 @@ impl DeviceBooks {
         others.map(|(_, arena)| self.claim(arena, 0) as u64 * arena.slot_bytes).sum()
     }
 
-    /// Bytes of arenas that are claimed.
+    /// Number of bytes that are claimed for all arenas.
     pub(super) fn claimed_bytes(&self) -> u64 {
         self.arenas.values().map(|arena| self.claim(arena, 0) as u64 * arena.slot_bytes).sum()
     }
 
-    /// Bytes that a circuit claims on an otherwise empty device.
+    /// Number of bytes that a circuit claims on an otherwise empty device.
     pub(super) fn bytes_alone(&self, slots: usize, slot_bytes: u64) -> u64 {
         (self.list_slots_max() as u64).saturating_add(slots as u64).saturating_mul(slot_bytes)
     }
@@ -331,7 +331,7 @@ impl DeviceBooks {
     }
 }
 
-/// Bytes of the largest part of a key.
+/// Size of the largest part of a key, in bytes.
 pub(super) fn largest(parts: &[u64]) -> u64 {
     parts.iter().copied().max().unwrap_or(0)
 }
@@ -397,7 +397,7 @@ impl Scheduler {
         })
     }
 
-    /// The refusal if no device in service can do the work.
+    /// Returns the error for work that no device in service can do.
     pub(super) fn no_device_serves(&self) -> Error {
         let reasons: Vec<_> = self.devices.iter().filter_map(|device| device.failure.as_deref()).collect();
         Error::Device(format!("no device is in service: {}", reasons.join("; ")))

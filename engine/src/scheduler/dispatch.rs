@@ -43,9 +43,9 @@ impl Scheduler {
         (0..self.devices.len()).map(DeviceId).for_each(|device| self.order_open_call(device));
     }
 
-    /// The next session that can get work, and its device. A session may be passed over because its key has no room now
-    /// or its device is full. Then a device is reserved for that session and gives it the next place. Otherwise
-    /// sessions with loaded keys would be served again and again, and that session never.
+    /// Returns the next session that can get work, and the device for this work. A session may be passed over because
+    /// its key has no room now or its device is full. Then a device is reserved for that session and gives it the next
+    /// place. Otherwise sessions with loaded keys would be served again and again, and the passed-over session never.
     fn next_in_turn(&mut self) -> Option<(SessionId, DeviceId)> {
         let mut open: Vec<_> = self.devices_that_take_work().collect();
         let mut reserved: Vec<_> = (0..self.devices.len()).map(|at| self.reservation(DeviceId(at))).collect();
@@ -104,8 +104,9 @@ impl Scheduler {
         held.for_each(|device| device.reserved_for = None);
     }
 
-    /// Chooses among these devices for a ready session: an idle device that has its key, else a device with its key
-    /// where it can join a call, else an idle device, else any device with its key.
+    /// Chooses one of the devices `open` for a ready session. The order of preference is: an idle device with the
+    /// session's key, a device with the key where a batch can join a call, an idle device without the key, a busy
+    /// device with the key, a busy device without the key, and last the device where loading the key failed.
     fn device_for(&self, session: SessionId, open: &[DeviceId]) -> Option<DeviceId> {
         let books = &self.sessions[&session];
         let loading = self.devices.iter().any(|device| device.loads(session));
@@ -129,9 +130,9 @@ impl Scheduler {
         candidates.filter_map(|id| Some((rank(id)?, id))).min().map(|(_, id)| id)
     }
 
-    /// Whether a batch of the session may join the open call of a device. All waiting rows must fit, or at least half
-    /// a batch, because the key is the costly operand and its rows should not be scattered. Rows that failed before
-    /// run alone.
+    /// Whether a batch of the session may join the open call of a device. All waiting rows must fit, or at least half a
+    /// batch, because the key is the costly operand, so rows under one key should not be scattered over many batches.
+    /// Rows that failed before run alone.
     fn may_join(&self, session: SessionId, device: DeviceId) -> bool {
         let books = &self.devices[device.0];
         let Some(call) = books.open_call() else { return false };
@@ -260,8 +261,8 @@ impl Scheduler {
         self.commands.push(Command::Run { device, batches: call.batches.clone() });
     }
 
-    /// Takes rows from the queue, first come, first served, as many as fit in the device's last call. A call's first
-    /// batch takes at least one.
+    /// Takes rows from the queue, first come, first served, as many as fit in the device's last call. The first batch
+    /// of a call takes at least one row.
     fn next_batch(&mut self, now: Duration, session: SessionId, device: DeviceId) -> Batch {
         let id = BatchId(self.totals.batches_started);
         self.totals.batches_started += 1;

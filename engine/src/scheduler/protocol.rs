@@ -7,31 +7,35 @@ use crate::error::Error;
 use crate::ids::{AccountId, BatchId, DeviceId, OperationId, PartId, SessionId};
 use crate::work::Work;
 
-/// The bounds that a scheduler keeps. They follow from a [`crate::Config`] and from the devices.
+/// The bounds that a scheduler enforces. They follow from a [`crate::Config`] and from the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerLimits {
-    /// Largest number of rows of lists that wait or run, in all sessions together.
+    /// Largest number of rows that wait or run, for the lists of all sessions together.
     pub queue_rows_max: usize,
-    /// Largest number of rows of lists that wait or run, in one session.
+    /// Largest number of rows that wait or run, for the lists of one session together.
     pub session_rows_max: usize,
-    /// How long rows that do not fill a batch wait for more rows. They wait only while no idle device can take them.
+    /// How long rows that do not fill a batch wait for more rows. The rows wait only while no idle device can take
+    /// them.
     pub wait: Duration,
     /// How long an empty arena is kept for the session's next list.
     pub arena_idle: Duration,
-    /// Largest number of bytes of the seeded keys of all sessions.
+    /// Limit of the seeded keys of all sessions together, in bytes.
     pub key_bytes_max: u64,
-    /// Largest number of rows of all circuits that have not ended.
+    /// Limit of the rows of all circuits together. A circuit counts until it has ended and none of its rows run.
     pub circuit_rows_max: usize,
-    /// Largest number of bytes of inputs and outputs of all circuits that have not ended.
+    /// Limit of the inputs and outputs of all circuits together, in bytes. A circuit counts until it has ended and none
+    /// of its rows run.
     pub circuit_bytes_max: u64,
-    /// Largest number of rows of one session's circuits that have not ended.
+    /// Limit of the rows of one session's circuits together. A circuit counts until it has ended and none of its rows
+    /// run.
     pub session_circuit_rows_max: usize,
-    /// Largest number of bytes of inputs and outputs of one session's circuits that have not ended.
+    /// Limit of the inputs and outputs of one session's circuits together, in bytes. A circuit counts until it has
+    /// ended and none of its rows run.
     pub session_circuit_bytes_max: u64,
-    /// How long a device with commands may be silent before it is given up. A batch that is expected to take long, by
-    /// the measured pace, gets more time.
+    /// How long a device with commands may be silent before it is given up. A batch gets more time if it is expected,
+    /// by the measured pace, to take long.
     pub silence_max: Duration,
-    /// The bounds of each device; at least one.
+    /// The bounds of each device. There must be at least one device.
     pub devices: Vec<DeviceLimits>,
 }
 
@@ -41,16 +45,17 @@ pub struct DeviceLimits {
     /// Largest size of a batch: the units of its rows, where a row without units has size 1. A single row may exceed
     /// the bound.
     pub batch_units_max: usize,
-    /// Largest number of calls that the device has received and not yet reported. A call has batches of one session
-    /// each, side by side.
+    /// Largest number of calls that the device has received and not yet reported. The batches of a call run side by
+    /// side, and each batch belongs to another session.
     pub batches_in_flight_max: usize,
-    /// Largest number of batches in a call, each of another session. `batch_units_max` bounds the sum of their sizes.
+    /// Largest number of batches in a call; each batch belongs to another session. `batch_units_max` bounds the sum of
+    /// the batches' sizes.
     pub keys_together_max: usize,
-    /// Largest number of bytes of prepared keys.
+    /// Limit of the prepared keys on the device, in bytes.
     pub resident_bytes_max: u64,
-    /// Largest number of bytes of the arenas of sessions with circuits. The arena of a session without circuits has at
-    /// most twice the slots of its running batches' operands and results. Empty arenas that are kept for later lists
-    /// take at most a quarter of this bound together.
+    /// Limit of the arenas of all sessions with circuits, in bytes. The arena of a session without circuits has at most
+    /// twice as many slots as the operands and results of the session's running batches need. Empty arenas that are
+    /// kept for later lists take at most a quarter of this limit together.
     pub arena_bytes_max: u64,
     /// Whether the device works only when no other device does, and for keys that no other device can hold.
     pub stand_in: bool,
@@ -91,11 +96,11 @@ pub enum Event {
         weight: u32,
         /// Cost of a unit of work under this key. The cost under the cheapest keys is [`crate::fair::COST_OF_UNIT`].
         unit_cost: u32,
-        /// Host memory that the key takes.
+        /// Host memory that the key takes, in bytes.
         host_bytes: u64,
-        /// Size of each part of the prepared key, on each device.
+        /// For each device, the size of each part of the prepared key, in bytes.
         device_bytes: Vec<Vec<u64>>,
-        /// Size of a slot of the session's arenas.
+        /// Size of a slot of the session's arenas, in bytes.
         slot_bytes: u64,
     },
     /// A caller submits an operation. The same step either refuses the operation by [`Command::Refuse`] or accepts it.
@@ -109,7 +114,7 @@ pub enum Event {
         /// The time after which the caller does not want the result any more.
         deadline: Option<Duration>,
     },
-    /// The caller cancels an operation. Without effect if all rows of the operation have started.
+    /// The caller cancels an operation. The event has no effect if all rows of the operation have started.
     Cancelled(OperationId),
     /// The caller closes a session, whose key must be erased.
     Closed(SessionId),
@@ -197,7 +202,7 @@ pub enum Command {
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
-        /// The parts of the key; at least one.
+        /// The parts of the key. The list has at least one part.
         parts: Vec<PartId>,
     },
     /// To a device: overwrite a prepared part of a session's key.
@@ -213,7 +218,7 @@ pub enum Command {
     Run {
         /// The device.
         device: DeviceId,
-        /// The batches; at least one, each of another session.
+        /// The batches. There is at least one batch, and each batch belongs to another session.
         batches: Vec<Batch>,
     },
     /// To a device: overwrite this session's arena, which is no longer needed. The device does not report this.
@@ -226,7 +231,7 @@ pub enum Command {
     /// To a device: report all earlier commands, then forget all keys and arenas. The device gets no more commands.
     Retire(DeviceId),
     /// To the host: the device did not report in time. Its later reports are ignored. Its memory cannot be reached, so
-    /// keys there are neither counted nor erased.
+    /// the keys on this device are neither counted nor erased.
     GiveUp(DeviceId),
     /// To the host: the circuit restarts with its inputs. Rows done so far do not count.
     Restart(OperationId),
@@ -248,6 +253,6 @@ pub enum Command {
 pub struct Finished {
     /// Time from the first row's start to the last row's end.
     pub compute: Duration,
-    /// Units of the operation's rows.
+    /// Units of all rows of the operation together.
     pub units: u64,
 }

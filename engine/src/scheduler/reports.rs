@@ -34,7 +34,7 @@ impl Scheduler {
         self.devices[device.0].residency.load_failed(session, &parts);
         self.count_failure(device, &failure);
         if self.devices[device.0].failure.is_some() {
-            // the device failed for good; this says nothing about the key, so the session goes on with other devices
+            // the device itself failed for good, not the key, so the session goes on with other devices
         } else if failure.cause == Cause::Key {
             self.end_what_can_be_stopped(session, Error::Key(failure.reason));
         } else if self.session(session).load_failed_on.replace(device).is_some() {
@@ -131,7 +131,7 @@ impl Scheduler {
         }
     }
 
-    /// The error if failed work must not be tried again. `key` lists the parts of the key that the work needs.
+    /// Returns an error if failed work must not be tried again. `key` lists the parts of the key that the work needs.
     pub(super) fn reason_not_to_retry(
         &self,
         session: SessionId,

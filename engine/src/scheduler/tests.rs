@@ -29,7 +29,7 @@ fn op(number: u64) -> OperationId {
 /// The only device.
 const ONE: DeviceId = DeviceId(0);
 
-/// Limits under which two keys fit the device, and a batch has eight bootstraps.
+/// Limits under which two keys fit on the device, and a batch has at most eight bootstraps.
 fn limits() -> SchedulerLimits {
     limits_of(2 * KEY)
 }
@@ -77,14 +77,14 @@ fn smoke(cause: Cause) -> Failure {
     Failure { cause, reason: "smoke".into() }
 }
 
-/// The opening of a session of weight 1 in a separate account.
+/// The event that opens a session of weight 1 in a separate account.
 fn opening(session: SessionId, host_bytes: u64, device_bytes: Vec<u64>) -> Event {
     let device_bytes = device_bytes.into_iter().map(|bytes| vec![bytes]).collect();
     let account = AccountId(u128::from(session.0));
     Event::Opened { session, account, weight: 1, unit_cost: 32, host_bytes, device_bytes, slot_bytes: 1 }
 }
 
-/// A list with rows of these units.
+/// A list whose rows have these numbers of units.
 fn list(units: &[u32]) -> Work {
     let slots = units.iter().map(|units| units + 2).collect();
     Work { units: units.to_vec(), key: vec![KEY_PART], form: Form::List { slots } }
@@ -131,7 +131,8 @@ impl Desk {
         desk
     }
 
-    /// The commands of the step, without freed arenas, which have separate tests in `arenas` and `circuits`.
+    /// Feeds the scheduler an event. Returns the commands without [`Command::FreeArena`], which has separate tests in
+    /// `arenas` and `circuits`.
     fn feed(&mut self, event: Event) -> Vec<Command> {
         let mut commands = self.feed_whole(event);
         commands.retain(|command| !matches!(command, Command::FreeArena { .. }));

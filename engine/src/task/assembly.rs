@@ -17,11 +17,11 @@ pub(crate) struct BatchTasks {
     pub(crate) tasks: Vec<Task>,
 }
 
-/// The writes, evaluations and reads of a device for a batch.
+/// Everything that a device must do for a batch: writes, evaluations and reads.
 pub(crate) struct Assembly<'a> {
     pub(crate) row_words: usize,
-    /// Writes: each is a first slot, and whole rows of words for the slots from there on. Words are copied only where
-    /// short runs are joined.
+    /// Each write has a slot, and whole rows of words for this slot and the slots that follow it. Words are copied only
+    /// where short runs are joined.
     pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
     gates: Vec<SlotGate>,
     cells: SlotCells,
@@ -115,7 +115,7 @@ impl<'a> Assembly<'a> {
         self.plans.push(PlannedSteps { plan, steps, slots, begins, completes });
     }
 
-    /// Writes ciphertexts of the list to these slots, beginning with ciphertext `first`.
+    /// Adds writes of ciphertexts of the list to these slots, beginning with ciphertext `first`.
     fn write(&mut self, slots: &[u32], list: &'a LweList, mut first: usize) {
         for run in slots.chunk_by(|a, b| a + 1 == *b) {
             self.write_run(run[0], list.rows(first..first + run.len()).into());
@@ -123,7 +123,8 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Writes whole rows of words from a slot on. A short run is joined with the run before it.
+    /// Adds a write of whole rows of words to `slot` and the slots that follow it. A short run is joined with the run
+    /// before it.
     fn write_run(&mut self, slot: u32, words: Cow<'a, [u32]>) {
         let row_words = self.row_words;
         let is_short = |words: &Cow<'_, [u32]>| words.len() < JOINED_ROWS_MAX * row_words;
@@ -143,7 +144,7 @@ impl<'a> Assembly<'a> {
 /// A batch that is ready to start: its tasks, their assembly, and the arena that holds its operands.
 pub(crate) type Ready<'a, A> = (&'a BatchTasks, &'a Assembly<'a>, &'a mut A);
 
-/// Starts batches of one scheme; at least one.
+/// Starts the batches of a call. All batches must be of the same scheme, and there must be at least one batch.
 pub(crate) fn start<'a, B: Schemes>(
     backend: &B,
     batches: Vec<Ready<'a, B::Arena>>,
@@ -169,7 +170,7 @@ pub(crate) fn start<'a, B: Schemes>(
     }
 }
 
-/// From this number of rows on, a separate device call costs less than copying the rows to the end of another run.
+/// If a run has fewer rows than this, copying them to the end of another run costs less than a separate device call.
 const JOINED_ROWS_MAX: usize = 32;
 
 /// Splits the words that a call has read into the results of each batch's parts.

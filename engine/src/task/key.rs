@@ -36,7 +36,8 @@ pub struct NumbersKey {
 }
 
 impl NumbersKey {
-    /// The part of this kind for this level: among several, the one with the lowest level that suffices.
+    /// Returns the part of this kind that works at this level. If several parts do, returns the one whose highest level
+    /// is lowest.
     pub fn part(&self, kind: PartKind, level: usize) -> Option<PartId> {
         let serves = |(_, (of, highest)): &(usize, &(PartKind, usize))| *of == kind && *highest >= level;
         let found = self.parts.iter().enumerate().filter(serves).min_by_key(|(_, (_, highest))| *highest)?;
@@ -50,18 +51,19 @@ impl NumbersKey {
     }
 }
 
-/// A stored key. The engine keeps only the source. It fetches a part whenever a device loads it, and drops the fetched
-/// part when the device has its own form. The source is dropped when its session is closed.
+/// A stored key. The engine keeps only the source. The engine fetches a part whenever a device loads it, and drops the
+/// fetched part when the device has made its own form of the part. The engine drops the source when the key's session
+/// is closed.
 pub trait KeySource: Send + Sync + 'static {
-    /// The key's public description, known without reading it.
+    /// The key's public description, which is known without reading the key.
     fn params(&self) -> KeyParams;
 
     /// Host memory that the key takes while its session is open, in bytes: the key's size if it is stored in memory, 0
     /// if it is stored elsewhere.
     fn host_bytes(&self) -> u64;
 
-    /// Reads a part. The engine calls this on a separate thread, so it may block. It must bound its own waits and
-    /// retries, because the device loads nothing else meanwhile.
+    /// Reads a part. The engine calls this method on a separate thread, so the method may block. It must bound its
+    /// waits and retries, because the device loads nothing else meanwhile.
     ///
     /// # Errors
     /// The reason why the part cannot be read, for the operator's log. The session's operations end with
@@ -118,8 +120,8 @@ impl<B: Schemes> KeyOnDevice<B> {
     }
 }
 
-/// Bytes of the tables for these parameters: for each prime, the roots for both directions with their Shoup companions,
-/// once for the plain transform and once for the transform on vectors.
+/// Size of the tables for these parameters, in bytes. For each prime, the tables have the roots of both directions and
+/// their Shoup companions, once for the plain transform and once for the transform on vectors.
 fn table_bytes(params: &ckks::Params) -> u64 {
     (params.primes().len() * params.n() * 4 * 8) as u64
 }
@@ -144,8 +146,8 @@ impl KeyParams {
         }
     }
 
-    /// Bytes of each part on a device. `u64::MAX` if the key is a CKKS key and the device does not compute on encrypted
-    /// numbers.
+    /// Size of each part on a device, in bytes. The size is `u64::MAX` if the key is a CKKS key and the device does not
+    /// compute on encrypted numbers.
     pub(crate) fn part_bytes<B: Schemes>(&self, backend: &B) -> Vec<u64> {
         match self {
             KeyParams::Gates(params) => vec![backend.key_bytes(params)],
@@ -191,8 +193,8 @@ impl<B: Schemes> LoadingPart<B> {
         Ok(LoadingPart { from, into, pieces: 0 })
     }
 
-    /// Loads the next piece; for a CKKS key, a row. After the last piece, returns the device's form; then no thread of
-    /// the engine holds the host's form.
+    /// Loads the next piece; for a CKKS key, a row. After the last piece, returns the part in the device's form; then
+    /// no thread of the engine holds the part in the host's form.
     pub(crate) fn load_piece(mut self, backend: &B) -> kernels::Result<ControlFlow<KeyOnDevice<B>, Self>> {
         let more = match (&self.from, &mut self.into) {
             (KeyPart::Gates(key), KeyOnDevice::Gates(into)) => backend.load_piece(into, self.pieces, key)?,

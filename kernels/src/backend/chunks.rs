@@ -10,7 +10,7 @@ pub(crate) struct Chunks<M> {
 }
 
 struct Chunk<M> {
-    /// The chunk's first slot.
+    /// Index of the chunk's first slot.
     first: usize,
     memory: M,
 }
@@ -25,7 +25,7 @@ pub(crate) struct RowPlace {
 }
 
 impl<M> Chunks<M> {
-    /// A single chunk of `slots` slots.
+    /// Makes a single chunk of `slots` slots.
     pub fn new(memory: M, slots: usize) -> Self {
         Chunks { chunks: vec![Chunk { first: 0, memory }], slots }
     }
@@ -36,27 +36,27 @@ impl<M> Chunks<M> {
         self.slots += slots;
     }
 
-    /// The number of all slots.
+    /// The number of slots in all chunks together.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// All memories, in order.
+    /// Lists the memories of all chunks, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &M> {
         self.chunks.iter().map(|chunk| &chunk.memory)
     }
 
-    /// The memory of a chunk.
+    /// Returns the memory of a chunk.
     pub fn memory(&self, chunk: usize) -> &M {
         &self.chunks[chunk].memory
     }
 
-    /// The memory of a chunk, mutable.
+    /// Returns the memory of a chunk for writing.
     pub fn memory_mut(&mut self, chunk: usize) -> &mut M {
         &mut self.chunks[chunk].memory
     }
 
-    /// The place of a slot's row.
+    /// Finds the place of a slot's row.
     ///
     /// # Panics
     /// When the slot does not exist.
@@ -90,7 +90,7 @@ impl<M> Chunks<M> {
 mod tests {
     use super::*;
 
-    /// Chunks with these numbers of slots.
+    /// Makes chunks with these numbers of slots.
     fn chunks(slots: &[usize]) -> Chunks<usize> {
         let mut chunks = Chunks::new(0, slots[0]);
         slots.iter().enumerate().skip(1).for_each(|(at, &slots)| chunks.add(at, slots));

@@ -1,5 +1,5 @@
-//! CKKS on a device: the trait that a device implements to compute on encrypted numbers ([`Arithmetic`]), in addition
-//! to memory ([`Backend`]).
+//! CKKS on a device. A device implements the trait [`Arithmetic`] to compute on encrypted numbers, in addition to the
+//! trait [`Backend`] for memory.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use super::plan::Plan;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 
-/// The shape of one part of an evaluation key: the switch it performs, and the highest level of the ciphertexts that
-/// use it.
+/// Describes one part of an evaluation key: the switch that the part performs, and the highest level of the ciphertexts
+/// that it can switch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartShape {
     /// Parameters of the key.
@@ -21,19 +21,20 @@ pub struct PartShape {
 }
 
 impl PartShape {
-    /// The part's digits, as indices of primes. The part has one row a digit.
+    /// Lists the part's digits, each as indices of primes. The part has one row for each digit.
     pub fn digits(&self) -> Vec<Vec<usize>> {
         self.params.digits(self.kind, self.level)
     }
 
-    /// Words of a row's body: `[primes][N]`.
+    /// Number of words in a row's body, which is `[primes][N]`.
     pub fn body_words(&self) -> usize {
         self.params.key_primes(self.level).len() * self.params.n()
     }
 }
 
-/// A row of a key part in its wire form: `body` is `[primes of the part's level and special primes][N]` words in the
-/// order of [`crate::ring::Ring::forward`], each below its prime; the mask is expanded from the seed.
+/// A row of a key part in the form in which clients send it. `body` is
+/// `[primes of the part's level and special primes][N]` words in the order of [`crate::ring::Ring::forward`], each
+/// below its prime. The mask is expanded from the seed.
 pub struct SeededRow<'a> {
     /// The row's digit: its index among the part's digits.
     pub digit: usize,
@@ -49,12 +50,13 @@ pub struct PlannedSteps<'a> {
     pub plan: &'a Plan,
     /// The range of the plan's steps to run.
     pub steps: Range<usize>,
-    /// For each slot of the plan, the slot of the arena that holds it.
+    /// The arena's slot for each slot of the plan: slot `i` of the plan is slot `slots[i]` of the arena.
     pub slots: &'a [u32],
     /// Whether inputs and plaintexts were just written, in the order of [`crate::ring::Ring::forward`], and no step
     /// has read them yet.
     pub begins: bool,
-    /// Whether the outputs are read after these steps, in the order of [`crate::ring::Ring::forward`].
+    /// Whether these steps complete the plan. If so, the outputs are read after the steps, in the order of
+    /// [`crate::ring::Ring::forward`].
     pub completes: bool,
 }
 
@@ -65,7 +67,7 @@ pub struct KeyedSteps<'a, P, A> {
     pub parts: Vec<(PartKind, &'a P)>,
     /// The arena that holds the plans' slots.
     pub arena: &'a mut A,
-    /// The steps. None of them reads a value that another of them writes.
+    /// The steps of each plan. No step of the batch reads a value that another step of the batch writes.
     pub plans: &'a [PlannedSteps<'a>],
 }
 
@@ -75,7 +77,8 @@ pub trait Arithmetic: Backend {
     /// A part of an evaluation key on this device. Overwritten on drop.
     type Part: Send;
 
-    /// Bytes that a part takes on this device; `None` if the device does not support encrypted numbers.
+    /// Returns the number of bytes that a part takes on this device; `None` if the device does not support encrypted
+    /// numbers.
     fn part_bytes(&self, _shape: &PartShape) -> Option<u64> {
         None
     }
@@ -99,8 +102,8 @@ pub trait Arithmetic: Backend {
         unsupported()
     }
 
-    /// Starts batches, each with parts of its own key. The result is the outputs of all plans that these steps
-    /// complete, ordered by batch, then by plan.
+    /// Starts batches, each with parts of its own key. When the work is done, [`Backend::finish`] returns the outputs
+    /// of all plans that these steps complete, ordered by batch, then by plan.
     ///
     /// # Panics
     /// When a slot is not in its batch's arena, or a part is missing.

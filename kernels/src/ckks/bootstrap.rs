@@ -28,14 +28,14 @@ const OVERFLOW_MAX: f64 = 16.0;
 /// Number of times that step (5) doubles the angle.
 const DOUBLINGS: usize = 3;
 
-/// The number of nonzero coefficients of the sparse secret.
+/// Returns the number of nonzero coefficients in the sparse secret.
 pub fn sparse_weight(polynomial_size: usize) -> usize {
     (polynomial_size / 4).min(32)
 }
 
 /// `cos(2 pi (16 y - 1/4) / 8)` as a Chebyshev series in `y` on `[-1, 1]`: a least-squares fit near the whole numbers
 /// `16 y`, weighted by how often an overflow occurs. The sine computed from this series has an error below `2^-35` for
-/// overflows up to 8, and `2^-25` up to 12.
+/// overflows up to 8, and below `2^-25` for overflows up to 12.
 const COSINE: [f64; 31] = [
     0.15447916112896684,
     -0.06029302569517946,
@@ -70,7 +70,7 @@ const COSINE: [f64; 31] = [
     -2.7936237618944863e-09,
 ];
 
-/// The parts of a key that a bootstrap needs, each with the level at which it is needed.
+/// Lists the parts of a key that a bootstrap needs, each with the highest level at which it is needed.
 pub fn parts(params: &Params) -> Vec<(PartKind, usize)> {
     let mut builder = PlanBuilder::new(params);
     let input = builder.input(0, params.level(0).scale, Noise::encrypt_secret(1.0));
@@ -131,14 +131,14 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     fresh
 }
 
-/// `-log2` of the standard deviation assumed for a bootstrap's error, for numbers up to 1. The assumed error is some
-/// bits larger than the error measured with random numbers, because equal numbers in all slots put the sine's cubic
-/// error (17 bits) into one coefficient. No formula over the steps gives this value.
+/// Returns `-log2` of the standard deviation that is assumed for a bootstrap's error, for numbers up to 1. The assumed
+/// error is some bits larger than the error measured with random numbers, because equal numbers in all slots put the
+/// sine's cubic error (17 bits) into one coefficient. No formula over the steps gives this value.
 fn precision_bits(params: &Params) -> f64 {
     (f64::from(params.scale_bits_effective()) - 17.0).min(21.0)
 }
 
-/// Computes `sin(2 pi 16 y)` of each slot `y`.
+/// Computes `sin(2 pi 16 y)` in each slot, where `y` is the number in the slot.
 fn remainder(builder: &mut PlanBuilder, y: Value) -> Value {
     let mut cosine = chebyshev::evaluate(builder, y, &COSINE);
     for _ in 0..DOUBLINGS {
@@ -155,8 +155,9 @@ fn times_i(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value) -> 
     builder.multiply_plain(value, unit)
 }
 
-/// Applies matrix factors one after another, one level each, every factor multiplied by `share`. The scale changes by
-/// the same ratio at each level, and is `scale` at the end.
+/// Multiplies a ciphertext by the matrices `factors`, one after another. Each matrix is first multiplied by the number
+/// `share`, and takes one level. The ciphertext's scale changes by the same ratio at each level, and is `scale` at the
+/// end.
 fn transform(
     builder: &mut PlanBuilder,
     plaintexts: &Plaintexts,
@@ -173,9 +174,9 @@ fn transform(
     })
 }
 
-/// Multiplies a ciphertext by a matrix given by its diagonals. Each baby step rotates the result of the previous baby
-/// step, and the giant steps use Horner's rule (the idea of ARK, Kim et al., MICRO 2022), so three rotation keys are
-/// enough.
+/// Multiplies a ciphertext by a matrix that is stored as diagonals. Each baby step rotates the result of the previous
+/// baby step, and the giant steps use Horner's rule (the idea of ARK, Kim et al., MICRO 2022), so three rotation keys
+/// are enough.
 fn multiply(
     builder: &mut PlanBuilder,
     plaintexts: &Plaintexts,

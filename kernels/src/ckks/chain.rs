@@ -13,31 +13,33 @@ use crate::modular::Modulus;
 
 pub(super) use search::ROTATION_EXCESS_BITS;
 
-/// Version of the search. Containers contain this number, so a version always finds the same chains.
+/// Version of the search. Containers contain this number, so the search of a given version must always find the same
+/// chains.
 pub const CHAIN_VERSION: u8 = 1;
 
-/// One level: the ciphertext modulus and its scale.
+/// One level: the primes of the ciphertext modulus, and the default scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
     /// Indices into [`Chain::primes`], ascending.
     pub primes: Vec<usize>,
     /// `log2` of the product of these primes.
     pub log_modulus: f64,
-    /// Default scale of this level's ciphertexts. The product of two such ciphertexts, rescaled, has the default scale
-    /// of the level below, up to rounding in the last place.
+    /// Default scale of this level's ciphertexts. After a rescale, the product of two such ciphertexts has the default
+    /// scale of the level below, up to rounding in the last place.
     pub scale: f64,
 }
 
 /// All primes of a parameter set, and its levels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// The primes of ciphertexts, then the special ones.
+    /// The primes of ciphertexts, then the special primes.
     pub primes: Vec<Modulus>,
     /// How many of `primes` are special. Key switching divides by their product `P`.
     pub special: usize,
     /// The levels, from level 0.
     pub levels: Vec<Level>,
-    /// `log2` of the bound on a value at level 0. The modulus of level 0 divided by its scale is a little larger.
+    /// `log2` of the bound on a value at level 0. The modulus of level 0 divided by the scale of level 0 is a little
+    /// larger than this bound.
     pub value_bits: u32,
 }
 
@@ -48,14 +50,15 @@ pub(super) struct Wanted {
     pub polynomial_size: usize,
     /// Bits of level 0's scale.
     pub scale_bits: u32,
-    /// Bits from each level to the one above, from level 0 on.
+    /// For each level from level 0 on: by how many bits the modulus of the next higher level is larger.
     pub steps: Vec<u32>,
     /// Upper bound on `log2 QP`, if the security level sets one.
     pub log_modulus_max: Option<f64>,
 }
 
 impl Chain {
-    /// Finds, among the chains within the bound, the one with the cheapest key switches.
+    /// Searches for a chain that meets the constraints `wanted`; `None` if the search finds none. Where the search has
+    /// a choice, it takes the chain with the cheapest key switches.
     pub(super) fn search(wanted: &Wanted) -> Option<Chain> {
         search::search(wanted)
     }
@@ -65,17 +68,18 @@ impl Chain {
         log_product(self.primes.iter().map(|prime| prime.q()))
     }
 
-    /// Indices of the ciphertext primes of levels 0 to `level`, ascending. A key of that level covers these and the
-    /// special primes.
+    /// Lists the indices of the ciphertext primes of the levels 0 to `level`, ascending. A key of level `level` covers
+    /// these primes and the special primes.
     pub fn primes_up_to(&self, level: usize) -> Vec<usize> {
         let used = |at: &usize| self.levels[..=level].iter().any(|of| of.primes.contains(at));
         (0..self.ciphertext_primes()).filter(used).collect()
     }
 
-    /// The primes by which a ciphertext is divided on its way to a lower level. For the level directly below, these are
-    /// all leaving primes. For lower levels, these are only as many of the leaving primes as make a product of at least
-    /// `2^40` times the product of the entering primes. The other leaving primes are dropped without a division, which
-    /// does not change the value.
+    /// Lists the primes by which a ciphertext is divided when it goes from `level` to the lower level `to`. If `to` is
+    /// the level directly below, these are all leaving primes, which are the primes that `level` has and `to` lacks.
+    /// Otherwise, these are only as many of the leaving primes as make a product of at least `2^40` times the product
+    /// of the entering primes, which `to` has and `level` lacks. The other leaving primes are dropped without a
+    /// division, which does not change the value.
     ///
     /// # Panics
     /// When `to` is above `level`.
@@ -96,8 +100,8 @@ impl Chain {
         leaving
     }
 
-    /// The number by which the scale is divided between these levels: the product of [`Chain::divided`] over the
-    /// product of the entering primes.
+    /// Returns the number by which the scale is divided when a ciphertext goes from `level` to `to`: the product of the
+    /// primes of [`Chain::divided`], divided by the product of the entering primes.
     pub fn divisor(&self, level: usize, to: usize) -> f64 {
         let product = |primes: &mut dyn Iterator<Item = usize>| {
             primes.fold(1.0, |product, at| product * f64::from(self.primes[at].q()))
@@ -117,17 +121,19 @@ impl Chain {
         log_product(self.primes[self.ciphertext_primes()..].iter().map(|prime| prime.q()))
     }
 
-    /// The primes of levels up to `level` in groups of at most `bits` bits and [`DIGIT_PRIMES_MAX`] primes: the digits of a key.
+    /// Splits the primes of the levels up to `level` into the digits of a key: groups of at most `bits` bits and at
+    /// most [`DIGIT_PRIMES_MAX`] primes.
     pub(super) fn digits(&self, level: usize, bits: f64) -> Vec<Vec<usize>> {
         group(&self.primes_up_to(level), |&at| f64::from(self.primes[at].q()), bits)
     }
 }
 
-/// Least number of bits of the whole number that multiplies a ciphertext to reach the scale of a lower level. The
-/// number is rounded, so more bits mean a smaller error.
+/// A ciphertext that goes to a lower level is multiplied by a whole number, so that it reaches the scale of the lower
+/// level. This constant is the least number of bits of that whole number. The whole number is rounded, so more bits
+/// mean a smaller error.
 const LOWERING_BITS: f64 = 40.0;
 
-/// Largest number of bits by which a digit of a relinearization key may exceed `P`.
+/// Returns the largest number of bits by which a digit of a relinearization key may exceed `P`.
 pub(super) fn product_excess_bits(scale_bits: u32) -> f64 {
     (f64::from(scale_bits) - search::PRODUCT_MARGIN_BITS).max(search::ROTATION_EXCESS_BITS)
 }
@@ -136,8 +142,9 @@ pub(super) fn product_excess_bits(scale_bits: u32) -> f64 {
 /// fits a word (see [`crate::cpu::base_convert`]).
 pub const DIGIT_PRIMES_MAX: usize = 7;
 
-/// Splits `items`, in order, into groups of at most [`DIGIT_PRIMES_MAX`] items whose primes have at most `bits` bits
-/// together. A prime with more bits forms a group alone.
+/// Splits `items`, in order, into groups. A group has at most [`DIGIT_PRIMES_MAX`] items, and the primes of these
+/// items, which `prime` returns, have at most `bits` bits together. An item whose prime has more bits forms a group
+/// alone.
 fn group<T: Copy>(items: &[T], prime: impl Fn(&T) -> f64, bits: f64) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     let mut filled = f64::INFINITY;

@@ -33,7 +33,7 @@ pub struct SeededCiphertext {
 }
 
 impl SeededCiphertext {
-    /// The same ciphertext with `c1` expanded from the seed.
+    /// Returns the same ciphertext in its full form: `c1` is expanded from the seed.
     ///
     /// # Panics
     /// When the body has the size of another level.

@@ -23,7 +23,7 @@ use super::chain::CHAIN_VERSION;
 use super::params::{Params, ParamsLiteral, SecurityLevel};
 use crate::container::{Error, HEADER_BYTES, MAGIC, Tag, frame_arithmetic, refuse_foreign_secrets, unframe_arithmetic};
 
-/// Bytes of the parameters block, with which every payload starts.
+/// Size of the parameters block, in bytes. Every payload starts with this block.
 pub const PARAMS_BYTES: usize = 8;
 const SEED_BYTES: usize = 32;
 
@@ -57,8 +57,8 @@ pub fn write_secret_key(params: &Params, fingerprint: [u8; 8], put: impl FnOnce(
     })
 }
 
-/// Opens a secret key's container: its parameters, its fingerprint and the secret's `[N]` bytes. Only the client calls
-/// this.
+/// Opens a secret key's container and returns the parameters, the fingerprint and the secret's `[N]` bytes. Only the
+/// client calls this function.
 ///
 /// # Errors
 /// [`Error`] for bytes that are not a well-formed container of a secret key.
@@ -75,7 +75,7 @@ pub fn open_secret_key(bytes: &[u8]) -> Result<(Params, [u8; 8], &[u8]), Error> 
     Ok((params, fingerprint, secret))
 }
 
-/// The parameters block for `params`.
+/// Makes the parameters block for `params`.
 fn params_block(params: &Params) -> [u8; PARAMS_BYTES] {
     let ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap } = params.literal();
     let log_n = poly_degree.trailing_zeros() as u8;
@@ -115,7 +115,7 @@ fn split_params(payload: &[u8]) -> Result<(Params, &[u8]), Error> {
     Ok((params, rest))
 }
 
-/// The bytes after the parameters of a payload. The parameters must equal `params`.
+/// Checks that a payload starts with the parameters `params`, and returns the bytes after them.
 fn expect_params<'a>(payload: &'a [u8], params: &Params) -> Result<&'a [u8], Error> {
     let (block, rest) = split(payload, PARAMS_BYTES)?;
     match literal_of(block)? == params.literal() {
@@ -124,7 +124,7 @@ fn expect_params<'a>(payload: &'a [u8], params: &Params) -> Result<&'a [u8], Err
     }
 }
 
-/// Splits off the first `first` bytes.
+/// Splits `bytes` after its first `first` bytes.
 fn split(bytes: &[u8], first: usize) -> Result<(&[u8], &[u8]), Error> {
     let cut = || Error::Malformed(format!("the payload is cut short at {} bytes", bytes.len()));
     bytes.split_at_checked(first).ok_or_else(cut)
@@ -134,7 +134,7 @@ fn seed_of(bytes: &[u8]) -> [u8; SEED_BYTES] {
     bytes.try_into().expect("the seed's bytes")
 }
 
-/// Checks that `level` is at most `highest`.
+/// Checks that `level` is at most `highest`, and returns `level`.
 fn check_level(level: u8, highest: usize) -> Result<usize, Error> {
     match usize::from(level) <= highest {
         true => Ok(usize::from(level)),
@@ -142,12 +142,12 @@ fn check_level(level: u8, highest: usize) -> Result<usize, Error> {
     }
 }
 
-/// Bytes of packed rows of these primes.
+/// Returns the size, in bytes, of packed rows: one row for each of these primes.
 fn packed_bytes(params: &Params, primes: &[usize]) -> usize {
     primes.iter().map(|&prime| packed::row_bytes(params.primes()[prime], params.n())).sum()
 }
 
-/// Appends the packed rows of `[primes][N]` words.
+/// Packs the rows of `words`, which is `[primes][N]`, and appends them to `out`.
 fn put_rows(params: &Params, primes: &[usize], words: &[u32], out: &mut Vec<u8>) {
     assert_eq!(words.len(), primes.len() * params.n(), "a row a prime");
     for (&prime, row) in primes.iter().zip(words.chunks_exact(params.n())) {
@@ -155,7 +155,7 @@ fn put_rows(params: &Params, primes: &[usize], words: &[u32], out: &mut Vec<u8>)
     }
 }
 
-/// Unpacks bytes of exactly the length of `[primes][N]` words and appends the words to `out`.
+/// Unpacks `bytes`, which must have exactly the length of `[primes][N]` packed words, and appends the words to `out`.
 fn read_rows(params: &Params, primes: &[usize], mut bytes: &[u8], out: &mut Vec<u32>) -> Result<(), Error> {
     let expected = packed_bytes(params, primes);
     if bytes.len() != expected {

@@ -78,21 +78,22 @@ impl Evaluator {
         swap_order(&self.tables[0], row, out);
     }
 
-    /// `out = a + b`, of ciphertexts of one level and scale.
+    /// Computes `out = a + b`. Both ciphertexts have the same level and the same scale.
     pub fn add(&self, level: usize, a: Rows<'_>, b: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         self.each_row(level, out, |prime, at, out| {
             pointwise::add(self.isa, self.params.primes()[prime], a[at], b[at], out);
         })
     }
 
-    /// `out = a - b`, of ciphertexts of one level and scale.
+    /// Computes `out = a - b`. Both ciphertexts have the same level and the same scale.
     pub fn sub(&self, level: usize, a: Rows<'_>, b: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         self.each_row(level, out, |prime, at, out| {
             pointwise::sub(self.isa, self.params.primes()[prime], a[at], b[at], out);
         })
     }
 
-    /// `out = a + plain`: `plain` is a polynomial of the ciphertext's scale and is added to the first polynomial.
+    /// Computes `out = a + plain`. The polynomial `plain` has the ciphertext's scale and is added to the ciphertext's
+    /// first polynomial.
     pub fn add_plain(&self, level: usize, a: Rows<'_>, plain: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         self.each_row(level, out, |prime, at, out| match plain.get(at) {
             Some(plain) => pointwise::add(self.isa, self.params.primes()[prime], a[at], plain, out),
@@ -100,14 +101,14 @@ impl Evaluator {
         })
     }
 
-    /// `out = a plain`, whose scale is the product of both scales.
+    /// Computes `out = a plain`. The scale of the result is the product of the scales of `a` and `plain`.
     pub fn multiply_plain(&self, level: usize, a: Rows<'_>, plain: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         self.each_row(level, out, |prime, at, out| {
             pointwise::multiply(self.isa, self.params.primes()[prime], a[at], plain[at % plain.len()], out);
         })
     }
 
-    /// `out = a c` for a whole number `c`.
+    /// Computes `out = a c` for a whole number `c`.
     pub fn multiply_integer(&self, level: usize, a: Rows<'_>, c: i128, out: RowsMut<'_, '_>) -> Result<()> {
         self.each_row(level, out, |prime, at, out| {
             let modulus = self.params.primes()[prime];
@@ -115,8 +116,8 @@ impl Evaluator {
         })
     }
 
-    /// `out = a + c` for a whole number `c`, which stands for the number `c / scale`. A constant polynomial has the
-    /// same value at every root, so the number is added to every slot.
+    /// Computes `out = a + c` for a whole number `c`, which stands for the number `c / scale`. A constant polynomial
+    /// has the same value at every root, so the number is added to every slot.
     pub fn add_integer(&self, level: usize, a: Rows<'_>, c: i128, out: RowsMut<'_, '_>) -> Result<()> {
         let first = self.params.level(level).primes.len();
         self.each_row(level, out, |prime, at, out| {
@@ -129,15 +130,15 @@ impl Evaluator {
         })
     }
 
-    /// Multiplies by `factor`, then divides by the primes that leave between `level` and the lower level `to`. The
-    /// scale becomes `scale factor entering / leaving` ([`crate::ckks::chain`]).
+    /// Brings a ciphertext from `level` to the lower level `to`: multiplies it by `factor`, then divides it by
+    /// [`crate::ckks::Chain::divisor`]. The scale is multiplied and divided in the same way.
     pub fn rescale(&self, level: usize, to: usize, factor: u128, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let division = self.constants.division(&self.params, level, to, false, factor);
         self.divide(&division, a, None, None, out)
     }
 
-    /// `out = a b` at level `to`, which is the level of the factors or the level below. If `to` is the level below, one
-    /// division both relinearizes and rescales.
+    /// Computes `out = a b`. The level of the result, `to`, is either the level of the factors or the level below. If
+    /// `to` is the level below, one division both relinearizes and rescales.
     pub fn multiply(
         &self,
         level: usize,
@@ -206,7 +207,7 @@ impl Evaluator {
         })
     }
 
-    /// `out = a(X^element)`. `key` is the part of the evaluation key for this element.
+    /// Computes `out = a(X^element)`. `key` is the part of the evaluation key for this element.
     pub fn automorphism(
         &self,
         level: usize,
@@ -219,8 +220,8 @@ impl Evaluator {
         self.automorphism_of(level, element, a, &decomposed, key, out)
     }
 
-    /// [`Evaluator::automorphism`] of an already decomposed ciphertext. Several automorphisms of one ciphertext share
-    /// its decomposition (hoisting; Halevi, Shoup, eprint 2018/244).
+    /// Like [`Evaluator::automorphism`], but for a ciphertext that is already decomposed. Several automorphisms of one
+    /// ciphertext share its decomposition (hoisting; Halevi, Shoup, eprint 2018/244).
     pub fn automorphism_of(
         &self,
         level: usize,
@@ -239,7 +240,8 @@ impl Evaluator {
         self.divide(&division, &switched, Some(switch::Addend::First(first)), Some(&permutation), out)
     }
 
-    /// Calls `work(prime, row, out)` for each row of a ciphertext.
+    /// Calls `work(prime, at, row)` for each row of the ciphertext `out`, where `prime` is the index of the row's prime
+    /// and `at` is the index of the row.
     fn each_row(
         &self,
         level: usize,

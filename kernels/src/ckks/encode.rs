@@ -1,8 +1,8 @@
 //! Plaintexts: slots to polynomials and back (Cheon, Kim, Kim, Song, eprint 2016/421, 3.2).
 //!
 //! Slot `i` of a polynomial is its value at `zeta^(5^i)`, `zeta = exp(i pi / N)`. The values at `zeta^(-5^i)` are the
-//! conjugates, because the polynomial is real. Of the computations on data, only those of this module use floating
-//! point. A client's secret numbers pass through this module, so no branch and no index depends on them.
+//! conjugates, because the polynomial is real. Only the computations of this module use floating point on data. A
+//! client's secret numbers pass through this module, so no branch and no index depends on these numbers.
 
 use std::f64::consts::PI;
 
@@ -68,7 +68,7 @@ impl std::ops::Mul<f64> for Complex {
     }
 }
 
-/// Why numbers cannot be encoded.
+/// The reason why numbers cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// A number is infinite or NaN.
@@ -90,7 +90,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// The encoder for degree `N`.
+    /// Makes the encoder for degree `N`.
     ///
     /// # Panics
     /// When `N` is not a power of two, or below 4.
@@ -115,7 +115,7 @@ impl Encoder {
         self.slots
     }
 
-    /// The values of a real polynomial, `[N]` coefficients, at its slots.
+    /// Computes the values at the slots of a real polynomial from its `[N]` coefficients.
     ///
     /// # Panics
     /// When there are not `N` coefficients.
@@ -147,7 +147,7 @@ impl Encoder {
         values
     }
 
-    /// The real polynomial, `[N]` coefficients, that has these values at its slots.
+    /// Computes the `[N]` coefficients of the real polynomial that has these values at its slots.
     ///
     /// # Panics
     /// When there are not `N / 2` values.
@@ -174,7 +174,7 @@ impl Encoder {
     }
 
     /// Encodes slots as coefficients times `scale`. [`Rounded::residues`] rounds the coefficients to whole numbers.
-    /// `log_modulus` is the size, in bits, of the modulus of the ciphertext's level.
+    /// `log_modulus` is the size, in bits, of the ciphertext's modulus at its level.
     ///
     /// # Errors
     /// When a number is not finite, or a coefficient reaches half the modulus.
@@ -198,7 +198,7 @@ impl Encoder {
         Ok(Rounded { limbs: (bound.log2() + 1.0) as usize / LIMB_BITS + 1, coefficients })
     }
 
-    /// [`Encoder::encode`] for real numbers.
+    /// Like [`Encoder::encode`], but for real numbers.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -210,8 +210,9 @@ impl Encoder {
         self.encode(&values, scale, log_modulus)
     }
 
-    /// [`Encoder::encode`] for slots whose magnitudes are at most `value_bound` (checked by [`all_within`]). No branch
-    /// depends on a value, because the bound alone decides whether the coefficients fit.
+    /// Like [`Encoder::encode`], but for slots whose magnitudes are at most `value_bound`. The caller checks this
+    /// condition by [`all_within`]. No branch depends on a value, because the bound alone decides whether the
+    /// coefficients fit.
     ///
     /// # Errors
     /// [`EncodeError::TooLarge`]: the bound times the scale reaches half the modulus, or is NaN.
@@ -259,7 +260,7 @@ pub fn all_within(values: &[f64], bound: f64) -> bool {
     values.iter().fold(0, |beyond, value| beyond | bound.wrapping_sub(value.to_bits() & MAGNITUDE)) >> 63 == 0
 }
 
-/// Bits of a limb of a coefficient. Every prime has more bits.
+/// Number of bits in a limb. Coefficients are split into limbs. Every prime has more bits than a limb.
 const LIMB_BITS: usize = 16;
 
 /// An encoded plaintext before it is rounded and reduced to residues.
@@ -277,7 +278,7 @@ impl Rounded {
         &self.coefficients
     }
 
-    /// The rounded coefficients modulo a prime, in constant time.
+    /// Rounds the coefficients and reduces them modulo a prime, in constant time.
     ///
     /// # Panics
     /// When `out` does not have `N` words.
@@ -303,7 +304,7 @@ fn power_of_two(e: i64) -> f64 {
     f64::from_bits(((1023 + e) as u64) << 52)
 }
 
-/// The nearest whole number, ties to even, for magnitudes below `2^31`.
+/// Rounds to the nearest whole number, ties to even, for magnitudes below `2^31`.
 fn nearest(x: f64) -> i32 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     ((x + SHIFT).to_bits() as i64).wrapping_sub(SHIFT.to_bits() as i64) as i32
@@ -323,7 +324,7 @@ impl Centred {
     /// Largest number of primes.
     pub const PRIMES_MAX: usize = 4;
 
-    /// A reader of residues modulo 1 to 4 different primes.
+    /// Makes a reader of residues modulo 1 to 4 different primes.
     ///
     /// # Panics
     /// When `primes` is empty or has more than 4 primes.
@@ -336,7 +337,8 @@ impl Centred {
         Centred { primes: primes.to_vec(), inverses, companions, product }
     }
 
-    /// The number nearest to 0 with these residues, one for each prime and in `[0, q)`; in constant time.
+    /// Returns the number nearest to 0 that has these residues: one residue for each prime, each in `[0, q)`. This
+    /// takes constant time.
     ///
     /// # Panics
     /// When there is not one residue for each prime.

@@ -6,8 +6,8 @@ use super::ciphertext::fill_mask;
 use super::params::{Params, PartKind};
 use crate::xof;
 
-/// A public key: an encryption of 0, `(b, a)` with `b = -a s + e` and `a` from the seed. It encrypts without the
-/// secret.
+/// A public key: an encryption of 0, `(b, a)` with `b = -a s + e` and `a` from the seed. Clients can encrypt with this
+/// key without the secret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublicKey {
     /// The parameters.
@@ -23,7 +23,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// The mask `a`, in the form of the body.
+    /// Expands the mask `a`, in the form of the body.
     pub fn mask(&self) -> Vec<u32> {
         let mut mask = vec![0; self.body.len()];
         let primes = &self.params.level(self.level).primes;
@@ -41,21 +41,22 @@ pub struct RowHeader {
     pub level: u8,
     /// The row's index in the part.
     pub digit: u8,
-    /// Rows of the part.
+    /// Number of rows in the part.
     pub digits: u8,
     /// Seed of this row's mask.
     pub seed: [u8; 32],
 }
 
 impl RowHeader {
-    /// Words of the row's body.
+    /// Number of words in the row's body.
     pub fn body_words(&self, params: &Params) -> usize {
         params.key_primes(usize::from(self.level)).len() * params.n()
     }
 }
 
-/// A row of a part of an evaluation key: `(b, a)` with `b = -a s + e + P s'` modulo the primes of its digit, `-a s + e`
-/// modulo the others; `s'` is the secret that the part switches from. The body is overwritten on drop.
+/// A row of a part of an evaluation key: `(b, a)`, where `s'` is the secret that the part switches from. Modulo the
+/// primes of the row's digit, `b = -a s + e + P s'`; modulo the other primes, `b = -a s + e`. The body is overwritten
+/// on drop.
 #[derive(Clone, PartialEq)]
 pub struct KeyRow {
     /// The row's header.
@@ -71,7 +72,7 @@ impl std::fmt::Debug for KeyRow {
 }
 
 impl KeyRow {
-    /// The body and the expanded mask, `[2][primes][N]`.
+    /// Returns the body and the expanded mask, `[2][primes][N]`.
     ///
     /// # Panics
     /// When the row belongs to other parameters.

@@ -19,17 +19,17 @@
 use super::noise::Noise;
 use super::plan::{Plain, PlanBuilder, Value};
 
-/// Levels that a product takes.
+/// Number of levels that a product takes.
 pub const LEVELS: usize = 2;
 
-/// The dimension `d`: rows and columns of the matrix.
+/// Returns the dimension `d`: the matrix has `d` rows and `d` columns.
 pub fn dimension(slots: usize) -> usize {
     1 << (slots.ilog2() / 2)
 }
 
-/// The rotations of a product, in order. Each entry has a rotation's number of slots to the left, and the number of
-/// levels from the operands down to the rotation. Clients make keys for exactly these rotations; other rotations are
-/// composed of powers of two.
+/// Lists the rotations of a product, in order. Each entry has the number of slots by which a rotation moves to the
+/// left, and the number of levels from the operands down to the rotation. Clients make keys for exactly these
+/// rotations; other rotations are composed of rotations by powers of two.
 pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     let d = dimension(slots);
     let doublings = |from: usize, to: usize| (0..(to / from).ilog2()).map(move |i| (from << i) as i64);
@@ -39,14 +39,14 @@ pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     repeat.chain(sum).chain(gather).collect()
 }
 
-/// The mask of step (4), one number for each slot.
+/// Returns the mask of step (4), one number for each slot.
 pub fn mask(slots: usize) -> Vec<f64> {
     let d = dimension(slots);
     (0..slots).map(|slot| if slot < d * d && slot.is_multiple_of(d) { 1.0 } else { 0.0 }).collect()
 }
 
-/// The product, [`LEVELS`] levels below the operands and at the default scale of that level. `rotate` rotates to the
-/// left; `mask` is the plaintext of the function [`mask`], at one level below the operands.
+/// Computes the product, [`LEVELS`] levels below the operands and at the default scale of that level. `rotate` rotates
+/// to the left; `mask` is the plaintext of the function [`mask`], at one level below the operands.
 ///
 /// # Panics
 /// When the operands have different levels, or levels below [`LEVELS`].

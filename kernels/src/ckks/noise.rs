@@ -72,7 +72,7 @@ impl Noise {
         Noise { value_bound: self.value_bound * factor.abs(), variance: self.variance * square(factor) }
     }
 
-    /// The noise after every slot changes by at most `by`, in units of 1.
+    /// The noise after every slot has changed by at most `by`, in units of 1 (not divided by the scale).
     pub fn deviate(self, by: f64, n: usize) -> Noise {
         Noise { variance: self.variance + 2.0 * square(by) / n as f64, ..self }
     }
@@ -118,7 +118,7 @@ impl Noise {
         Noise { variance: self.variance * square(factor) + rounding_variance(params.n()), ..self }
     }
 
-    /// The noise of a product that one division relinearizes and rescales to the level `to`.
+    /// The noise of a product after one division that both relinearizes and rescales it to the level `to`.
     pub fn relinearize_rescale(self, params: &Params, key_level: usize, level: usize, to: usize) -> Noise {
         let switched = key_switch_variance(params, PartKind::Relinearization, key_level, level);
         Noise { variance: self.variance + switched, ..self }.rescale(params, level, to, 1.0)
@@ -129,7 +129,7 @@ impl Noise {
         self
     }
 
-    /// The noise of a bootstrap of `precision_bits` bits of precision, at `scale`.
+    /// The noise that a bootstrap with `precision_bits` bits of precision adds, at the scale `scale`.
     pub fn bootstrap(self, params: &Params, scale: f64, precision_bits: f64) -> Noise {
         let deviation = scale * libm::exp2(-precision_bits);
         Noise { variance: 2.0 * square(deviation) / params.n() as f64, ..self }
@@ -141,12 +141,12 @@ impl Noise {
         deviations(n) * libm::sqrt(self.variance * n as f64 / 2.0) / scale
     }
 
-    /// Correct bits behind the binary point: `-log2` of [`Noise::error_bound`].
+    /// Number of correct bits behind the binary point: `-log2` of [`Noise::error_bound`].
     pub fn precision_bits(&self, n: usize, scale: f64) -> f64 {
         -libm::log2(self.error_bound(n, scale))
     }
 
-    /// Bits of precision relative to the bound on the values.
+    /// Number of correct bits relative to the bound on the values.
     pub fn relative_precision_bits(&self, n: usize, scale: f64) -> f64 {
         libm::log2(self.value_bound / self.error_bound(n, scale))
     }
@@ -157,7 +157,7 @@ impl Noise {
         libm::log2(largest) < params.level(level).log_modulus
     }
 
-    /// The remaining noise budget.
+    /// Computes the remaining noise budget of a ciphertext.
     pub fn budget(&self, params: &Params, level: usize, scale: f64) -> NoiseBudget {
         let (n, top) = (params.n(), params.level_max());
         let fresh = Noise::encrypt_public(n, 1.0).precision_bits(n, params.level(top).scale);
@@ -185,31 +185,32 @@ pub struct NoiseBudget {
     pub percent: f64,
     /// How many more multiplications are possible, one after another.
     pub levels_remaining: usize,
-    /// Correct bits behind the binary point.
+    /// Number of correct bits behind the binary point.
     pub precision_bits: f64,
-    /// The bound on the slots.
+    /// The bound on the magnitude of each slot.
     pub value_bound: f64,
     /// `log2` of the scale.
     pub scale_bits: f64,
 }
 
-/// The number of standard deviations that bounds the error in each of `N / 2` slots.
+/// Returns a number of standard deviations that bounds the error in each of `N / 2` slots.
 ///
 /// At a slot, the secret's value multiplies the error of a rounding, and a digit's value multiplies the error of a key.
-/// Both are products of two complex normal numbers. The real part of such a product has Laplace's distribution: it
-/// exceeds `t` deviations with probability `exp(-sqrt(2) t)`. (Fresh encryptions by the secret key have normal errors;
-/// for them, this bound is a bit and a half larger than needed.)
+/// In each case, the factors are two complex normal numbers. The real part of such a product has Laplace's
+/// distribution: it exceeds `t` deviations with probability `exp(-sqrt(2) t)`. (Fresh encryptions by the secret key
+/// have normal errors; for them, this bound is a bit and a half larger than needed.)
 fn deviations(n: usize) -> f64 {
     (libm::log2(n as f64 / 2.0) - LOG_FAILURE) * std::f64::consts::LN_2 / std::f64::consts::SQRT_2
 }
 
-/// Variance of the error from rounding both polynomials in a division.
+/// Variance of the error that a division causes by rounding both polynomials.
 fn rounding_variance(n: usize) -> f64 {
     (1.0 + n as f64 * SECRET_VARIANCE) * ROUNDING
 }
 
-/// Variance that the errors of a part's rows cause, after the division by the special primes: the sum over the part's
-/// digits of `N sigma^2 (Q_j / P)^2 / 12`, where `Q_j` is the product of the digit's primes at this level.
+/// Variance of the error that the errors in a part's rows cause after the division by the special primes. This is the
+/// sum over the part's digits of `N sigma^2 (Q_j / P)^2 / 12`, where `Q_j` is the product of the digit's primes at this
+/// level.
 fn key_switch_variance(params: &Params, kind: PartKind, key_level: usize, level: usize) -> f64 {
     let of_level = &params.level(level).primes;
     let log = |&prime: &usize| libm::log2(f64::from(params.primes()[prime].q()));

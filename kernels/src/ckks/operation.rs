@@ -20,19 +20,19 @@ pub enum Operation {
     Add,
     /// The product of two ciphertexts.
     Multiply,
-    /// The sum with numbers that are not encrypted.
+    /// The sum of a ciphertext and numbers that are not encrypted.
     AddPlain,
-    /// The product with numbers that are not encrypted.
+    /// The product of a ciphertext and numbers that are not encrypted.
     MultiplyPlain,
     /// The negative.
     Negate,
-    /// One level down, at the default scale of that level.
+    /// The same numbers one level down, at the default scale of the lower level.
     Rescale,
     /// A rotation of the slots to the left.
     Rotate,
     /// A matrix times a vector ([`matmul`]).
     Matmul,
-    /// A polynomial of each slot.
+    /// The value of a polynomial at the number in each slot.
     PolyEval,
     /// A bootstrap to the level of fresh ciphertexts.
     Bootstrap,
@@ -69,7 +69,7 @@ impl Operation {
         }
     }
 
-    /// The operation with this name, written with hyphens or underscores (readings C6).
+    /// Finds the operation with this name, written with hyphens or underscores (readings C6).
     pub fn from_name(name: &str) -> Option<Operation> {
         Self::ALL.into_iter().find(|operation| operation.name() == name.replace('_', "-"))
     }
@@ -105,7 +105,7 @@ pub struct Request<'a> {
     pub plain: Option<&'a [f64]>,
     /// Coefficients of a polynomial, beginning with the constant.
     pub coefficients: Option<&'a [f64]>,
-    /// Steps of a rotation.
+    /// Step count of a rotation: the number of slots.
     pub steps: Option<i64>,
     /// Whether the operation also rescales a product, which gives the result the default scale of its level.
     pub scale_stable: bool,
@@ -113,7 +113,7 @@ pub struct Request<'a> {
     pub parts: &'a [(PartKind, usize)],
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// A field is missing, superfluous or out of range.
@@ -122,10 +122,10 @@ pub enum Refusal {
     /// The plain numbers are missing.
     #[error("{0} needs plain_operand")]
     MissingPlain(&'static str),
-    /// More coefficients than [`polynomial::COEFFICIENTS_MAX`].
+    /// A polynomial has more coefficients than [`polynomial::COEFFICIENTS_MAX`].
     #[error("a polynomial has at most 65 coefficients, not {0}")]
     TooManyCoefficients(usize),
-    /// Ciphertexts of different levels or scales.
+    /// The ciphertexts have different levels or scales.
     #[error("{0}")]
     MismatchedLevel(String),
     /// The result would not decrypt.
@@ -216,7 +216,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Checks rule 1 of the specification: operands have one level.
+    /// Checks rule 1 of the specification: all operands have the same level.
     fn same_level(&self, inputs: &[Value]) -> Result<(), Refusal> {
         let levels: Vec<usize> = inputs.iter().map(|&input| self.builder.level(input)).collect();
         if levels.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -227,7 +227,7 @@ impl Planning<'_> {
         Err(Refusal::MismatchedLevel(why))
     }
 
-    /// Checks that operands have one scale (readings C13).
+    /// Checks that both operands have the same scale (readings C13).
     fn same_scale(&self, inputs: &[Value]) -> Result<(), Refusal> {
         let [a, b] = [0, 1].map(|at| self.builder.scale(inputs[at]));
         if same_scale(a, b) {
@@ -318,15 +318,16 @@ impl Planning<'_> {
         Ok(self.builder.rescale(product))
     }
 
-    /// The scale of a plaintext whose product with `value` has the default scale after the rescale.
+    /// Returns the scale that a plaintext needs, so that its product with `value` has the default scale after the
+    /// rescale.
     fn scale_for_rescaling(&self, value: Value) -> f64 {
         let (params, level) = (self.builder.params(), self.builder.level(value));
         params.level(level - 1).scale * params.chain().divisor(level, level - 1) / self.builder.scale(value)
     }
 
-    /// Brings a value one level down. If the scale after a division is above the square root of the default scale, the
-    /// value is a product that was not rescaled yet, and is divided. Any other value is multiplied by a factor before
-    /// the division, which gives it the default scale of the lower level.
+    /// Brings a value one level down. If the value's scale after a division would be above the square root of the
+    /// default scale, the value is a product that was not rescaled yet, and it is only divided. Any other value is
+    /// first multiplied by a factor, which gives it the default scale of the lower level after the division.
     fn rescale(&mut self, value: Value) -> Result<Value, Refusal> {
         self.needs_levels(value, 1)?;
         let level = self.builder.level(value);
@@ -356,7 +357,7 @@ impl Planning<'_> {
         Err(Refusal::MismatchedLevel(why))
     }
 
-    /// The step count of a rotation (readings C8).
+    /// Returns the step count of the requested rotation (readings C8).
     fn steps(&self) -> Result<i64, Refusal> {
         if let Some(steps) = self.request.steps {
             return Ok(steps);
@@ -377,8 +378,8 @@ impl Planning<'_> {
         Ok(turned(&mut self.builder, value, &path))
     }
 
-    /// The Galois elements of the shortest sequence of rotations that together rotate by `steps`. For each of them, the
-    /// key has a part of this level or a higher one (readings K10).
+    /// Finds the shortest sequence of rotations that together rotate by `steps`, and returns their Galois elements. For
+    /// each of these elements, the key has a part of this level or of a higher level (readings K10).
     fn path(&self, steps: i64, level: usize) -> Result<Vec<u32>, Refusal> {
         let element = |&(kind, highest): &(PartKind, usize)| match kind {
             PartKind::Galois(element) if highest >= level => Some(element),
@@ -420,7 +421,7 @@ impl Planning<'_> {
         }))
     }
 
-    /// Plans a polynomial (readings C9).
+    /// Plans the evaluation of a polynomial (readings C9).
     fn polynomial(&mut self, value: Value) -> Result<Value, Refusal> {
         let coefficients = self.request.coefficients.unwrap_or_default();
         if coefficients.is_empty() {
@@ -455,7 +456,7 @@ mod tests {
         Params::new(ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 3, security, bootstrap }).unwrap()
     }
 
-    /// The description of a fresh ciphertext at a level.
+    /// Describes a fresh ciphertext at a level.
     fn fresh(params: &Params, level: usize) -> Operand {
         Operand { level, scale: params.level(level).scale, noise: Noise::encrypt_secret(1.0) }
     }

@@ -25,7 +25,7 @@ pub const SCALE_BITS_MIN: u32 = 25;
 /// The security level that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SecurityLevel {
-    /// No particular security.
+    /// No particular security is required.
     Testing,
     /// 128 bits.
     Bits128,
@@ -50,7 +50,7 @@ impl SecurityLevel {
         }
     }
 
-    /// The level with this name.
+    /// Finds the level with this name.
     pub fn from_name(name: &str) -> Option<SecurityLevel> {
         Self::ALL.into_iter().find(|level| level.name() == name)
     }
@@ -60,7 +60,7 @@ impl SecurityLevel {
         self as u8
     }
 
-    /// The level with this code.
+    /// Finds the level with this code.
     pub fn from_code(code: u8) -> Option<SecurityLevel> {
         Self::ALL.get(usize::from(code)).copied()
     }
@@ -91,7 +91,7 @@ pub struct ParamsLiteral {
     pub bootstrap: bool,
 }
 
-/// Why parameters are refused.
+/// The reason why parameters are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamsError {
     /// A field is out of its range.
@@ -100,7 +100,7 @@ pub enum ParamsError {
     /// The parameters do not reach the requested security (readings K1).
     #[error("{}", Self::insufficient(*.security_bits, *.log_modulus, *.depth_max, *.degree_min))]
     InsufficientSecurity {
-        /// Bits of security of the best chain for these parameters without a bound on the modulus.
+        /// Bits of security of the best chain for these parameters, if the modulus had no bound.
         security_bits: u32,
         /// `log2 QP` of that chain, rounded up.
         log_modulus: u32,
@@ -125,7 +125,7 @@ impl ParamsError {
     }
 }
 
-/// A part of an evaluation key, by the secrets that the part switches between.
+/// The kind of a part of an evaluation key: the secrets that the part switches between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PartKind {
     /// From `s^2` to `s`; used after a product.
@@ -166,12 +166,12 @@ impl std::fmt::Debug for Params {
 
 /// Cached results of [`Params::new`].
 type Remembered = HashMap<ParamsLiteral, Result<Params, ParamsError>>;
-/// Largest number of cached literals, some kilobytes each.
+/// Largest number of literals whose results are cached. A result takes some kilobytes.
 const REMEMBERED_MAX: usize = 1024;
 
 impl Params {
-    /// The parameters of a literal, the same on every machine. The first call for a literal takes up to some tenths of
-    /// a second; later ones use the cache.
+    /// Derives the parameters of a literal. The result is the same on every machine. The first call for a literal takes
+    /// up to some tenths of a second; later calls use the cache.
     ///
     /// # Errors
     /// When a field is out of range, or the parameters do not reach the security level.
@@ -269,15 +269,15 @@ impl Params {
         effective(self.0.literal.scale_bits)
     }
 
-    /// Indices of the primes of a key of this level: the primes of ciphertexts up to the level, then the special
-    /// primes.
+    /// Lists the indices of the primes of a key of this level: the primes of ciphertexts up to the level, then the
+    /// special primes.
     pub fn key_primes(&self, level: usize) -> Vec<usize> {
         let special = self.chain().ciphertext_primes()..self.primes().len();
         self.chain().primes_up_to(level).into_iter().chain(special).collect()
     }
 
-    /// The digits of a key of this kind and level, as indices of primes. The key has one row a digit. A
-    /// relinearization key may have wider digits than a rotation key, because a product is divided by its scale after
+    /// Lists the digits of a key of this kind and level, each as indices of primes. The key has one row for each digit.
+    /// A relinearization key may have wider digits than a rotation key, because a product is divided by its scale after
     /// the switch.
     pub fn digits(&self, kind: PartKind, level: usize) -> Vec<Vec<usize>> {
         let excess = match kind {
@@ -288,7 +288,8 @@ impl Params {
     }
 }
 
-/// The largest depth that reaches `security` at this degree and scale; `None` if even depth 1 is too deep.
+/// Returns the largest depth at which `security` is reached with this degree and scale; `None` if even depth 1 is too
+/// deep.
 pub fn depth_max(poly_degree: usize, scale_bits: u32, security: SecurityLevel) -> Option<u32> {
     MAX_DEPTHS.rev().find(|&max_depth| {
         let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false };
@@ -296,7 +297,7 @@ pub fn depth_max(poly_degree: usize, scale_bits: u32, security: SecurityLevel) -
     })
 }
 
-/// The smallest degree that reaches `security` at this scale and depth.
+/// Returns the smallest degree at which `security` is reached with this scale and depth.
 pub fn degree_min(scale_bits: u32, max_depth: u32, security: SecurityLevel) -> Option<usize> {
     POLY_DEGREES.into_iter().find(|&poly_degree| {
         let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false };
@@ -331,7 +332,7 @@ fn check(literal: &ParamsLiteral) -> Result<(), ParamsError> {
     Ok(())
 }
 
-/// The best chain that reaches `security`; `None` ignores security.
+/// Finds the best chain that reaches `security`. If `security` is `None`, security is ignored.
 fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<Chain> {
     let scale_bits = effective(literal.scale_bits);
     let log_modulus_max = match security.and_then(SecurityLevel::bits) {
@@ -509,7 +510,7 @@ mod tests {
         assert_eq!((small.literal().scale_bits, small.scale_bits_effective()), (15, 25));
     }
 
-    /// Parameters of every degree, of short and long scales, shallow and deep.
+    /// Lists parameters of every degree, with short and long scales, shallow and deep.
     fn samples() -> Vec<(Params, ParamsLiteral)> {
         static SAMPLES: LazyLock<Vec<(Params, ParamsLiteral)>> = LazyLock::new(searched);
         SAMPLES.clone()

@@ -1,4 +1,4 @@
-//! Plaintexts in the word form of devices.
+//! Plaintexts as words, in the form in which devices take them.
 
 use super::encode::{Complex, EncodeError, Encoder, Rounded};
 use super::params::Params;
@@ -31,7 +31,7 @@ impl Plaintexts {
         Ok(self.words(&rounded, level))
     }
 
-    /// [`Plaintexts::encode`] for real numbers.
+    /// Like [`Plaintexts::encode`], but for real numbers.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -43,7 +43,7 @@ impl Plaintexts {
         Ok(self.words(&rounded, level))
     }
 
-    /// `X^(N/2)` at scale 1. Its value is i in every slot.
+    /// Encodes i in every slot: the polynomial `X^(N/2)` at scale 1.
     pub fn imaginary_unit(&self, level: usize) -> Vec<u32> {
         let n = self.params.n();
         self.rows(level, |_, row| row[n / 2] = 1)

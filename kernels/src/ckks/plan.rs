@@ -35,18 +35,19 @@ pub enum Step {
     AddPlain(Value, Plain),
     /// `a plain`.
     MultiplyPlain(Value, Plain),
-    /// `a` times a whole number.
+    /// The ciphertext times a whole number.
     MultiplyInteger(Value, i128),
-    /// `a` plus a whole number, which stands for this number divided by the scale of `a`, the same in every slot.
+    /// The ciphertext plus a whole number `c`. This adds the number `c / scale` to every slot, where `scale` is the
+    /// ciphertext's scale.
     AddInteger(Value, i128),
-    /// `a` times `factor`, divided by the primes that leave between the level of `a` and level `to`
-    /// ([`super::Chain::divided`]).
+    /// `a` times `factor`, divided by the primes of [`super::Chain::divided`] on the way from the level of `a` to the
+    /// level `to`.
     Divide {
         /// The dividend.
         a: Value,
         /// The level of the result.
         to: usize,
-        /// A whole factor applied before the division.
+        /// The whole number by which `a` is multiplied before the division.
         factor: u128,
     },
     /// `a b`, relinearized. If `to` is the level below, the same division rescales.
@@ -58,13 +59,14 @@ pub enum Step {
         /// Level of the result: the level of the factors, or the level below.
         to: usize,
     },
-    /// The residues of level 0, read as the whole numbers nearest to 0, at the highest level of the chain.
+    /// A ciphertext of level 0, raised to the highest level of the chain: its residues are read as the whole numbers
+    /// nearest to 0.
     Raise(Value),
     /// `a` switched to another secret.
     Switch {
         /// The ciphertext to switch.
         a: Value,
-        /// The part of the key that switches.
+        /// The part of the key that performs the switch.
         kind: PartKind,
     },
     /// `a(X^element)`.
@@ -117,8 +119,8 @@ pub struct PlannedValue {
     pub scale: f64,
     /// Bounds on the numbers and the error.
     pub noise: Noise,
-    /// Slots of the value's rows, `[2][primes of the level]`. Empty if the value is no input and no output depends on
-    /// it.
+    /// Slots of the value's rows, `[2][primes of the level]`. There are none if the value is no input and no output
+    /// depends on it.
     pub slots: Vec<u32>,
 }
 
@@ -127,7 +129,7 @@ pub struct PlannedValue {
 pub struct PlannedStep {
     /// The computation.
     pub step: Step,
-    /// The value that it produces.
+    /// The value that the step produces.
     pub result: Value,
     /// Cost in units of [`BUTTERFLIES_OF_UNIT`] butterflies.
     pub units: u32,
@@ -237,7 +239,7 @@ impl Plan {
         &self.steps
     }
 
-    /// Where each level of steps ends in [`Plan::steps`].
+    /// For each level of steps, the index in [`Plan::steps`] at which the level ends.
     pub fn level_ends(&self) -> &[usize] {
         &self.level_ends
     }
@@ -267,7 +269,7 @@ impl Plan {
         self.slots
     }
 
-    /// The parts of the key that the steps need, each with the highest level at which it is needed.
+    /// Lists the parts of the key that the steps need, each with the highest level at which it is needed.
     pub fn parts(&self) -> Vec<(PartKind, usize)> {
         let mut parts: Vec<(PartKind, usize)> = Vec::new();
         for PlannedStep { step, .. } in &self.steps {
@@ -282,7 +284,7 @@ impl Plan {
     }
 }
 
-/// For each node, whether an output depends on it.
+/// Finds out for each node whether an output depends on it.
 fn needed(nodes: &[Node], outputs: &[Value]) -> Vec<bool> {
     let mut needed = vec![false; nodes.len()];
     outputs.iter().for_each(|value| needed[value.0] = true);
@@ -294,8 +296,8 @@ fn needed(nodes: &[Node], outputs: &[Value]) -> Vec<bool> {
     needed
 }
 
-/// Cost of a step in units. A transform costs its number of stages, and a product with a row of the key costs as much
-/// as a few stages.
+/// Estimates the cost of a step, in units. A transform costs its number of stages, and a product with a row of the key
+/// costs as much as a few stages.
 fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
     let n = params.n() as u64;
     let stages = u64::from(params.n().ilog2());

@@ -12,7 +12,7 @@ use super::plan::{PlanBuilder, Value};
 /// Largest number of coefficients (specification, Limits).
 pub const COEFFICIENTS_MAX: usize = 65;
 
-/// Levels that a polynomial of `coefficients` coefficients takes.
+/// Returns the number of levels that a polynomial with `coefficients` coefficients takes.
 pub fn levels(coefficients: usize) -> usize {
     coefficients.next_power_of_two().ilog2() as usize
 }
@@ -45,7 +45,7 @@ struct Powers<'a> {
 }
 
 impl Powers<'_> {
-    /// `x^k`, `ceil(log2 k)` levels below `x`.
+    /// Computes `x^k`, `ceil(log2 k)` levels below `x`.
     fn power(&mut self, k: usize) -> Value {
         if k == 1 {
             return self.x;
@@ -62,7 +62,8 @@ impl Powers<'_> {
         product
     }
 
-    /// Brings a value to `level`, which is at most its own level. A lowered value gets the default scale of `level`.
+    /// Brings a value down to `level`, which must not be above the value's level. A lowered value gets the default
+    /// scale of `level`.
     fn at(&mut self, value: Value, level: usize) -> Value {
         if self.builder.level(value) == level {
             return value;
@@ -71,7 +72,7 @@ impl Powers<'_> {
         self.builder.lower(value, level, scale)
     }
 
-    /// `x^k` at a level.
+    /// Computes `x^k` and brings it down to a level.
     fn power_at(&mut self, k: usize, level: usize) -> Value {
         if let Some(&found) = self.lowered.get(&(k, level)) {
             return found;
@@ -82,7 +83,7 @@ impl Powers<'_> {
         found
     }
 
-    /// One part of the split polynomial, at exactly this level and scale.
+    /// Computes one part of the split polynomial, at exactly this level and scale.
     fn part(&mut self, coefficients: &[f64], level: usize, scale: f64) -> Value {
         let degree = coefficients.iter().rposition(|&c| c != 0.0).unwrap_or(0);
         let coefficients = &coefficients[..=degree];
@@ -105,13 +106,14 @@ impl Powers<'_> {
         self.builder.add(product, low)
     }
 
-    /// Whether a part is computed as a sum of powers: it has few terms, and one level is left for the constants.
+    /// Whether a part is computed as a sum of powers. This is so if the part has few terms, and one level is left for
+    /// the constants.
     fn is_sum(&self, degree: usize, level: usize) -> bool {
         let powers = degree.max(1).next_power_of_two().ilog2() as usize;
         degree <= 1 || (degree < self.baby && level + 1 + powers <= self.builder.level(self.x))
     }
 
-    /// The sum of `c_i x^i` at this level and scale.
+    /// Computes the sum of `coefficients[i] x^i` at this level and scale.
     fn sum(&mut self, coefficients: &[f64], level: usize, scale: f64) -> Value {
         let divisor = match level < self.builder.level(self.x) {
             true => self.builder.params().chain().divisor(level + 1, level),
@@ -159,7 +161,7 @@ mod tests {
         builder.finish(&[value])
     }
 
-    /// The result of the plan's steps, computed in plain numbers with `x` as the input.
+    /// Computes the plan's steps in plain numbers, with `x` as the input, and returns the result.
     fn value(plan: &Plan, x: f64) -> f64 {
         let mut values: HashMap<usize, f64> = HashMap::new();
         let slot = |value| plan.value(value).slots[0] as usize;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// The Galois element of a rotation by `steps` slots to the left, modulo `N / 2`: `5^steps mod 2N`.
+/// Returns the Galois element of a rotation by `steps` slots to the left, modulo `N / 2`: `5^steps mod 2N`.
 pub fn element(polynomial_size: usize, steps: i64) -> u32 {
     let (slots, modulus) = (polynomial_size as i64 / 2, 2 * polynomial_size as u64);
     let (mut power, mut square, mut exponent) = (1u64, 5u64, steps.rem_euclid(slots));
@@ -16,13 +16,14 @@ pub fn element(polynomial_size: usize, steps: i64) -> u32 {
     power as u32
 }
 
-/// The Galois element of complex conjugation.
+/// Returns the Galois element of complex conjugation.
 pub fn conjugation(polynomial_size: usize) -> u32 {
     2 * polynomial_size as u32 - 1
 }
 
-/// The shortest sequence of rotations from `elements` that rotates by `steps` to the left, given as elements. The
-/// sequence is empty for a whole turn; `None` if no sequence exists. Elements that are not rotations are ignored.
+/// Finds the shortest sequence of rotations that together rotate by `steps` to the left, and returns their Galois
+/// elements. All of them come from `elements`; elements that are not rotations are ignored. The sequence is empty for a
+/// whole turn; `None` if no sequence exists.
 pub fn path(polynomial_size: usize, steps: i64, elements: &[u32]) -> Option<Vec<u32>> {
     let slots = polynomial_size / 2;
     let wanted = steps.rem_euclid(slots as i64) as usize;

@@ -6,7 +6,7 @@ use crate::bytes::{put_words, words};
 use crate::tfhe::keys::Masks;
 use crate::tfhe::{EvaluationKey, ModSwitch, Params, Preset, RING_MODULUS};
 
-/// Number of words that state the key's shape. They repeat the preset's values, so that a reader can check them.
+/// Number of words that state the key's shape. These words repeat the preset's values, so that a reader can check them.
 const SHAPE_WORDS: usize = 8;
 const SEED_BYTES: usize = 32;
 

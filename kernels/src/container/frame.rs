@@ -5,15 +5,16 @@ use sha2::{Digest, Sha256};
 use super::Error;
 use crate::tfhe::Preset;
 
-/// The first four bytes.
+/// The first four bytes of every container.
 pub const MAGIC: [u8; 4] = *b"ANGO";
-/// The first version. Every type of container has this version.
+/// The first version of the format. Every type of container has this version.
 pub const VERSION: u16 = 1;
-/// The version of evaluation keys for bits whose gates use the centred mod switch ([`crate::tfhe::ModSwitch`]).
+/// The version of an evaluation key for bits, if gates under the key use the centred mod switch
+/// ([`crate::tfhe::ModSwitch`]).
 pub const VERSION_CENTRED: u16 = 2;
-/// Bytes before the payload.
+/// Size of the header, in bytes. The payload follows the header.
 pub const HEADER_BYTES: usize = 32;
-/// Bytes of the header that hold the checksum, at its end.
+/// Size of the checksum, in bytes. The checksum is at the end of the header.
 pub const CHECKSUM_BYTES: usize = 8;
 
 /// The type of a container's content.
@@ -25,7 +26,7 @@ pub enum Tag {
     EvaluationKey = 2,
     /// A bit's ciphertext.
     Ciphertext = 3,
-    /// Ciphertexts of bits with masks from a seed.
+    /// Ciphertexts of bits. Their masks come from a seed.
     SeededCiphertexts = 4,
     /// A secret key of arithmetic; it stays with the client.
     ArithmeticSecretKey = 5,
@@ -49,7 +50,7 @@ impl Tag {
         Tag::ArithmeticCiphertext,
     ];
 
-    /// The type in words, for messages.
+    /// Returns the type in words, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Tag::SecretKey => "a secret key",
@@ -63,7 +64,7 @@ impl Tag {
         }
     }
 
-    /// The newest version that this build writes and reads.
+    /// Returns the newest version of this type that this build writes and reads.
     fn newest_version(self) -> u16 {
         if self == Tag::EvaluationKey { VERSION_CENTRED } else { VERSION }
     }
@@ -95,8 +96,8 @@ fn preset_code(preset: Preset) -> u8 {
     }
 }
 
-/// The value of byte 7, the preset, in containers of arithmetic. They have no preset, because their payload states the
-/// parameters.
+/// The value of byte 7, the preset, in containers of arithmetic. These containers have no preset, because their payload
+/// states the parameters.
 const NO_PRESET: u8 = 0;
 
 /// Writes a container of version 1. `put` appends the payload.
@@ -104,7 +105,7 @@ pub fn frame(tag: Tag, preset: Preset, fingerprint: Option<[u8; 8]>, put: impl F
     frame_of_version(VERSION, tag, preset, fingerprint, put)
 }
 
-/// Like [`frame`], but writes a container of version `version`. The tag's type must have this version.
+/// Like [`frame`], but writes a container of version `version`. The type `tag` must have this version.
 pub(super) fn frame_of_version(
     version: u16,
     tag: Tag,
@@ -130,7 +131,7 @@ fn framed(version: u16, tag: Tag, preset: u8, fingerprint: [u8; 8], put: impl Fn
     out
 }
 
-/// A header with a zero checksum.
+/// Makes a header whose checksum is zero.
 fn header(version: u16, tag: Tag, preset: u8, fingerprint: [u8; 8], payload_bytes: u64) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     out[..4].copy_from_slice(&MAGIC);
@@ -167,15 +168,16 @@ pub fn unframe(bytes: &[u8], wanted: Tag) -> Result<(Header, &[u8]), Error> {
     Ok((Header { version, preset, fingerprint: (fingerprint != [0; 8]).then_some(fingerprint) }, payload))
 }
 
-/// [`unframe`] for arithmetic: returns the fingerprint, which these containers always have, and the payload.
+/// Like [`unframe`], but for a container of arithmetic. Returns the fingerprint, which these containers always have,
+/// and the payload.
 pub(crate) fn unframe_arithmetic(bytes: &[u8], wanted: Tag) -> Result<([u8; 8], &[u8]), Error> {
     let opened = open(bytes, wanted)?;
     let fingerprint = opened.of_arithmetic()?;
     Ok((fingerprint, opened.whole(bytes)?))
 }
 
-/// [`unframe_arithmetic`] for a head alone, with `first` bytes of payload. Returns the fingerprint, the announced
-/// number of payload bytes, and those first bytes.
+/// Like [`unframe_arithmetic`], but for a head alone, with the first `first` bytes of the payload. Returns the
+/// fingerprint, the announced number of payload bytes, and the first bytes of the payload.
 pub(crate) fn unframe_head(bytes: &[u8], wanted: Tag, first: usize) -> Result<([u8; 8], u64, &[u8]), Error> {
     let opened = open(bytes, wanted)?;
     let fingerprint = opened.of_arithmetic()?;
@@ -196,7 +198,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// The fingerprint of a container of arithmetic.
+    /// Returns the fingerprint, after a check that this is a container of arithmetic.
     fn of_arithmetic(&self) -> Result<[u8; 8], Error> {
         match (self.preset, self.fingerprint) {
             (NO_PRESET, [0, 0, 0, 0, 0, 0, 0, 0]) => Err(Error::Malformed("the fingerprint is missing".into())),
@@ -219,7 +221,7 @@ impl Opened {
     }
 }
 
-/// Checks magic, version and tag.
+/// Checks the magic bytes, the version and the tag, and returns the header's content.
 fn open(bytes: &[u8], wanted: Tag) -> Result<Opened, Error> {
     let malformed = |why: String| Err(Error::Malformed(why));
     if !bytes.starts_with(&MAGIC) {
@@ -254,8 +256,8 @@ fn check_sum(container: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// The first bytes of SHA-256 over the header without its checksum, then the payload. The checksum detects damage, not
-/// malice.
+/// Computes the checksum: the first bytes of SHA-256 over the header without its checksum, then the payload. The
+/// checksum detects damage, not malice.
 fn checksum(container: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut hash = Sha256::new();
     hash.update(&container[..HEADER_BYTES - CHECKSUM_BYTES]);

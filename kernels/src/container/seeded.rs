@@ -14,7 +14,7 @@ pub fn is_seeded(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) && bytes.get(6) == Some(&(Tag::SeededCiphertexts as u8))
 }
 
-/// Writes the container.
+/// Writes the container of seeded ciphertexts.
 ///
 /// # Panics
 /// When the list is empty or has more than [`SEEDED_CIPHERTEXTS_MAX`] ciphertexts.
@@ -26,8 +26,8 @@ pub fn write_seeded(list: &SeededLweList, preset: Preset, fingerprint: Option<[u
     })
 }
 
-/// Reads the container for a preset and a key, without expanding the masks. `fingerprint` is the fingerprint of the
-/// session's key.
+/// Reads a container of seeded ciphertexts for a preset and a key, without expanding the masks. `fingerprint` is the
+/// fingerprint of the session's key.
 ///
 /// # Errors
 /// [`Error::Params`] for ciphertexts of another preset or key; other variants for bytes that cannot be read.
@@ -37,8 +37,8 @@ pub fn read_seeded(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]>) -
     Ok(list)
 }
 
-/// Reads the container without a check of its preset and key. The returned header states the preset and the fingerprint
-/// of the key.
+/// Reads a container of seeded ciphertexts without a check of its preset and key. The returned header states the preset
+/// and the fingerprint of the key.
 ///
 /// # Errors
 /// [`Error`] for bytes that are not such a container.

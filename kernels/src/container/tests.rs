@@ -24,7 +24,7 @@ fn lwe(preset: Preset) -> Lwe {
     Lwe::new((0..=preset.params().lwe_dimension as u32).map(|i| i.wrapping_mul(2_654_435_761)).collect())
 }
 
-/// The container with its checksum recomputed after a change, as a malicious client would send it.
+/// Recomputes the checksum of a changed container, as a malicious client would do.
 fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update(&bytes[..24]);
@@ -82,7 +82,7 @@ fn seeded_ciphertexts_of_another_key_length_or_preset_are_refused_even_under_a_r
     assert!(matches!(read_evaluation_key(&good), Err(Error::WrongType { .. })));
 }
 
-/// The key of `key(preset)`, in the form that clients of version 1 send.
+/// Makes the key of `key(preset)` in the form that clients of version 1 send.
 fn key_of_version_1(preset: Preset) -> EvaluationKey {
     let mut key = key(preset);
     key.params = key.params.with_mod_switch(ModSwitch::Nearest);

@@ -1,8 +1,8 @@
-//! Prefetching: memory is loaded into the cache while the CPU computes, so both overlap.
+//! Prefetching: loads memory into the cache while the CPU computes.
 
 use super::simd::Simd;
 
-/// Bytes of a cache line.
+/// Size of a cache line, in bytes.
 const LINE_BYTES: usize = 64;
 
 /// Values that will be read soon, prefetched into the cache a few lines at a time.
@@ -14,13 +14,13 @@ pub(crate) struct Ahead<'a, T> {
 impl<'a, T> Ahead<'a, T> {
     const LINE: usize = LINE_BYTES / size_of::<T>();
 
-    /// Prefetches all of `values` over `calls` calls of [`Ahead::call`].
+    /// Prepares to prefetch all of `values`, spread over `calls` calls of [`Ahead::call`].
     #[inline(always)]
     pub(crate) fn new(values: &'a [T], calls: usize) -> Self {
         Ahead { values, at_once: values.len().div_ceil(calls).next_multiple_of(Self::LINE) }
     }
 
-    /// Prefetches nothing.
+    /// Makes a value that prefetches nothing.
     pub(crate) fn none() -> Self {
         Ahead { values: &[], at_once: 0 }
     }

@@ -18,7 +18,7 @@ impl Arena {
         Ok(Arena { chunks: Chunks::new(Words::zeroed(slots * row_words)?, slots), row_words })
     }
 
-    /// Adds slots until the arena has `slots`.
+    /// Adds slots until the arena has `slots` slots.
     ///
     /// # Panics
     /// When the arena already has more slots.
@@ -44,7 +44,7 @@ impl Arena {
         }
     }
 
-    /// The words of a slot.
+    /// Returns the words of a slot.
     ///
     /// # Panics
     /// When the slot does not exist.
@@ -59,7 +59,8 @@ impl Arena {
         &mut self.chunks.memory_mut(place.chunk)[words]
     }
 
-    /// The rows of each list of slots to read, and the rows of the slots to write.
+    /// Borrows many rows at once. Returns the rows of each list of slots in `reads`, and the rows of the slots in
+    /// `writes`, which the caller may change.
     ///
     /// # Panics
     /// When a slot does not exist, or a written slot is also read or is written twice.
@@ -86,7 +87,7 @@ impl Arena {
         (reads.iter().map(of_list).collect(), writes.iter().map(write).collect())
     }
 
-    /// The range of a row's words in its chunk.
+    /// Returns the range of a row's words in its chunk.
     fn words(&self, place: RowPlace) -> Range<usize> {
         place.row * self.row_words..(place.row + 1) * self.row_words
     }

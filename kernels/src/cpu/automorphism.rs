@@ -13,20 +13,20 @@
 use crate::cpu::ntt::NttTables;
 use crate::cpu::simd::{Isa, Simd};
 
-/// The sources of the words of a permuted row.
+/// A permutation of a row's words, stored as the place from which each word comes.
 pub struct Permutation {
     isa: Isa,
-    /// The source of each square.
+    /// For each square of the permuted row, the index of the square of the input that is its source.
     squares: Vec<u32>,
-    /// `[N / LANES]`: for each vector of each transposed square, the vector of the source square that it comes from,
-    /// and the row of `lanes` that permutes it.
+    /// `[N / LANES]`: for each vector of each transposed square, the index of its source vector in the source
+    /// square, and the index of the row of `lanes` that permutes the words of the source vector.
     vectors: Vec<(u8, u8)>,
     /// `[LANES][LANES]`: a row for each carry, with the source of each lane.
     lanes: Vec<u32>,
 }
 
 impl Permutation {
-    /// The permutation for `X -> X^element`, for rows of the degree and vector width of these tables.
+    /// Makes the permutation for `X -> X^element`, for rows of the degree and vector width of these tables.
     ///
     /// # Panics
     /// When `element` is even.
@@ -55,7 +55,7 @@ impl Permutation {
         Permutation { isa: tables.isa(), squares, vectors, lanes }
     }
 
-    /// Writes the permuted row to `out`.
+    /// Permutes `row` and writes the result to `out`.
     #[cfg(test)]
     pub(crate) fn apply(&self, row: &[u32], out: &mut [u32]) {
         let n = self.vectors.len() * self.isa.lanes();
@@ -68,7 +68,7 @@ impl Permutation {
         self.isa == tables.isa() && self.vectors.len() * tables.lanes() == tables.polynomial_size()
     }
 
-    /// The index of the square that becomes square `at`.
+    /// Returns the index of the square that becomes square `at`.
     #[inline(always)]
     pub(crate) fn source(&self, at: usize) -> usize {
         self.squares[at] as usize

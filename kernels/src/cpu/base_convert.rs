@@ -20,7 +20,7 @@ use crate::ring::Root;
 
 /// Largest number of source primes. With this many primes, the sum of step (3) still fits a word after its reduction.
 pub const SOURCES_MAX: usize = 11;
-/// Bits of a fraction.
+/// Number of bits of a fraction in step (2).
 const FRACTION_BITS: u32 = 28;
 
 /// The constants of one conversion.
@@ -32,23 +32,24 @@ pub struct Conversion {
 struct Source {
     modulus: Modulus,
     scale: Root,
-    /// `floor(2^(30 + bits) / a_i)`. The high word of its product with `y_i 2^(30 - bits)` is the fraction.
+    /// `floor(2^(30 + bits) / a_i)`, where `bits` is the number of bits of `a_i`. The high word of this value times
+    /// `y_i 2^(30 - bits)` is the fraction.
     fraction: u32,
 }
 
 struct Target {
     modulus: Modulus,
-    /// `(A / a_i) factor` for each source, then `-A factor`, modulo p; times `2^32` for more than [`FEW`] sources.
+    /// `(A / a_i) factor` for each source, then `-A factor`, modulo p; all times `2^32` if there are more than [`FEW`]
+    /// sources.
     factors: Vec<Root>,
 }
 
-/// Largest number of sources for which each product is reduced by itself, because that is faster than to reduce the sum
-/// once.
+/// Up to this number of sources, each product is reduced by itself, because that is faster than reducing the sum once.
 const FEW: usize = 2;
 
 impl Conversion {
-    /// A conversion from source primes to target primes. Each source has a factor for its residues. Each target has a
-    /// factor in `[0, p)` for its result.
+    /// Makes a conversion from source primes to target primes. Each source has a factor for its residues. Each target
+    /// `p` has a factor in `[0, p)` for its result.
     ///
     /// # Panics
     /// When there are no sources, or more than [`SOURCES_MAX`].
@@ -75,15 +76,15 @@ impl Conversion {
         }
     }
 
-    /// Steps (1) and (2), in place. `rows` is `[sources + 1][N]`. The first `[sources][N]` words may have any size;
-    /// they become the `y_i` in `[0, a_i)`. The last row receives the quotients.
+    /// Computes steps (1) and (2), in place. `rows` is `[sources + 1][N]`. The first `[sources][N]` words may have any
+    /// size; they become the `y_i` in `[0, a_i)`. The last row receives the quotients.
     pub(crate) fn scale(&self, isa: Isa, polynomial_size: usize, rows: &mut [u32]) {
         assert!(polynomial_size.is_multiple_of(isa.lanes()), "whole vectors");
         assert_eq!(rows.len(), (self.sources.len() + 1) * polynomial_size, "a row a source, and one of quotients");
         dispatch_scale(isa, &self.sources, polynomial_size, rows);
     }
 
-    /// Step (3) for one target. `rows` are as [`Conversion::scale`] leaves them; the result is in `[0, 2p)`.
+    /// Computes step (3) for one target. `rows` are as [`Conversion::scale`] leaves them; the result is in `[0, 2p)`.
     pub(crate) fn convert(&self, isa: Isa, rows: &[u32], target: usize, out: &mut [u32]) {
         let target = &self.targets[target];
         assert!(out.len().is_multiple_of(isa.lanes()), "whole vectors");
@@ -139,7 +140,7 @@ unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
     }
 }
 
-/// Step (3) for one or two sources.
+/// Computes step (3) for one or two sources.
 #[inline(always)]
 unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
     // SAFETY: the caller promises that the processor supports `S`, and that `rows` has `SOURCES + 1` rows as long as
@@ -199,8 +200,8 @@ mod tests {
     use crate::ring::primes::nearest_to_power;
     use crate::ring::tests::words;
 
-    /// The definition in big integers. Three sources are enough for a test; 11 primes of 30 bits would need integers
-    /// of many words.
+    /// Computes the expected result from the definition, in big integers. Three sources are enough for a test; 11
+    /// primes of 30 bits would need integers of many words.
     fn expected(sources: &[(Modulus, u32)], x: &[u32], p: Modulus, factor: u32) -> i128 {
         let all: i128 = sources.iter().map(|(a, _)| i128::from(a.q())).product();
         let mut value = 0i128;

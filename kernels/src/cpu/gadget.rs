@@ -10,8 +10,9 @@ use crate::ring::Root;
 /// Largest number of products whose sum fits a word after one reduction.
 const TOGETHER: usize = 12;
 
-/// Stores a polynomial of a key, times `2^32`, among the polynomials of its prime: `[N / lanes][digits][2][lanes]`, so
-/// that the loop reads one stream. `place` is twice the digit, plus one for the mask.
+/// Stores a polynomial of a key, times `2^32`, among the other polynomials of the same prime:
+/// `[N / lanes][digits][2][lanes]`, so that the loop reads one stream. `place` is twice the digit, plus one for the
+/// mask.
 pub(crate) fn arrange(lanes: usize, modulus: Modulus, polynomial: &[u32], place: usize, out: &mut [u32]) {
     let step = out.len() / polynomial.len() * lanes;
     assert!(out.len().is_multiple_of(polynomial.len()) && (place + 1) * lanes <= step, "a place of the key");
@@ -26,9 +27,9 @@ pub(crate) fn arrange(lanes: usize, modulus: Modulus, polynomial: &[u32], place:
 
 /// A digit's row under one prime.
 pub(crate) enum DigitRow<'a> {
-    /// Transformed, in `[0, 2p)`.
+    /// A transformed row, in `[0, 2p)`.
     Whole(&'a [u32]),
-    /// As [`ntt::begin_forward`] leaves it. The product finishes the transform.
+    /// A row whose transform [`ntt::begin_forward`] began. The product finishes the transform.
     Begun(&'a mut [u32]),
 }
 
@@ -41,9 +42,9 @@ impl DigitRow<'_> {
     }
 }
 
-/// `out_c = sum over j of d_j key_jc mod p`. `digits` are digit indices with their rows; some digits of the key are
-/// missing if the ciphertext has fewer primes than the key. `key` is in the layout of [`arrange`]; `out` is two rows in
-/// `[0, 2p)`.
+/// Computes `out_c = sum over j of d_j key_jc mod p`. `digits` are digit indices with their rows; some digits of the
+/// key are missing if the ciphertext has fewer primes than the key. `key` is in the layout of [`arrange`]; `out` is two
+/// rows in `[0, 2p)`.
 ///
 /// The loop goes from square to square. In each square, the transforms of all digits finish with the same roots, and
 /// the transformed words are multiplied while they are in the L1 cache. Meanwhile the key's words for the next square

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 /// The assumed memory if the system does not report it.
 const UNTOLD_BYTES: u64 = 8 << 30;
 
-/// Bytes that this process may use: the smallest of the system's memory and the limits of its control group and all
-/// parent groups.
+/// Returns the number of bytes that this process may use: the smallest of the system's memory and the limits of the
+/// process's control group and of all parent groups.
 pub fn host_memory_bytes() -> u64 {
     bytes_of(&|path| std::fs::read_to_string(path).ok())
 }
 
-/// [`host_memory_bytes`] with `read` in place of the file system.
+/// Like [`host_memory_bytes`], but with `read` in place of the file system.
 fn bytes_of(read: &dyn Fn(&Path) -> Option<String>) -> u64 {
     let total = read(Path::new("/proc/meminfo")).and_then(|text| memory_total(&text));
     let limits = folders(read).into_iter().flat_map(|(folder, names)| {
@@ -32,8 +32,8 @@ fn memory_total(meminfo: &str) -> Option<u64> {
 /// Names of the files that hold a group's limit.
 type Names = &'static [&'static str];
 
-/// For each of this process's groups with memory limits, its folder and all parent folders, as far as they are
-/// mounted.
+/// Lists the folders that may hold memory limits: for each of this process's control groups, the folder of the group
+/// and all parent folders, as far as they are mounted.
 fn folders(read: &dyn Fn(&Path) -> Option<String>) -> Vec<(PathBuf, Names)> {
     let (Some(groups), Some(mounts)) = (read(Path::new("/proc/self/cgroup")), read(Path::new("/proc/self/mountinfo")))
     else {
@@ -70,7 +70,7 @@ struct Mount<'a> {
 }
 
 impl Mount<'_> {
-    /// `id parent device root point options optional.. - kind source options`
+    /// Reads a line of the form `id parent device root point options optional.. - kind source options`.
     fn of(line: &str) -> Option<Mount<'_>> {
         let (mount, system) = line.split_once(" - ")?;
         let (mut mount, mut system) = (mount.split(' ').skip(3), system.split(' '));
@@ -78,8 +78,8 @@ impl Mount<'_> {
         Some(Mount { root, point, kind: system.next()?, options: system.nth(1)? })
     }
 
-    /// The folder of a group and its parents, up to the mount point. A group outside the mounted part (its path is
-    /// given as seen from outside the container) has its limits at the mount point.
+    /// Lists the folder of a group and its parent folders, up to the mount point. If the group is outside the mounted
+    /// part (its path is then given as seen from outside the container), its limits are at the mount point.
     fn folders_of(&self, group: &Path) -> Vec<PathBuf> {
         let below = group.strip_prefix(&self.root).unwrap_or(Path::new(""));
         let is_plain = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));

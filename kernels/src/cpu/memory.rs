@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(Words::zeroed(3).unwrap()[..], [0; 3]);
     }
 
-    /// Argument by which the child process knows that it runs with little memory. The test program takes the argument
-    /// for a filter, which matches no test.
+    /// The argument that tells the child process that it runs with little memory. The test program takes the argument
+    /// for a filter of test names, and no test has a matching name.
     #[cfg(target_os = "linux")]
     const CHILD: &str = "with-little-memory";
 

@@ -3,7 +3,7 @@
 
 use crate::modular::Modulus;
 
-/// `sums += x y` modulo each limb's prime. `sums` and `x` are `[batch][limbs][N]` words in `[0, q)`. `y` is
+/// Computes `sums += x y` modulo each limb's prime. `sums` and `x` are `[batch][limbs][N]` words in `[0, q)`. `y` is
 /// `[limbs][N]`, multiplied by 2^32 and used for the whole batch. Results are in `[0, q)`.
 ///
 /// # Panics

@@ -72,8 +72,8 @@ impl NttTables {
         self.ring.modulus
     }
 
-    /// The bounds of words in [`begin_forward`], if that transform reduces nothing. `None`: the transform keeps words
-    /// below `4q`.
+    /// Returns the bounds of words in [`begin_forward`], if that transform reduces nothing. If the result is `None`,
+    /// the transform keeps words below `4q`.
     pub(crate) fn unreduced(&self) -> Option<Unreduced> {
         self.unreduced
     }
@@ -83,7 +83,7 @@ impl NttTables {
         self.isa
     }
 
-    /// Words of a vector of this instruction set.
+    /// Number of words in a vector of this instruction set.
     pub fn lanes(&self) -> usize {
         self.isa.lanes()
     }
@@ -105,7 +105,7 @@ fn lane_roots(roots: &[Root], lanes: usize) -> Words {
     Words::copy_of(&out).expect("memory for tables")
 }
 
-/// `x w mod q` in `[0, 2q)` for any `x`, by Shoup's product with the companion of `w`.
+/// Computes `x w mod q` in `[0, 2q)` for any `x`, by Shoup's product with the companion of `w`.
 #[inline(always)]
 pub(crate) unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, companion: S::V, q: S::V) -> S::V {
     // SAFETY: the caller promises that the processor supports `S`.
@@ -122,7 +122,7 @@ pub(crate) unsafe fn reduce<S: Simd>(x: S::V, m: S::V) -> S::V {
     unsafe { S::min(x, S::sub(x, m)) }
 }
 
-/// `q`, `2q` and the offset of an unreduced transform in every lane.
+/// Vectors that have `q`, `2q` and the offset of an unreduced transform in every lane.
 #[derive(Clone, Copy)]
 struct ModulusLanes<S: Simd> {
     q: S::V,
@@ -140,7 +140,7 @@ impl<S: Simd> ModulusLanes<S> {
     }
 }
 
-/// Prefetches `words` during forward transforms of `rows` rows of `row_words`.
+/// Prepares to prefetch `words` during the forward transforms of `rows` rows of `row_words` words each.
 #[inline(always)]
 pub(crate) fn ahead_of<S: Simd>(words: &[u32], rows: usize, row_words: usize) -> Ahead<'_, u32> {
     // in each row, a transform runs `Ahead::call` at least twice for each square: once in a pass and once in the last
@@ -148,8 +148,8 @@ pub(crate) fn ahead_of<S: Simd>(words: &[u32], rows: usize, row_words: usize) ->
     Ahead::new(words, rows * 2 * (row_words / (S::LANES * S::LANES)))
 }
 
-/// Cooley-Tukey butterfly. Input and output are in `[0, 4q)`, or within the bounds of [`Unreduced`] if `SHORT`.
-/// `FRESH` marks the first stage, whose words are below `2q`.
+/// Computes a Cooley-Tukey butterfly. Input and output are in `[0, 4q)`, or within the bounds of [`Unreduced`] if
+/// `SHORT`. `FRESH` marks the first stage, whose words are below `2q`.
 #[inline(always)]
 unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool, const SHORT: bool>(
     x: &mut S::V,
@@ -171,7 +171,7 @@ unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool, const SHORT
     }
 }
 
-/// Gentleman-Sande butterfly. Input and output are in `[0, 2q)`.
+/// Computes a Gentleman-Sande butterfly. Input and output are in `[0, 2q)`.
 #[inline(always)]
 unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
     x: &mut S::V,
@@ -253,7 +253,7 @@ unsafe fn inverse_stages<S: Simd, const STAGES: usize, const RADIX: usize>(
     }
 }
 
-/// One pass of STAGES stages over the row, starting with the stage of `groups` groups.
+/// Makes one pass over the row: STAGES stages, starting with the stage of `groups` groups.
 #[inline(always)]
 unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool, const SHORT: bool>(
     row: &mut [u32],
@@ -388,7 +388,7 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     }
 }
 
-/// The beginning of `inverse`: all stages within vectors, then the first STAGES stages between vectors. The words are
+/// Begins `inverse`: computes all stages within vectors, then the first STAGES stages between vectors. The words are
 /// read from `from`, or from the row itself if `from` is `None`.
 #[inline(always)]
 unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
@@ -453,7 +453,7 @@ const fn pass_stages(lanes: usize) -> u32 {
     if lanes == 16 { 4 } else { 3 }
 }
 
-/// The beginning of `forward`: the stages between vectors that form whole passes.
+/// Begins `forward`: computes those stages between vectors that form whole passes.
 #[inline(always)]
 unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
     // SAFETY: the caller promises that the processor supports `S`, and that the row has the tables' degree.
@@ -472,7 +472,7 @@ unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32]
     }
 }
 
-/// `forward` on `[N]` words in place; see the module's documentation.
+/// Computes `forward` on `[N]` words in place; see the module's documentation.
 #[inline(always)]
 unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
     // SAFETY: the caller promises that the processor supports `S`, and that the row has the tables' degree.
@@ -514,7 +514,7 @@ pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, 
     }
 }
 
-/// `inverse` on `[N]` words, in place or from another row; see the module's documentation.
+/// Computes `inverse` on `[N]` words, in place or from another row; see the module's documentation.
 ///
 /// # Safety
 /// The CPU supports the instruction set `S`, and both rows have the tables' degree.
@@ -590,7 +590,7 @@ crate::cpu::simd::dispatch! {
     fn dispatch_inverse_of = inverse_row_of(tables: &NttTables, from: &[u32], row: &mut [u32])
 }
 
-/// `forward` over `[rows][N]` words.
+/// Computes `forward` on each row of `[rows][N]` words, in place.
 ///
 /// # Panics
 /// When `rows` is not a whole number of rows.
@@ -599,7 +599,7 @@ pub fn forward_all(tables: &NttTables, rows: &mut [u32]) {
     dispatch_forward(tables.isa, tables, rows);
 }
 
-/// The beginning of `forward` for one row of `N` words. The last stages remain, square by square ([`end_square`]).
+/// Begins `forward` for one row of `N` words. The last stages remain, square by square ([`end_square`]).
 ///
 /// # Panics
 /// When the row has another length.
@@ -608,7 +608,7 @@ pub(crate) fn begin_forward(tables: &NttTables, row: &mut [u32]) {
     dispatch_begin(tables.isa, tables, row);
 }
 
-/// `inverse` over `[rows][N]` words. The result is `N` times the coefficients.
+/// Computes `inverse` on each row of `[rows][N]` words, in place. The result is `N` times the coefficients.
 ///
 /// # Panics
 /// When `rows` is not a whole number of rows.
@@ -617,7 +617,7 @@ pub fn inverse_all(tables: &NttTables, rows: &mut [u32]) {
     dispatch_inverse(tables.isa, tables, rows);
 }
 
-/// `inverse` of one row of `N` words into another.
+/// Computes `inverse` of one row of `N` words, and writes the result to another row.
 ///
 /// # Panics
 /// When a row has another length.
@@ -631,7 +631,7 @@ mod tests {
     use super::*;
     use crate::ring::tests::{rings, schoolbook, sparse, words};
 
-    /// Tables of every ring on every instruction set.
+    /// Makes tables of every ring on every instruction set.
     fn cases() -> impl Iterator<Item = NttTables> {
         rings().flat_map(|(modulus, n)| {
             let ring = Arc::new(Ring::new(modulus, n));

@@ -23,7 +23,7 @@ impl<S: Simd> Lanes<S> {
         }
     }
 
-    /// `x w` in `[0, 2q)`, for any `x`.
+    /// Computes `x w` in `[0, 2q)`, for any `x`.
     #[inline(always)]
     unsafe fn times(&self, x: S::V, w: Root) -> S::V {
         // SAFETY: the caller promises that the processor supports `S`.
@@ -33,7 +33,7 @@ impl<S: Simd> Lanes<S> {
         }
     }
 
-    /// `sum / 2^32` of a sum below `4 q^2 <= q 2^32`, in `[0, 2q)`.
+    /// Computes `sum / 2^32` in `[0, 2q)`, for a sum below `4 q^2 <= q 2^32`.
     #[inline(always)]
     unsafe fn reduced(&self, sum: S::Wide) -> S::V {
         // SAFETY: the caller promises that the processor supports `S`.
@@ -46,33 +46,33 @@ fn whole(isa: Isa, row: &[u32]) -> bool {
     row.len().is_multiple_of(isa.lanes())
 }
 
-/// `out = a + b`; rows in `[0, q)`.
+/// Computes `out = a + b`. All rows are in `[0, q)`.
 pub(crate) fn add(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
     assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
     dispatch_add(isa, modulus, a, b, out);
 }
 
-/// `out = a - b`; rows in `[0, q)`.
+/// Computes `out = a - b`. All rows are in `[0, q)`.
 pub(crate) fn sub(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
     assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
     dispatch_sub(isa, modulus, a, b, out);
 }
 
-/// `out = x w`, for any words `x`; results in `[0, q)`.
+/// Computes `out = x w`, for any words `x`. The results are in `[0, q)`.
 pub(crate) fn scale(isa: Isa, modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
     assert!(x.len() == out.len() && whole(isa, out), "rows of one degree");
     dispatch_scale(isa, modulus, x, w, out);
 }
 
-/// `out = a b`; rows in `[0, q)`.
+/// Computes `out = a b`. All rows are in `[0, q)`.
 pub(crate) fn multiply(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
     assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
     let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
     dispatch_multiply(isa, modulus, a, b, square, out);
 }
 
-/// The tensor product of two ciphertexts: from `a = (a0, a1)` and `b = (b0, b1)` in `[0, q)` to `a0 b0 / 2^32`,
-/// `(a0 b1 + a1 b0) / 2^32` and `a1 b1`, in `[0, 2q)`.
+/// Computes the tensor product of two ciphertexts. `a = (a0, a1)` and `b = (b0, b1)` are in `[0, q)`. The three results
+/// are `a0 b0 / 2^32`, `(a0 b1 + a1 b0) / 2^32` and `a1 b1`, in `[0, 2q)`.
 pub(crate) fn tensor(isa: Isa, modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], out: [&mut [u32]; 3]) {
     let n = a[0].len();
     let inputs = a.iter().chain(&b).all(|row| row.len() == n);
@@ -81,8 +81,8 @@ pub(crate) fn tensor(isa: Isa, modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2],
     dispatch_tensor(isa, modulus, a, b, square, out);
 }
 
-/// `out = t + x w`, plus `y z` if a second product is given. `t` is in `[0, 2q)`, `x` and `y` are any words; results
-/// are in `[0, q)`.
+/// Computes `out = t + x w`, plus `y z` if a second product is given. `t` is in `[0, 2q)`, `x` and `y` are any words;
+/// the results are in `[0, q)`.
 pub(crate) fn combine(
     isa: Isa,
     modulus: Modulus,
@@ -97,8 +97,9 @@ pub(crate) fn combine(
     dispatch_combine(isa, modulus, t, first, second, out);
 }
 
-/// [`combine`] for a `t` whose transform [`ntt::begin_forward`] began, with an optional permutation of the result. The
-/// transform finishes here, square by square, and the words are combined and permuted while they are in the L1 cache.
+/// Like [`combine`], but for a `t` whose transform [`ntt::begin_forward`] began, and with an optional permutation of
+/// the result. The transform finishes here, square by square, and the words are combined and permuted while they are in
+/// the L1 cache.
 pub(crate) fn combine_begun(
     tables: &NttTables,
     t: &mut [u32],

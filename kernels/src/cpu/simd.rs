@@ -16,7 +16,7 @@ pub(crate) mod portable;
 /// The number of words in the longest vector.
 pub(crate) const LANES_MAX: usize = 16;
 
-/// `LANES` words side by side. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
+/// Operations on vectors of `LANES` words, for one instruction set. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
 ///
 /// # Safety
 /// Every method may only be called on a CPU that has the instruction set; `load` and `store` need `LANES` words at the
@@ -52,11 +52,11 @@ pub(crate) unsafe trait Simd: Copy + 'static {
     unsafe fn shift_right(a: Self::V, bits: u32) -> Self::V;
     /// Shifts left by the number in `bits`, below 32, lane by lane.
     unsafe fn shift_left_by(a: Self::V, bits: Self::V) -> Self::V;
-    /// Low word of the product.
+    /// Low word of each lane's product.
     unsafe fn mul_low(a: Self::V, b: Self::V) -> Self::V;
-    /// High word of the product.
+    /// High word of each lane's product.
     unsafe fn mul_high(a: Self::V, b: Self::V) -> Self::V;
-    /// High word of the product, if all lanes of `b` are equal.
+    /// High word of each lane's product, if all lanes of `b` are equal.
     unsafe fn mul_high_uniform(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn wide_zero() -> Self::Wide;
     /// `sum + a b`, 64 bits in each lane.
@@ -66,14 +66,14 @@ pub(crate) unsafe trait Simd: Copy + 'static {
     unsafe fn montgomery(sum: Self::Wide, q: Self::V, q_inverse: Self::V) -> Self::V;
     /// Permutes: word `i` of the result is the word of `v` at `places[i]`, which is below `LANES`.
     unsafe fn permute(v: Self::V, places: Self::V) -> Self::V;
-    /// A square of zeros, to be filled.
+    /// Makes a square of zeros, to be filled.
     unsafe fn square() -> Self::Square;
     /// Transposes: word `j` of vector `i` becomes word `i` of vector `j`.
     unsafe fn transpose(square: &mut Self::Square);
 }
 
-/// The same vectors, with half as many doubles instead of words. A product and its sum are fused, which means rounded
-/// once.
+/// Operations on vectors of doubles. A vector has half as many doubles as words. A product and the sum after it are
+/// fused, which means that they are rounded once.
 ///
 /// # Safety
 /// The conditions of [`Simd`]. `load_reals` and `store_reals` need `REALS` doubles at the pointer, `from_words` needs
@@ -103,12 +103,12 @@ pub(crate) unsafe trait SimdReals: Simd {
     unsafe fn mul_sub(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
     /// `c - a b`.
     unsafe fn neg_mul_add(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
-    /// `a` minus the integer below `a`, for `|a|` below 2^51. The result is exact, except that its last bit is rounded
-    /// if `a` is negative.
+    /// Computes `a` minus the integer below `a`, for `|a|` below 2^51. The result is exact, except that the last bit of
+    /// the result is rounded if `a` is negative.
     unsafe fn fraction(a: Self::R) -> Self::R;
-    /// The low words of the doubles' bits: those of `a`, then those of `b`.
+    /// Returns the low words of the doubles' bits: first the words of `a`, then the words of `b`.
     unsafe fn low_words(a: Self::R, b: Self::R) -> Self::V;
-    /// A square of zeros.
+    /// Makes a square of zeros.
     unsafe fn square_of_reals() -> Self::SquareOfReals;
     /// Transposes: double `j` of vector `i` becomes double `i` of vector `j`.
     unsafe fn transpose_reals(square: &mut Self::SquareOfReals);
@@ -128,12 +128,12 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The best instruction set of this CPU.
+    /// Returns the best instruction set of this CPU.
     pub fn detect() -> Isa {
         Isa::available()[0]
     }
 
-    /// All instruction sets that this CPU supports, best first.
+    /// Lists all instruction sets that this CPU supports, best first.
     pub fn available() -> Vec<Isa> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -174,7 +174,7 @@ impl Isa {
         }
     }
 
-    /// The value of [`SimdReals::SEPARATE_ADDERS`].
+    /// Returns [`SimdReals::SEPARATE_ADDERS`] of this set; false if the set has no vectors of doubles.
     pub(crate) fn separate_adders(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -198,8 +198,8 @@ impl Isa {
 }
 
 /// Defines `fn name(isa, args)` that runs a generic kernel compiled for the instruction set. The function does not
-/// check that the CPU supports `isa`, or that slices have the lengths that the kernel reads, so its callers must. With
-/// `reals`, the kernel is generic over [`SimdReals`], and `isa` must have vectors of doubles.
+/// check that the CPU supports `isa`, or that slices have the lengths that the kernel reads, so its callers must check
+/// this. With `reals`, the kernel is generic over [`SimdReals`], and `isa` must have vectors of doubles.
 macro_rules! dispatch {
     ($(#[$meta:meta])* reals $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),* $(,)?)) => {
         $crate::cpu::simd::dispatch! {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
-/// First bytes of a file. The number rises when this format or the compiler's options change.
+/// First bytes of a file. The number in them rises when this format or the compiler's options change.
 const MAGIC: &[u8] = b"ango kernel 1\n";
 /// Largest size of one image, in bytes.
 const IMAGE_BYTES_MAX: u64 = 64 << 20;
@@ -63,7 +63,7 @@ impl Cache {
         self.folder.join(format!("{}.kernel", hex(&hash.finalize())))
     }
 
-    /// The image of this source for this architecture, if the cache has an undamaged image.
+    /// Returns the image of this source for this architecture, if the cache has an undamaged image.
     pub fn get(&self, architecture: &str, text: &str) -> Option<Image> {
         let file = fs::File::open(self.path(architecture, text)).ok()?;
         let mut bytes = Vec::new();

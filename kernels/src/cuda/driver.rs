@@ -105,7 +105,7 @@ impl Memory {
         self.words
     }
 
-    /// The address of a range of words.
+    /// Returns the address of `words` words, from word `at` of the buffer on.
     ///
     /// # Panics
     /// When the range is outside the buffer. Such a range is a mistake of the caller, and the card would not detect it.
@@ -115,7 +115,7 @@ impl Memory {
         self.address + 4 * at as u64
     }
 
-    /// Writes zeros to the first words, in the order of `stream`.
+    /// Writes zeros to the first `words` words, in the order of `stream`.
     pub fn clear(&self, stream: &Stream, words: usize) -> Result<()> {
         let address = self.at(0, words);
         if words == 0 {
@@ -173,13 +173,13 @@ impl Pinned {
         Ok(Pinned { start, words, stream: stream.clone() })
     }
 
-    /// The words. The card must not be copying to them.
+    /// Returns the words for reading. The card must not be copying to them.
     pub fn words(&self) -> &[u32] {
         // SAFETY: `zeroed` allocated and set the words
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
-    /// The words, mutable. The card must not be copying from or to them.
+    /// Returns the words for writing. The card must not be copying from them or to them.
     pub fn words_mut(&mut self) -> &mut [u32] {
         // SAFETY: `zeroed` allocated and set the words; the result borrows them as long as it borrows this value
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.words) }
@@ -199,8 +199,7 @@ impl Drop for Pinned {
     }
 }
 
-/// A function of a module, and the largest dynamic shared memory that was allowed for this function until now, in
-/// bytes.
+/// A function of a module, and the most dynamic shared memory that this function was allowed until now, in bytes.
 #[derive(Clone, Copy)]
 struct Function {
     handle: sys::CUfunction,
@@ -268,7 +267,7 @@ impl Module {
                 (CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100),
             ];
             for (attribute, value) in attributes {
-                // SAFETY: the function is one of this module
+                // SAFETY: `function` belongs to this module
                 unsafe { result::function::set_function_attribute(function.handle, attribute, value) }
                     .map_err(|error| failed(&format!("giving {entry} {shared_bytes} bytes of shared memory"), error))?;
             }
@@ -278,11 +277,12 @@ impl Module {
         Ok(function.handle)
     }
 
-    /// How many groups of an entry, without dynamic shared memory, run on a multiprocessor at the same time.
+    /// Returns how many groups of an entry run on a multiprocessor at the same time, if they use no dynamic shared
+    /// memory.
     pub fn groups_of_a_multiprocessor(&self, entry: &'static str, threads: u32) -> Result<usize> {
         self.stream.bind()?;
         let (function, mut groups) = (self.function(entry, 0)?, 0);
-        // SAFETY: the function is one of this module, and the call writes one integer
+        // SAFETY: `function` belongs to this module, and the call writes one integer
         unsafe { sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut groups, function, threads as i32, 0) }
             .result()
             .map_err(|error| failed(&format!("counting the groups of {entry} that run at the same time"), error))?;
@@ -361,7 +361,7 @@ impl Module {
 /// Whether the source of the function fixes the cluster size. If so, a launch must not set it.
 fn has_cluster_of_its_own(function: sys::CUfunction) -> bool {
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
-    // SAFETY: the function is one of a loaded module
+    // SAFETY: `function` belongs to a module that is loaded
     unsafe { result::function::get_function_attribute(function, attribute) }.is_ok_and(|width| width > 0)
 }
 

@@ -8,8 +8,8 @@ use super::driver::Stream;
 use super::failed::failed;
 use crate::error::Result;
 
-/// A sequence of kernels that runs in the order of the computing stream. The kernels' arguments are fixed. Some of them
-/// are addresses, so the memory at these addresses must exist at every start.
+/// A sequence of kernels that runs in the order of the computing stream. The kernels' arguments are fixed. Some
+/// arguments are addresses, so the memory at these addresses must exist at every start.
 pub struct Graph {
     executable: sys::CUgraphExec,
     compute: Arc<Stream>,
@@ -26,7 +26,7 @@ impl Graph {
     /// run yet.
     ///
     /// # Errors
-    /// The errors of `launch`, and the driver's if the capture fails.
+    /// The errors of `launch`, and the driver's error if the capture fails.
     pub fn capture(capture: &Stream, compute: &Arc<Stream>, launch: impl FnOnce() -> Result<()>) -> Result<Graph> {
         use sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         capture.bind()?;
@@ -45,7 +45,7 @@ impl Graph {
         Ok(Graph { executable: executable?, compute: compute.clone() })
     }
 
-    /// Starts all kernels.
+    /// Starts all kernels of the graph.
     pub fn launch(&self) -> Result<()> {
         self.compute.bind()?;
         // SAFETY: the executable and the stream live; the caller holds all buffers and modules of the sequence

@@ -30,7 +30,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// The compiler of this machine. Each process loads it once.
+    /// Returns the compiler of this machine. Each process loads the compiler once.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the machine has no usable compiler. The message names the package to install.
@@ -67,7 +67,7 @@ impl Compiler {
         Ok(Compiler { version, architectures, turn: Mutex::default() })
     }
 
-    /// Name and version: `nvrtc 12.9`.
+    /// Returns the compiler's name and version: `nvrtc 12.9`.
     pub fn name(&self) -> String {
         format!("nvrtc {}.{}", self.version.0, self.version.1)
     }
@@ -120,9 +120,9 @@ struct Target {
     binary: bool,
 }
 
-/// The target for a card, given the compiler's architectures (ascending; `90` means sm_90). The target is the card's
-/// own architecture if the compiler knows it, else the newest architecture that is not above the card's. `None` if all
-/// are above the card's.
+/// Chooses the target for a card from the compiler's architectures (ascending; `90` means sm_90). The target is the
+/// card's own architecture if the compiler knows it, else the newest architecture that is not above the card's. `None`
+/// if all architectures are above the card's.
 fn target(architectures: &[i32], capability: (u32, u32)) -> Option<Target> {
     let card = (10 * capability.0 + capability.1) as i32;
     let newest = *architectures.iter().rfind(|&&architecture| architecture <= card)?;
@@ -140,7 +140,7 @@ impl Program {
         result::create_program(text, None).map(Program)
     }
 
-    /// The compiler's log of the program.
+    /// Returns the compiler's log of the program.
     fn log(&self) -> String {
         // SAFETY: the program was made and is not yet destroyed
         let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
@@ -157,7 +157,7 @@ impl Program {
         Ok(bytes)
     }
 
-    /// The PTX, with a zero byte at its end.
+    /// Returns the PTX, with a zero byte at its end.
     fn ptx(&self) -> std::result::Result<Vec<u8>, NvrtcError> {
         // SAFETY: the program is compiled
         unsafe { result::get_ptx(self.0) }.map(bytes_of)
@@ -179,7 +179,7 @@ fn bytes_of(characters: Vec<c_char>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The architectures of compilers of three releases.
+    /// The architectures that the compilers of three CUDA releases know.
     const CUDA_12_8: [i32; 19] = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 120, 121, 122];
     const CUDA_12_9: [i32; 19] = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 120, 121];
     const CUDA_13_0: [i32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];

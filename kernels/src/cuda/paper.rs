@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::Result;
 use crate::gpu::{Buffer, Card, Gpu, Language, Launch, Source};
 
-/// Largest shared memory of a group, in bytes, by compute capability (CUDA C++ Programming Guide, technical
+/// Returns the largest shared memory of a group, in bytes, by compute capability (CUDA C++ Programming Guide, technical
 /// specifications per compute capability).
 pub fn shared_bytes_max(compute_capability: (u32, u32)) -> u32 {
     match compute_capability {
@@ -27,8 +27,8 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// A card of this compute capability, with the shared memory that such cards have. No source depends on a card's
-    /// other properties.
+    /// Makes a simulated card of this compute capability, with the shared memory that such cards have. No source
+    /// depends on a card's other properties.
     pub fn new(compute_capability: (u32, u32)) -> Paper {
         let card = Card {
             backend: "cuda".into(),

@@ -16,10 +16,10 @@ use super::failed::failed;
 use super::waiting::{Health, wait, wait_unless};
 use crate::error::Result;
 
-/// Words of a large block: 4 MiB.
+/// Number of words in a large block, which has 4 MiB.
 const BLOCK_WORDS: usize = 1 << 20;
-/// Words of a small block, 64 KiB. Up to this size, a direct copy in the computing stream is faster than a copy through
-/// a twin and two streams.
+/// Number of words in a small block, which has 64 KiB. Up to this size, a direct copy in the computing stream is faster
+/// than a copy through a twin and two streams.
 const SMALL_WORDS: usize = 1 << 14;
 /// Largest number of uploads in flight for each block size. A further writer waits. A batch of 16384 gates of two
 /// operands does not wait.
@@ -51,7 +51,7 @@ struct Block {
     twin: Option<Twin>,
     /// Number of words of the block that are in use.
     words: usize,
-    /// Recorded when the words have arrived and the twin is zero again.
+    /// The event that is recorded when the words have arrived and the twin is zero again.
     done: CudaEvent,
     /// The streams whose copies may still use the block.
     used_by: Vec<Arc<Stream>>,
@@ -59,7 +59,7 @@ struct Block {
 
 struct Twin {
     memory: Memory,
-    /// Recorded when the first of the two streams has finished with the twin.
+    /// The event that is recorded when the first of the twin's two streams has finished with the twin.
     halfway: CudaEvent,
 }
 
@@ -88,12 +88,12 @@ impl Staging {
         Ok(Staging { compute: stream()?, up: stream()?, down: stream()?, capture, small, large })
     }
 
-    /// The stream of kernels and buffers.
+    /// The stream in which kernels run and buffers are accessed.
     pub fn compute(&self) -> &Arc<Stream> {
         &self.compute
     }
 
-    /// The stream that captures kernels.
+    /// Locks and returns the stream that captures kernels.
     pub fn capture(&self) -> MutexGuard<'_, Arc<Stream>> {
         self.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,12 +182,13 @@ impl Staging {
         block.done.record(stream.inner()).map_err(told)
     }
 
-    /// The pool of blocks for this many words.
+    /// Returns the pool whose blocks fit this many words.
     fn pool(&self, words: usize) -> &Mutex<Pool> {
         if words <= SMALL_WORDS { &self.small } else { &self.large }
     }
 
-    /// A free block for this many words.
+    /// Takes a free block for this many words, or makes a block. If [`BLOCKS_MAX`] uploads are in flight, waits for the
+    /// oldest upload and takes its block.
     fn block(&self, words: usize) -> Result<Block> {
         self.compute.bind()?;
         let oldest = {

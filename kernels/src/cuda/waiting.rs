@@ -73,7 +73,7 @@ pub fn wait(event: &CudaEvent, health: &Health) -> Result<()> {
     wait_unless(event, health, &mut || false).map(drop)
 }
 
-/// [`wait`] that also ends when `wanted` returns true. Returns whether the event was reached.
+/// Like [`wait`], but also ends when `wanted` returns true. Returns whether the card has reached the event.
 ///
 /// # Errors
 /// The errors of [`wait`].

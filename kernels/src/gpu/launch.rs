@@ -30,19 +30,19 @@ impl<B> Clone for View<'_, B> {
 impl<B> Copy for View<'_, B> {}
 
 impl<B> View<'_, B> {
-    /// The range in the buffer.
+    /// Returns the range of the view's words in the buffer.
     pub fn range(self) -> Range<usize> {
         self.first..self.first + self.words
     }
 }
 
 impl<'a, B: Buffer> View<'a, B> {
-    /// A view of all words of a buffer.
+    /// Makes a view of all words of a buffer.
     pub fn all(buf: &'a B) -> Self {
         View { buf, first: 0, words: buf.words() }
     }
 
-    /// A part of this view.
+    /// Makes a view of a part of this view. `range` counts from the start of this view.
     ///
     /// # Panics
     /// When the range is outside the view.
@@ -84,23 +84,23 @@ pub struct Bind<'a, B> {
 }
 
 impl<'a, B: Buffer> Bind<'a, B> {
-    /// An argument that the kernel reads.
+    /// Makes an argument that the kernel reads.
     pub fn read(view: View<'a, B>) -> Self {
         Bind { access: Access::Read, view, reached: &[] }
     }
 
-    /// An argument that the kernel writes.
+    /// Makes an argument that the kernel writes.
     pub fn write(view: View<'a, B>) -> Self {
         Bind { access: Access::Write, view, reached: &[] }
     }
 
-    /// An argument that the kernel writes; the kernel reads the same words through argument `read`.
+    /// Makes an argument that the kernel writes; the kernel reads the same words through argument `read`.
     pub fn in_place_of(read: usize, view: View<'a, B>) -> Self {
         Bind { access: Access::InPlaceOf(read), view, reached: &[] }
     }
 
-    /// An argument of several views, which the kernel reads. The kernel gets the first view and reaches the others by
-    /// distances.
+    /// Makes an argument of several views, which the kernel reads. The kernel gets the first view and reaches the other
+    /// views by distances.
     ///
     /// # Panics
     /// When `views` is empty.
@@ -108,7 +108,7 @@ impl<'a, B: Buffer> Bind<'a, B> {
         Bind { access: Access::Read, view: views[0], reached: &views[1..] }
     }
 
-    /// An argument of several views like [`Bind::read_each`], which the kernel writes.
+    /// Makes an argument of several views like [`Bind::read_each`], which the kernel writes.
     ///
     /// # Panics
     /// When `views` is empty.
@@ -116,7 +116,7 @@ impl<'a, B: Buffer> Bind<'a, B> {
         Bind { access: Access::Write, view: views[0], reached: &views[1..] }
     }
 
-    /// All views of the argument, the bound one first.
+    /// Lists all views of the argument, the bound view first.
     pub fn views(&self) -> impl Iterator<Item = View<'a, B>> + Clone + use<'a, B> {
         std::iter::once(self.view).chain(self.reached.iter().copied())
     }
@@ -135,7 +135,7 @@ pub struct Launch<'a, M, B> {
     pub entry: &'static str,
     /// Groups in each dimension, `[x, y, z]`. If a dimension has no group, nothing is launched.
     pub groups: [u32; 3],
-    /// Threads of a group, in one dimension.
+    /// Number of threads in a group, in one dimension.
     pub threads: u32,
     /// Dynamic shared memory of a group, in bytes (CUDA only).
     pub shared_bytes: u32,

@@ -8,7 +8,7 @@ use crate::modular::Modulus;
 
 const MUL_ADD: Text = text!("mul_add");
 
-/// Primes in the form of the kernels: `[limbs][2]` words, each a prime and its inverse modulo 2^32.
+/// Converts primes to the form of the kernels: `[limbs][2]` words, each a prime and its inverse modulo 2^32.
 pub fn primes(primes: &[Modulus]) -> Vec<u32> {
     primes.iter().flat_map(|prime| [prime.q(), prime.montgomery_inverse()]).collect()
 }
@@ -30,8 +30,9 @@ impl<G: Gpu> MulAdd<G> {
         Ok(MulAdd { stem, row_groups, batch_groups_max: gpu.card().groups_max[2] })
     }
 
-    /// `sums += x y` modulo each limb's prime. `sums` and `x` are `[batch][limbs][N]` words in `[0, q)`; `y` is
-    /// `[limbs][N]` residues multiplied by 2^32; `primes` comes from [`primes`]. `None` for an empty batch or no limbs.
+    /// Makes a launch that computes `sums += x y` modulo each limb's prime. `sums` and `x` are `[batch][limbs][N]`
+    /// words in `[0, q)`; `y` is `[limbs][N]` residues multiplied by 2^32; `primes` comes from [`primes`]. `None` for
+    /// an empty batch or no limbs.
     pub fn run<'a>(
         &'a self,
         [sums, x, y, primes]: [ViewOf<'a, G>; 4],

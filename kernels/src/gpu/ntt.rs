@@ -10,13 +10,14 @@ use crate::ring::Ring;
 /// Largest number of threads in a group. Every card supports this number.
 const THREADS_MAX: usize = 256;
 
-/// Number of threads that transform a row. In each pass, a thread processes four words of the row, or a multiple of four.
+/// Returns the number of threads that transform a row. In each pass, a thread processes four words of the row, or a
+/// multiple of four.
 pub(crate) fn threads(polynomial_size: usize) -> u32 {
     (polynomial_size / 4).min(THREADS_MAX) as u32
 }
 
-/// Roots of a ring in the form of the kernels: `[2][N][2]` words. First the roots of the transform, then those of its
-/// inverse; each root is a value and its companion.
+/// Converts the roots of a ring to the form of the kernels: `[2][N][2]` words. First the roots of the transform, then
+/// the roots of its inverse; each root is a value and its companion.
 pub fn roots(ring: &Ring) -> Vec<u32> {
     ring.roots.iter().chain(&ring.inverse_roots).flat_map(|root| [root.value, root.companion]).collect()
 }
@@ -41,8 +42,8 @@ impl<G: Gpu> Ntt<G> {
         })
     }
 
-    /// Transforms coefficients in natural order to values in bit-reversed order. `rows_data` is `[rows][N]`, and
-    /// `roots` comes from [`roots`]. `None` for no rows.
+    /// Makes a launch that transforms coefficients in natural order to values in bit-reversed order. `rows_data` is
+    /// `[rows][N]`, and `roots` comes from [`roots`]. `None` for no rows.
     pub fn forward<'a>(
         &'a self,
         rows_data: ViewOf<'a, G>,
@@ -52,7 +53,7 @@ impl<G: Gpu> Ntt<G> {
         self.launch("ntt_forward", rows_data, roots, rows)
     }
 
-    /// The inverse of [`Ntt::forward`]; results are multiplied by N.
+    /// Makes a launch of the inverse of [`Ntt::forward`]; results are multiplied by N.
     pub fn inverse<'a>(
         &'a self,
         rows_data: ViewOf<'a, G>,
@@ -62,8 +63,8 @@ impl<G: Gpu> Ntt<G> {
         self.launch("ntt_inverse", rows_data, roots, rows)
     }
 
-    /// [`Ntt::forward`] with every value multiplied by `2^32 / N`. Blind rotation needs the rows of a bootstrapping key
-    /// in this form.
+    /// Like [`Ntt::forward`], but every value is also multiplied by `2^32 / N`. Blind rotation needs the rows of a
+    /// bootstrapping key in this form.
     pub fn key<'a>(&'a self, rows_data: ViewOf<'a, G>, roots: ViewOf<'a, G>, rows: usize) -> Option<LaunchOf<'a, G>> {
         self.launch("ntt_key", rows_data, roots, rows)
     }

@@ -18,17 +18,17 @@ use crate::error::{Error, Result};
 /// Largest number of sequences that are kept. The least recently used sequence is dropped first.
 const SEQUENCES_MAX: usize = 64;
 
-/// A unique number for a buffer or a module.
+/// Returns a unique number for a buffer or a module.
 pub fn new_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What identifies a sequence of launches.
+/// A sequence of launches, described by all that distinguishes it from other sequences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence(Vec<Step>);
 
-/// What identifies one launch of a sequence.
+/// One launch of a sequence, described by all that distinguishes it from other launches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
     module: u64,
@@ -43,7 +43,7 @@ struct Step {
 }
 
 impl Sequence {
-    /// The sequence of these launches. `module_id` and `buffer_id` return the numbers of modules and buffers.
+    /// Describes the sequence of these launches. `module_id` and `buffer_id` return the numbers of modules and buffers.
     pub fn of<M, B>(launches: &[Launch<'_, M, B>], module_id: fn(&M) -> u64, buffer_id: fn(&B) -> u64) -> Sequence {
         let step = |launch: &Launch<'_, M, B>| {
             let arguments = launch.bind.iter().enumerate();
@@ -71,7 +71,7 @@ impl Sequence {
     }
 }
 
-/// Recent sequences, with recordings `R`.
+/// Recent sequences. A recording of a sequence has the type `R`.
 pub struct Recordings<R> {
     /// The sequences, least recently used first.
     known: Mutex<VecDeque<(Sequence, State<R>)>>,
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::gpu::Bind;
 
-    /// A sequence of one launch of module 0 that reads a buffer.
+    /// Makes a sequence of one launch of module 0 that reads a buffer.
     fn sequence(buffer: u64, rows: u32) -> Sequence {
         let view = View { buf: &buffer, first: 0, words: 64 };
         let bind = vec![Bind { access: Access::Read, view, reached: &[] }];
@@ -178,7 +178,7 @@ mod tests {
         Sequence::of(&[launch], |module| *module, |buffer| *buffer)
     }
 
-    /// The calls that [`Recordings::start`] made for a sequence: `record`, `replay`, `launch`.
+    /// Starts a sequence, and lists the functions that [`Recordings::start`] called: `record`, `replay`, `launch`.
     fn started(recordings: &Recordings<u64>, sequence: Sequence, recorded: Result<u64>) -> Vec<&'static str> {
         let done = RefCell::new(Vec::new());
         let tell = |what| done.borrow_mut().push(what);

@@ -31,7 +31,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect of a card.
+    /// Returns the dialect that a card compiles.
     pub fn of(card: &Card) -> Dialect {
         match card.language {
             Language::Cuda => Dialect::Cuda,
@@ -40,7 +40,8 @@ impl Dialect {
         }
     }
 
-    /// The function that computes the high word of a product. WGSL lacks it, and CUDA has it built in.
+    /// Returns the text of the function that computes the high word of a product. WGSL needs this text; for CUDA, which
+    /// has the function built in, the text is empty.
     fn mul_high(self) -> &'static str {
         match self {
             Dialect::Cuda => "",
@@ -50,7 +51,7 @@ impl Dialect {
     }
 }
 
-/// A text in both languages, by its name in `shaders/`.
+/// Makes a `Text` in both languages, from its name in `shaders/`.
 macro_rules! text {
     ($name:literal) => {
         $crate::gpu::source::Text {
@@ -61,7 +62,7 @@ macro_rules! text {
 }
 pub(crate) use text;
 
-/// A text for CUDA only.
+/// Makes a `Text` for CUDA only, from its name in `shaders/`.
 macro_rules! cuda_text {
     ($name:literal) => {
         $crate::gpu::source::Text {
@@ -88,7 +89,7 @@ impl Text {
     }
 }
 
-/// The source of a stem. `texts` are the stem's helpers and the stem itself, `constants` are the constants of its
+/// Makes the source of a stem. `texts` are the stem's helpers and the stem itself, `constants` are the constants of its
 /// scheme, `threads` is the number of threads in a group, and `more` are further constants.
 pub fn source(
     dialect: Dialect,
@@ -120,12 +121,12 @@ pub fn source(
     Source { stem, text }
 }
 
-/// Whether the text contains this word.
+/// Whether the text contains `word` as a whole word.
 fn names(text: &str, word: &str) -> bool {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|found| found == word)
 }
 
-/// The constants of a ring for kernels.
+/// Lists the constants of a ring for kernels.
 pub fn ring_constants(ring: &Ring) -> Vec<Constant> {
     let (m, n) = (ring.modulus, ring.polynomial_size() as u32);
     // this factor of the key cancels two others: Montgomery's reduction of products divides by 2^32, and the inverse

@@ -72,8 +72,8 @@ pub(crate) struct Stem<G: Gpu> {
 }
 
 impl<G: Gpu> Stem<G> {
-    /// A launch for `work` pieces of work. Each piece has its own group if the card allows that many groups; else each
-    /// group processes several pieces in turn. `None` for no work.
+    /// Makes a launch for `work` pieces of work. Each piece has its own group if the card allows that many groups; else
+    /// each group processes several pieces in turn. `None` for no work.
     pub fn launch<'a>(
         &'a self,
         entry: &'static str,
@@ -85,7 +85,7 @@ impl<G: Gpu> Stem<G> {
         (groups > 0).then(|| self.launch_grid(entry, self.grid([groups, 1, 1]), bind, args))
     }
 
-    /// A launch with one group for each piece of work.
+    /// Makes a launch with one group for each piece of work.
     ///
     /// # Panics
     /// When the card does not allow that many groups. Callers must split the work.
@@ -100,17 +100,17 @@ impl<G: Gpu> Stem<G> {
         self.launch(entry, work, bind, args)
     }
 
-    /// The number of groups of an entry that run on the card at the same time.
+    /// Returns how many groups of an entry run on the card at the same time.
     pub fn groups_at_once(&self, gpu: &G, entry: &'static str) -> Result<usize> {
         gpu.groups_at_once(&self.module, entry, self.threads)
     }
 
-    /// A grid of these groups without clusters, with the threads that the stem is compiled for.
+    /// Makes a grid of these groups without clusters, with the threads that the stem is compiled for.
     pub fn grid(&self, groups: [u32; 3]) -> Grid {
         Grid { groups, threads: self.threads, shared_bytes: 0, cluster: 1 }
     }
 
-    /// A launch over this grid.
+    /// Makes a launch over this grid.
     pub fn launch_grid<'a>(
         &'a self,
         entry: &'static str,
@@ -123,7 +123,7 @@ impl<G: Gpu> Stem<G> {
     }
 }
 
-/// [`THREADS`], or fewer if the card allows fewer.
+/// Returns [`THREADS`], or fewer if the card allows fewer threads.
 pub(crate) fn threads(card: &Card) -> u32 {
     THREADS.min(card.threads_max)
 }

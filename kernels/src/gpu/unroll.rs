@@ -8,7 +8,7 @@
 
 const MARK: &str = "{ // unroll\n";
 
-/// The text with every marked loop unrolled.
+/// Unrolls every marked loop of the text.
 ///
 /// # Panics
 /// When a marked loop has another form. This would be a mistake in a shader, and every test of a card would detect it.
@@ -26,7 +26,7 @@ pub fn unrolled(text: &str, constants: &[(&str, u32)]) -> String {
     [&text[..head_at], &turns.collect::<String>(), &rest].concat()
 }
 
-/// Variable and number of turns of `for (var x = 0u; x < BOUND; x++) `.
+/// Reads the head of a loop, `for (var x = 0u; x < BOUND; x++) `, and returns the variable and the number of turns.
 fn head_of<'a>(head: &'a str, constants: &[(&str, u32)]) -> Option<(&'a str, u32)> {
     let (start, rest) = head.strip_prefix("for (var ")?.split_once("; ")?;
     let (name, zero) = start.split_once(" = ")?;
@@ -38,7 +38,7 @@ fn head_of<'a>(head: &'a str, constants: &[(&str, u32)]) -> Option<(&'a str, u32
     plain.then_some((name, turns + last))
 }
 
-/// The index of the closing brace of the block in which the text starts.
+/// Finds the closing brace of the block in which the text starts, and returns its index.
 fn end_of_block(text: &str) -> Option<usize> {
     let mut depth = 1;
     text.bytes().position(|byte| {
@@ -47,7 +47,7 @@ fn end_of_block(text: &str) -> Option<usize> {
     })
 }
 
-/// `text` with every whole word `word` replaced by `to`.
+/// Replaces every whole word `word` in `text` by `to`.
 fn replaced(text: &str, word: &str, to: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut out = String::with_capacity(text.len());

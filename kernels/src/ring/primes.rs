@@ -30,8 +30,8 @@ pub fn is_prime(x: u32) -> bool {
     })
 }
 
-/// Primes below `2^30` that are 1 modulo `2N` and lie within half a bit of `2^bits`, nearest first; at most `count`.
-/// Of two equally near primes, the larger comes first.
+/// Lists at most `count` primes below `2^30` that are 1 modulo `2N` and lie within half a bit of `2^bits`, nearest
+/// first. Of two equally near primes, the larger comes first.
 pub fn nearest_to_power(polynomial_size: usize, bits: u32, count: usize) -> Vec<u32> {
     let step = 2 * polynomial_size as u64;
     let base = 1u64 << bits;

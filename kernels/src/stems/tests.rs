@@ -16,7 +16,7 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).expect(path)
 }
 
-/// The numbered steps of a text, `// (1) ..` and so on, in the order of their numbers.
+/// Finds the numbered steps of a text, `// (1) ..` and so on, in the order of their numbers.
 fn steps(text: &str) -> BTreeMap<u32, String> {
     let mut steps = BTreeMap::new();
     for line in text.lines().map(str::trim).filter_map(|line| line.strip_prefix("// (")) {
@@ -46,7 +46,7 @@ fn a_stem_has_the_same_steps_in_every_language() {
     }
 }
 
-/// The names of the functions that follow `mark` and `keyword`, with optional launch bounds between them.
+/// Finds the names of the functions that follow `mark` and `keyword`, with optional launch bounds before the name.
 fn marked(text: &str, mark: &str, keyword: &str) -> BTreeSet<String> {
     let name = |rest: &str| {
         let declared = &rest[rest.find(keyword).expect("a function behind its mark") + keyword.len()..];

@@ -12,7 +12,7 @@ use crate::tfhe::{EvaluationKey, Gate, Params, SlotCells};
 pub struct SlotGate {
     /// The gate.
     pub gate: Gate,
-    /// Slots of a, b, sel. Slots beyond [`Gate::arity`] are ignored.
+    /// Slots of the operands a, b and sel. Only the first [`Gate::arity`] entries are used.
     pub operands: [u32; 3],
     /// Slot of the result.
     pub result: u32,
@@ -45,7 +45,7 @@ pub(crate) enum KeyPiece {
 }
 
 impl KeyPiece {
-    /// Piece number `piece` of a key, and whether further pieces follow. In the device's form, a key bit takes
+    /// Returns piece number `piece` of a key, and whether further pieces follow. In the device's form, a key bit takes
     /// `bit_bytes` bytes and an input coefficient takes `input_bytes` bytes.
     pub(crate) fn of(params: &Params, piece: usize, bit_bytes: usize, input_bytes: usize) -> (KeyPiece, bool) {
         let (bits, inputs) = (params.lwe_dimension, params.extracted_dimension());
@@ -93,20 +93,20 @@ pub trait Gates: Backend {
         Ok(loaded)
     }
 
-    /// Bytes that a key of these parameters takes on this device.
+    /// Size of a key of these parameters on this device, in bytes.
     fn key_bytes(&self, params: &Params) -> u64;
 
-    /// Starts batches, each with its own key: evaluates the gates of all batches, then reads their slots, batch by
-    /// batch. Batches of few rows run side by side, so that together they fill the device. NOT is a negation. MUX is
-    /// two bootstraps whose extracted samples are added before one key switch. Every other gate is one bootstrap and
-    /// one key switch (docs/wire-format.md 8). A cell adds wires, key-switches their sum once, adds inputs, and
-    /// bootstraps the result ([`crate::tfhe::cells`]).
+    /// Starts batches, each with its own key: evaluates the gates and cells of all batches, then reads the slots that
+    /// each batch requests, batch by batch. Batches of few rows run side by side, so that together they fill the
+    /// device. NOT is a negation. MUX is two bootstraps whose extracted samples are added before one key switch. Every
+    /// other gate is one bootstrap and one key switch (docs/wire-format.md 8). A cell adds wires, key-switches their
+    /// sum once, adds inputs, and bootstraps the result ([`crate::tfhe::cells`]).
     ///
     /// # Panics
     /// When a slot is outside its batch's arena.
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Self::Key, Self::Arena>]) -> Result<Self::Pending>;
 
-    /// Starts one batch.
+    /// Starts one batch without cells: evaluates `gates`, then reads the slots in `reads`.
     ///
     /// # Panics
     /// When a slot is outside the arena.
@@ -123,11 +123,12 @@ pub trait Gates: Backend {
 
 /// The two halves of a gate as separate calls, for tests and noise measurements.
 pub trait Stems: Gates {
-    /// Blind rotation and extraction. `inputs` is `[rows][n + 1]` torus words. The result is `[rows][kN + 1]` torus
-    /// words: bits with amplitude 1/8 under the ring key.
+    /// Runs blind rotation and sample extraction on each row. `inputs` is `[rows][n + 1]` torus words. The result is
+    /// `[rows][kN + 1]` torus words: bits with amplitude 1/8 under the ring key.
     fn bootstrap(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>>;
 
-    /// Key switch: `[rows][kN + 1]` words under the ring key to `[rows][n + 1]` under the small key.
+    /// Key-switches each row: `inputs` is `[rows][kN + 1]` words under the ring key. The result is `[rows][n + 1]`
+    /// words under the small key.
     fn key_switch(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>>;
 }
 

@@ -43,7 +43,7 @@ enum Form {
     Fast,
 }
 
-/// The netlist of this name in Bristol Fashion.
+/// Returns the netlist of the built-in circuit with this name, in Bristol Fashion.
 ///
 /// # Errors
 /// When no built-in circuit has this name.
@@ -125,17 +125,17 @@ mod check {
         name.parse::<Builtin>().unwrap().build()
     }
 
-    /// The largest number of this width.
+    /// The largest number of `width` bits.
     pub(super) fn mask(width: usize) -> u64 {
         u64::MAX >> (64 - width)
     }
 
-    /// The two's complement value of the bits.
+    /// The value of the low `width` bits of `number`, read as two's complement.
     pub(super) fn signed(number: u64, width: usize) -> i64 {
         (number << (64 - width)) as i64 >> (64 - width)
     }
 
-    /// Pseudorandom numbers from a seed (splitmix64).
+    /// An endless sequence of pseudorandom numbers from a seed (splitmix64).
     pub(super) fn random(seed: u64) -> impl Iterator<Item = u64> {
         (1u64..).map(move |step| {
             let mut number = seed.wrapping_add(step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -163,7 +163,7 @@ mod check {
         edges.chain(random.collect::<Vec<_>>()).collect()
     }
 
-    /// A circuit evaluated on numbers.
+    /// A circuit whose inputs and outputs are given as numbers instead of bits.
     pub(super) struct OnNumbers(Circuit);
 
     impl OnNumbers {
@@ -190,7 +190,7 @@ mod check {
         }
     }
 
-    /// Compares a circuit of two numbers with plain arithmetic on all [`cases`].
+    /// Checks on all [`cases`] that the circuit of this name, which has two inputs, gives the same numbers as `plain`.
     #[track_caller]
     pub(super) fn on_numbers(name: &str, plain: impl Fn(u64, u64) -> Vec<u64>) {
         let width = name.parse::<Builtin>().unwrap().width;

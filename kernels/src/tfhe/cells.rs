@@ -51,7 +51,7 @@ pub enum CellKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cell {
     kind: CellKind,
-    /// Constant of the sum, in units of 1/8 of a turn.
+    /// The constant in the sum, in units of 1/8 of a turn.
     constant: i32,
     wires: Range<usize>,
     inputs: Range<usize>,
@@ -134,7 +134,7 @@ impl SlotCells {
     /// Appends some cells of another list. `slot` maps each slot of these cells to a new slot.
     ///
     /// # Panics
-    /// When the wires have another number of slots, or the range is outside the list.
+    /// When the wires of the two lists take different numbers of slots, or the range is outside the list.
     pub fn extend_from(&mut self, others: &SlotCells, cells: Range<usize>, slot: impl Fn(u32) -> u32) {
         assert_eq!(others.wire_slots, self.wire_slots, "slots of a wire");
         for cell in &others.cells[cells] {
@@ -200,24 +200,24 @@ impl<'a> CellView<'a> {
         usize::from(self.kind() != CellKind::Switch)
     }
 
-    /// Constant of the sum, in units of 1/8 of a turn.
+    /// The constant in the sum, in units of 1/8 of a turn.
     pub fn constant(self) -> i32 {
         self.cell.constant
     }
 
-    /// Factors and slots of the wires in the sum.
+    /// The factor and the slots of each wire in the sum.
     pub fn wires(self) -> impl ExactSizeIterator<Item = (i32, &'a [u32])> {
         let CellView { all, cell } = self;
         all.terms[cell.wires.clone()].iter().map(|term| (term.factor, &all.slots[term.first..][..all.wire_slots]))
     }
 
-    /// Factors and slots of the inputs in the sum.
+    /// The factor and the slot of each input in the sum.
     pub fn inputs(self) -> impl ExactSizeIterator<Item = (i32, u32)> + 'a {
         let CellView { all, cell } = self;
         all.terms[cell.inputs.clone()].iter().map(|term| (term.factor, all.slots[term.first]))
     }
 
-    /// Slots of each wire that the cell writes; for a key switch, the slot of its result.
+    /// The slots of each wire that the cell writes; for a key switch, the slot of the result.
     pub fn results(self) -> impl ExactSizeIterator<Item = &'a [u32]> {
         let slots = &self.all.slots[self.cell.results.clone()];
         slots.chunks(if self.kind() == CellKind::Switch { 1 } else { self.all.wire_slots })

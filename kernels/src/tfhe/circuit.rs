@@ -95,8 +95,9 @@ impl Circuit {
         Circuit::parse_within(text, GATES_MAX)
     }
 
-    /// [`Circuit::parse`] with a smaller bound on the number of gates. If the header announces more gate lines than the
-    /// bound, the text is refused before any gate is read, so only its first three lines are read.
+    /// Like [`Circuit::parse`], with a smaller limit on the number of gates. If the header announces more than
+    /// `gates_max` gate lines, the text is refused before any gate is read, so only the text's first three lines are
+    /// read.
     ///
     /// # Errors
     /// The errors of [`Circuit::parse`]. Also an error when the text has more than `gates_max` gate lines or gates (a

@@ -34,7 +34,7 @@ impl Key {
 }
 
 impl Cpu {
-    /// Uses all cores and the instruction set that wins a short race on this CPU.
+    /// Opens the CPU as a device, with all cores and with the instruction set that wins a short race on this CPU.
     pub fn open() -> Cpu {
         Cpu::with(fastest::fastest(), threads_available())
     }
@@ -46,9 +46,9 @@ impl Cpu {
         rows.div_ceil(turns.max(1)).max(1)
     }
 
-    /// Mod switch and blind rotation without the rest of a gate, for noise measurements. `inputs` is `[rows][n + 1]`
-    /// torus words. The result is `[rows][k + 1][N]` words in `[0, q)`: polynomials of amplitude 1/8 under the ring
-    /// key.
+    /// Runs the mod switch and the blind rotation without the rest of a gate, for noise measurements. `inputs` is
+    /// `[rows][n + 1]` torus words. The result is `[rows][k + 1][N]` words in `[0, q)`: polynomials of amplitude 1/8
+    /// under the ring key.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when memory runs out.
@@ -57,7 +57,7 @@ impl Cpu {
         self.rotate(key, inputs, &vec![Amplitude::Eighth; rows])
     }
 
-    /// [`Cpu::blind_rotate`] with an amplitude for each row.
+    /// Like [`Cpu::blind_rotate`], with an amplitude for each row.
     fn rotate(&self, key: &Key, inputs: &[u32], amplitudes: &[Amplitude]) -> Result<Vec<u32>> {
         let key = &key.bootstrap;
         let p = key.params();

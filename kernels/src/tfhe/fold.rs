@@ -31,7 +31,7 @@ pub enum Bit {
 }
 
 impl Bit {
-    /// The ciphertext of this name.
+    /// The bit of the ciphertext with this name, without negation.
     pub fn value(id: u32) -> Bit {
         Bit::Value { id, negated: false }
     }

@@ -130,8 +130,8 @@ impl GateList {
         fold(self.gates[at], &names[..operands.len()])
     }
 
-    /// The place of the operand `bit` of a folded gate. A new operand is appended to `made`, which becomes the list's
-    /// last block.
+    /// Returns the place of the operand `bit` of a folded gate; `first` is the index of the gate's first place. A new
+    /// operand is appended to `made`, which becomes the list's last block.
     fn place(&self, first: usize, bit: Bit, made: &mut LweList) -> Place {
         let here = Place { block: self.blocks.len() as u32, row: made.len() as u32 };
         match bit {

@@ -60,7 +60,7 @@ impl EvaluationKey {
         matches!(self.masks, Masks::TfheRs { .. })
     }
 
-    /// Bytes that this key takes in host memory.
+    /// Size of this key in host memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         4 * (self.bootstrap_bodies.len() + self.key_switch_bodies.len())
     }

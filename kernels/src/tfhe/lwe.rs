@@ -2,7 +2,7 @@
 
 use zeroize::Zeroize;
 
-/// `+1/8` of a turn: the phase of a true bit. The phase of a false bit is the negation.
+/// `+1/8` of a turn: the phase of a true bit. The phase of a false bit is the negation of this number.
 pub const EIGHTH: u32 = 1 << 29;
 
 /// An LWE ciphertext of one bit on the 32-bit torus: `[n + 1]` words, mask `a` then body `b`.
@@ -41,7 +41,7 @@ impl Lwe {
         self.words.len() - 1
     }
 
-    /// `[n + 1]` words, mask then body.
+    /// All `[n + 1]` words: the mask, then the body.
     pub fn words(&self) -> &[u32] {
         &self.words
     }

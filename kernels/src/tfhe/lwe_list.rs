@@ -9,7 +9,7 @@ use crate::xof::{self, Rows};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LweList {
     words: Vec<u32>,
-    /// Words of a ciphertext, `n + 1`.
+    /// Number of words of a ciphertext, `n + 1`.
     row_words: usize,
 }
 
@@ -20,7 +20,7 @@ impl LweList {
         Self { words: Vec::with_capacity(count * row_words), row_words }
     }
 
-    /// The list of the ciphertexts in these words.
+    /// Makes a list of the ciphertexts in these words, which lie one after another.
     ///
     /// # Panics
     /// When the last ciphertext is cut short.

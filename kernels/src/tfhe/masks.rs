@@ -20,7 +20,8 @@ pub struct TfheRsSeed {
 
 type Stream = ctr::Ctr128LE<Aes128>;
 
-/// Masks of the bootstrapping rows of key bit `i < n`: `[l][k + 1][k][N]` torus words, level 1 first.
+/// Writes to `out` the masks of the bootstrapping rows of key bit `i < n`: `[l][k + 1][k][N]` torus words, level 1
+/// first.
 ///
 /// # Panics
 /// When `out` has another length.
@@ -29,7 +30,8 @@ pub fn bootstrap_masks(seed: TfheRsSeed, params: &Params, i: usize, out: &mut [u
     item_masks(seed, i, params.bootstrap_level_count, level_words, out);
 }
 
-/// Masks of the key-switching rows of input coefficient `i < kN`: `[levels][n]` torus words, level 1 first.
+/// Writes to `out` the masks of the key-switching rows of input coefficient `i < kN`: `[levels][n]` torus words, level
+/// 1 first.
 ///
 /// # Panics
 /// When `out` has another length.
@@ -37,13 +39,13 @@ pub fn key_switch_masks(seed: TfheRsSeed, params: &Params, i: usize, out: &mut [
     item_masks(seed, i, params.key_switch_level_count, params.lwe_dimension, out);
 }
 
-/// The mask of a compressed ciphertext, `[n]` torus words.
+/// Writes to `out` the mask of a compressed ciphertext, `[n]` torus words.
 pub(crate) fn ciphertext_mask(seed: TfheRsSeed, out: &mut [u32]) {
     item_masks(seed, 0, 1, out.len(), out);
 }
 
-/// The masks of item `i`, in a list whose items have `level_count` levels of `level_words` words. The stream has the
-/// last level first.
+/// Writes to `out` the masks of item `i` in a list whose items have `level_count` levels of `level_words` words. The
+/// stream has the last level first.
 fn item_masks(seed: TfheRsSeed, i: usize, level_count: usize, level_words: usize, out: &mut [u32]) {
     assert_eq!(out.len(), level_count * level_words, "a whole item's masks");
     let mut stream = Stream::new(&seed.key.to_le_bytes().into(), &[0; 16].into());

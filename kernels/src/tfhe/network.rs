@@ -114,7 +114,7 @@ impl Network {
         self.rotations.len() as u32 - 1
     }
 
-    /// Appends an output. All bootstraps must be appended before.
+    /// Appends an output. All bootstraps must be appended before the first output.
     pub(super) fn push_output(&mut self, sum: Sum<'_>) {
         self.push_sum(sum);
     }
@@ -130,7 +130,7 @@ impl Network {
         self.rotations[bootstrap as usize].second = true;
     }
 
-    /// Sets the number of circuit gates that a bootstrap stands for (XOR, AND, NOT).
+    /// Sets how many XOR, AND and NOT gates of the circuit a bootstrap stands for.
     pub(super) fn cover(&mut self, bootstrap: u32, gates: [u32; 3]) {
         let covers = &mut self.rotations[bootstrap as usize].covers;
         covers.iter_mut().zip(gates).for_each(|(covers, gates)| *covers += gates);
@@ -215,7 +215,7 @@ impl Network {
         level_of
     }
 
-    /// The number of circuit gates that a bootstrap stands for: XOR, AND, NOT.
+    /// How many XOR, AND and NOT gates of the circuit a bootstrap stands for.
     ///
     /// # Panics
     /// When the bootstrap does not exist.

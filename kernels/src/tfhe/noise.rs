@@ -43,7 +43,7 @@ fn digit_mean_square(base: f64) -> f64 {
     if base % 2.0 == 0.0 { 1.0 / 4.0 } else { 0.0 }
 }
 
-/// Variance of the part that a decomposition in `levels` digits of base `B` drops.
+/// Variance of the remainder that is dropped in a decomposition into `levels` digits of base `B`.
 fn dropped(base: f64, levels: usize) -> f64 {
     base.powi(-2 * levels as i32) / 12.0
 }
@@ -61,7 +61,8 @@ pub fn blind_rotate(p: &ParamsLiteral, secret: Secret) -> f64 {
     n * gadget + n * secret.ones * drop
 }
 
-/// Variance that the rounding of an imported key's words from the torus to q adds to each of its bootstrapping rows.
+/// The words of an imported key are rounded from the torus to q. This is the variance that the rounding adds to each
+/// bootstrapping row of the key.
 pub fn import_rounding(p: &ParamsLiteral, secret: Secret) -> f64 {
     (1.0 + p.extracted_dimension() as f64 * secret.ring_square) / 12.0 / (RING_MODULUS as f64).powi(2)
 }

@@ -14,7 +14,7 @@ pub const RING_MODULUS: u32 = 1_073_692_673;
 /// Arithmetic modulo [`RING_MODULUS`].
 pub const MODULUS: Modulus = Modulus::new(RING_MODULUS);
 
-/// The allowed `N` of gate keys, from the smallest to the largest.
+/// The allowed ring degrees `N` of gate keys, from the smallest to the largest.
 pub const POLYNOMIAL_SIZES: RangeInclusive<usize> = 64..=2048;
 
 /// The ring of degree `N = polynomial_size`. Its tables are made once in each process.
@@ -129,22 +129,22 @@ impl ParamsLiteral {
         self.glwe_dimension * self.polynomial_size
     }
 
-    /// Words of one row's accumulator, `[k + 1][N]`.
+    /// Number of words of one row's accumulator, `[k + 1][N]`.
     pub fn accumulator_words(&self) -> usize {
         (self.glwe_dimension + 1) * self.polynomial_size
     }
 
-    /// Rows of one RGSW ciphertext, `(k + 1) l`.
+    /// Number of rows of one RGSW ciphertext, `(k + 1) l`.
     pub fn rgsw_rows(&self) -> usize {
         (self.glwe_dimension + 1) * self.bootstrap_level_count
     }
 
-    /// Words of the seeded bootstrapping key: bodies only, `[n][l][k + 1][N]`.
+    /// Number of words of the seeded bootstrapping key: bodies only, `[n][l][k + 1][N]`.
     pub fn bootstrap_body_words(&self) -> usize {
         self.lwe_dimension * self.rgsw_rows() * self.polynomial_size
     }
 
-    /// Words of the seeded key-switching key: bodies only, `[kN][levels]`.
+    /// Number of words of the seeded key-switching key: bodies only, `[kN][levels]`.
     pub fn key_switch_body_words(&self) -> usize {
         self.extracted_dimension() * self.key_switch_level_count
     }
@@ -162,18 +162,19 @@ impl ParamsLiteral {
         gadget(1 << 32, self.key_switch_base.into(), self.key_switch_level_count)
     }
 
-    /// Bytes of the bodies in an evaluation key as it is sent. Header, shape and seed of the container are not included.
+    /// Size of the bodies in an evaluation key as it is sent, in bytes. Header, shape and seed of the container are not
+    /// included.
     pub fn seeded_bytes(&self) -> usize {
         4 * (self.bootstrap_body_words() + self.key_switch_body_words())
     }
 
-    /// Bytes of the evaluation key with its masks expanded, as a device holds it.
+    /// Size of the evaluation key with its masks expanded, as a device holds it, in bytes.
     pub fn expanded_bytes(&self) -> usize {
         4 * (self.bootstrap_body_words() * (self.glwe_dimension + 1)
             + self.key_switch_body_words() * (self.lwe_dimension + 1))
     }
 
-    /// Bytes of one bit's ciphertext, `n + 1` words, without the container's header.
+    /// Size of one bit's ciphertext in bytes: `n + 1` words, without the container's header.
     pub fn ciphertext_bytes(&self) -> usize {
         4 * (self.lwe_dimension + 1)
     }
@@ -186,19 +187,20 @@ impl ParamsLiteral {
 /// keys. Keys of container version 1 have other figures, because their mod switch has twice the noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Preset {
-    /// 128 bits; gates fail with probability 2^-92.8, the worst gate (MUX of MUX outputs) 2^-69.5. Keys of
-    /// version 1: 2^-90.7, 2^-68.3.
+    /// 128 bits; gates fail with probability 2^-92.8, the worst gate (MUX of MUX outputs) with 2^-69.5.
+    /// Keys of version 1: 2^-90.7, 2^-68.3.
     Fast128,
-    /// 128 bits; gates fail with probability 2^-147.2, the worst 2^-92.8. Keys of version 1: 2^-141.1, 2^-90.3.
+    /// 128 bits; gates fail with probability 2^-147.2, the worst gate with 2^-92.8. Keys of version 1: 2^-141.1,
+    /// 2^-90.3.
     Standard128,
-    /// 152 bits; gates fail with probability 2^-211.7, the worst 2^-180.4. Keys of version 1: 2^-163.4, 2^-143.9.
-    /// Choose this preset if the evaluator learns results, or learns how users react to them.
+    /// 152 bits; gates fail with probability 2^-211.7, the worst gate with 2^-180.4. Keys of version 1: 2^-163.4,
+    /// 2^-143.9. Choose this preset if the evaluator learns results, or learns how users react to them.
     Conservative128,
     /// [`Preset::Fast128`] over a ring of half the degree with two mask polynomials, which takes less work: 128 bits;
-    /// gates fail with probability 2^-92.0, the worst 2^-72.5. No keys of version 1 exist.
+    /// gates fail with probability 2^-92.0, the worst gate with 2^-72.5. No keys of version 1 exist.
     Fast128K2,
     /// [`Preset::Standard128`] over the ring of [`Preset::Fast128K2`]: 128 bits; gates fail with probability 2^-144.9,
-    /// the worst 2^-98.9. No keys of version 1 exist.
+    /// the worst gate with 2^-98.9. No keys of version 1 exist.
     Standard128K2,
 }
 

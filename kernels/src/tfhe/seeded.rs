@@ -2,7 +2,7 @@
 
 use crate::tfhe::lwe_list::LweList;
 
-/// Bytes of a seed.
+/// Size of a seed, in bytes.
 pub const SEED_BYTES: usize = 32;
 
 /// LWE ciphertexts of one seed (docs/wire-format.md 7). Mask `i` is row `i` of the seed's stream
@@ -42,7 +42,7 @@ impl SeededLweList {
         self.bodies.is_empty()
     }
 
-    /// Expands the ciphertexts, of dimension n. This takes half a microsecond of CPU time for each.
+    /// Expands the ciphertexts, of dimension n. This takes half a microsecond of CPU time for each ciphertext.
     pub fn expand(&self, lwe_dimension: usize) -> LweList {
         let mut list = LweList::with_capacity(lwe_dimension, self.len());
         list.append_seeded(&self.seed, &self.bodies);

@@ -1,4 +1,4 @@
-//! Converts residues of the ring to words of the 32-bit torus, and such words to residues.
+//! Converts residues of the ring to words of the 32-bit torus, and words of the torus to residues.
 
 use super::params::MODULUS;
 
@@ -16,8 +16,8 @@ pub fn to_torus_lazy(x: u32) -> u32 {
     x.wrapping_add(((x as u64 * TORUS_CORRECTION as u64) >> 32) as u32)
 }
 
-/// Maps `x` in `[0, q)` to the 32-bit torus, rounded to nearest: `round(x 2^32 / q)`. Only for public words, because it
-/// contains a division.
+/// Maps `x` in `[0, q)` to the 32-bit torus, rounded to nearest: `round(x 2^32 / q)`. Only for public words, because
+/// the function contains a division.
 #[inline(always)]
 pub fn to_torus(x: u32) -> u32 {
     ((((x as u64) << 32) + Q / 2) / Q) as u32

@@ -8,11 +8,12 @@ use crate::tfhe::masks::ciphertext_mask;
 /// Variant numbers of `Ciphertext`.
 const ENCRYPTED: u32 = 0;
 const TRIVIAL: u32 = 1;
-/// Bytes of `Ciphertext::Encrypted` apart from its words: variant, length, modulus.
+/// Size of `Ciphertext::Encrypted` without its words, in bytes: variant, length, modulus.
 const ENCRYPTED_FRAME: usize = 4 + 8 + 24;
-/// Bytes of `Ciphertext::Trivial`.
+/// Size of `Ciphertext::Trivial`, in bytes.
 const TRIVIAL_SIZE: usize = 4 + 1;
-/// Bytes of a `CompressedCiphertext`: with the seed of releases 1.0 to 1.5, and with the seed of later releases.
+/// Sizes of a `CompressedCiphertext`, in bytes: with the seed of releases 1.0 to 1.5, and with the seed of later
+/// releases.
 const COMPRESSED_SIZES: [usize; 2] = [52, 80];
 
 /// Reads a bit's ciphertext of dimension `lwe_dimension`, in any of its three forms. The mask of a compressed
@@ -55,7 +56,7 @@ pub fn read_ciphertext(bytes: &[u8], lwe_dimension: usize) -> Result<Lwe, Error>
     }
 }
 
-/// The bytes of `Ciphertext::Encrypted` in bincode.
+/// Writes `Ciphertext::Encrypted` as bincode does.
 pub fn write_ciphertext(lwe: &Lwe) -> Vec<u8> {
     let words = lwe.words();
     let mut bytes = Vec::with_capacity(ENCRYPTED_FRAME + 4 * words.len());

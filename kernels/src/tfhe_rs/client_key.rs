@@ -2,9 +2,9 @@
 
 use super::reader::Reader;
 
-/// Smallest number of bits in a key. Shorter sequences could be small numbers of another object.
+/// Smallest number of bits in a secret key. Shorter sequences could be small numbers of another object.
 const BITS_MIN: u64 = 64;
-/// Largest number of bits in a key; larger than the dimension of every parameter set.
+/// Largest number of bits in a secret key; larger than the dimension of every parameter set.
 const BITS_MAX: u64 = 1 << 16;
 
 /// Whether the bytes begin like a `ClientKey` or like a bare secret key of tfhe-rs: a length, then that many words,

@@ -4,7 +4,7 @@
 use crate::bytes::Error;
 use crate::tfhe::masks::TfheRsSeed;
 
-/// The unread bytes.
+/// Reads values from the front of the unread bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
@@ -18,7 +18,7 @@ impl<'a> Reader<'a> {
         self.0.len()
     }
 
-    /// The unread bytes.
+    /// Returns the unread bytes.
     pub(super) fn rest(self) -> &'a [u8] {
         self.0
     }
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         u16::try_from(value).map(usize::from).map_err(|_| Error::Malformed(format!("{what} is out of range")))
     }
 
-    /// Reads a vector of words and leaves them as bytes.
+    /// Reads a vector of words without converting its bytes.
     pub(super) fn words(&mut self) -> Result<Words<'a>, Error> {
         let count = self.u64()?;
         let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(4)).ok_or_else(truncated)?;
@@ -113,7 +113,8 @@ impl<'a> Words<'a> {
         self.0.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
     }
 
-    /// Pieces of `size` words, `size > 0`, in order. A shorter last piece is left out.
+    /// Splits the words into pieces of `size` words, in order. `size` must be above 0. A shorter last piece is left
+    /// out.
     pub(super) fn chunks(self, size: usize) -> impl DoubleEndedIterator<Item = Words<'a>> {
         self.0.chunks_exact(4 * size).map(Words)
     }

@@ -6,17 +6,17 @@ use crate::tfhe::keys::Masks;
 use crate::tfhe::masks::TfheRsSeed;
 use crate::tfhe::{EvaluationKey, ModSwitch, Params, ParamsLiteral, Preset};
 
-/// Bootstraps that an imported key may have: log2 of the base, and levels.
+/// The bootstraps that an imported key may have: log2 of the base, and number of levels.
 const BOOTSTRAPS: [(usize, usize); 3] = [(8, 2), (9, 2), (6, 3)];
 
-/// Key switches that an imported key may have: log2 of the base, and levels.
+/// The key switches that an imported key may have: log2 of the base, and number of levels.
 const KEY_SWITCHES: [(usize, usize); 4] = [(2, 5), (2, 6), (2, 7), (4, 3)];
 
 /// The accepted bases and levels, for messages.
 const ACCEPTED: &str =
     "accepted are bootstraps of 2^8 x 2, 2^9 x 2 or 2^6 x 3 and key switches of 2^2 x 5, 2^2 x 6, 2^2 x 7 or 2^4 x 3";
 
-/// The parameters of every key that [`read_server_key`] accepts. The list is short. So an upload cannot choose
+/// Lists the parameters of every key that [`read_server_key`] accepts. The list is short. So an upload cannot choose
 /// parameters with expensive gates, and a device can prepare all kernels. The noise is 0, which means unknown, because
 /// keys do not state their noise.
 pub fn accepted_params() -> impl Iterator<Item = Params> {
@@ -52,9 +52,9 @@ fn params(
 /// Reads a `CompressedServerKey` with the dimensions of a preset and with accepted bases and levels: bootstraps of 2^8
 /// x 2, 2^9 x 2 or 2^6 x 3, key switches of 2^2 x 5 to 7 or 2^4 x 3 (readings G6).
 ///
-/// The result has Ango's level order. Its noise figures are 0, which means unknown, for two reasons: the object does
-/// not state its noise, and tfhe-rs draws binary ring secrets whereas the presets' figures assume ternary ones. So
-/// only the maker knows the security and the failure probability of an imported key.
+/// The returned key has Ango's level order. Its noise figures are 0, which means unknown, for two reasons: the object
+/// does not state the key's noise, and tfhe-rs draws binary ring secrets, whereas the presets' figures assume ternary
+/// ring secrets. So only the maker knows the security and the failure probability of an imported key.
 ///
 /// # Errors
 /// `Params` when the dimensions match no preset, or bases or levels are not accepted; also for ciphertexts under the
@@ -202,7 +202,7 @@ impl<'a> KeySwitch<'a> {
     }
 }
 
-/// The words, `[..][level_count][level_words]`, with the levels in reverse order.
+/// Copies the words, `[..][level_count][level_words]`, with the levels in reverse order.
 fn levels_reversed(words: Words, level_count: usize, level_words: usize) -> Vec<u32> {
     let mut reversed = Vec::with_capacity(words.len());
     for item in words.chunks(level_count * level_words) {

@@ -14,8 +14,8 @@ use crate::gpu::{Card, Language};
 /// that is less. The value is about twenty keys of a preset, and every card of recent years has more memory.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
-/// wgpu does not report the number of multiprocessors either. These are the numbers of a small card of each kind. They
-/// determine only how many rows a batch should have.
+/// wgpu does not report the number of multiprocessors either. The numbers here are those of a small card of each kind.
+/// They determine only how many rows a batch should have.
 const MULTIPROCESSORS_DISCRETE: u32 = 32;
 const MULTIPROCESSORS_INTEGRATED: u32 = 8;
 

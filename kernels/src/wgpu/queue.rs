@@ -261,7 +261,8 @@ impl Queue {
         Ok(())
     }
 
-    /// The bind group of a kernel: its buffers, and its arguments, which start at word `first` of `arguments`.
+    /// Makes the bind group of a kernel from its buffers and its arguments. The arguments start at word `first` of
+    /// `arguments`.
     fn bind_group(&self, started: &Started<'_>, arguments: &Buffer, first: usize) -> Result<BindGroup> {
         let Started { pipeline, bind, arguments: words, .. } = started;
         if words.len() > ARGUMENTS_MAX {
@@ -325,7 +326,7 @@ impl Queue {
         Ok(view.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
     }
 
-    /// The recorder, if the card is alive and has no failure to report.
+    /// Locks and returns the recorder, if the card is alive and has no failure to report.
     fn recorder(&self) -> Result<MutexGuard<'_, Recorder>> {
         let recorder = self.recorder_for_drop()?;
         self.state.told()?;
@@ -419,7 +420,7 @@ impl State {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
-    /// Returns the unreported failure, if any. Each failure is returned once.
+    /// Returns the unreported failure as an error, if there is one. Each failure is returned once.
     fn told(&self) -> Result<()> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }

@@ -1,5 +1,5 @@
 //! The presets at full size, for which the definition would take minutes. So for every backend, number of threads and
-//! size of batch, the words are compared with those of plain Rust on one thread.
+//! size of batch, the results are compared with the results of plain Rust on one thread.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,8 @@ use crate::Case;
 use crate::any_backend::AnyBackend;
 use crate::fixtures::{Bodies, key, torus_rows};
 
-/// Numbers of rows in a batch: one, two, three, more than a group has, and more than a group for each thread has.
+/// Numbers of rows in a batch: one, two, three, more than fit in one group, and more than fit in one group for each
+/// thread.
 const ROWS: [usize; 5] = [1, 2, 3, 17, 33];
 const ROWS_MAX: usize = 33;
 

@@ -22,7 +22,7 @@ where
 /// A backend with hidden types.
 struct Erased<B>(B);
 
-/// The value under its own type.
+/// Returns the hidden value with its own type.
 fn known<T: 'static>(opaque: &Opaque) -> &T {
     opaque.downcast_ref().expect("a value of this kind of backend")
 }

@@ -138,8 +138,8 @@ pub fn cases() -> impl Iterator<Item = Case> {
     .into_iter()
 }
 
-/// One batch with bootstraps, both halves of a MUX and negations. Results replace operands, and slots are read in any
-/// order.
+/// Checks one batch with bootstraps, both halves of a MUX and negations. Results replace operands, and slots are read
+/// in any order.
 fn mixed(mut bench: Bench) {
     bench.write(0, 8, 1);
     bench.check(
@@ -156,7 +156,7 @@ fn mixed(mut bench: Bench) {
     );
 }
 
-/// Starts batches one after another. As many are in flight as the device allows.
+/// Checks batches that are started one after another. As many batches are in flight as the device allows.
 fn chained(device: &Device) {
     let mut bench = Bench::new(device.open(2), 6);
     bench.write(0, 3, 2);
@@ -190,11 +190,12 @@ fn grown(device: &Device) {
     bench.check(&[(Gate::Not, &[1], 4)], &[0, 1, 2, 3, 4]);
 }
 
-/// Sizes of a growing arena. They put the operands and the result of one gate, and the slots of the two halves of a
-/// MUX, into different chunks of [`mixed`]'s arena.
+/// Sizes of a growing arena. The sizes put the operands and the result of one gate, and the slots of the two halves of
+/// a MUX, into different chunks of [`mixed`]'s arena.
 const CHUNKS: [usize; 9] = [1, 2, 3, 5, 6, 7, 9, 10, 16];
 
-/// An arena in chunks gives the words of an arena in one piece. Batches run before, between and after growths.
+/// Checks that an arena in chunks gives the same words as an arena in one piece. Batches run before, between and after
+/// growths.
 fn chunked(device: &Device) {
     mixed(Bench::grown(device.open(2), &CHUNKS));
     let mut bench = Bench::new(device.open(1), 3);
@@ -225,7 +226,8 @@ fn too_much(device: &Device) {
     bench.check(&[(Gate::And, &[0, 2], 4)], &[4, 3, 1]);
 }
 
-/// Reads rows without a batch, from one chunk and from several: in any order, repeatedly, or no rows at all.
+/// Checks reads without a batch, from one chunk and from several chunks. They read rows in any order, the same row
+/// repeatedly, or no row at all.
 fn read(device: &Device) {
     for sizes in [&[4][..], &[1, 3, 4]] {
         let mut bench = Bench::grown(device.open(1), sizes);

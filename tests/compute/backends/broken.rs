@@ -134,7 +134,7 @@ const FAST_SLIPS: [Slip; 7] = [
     },
 ];
 
-/// A key, inputs, and the results of plain Rust.
+/// A key and inputs, and the results that the definition gives for them.
 pub struct Expected {
     key: EvaluationKey,
     inputs: Vec<u32>,
@@ -143,7 +143,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The case in which broken plain kernels must give wrong words.
+    /// The key and inputs for which broken plain kernels must give wrong words.
     pub fn plain() -> Expected {
         Expected::new(SHAPE, ROWS)
     }
@@ -158,7 +158,7 @@ impl Expected {
         Expected { key, inputs, samples, outputs }
     }
 
-    /// The samples and outputs that a card computes.
+    /// Computes samples and outputs on a card and returns them.
     pub fn found<G: Gpu>(&self, card: G) -> Result<(Vec<u32>, Vec<u32>)> {
         let backend = GpuBackend::new(card);
         let loaded = backend.load_key(&self.key)?;

@@ -26,9 +26,9 @@ const fn barrier(name: &'static str, stem: &'static str, nth: usize) -> Slip {
     Slip { name, stem, from: "workgroupBarrier();", nth, to: "" }
 }
 
-/// The driver runs the threads of a group in eights, each eight up to its next barrier, always in the same order. The
-/// barriers that are not in this list can be removed without a change of that order, so this suite cannot notice them.
-/// The emulated card notices every removed barrier (`broken`).
+/// The mistakes that the suite must notice. The driver runs the threads of a group eight at a time, up to the next
+/// barrier, and always in the same order. A barrier that is not in this list can be removed without a change of this
+/// order, so the suite cannot notice its absence. The emulated card notices every removed barrier (`broken`).
 const SLIPS: [Slip; 11] = [
     barrier("no barrier before a pass", "blind_rotate", 0),
     barrier("no barrier after the last stage", "blind_rotate", 2),

@@ -11,8 +11,8 @@ use crate::Case;
 use crate::any_backend::{AnyBackend, Opaque};
 use crate::fixtures::{Bodies, Shape, generator, key};
 
-/// Wires of one slot and of several, rings of one mask polynomial and of two, and the fast kernels' shapes with a short
-/// key.
+/// Shapes for which a wire takes one slot or several slots, shapes with one or two mask polynomials, and the shapes of
+/// the fast kernels with a short key.
 const SHAPES: [Shape; 6] = [
     Shape(80, 1, 64, 8, 2, 3, 7),
     Shape(12, 1, 64, 8, 2, 3, 7),
@@ -31,7 +31,7 @@ type Terms = &'static [(i32, usize)];
 /// turn, and the number of resulting wires. `None` means a key switch.
 type Row = (i32, Terms, Terms, Option<(i128, usize)>);
 
-/// A batch over an arena, and the slots expected after it.
+/// A batch, the arena's contents before the batch, and the slots expected after it.
 struct Run {
     key: EvaluationKey,
     slots: Vec<Vec<u32>>,
@@ -127,7 +127,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
     )
 }
 
-/// A case with this number of batches in one call, each under its own key.
+/// A case with this number of batches in one call, where each batch has its own key.
 fn case(name: String, shape: Shape, batches: usize) -> Case {
     let runs = OnceLock::new();
     Case {

@@ -1,4 +1,4 @@
-//! The backends that the suite knows, also those that this machine lacks.
+//! The backends that the suite knows, including backends that this machine lacks.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ type Open = Box<dyn Fn(usize) -> Result<Box<AnyBackend>> + Send + Sync>;
 /// Launches the kernel of one stem alone.
 type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 
-/// An emulated card of a compute capability, with the shared memory of such cards. So batches take the fast paths: the
-/// cluster's path for few rows, the warp's path for more rows.
+/// An emulated card with this compute capability, and with as much shared memory as real cards of the capability have.
+/// So batches take the fast paths: the cluster's path for few rows, the warp's path for more rows.
 pub fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda> {
     Ok(HostCuda::open()?.with_card(|card| {
         card.compute_capability = Some(capability);
@@ -112,7 +112,7 @@ impl Device {
         Device { fast_paths_only: true, ..self }
     }
 
-    /// Opens the backend with this many threads, if it uses threads.
+    /// Opens the backend. A backend that uses threads gets this many of them.
     pub fn open(&self, threads: usize) -> Box<AnyBackend> {
         (self.open)(threads).expect("trials run only on machines with the backend")
     }

@@ -216,7 +216,8 @@ const KERNELS: [Kernel; 16] = [
     },
 ];
 
-/// Number of words of `in` and of `out`, if the case does not need more. The case of the cluster does.
+/// Number of words of `in` and of `out`. A case whose groups together have more threads than this number gets more
+/// words.
 const WORDS: u32 = 256;
 
 /// Cases for the emulated card only.
@@ -275,7 +276,7 @@ fn run(host: &HostCuda, kernel: &Kernel, threads_of_a_row: u32) -> Result<Vec<u3
     host.finish(host.read(&to, std::slice::from_ref(&all))?)
 }
 
-/// After a failed launch the buffers are unchanged, and the next launch runs.
+/// Checks that the buffers are unchanged after a failed launch, and that the next launch runs.
 fn failure_is_not_the_end(host: &HostCuda) {
     let text = "extern \"C\" __global__ void half(unsigned* out, unsigned at) {
                     out[threadIdx.x] += 1;
@@ -303,8 +304,8 @@ fn failure_is_not_the_end(host: &HostCuda) {
     assert_eq!(words, vec![2; 64]);
 }
 
-/// By a distance, a kernel can reach another buffer if the launch lists that buffer, and only within the buffer's
-/// bounds. It can reach no other buffer.
+/// Checks which buffers a kernel can reach by a distance: only buffers that the launch lists, and only within their
+/// bounds.
 fn reached(host: &HostCuda) {
     let text = [
         include_str!("../../../shaders/distance.cu"),

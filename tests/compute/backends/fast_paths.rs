@@ -12,8 +12,8 @@ use crate::Case;
 use crate::device::emulated;
 use crate::fixtures::{Bodies, Shape, key, torus_rows};
 
-/// Rings of both sizes; one, two and three levels; two to four polynomials; a key of one step, which has no next step
-/// to prefetch, and keys with more steps than fit into shared memory.
+/// Shapes with rings of both sizes; with one, two and three levels; with two to five polynomials; with a key of one
+/// step, which has no next step to prefetch; and with keys of more steps than fit into shared memory.
 const SHAPES: [Shape; 7] = [
     Shape(3, 1, 1024, 8, 2, 3, 7),
     Shape(1, 2, 1024, 12, 1, 3, 7),
@@ -29,19 +29,19 @@ const SHAPES: [Shape; 7] = [
 /// Sizes of batches for every path on some card: a cluster, groups of two to eight rows, full groups, groups that
 /// repeat a row, and several waves of groups.
 const ROWS: [usize; 6] = [1, 2, 3, 5, 8, 9];
-/// Enough rows for groups of four on a card that can take at most 16 rows in groups of two.
+/// So many rows that a card takes them in groups of four, if it can take at most 16 rows in groups of two.
 const ROWS_MAX: usize = 17;
 
 /// The constants of `blind_rotate.warp` that a card compiles for the presets' ring.
 struct Compiled {
     capability: (u32, u32),
-    /// Rows of a group, for each kernel.
+    /// For each kernel that is compiled, the number of rows in a group.
     gates: &'static [u32],
     /// Number of steps whose key is in shared memory.
     tiles: u32,
 }
 
-/// The cards have these sizes of shared memory: A100 163 KB, RTX 99 KB, H100 227 KB.
+/// What A100, RTX and H100 cards compile. Their shared memory has 163 KB, 99 KB and 227 KB, respectively.
 const COMPILED: [Compiled; 3] = [
     Compiled { capability: (8, 0), gates: &[2, 4], tiles: 2 },
     Compiled { capability: (8, 9), gates: &[2, 3], tiles: 1 },
@@ -60,8 +60,8 @@ pub fn cases() -> impl Iterator<Item = Case> {
     bootstraps().chain([shapes, refused])
 }
 
-/// A card that other processes share refuses launches in which all groups wait for each other. Then the backend
-/// computes the rows on another path at once.
+/// Checks a card that other processes use too, and that therefore refuses launches in which all groups wait for each
+/// other. The backend must then compute the rows on another path at once.
 fn refused() {
     let key = key(SHAPES[3].params(), Bodies::Random, 11);
     let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);

@@ -35,14 +35,15 @@ impl Shape {
     }
 }
 
-/// Words of bodies: random ones, or the largest possible, which bring lazily reduced sums closest to their bounds.
+/// The words of a key's bodies: random words, or the largest possible words, which bring lazily reduced sums closest to
+/// their bounds.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bodies {
     Random,
     Largest,
 }
 
-/// A key of random masks.
+/// A key with random masks, and with these bodies.
 pub fn key(params: Params, bodies: Bodies, seed: u64) -> EvaluationKey {
     let mut rng = generator(seed);
     let mut words = |count: usize, largest: u32| -> Vec<u32> {

@@ -11,7 +11,7 @@ use kernels::tfhe::gpu::GpuBackend;
 
 use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, mixed};
 
-/// Checks that gates of all kinds give the same words on such a card.
+/// Checks that gates of all kinds give the same words when the card overwrites its scratch memory.
 pub fn check<G: Gpu>(gpu: G) {
     let fast = gpu.card().compute_capability.is_some_and(|capability| capability >= (8, 0));
     let sessions = if fast { mixed(FAST, FAST_OTHER) } else { mixed(PLAIN, OTHER) };

@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use kernels::gpu::{Bind, Gpu, Language, Launch, Source, View};
 
 /// `numbered`: each word of `numbered_out` is the sum of the word of `numbered_in` and the number `x + 10 y + 100 z` of
-/// its group. `tripled`: the same with three times another word; this kernel writes both of its arguments.
+/// its group. `tripled`: each word of `to` is three times the word of `from`, and then the kernel adds `plus` to the
+/// word of `from`. So this kernel writes both of its buffers.
 const CUDA: &str = r#"
 extern "C" __global__ void numbered(const unsigned* in, unsigned* out) {
     unsigned group = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -42,7 +43,7 @@ fn tripled(@builtin(global_invocation_id) at: vec3<u32>) {
 
 const THREADS: u32 = 64;
 const GROUPS: [u32; 3] = [3, 2, 4];
-/// Words of a launch over `GROUPS`.
+/// Number of words that a launch over `GROUPS` writes.
 const WORDS: usize = 64 * 3 * 2 * 4;
 
 struct Card<'a, G: Gpu> {
@@ -107,7 +108,7 @@ impl<G: Gpu> Card<'_, G> {
         assert_eq!(self.words(&from), words);
     }
 
-    /// Two written ranges of one buffer.
+    /// Checks a launch that writes two ranges of one buffer.
     fn written_twice(&self) {
         let buf = self.buffer(&(0..4 * self.step as u32).collect::<Vec<u32>>());
         let [from, to] = [0..self.step, 3 * self.step..4 * self.step].map(|range| self.within(&buf).part(range));
@@ -119,7 +120,8 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.is_refused("tripled", vec![Bind::write(from), Bind::write(from)], &[5]));
     }
 
-    /// Two ranges of one buffer, one of them read only. WGSL does not allow such a launch.
+    /// Checks a launch that reads one range of a buffer and writes another range of the same buffer. WGSL does not
+    /// allow such a launch.
     fn read_and_written(&self) {
         let words: Vec<u32> = (0..2 * WORDS as u32).collect();
         let buf = self.buffer(&words);
@@ -131,8 +133,8 @@ impl<G: Gpu> Card<'_, G> {
         assert_eq!(self.words(&buf), [&words[..WORDS], &numbered(&words[..WORDS])].concat());
     }
 
-    /// One range is bound to two arguments, one read and one written. The launch declares this, and only CUDA allows
-    /// it.
+    /// Checks a launch in which one range is bound to two arguments: the kernel reads one argument and writes the
+    /// other. The launch must declare this, and only CUDA allows it.
     fn in_place(&self) {
         let words: Vec<u32> = (0..WORDS as u32).rev().collect();
         let buf = self.buffer(&words);

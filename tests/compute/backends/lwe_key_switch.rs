@@ -24,7 +24,8 @@ const SHAPES: [Shape; 12] = [
     Shape(12, 1, 64, 8, 2, 2, 24),
     Shape(12, 1, 64, 8, 2, 4, 16),
 ];
-/// Numbers of rows: a whole tile and a part of one, and so few that the kernel computes each row alone.
+/// Numbers of rows in a batch: rows for a whole tile and a part of another tile; and so few rows that the kernel
+/// computes each row alone.
 const ROWS: [usize; 2] = [11, 3];
 
 pub fn cases() -> impl Iterator<Item = Case> {

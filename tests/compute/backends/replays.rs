@@ -14,7 +14,8 @@ use crate::wgpu::open_software;
 
 const SHAPE: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
 const SLOTS: usize = 8;
-/// Number of turns. A turn has a single gate and a level of two gates. The slots differ from turn to turn.
+/// Number of turns. A turn has two batches: a single gate, and a level of two gates. The slots differ from turn to
+/// turn.
 const TURNS: u32 = 5;
 
 /// The batches of a turn, each with the slots that it reads.
@@ -26,7 +27,7 @@ fn turn(turn: u32) -> [(Vec<SlotGate>, Vec<u32>); 2] {
     [(lone, vec![4 + turn % 4]), (level, vec![turn % 4, 5])]
 }
 
-/// The words that the batches of all turns read.
+/// Runs the batches of all turns and returns the words that each batch reads.
 fn evaluated<B: Gates + ?Sized>(backend: &B, key: &B::Key, arena: &mut B::Arena) -> Result<Vec<Vec<u32>>> {
     let batches = (0..TURNS).flat_map(turn);
     batches.map(|(gates, reads)| backend.finish(backend.evaluate(key, arena, &gates, &reads)?)).collect()
@@ -45,7 +46,7 @@ fn expected(key: &EvaluationKey) -> Vec<Vec<u32>> {
     evaluated(&cpu, &loaded, &mut arena(&cpu, key)).expect("a CPU does not fail")
 }
 
-/// The words of repeated batches, on every backend.
+/// Checks the words of repeated batches, on every backend.
 fn words(device: &Device) {
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let backend = device.open(1);
@@ -54,8 +55,8 @@ fn words(device: &Device) {
     assert!(found == expected(&key), "words differ from those of a CPU");
 }
 
-/// A card records only launches that repeat. It drops a recording with its arena, with its key, and with scratch memory
-/// that had to grow.
+/// Checks the number of recordings. A card records only launches that repeat. It drops a recording when the recording's
+/// arena or key is dropped, and when scratch memory has to grow.
 fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let expected = expected(&key);
@@ -90,7 +91,7 @@ fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     assert_eq!(recorded(&backend), 0, "after a key was dropped");
 }
 
-/// Also checks the number of replays, which the emulated card counts.
+/// Checks the number of replays, which the emulated card counts.
 fn counted(_: &Device) {
     let host = HostCuda::open().expect("trials run only on machines with the backend");
     let key = key(SHAPE.params(), Bodies::Random, 30);

@@ -61,10 +61,11 @@ extern "C" __global__ void groups_sync_check(Shown* shown, unsigned* arrived, un
     }
 }
 "#;
-/// Rounds of a launch, few enough for every driver's time limit; then the number of launches on a real card, and the
-/// rounds on an emulated card.
+/// Number of rounds in a launch on a real card. The launch stays within every driver's time limit.
 const ROUNDS: u32 = 10_000;
+/// Number of launches on a real card.
 const LAUNCHES: usize = 100;
+/// Number of rounds in a launch on an emulated card.
 const ROUNDS_EMULATED: u32 = 20;
 
 impl StemCase {
@@ -266,7 +267,8 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&arena, 4 * words) == expected, "negations");
     }
 
-    /// Switches words around every kind of boundary, by both definitions. The row beyond the count must not be written.
+    /// Switches words near every kind of boundary, with both definitions of the modulus switch. The row beyond the
+    /// count must not be written.
     fn mod_switch(&self) {
         let (n, words) = (self.params.polynomial_size, self.params.lwe_dimension + 1);
         let mut rng = generator(n as u64);

@@ -11,7 +11,7 @@ use crate::Case;
 use crate::fixtures::{Bodies, Shape, generator, imported_key, key, torus_rows};
 
 /// Shapes of every kind: rings smaller than a square of the widest vectors, one to four mask polynomials, few and many
-/// digits, and the bounds of a shape; then the shapes of the presets with a short key.
+/// digits, and values at the bounds of what a shape may have; then the shapes of the presets with a short key.
 const SHAPES: [Shape; 16] = [
     Shape(12, 1, 64, 8, 2, 3, 7),
     Shape(12, 1, 128, 6, 3, 4, 6),
@@ -62,7 +62,8 @@ fn blind_rotate(name: String, key: EvaluationKey) -> Case {
     })
 }
 
-/// Every gate once in one batch, so that the halves of a MUX and gates without a bootstrap are among other gates.
+/// A case with every gate in one batch, so that the halves of a MUX and gates without a bootstrap are among other
+/// gates.
 fn gates(shape: Shape) -> Case {
     let key = key(shape.params(), Bodies::Random, 5);
     let mut rng = generator(6);
@@ -78,7 +79,7 @@ fn gates(shape: Shape) -> Case {
     whole_gates(format!("gates/{}", shape.name()), key, rows)
 }
 
-/// Every way in which a gate folds: operands may be equal, opposite or constant.
+/// A case with every way in which a gate folds: operands may be equal, opposite or constant.
 fn folded_gates(shape: Shape) -> Case {
     let key = key(shape.params(), Bodies::Random, 7);
     let mut rng = generator(8);
@@ -111,7 +112,7 @@ fn folded_gates(shape: Shape) -> Case {
     whole_gates(format!("gates/{}-folded", shape.name()), key, rows.collect())
 }
 
-/// A batch of gates.
+/// A case that evaluates a batch of gates.
 fn whole_gates(name: String, key: EvaluationKey, rows: Vec<GateRow>) -> Case {
     let expected = OnceLock::new();
     Case::small(name, move |device| {

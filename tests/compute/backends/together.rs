@@ -65,7 +65,8 @@ impl Session {
         session
     }
 
-    /// The same session, whose arena grows through these sizes to its own size. Larger sizes are skipped.
+    /// Returns the session with an arena that grows through these sizes to its final size. Sizes above the final size
+    /// are skipped.
     fn in_chunks(mut self, sizes: &[usize]) -> Session {
         let slots = self.slots();
         self.sizes = sizes.iter().copied().filter(|&size| size < slots).chain([slots]).collect();
@@ -127,7 +128,7 @@ fn keys(shape: Shape, count: u64) -> Vec<Arc<EvaluationKey>> {
     (0..count).map(|i| Arc::new(key(shape.params(), Bodies::Random, 40 + i))).collect()
 }
 
-/// Sessions of one gate, each under its own key.
+/// Sessions with one gate each; each session has its own key.
 fn single(shape: Shape) -> Vec<Session> {
     const GATES: [Gate; 6] = [Gate::And, Gate::Nand, Gate::Or, Gate::Nor, Gate::Xor, Gate::Xnor];
     let keys = keys(shape, SESSIONS as u64);
@@ -162,14 +163,15 @@ fn mixed_in_chunks(shape: Shape, other: Shape) -> Vec<Session> {
     mixed(shape, other).into_iter().zip(sizes.iter().cycle()).map(|(session, sizes)| session.in_chunks(sizes)).collect()
 }
 
-/// Batches that are computed in parts: the card allows fewer groups than the batches have bootstraps, so a part has
-/// gates of several batches.
+/// Checks batches that are computed in parts: the card allows fewer groups than the batches have bootstraps, so a part
+/// has gates of several batches.
 fn in_parts(sessions: &[Session]) {
     let host = HostCuda::open().expect("trials run only on machines with the backend");
     check(&GpuBackend::new(host.with_card(|card| card.groups_max[0] = 3)), sessions);
 }
 
-/// Calls that read nothing, that do nothing, or that have one batch.
+/// Checks a call in which no batch reads a slot, a call in which no batch has gates, a call in which only one batch
+/// reads slots, and a call without batches.
 fn few(backend: &AnyBackend) {
     let keys = keys(PLAIN, 2);
     let nothing = [Session::new(&keys[0], &[Gate::And], &[], 0), Session::new(&keys[1], &[Gate::Not], &[], 1)];
@@ -181,7 +183,7 @@ fn few(backend: &AnyBackend) {
     check(backend, &[]);
 }
 
-/// An emulated card that counts its launches, uploads and waits.
+/// An emulated card that counts launches, uploads and waits.
 struct Counted {
     host: HostCuda,
     launches: AtomicUsize,
@@ -230,9 +232,10 @@ impl Gpu for Counted {
     }
 }
 
-/// Many sessions of one gate take as many launches, uploads and waits as one session, and one launch more, which copies
-/// their results to one place. The emulated cards have as many multiprocessors as the real ones. Prints a row of a
-/// table: the numbers for sessions one after another, then for sessions side by side.
+/// Checks that a call with many sessions of one gate each takes as many launches, uploads and waits as a call with one
+/// session, plus one launch that copies the results to one place. The emulated cards have as many multiprocessors as
+/// the real ones. Prints a row of a table: the numbers for the sessions one after another, then for the sessions side
+/// by side.
 fn counted(device: &Device) {
     let (host, shape) = match device.name {
         "cuda-host-sm80" => (emulated((8, 0), 108), FAST),

@@ -281,7 +281,8 @@ fn shared(card: Wgpu) {
     assert_eq!(card.allocated().buffers, 0);
 }
 
-/// A preset at full size has long loops. A software driver silently leaves a kernel's loop after 65535 iterations.
+/// Checks a preset at full size, because its loops are long, and a software driver silently leaves a kernel's loop
+/// after 65535 iterations.
 fn preset(card: Wgpu, preset: Preset) {
     let key = key(preset.params(), Bodies::Random, 15);
     let input = torus_rows(1, key.params.lwe_dimension + 1, 16);
@@ -295,10 +296,11 @@ fn preset(card: Wgpu, preset: Preset) {
     assert!(backend.key_switch(&loaded, &sample).expect("a key switch") == output, "key switch");
 }
 
-/// A ring that is small enough for a driver that computes on the host.
+/// A shape that is small enough for a driver that computes on the host.
 const SHAPE: Shape = Shape(4, 1, 64, 8, 2, 3, 7);
 
-/// Two batches. The second uses the results of the first, and is dropped before it is done.
+/// Runs two batches and returns the words of the first batch. The second batch uses the results of the first, and is
+/// dropped before it is done.
 fn chained_gates(backend: &GpuBackend<Wgpu>, slots: usize) -> Result<Vec<u32>> {
     let key = key(SHAPE.params(), Bodies::Random, 12);
     let loaded = backend.load_key(&key)?;

@@ -17,9 +17,9 @@ use tests_compute::evaluation_key::{add_noise, draw, secrets, without_noise};
 pub struct Key {
     pub secret: SecretKey,
     pub evaluation: EvaluationKey,
-    /// The key's parameters. Their noise is the root mean square of the errors that were drawn for this key.
+    /// The key's parameters. As noise they have the root mean square of the errors that were drawn for this key.
     pub drawn: ParamsLiteral,
-    /// The secret's share of ones, and its mean square.
+    /// The fraction of ones in the small key, and the mean square of the ring key's coefficients.
     pub of_secret: Secret,
 }
 

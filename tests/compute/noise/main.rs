@@ -25,7 +25,8 @@ use libtest_mimic::{Arguments, Failed, Trial, run};
 use samples::{OfKey, Stage, fresh, samples};
 use sums::SUMS;
 
-/// The largest allowed distance from 1 of the measured variance divided by the model's.
+/// The measured variance is divided by the model's variance. This is the largest allowed difference between the
+/// quotient and 1.
 const TOLERANCE: f64 = 0.03;
 /// If the variance is larger by this factor, the check must fail.
 const TOO_MUCH: f64 = 1.05;
@@ -92,7 +93,7 @@ fn check(name: &str, stages: &[Stage], failures: &str) -> Result<(), Failed> {
 struct Measured {
     samples: usize,
     ratio: f64,
-    /// Mean of the models' variances for the keys.
+    /// The variance by the model, averaged over the keys.
     model: f64,
 }
 
@@ -116,12 +117,12 @@ impl Measured {
 }
 
 impl OfKey {
-    /// The mean in turns.
+    /// The mean of the errors, in turns.
     fn mean(&self) -> f64 {
         self.errors.iter().map(|&error| turns(error)).sum::<f64>() / self.errors.len() as f64
     }
 
-    /// The mean, if it is too large for chance and for the key's constant (six standard deviations).
+    /// The mean of the errors, if chance and the key's constant cannot explain its size (six standard deviations).
     fn mean_beyond_the_constant(&self) -> Option<f64> {
         let explained = self.constant + self.model / self.errors.len() as f64;
         Some(self.mean()).filter(|mean| mean.abs() > 6.0 * explained.sqrt())

@@ -14,11 +14,11 @@ use tests_compute::naive::mod_switch;
 use crate::keys::Key;
 use crate::sums::{COUNT, Sum};
 
-/// Number of coefficients of all rotations of a key. Each coefficient is a sample.
+/// Number of coefficients of all rotations under a key together. Each coefficient is a sample.
 const COEFFICIENTS: usize = 16 << 10;
-/// One in this many samples is also key-switched, because key switches take most of the time.
+/// Of this many samples, only one is also key-switched, because key switches take most of the time.
 const EVERY: usize = 2;
-/// Number of fresh ciphertexts and of modulus switches of a key.
+/// Number of fresh ciphertexts, and number of modulus switches, under a key.
 const CIPHERTEXTS: usize = 16 << 10;
 
 /// Errors of a stage under one key.

@@ -26,7 +26,7 @@ use cubin::{Count, Cubin, Use};
 /// Turing, the oldest supported generation, then Ampere, Hopper, and Blackwell in workstations.
 const CAPABILITIES: [(u32, u32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
 
-/// For each compiled entry and architecture, the most that it takes of each resource.
+/// For each compiled entry and architecture, the largest amount of each resource that the entry takes.
 type Table = Arc<Mutex<BTreeMap<(String, String), Use>>>;
 
 fn main() -> ExitCode {

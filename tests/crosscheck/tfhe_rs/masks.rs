@@ -99,7 +99,7 @@ fn read(bytes: &[u8]) -> EvaluationKey {
     read_server_key(bytes).expect("a preset's dimensions")
 }
 
-/// The object with both of its seeds changed by `replace`. A seed has 44 bytes in today's layout.
+/// Returns the object's bytes after `replace` has changed both seeds. A seed has 44 bytes in today's layout.
 fn with_seeds(bytes: &[u8], replace: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     const SEED: usize = 44;
     let bodies = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -109,7 +109,8 @@ fn with_seeds(bytes: &[u8], replace: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     [&bytes[..first], &a, &bytes[first + SEED..second], &b, &bytes[second + SEED..]].concat()
 }
 
-/// Both keys with masks and bodies, level 1 first: `[n][l][k + 1][k + 1][N]` and `[kN][levels][n + 1]`.
+/// The bootstrapping key, `[n][l][k + 1][k + 1][N]`, and the key-switching key, `[kN][levels][n + 1]`. Both have masks
+/// and bodies, level 1 first.
 #[derive(PartialEq)]
 struct Expanded {
     bootstrap: Vec<u32>,

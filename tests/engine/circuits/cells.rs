@@ -129,7 +129,7 @@ impl Sheet<'_> {
         wires
     }
 
-    /// Adds a key switch of a sum of wires and returns its slot.
+    /// Adds a key switch of a sum of wires and returns the slot of the result.
     fn switch(&mut self, constant: i32, terms: &[(i32, &[u32])]) -> u32 {
         let slot = self.take(1)[0];
         self.cells.push(CellKind::Switch, constant, terms.iter().copied(), [], &[slot]);
@@ -147,7 +147,8 @@ impl Sheet<'_> {
     }
 }
 
-/// The operands of cells: several wires of amplitude 1/8 and of amplitude 1/4, and inputs, for both bits.
+/// The operands from which cells are made: several wires of amplitude 1/8, several wires of amplitude 1/4, and several
+/// inputs. Of each kind there are operands for the bit 0 and for the bit 1.
 struct Pool {
     wires: HashMap<(Amplitude, usize, bool), Vec<u32>>,
     inputs: HashMap<(usize, bool), u32>,
@@ -174,8 +175,8 @@ impl Pool {
         pool
     }
 
-    /// Operands of a cell for these bits. Operands of amplitude 1/8 are inputs if their index is at least
-    /// `inputs_from`.
+    /// Returns the operands of a cell that stand for these bits. An operand of amplitude 1/8 is an input if its index
+    /// is at least `inputs_from`; otherwise it is a wire.
     fn terms(&self, cell: &Cell, bits: &[bool], inputs_from: usize) -> Terms {
         let mut terms = Terms::default();
         for (at, (&(factor, amplitude), &bit)) in cell.operands.iter().zip(bits).enumerate() {
@@ -317,8 +318,8 @@ fn cells_of_standard_128_k2_have_their_truth_tables() {
     check_preset(Preset::Standard128K2);
 }
 
-/// Also checks cells that the mapper does not use with the preset. They fail more often than gates of the preset, but
-/// still rarely.
+/// Checks all cells under a key of the preset. The mapper does not use some of them with the preset, because they fail
+/// more often than the preset's gates, but they still fail rarely.
 fn check_preset(preset: Preset) {
     let party = Party::of(preset);
     check(&party, Offers::of(&party.params).widest_parity as usize);

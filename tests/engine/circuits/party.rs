@@ -12,7 +12,7 @@ use tests_compute::small_key::SmallKey;
 /// The largest allowed distance of a phase from its exact value: half of the distance at which decryption fails.
 const TOLERANCE: i32 = 1 << 28;
 
-/// A shape with so little noise after a rotation that the mapper may use every cell.
+/// A shape that has so little noise after a rotation that the mapper may use every cell.
 pub const QUIET: ParamsLiteral = ParamsLiteral {
     lwe_dimension: 12,
     glwe_dimension: 2,

@@ -59,7 +59,8 @@ fn below(rng: &mut ChaCha8Rng, bound: usize) -> usize {
     rng.next_u32() as usize % bound
 }
 
-/// Inputs and their bits. Some inputs are a copy of another one, its negation, or a constant.
+/// Makes random inputs and returns them with their bits. Some inputs are copies of another input, negations of another
+/// input, or constants.
 fn inputs(
     party: &Party,
     count: usize,
@@ -92,8 +93,8 @@ fn inputs(
     (list, all.into_iter().map(|(_, bit)| bit).collect())
 }
 
-/// A netlist of up to 12 inputs and 120 gates. Operands are near for chains or far for wide levels, and a random share
-/// of the gates are XORs.
+/// A netlist of up to 12 inputs and 120 gates. Operands come from a random number of the last wires: from few wires,
+/// which gives long chains, or from many, which gives wide levels. A random share of the gates are XORs.
 fn netlist(rng: &mut ChaCha8Rng) -> String {
     let (inputs, gates) = (2 + below(rng, 11), 1 + below(rng, 120));
     let (near, xors, outputs) = (3 + below(rng, 60), 2 + below(rng, 8), 1 + below(rng, gates.min(24)));

@@ -89,7 +89,8 @@ fn check_operations(poly_degree: usize) {
     check_matrix_product(&party);
 }
 
-/// Readings C10: the product is in the first slots; the values in the other slots mean nothing.
+/// Checks a matrix product (readings C10): the product is in the first slots, and the values in the other slots mean
+/// nothing.
 fn check_matrix_product(party: &Party) {
     let slots = party.params().slots();
     let d = 1 << (slots.ilog2() / 2);

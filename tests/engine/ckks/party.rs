@@ -13,7 +13,7 @@ use engine::{
 };
 use kernels::cpu::Cpu;
 
-/// The parts of an evaluation key in memory.
+/// The parts of an evaluation key, held in memory.
 struct HeldParts {
     key: Arc<NumbersKey>,
     rows: HashMap<u32, Arc<Vec<SwitchingKeyRow>>>,
@@ -137,8 +137,8 @@ impl Party {
         result
     }
 
-    /// Checks that the error of every slot is below the prediction, and that the largest error is at most
-    /// [`CAREFUL_BITS`] bits below it.
+    /// Checks that the error of every slot is below the prediction, and that the largest error is less than
+    /// [`CAREFUL_BITS`] bits below the prediction.
     #[track_caller]
     pub fn check_precision(&self, encrypted: &Encrypted, what: &str) {
         let Decrypted { values, error_bound, .. } = self.secret.decrypt(&encrypted.ciphertext);
@@ -151,9 +151,9 @@ impl Party {
     }
 }
 
-/// Largest number of bits by which a prediction may exceed the error. A prediction is larger than most errors, because
-/// it takes 22 standard deviations, treats errors of operands as dependent, and assumes numbers as large as their
-/// bound.
+/// Largest number of bits by which a prediction may exceed the largest error. A prediction is larger than most errors,
+/// because it takes 22 standard deviations, treats errors of operands as dependent, and assumes numbers as large as
+/// their bound.
 const CAREFUL_BITS: f64 = 16.0;
 
 /// Numbers between -1 and 1 that look random.

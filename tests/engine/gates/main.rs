@@ -79,7 +79,7 @@ fn thousands_of_random_gates_of_fast_128_on_each_other_s_outputs_are_all_right()
     }
 }
 
-/// One row for every gate and choice of inputs. `bit` gives the operand for a position and a bit.
+/// One row for every gate and every combination of input bits. `bit` gives the operand for a position and a bit.
 fn truth_table(bit: impl Fn(usize, bool) -> Bit) -> Vec<(Gate, Vec<Bit>)> {
     let inputs = |gate: Gate| {
         let bit = &bit;

@@ -82,7 +82,8 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Random gates over `inputs` bits. One operand of each is among the last `reach` wires, the other is any wire.
+    /// Random gates over `inputs` bits. One operand of each gate is among the last `reach` wires, the other operand is
+    /// any wire.
     pub fn random(dice: &mut Dice, inputs: usize, gates: usize, reach: usize) -> Sum {
         let outputs = 1 + dice.below(gates.min(5) as u64) as usize;
         let mut text = format!("{gates} {}\n1 {inputs}\n1 {outputs}\n\n", inputs + gates);

@@ -160,8 +160,8 @@ impl Mill {
         (self.batch_units_max.max(2) as u64 * u64::from(UNIT_COST_MAX)) as f64
     }
 
-    /// Checks accounts, and sessions of one account: the served cost per weight differs by at most a full batch of
-    /// each, plus the cost of batches beside loads.
+    /// Checks the shares of accounts, and of the sessions of one account. Between two of them, the served cost per
+    /// weight differs by at most the cost per weight of a full batch of each, plus the cost of batches beside loads.
     fn check_shares(&self) {
         // the cost served to the session, the part of that cost served beside loads, and the cost by which the session
         // was ahead when the measurement began
@@ -189,8 +189,8 @@ impl Mill {
         }
     }
 
-    /// Checks that no session waits for ever: the cost served to others between two of its batches is bounded in
-    /// proportion to the weights.
+    /// Checks that no session waits for ever: between two batches of a session, the cost served to other sessions is
+    /// bounded in proportion to the weights.
     fn check_waits(&self) {
         let weights: BTreeMap<_, _> = self.sessions.values().map(|miller| (miller.account, miller.weight)).collect();
         let weights: u32 = weights.values().sum();

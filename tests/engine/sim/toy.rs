@@ -1,5 +1,5 @@
-//! A device for tests that computes gates on ciphertexts without mask or noise, and counts the bytes in its memory. A test
-//! scripts its calls: they work, fail, panic, lose the device, or wait for the test.
+//! A device for tests that computes gates on ciphertexts without mask or noise, and counts the bytes in its memory. A
+//! test scripts the calls to the device: a call works, fails, panics, loses the device, or waits for the test.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -72,9 +72,9 @@ pub struct Counts {
     pub rows_written: usize,
     pub rows_read: usize,
     pub batches: usize,
-    /// Calls; each has one or several batches.
+    /// Number of calls. Each call has one or several batches.
     pub calls: usize,
-    /// Calls that have started and not finished.
+    /// Number of calls that have started and not finished.
     pub in_flight: usize,
     pub in_flight_max: usize,
 }
@@ -127,7 +127,7 @@ impl Script {
         (has_begun, go_on)
     }
 
-    /// From now on calls complete (`true`), or no call completes until the next change (`false`).
+    /// Sets whether calls complete from now on. With `false`, no call completes until this method is called again.
     pub fn set_ready(&self, ready: bool) {
         self.unready.store(!ready, Ordering::SeqCst);
     }
@@ -136,7 +136,7 @@ impl Script {
         !self.unready.load(Ordering::SeqCst)
     }
 
-    /// Prepared keys that were overwritten so far.
+    /// Number of prepared keys that have been overwritten so far.
     pub fn keys_overwritten(&self) -> usize {
         self.counts().keys_overwritten
     }

@@ -9,7 +9,7 @@ use tests_service::keys;
 
 use tests_service::gates::{Account, BATCH, EVAL_SESSION, GATE, base64};
 
-/// Uploads bytes as an evaluation key, as an octet-stream and as JSON.
+/// Uploads bytes as an evaluation key twice: as an octet-stream, and in JSON. Returns both answers.
 async fn upload(server: &TestServer, key: &str, bytes: &[u8]) -> [Response; 2] {
     let octets = Request::new("POST", EVAL_SESSION).body("application/octet-stream", bytes);
     let json = Request::post(EVAL_SESSION, &json!({"eval_key_b64": base64(bytes)}));
@@ -89,7 +89,7 @@ async fn an_upload_that_is_not_base64_is_an_invalid_parameter() {
     server.send(Request::post(EVAL_SESSION, &json!({})).key(&key)).await.error(422, "VALIDATION_ERROR");
 }
 
-/// Sends a NAND whose operand `b` is this text.
+/// Sends a NAND gate whose operand `b` is this text.
 async fn gate_with(account: &Account<'_>, b: &str) -> Response {
     let mut gate = account.gate("NAND", true, None, None);
     gate["b"] = json!(b);

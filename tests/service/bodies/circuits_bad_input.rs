@@ -18,7 +18,7 @@ async fn nothing_left(account: &Account<'_>) {
     }
 }
 
-/// Runs a circuit as an octet-stream.
+/// Sends a request to run a circuit, with an octet-stream as the body.
 async fn post_octets(account: &Account<'_>, head: &Value, ciphertexts: &[Vec<u8>]) -> Response {
     account.send(Request::new("POST", CIRCUITS).body(OCTETS, octets(head, ciphertexts))).await
 }

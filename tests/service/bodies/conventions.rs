@@ -41,7 +41,7 @@ async fn x9_a_wrong_method_is_405_with_allow_key_or_not() {
     }
 }
 
-/// The paths of the description with `unknown` for each parameter, and their methods.
+/// Returns the paths of the API description, with `unknown` for each parameter, and the methods of each path.
 fn described() -> Vec<(String, Vec<String>)> {
     let page: serde_json::Value = serde_json::from_str(&control::router::openapi_json()).unwrap();
     let mut described = Vec::new();

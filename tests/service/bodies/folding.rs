@@ -1,5 +1,5 @@
-//! Gates of equal, opposite and constant operands need no bootstrap and are charged as requested (docs/wire-format.md
-//! 8, "Folding").
+//! Gates whose operands are equal, opposite or constant need no bootstrap, and are charged as requested
+//! (docs/wire-format.md 8, "Folding").
 
 use client::Preset;
 use client::container::{self, Form};

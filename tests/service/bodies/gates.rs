@@ -9,7 +9,7 @@ use tests_service::keys;
 
 use tests_service::gates::{Account, BATCH, EVAL_SESSION, GATE, base64, bytes, open_session};
 
-/// All combinations of operands of a gate.
+/// Returns all combinations of bits that a gate can have as operands.
 fn combinations(gate: Gate) -> impl Iterator<Item = Vec<bool>> {
     (0..1usize << gate.arity()).map(move |bits| (0..gate.arity()).map(|i| bits >> i & 1 == 1).collect())
 }

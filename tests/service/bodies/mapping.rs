@@ -9,13 +9,13 @@ use tests_service::gates::{Account, CIRCUITS, OPERATIONS, base64};
 
 const BOOTSTRAPS: &str = "ango_bootstraps_total";
 
-/// A number as this many bits, bit 0 first.
+/// Returns the lowest `width` bits of a number, bit 0 first.
 fn bits(number: u64, width: u32) -> Vec<bool> {
     (0..width).map(|bit| number >> bit & 1 == 1).collect()
 }
 
-/// Adds two numbers with `adder64` under this mapping. Returns the answer, and the number of bootstraps that the node
-/// counted.
+/// Adds two numbers with the circuit `adder64` under this mapping. Returns the answer, and the number of bootstraps
+/// that the node counted.
 async fn sum(server: &TestServer, account: &Account<'_>, mapping: Option<&str>) -> (Value, f64) {
     let [a, b] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3219u64];
     let inputs = json!([account.value(&bits(a, 64)), account.value(&bits(b, 64))]);

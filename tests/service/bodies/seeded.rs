@@ -1,4 +1,4 @@
-//! Seeded ciphertexts (docs/wire-format.md 7 and 10) in requests for gates and circuits, in both forms.
+//! Seeded ciphertexts (docs/wire-format.md 7 and 10) in requests for gates and circuits, in JSON and in octets.
 
 use client::{Preset, bundle, container};
 use serde_json::{Value, json};
@@ -8,12 +8,13 @@ use tests_service::keys;
 
 use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, OCTETS, and_netlist, base64, split_octets};
 
-/// A seeded container of these bits.
+/// Encrypts these bits into a seeded container.
 fn seeded(account: &Account<'_>, bits: &[bool]) -> Vec<u8> {
     bundle::encrypt_seeded(&account.secret.secret, bits)
 }
 
-/// Splits a seeded container into its seed, as a member of a head, and its bodies.
+/// Splits a seeded container into two parts: a JSON object with the seed and the number of ciphertexts, for the head of
+/// a request, and the bodies of the ciphertexts, which follow the head.
 fn bare(container: &[u8]) -> (Value, Vec<u8>) {
     let (seed, bodies) = container[container::HEADER_BYTES..].split_at(32);
     let digits: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();

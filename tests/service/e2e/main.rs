@@ -9,8 +9,8 @@ use control::caller::Role;
 use tests_service::TestServer;
 use tests_service::keys::{self, ClientKey};
 
-/// A netlist with two outputs: the sum of two 8-bit numbers modulo 2^8, and one bit that says whether they are equal.
-/// The netlist has every operation of the format.
+/// Makes a netlist with two outputs: the sum of two 8-bit numbers modulo 2^8, and one bit that says whether the two
+/// numbers are equal. The netlist has every operation of the format.
 fn toy() -> String {
     let mut lines = Vec::new();
     let mut wires = 16;
@@ -42,14 +42,15 @@ fn toy() -> String {
     format!("{} {wires}\n2 8 8\n2 8 1\n\n{}\n", lines.len(), lines.join("\n"))
 }
 
-/// A netlist of `width` independent gates: `operation` on pairs of bits of two numbers.
+/// Makes a netlist of `width` independent gates. Each gate applies `operation` to a bit of one number and the same bit
+/// of another number.
 fn wide(width: usize, operation: &str) -> String {
     let lines = (0..width).map(|bit| format!("2 1 {bit} {} {} {operation}", width + bit, 2 * width + bit));
     format!("{width} {}\n2 {width} {width}\n1 {width}\n{}\n", 3 * width, lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// The number of operations of one request, and their price by the tariff (specification, Gate rules). The circuit's
-/// depth does not change the price.
+/// Returns the number of operations in one run of the circuit, and the price of the run by the tariff (specification,
+/// Gate rules). The circuit's depth does not change the price.
 fn tariff(circuit: &Circuit) -> (u64, MilliYen) {
     let operations: u64 = circuit
         .gates()
@@ -96,7 +97,7 @@ async fn compute(
     (evaluation.outputs.iter().map(decrypt).collect(), evaluation)
 }
 
-/// The error code of a refusal.
+/// Returns the error code of a result, which must be a refusal.
 fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     match result {
         Err(Error::Refused { code, .. }) => code,

@@ -1,4 +1,4 @@
-//! X6: an upload of 40 MB takes less than three times its size in memory. The test is alone in its process, so that no
+//! X6: an upload of 40 MB takes less memory than three times its size. The test is alone in its process, so that no
 //! other memory is counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -14,7 +14,7 @@ use tests_service::keys;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// An allocator that counts the live bytes and their peak.
+/// An allocator that counts the allocated bytes, and remembers the largest count.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -41,8 +41,8 @@ static ALLOCATOR: Counting = Counting;
 
 const MB: usize = 1 << 20;
 
-/// Sends a body of `pieces` equal pieces, and never holds the whole body. Returns the answer, and by how many bytes
-/// live memory grew at most.
+/// Sends a body of `start`, `pieces` equal pieces, and `end`, one after another, so that the pieces are never together
+/// in memory. Returns the answer, and the largest number of bytes by which the allocated memory grew.
 async fn send(server: &TestServer, head: Request, start: &[u8], pieces: usize, end: &[u8]) -> (Response, usize) {
     static PIECE: [u8; 64 << 10] = [b'A'; 64 << 10];
     let before = LIVE.load(Ordering::Relaxed);

@@ -12,7 +12,7 @@ use crate::shop::*;
 const KEYS: &str = "/v1/admin/keys";
 const SECRET: &str = "an administrator's secret of 40 letters!";
 
-/// Every operation that needs a key.
+/// Method and path of every operation that needs a key.
 const WITH_KEY: [(&str, &str); 13] = [
     ("POST", INVOICES),
     ("POST", "/v1/invoices/from_payment"),

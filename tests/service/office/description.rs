@@ -1,6 +1,6 @@
 //! The API description matches the bodies that the node reads and the answers that it sends. Tests of `docs-module`
-//! compare the members of each body. The tests here check that each operation reads the described body, and that
-//! answers have the described headers.
+//! compare the members of each described body with the reader of the body. The tests here check that each operation
+//! reads the described body, and that answers have the described headers.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ async fn page(server: &TestServer) -> Value {
     server.send(Request::get("/openapi.json")).await.ok(200)
 }
 
-/// The schema behind a reference.
+/// Returns the schema to which a reference refers, or the given schema if it is no reference.
 fn resolved<'p>(page: &'p Value, schema: &'p Value) -> &'p Value {
     match schema["$ref"].as_str() {
         Some(way) => &page["components"]["schemas"][way.rsplit('/').next().unwrap()],
@@ -32,7 +32,7 @@ fn may_be_object(page: &Value, schema: &Value) -> bool {
     schema["type"].as_str() == Some("object") || choices.into_iter().any(|choice| may_be_object(page, choice))
 }
 
-/// A body whose members all have wrong types.
+/// Makes a body that has all members of the schema, each of a wrong type.
 fn wrong(page: &Value, schema: &Value) -> Value {
     let members = schema["properties"].as_object().unwrap();
     let value = |schema: &Value| if may_be_object(page, schema) { json!(7.5) } else { json!({}) };
@@ -93,7 +93,7 @@ async fn no_body_or_answer_of_the_page_is_an_object_without_members() {
     assert!(bare.is_empty(), "{bare:?}");
 }
 
-/// Whether a schema contains an object with neither named members nor a type for its members.
+/// Whether a schema is or contains an object with neither named members nor a type for its members.
 fn is_bare(schema: &Value) -> bool {
     let types = schema["type"].as_array().cloned().unwrap_or_else(|| vec![schema["type"].clone()]);
     let has_members = schema["properties"].is_object()
@@ -107,7 +107,8 @@ fn is_bare(schema: &Value) -> bool {
     is_here || within.chain(schema.get("items")).any(is_bare)
 }
 
-/// Checks that the API description lists all known headers of an answer, and that the answer has the given headers.
+/// Checks that the answer has the headers `has`, and that the API description lists these headers and all known headers
+/// of the answer.
 fn check_headers(page: &Value, path: &str, method: &str, answer: &Response, has: &[&str]) {
     let described = page["paths"][path][method]["responses"]["200"]["headers"].as_object().unwrap();
     let described: BTreeSet<String> = described.keys().map(|name| name.to_lowercase()).collect();
@@ -178,7 +179,7 @@ async fn b21_headers_of_answers_are_on_the_page() {
     assert_eq!((read.entries.len(), serde_json::to_value(read).unwrap()), (1, trail));
 }
 
-/// The issuer's profile with more members.
+/// Returns the test issuer's profile with these additional members.
 fn issuer_with(more: Value) -> Value {
     let mut body = issuer();
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -1,4 +1,4 @@
-//! Documents on request (readings B21-B30, B42, B43). Tests of `docs-module` check their contents.
+//! Documents on request (readings B21-B30, B42, B43). Tests of `docs-module` check what the documents contain.
 
 use serde_json::json;
 use tests_service::TestServer;
@@ -89,8 +89,8 @@ async fn b28_b42_pieces_of_a_document_are_shown_and_their_faults_told() {
     body["theme"] = json!({"brand_color": "#AA1122", "font": "not known to us"});
     let html = shop.post(&format!("{INVOICES}?format=html"), &body).await;
     assert_eq!((html.status, html.header("x-document-total")), (200, Some("11000")));
-    // 1,021 yen are withheld, 10.21 % of 10,000; the caller's markup is escaped; the foot asks readers to check the
-    // document by official means
+    // 1,021 yen are withheld, which is 10.21 % of 10,000 yen; markup in the caller's texts is escaped; the last lines
+    // ask readers to check the document by official means
     let expected =
         ["あおば銀行", "0012345", "カ）アンゴ", "&lt;手数料は", "1,021", "9,979", "#aa1122", "公的な手段でご確認"];
     for text in expected {

@@ -1,4 +1,4 @@
-//! Events of the payment provider of a shop (readings B11, B13-B16, B45).
+//! Events that the payment provider of a shop sends (readings B11, B13-B16, B45).
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use crate::shop::*;
 /// Longest time that a test waits for a job.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The four events of one payment, each with its object. `named`: whether the invoice contains the id of the payment
-/// intent, as in older versions of Stripe's API.
+/// Makes the four events of one payment, each with the object that the event reports. `named`: whether the invoice
+/// contains the id of the payment intent, as in older versions of Stripe's API.
 fn four_events(id: &str, named: bool) -> [Value; 4] {
     let times = json!({"created": 1_764_514_800, "customer": format!("cus_{id}"), "currency": "jpy", "metadata": {}});
     let with = |object: Value| {

@@ -1,4 +1,4 @@
-//! Reconciliation and registration numbers (readings B34-B39, B42).
+//! Registration numbers, and reconciliation (readings B34-B39, B42).
 
 use serde_json::{Value, json};
 use tests_service::TestServer;

@@ -38,7 +38,7 @@ async fn by_session(server: &TestServer, session: &str) -> Response {
     server.send(Request::get(format!("/v1/keys/by-session?session_id={session}"))).await
 }
 
-/// A completed checkout, stored at the provider.
+/// Stores a completed checkout at the provider. Returns the event that reports the checkout.
 fn bought(provider: &PaymentStandIn, id: &str, more: Value) -> Value {
     let mut session = json!({"id": id, "object": "checkout.session", "customer": "cus_buyer", "mode": "subscription", "status": "complete",
         "payment_status": "paid", "subscription": format!("sub_{id}"), "client_reference_id": null, "metadata": {}});

@@ -14,7 +14,7 @@ pub const CAP: &str = "/v1/cap";
 pub const ME: &str = "/v1/me";
 pub const STORED: &str = "/v1/invoices/stored";
 
-/// A key of the back office.
+/// An account, and its key for the back office of `server`.
 pub struct Shop<'s> {
     pub server: &'s TestServer,
     pub account: AccountId,
@@ -22,17 +22,17 @@ pub struct Shop<'s> {
 }
 
 impl<'s> Shop<'s> {
-    /// A key of a new account on the plan `payg`.
+    /// Makes an account on the plan `payg`, with a key.
     pub async fn new(server: &'s TestServer) -> Shop<'s> {
         Shop::on(server, Plan::Payg).await
     }
 
-    /// A key of a new account on this plan.
+    /// Makes an account on this plan, with a key.
     pub async fn on(server: &'s TestServer, plan: Plan) -> Shop<'s> {
         Shop::of(server, plan, Environment::Live, Role::AccountAdmin, None).await
     }
 
-    /// A key of this kind for a new account or for the given one.
+    /// Makes a key with this plan, environment and role, for the given account or for a new account.
     pub async fn of(
         server: &'s TestServer,
         plan: Plan,
@@ -56,12 +56,13 @@ impl<'s> Shop<'s> {
         self.get(ME).await.ok(200)
     }
 
-    /// The key's spending in this month, in yen.
+    /// Returns how much the key has spent in this month, in yen.
     pub async fn spent(&self) -> i64 {
         self.me().await["charge_yen"].as_i64().unwrap()
     }
 
-    /// Sets a profile with these members and the required ones. Returns the path of its ingest address.
+    /// Sets the issuer's profile: the required members and the members of `more`. Returns the path of the profile's
+    /// ingest address.
     pub async fn set_profile(&self, more: Value) -> String {
         let mut profile = issuer();
         profile.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -70,13 +71,13 @@ impl<'s> Shop<'s> {
         url[url.find("/v1/").unwrap()..].to_owned()
     }
 
-    /// The stored documents, newest first.
+    /// Returns the stored documents that a list with this query string shows, newest first.
     pub async fn stored(&self, query: &str) -> Vec<Value> {
         self.get(&format!("{STORED}{query}")).await.ok(200)["items"].as_array().unwrap().clone()
     }
 }
 
-/// Checks that the sums of the ledger agree.
+/// Checks that the sums of the ledger agree, and that no reservation is open.
 pub async fn audited(server: &TestServer) {
     let audit = server.running().store().audit_ledger().await.unwrap();
     assert_eq!((audit.open, audit.findings), (0, vec![]));
@@ -86,7 +87,7 @@ pub fn issuer() -> Value {
     json!({"issuer": "株式会社あんご", "registration_number": "T7000012050002"})
 }
 
-/// An invoice of 11,000 yen.
+/// Returns the body of a request for an invoice of 11,000 yen.
 pub fn invoice() -> Value {
     let mut body = issuer();
     body["recipient"] = json!("株式会社みらい");
@@ -94,20 +95,20 @@ pub fn invoice() -> Value {
     body
 }
 
-/// A paid charge of Stripe.
+/// Returns a paid charge, as Stripe describes it.
 pub fn charge(id: &str, yen: i64) -> Value {
     json!({"id": format!("ch_{id}"), "object": "charge", "payment_intent": format!("pi_{id}"), "amount": yen, "amount_captured": yen,
         "amount_refunded": 0, "paid": true, "captured": true, "status": "succeeded", "currency": "jpy", "created": 1_764_514_800,
         "billing_details": {"name": "山田太郎", "email": "taro@example.org"}, "metadata": {}})
 }
 
-/// An event about an object.
+/// Returns an event of this kind about an object, as Stripe sends it.
 pub fn event(id: &str, kind: &str, object: Value) -> Value {
     json!({"id": format!("evt_{id}"), "object": "event", "type": kind, "data": {"object": object}})
 }
 
-/// Checks that the answer is a 422 of the back office whose body has only faults. Returns the type and the place of
-/// each fault.
+/// Checks that the answer is a 422 of the back office, with nothing but faults in the body. Returns the type and the
+/// place of each fault.
 #[track_caller]
 pub fn faults(response: &Response) -> Vec<(String, String)> {
     let body = response.ok(422);
@@ -123,7 +124,7 @@ pub fn faults(response: &Response) -> Vec<(String, String)> {
     body["detail"].as_array().unwrap().iter().map(fault).collect()
 }
 
-/// Checks an error of the back office.
+/// Checks that the answer is an error of the back office with this status and code.
 #[track_caller]
 pub fn refused(response: &Response, status: u16, code: &str) {
     let error = response.error(status, code);

@@ -7,7 +7,7 @@ use tests_service::http::Request;
 
 use crate::shop::*;
 
-/// A shop with three documents, of 1,000, 20,000 and 300,000 yen.
+/// Makes a shop that has stored three documents, of 1,000, 20,000 and 300,000 yen.
 async fn with_three(server: &TestServer) -> Shop<'_> {
     let shop = Shop::new(server).await;
     let path = shop.set_profile(json!({})).await;

@@ -14,7 +14,7 @@ use crate::billing::{time_of, use_up};
 use crate::numbers::{Numbers, testing};
 use crate::subscriptions::Subscriber;
 
-/// A node that may send to addresses of this machine.
+/// Starts a node that may send webhooks to addresses of this machine.
 async fn server(change: impl FnOnce(&mut control::config::Config)) -> TestServer {
     TestServer::with(|config| {
         config.webhooks = WebhooksConfig { webhook_networks: vec!["127.0.0.0/8".parse().unwrap()], webhook_http: true };
@@ -29,7 +29,7 @@ async fn listen(subscriber: &Subscriber<'_>, receiver: &Receiver, kind: &str) {
     subscriber.send(Request::post("/api/v1/webhooks", &hook)).await.ok(201);
 }
 
-/// The data of events, sorted by cap and threshold.
+/// Returns the data of the received events, sorted by cap and threshold.
 fn data(received: &[Received]) -> Vec<Value> {
     let mut data: Vec<Value> = received.iter().map(|one| one.json()["data"].clone()).collect();
     data.sort_by_key(|one| (one["monthly_cap_usd"].to_string(), one["threshold_pct"].as_i64()));

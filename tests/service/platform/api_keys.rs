@@ -1,4 +1,4 @@
-//! Rotation, revocation and the records of API keys (readings A3, A5, A17-A19).
+//! API keys: rotation, revocation and records (readings A3, A5, A17-A19).
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn does_not_work(server: &TestServer, key: &str) {
     server.send(Request::get(UNKNOWN_SESSION).key(key)).await.error(401, "INVALID_API_KEY");
 }
 
-/// Statuses of all keys, oldest first.
+/// Returns the statuses of all keys, the oldest key first.
 async fn statuses(server: &TestServer) -> Vec<&'static str> {
     let now = server.clock.now().0;
     server.running().store().api_keys().await.unwrap().iter().map(|key| key.status(now).as_str()).collect()
@@ -179,7 +179,7 @@ async fn a17_revoking_a_lineage_ends_a_key_and_its_predecessor() {
     assert_eq!(statuses(&server).await, ["revoked", "revoked", "active"]);
 }
 
-/// A node on this database. Its folder has the secret of all nodes on the database.
+/// Starts a node on this database, with the secret that all nodes on the database share.
 async fn node_on(url: &str) -> TestServer {
     TestServer::with(|config| {
         config.database_url = url.to_owned();

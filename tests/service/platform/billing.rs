@@ -1,5 +1,5 @@
-//! Payment for use: gates in yen, compute units beyond the plan's allowance in dollars, and caps on both (readings
-//! P2-P10, P20-P24, P32, P33).
+//! Payment for use: gates in yen, compute units beyond the plan's allowance in dollars, and caps on the spending for
+//! gates and compute units (readings P2-P10, P20-P24, P32, P33).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, and_netlist, open_ses
 const BUDGET: &str = "/api/v1/billing/budget";
 const USAGE: &str = "/api/v1/billing/usage";
 
-/// A user's account on this plan, with a key whose use is paid.
+/// A user's account, with a session token and with a key whose use is charged.
 struct Customer<'s> {
     server: &'s TestServer,
     token: String,
@@ -42,7 +42,7 @@ impl<'s> Customer<'s> {
         admin::create_key(config, Role::AccountAdmin, environment, account, None).await.unwrap().key.to_string()
     }
 
-    /// An open session of the customer.
+    /// Opens a session of the customer.
     async fn session(&self) -> Account<'s> {
         let (server, key) = (self.server, self.key.clone());
         let session = open_session(server, &key, Preset::Fast128).await;
@@ -145,7 +145,7 @@ async fn p4_p5_gates_of_free_plans_and_of_test_keys_are_shown_with_their_cost_an
     test.audited().await;
 }
 
-/// Reserves and charges compute units, as a ledger transfer with this name.
+/// Reserves and charges compute units, in a ledger transfer with this name.
 pub async fn use_up(server: &TestServer, account_id: &str, name: &str, fcu: i64, allowance: Option<i64>) {
     let store = server.running().store();
     let (now, month) = time_of(server);
@@ -164,7 +164,7 @@ pub async fn use_up(server: &TestServer, account_id: &str, name: &str, fcu: i64,
     store.submit(store::Unit { posting: Some(posting), ..store::Unit::default() }).await.unwrap();
 }
 
-/// The present moment on the server's clock, and the number of its month.
+/// Returns the present moment on the server's clock, and the number of the moment's month.
 pub fn time_of(server: &TestServer) -> (i64, i64) {
     let now = server.clock.now();
     let text = now.rfc3339();

@@ -20,10 +20,10 @@ const TEMP_KEY: &str = "/api/v1/onboarding/temp-key";
 const USER_KEYS: &str = "/api/v1/user/api-keys";
 /// Longest time that a test waits for something to become true.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// An interval of database polls longer than any test, so that a node learns news only through Redis.
+/// A time longer than any test. A node that caches data of the database for this time learns news only through Redis.
 const NOT_BY_THEMSELVES: Duration = Duration::from_secs(24 * 3600);
 
-/// Two nodes with this cache store.
+/// Starts two nodes that share this cache store, and waits until both nodes have opened the store.
 async fn pair(redis: &Redis, change: impl Fn(&mut Config)) -> Option<(TestServer, TestServer)> {
     let pair = TestServer::pair(|config| {
         config.cache_store = Some(redis.config());
@@ -56,7 +56,7 @@ async fn becomes(server: &TestServer, request: Request, status: u16) {
     }
 }
 
-/// Asks for health until it has this status. Returns the entry of the cache store.
+/// Asks for health until the node has this status. Returns what health says about the cache store.
 async fn health_becomes(server: &TestServer, status: &str) -> serde_json::Value {
     let asked = Instant::now();
     loop {
@@ -73,7 +73,7 @@ async fn health_becomes(server: &TestServer, status: &str) -> serde_json::Value 
     }
 }
 
-/// The number of the account's requests today, as the database counts them.
+/// Returns the number of the account's requests today, as the database counts them.
 async fn known_to_the_database(server: &TestServer, account: &str) -> i64 {
     let day = server.clock.now().0 / 86_400_000_000;
     // the test reads only the day's count, so the month stays unset

@@ -207,7 +207,8 @@ async fn k12_2_mb_in_json_and_a_full_level_ciphertext_of_the_key_as_octets() {
     assert_eq!(account.bytes(&told["ciphertext_id"]).await.body, ciphertext);
 }
 
-/// Uploads a large key with the smallest evaluation key: one rotation at level 0.
+/// Uploads a key with large parameters in parts. The evaluation key is the smallest possible: one rotation at level 0.
+/// Returns the key's id.
 async fn upload_in_parts(server: &TestServer, key: &str, numbers: &NumbersKey) -> String {
     let params = crate::encryption_keys::params(numbers);
     let begun = server.send(Request::post("/api/v1/keys/uploads", &json!({"params": params})).key(key)).await.ok(201);

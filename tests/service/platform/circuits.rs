@@ -1,5 +1,5 @@
-//! Circuits in one request: right results in every form, charged by the tariff, awaited or polled, and chained by
-//! handles.
+//! Runs circuits with one request each: the results are right in every form, the price follows the tariff, callers wait
+//! or poll, and handles carry results into later runs.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tests_service::gates::{
     Account, BATCH, CIRCUITS, OCTETS, OPERATIONS, and_netlist, octets, open_session, split_octets,
 };
 
-/// A 64-bit number, bit 0 first.
+/// Returns the bits of a number, bit 0 first.
 fn bits(number: u64) -> Vec<bool> {
     (0..64).map(|bit| number >> bit & 1 == 1).collect()
 }
@@ -24,7 +24,8 @@ fn number(bits: &[bool]) -> u64 {
     bits.iter().rev().fold(0, |number, &bit| number << 1 | u64::from(bit))
 }
 
-/// A chain of gates, each reading the previous one, so that it has as many levels as gates.
+/// Makes the netlist of a chain: each gate reads the result of the gate before, so that there are as many levels as
+/// gates.
 fn chain(gates: usize) -> String {
     let lines: String =
         (0..gates).map(|i| format!("2 1 {} 0 {} AND\n", if i == 0 { 1 } else { i + 1 }, i + 2)).collect();
@@ -199,14 +200,14 @@ async fn results_of_a_polled_run_may_stay_under_handles() {
     assert_eq!(account.bits(&read["ciphertexts_b64"]), [true, false]);
 }
 
-/// A chain that runs gate by gate, because the mapper would make a single gate of it.
+/// Makes a request to run a chain gate by gate, without the mapper, which would make a single gate of the chain.
 fn long_chain(account: &Account<'_>, gates: usize) -> Value {
     let mut request = account.circuit(&chain(gates), json!([account.value(&[true]), account.value(&[true])]));
     request["mapping"] = json!("none");
     request
 }
 
-/// Starts a run that takes minutes, and waits until some gates are done.
+/// Starts a run that takes minutes, and waits until some gates are done. Returns the run's id.
 async fn long_run(account: &Account<'_>) -> String {
     let request = long_chain(account, 50_000);
     let op_id = account.begin(&request).await;
@@ -247,7 +248,7 @@ async fn c4_p24_a_cancelled_run_costs_nothing_and_leaves_nothing() {
     assert_eq!(again["cancelled"], false);
 }
 
-/// The account of the server's first key.
+/// Returns the account of the server's first key.
 async fn account_of(server: &TestServer) -> String {
     server.running().store().api_keys().await.unwrap()[0].account_id.clone()
 }

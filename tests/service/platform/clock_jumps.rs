@@ -1,5 +1,5 @@
-//! A node's clock that is set back or forward: keys, sessions and tokens end at most one jump late, waits last as long
-//! as the rules say, and nothing that has ended comes back.
+//! A node's clock is set back or forward: keys, sessions and tokens end late by at most one jump, waiting times keep
+//! the length that the rules give, and nothing that has ended comes back.
 
 use std::time::Duration;
 

@@ -247,7 +247,7 @@ async fn a5_x14_keys_and_ciphertexts_are_their_account_s_and_roles_decide() {
     server.send(Request::post(format!("{COMPUTE}/negate"), &json!({}))).await.error(401, "MISSING_AUTH_HEADER");
 }
 
-/// Polls an operation until it has ended.
+/// Polls an operation until it has ended. Returns the last answer.
 async fn ended(numbers: &Numbers<'_>, op_id: &Value) -> Value {
     let started = Instant::now();
     loop {

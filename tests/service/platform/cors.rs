@@ -13,7 +13,7 @@ async fn server(origins: CorsOrigins) -> TestServer {
     TestServer::with(|config| config.cors_origins = origins).await
 }
 
-/// The preflight request of a browser that wants to send a gate with a key.
+/// Sends the preflight request of a browser that wants to send a gate with a key.
 async fn preflight(server: &TestServer, origin: &str) -> Response {
     let asks = Request::new("OPTIONS", GATE)
         .header("Origin", origin)

@@ -1,4 +1,4 @@
-//! A device that is lost under a running node: its work runs again on another device, is charged once, and health
+//! A running node loses a device: the device's work runs again on another device and is charged once, and health
 //! reports the loss.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ struct Card {
 }
 
 impl Card {
-    /// A card for this many batches, and the counter of the remaining ones.
+    /// Makes a card that is lost after this many batches. Returns the card, and the counter of the remaining batches.
     fn that_lasts(batches: usize) -> (Card, Arc<AtomicUsize>) {
         let cpu = Cpu::open();
         let info = DeviceInfo {

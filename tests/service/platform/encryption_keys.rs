@@ -17,18 +17,18 @@ pub const KEYS: &str = "/api/v1/keys";
 /// Longest time until a node's sweep has looked at all records.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The smallest possible key.
+/// Makes the smallest possible key.
 pub fn small() -> NumbersKey {
     NumbersKey::testing(64, 30, 2, 1)
 }
 
-/// Parameters as members of a request.
+/// Returns the key's parameters as the member `params` of a request.
 pub fn params(key: &NumbersKey) -> Value {
     let literal = key.params.literal();
     json!({"poly_degree": literal.poly_degree, "scale_bits": literal.scale_bits, "max_depth": literal.max_depth})
 }
 
-/// The request that uploads a key.
+/// Returns the body of a request that uploads a key.
 pub fn upload(key: &NumbersKey) -> Value {
     json!({
         "public_key": base64(&key.public_key()),
@@ -37,7 +37,7 @@ pub fn upload(key: &NumbersKey) -> Value {
     })
 }
 
-/// A request with one member changed.
+/// Returns the request's body with one member changed.
 fn with(mut request: Value, member: &str, value: Value) -> Value {
     request[member] = value;
     request
@@ -49,13 +49,13 @@ pub async fn uploaded(server: &TestServer, key: &str, numbers: &NumbersKey) -> S
     answer["key_id"].as_str().expect("an id").to_owned()
 }
 
-/// The number of objects of a kind in a node's folder.
+/// Counts the objects of a kind in a node's folder.
 pub fn objects(server: &TestServer, kind: &str) -> usize {
     let folder = server.running().config().data_dir.join(kind);
     std::fs::read_dir(folder).unwrap().count()
 }
 
-/// A key of a new account in this environment and on this plan.
+/// Makes an account with a key in this environment and on this plan. Returns the key.
 async fn api_key(server: &TestServer, environment: Environment, plan: Plan) -> String {
     let role = if plan == Plan::Trial { Role::Trial } else { Role::AccountAdmin };
     let created = admin::create_key(server.running().config(), role, environment, None, Some(plan)).await.unwrap();

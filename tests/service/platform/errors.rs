@@ -1,5 +1,5 @@
 //! Every code of the error table is provoked by a request and explained by a page (specification, Errors; readings
-//! section 15). A new code does not compile without an arm in the match below.
+//! section 15). The tests do not compile while a code lacks its arm in the match below.
 
 use std::path::Path;
 
@@ -17,11 +17,11 @@ use tests_service::gates::{
     Account, BATCH, CIRCUITS, EVAL_SESSION, GATE, OPERATIONS, SESSION, SESSIONS, base64, open_session,
 };
 
-/// How the code is provoked.
+/// How a code is provoked.
 enum Provoked {
-    /// This test sends a request, with this answer.
+    /// This test has sent a request, which got this answer.
     Answer(Response),
-    /// Another test of this suite provokes the code, because that takes more than one request.
+    /// Another test provokes the code, because one request is not enough.
     Elsewhere,
 }
 
@@ -110,8 +110,8 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
     })
 }
 
-/// Claims the idempotency key of a gate request, as if another request were running. Returns the claim's digest
-/// (readings I1).
+/// Claims this idempotency key for a gate request, as if another request with the key were running. Returns the claim's
+/// digest (readings I1).
 async fn claim(account: &Account<'_>, owner: &AccountId, key: &str) -> [u8; 32] {
     let node = account.server;
     let digest = Sha256::digest([owner.as_str(), "POST", GATE, key].join("\0")).into();
@@ -160,7 +160,7 @@ async fn e10_s_an_internal_error_tells_its_number_and_nothing_else() {
     assert_eq!(error["message"], "something went wrong inside the service");
 }
 
-/// The text of all other files of the suites `platform`, `bodies` and `office`.
+/// Returns the text of the suites `platform`, `bodies` and `office`, except this file.
 fn suite() -> String {
     let folders = ["platform", "bodies", "office"].map(|suite| Path::new(env!("CARGO_MANIFEST_DIR")).join(suite));
     let files =

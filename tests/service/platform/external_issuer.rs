@@ -18,7 +18,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const KEYS: &str = "/api/v1/user/api-keys";
 const LOGOUT: &str = "/api/v1/user/logout";
 
-/// A node that trusts a test issuer.
+/// Starts a test issuer, and a node that trusts the issuer.
 async fn start() -> (TestIssuer, TestServer) {
     let issuer = TestIssuer::start().await;
     let external = external(&issuer);

@@ -1,4 +1,4 @@
-//! Results of batches that stay on the node, and gates on these results.
+//! Batches whose results stay on the node, and gates that read these results.
 
 use client::{Preset, container};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use tests_service::gates::{
     Account, BATCH, CIRCUITS, GATE, OCTETS, SESSION, and_netlist, octets, open_session, split_octets,
 };
 
-/// Stores the results of AND(1, b) for these bits. Returns the answer.
+/// Sends a batch that computes AND(1, b) for each of these bits and keeps the results on the node. Returns the answer.
 async fn kept(account: &Account<'_>, bits: &[bool]) -> Value {
     let gates: Vec<_> =
         bits.iter().map(|&bit| json!({"op": "AND", "a": account.encrypt(true), "b": account.encrypt(bit)})).collect();

@@ -8,10 +8,10 @@ use tokio::net::TcpStream;
 
 use tests_service::gates::GATE;
 
-/// A request that an attacker could hide behind another one.
+/// A request that an attacker could hide behind another request.
 const HIDDEN: &str = "GET /health HTTP/1.1\r\nHost: test\r\n\r\n";
 
-/// Sends bytes on one connection and returns all bytes received until it is closed.
+/// Sends bytes on one connection. Returns all bytes that come back until the connection is closed.
 async fn exchange(server: &TestServer, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     // the write fails if the server has refused the request and reads no further bytes
@@ -21,7 +21,7 @@ async fn exchange(server: &TestServer, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A POST with these lines in its head.
+/// Returns a POST request for a gate, with these lines in its head.
 fn post(key: &str, lines: &str, body: &str) -> String {
     format!("POST {GATE} HTTP/1.1\r\nHost: test\r\nAuthorization: {key}\r\n{lines}\r\n{body}")
 }

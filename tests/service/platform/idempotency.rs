@@ -17,12 +17,12 @@ use tests_service::gates::{Account, BATCH, CIRCUITS, EVAL_SESSION, GATE, OCTETS,
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A request with this idempotency key.
+/// Makes a POST request with this idempotency key.
 fn keyed(path: &str, body: &Value, key: &str) -> Request {
     Request::post(path, body).header("Idempotency-Key", key)
 }
 
-/// Checks that the second answer repeats the first.
+/// Checks that the second answer repeats the first answer.
 #[track_caller]
 fn replays(first: &Response, second: &Response) {
     assert_eq!((first.header("idempotent-replayed"), second.header("idempotent-replayed")), (None, Some("true")));

@@ -1,4 +1,4 @@
-//! Keys of other libraries must have one of a few shapes, and answers say who claims their security.
+//! Keys of other libraries must have one of a few shapes, and answers say who claims that the keys are secure.
 //! (`tests/crosscheck` and `tests/vectors/node-tfhe` test keys that those libraries made.)
 
 use control::caller::Role;
@@ -8,8 +8,8 @@ use tests_service::http::Request;
 
 use tests_service::gates::EVAL_SESSION;
 
-/// A `CompressedServerKey` with the dimensions of `fast_128` and zero words (docs/wire-format.md 9). Each pair is log2
-/// of the base, and the number of levels.
+/// Makes a `CompressedServerKey` with the dimensions of `fast_128`, whose words are all zero (docs/wire-format.md 9).
+/// Each parameter is a pair: log2 of the base, and the number of levels.
 fn server_key(bootstrap: (u64, u64), key_switch: (u64, u64)) -> Vec<u8> {
     let (n, big_n, glwe_size) = (636u64, 1024u64, 2u64);
     let mut out = Vec::new();

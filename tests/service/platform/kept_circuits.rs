@@ -154,12 +154,12 @@ async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
     );
 }
 
-/// Puts the database into the node's folder, where netlists are objects too.
+/// Sets a database in the node's folder. With such a database too, netlists are objects.
 fn embedded_database(config: &mut Config) {
     config.database_url = Config::in_folder(&config.data_dir).database_url;
 }
 
-/// The sealed netlists in a node's folder.
+/// Returns the contents of all sealed netlists in a node's folder.
 fn objects(folder: &Path) -> Vec<Vec<u8>> {
     let objects = std::fs::read_dir(folder.join("circuits")).unwrap();
     objects.map(|object| std::fs::read(object.unwrap().path()).unwrap()).collect()

@@ -15,12 +15,12 @@ use crate::encryption_keys::{KEYS, objects, params, small};
 use tests_service::gates::OCTETS;
 
 const UPLOADS: &str = "/api/v1/keys/uploads";
-/// Bytes of an evaluation key before its first row.
+/// Number of bytes in an evaluation key before its first row.
 const HEAD: usize = 44;
 /// Longest time until a node's sweep has looked at all records.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An upload of an account.
+/// An upload that an account has begun.
 struct Upload<'s> {
     server: &'s TestServer,
     key: String,
@@ -44,7 +44,7 @@ impl<'s> Upload<'s> {
         self.server.send(request.key(&self.key)).await
     }
 
-    /// Sends the bytes from `from` to `to` of a whole key.
+    /// Sends a part of the key `whole`: the bytes from `from` on, up to the byte before `to`.
     async fn part(&self, whole: &[u8], from: usize, to: usize) -> Response {
         self.ranged(whole[from..to].to_vec(), &format!("bytes {from}-{}/{}", to - 1, whole.len())).await
     }

@@ -1,4 +1,4 @@
-//! A node's start and stop, and the work of clients that leave (readings P24).
+//! A node's start and stop, and what happens to the work of clients that leave (readings P24).
 
 use client::Preset;
 use control::app::App;

@@ -1,4 +1,5 @@
-//! Counts by day and month, token buckets, and the headers that show them (readings section 3).
+//! Limits on requests: counts by day and month, token buckets, and the headers that show the limits (readings section
+//! 3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +27,13 @@ const HEADERS: [&str; 6] = [
     "x-ratelimit-monthly-reset",
 ];
 
-/// The values of the six rate-limit headers.
+/// Returns the values of the six rate-limit headers.
 #[track_caller]
 fn headers(answer: &Response) -> [u64; 6] {
     HEADERS.map(|name| answer.header(name).unwrap_or_else(|| panic!("no {name}")).parse().expect("an integer"))
 }
 
-/// The remaining requests of the day and of the month.
+/// Returns the numbers of requests that the caller may still send on this day and in this month.
 #[track_caller]
 pub fn left(answer: &Response) -> [u64; 2] {
     let values = headers(answer);
@@ -49,12 +50,12 @@ pub fn limits(requests_a_day: u64, requests_a_month: u64) -> PlanLimits {
     }
 }
 
-/// A node whose free plan has these limits.
+/// Starts a node whose free plan has these limits.
 async fn server(free: PlanLimits) -> TestServer {
     TestServer::with(|config| *config.plan_limits.of_mut(Plan::Free) = free).await
 }
 
-/// A key on this plan, and its account.
+/// Makes an account with a key on this plan. Returns the key and the account.
 pub async fn key_on(config: &Config, plan: Plan) -> (String, AccountId) {
     let made = admin::create_key(config, Role::AccountAdmin, Environment::Test, None, Some(plan)).await.expect("a key");
     (made.key.to_string(), made.account_id)
@@ -271,7 +272,7 @@ async fn l6_a19_a_rotated_key_and_its_successor_take_from_one_burst() {
     panic!("the successor has another token bucket");
 }
 
-/// Sends this many requests at once, spread over these nodes. Returns how many are accepted.
+/// Sends this many requests at once, spread over these nodes. Returns the number of accepted requests.
 pub async fn race(servers: &[&TestServer], key: &str, requests: usize) -> usize {
     let lanes = 50;
     let addresses: Arc<Vec<_>> = Arc::new(servers.iter().map(|server| server.address).collect());

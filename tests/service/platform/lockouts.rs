@@ -14,7 +14,7 @@ use tests_service::gates::SESSIONS;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A node behind a proxy on the same machine, so that a test can use any client address.
+/// Starts a node that trusts a proxy on the same machine, so that a test can send from any client address.
 async fn server() -> TestServer {
     TestServer::with(behind_a_proxy).await
 }

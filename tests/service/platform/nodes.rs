@@ -1,5 +1,5 @@
-//! Gate sessions on several nodes of one database: the answers of the other nodes, and the end of sessions whose node
-//! is gone (readings G13, L9).
+//! Gate sessions on several nodes of one database: what the other nodes answer about a session, and how a session ends
+//! whose node is gone (readings G13, L9).
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use tests_service::s3::S3;
 
 use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist, open_session};
 
-/// After this time the lease of a node that does not renew it has ended.
+/// Time after which the lease of a node has ended, unless the node has renewed the lease.
 const LEASE_OVER: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -25,7 +25,7 @@ async fn pair() -> Option<(TestServer, TestServer)> {
     TestServer::pair(|_| ()).await
 }
 
-/// A key that may list sessions, on a plan with at most two sessions.
+/// Makes an account on the free plan, which allows at most two sessions. Returns a key that may list the sessions.
 async fn free_key(server: &TestServer) -> String {
     let config = server.running().config();
     let made = admin::create_key(config, Role::AccountAdmin, Environment::Test, None, Some(Plan::Free)).await;
@@ -48,7 +48,7 @@ async fn list(server: &TestServer, key: &str) -> Value {
     server.send(Request::get(SESSIONS).key(key)).await.ok(200)
 }
 
-/// The ids of a page, after checking its count.
+/// Returns the session ids of a page, and checks that the page's count is the number of these ids.
 #[track_caller]
 fn ids(page: &Value) -> Vec<&str> {
     let ids: Vec<_> =
@@ -140,7 +140,7 @@ async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
     assert_eq!(account.show().await["gates_used"], 64);
 }
 
-/// Stores a circuit through one node and runs it on the other.
+/// Stores a circuit through one node, and runs the circuit on the other node.
 async fn a_kept_circuit_runs_on_every_node((one, other): (TestServer, TestServer)) {
     let account = Account::open(&other, Preset::Fast128).await;
     let keep = Request::put_text(format!("{CIRCUITS}/and"), and_netlist(1)).key(&account.key);

@@ -22,26 +22,27 @@ pub struct Numbers<'s> {
     pub secret: SecretKey,
 }
 
-/// Testing parameters.
+/// Returns parameters of the security level `Testing`.
 pub fn testing(poly_degree: usize, max_depth: u32) -> Params {
     let security = SecurityLevel::Testing;
     Params::new(ParamsLiteral { poly_degree, scale_bits: 40, max_depth, security, bootstrap: false }).unwrap()
 }
 
 impl<'s> Numbers<'s> {
-    /// A new account with a key of degree 64 for three multiplications in a row and all rotations.
+    /// Makes an account with a key of degree 64, for three multiplications in a row and for all rotations.
     pub async fn new(server: &'s TestServer) -> Numbers<'s> {
         Numbers::of(server, server.key(Role::AccountAdmin).await, &testing(64, 3)).await
     }
 
-    /// An account with a key of these parameters.
+    /// Makes an encryption key with these parameters, for the account of the API key `key`.
     pub async fn of(server: &'s TestServer, key: String, params: &Params) -> Numbers<'s> {
         let mut parts = vec![(PartKind::Relinearization, params.level_max())];
         parts.extend(rotations(params, &power_of_two_steps(params, false), params.level_max()));
         Numbers::with_parts(server, key, params, &parts).await
     }
 
-    /// An account with a key of these parameters and parts.
+    /// Makes an encryption key with these parameters, whose evaluation key has these parts, for the account of the API
+    /// key `key`.
     pub async fn with_parts(
         server: &'s TestServer,
         key: String,
@@ -75,7 +76,7 @@ impl<'s> Numbers<'s> {
         self.encrypted_within(numbers, 10.0).await
     }
 
-    /// Like [`Numbers::encrypted`], with a bound on the numbers.
+    /// Like [`Numbers::encrypted`], but for numbers of at most this absolute value.
     pub async fn encrypted_within(&self, numbers: &[f64], bound: f64) -> Value {
         let params = self.secret.params();
         let mut slots = numbers.to_vec();
@@ -87,7 +88,7 @@ impl<'s> Numbers<'s> {
         answer["ciphertext_id"].clone()
     }
 
-    /// A request's body with these additional members.
+    /// Returns the body of a request about these ciphertexts, with these additional members.
     pub fn body(&self, ids: &[&Value], more: Value) -> Value {
         let mut body = json!({"key_id": self.key_id, "ciphertext_ids": ids});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -102,7 +103,7 @@ impl<'s> Numbers<'s> {
         self.send(self.request(operation, ids, more)).await
     }
 
-    /// Fetches and decrypts a stored ciphertext. Returns its numbers.
+    /// Fetches a stored ciphertext and decrypts it. Returns the numbers.
     pub async fn decrypted(&self, id: &Value) -> Vec<f64> {
         let path = format!("/api/v1/ciphertexts/{}", id.as_str().unwrap());
         let answer = self.send(Request::get(path).header("Accept", OCTETS)).await;
@@ -110,7 +111,7 @@ impl<'s> Numbers<'s> {
         self.opened(&answer.body)
     }
 
-    /// Decrypts a ciphertext's container. Returns the numbers.
+    /// Decrypts the ciphertext in a container. Returns the numbers.
     pub fn opened(&self, bytes: &[u8]) -> Vec<f64> {
         self.secret.decrypt(&self.ciphertext(bytes)).values
     }
@@ -119,13 +120,13 @@ impl<'s> Numbers<'s> {
         container::read_ciphertext(bytes, self.secret.params(), self.secret.fingerprint()).expect("a ciphertext")
     }
 
-    /// The key's record.
+    /// Fetches the key's record.
     pub async fn record(&self) -> Value {
         self.send(Request::get(format!("/api/v1/keys/{}", self.key_id))).await.ok(200)
     }
 }
 
-/// Checks that the first numbers equal these within a millionth.
+/// Checks that the first found numbers equal the expected numbers within a millionth.
 #[track_caller]
 pub fn assert_near(found: &[f64], expected: &[f64]) {
     for (slot, (found, expected)) in found.iter().zip(expected).enumerate() {

@@ -25,19 +25,19 @@ fn end_temp_key(key_prefix: &str) -> Request {
     Request::delete(format!("{TEMP_KEY}/{key_prefix}"))
 }
 
-/// A new trial key.
+/// Gets a new trial key.
 async fn trial_key(server: &TestServer) -> String {
     server.send(temp_key()).await.ok(200)["key"].as_str().expect("a key").to_owned()
 }
 
-/// A new trial with a session.
+/// Gets a new trial key and opens a session with it.
 async fn trial(server: &TestServer) -> Account<'_> {
     let key = trial_key(server).await;
     let session = open_session(server, &key, Preset::Fast128).await;
     Account { server, key, session, secret: keys::of(Preset::Fast128) }
 }
 
-/// The account of the server's only trial.
+/// Returns the account of the server's only trial.
 async fn trial_account(server: &TestServer) -> String {
     let keys = server.running().store().api_keys().await.unwrap();
     keys.into_iter().find(|key| key.role == Role::Trial).expect("a trial key").account_id
@@ -48,7 +48,7 @@ async fn operations_used(server: &TestServer) -> i64 {
     server.running().store().trial(&account).await.unwrap().expect("a trial").operations_used
 }
 
-/// Waits until the sweep has erased this trial.
+/// Waits until the sweep has erased the trial of this account.
 async fn is_erased(server: &TestServer, account: &str) {
     let started = std::time::Instant::now();
     while server.running().store().trial(account).await.unwrap().is_some() {
@@ -69,7 +69,7 @@ async fn a12_everybody_gets_a_trial_key() {
     assert_eq!(trial["ttl_seconds"], 1800);
     assert!(trial["created_at"].as_str() < trial["expires_at"].as_str());
     server.send(Request::get(UNKNOWN_SESSION).key(key)).await.error(404, "SESSION_NOT_FOUND");
-    // each trial has another account
+    // each trial key has an account of its own
     trial_key(&server).await;
     let keys = server.running().store().api_keys().await.unwrap();
     assert_ne!(keys[0].account_id, keys[1].account_id);
@@ -290,7 +290,7 @@ async fn a14_the_count_outlives_the_node() {
     trial.post(BATCH, &trial.batch("NAND", 2)).await.ok(200);
 }
 
-/// The rows of an account in the database.
+/// Counts what the database has of an account: gates, keys and sessions.
 async fn owned(server: &TestServer, account: &str) -> Value {
     let store = server.running().store();
     let (gates, ..) = store.gate_usage_totals(account).await.unwrap();
@@ -337,7 +337,7 @@ async fn a13_a_revoked_trial_is_erased_without_waiting_for_its_end() {
     assert_eq!(owned(&server, &account).await, json!({"gates": 0, "keys": 0, "sessions": 0}));
 }
 
-/// A new account's key on this plan.
+/// Makes an account with a key on this plan. Returns the key and the account.
 async fn key_on(server: &TestServer, plan: Plan) -> (String, AccountId) {
     let config = server.running().config();
     let created = admin::create_key(config, Role::Developer, Environment::Test, None, Some(plan)).await.unwrap();

@@ -1,4 +1,4 @@
-//! The page for operators lists the metrics and reasons that a node has.
+//! The page for operators names the metrics, and the reasons in metrics, that a node has.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use tests_service::gates::{Account, GATE};
 
 const PAGE: &str = include_str!("../../../docs/operate.md");
 
-/// Every longer word of the operators' page that begins with this text.
+/// Returns all words of the operators' page that begin with this text and are longer than it.
 fn words(beginning: &str) -> BTreeSet<&'static str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     PAGE.split(|c: char| !is_part(c))

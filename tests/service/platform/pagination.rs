@@ -7,7 +7,8 @@ use tests_service::http::{Request, Response};
 
 use tests_service::gates::{CIRCUITS, SESSION, SESSIONS, and_netlist};
 
-/// A server whose account has five stored circuits, `c0` to `c4`, and two sessions.
+/// Starts a server with an account that has five stored circuits, `c0` to `c4`, and two sessions. Returns the server
+/// and the account's key.
 async fn with_lists() -> (TestServer, String) {
     let server = TestServer::start().await;
     let key = server.key(Role::AccountAdmin).await;

@@ -1,4 +1,4 @@
-//! A node whose money a payment provider collects: the node's requests, and the provider's events in any sequence
+//! A node that collects money through a payment provider: the node's requests, and the provider's events in any order
 //! (readings P12, P13, P18, W1-W9).
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tests_service::receiver::Receiver;
 use crate::subscriptions::{CHECKOUT, PORTAL, PROVIDER_WEBHOOK, SUBSCRIBE, Subscriber, after, move_to};
 use tests_service::gates::GATE;
 
-/// A provider, and a node that uses it.
+/// Starts a provider, and a node that uses the provider.
 async fn pair() -> (PaymentStandIn, TestServer) {
     let provider = PaymentStandIn::start().await;
     let server = TestServer::with(|config| {
@@ -38,7 +38,7 @@ async fn worked_through(server: &TestServer) {
     panic!("the node has not processed these events: {:?}", store.due_provider_events(i64::MAX, 9).await);
 }
 
-/// A subscriber with a card at the provider. Returns the subscriber, and the id of the provider's customer.
+/// Makes a subscriber with a card at the provider. Returns the subscriber, and the id of the provider's customer.
 async fn with_card<'s>(provider: &PaymentStandIn, server: &'s TestServer) -> (Subscriber<'s>, String) {
     let subscriber = Subscriber::new(server, Plan::Free).await;
     subscriber.subscribe("starter", "monthly").await.ok(200);
@@ -51,7 +51,7 @@ async fn with_card<'s>(provider: &PaymentStandIn, server: &'s TestServer) -> (Su
     (subscriber, customer)
 }
 
-/// The id of the provider's only subscription.
+/// Returns the id of the provider's only subscription.
 fn only_subscription(provider: &PaymentStandIn) -> String {
     let all = provider.account().all("sub_0");
     assert_eq!(all.len(), 1, "{all:?}");
@@ -230,7 +230,7 @@ async fn w1_w2_w3_events_are_taken_by_their_signature_and_once() {
     assert_eq!(provider["status"], "healthy");
 }
 
-/// All permutations of the numbers from 0 to `count - 1`.
+/// Returns all permutations of the numbers from 0 to `count - 1`.
 fn permutations(count: usize) -> Vec<Vec<usize>> {
     let mut all = vec![vec![]];
     for _ in 0..count {
@@ -242,7 +242,8 @@ fn permutations(count: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// The events of a subscription that began, was not paid, was paid and ended. The node made no requests for it.
+/// Lets a subscription begin, remain unpaid, be paid and end at the provider, without a request from the node. Returns
+/// five events that report these changes.
 fn history(provider: &PaymentStandIn, customer: &str, account_id: &str) -> [Value; 5] {
     let mut account = provider.account();
     let session = account.begin_checkout(customer, account_id, "ango_pro_monthly");
@@ -269,7 +270,7 @@ fn history(provider: &PaymentStandIn, customer: &str, account_id: &str) -> [Valu
     ]
 }
 
-/// A pseudo-random number below `bound` (SplitMix64).
+/// Returns a pseudo-random number below `bound` (SplitMix64).
 fn chance(seed: &mut u64, bound: u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -14,7 +14,7 @@ use tests_service::issuer;
 
 use tests_service::gates::SESSIONS;
 
-/// The header and the claims of a token.
+/// Returns the header and the claims of a token.
 fn read(token: &str) -> (Value, Value) {
     let part = |index: usize| {
         let bytes = URL_SAFE_NO_PAD.decode(token.split('.').nth(index).unwrap()).unwrap();
@@ -114,7 +114,7 @@ async fn a10_a_token_of_another_node_is_refused() {
     refused(&server, "another node's token", &user.token).await;
 }
 
-/// The `kid` of each of a node's keys, the signing key first.
+/// Returns the `kid` of each key that a node publishes, the signing key first.
 async fn kids(server: &TestServer) -> Vec<String> {
     let keys = server.send(Request::get("/.well-known/jwks.json")).await.ok(200);
     keys["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()

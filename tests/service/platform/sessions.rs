@@ -106,7 +106,8 @@ async fn g3_deleting_a_busy_session_waits_for_the_running_batch_and_erases_the_k
     }
 }
 
-/// Gates, bootstraps and thousandths of a yen of one account. No other account on the server has evaluated gates.
+/// Returns the gates, the bootstraps and the thousandths of a yen of all accounts on the server together. Only one
+/// account has evaluated gates.
 async fn account_totals(server: &TestServer) -> (i64, i64, i64) {
     let store = server.running().store();
     let mut totals = (0, 0, 0);

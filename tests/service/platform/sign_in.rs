@@ -12,7 +12,7 @@ use tests_service::users::{PASSWORD, User};
 
 use tests_service::gates::SESSIONS;
 
-/// The grace time within which an exchanged refresh token gives the same new one.
+/// The grace time, for which an exchanged refresh token still gives the same new token.
 const GRACE: Duration = Duration::from_secs(20);
 const LOGIN: &str = "/auth/login";
 const REFRESH: &str = "/auth/refresh";

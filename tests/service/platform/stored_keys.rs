@@ -1,5 +1,5 @@
-//! Stored evaluation keys of open sessions: encrypted in the data folder, read again when no device holds them, and
-//! deleted with their session (readings G3).
+//! Stored evaluation keys of open sessions: a key is encrypted in the data folder, read again when no device holds it,
+//! and deleted with its session (readings G3).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tests_service::keys;
 
 use tests_service::gates::{Account, EVAL_SESSION, GATE, OCTETS};
 
-/// The key files of a node.
+/// Returns the paths of a node's key files.
 fn files(server: &TestServer) -> Vec<PathBuf> {
     let folder = server.running().config().data_dir.join("keys");
     std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect()

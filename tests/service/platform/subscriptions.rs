@@ -22,7 +22,7 @@ pub const PROVIDER_WEBHOOK: &str = "/api/v1/billing/provider_webhook";
 /// Longest time that a test waits for a job.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An account, used with a live key of its administrator.
+/// An account, and a live key of its administrator.
 pub struct Subscriber<'s> {
     pub server: &'s TestServer,
     pub account: AccountId,
@@ -91,7 +91,7 @@ impl<'s> Subscriber<'s> {
         self.until(async || store.job_done_through("months").await.unwrap(), |done| *done >= last).await;
     }
 
-    /// Uses this many gates in one request.
+    /// Evaluates this many gates in one request.
     pub async fn use_gates(&self, gates: usize) {
         let session = open_session(self.server, &self.key, Preset::Fast128).await;
         let secret = tests_service::keys::of(Preset::Fast128);
@@ -100,7 +100,7 @@ impl<'s> Subscriber<'s> {
     }
 }
 
-/// Moves the clock forward to a moment.
+/// Moves the server's clock forward to at most one second past a moment.
 pub fn move_to(server: &TestServer, moment: &str) {
     let day = Duration::from_secs(86_400);
     for step in [day, Duration::from_secs(3600), Duration::from_secs(60), Duration::from_secs(1)] {
@@ -111,7 +111,7 @@ pub fn move_to(server: &TestServer, moment: &str) {
     server.clock.advance(Duration::from_secs(1));
 }
 
-/// A moment this many minutes after another.
+/// Returns the moment that is this many minutes after another moment, which must be a midnight.
 pub fn after(moment: &str, minutes: u32) -> String {
     assert!(minutes < 60 && moment.ends_with("T00:00:00.000Z"));
     moment.replace("T00:00", &format!("T00:{minutes:02}"))

@@ -21,8 +21,8 @@ use tokio_rustls::client::TlsStream;
 const NAME: &str = "fhe.example.org";
 const HEALTH: &[u8] = b"GET /api/v1/health HTTP/1.1\r\nhost: fhe.example.org\r\nconnection: close\r\n\r\n";
 
-/// Writes a self-signed certificate whose files are this many seconds old. Returns the certificate, which a client must
-/// trust.
+/// Writes a self-signed certificate and its private key to files that are this many seconds old. Returns the
+/// certificate, which a client must trust.
 fn write_certificate(folder: &Path, seconds_ago: u64) -> CertificateDer<'static> {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed([NAME.to_owned()]).unwrap();
     write(&config(folder).certificate, &cert.pem(), seconds_ago);
@@ -30,7 +30,7 @@ fn write_certificate(folder: &Path, seconds_ago: u64) -> CertificateDer<'static>
     cert.der().clone()
 }
 
-/// Writes a file and sets its time, because file systems may give two writes in a row the same time.
+/// Writes a file and sets the file's age, because file systems may give the same time to two writes in a row.
 fn write(path: &Path, text: &str, seconds_ago: u64) {
     fs::write(path, text).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();

@@ -21,7 +21,7 @@ const OWN_SECRET: &str = "a-secret-of-the-customer-s-own-with-more-than-32-chara
 /// Longest time that a test waits for a record.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node that may send to addresses of this machine.
+/// Starts a node that may send webhooks to addresses of this machine.
 async fn server() -> TestServer {
     TestServer::with(allow_loopback).await
 }
@@ -52,7 +52,7 @@ impl<'s> Client<'s> {
         self.send(Request::get(path)).await.ok(200)
     }
 
-    /// Waits until the newest delivery to this webhook is as wanted, and returns it.
+    /// Waits until the newest delivery to this webhook is as wanted. Returns the delivery's record.
     async fn delivery(&self, webhook: &Value, wanted: impl Fn(&Value) -> bool) -> Value {
         let path = format!("{WEBHOOKS}/{}/deliveries", id(webhook));
         let begun = Instant::now();
@@ -68,7 +68,7 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// Causes an event: rotates the key.
+    /// Rotates the key, which causes an event.
     async fn rotate(&mut self) {
         let rotated = self.send(Request::new("POST", ROTATE)).await.ok(200);
         self.key = rotated["key"].as_str().unwrap().to_owned();

@@ -47,7 +47,8 @@ fn contains(place: &[u8], canary: &[u8]) -> bool {
     memchr::memmem::find(place, canary).is_some()
 }
 
-/// Paths and contents of all files below a folder. While the function reads, a running server can delete some files.
+/// Returns paths and contents of all files below a folder. Leaves out a file that a running server deletes before the
+/// file is read.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     let found = entries.map(|path| match path.is_dir() {

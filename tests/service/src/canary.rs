@@ -1,5 +1,5 @@
-//! A canary for every suite that runs nodes: neither the process's log, at every level, nor the metrics pages may hold
-//! anything that looks like a secret (readings A3, K5, X16).
+//! A canary for every suite that runs nodes. Nothing in the process's log, at any level, and nothing on the metrics
+//! pages may look like a secret (readings A3, K5, X16).
 //!
 //! The canary reads lines as they are written and stores only lines with a secret. A stored line fails the test whose
 //! node stops next, because all nodes of a process share one log.
@@ -16,7 +16,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::users::PASSWORD;
 
-/// Largest number of stored lines, and of the characters of each. The first lines suffice to find the fault.
+/// Largest number of lines that the canary stores, and of characters that it stores of each line. The first lines
+/// suffice to find the fault.
 const FINDINGS_MAX: usize = 8;
 const LINE_CHARACTERS_MAX: usize = 400;
 /// Number of characters at the start of an API key that are not secret.
@@ -38,7 +39,7 @@ pub struct Canary {
     looked: AtomicU64,
 }
 
-/// Everything in the log except certificates. TLS sends certificates to every client, and they look like a key.
+/// Selects everything in the log except certificates. TLS sends certificates to every client, and they look like keys.
 fn everything() -> Targets {
     "trace,rustls=debug".parse().expect("a filter")
 }
@@ -54,8 +55,8 @@ pub fn watch() -> &'static Canary {
     &CANARY
 }
 
-/// Makes the process log like a node with default settings, and discards the log. Benches call it before their first
-/// node starts.
+/// Makes the process log like a node with default settings, and discards the log. Benchmarks call this function before
+/// their first node starts.
 pub fn log_as_a_node() {
     let filter = Config::in_folder(".").log.filter;
     let lines = tracing_subscriber::fmt::layer().with_writer(io::sink).with_ansi(false);
@@ -76,7 +77,7 @@ impl Canary {
     /// Checks that no secret was found.
     ///
     /// # Panics
-    /// With the lines found.
+    /// If the canary found a secret. The message contains the stored lines.
     #[track_caller]
     pub fn assert_silent(&self) {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +105,7 @@ impl<'c> MakeWriter<'c> for &'static Canary {
     }
 }
 
-/// The kind of secret in a text, if any.
+/// Searches a text for a secret. Returns the kind of secret, if any.
 pub fn secret_in(text: &str) -> Option<&'static str> {
     if ["svc_live_", "svc_test_", "svc_dev_", "svc_trial_"].iter().any(|prefix| has_key(text, prefix)) {
         return Some("an API key");
@@ -134,17 +135,19 @@ fn is_hex(character: u8) -> bool {
     character.is_ascii_digit() || (b'a'..=b'f').contains(&character)
 }
 
-/// The text behind each occurrence of the prefix.
+/// Returns the text behind each occurrence of the prefix.
 fn after<'t>(text: &'t str, prefix: &'t str) -> impl Iterator<Item = &'t str> {
     text.match_indices(prefix).map(move |(at, _)| &text[at + prefix.len()..])
 }
 
-/// The largest number of characters of this kind that follow the prefix anywhere in the text.
+/// Counts the characters of this kind in a row directly behind each occurrence of the prefix. Returns the largest
+/// count.
 fn follows(text: &str, prefix: &str, kind: impl Fn(u8) -> bool) -> usize {
     after(text, prefix).map(|rest| rest.bytes().take_while(|&c| kind(c)).count()).max().unwrap_or(0)
 }
 
-/// Whether the text behind `eyJ` begins with the rest of a session token.
+/// Whether `rest`, the text behind `eyJ`, can be the remainder of a session token, perhaps with other text behind the
+/// token.
 fn is_token(rest: &str) -> bool {
     let mut parts = rest
         .splitn(3, '.')

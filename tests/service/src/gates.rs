@@ -11,31 +11,31 @@ use crate::TestServer;
 use crate::http::{Request, Response};
 use crate::keys::{self, ClientKey};
 
-/// Opens a session under an uploaded key.
+/// Path for opening a session under an uploaded key.
 pub const EVAL_SESSION: &str = "/api/v1/tfhe/eval-session";
-/// Opens a session whose key the server makes. The path of a single session begins with this path too.
+/// Path for opening a session whose key the server makes. The path of a single session begins with this path too.
 pub const SESSION: &str = "/api/v1/tfhe/session";
-/// Lists sessions.
+/// Path for listing sessions.
 pub const SESSIONS: &str = "/api/v1/tfhe/sessions";
-/// Evaluates one gate.
+/// Path for evaluating one gate.
 pub const GATE: &str = "/api/v1/tfhe/gate";
-/// Evaluates up to 1024 gates.
+/// Path for evaluating up to 1024 gates.
 pub const BATCH: &str = "/api/v1/tfhe/batch";
-/// Runs and keeps circuits.
+/// Path for running circuits and for storing them.
 pub const CIRCUITS: &str = "/api/v1/tfhe/circuits";
-/// Runs of circuits.
+/// Path for runs of circuits.
 pub const OPERATIONS: &str = "/api/v1/tfhe/circuits/operations";
 /// The media type of a body with a JSON head, followed by the words of ciphertexts without their containers' headers.
 pub const OCTETS: &str = "application/octet-stream";
 
-/// A body with a JSON head and, behind it, ciphertexts without their containers' headers.
+/// Makes a body of a JSON head and, behind it, ciphertexts without their containers' headers.
 pub fn octets(head: &Value, ciphertexts: &[Vec<u8>]) -> Vec<u8> {
     let head = head.to_string();
     let words = ciphertexts.iter().flat_map(|container| &container[container::HEADER_BYTES..]);
     (head.len() as u32).to_le_bytes().into_iter().chain(head.bytes()).chain(words.copied()).collect()
 }
 
-/// The JSON head of an answer, and the ciphertexts that follow the head, each of `n + 1` words.
+/// Splits an answer in octets into its JSON head and the ciphertexts that follow the head, each of `n + 1` words.
 #[track_caller]
 pub fn split_octets(answer: &Response, preset: Preset) -> (Value, Vec<Lwe>) {
     assert_eq!((answer.status, answer.header("content-type")), (200, Some(OCTETS)), "{:?}", answer.body.get(..200));
@@ -48,18 +48,18 @@ pub fn split_octets(answer: &Response, preset: Preset) -> (Value, Vec<Lwe>) {
     (serde_json::from_slice(head).expect("a head of JSON"), ciphertexts.map(read).collect())
 }
 
-/// A netlist of `width` AND gates. Gate `i` reads the bits `i` and `width + i` of one input value.
+/// Makes a netlist of `width` AND gates. Gate `i` reads the bits `i` and `width + i` of one input value.
 pub fn and_netlist(width: usize) -> String {
     let gates = (0..width).map(|i| format!("2 1 {i} {} {} AND\n", width + i, 2 * width + i));
     format!("{width} {}\n1 {}\n1 {width}\n\n{}", 3 * width, 2 * width, gates.collect::<String>())
 }
 
-/// Bytes as base64 for a JSON member.
+/// Encodes bytes in base64, for a JSON member.
 pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes of a base64 member.
+/// Decodes a base64 member.
 #[track_caller]
 pub fn bytes(member: &Value) -> Vec<u8> {
     STANDARD.decode(member.as_str().expect("a string")).expect("base64")
@@ -78,7 +78,7 @@ pub struct Account<'s> {
 }
 
 impl<'s> Account<'s> {
-    /// A new account's administrator with a session of this preset.
+    /// Makes an account with an administrator's key, and opens a session of this preset.
     pub async fn open(server: &'s TestServer, preset: Preset) -> Self {
         let key = server.key(Role::AccountAdmin).await;
         let session = open_session(server, &key, preset).await;
@@ -95,28 +95,28 @@ impl<'s> Account<'s> {
         self.send(Request::post(path, body)).await
     }
 
-    /// The session's path, with `rest` at its end.
+    /// Returns the session's path, with `rest` at its end.
     pub fn path(&self, rest: &str) -> String {
         format!("{SESSION}/{}{rest}", self.session)
     }
 
-    /// The session as the node shows it.
+    /// Fetches the session's description from the node.
     pub async fn show(&self) -> Value {
         self.send(Request::get(self.path(""))).await.ok(200)
     }
 
-    /// A fresh ciphertext of a bit, in base64.
+    /// Encrypts a bit. Returns the ciphertext in base64.
     pub fn encrypt(&self, bit: bool) -> String {
         base64(&self.secret.encrypt(bit))
     }
 
-    /// The bit of a ciphertext in an answer.
+    /// Decrypts a ciphertext of an answer. Returns the bit.
     #[track_caller]
     pub fn decrypt(&self, member: &Value) -> bool {
         self.secret.decrypt(&bytes(member))
     }
 
-    /// A request to evaluate one gate on these bits. This function encrypts the bits.
+    /// Encrypts these bits, and makes a request to evaluate one gate on them.
     pub fn gate(&self, op: &str, a: bool, b: Option<bool>, sel: Option<bool>) -> Value {
         json!({
             "session_id": self.session,
@@ -127,29 +127,29 @@ impl<'s> Account<'s> {
         })
     }
 
-    /// A request for a batch of `gates` gates of this operation.
+    /// Makes a request for a batch of `gates` gates of this operation.
     pub fn batch(&self, op: &str, gates: usize) -> Value {
         let gate = json!({"op": op, "a": self.encrypt(true), "b": self.encrypt(false), "sel": self.encrypt(true)});
         json!({"session_id": self.session, "gates": vec![gate; gates]})
     }
 
-    /// A value's ciphertexts as a member of a circuit's request.
+    /// Encrypts the bits of a value. Returns the ciphertexts as a member of a circuit's request.
     pub fn value(&self, bits: &[bool]) -> Value {
         json!(bits.iter().map(|&bit| self.encrypt(bit)).collect::<Vec<_>>())
     }
 
-    /// The bits of a value in a circuit's answer.
+    /// Decrypts a value of a circuit's answer. Returns the value's bits.
     #[track_caller]
     pub fn bits(&self, member: &Value) -> Vec<bool> {
         member.as_array().expect("a list of ciphertexts").iter().map(|text| self.decrypt(text)).collect()
     }
 
-    /// A request to run a circuit.
+    /// Makes a request to run a circuit.
     pub fn circuit(&self, circuit: &str, inputs: Value) -> Value {
         json!({"session_id": self.session, "circuit": circuit, "inputs": inputs})
     }
 
-    /// The path of one of the session's handles.
+    /// Returns the path of one of the session's handles.
     pub fn handle(&self, handle: &Value) -> String {
         self.path(&format!("/handles/{}", handle.as_str().expect("a handle")))
     }
@@ -163,7 +163,7 @@ impl<'s> Account<'s> {
         operation["op_id"].as_str().expect("an id").to_owned()
     }
 
-    /// Polls a run until it has ended.
+    /// Polls a run until it has ended. Returns the last answer.
     pub async fn ended(&self, op_id: &str) -> Value {
         loop {
             let operation = self.send(Request::get(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
@@ -173,7 +173,7 @@ impl<'s> Account<'s> {
         }
     }
 
-    /// Checks that nothing was charged.
+    /// Checks that nothing was charged to the session.
     pub async fn nothing_charged(&self) {
         let session = self.show().await;
         assert_eq!((&session["gates_used"], &session["total_cost_jpy"]), (&json!(0), &json!(0)));

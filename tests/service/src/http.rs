@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A request, before it is written.
+/// A request that is not sent yet.
 #[derive(Clone, Debug)]
 pub struct Request {
     method: &'static str,
@@ -17,7 +17,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request without a body.
+    /// Makes a request without a body.
     pub fn new(method: &'static str, path: impl Into<String>) -> Self {
         Self { method, path: path.into(), headers: Vec::new(), body: Vec::new() }
     }
@@ -27,17 +27,17 @@ impl Request {
         Self::new("GET", path)
     }
 
-    /// A POST request with a JSON body.
+    /// Makes a POST request with a JSON body.
     pub fn post(path: impl Into<String>, body: &Value) -> Self {
         Self::new("POST", path).body("application/json", body.to_string())
     }
 
-    /// A PUT request with a text body.
+    /// Makes a PUT request with a text body.
     pub fn put_text(path: impl Into<String>, text: impl Into<Vec<u8>>) -> Self {
         Self::new("PUT", path).body("text/plain", text)
     }
 
-    /// A DELETE request.
+    /// Makes a DELETE request.
     pub fn delete(path: impl Into<String>) -> Self {
         Self::new("DELETE", path)
     }
@@ -48,19 +48,19 @@ impl Request {
         self
     }
 
-    /// Adds `Authorization: Bearer`.
+    /// Adds the header `Authorization: Bearer` with this key.
     pub fn key(self, key: &str) -> Self {
         self.header("Authorization", &format!("Bearer {key}"))
     }
 
-    /// Sets a body of this type.
+    /// Sets the body, and adds headers with the body's type and length.
     pub fn body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         let length = self.body.len().to_string();
         self.header("Content-Type", content_type).header("Content-Length", &length)
     }
 
-    /// The request's head, as it is written.
+    /// Returns the request's head, as it is sent.
     pub fn head(&self) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n", self.method, self.path);
         for (name, value) in &self.headers {
@@ -120,35 +120,36 @@ impl Response {
         Self { status: status.parse().expect("a status"), headers, body: bytes[end + 4..].to_vec() }
     }
 
-    /// A header's value.
+    /// Returns the value of the first header of a name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The values of all headers of a name.
+    /// Returns the values of all headers of a name.
     pub fn headers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("a body of text")
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}: not JSON: {:?}", self.status, self.body))
     }
 
-    /// The body as JSON, after checking the status.
+    /// Checks the status. Returns the body as JSON.
     #[track_caller]
     pub fn ok(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         self.json()
     }
 
-    /// Checks an error object and all its headers (readings E2, E4, X11). Returns the object.
+    /// Checks that the answer is an error with this status and code, and checks all its headers (readings E2, E4, X11).
+    /// Returns the error object.
     #[track_caller]
     pub fn error(&self, status: u16, code: &str) -> Value {
         let json = self.ok(status);

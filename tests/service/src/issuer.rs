@@ -33,7 +33,7 @@ struct Served {
     answering: Arc<RwLock<()>>,
 }
 
-/// A signing key for an algorithm.
+/// Returns the key with which the issuer signs tokens of an algorithm.
 pub fn key(algorithm: Algorithm) -> EncodingKey {
     match algorithm {
         Algorithm::ES256 => EncodingKey::from_ec_der(include_bytes!("issuer/ec.der")),
@@ -43,14 +43,14 @@ pub fn key(algorithm: Algorithm) -> EncodingKey {
     }
 }
 
-/// The public key for an algorithm. The key's `kid` is the algorithm's name.
+/// Returns the public key for an algorithm. The key's `kid` is the algorithm's name.
 pub fn public_key(algorithm: Algorithm) -> Value {
     let mut jwk = Jwk::from_encoding_key(&key(algorithm), algorithm).expect("a public part");
     jwk.common.key_id = Some(format!("{algorithm:?}"));
     json!(jwk)
 }
 
-/// A token with these claims, signed with the algorithm's key. The token's header names that key.
+/// Signs a token that has these claims with the algorithm's key. The token's header names the key.
 pub fn sign(algorithm: Algorithm, claims: &Value) -> String {
     let mut header = Header::new(algorithm);
     header.kid = Some(format!("{algorithm:?}"));
@@ -58,7 +58,7 @@ pub fn sign(algorithm: Algorithm, claims: &Value) -> String {
 }
 
 impl TestIssuer {
-    /// An issuer with a key of each kind.
+    /// Starts an issuer whose key set has one key for each algorithm.
     pub async fn start() -> TestIssuer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address: SocketAddr = listener.local_addr().expect("an address");
@@ -84,12 +84,12 @@ impl TestIssuer {
         *self.served.discovery.lock().unwrap() = document;
     }
 
-    /// Until the guard is dropped, the issuer accepts requests for the key set and does not answer them.
+    /// Makes the issuer accept requests for the key set without an answer, until the returned guard is dropped.
     pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
         self.served.answering.clone().write_owned().await
     }
 
-    /// The number of requests for the key set so far.
+    /// Returns the number of requests for the key set so far.
     pub fn asked(&self) -> usize {
         self.served.asked.load(Ordering::Relaxed)
     }

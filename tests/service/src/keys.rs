@@ -1,4 +1,4 @@
-//! Client keys, made once per process because making one takes some tenths of a second.
+//! Keys of clients. A process makes each key only once, because making a key takes some tenths of a second.
 
 use std::sync::LazyLock;
 
@@ -40,7 +40,7 @@ static CONSERVATIVE: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(
 static FAST_K2: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Fast128K2));
 static STANDARD_K2: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Standard128K2));
 
-/// The process's key of a preset.
+/// Returns the process's key of a preset.
 pub fn of(preset: Preset) -> &'static ClientKey {
     match preset {
         Preset::Fast128 => &FAST,
@@ -51,7 +51,7 @@ pub fn of(preset: Preset) -> &'static ClientKey {
     }
 }
 
-/// The key of another client, with preset `fast_128`.
+/// Returns the key of another client, with preset `fast_128`.
 pub fn somebody_elses() -> &'static ClientKey {
     &OTHER
 }

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// Longest time that a test waits for an e-mail.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mailbox for all addresses, until it is dropped.
+/// A mailbox for all addresses. The server runs until the mailbox is dropped.
 pub struct Mailbox {
     /// The server's address.
     pub address: SocketAddr,
@@ -41,7 +41,7 @@ impl Mailbox {
         Mailbox { address, state, task }
     }
 
-    /// Refuses the next e-mails temporarily, as a busy server does.
+    /// Lets the server refuse the next e-mails temporarily, as a busy server does.
     pub fn put_off(&self, count: usize) {
         self.state.lock().expect("no panic").put_off = count;
     }

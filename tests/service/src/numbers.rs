@@ -1,15 +1,15 @@
-//! Containers of encrypted numbers in a client's form, with random residues instead of encrypted values. For tests of
-//! the service that compute nothing with the keys and ciphertexts.
+//! Containers of encrypted numbers in the form in which clients send them, with arbitrary residues instead of encrypted
+//! values. They are for tests of the service that compute nothing with the keys and ciphertexts.
 
 use kernels::ckks::{Params, ParamsLiteral, PartKind, SecurityLevel};
 use sha2::{Digest, Sha256};
 
-/// Bytes before a container's payload.
+/// Number of bytes before a container's payload.
 const HEADER_BYTES: usize = 32;
-/// Bytes of an evaluation key before its first row.
+/// Number of bytes in an evaluation key before its first row.
 pub const KEY_HEAD_BYTES: usize = 44;
 
-/// The parts of a client's key that the service sees.
+/// The data from which containers of a client's keys and ciphertexts are made.
 #[derive(Clone)]
 pub struct NumbersKey {
     /// The key's parameters.
@@ -19,12 +19,12 @@ pub struct NumbersKey {
 }
 
 impl NumbersKey {
-    /// A key whose parameters have these values and the security level `Testing`.
+    /// Makes a key whose parameters have these values and the security level `Testing`.
     pub fn testing(poly_degree: usize, scale_bits: u32, max_depth: u32, fingerprint: u8) -> NumbersKey {
         NumbersKey::of(poly_degree, scale_bits, max_depth, SecurityLevel::Testing, fingerprint)
     }
 
-    /// A key of these parameters.
+    /// Makes a key with these parameters. Each byte of the secret key's fingerprint is `fingerprint`.
     pub fn of(
         poly_degree: usize,
         scale_bits: u32,
@@ -36,12 +36,12 @@ impl NumbersKey {
         NumbersKey { params: Params::new(literal).expect("parameters"), fingerprint: [fingerprint; 8] }
     }
 
-    /// The container of the secret key, with meaningless content.
+    /// Makes the container of the secret key, with meaningless content.
     pub fn secret_key(&self) -> Vec<u8> {
         self.frame(5, |out| out.extend(vec![1; self.params.n()]))
     }
 
-    /// The public key's container.
+    /// Makes the public key's container.
     pub fn public_key(&self) -> Vec<u8> {
         let level = self.params.level_max();
         self.frame(6, |out| {
@@ -51,13 +51,13 @@ impl NumbersKey {
         })
     }
 
-    /// An evaluation key with relinearization and with rotations by powers of two, at the full level.
+    /// Makes an evaluation key with relinearization and with `rotations` rotations by powers of two, at the full level.
     pub fn evaluation_key(&self, rotations: u32) -> Vec<u8> {
         let rows = self.rows(rotations);
         self.evaluation_key_of(rows.len() as u32, &rows)
     }
 
-    /// An evaluation key that announces `announced` rows and has `rows`.
+    /// Makes an evaluation key that announces `announced` rows and has the rows `rows`.
     pub fn evaluation_key_of(&self, announced: u32, rows: &[Vec<u8>]) -> Vec<u8> {
         let mut out = self.open(7);
         out.extend(announced.to_le_bytes());
@@ -67,7 +67,7 @@ impl NumbersKey {
         out
     }
 
-    /// The head of an evaluation key that announces this many rows of the full level, without the rows.
+    /// Makes the head of an evaluation key that announces this many rows of the full level, without the rows.
     pub fn evaluation_key_claiming(&self, rows: u32) -> Vec<u8> {
         let mut out = self.open(7);
         out.extend(rows.to_le_bytes());
@@ -77,7 +77,7 @@ impl NumbersKey {
         out
     }
 
-    /// The rows of [`NumbersKey::evaluation_key`].
+    /// Makes the rows of [`NumbersKey::evaluation_key`].
     pub fn rows(&self, rotations: u32) -> Vec<Vec<u8>> {
         let two_n = 2 * self.params.n() as u32;
         let element = |rotation| (0..1u32 << rotation).fold(1, |element, _| element * 5 % two_n);
@@ -86,7 +86,7 @@ impl NumbersKey {
         kinds.flat_map(|kind| self.part(kind, self.params.level_max())).collect()
     }
 
-    /// The rows of one part of an evaluation key, at this level.
+    /// Makes the rows of one part of an evaluation key, at this level.
     pub fn part(&self, kind: PartKind, level: usize) -> Vec<Vec<u8>> {
         let digits = self.params.digits(kind, level).len() as u8;
         let (code, element) = match kind {
@@ -108,17 +108,17 @@ impl NumbersKey {
         (0..digits).map(row).collect()
     }
 
-    /// A seeded ciphertext of this level.
+    /// Makes a seeded ciphertext of this level.
     pub fn seeded_ciphertext(&self, level: usize) -> Vec<u8> {
         self.ciphertext_of(level, 1, self.params.level(level).scale)
     }
 
-    /// A ciphertext of two polynomials of this level.
+    /// Makes a ciphertext of this level that consists of two polynomials.
     pub fn ciphertext(&self, level: usize) -> Vec<u8> {
         self.ciphertext_of(level, 0, self.params.level(level).scale)
     }
 
-    /// A ciphertext of this level, form (0: two polynomials, 1: seeded) and scale.
+    /// Makes a ciphertext of this level, form (0: two polynomials, 1: seeded) and scale.
     pub fn ciphertext_of(&self, level: usize, form: u8, scale: f64) -> Vec<u8> {
         self.frame(8, |out| {
             out.extend([level as u8, form, 0, 0]);
@@ -144,7 +144,7 @@ impl NumbersKey {
         out
     }
 
-    /// The first bytes of a container, up to the parameters. Length and checksum are zero.
+    /// Makes the first bytes of a container, from the header to the parameters. Length and checksum are zero.
     fn open(&self, tag: u8) -> Vec<u8> {
         let mut out = b"ANGO".to_vec();
         out.extend([1, 0, tag, 0]);
@@ -154,7 +154,7 @@ impl NumbersKey {
         out
     }
 
-    /// Writes packed residues, each below its prime.
+    /// Appends packed residues to `out`: for each of these primes, residues below the prime.
     fn put_residues(&self, primes: &[usize], out: &mut Vec<u8>) {
         for &prime in primes {
             let q = u64::from(self.params.primes()[prime].q());
@@ -173,7 +173,7 @@ impl NumbersKey {
     }
 }
 
-/// Writes the payload's length, and the checksum over the first `covered` bytes.
+/// Writes the payload's length, and the checksum over the first `covered` bytes, into a container's header.
 fn close(out: &mut [u8], covered: usize) {
     seal(out, (out.len() - HEADER_BYTES) as u64, covered);
 }
@@ -184,7 +184,7 @@ fn seal(out: &mut [u8], length: u64, covered: usize) {
     out[24..HEADER_BYTES].copy_from_slice(&checksum[..8]);
 }
 
-/// The container with a new checksum, for tests that change its bytes. Does not suit evaluation keys.
+/// Gives the container a new checksum, for tests that change its bytes. Does not suit evaluation keys.
 pub fn closed_again(mut container: Vec<u8>) -> Vec<u8> {
     let end = container.len();
     close(&mut container, end);

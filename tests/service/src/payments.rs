@@ -1,6 +1,6 @@
 //! A payment provider in this process. The stand-in speaks the part of Stripe's API that the node uses, checks every
-//! request, has its own state, and signs events like Stripe. Tests let the stand-in decline, delay, lose and refuse
-//! requests. Events wait until the test delivers them, in any order and as often as the test likes.
+//! request, keeps a state of its own, and signs events like Stripe. Tests let the stand-in decline, delay, lose and
+//! refuse requests. Events wait until the test delivers them, in any order and as often as the test likes.
 
 mod account;
 
@@ -27,7 +27,7 @@ use crate::http::Request;
 pub use account::Account;
 use account::Form;
 
-/// The key that the node must show.
+/// The API key that the node must send.
 const SECRET_KEY: &str = "sk_test_0123456789abcdef";
 /// The secret that signs events.
 pub const WEBHOOK_SECRET: &str = "whsec_of_the_first_endpoint";
@@ -55,7 +55,7 @@ pub enum Fault {
     Late,
 }
 
-/// A provider on a free port of 127.0.0.1, until it is dropped.
+/// A provider on a free port of 127.0.0.1. The provider runs until this value is dropped.
 pub struct PaymentStandIn {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -66,7 +66,7 @@ struct Shared {
     clock: Mutex<Clock>,
     account: Mutex<Account>,
     faults: Mutex<VecDeque<(String, Fault)>>,
-    /// For each idempotency key, its request and the answer: status and body.
+    /// For each idempotency key: the request that had the key, and the status and body of the answer.
     answers: Mutex<HashMap<String, (String, u16, Value)>>,
     asked: Mutex<Vec<String>>,
 }
@@ -88,7 +88,7 @@ impl PaymentStandIn {
         PaymentStandIn { address, shared, task }
     }
 
-    /// Sets a node's settings so that the node uses this provider.
+    /// Sets the settings of a node so that the node uses this provider.
     pub fn configure(&self, config: &mut Config) {
         let secret = |text: &str| PaymentSecret(text.to_owned().into());
         config.payments.payments_stripe = true;
@@ -97,7 +97,7 @@ impl PaymentStandIn {
         config.payments.stripe_webhook_secrets = vec![secret(WEBHOOK_SECRET), secret(NEXT_WEBHOOK_SECRET)];
     }
 
-    /// The same settings as environment variables, for a node in another process.
+    /// Returns the settings of [`PaymentStandIn::configure`] as environment variables, for a node in another process.
     pub fn variables(&self) -> [(&'static str, String); 4] {
         [
             ("ANGO_PAYMENTS_PROVIDER", "stripe".to_owned()),
@@ -112,7 +112,7 @@ impl PaymentStandIn {
         *self.shared.clock.lock().expect("no panic") = clock.clone();
     }
 
-    /// The provider's own state.
+    /// Locks the provider's state and returns it, for reading and for changes.
     pub fn account(&self) -> MutexGuard<'_, Account> {
         let mut account = self.shared.account.lock().expect("no panic");
         account.now_s = self.now_s();
@@ -123,18 +123,18 @@ impl PaymentStandIn {
         self.shared.clock.lock().expect("no panic").now().seconds() as i64
     }
 
-    /// Lets the next requests with this text in their path fail, one for each fault.
+    /// Lets the next requests whose path contains this text fail. Each fault affects one request.
     pub fn fail(&self, path: &str, faults: &[Fault]) {
         let faults = faults.iter().map(|fault| (path.to_owned(), *fault));
         self.shared.faults.lock().expect("no panic").extend(faults);
     }
 
-    /// Requests so far: method and path.
+    /// Returns the method and path of all requests so far.
     pub fn asked(&self) -> Vec<String> {
         self.shared.asked.lock().expect("no panic").clone()
     }
 
-    /// The request with which the provider delivers an event.
+    /// Makes the request with which the provider delivers an event. The secret signs the request.
     pub fn delivery(&self, event: &Value, secret: &str) -> Request {
         let body = event.to_string();
         let signature = signature(&body, secret, self.now_s());
@@ -162,7 +162,7 @@ impl Drop for PaymentStandIn {
     }
 }
 
-/// The `t=SECONDS,v1=HEX` signature of a body.
+/// Signs a body. Returns the signature in the form `t=SECONDS,v1=HEX`.
 pub fn signature(body: &str, secret: &str, seconds: i64) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("any key length");
     mac.update(format!("{seconds}.{body}").as_bytes());

@@ -14,25 +14,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A received delivery.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Names, in lower case, and values.
+    /// Names in lower case, with their values.
     headers: Vec<(String, String)>,
     /// The exact bytes of the body.
     pub body: Vec<u8>,
 }
 
 impl Received {
-    /// A header's value, empty if the header is missing.
+    /// Returns a header's value, or an empty text if the header is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("JSON")
     }
 }
 
-/// A receiver on a free port of 127.0.0.1, until it is dropped.
+/// A receiver on a free port of 127.0.0.1. The receiver runs until this value is dropped.
 pub struct Receiver {
     /// The receiver's address.
     pub address: SocketAddr,
@@ -43,7 +43,7 @@ pub struct Receiver {
 #[derive(Default)]
 struct State {
     received: Vec<Received>,
-    /// Statuses of the next answers. Every further answer has 204.
+    /// Statuses of the next answers. Every further answer has the status 204.
     answers: VecDeque<u16>,
 }
 
@@ -62,17 +62,17 @@ impl Receiver {
         Receiver { address, state, task }
     }
 
-    /// The URL for deliveries.
+    /// Returns the URL for deliveries.
     pub fn url(&self) -> String {
         format!("http://{}/hook", self.address)
     }
 
-    /// Answers the next deliveries with these statuses.
+    /// Lets the receiver answer the next deliveries with these statuses.
     pub fn answer(&self, statuses: &[u16]) {
         self.state.lock().expect("no panic").answers.extend(statuses);
     }
 
-    /// All deliveries so far.
+    /// Returns all deliveries so far.
     pub fn received(&self) -> Vec<Received> {
         self.state.lock().expect("no panic").received.clone()
     }

@@ -34,8 +34,8 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// A running server. On a machine without Redis: `None` and a printed line, or a panic if `TEST_REDIS` requires
-    /// Redis.
+    /// Starts a server. On a machine without Redis, prints a line and returns `None`, or panics if `TEST_REDIS`
+    /// requires Redis.
     pub fn start() -> Option<Redis> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut redis = Redis { folder, script: None, process: String::new() };
@@ -78,8 +78,8 @@ impl Redis {
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
-    /// The settings of a node that uses this server. The node waits up to ten seconds for a call, so that no test fails
-    /// on a slow machine.
+    /// Returns the settings with which a node uses this server. The node waits up to ten seconds for an answer, so that
+    /// no test fails on a slow machine.
     pub fn config(&self) -> CacheStoreConfig {
         CacheStoreConfig {
             url: Zeroizing::new(self.url()),
@@ -88,7 +88,7 @@ impl Redis {
         }
     }
 
-    /// The server's URL.
+    /// Returns the server's URL.
     pub fn url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }

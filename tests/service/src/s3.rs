@@ -48,8 +48,8 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// A running server. On a machine without SeaweedFS: `None` and a printed line, or a panic if `TEST_S3` requires
-    /// SeaweedFS.
+    /// Starts a server. On a machine without SeaweedFS, prints a line and returns `None`, or panics if `TEST_S3`
+    /// requires SeaweedFS.
     pub fn start() -> Option<S3> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ports = free_ports();
@@ -80,7 +80,7 @@ impl S3 {
         None
     }
 
-    /// The settings of a node that stores its objects in the bucket.
+    /// Returns the settings with which a node stores its objects in the bucket.
     pub fn config(&self) -> BucketConfig {
         BucketConfig {
             url: BucketUrl { bucket: BUCKET.to_owned(), prefix: "a/prefix".to_owned() },
@@ -100,9 +100,9 @@ impl Drop for S3 {
     }
 }
 
-/// Four free ports, each with a free port 10000 above it. All are below 32768, because the system assigns the ports
-/// from there on. Each process has its own range of 40 ports and returns no port twice, because a server opens its
-/// ports some time after this check.
+/// Finds four free ports, each with a free port 10000 above it. All are below 32768, because the system itself assigns
+/// ports from 32768 on. Each process has its own range of 40 ports and returns no port twice, because a server opens
+/// its ports some time after this check.
 fn free_ports() -> [u16; 4] {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();

@@ -37,17 +37,18 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// A node with default settings.
+    /// Starts a node with default settings.
     pub async fn start() -> Self {
         Self::with(|_| ()).await
     }
 
-    /// A node with other settings.
+    /// Starts a node whose settings `change` changes.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
         Self::in_folder(tempfile::tempdir().expect("a temporary folder"), change).await
     }
 
-    /// Two nodes with one secret on one PostgreSQL database. `None` and a printed line on a machine without PostgreSQL.
+    /// Starts two nodes with one secret on one PostgreSQL database. On a machine without PostgreSQL, prints a line and
+    /// returns `None`.
     pub async fn pair(change: impl Fn(&mut Config)) -> Option<(Self, Self)> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let url = Kind::Postgres.new_url(folder.path())?;
@@ -59,12 +60,12 @@ impl TestServer {
         Some((Self::with(of_both).await, Self::with(of_both).await))
     }
 
-    /// A node that computes on these devices.
+    /// Starts a node that computes on these devices.
     pub async fn on(devices: Vec<EngineDevice>) -> Self {
         Self::on_database(Kind::chosen(), devices).await
     }
 
-    /// A node that computes on these devices and has a database of this kind.
+    /// Starts a node that computes on these devices and has a database of this kind.
     pub async fn on_database(kind: Kind, devices: Vec<EngineDevice>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut config = Config::in_folder(folder.path());
@@ -75,7 +76,7 @@ impl TestServer {
         Self::of(running, clock, folder, canary)
     }
 
-    /// A node on this folder.
+    /// Starts a node on this folder.
     pub async fn in_folder(folder: TempDir, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::in_folder(folder.path());
         // tests of the service use the CPU, whatever cards the machine has
@@ -93,12 +94,12 @@ impl TestServer {
         Self { address, operations, clock, running: Some(running), folder: Some(folder), canary }
     }
 
-    /// A new account's key of this role.
+    /// Makes an account with a key of this role. Returns the key.
     pub async fn key(&self, role: Role) -> String {
         self.create_key(role, None).await.0
     }
 
-    /// A new key of this role, and the key's account: the given account, or a new one.
+    /// Makes a key of this role, for the given account or for a new account. Returns the key and the account.
     pub async fn create_key(&self, role: Role, account: Option<AccountId>) -> (String, AccountId) {
         let environment = if role == Role::Trial { Environment::Trial } else { Environment::Test };
         // plan `enterprise`, so that no limit stops a test about something else
@@ -113,12 +114,12 @@ impl TestServer {
         request.send(self.address).await
     }
 
-    /// GET on the second listener.
+    /// Sends a GET request to the second listener.
     pub async fn operations_get(&self, path: &str) -> Response {
         Request::get(path).send(self.operations).await
     }
 
-    /// The value of a metric without labels, or 0 if the page does not have the metric.
+    /// Returns the value of a metric without labels, or 0 if the page does not have the metric.
     pub async fn metric(&self, name: &str) -> f64 {
         let page = self.operations_get("/metrics").await;
         let line = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
@@ -136,7 +137,7 @@ impl TestServer {
         }
     }
 
-    /// The node itself, for tests of parts without a route.
+    /// Returns the node itself, for tests of parts without a route.
     pub fn running(&self) -> &Running {
         self.running.as_ref().expect("the node runs until it is stopped")
     }
@@ -162,8 +163,8 @@ impl Drop for TestServer {
     }
 }
 
-/// Sets no limits on requests, for tests of other things: no key has a token bucket, and neither callers without a key
-/// nor the plan `enterprise` have a daily or monthly limit.
+/// Removes the limits on requests, for tests of other things: no key has a token bucket, and neither callers without a
+/// key nor the plan `enterprise` have a daily or monthly limit.
 fn lift_limits(config: &mut Config) {
     let none = PlanLimits {
         requests_a_day: UNLIMITED,
@@ -178,7 +179,7 @@ fn lift_limits(config: &mut Config) {
     }
 }
 
-/// Sets a database of this kind. All nodes on this folder get the same database.
+/// Sets a new database of this kind. All nodes on the same folder get the same database.
 fn choose_database(kind: Kind, config: &mut Config, folder: &TempDir) {
     if kind == Kind::Sqlite {
         let path = config.database_url.strip_prefix("sqlite:").expect("the node's own file");

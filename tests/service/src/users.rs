@@ -26,7 +26,7 @@ pub struct User {
 }
 
 impl User {
-    /// The user that an answer of `/auth/login` describes.
+    /// Reads the user from an answer of `/auth/login`.
     pub fn of(signed_in: &Value) -> User {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         User {
@@ -39,12 +39,12 @@ impl User {
 }
 
 impl TestServer {
-    /// An operator's access to the node's database.
+    /// Opens an operator's access to the node's database.
     pub async fn operator(&self) -> Operator {
         Operator::open(self.running().config()).await.expect("the operator can open the database")
     }
 
-    /// A new, signed-in user with a new account.
+    /// Creates a user with a new account, and signs the user in.
     pub async fn user(&self, email: &str, role: Role) -> User {
         self.operator().await.create_user(email, PASSWORD, role, None).await.expect("a new user");
         let user = self.log_in(email).await;

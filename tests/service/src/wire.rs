@@ -22,8 +22,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// A proxy to the server of this database URL, with the proxy's socket in this folder. Also returns the URL of the
-    /// database through the proxy.
+    /// Starts a proxy to the server of this database URL, with the proxy's socket in this folder. Returns the proxy,
+    /// and the URL of the database through the proxy.
     pub fn to(url: &str, folder: &Path) -> (Wire, String) {
         let (database, sockets) = url.split_once("?host=").expect("a database on a local socket");
         let server = Path::new(sockets).join(".s.PGSQL.5432");
@@ -64,13 +64,13 @@ impl Wire {
         self.state.send_replace(State::Silent);
     }
 
-    /// Closes all connections, and each new one at once.
+    /// Closes all connections, and from now on each new connection at once.
     pub fn down(&self) {
         self.state.send_replace(State::Down);
     }
 }
 
-/// Passes bytes on while the proxy is up, and holds them back while it is silent.
+/// Passes bytes on while the proxy is up, and holds the bytes back while the proxy is silent.
 async fn pass(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,

@@ -28,7 +28,7 @@ const SMALL: &[&str] = &[
     "_sqlx_migrations",
     "sqlite_master",
 ];
-/// Parts of statements that may scan a whole table, with the reasons.
+/// Parts of statements, with the reasons why a statement that contains such a part may scan a whole table.
 const WHOLE: &[&str] = &[
     // lists that an operator requests
     "FROM accounts a LEFT JOIN",
@@ -636,7 +636,8 @@ async fn queries_are_served_by_indices_postgres() {
     assert!(explained > 60, "{explained}");
 }
 
-/// Whether a scan reads a small table, or no table at all. `of`: the scan in the query plan, from the table's name on.
+/// Whether a scan reads a small table, or no table at all. `of`: the part of the query plan that describes the scan,
+/// from the table's name on.
 fn is_small(of: &str) -> bool {
     let table = of.split(' ').next().unwrap_or_default();
     // in SQLite's plans, the values in a statement appear as constant rows, and `json_each` as a virtual table

@@ -13,7 +13,7 @@ use tests_store::Kind;
 /// The migration that makes the first release's schema: accounts, keys, sessions, usage.
 const FIRST: i64 = 1;
 
-/// An empty database of this kind. `None` if this machine lacks the database server.
+/// Makes an empty database of this kind. Returns `None` if this machine lacks the database server.
 async fn empty(kind: Kind) -> Option<(TempDir, String, Store)> {
     let folder = tempfile::tempdir().unwrap();
     let url = kind.empty_url(folder.path())?;
@@ -31,7 +31,7 @@ async fn run(url: &str, sql: impl Into<String>) {
     }
 }
 
-/// Every column with its table, its name, its kind, and whether it must have a value.
+/// Reads all columns: for each table and name of a column, the kind of the column and whether it must have a value.
 async fn columns(url: &str) -> BTreeMap<(String, String), (String, bool)> {
     let rows: Vec<(String, String, String, bool)> = if url.starts_with("sqlite:") {
         let sql = "SELECT t.name, c.name, c.type, c.\"notnull\" = 1 FROM sqlite_master t, pragma_table_info(t.name) c \
@@ -46,7 +46,7 @@ async fn columns(url: &str) -> BTreeMap<(String, String), (String, bool)> {
     ours.map(|(table, column, kind, required)| ((table, column), (plain_kind(&kind).to_owned(), required))).collect()
 }
 
-/// One name for all column types whose values have the same type in Rust.
+/// Returns the same name for all column types whose values have the same type in Rust.
 fn plain_kind(kind: &str) -> &str {
     match kind {
         "INTEGER" | "bigint" | "integer" | "boolean" | "smallint" => "integer",
@@ -56,7 +56,7 @@ fn plain_kind(kind: &str) -> &str {
     }
 }
 
-/// Every index of the schema by name, with its table.
+/// Reads all indices: for each name of an index, the table of the index.
 async fn indices(url: &str) -> BTreeMap<String, String> {
     let rows = if url.starts_with("sqlite:") {
         let sql = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index' AND name NOT LIKE 'sqlite_%'";
@@ -85,7 +85,7 @@ async fn migrations_end_in_equal_schemas_on_both_databases() {
     assert_eq!(indices(&sqlite).await, indices(&postgres).await);
 }
 
-/// An unknown word in a column without a check comes from a newer build or from an operator.
+/// An unknown word in a column without a check is an error. Such a word comes from a newer build or from an operator.
 async fn an_unknown_word_is_an_error_that_names_it(kind: Kind) {
     let Some((_folder, url, store)) = empty(kind).await else { return };
     store.migrate().await.unwrap();
@@ -112,7 +112,7 @@ async fn an_unknown_word_is_an_error_that_names_it_postgres() {
     an_unknown_word_is_an_error_that_names_it(Kind::Postgres).await;
 }
 
-/// D15: a roll-back starts an older build.
+/// D15: a roll-back starts an older build on the database of the newer build.
 async fn an_older_build_starts_on_a_newer_database(kind: Kind) {
     let Some((_folder, url, store)) = empty(kind).await else { return };
     store.migrate().await.unwrap();

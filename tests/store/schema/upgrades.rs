@@ -8,7 +8,7 @@ use store::{NetlistPlace, Trial};
 use super::*;
 
 /// Statements that insert rows, each with the number of the migration after which it runs. `#n` stands for 32 bytes of
-/// value n, `%n` for 16.
+/// value n, and `%n` for 16 bytes of value n.
 const ROWS: &[(i64, &str)] = &[
     (1, "INSERT INTO accounts (account_id, created_at) VALUES ('acct_1', 5), ('acct_2', 6)"),
     (
@@ -264,7 +264,7 @@ const ROWS: &[(i64, &str)] = &[
     (25, "INSERT INTO ended_purchases (subscription_id, ended_at) VALUES ('sub_2', 5)"),
 ];
 
-/// A statement of [`ROWS`] in the SQL of this database.
+/// Translates a statement of [`ROWS`] into the SQL of this database.
 pub fn statement(kind: Kind, row: &str) -> String {
     let mut sql = String::new();
     let mut rest = row.chars();
@@ -286,7 +286,7 @@ pub fn statement(kind: Kind, row: &str) -> String {
 
 type Table = (Vec<String>, Vec<Vec<String>>);
 
-/// All tables of the schema: names of columns, and rows with each value as text.
+/// Reads all tables: for each table's name, the names of the columns, and the rows with each value as text.
 async fn contents(url: &str) -> BTreeMap<String, Table> {
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (table, column) in columns(url).await.into_keys() {
@@ -318,7 +318,7 @@ async fn contents(url: &str) -> BTreeMap<String, Table> {
     }
 }
 
-/// The values of these columns in each row, sorted.
+/// Returns the values of these columns in each row of a table. The rows are sorted.
 fn only((known, rows): &Table, columns: &[String]) -> Vec<Vec<String>> {
     let places: Vec<usize> = columns
         .iter()

@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteConnection;
 use store::Store;
 use tempfile::TempDir;
 
-/// The databases that the service runs on.
+/// The kinds of databases that the service runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An SQLite file.
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind in `TEST_DATABASE`; SQLite by default.
+    /// Returns the kind that the environment variable `TEST_DATABASE` names, or SQLite by default.
     pub fn chosen() -> Kind {
         match std::env::var("TEST_DATABASE").as_deref() {
             Err(_) | Ok("sqlite") => Kind::Sqlite,
@@ -31,9 +31,9 @@ impl Kind {
         }
     }
 
-    /// The URL of a new database with all tables: a file in this folder, or a database of the server. The tables are
-    /// copied from a template, so a process runs the migrations once. Without PostgreSQL, returns `None` and prints a
-    /// line, or panics if `TEST_DATABASE` requires PostgreSQL.
+    /// Makes a database with all tables: a file in this folder, or a database of the server. Returns the database's
+    /// URL. The tables are copied from a template, so a process runs the migrations once. Without PostgreSQL, prints a
+    /// line and returns `None`, or panics if `TEST_DATABASE` requires PostgreSQL.
     pub fn new_url(self, folder: &Path) -> Option<String> {
         match self {
             Kind::Sqlite => {
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// The URL of a new database without tables. Otherwise like [`Kind::new_url`].
+    /// Like [`Kind::new_url`], but the database has no tables.
     pub fn empty_url(self, folder: &Path) -> Option<String> {
         match self {
             Kind::Sqlite => Some(sqlite_url(&folder.join("test.db"))),
@@ -53,7 +53,8 @@ impl Kind {
         }
     }
 
-    /// Lets the databases write everything to the disk. Returns the folder that holds them: `folder`, or the server's.
+    /// Makes PostgreSQL write everything to the disk. Returns the folder that holds the databases: `folder` for SQLite,
+    /// or the server's folder.
     pub fn on_disk(self, folder: &Path) -> PathBuf {
         match self {
             Kind::Sqlite => folder.to_owned(),
@@ -66,7 +67,7 @@ impl Kind {
     }
 }
 
-/// A store on a new database, and the database's folder.
+/// Opens a store on a new database. Returns the database's folder and the store.
 pub async fn new_store(kind: Kind) -> Option<(TempDir, Store)> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = kind.new_url(folder.path())?;
@@ -78,7 +79,7 @@ fn sqlite_url(path: &Path) -> String {
     format!("sqlite:{}", path.display())
 }
 
-/// Makes a SQLite file with all tables and a new database id, unless the path has a file.
+/// Makes a SQLite file with all tables and a new database id, unless `path` has a file already.
 pub fn copy_template(path: &Path) {
     static TEMPLATE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     if path.exists() {
@@ -126,7 +127,7 @@ struct Server {
     _input: ChildStdin,
 }
 
-/// Starts the server. Ends with status 3 on a machine without PostgreSQL.
+/// Script that starts the server. Ends with status 3 on a machine without PostgreSQL.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/throwaway-postgres");
 
 impl Server {
@@ -135,8 +136,8 @@ impl Server {
         SERVER.get_or_init(Server::start).as_ref()
     }
 
-    /// The server. On a machine without PostgreSQL: `None` and a printed line, or a panic if `TEST_DATABASE` requires
-    /// PostgreSQL.
+    /// Returns the server. On a machine without PostgreSQL, prints a line and returns `None`, or panics if
+    /// `TEST_DATABASE` requires PostgreSQL.
     fn get_or_say() -> Option<&'static Server> {
         let server = Server::get();
         if server.is_none() {
@@ -175,7 +176,8 @@ impl Server {
         self.psql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'migrated'");
     }
 
-    /// A new database with the contents of the template. A copy of `migrated` gets a new database id.
+    /// Makes a database with the contents of the template. A copy of `migrated` gets a new database id. Returns the
+    /// URL.
     fn new_database(&self, template: &str) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.psql("postgres", &format!("CREATE DATABASE {name} TEMPLATE {template}"));

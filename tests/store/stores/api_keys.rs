@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A key with a new lineage.
+/// Describes a new key with a lineage of its own.
 fn lone_key<'a>(digest: &'a [u8; 32], key_id: &'a str) -> NewApiKey<'a> {
     NewApiKey { lineage_id: key_id, ..key(digest, key_id, "acct_1") }
 }

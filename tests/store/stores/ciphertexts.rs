@@ -1,4 +1,4 @@
-//! Ciphertexts within their accounts' storage, and operations on them.
+//! Ciphertexts, the storage of an account for them, and operations on ciphertexts.
 
 use super::encryption_keys::{account, delete, dropped, encryption_key, make_key};
 use super::*;
@@ -28,7 +28,7 @@ async fn keep(store: &Store, new: &NewCiphertext) -> Result<()> {
     store.write(async |tx| tx.insert_ciphertext(new).await).await
 }
 
-/// Evicts ciphertexts until the new one has room, and stores the new one. Returns the evicted ids.
+/// Evicts ciphertexts until the new ciphertext has room, and stores the new one. Returns the evicted ids.
 async fn keep_with_room(store: &Store, new: NewCiphertext, pinned: &[&str]) -> Vec<String> {
     let pinned: Vec<String> = pinned.iter().map(|&id| id.to_owned()).collect();
     let plan = store.eviction_plan(&new.account_id, new.bytes, new.bytes_max, &pinned).await.unwrap();
@@ -37,7 +37,7 @@ async fn keep_with_room(store: &Store, new: NewCiphertext, pinned: &[&str]) -> V
     new.evicted
 }
 
-/// An account with an encryption key.
+/// Makes an account with an encryption key.
 async fn with_key(store: &Store) {
     account(store, 1, "acct_1").await;
     assert_eq!(make_key(store, &encryption_key("key_1", "acct_1", "mat_1")).await, KeyMade::Made);
@@ -59,7 +59,7 @@ fn operation(op_id: &str) -> NewArithmeticOperation {
     }
 }
 
-/// A completed operation with its result and its charge.
+/// Makes a unit that completes an operation, with the operation's result and charge.
 fn completed(op_id: &str, result: NewCiphertext) -> Unit {
     Unit {
         arithmetic: Some(operation(op_id)),

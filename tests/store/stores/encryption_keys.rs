@@ -20,7 +20,8 @@ pub fn row(row_index: i64, object: &str) -> KeyRowRecord {
     }
 }
 
-/// Adds a public key, a head and rows with objects of these names.
+/// Adds a public key, an evaluation key's head and its rows to a key material. `public_key` and `rows` are names of
+/// objects.
 pub async fn fill(tx: &mut Tx, material_id: &str, public_key: &str, rows: &[&str]) -> Result<()> {
     let key = NewPublicKey { params: "{}", fingerprint: &[1; 8], object: public_key, bytes: 50, sha256: &[2; 32] };
     assert_eq!(tx.put_public_key(material_id, &key, 6).await?, Added::Done);
@@ -46,7 +47,7 @@ pub fn encryption_key<'a>(key_id: &'a str, account_id: &'a str, material_id: &'a
     }
 }
 
-/// Makes a key of two rows in an account. The names of the key's objects begin with the key's id.
+/// Makes an encryption key whose evaluation key has two rows. The names of the key's objects begin with the key's id.
 pub async fn make_key(store: &Store, new: &NewEncryptionKey<'_>) -> KeyMade {
     let names = ["pk", "row 0", "row 1"].map(|object| format!("{} {object}", new.key_id));
     store
@@ -63,7 +64,7 @@ pub async fn account(store: &Store, digest: u8, account_id: &str) {
     store.insert_api_key(&key(&[digest; 32], account_id, account_id)).await.unwrap();
 }
 
-/// Kinds and names of the objects that must be removed from the node's storage, sorted.
+/// Returns kinds and names of the objects that must be removed from the node's storage, sorted.
 pub async fn dropped(store: &Store, node_id: &str) -> Vec<String> {
     let found = store.dropped_objects(node_id, 100).await.unwrap();
     let mut names: Vec<_> = found.iter().map(|dropped| format!("{}: {}", dropped.kind, dropped.object)).collect();

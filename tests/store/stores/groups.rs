@@ -78,7 +78,7 @@ async fn furnish(store: &Store) {
     store.write(async |tx| tx.set_monthly_cap(&budget).await).await.unwrap();
 }
 
-/// All effects of the requests on the store, as text.
+/// Describes all effects of the requests on the store, as text.
 async fn seen(store: &Store) -> String {
     let mut seen = format!("{:?}", store.gate_usage_totals("acct_1").await.unwrap());
     for n in 1..=3 {
@@ -113,7 +113,7 @@ impl Dice {
         self.below(count) == 0
     }
 
-    /// One of the latest transfers.
+    /// Returns one of the eight latest transfers, chosen at random. Returns `None` if there are too few transfers.
     fn transfer(&mut self) -> Option<(String, String)> {
         let back = usize::from(self.below(8));
         self.transfers.iter().rev().nth(back).cloned()
@@ -124,8 +124,8 @@ impl Dice {
         KeptAnswer { digest, claim, answer: vec![claim[0]; 3], blob: None, held_until: now + 5 }
     }
 
-    /// Random operations and units. Some fail, because their session or claim is missing, or because they were done
-    /// before.
+    /// Makes random requests that reserve, give back, or submit a unit. Some requests fail, because their session or
+    /// claim is missing, or because they were done before.
     fn effects(&mut self, now: i64) -> Vec<Asked> {
         let mut asked = Vec::new();
         for at in 0..self.below(6) {
@@ -177,8 +177,8 @@ impl Dice {
         asked
     }
 
-    /// Random claims and releases. Some are for a request that another request has claimed, and some for an unknown
-    /// account.
+    /// Makes random claims and releases. Some are for a request that another request has claimed, and some for an
+    /// unknown account.
     fn claims(&mut self, now: i64) -> Vec<Asked> {
         let mut asked = Vec::new();
         for _ in 0..self.below(16) {

@@ -1,5 +1,5 @@
-//! The ledger compared with a model that adds up all transfers of an account each time: random reservations, ends,
-//! caps, rates, months and lost nodes, on accounts that work at the same time.
+//! Compares the ledger with a model that adds up all transfers of an account each time. Reservations, their ends, caps,
+//! rates, months and lost nodes are random, and many accounts work at the same time.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// The amount in the model's unit (see [`RATES`]).
+    /// Returns the amount in the model's unit (see [`RATES`]).
     fn spend(&self) -> i128 {
         let all: i128 = RATES.iter().map(|rate| i128::from(*rate)).product();
         i128::from(self.nano_usd) * all + i128::from(self.milli_yen) * 1_000_000_000 * (all / i128::from(self.rate))
@@ -56,7 +56,7 @@ impl Model {
         self.open.values().chain(&self.posted).filter(move |taken| taken.month == month)
     }
 
-    /// The answer that the ledger must give.
+    /// Returns the answer that the ledger must give to a reservation, and sets the amounts of `taken`.
     fn expected(&self, taken: &mut Taken, wanted: Wanted) -> Reserved {
         match wanted {
             Wanted::MilliYen(milli_yen) => taken.milli_yen = milli_yen,

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A node reports `spent` requests and reserves `need` more, for an account with 100 requests a day and 1000 a month.
+/// Makes the report of a node that spent `spent` requests and reserves `need` more, for an account with 100 requests a
+/// day and 1000 a month.
 fn told(spent: i64, need: i64) -> Settlement {
     let reservation = Some(Reservation { need, spare: 0, day_limit: 100, month_limit: 1000 });
     let subject = "acct_1".to_owned();
@@ -23,7 +24,7 @@ fn failed(subject: u8, failures: &[i64]) -> Lockout {
     }
 }
 
-/// Adds failures. Three failures lock the subject until the time 100.
+/// Adds the failures of `new` to a lockout. Three failures lock the subject until the time 100.
 fn add(lockout: &mut Lockout, new: &Lockout) {
     lockout.failures.extend(&new.failures);
     lockout.locked_until = (lockout.failures.len() >= 3).then_some(100);

@@ -112,7 +112,7 @@ fn budget(account_id: &str) -> MonthlyCap {
     }
 }
 
-/// A reservation in month 1, at 150 yen a dollar.
+/// Describes a reservation in month 1, at 150 yen a dollar.
 fn reservation(transfer_id: &str, account_id: &str, wanted: Wanted) -> NewReservation {
     NewReservation {
         transfer_id: transfer_id.to_owned(),

@@ -5,10 +5,10 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use super::*;
 
-/// Rounds of random insertions, each with another seed.
+/// Number of rounds of random insertions. Each round has another seed.
 const ROUNDS: u64 = 30;
 
-/// A number below `end`.
+/// Returns a random number below `end`.
 fn below(random: &mut ChaCha20Rng, end: u32) -> u32 {
     random.next_u32() % end
 }
@@ -102,7 +102,7 @@ on_both! {
     }
 }
 
-/// Number of active sessions of the first account that have not expired: the rows of one long page.
+/// Counts the active sessions of the first account that have not expired: the rows of one long page.
 async fn made_count(store: &Store, now: i64) -> i64 {
     store.gate_sessions_page("acct_1", "node_1", now, None, 1000).await.unwrap().rows.len() as i64
 }

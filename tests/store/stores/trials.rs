@@ -1,4 +1,4 @@
-//! Rotated keys, trials and the bound on open sessions, on both databases.
+//! Rotated keys, trials and the largest number of open sessions, on both databases.
 
 use super::*;
 

@@ -25,7 +25,7 @@ fn seen<'a>(subject: &'a str, account: Option<&'a str>, user_id: &'a str, accoun
     }
 }
 
-/// Exchanges a refresh token for another one, with a grace time of 20.
+/// Exchanges a refresh token for another one, with a grace time of 20 microseconds.
 async fn exchange(store: &Store, old: u8, new: u8, now: i64) -> Refreshed {
     let next = NextRefreshToken { digest: &[new; 32], sealed: &[new], grace_us: 20 };
     store.exchange_refresh_token(&[old; 32], &next, now).await.unwrap()

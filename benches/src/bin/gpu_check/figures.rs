@@ -32,7 +32,7 @@ impl Figures {
         self.notes.push(text);
     }
 
-    /// The largest figure so far that has this unit.
+    /// The largest of the figures added so far that have this unit.
     pub fn largest(&self, unit: &str) -> Option<f64> {
         let values = self.figures.iter().filter(|figure| figure.unit == unit).map(|figure| figure.value);
         values.max_by(f64::total_cmp)

@@ -21,8 +21,8 @@ use crate::figures::Figures;
 const PAIRS: usize = 64;
 /// Rows of a CPU's batch: enough for a group on each of its threads.
 const PROCESSOR_ROWS: usize = 64;
-/// Number of launches of a transform, of a blind rotation and of a key switch between two readings of the clock. There
-/// are so many that the wait for the last one does not affect the figure.
+/// Number of launches between two readings of the clock: of a transform, of a blind rotation, and of a key switch. The
+/// numbers are so large that the wait for the last launch does not affect the figure.
 const LAUNCHES: [usize; 3] = [256, 2, 64];
 
 /// Repeats `work` for at least `time`, at least three times, after one unmeasured run. Returns the seconds of one run.
@@ -64,8 +64,8 @@ impl<'a, B: Gates> NandGates<'a, B> {
         Ok(1e3 * self.seconds_a_batch(1, 1, time)?)
     }
 
-    /// Gates a second of `count` sessions of one gate each: with a call for each session, and with one call for all.
-    /// Each session loads its own copy of one key. The device cannot tell that the copies are equal.
+    /// Gates a second of `count` sessions with one gate each: first with a call for each session, then with one call
+    /// for all sessions. Each session loads its own copy of one key. The device cannot tell that the copies are equal.
     pub fn sessions(&self, evaluation_key: &EvaluationKey, count: usize, time: Duration) -> Result<[f64; 2]> {
         let keys: Vec<B::Key> = (0..count).map(|_| self.backend.load_key(evaluation_key)).collect::<Result<_>>()?;
         let pairs = self.pairs.iter().cycle().take(count);
@@ -131,7 +131,8 @@ impl<'a, B: Gates> NandGates<'a, B> {
     }
 }
 
-/// Single kernels of a card over a full batch of rows, in the variants that the card uses for such a batch.
+/// Measures single kernels of a card on a full batch of rows, in the variants that the card uses for such a batch, and
+/// adds the figures.
 pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
     let (gpu, p, rows) = (card.gpu(), &key.params, card.info().rows_max);
     let stems = CompiledStems::new(gpu, &Compiler::default(), p, Variant::of(gpu.card(), p))?;
@@ -190,8 +191,8 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &Evaluati
     Ok(())
 }
 
-/// Pieces a second. The launches run `turns` times, and each time they compute `pieces` pieces. Reading a word of `out`
-/// waits for the last launch.
+/// Returns how many pieces the launches compute a second. A measured run repeats the launches `turns` times, and each
+/// time they compute `pieces` pieces. The run ends when a word of `out` has been read, which waits for the last launch.
 fn per_second<G: Gpu>(
     gpu: &G,
     out: &G::Buf,
@@ -214,8 +215,9 @@ fn any_exponents(p: &Params, rows: usize) -> Vec<u32> {
     (0..(rows * (p.lwe_dimension + 1)) as u32).map(|i| i.wrapping_mul(2_654_435_761) >> 7 & mask).collect()
 }
 
-/// Single kernels of a CPU. Its interface does not separate all of them: the external products include the extraction,
-/// and all figures but the transforms include copies of words.
+/// Measures single kernels of a CPU and adds the figures. The backend's interface does not separate all kernels: the
+/// figure for external products includes the extraction, and all figures except the one for transforms include copies
+/// of words.
 pub fn processor<B: kernels::tfhe::Stems>(
     figures: &mut Figures,
     backend: &B,
@@ -246,7 +248,7 @@ pub fn processor<B: kernels::tfhe::Stems>(
     Ok(())
 }
 
-/// Adds the rates of single instructions on the card.
+/// Adds the measured rates of single instructions on a card to the figures.
 pub fn rates(figures: &mut Figures, rates: &Rates) {
     let lanes = [
         ("IMAD", rates.multiply),
@@ -266,8 +268,8 @@ pub fn rates(figures: &mut Figures, rates: &Rates) {
     }
 }
 
-/// Adds the limit that the card's arithmetic sets at the measured rates, as a formula, and the reached share of this
-/// limit. Presets with another ring have no such figure.
+/// Adds the limit that the card's arithmetic sets at the measured rates, as a formula, and the share of this limit that
+/// the card reached. Adds nothing for presets with other dimensions than N = 1024, k = 1, l = 2.
 pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, preset: Preset, rates: &Rates) {
     let p = preset.params();
     if (p.polynomial_size, p.glwe_dimension, p.bootstrap_level_count) != (1024, 1, 2) {

@@ -13,7 +13,7 @@ fn config(given: &[(&str, &str)]) -> Result<Config, ConfigError> {
     Ok(Config::read(|_| None, variable)?.0)
 }
 
-/// Reads the settings of a file, with these flags and variables.
+/// Reads the settings from a file with this text, from these flags and from these environment variables.
 fn with_file(text: &str, flags: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<(Config, Vec<Setting>), String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.toml");

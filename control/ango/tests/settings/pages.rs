@@ -1,5 +1,5 @@
-//! `.env.sample`, docs/ango.toml and docs/settings.md, which are made from the settings. `UPDATE_SNAPSHOTS=1` writes
-//! them.
+//! Checks `.env.sample`, docs/ango.toml and docs/settings.md, which are made from the settings. With
+//! `UPDATE_SNAPSHOTS=1`, writes these files.
 
 use clap::{Arg, Command};
 use control::caller::{Plan, PlanTable, UNLIMITED};
@@ -21,7 +21,7 @@ fn help(arg: &Arg) -> String {
     arg.get_help().unwrap().to_string()
 }
 
-/// The allowed values of a setting: the list of words, or the parser's message for a refused text.
+/// Describes the allowed values of a setting, by the list of words or by the parser's message about a wrong value.
 fn takes(arg: &Arg, command: &Command) -> String {
     let words = arg.get_possible_values();
     if !words.is_empty() {
@@ -37,7 +37,7 @@ fn number(limit: u64) -> String {
     if limit == UNLIMITED { "\"unlimited\"".to_owned() } else { limit.to_string() }
 }
 
-/// Tables of the settings file with the limits of every plan.
+/// Returns the tables of the sample settings file that contain the limits of every plan.
 fn plans() -> String {
     let table = PlanTable::default();
     let plans =
@@ -131,7 +131,7 @@ fn the_pages_say_every_setting() {
     }
 }
 
-/// Every line of the sample is valid after its comment mark is removed.
+/// Every setting in the sample is valid after its comment mark is removed.
 #[test]
 fn the_sample_of_the_settings_file_is_one() {
     let folder = tempfile::tempdir().unwrap();

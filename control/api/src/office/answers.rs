@@ -187,7 +187,7 @@ pub struct Me {
     pub cap_yen: i64,
     /// Rest of the cap in yen. Null without a cap.
     pub remaining_yen: Option<i64>,
-    /// Thresholds of the cap that the spending has reached.
+    /// Reached thresholds of the monthly cap.
     pub alerts: Vec<CapAlert>,
     /// Limits of the plan.
     pub limits: OfficeLimits,
@@ -199,13 +199,13 @@ pub struct Me {
 pub struct OperationUse {
     /// Number of calls.
     pub count: i64,
-    /// Number of documents, payees or numbers in these calls.
+    /// Number of documents, payees or registration numbers in these calls.
     pub units: i64,
     /// Cost of the calls, in yen.
     pub yen: i64,
 }
 
-/// A threshold of a cap that the spending has reached.
+/// A threshold of the monthly cap, reached by the spending.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CapAlert {
@@ -275,6 +275,6 @@ pub enum Location {
 pub struct OfficeError {
     /// Description of the error, for people.
     pub detail: String,
-    /// The error for programs.
+    /// The error, for programs.
     pub error: crate::ErrorBody,
 }

@@ -14,7 +14,7 @@ pub struct WithholdingRecords {
     pub payer: RecordedPayer,
     /// The payees.
     pub payees: Vec<RecordedPayee>,
-    /// Statutory summary table, section 3 (309).
+    /// Section 3 (form 309) of the statutory summary table.
     pub summary_table: SummaryTable,
     /// Payments that are in no record.
     pub excluded: Vec<ExcludedPayment>,
@@ -68,7 +68,7 @@ pub struct RecordedPayee {
 pub struct RecordedCategory {
     /// Category of the remuneration, as in `Category`.
     pub category: String,
-    /// Sum of the payments in yen, including unpaid ones.
+    /// Sum of the payments in yen, including unpaid payments.
     pub payment_total: i64,
     /// Unpaid part of `payment_total`, in yen.
     pub unpaid_total: i64,
@@ -170,7 +170,7 @@ pub struct SkippedTransfer {
 pub struct Reconciliation {
     /// Records that match.
     pub matched: Vec<ReconciledGroup>,
-    /// Records with the same name whose amounts differ.
+    /// Records that have the same name but different amounts.
     pub amount_mismatch: Vec<ReconciledGroup>,
     /// Left records without a match.
     pub left_only: Vec<UnmatchedRow>,
@@ -360,7 +360,7 @@ pub struct AuditTrail {
     pub entries_total: u64,
     /// True if the whole log is unchanged.
     pub chain_valid: bool,
-    /// Number of the first line that was changed or is missing. Null means no such line.
+    /// Number of the first line that was changed or is missing. Null if all lines are unchanged.
     pub broken_at: Option<u64>,
     /// End of the unchanged part of the log. Clients may keep this value and compare it later.
     pub head: AuditHead,

@@ -159,7 +159,7 @@ pub struct TransferIn {
     /// Connected account: its id, or its object. The destination of a payout is a bank account and is ignored.
     #[serde(default)]
     pub destination: Option<TextOrObject>,
-    /// Connected account, used if `destination` names none.
+    /// Connected account, used if `destination` names no connected account.
     #[serde(default)]
     pub account: Option<LooseText>,
     /// Status of a payout. Payouts with the status `canceled` or `failed` are skipped.
@@ -186,7 +186,7 @@ pub struct TransferMetadata {
     /// Consumption tax in yen that the transfer includes.
     #[serde(default)]
     pub consumption_tax: Option<NumberOrText>,
-    /// Connected account, used if neither `destination` nor `account` of the transfer names one.
+    /// Connected account, used if neither `destination` nor `account` of the transfer names a connected account.
     #[serde(default)]
     pub account: Option<String>,
     /// Connected account, used if `account` of the metadata is absent too.
@@ -218,7 +218,7 @@ pub struct PaymentEvent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentEventData {
-    /// Object of the event: the payment, if the event announces one.
+    /// Object of the event. If the event announces a payment, the object is this payment.
     pub object: Value,
 }
 

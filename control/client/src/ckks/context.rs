@@ -27,8 +27,8 @@ impl Context {
         self.rings[prime].get_or_init(|| Ring::new(self.params.primes()[prime], self.params.n()))
     }
 
-    /// Writes the transform of a small polynomial modulo a prime. The magnitude of `coefficients` must be below every
-    /// prime.
+    /// Writes to `out` the transform of a small polynomial modulo a prime. The magnitude of each coefficient must be
+    /// below every prime.
     pub fn transformed<T: Copy + Into<i64>>(&self, prime: usize, coefficients: &[T], out: &mut [u32]) {
         let ring = self.ring(prime);
         for (out, &x) in out.iter_mut().zip(coefficients) {
@@ -37,7 +37,7 @@ impl Context {
         ring.forward(out);
     }
 
-    /// Writes the transform of a plaintext plus noise modulo a prime.
+    /// Adds the noise to the plaintext, and writes the transform of the sum modulo a prime to `out`.
     pub fn noisy_plaintext(&self, prime: usize, plaintext: &Rounded, noise: &[i64], out: &mut [u32]) {
         let ring = self.ring(prime);
         plaintext.residues(ring.modulus, out);
@@ -62,7 +62,7 @@ impl Context {
         }
     }
 
-    /// The plaintext of checked numbers, at the scale of the level.
+    /// Encodes numbers that passed [`Context::check`] as a plaintext, at the scale of the level.
     pub fn encode(&self, values: &[f64], value_bound: f64, level: usize) -> Result<Rounded, EncryptError> {
         let of_level = self.params.level(level);
         let encoded = self.encoder.encode_bounded(values, of_level.scale, value_bound, of_level.log_modulus);

@@ -27,8 +27,9 @@ pub struct KeyRows<'a> {
 }
 
 impl SecretKey {
-    /// The rows of a part of the evaluation key that serves levels up to `level`, one after another. The parts to and from the sparse
-    /// secret belong together: both must come from this value or a clone of it.
+    /// Makes the rows of a part of the evaluation key, one after another. The part serves levels up to `level`. The
+    /// part that switches to the sparse secret and the part that switches from it belong together: both must be made
+    /// from this [`SecretKey`] or a clone of it.
     ///
     /// # Panics
     /// When `level` is above the highest level, when the number in a Galois part is no Galois element, and for parts of
@@ -37,8 +38,8 @@ impl SecretKey {
         KeyRows::new(self, kind, level)
     }
 
-    /// An evaluation key with these parts (kind and level), as pieces of bytes for a file or an upload: the head, then
-    /// row after row.
+    /// Makes an evaluation key with these parts (kind and level), as pieces of bytes for a file or an upload: first the
+    /// head, then row after row.
     ///
     /// # Panics
     /// As [`SecretKey::part`].
@@ -94,7 +95,7 @@ impl<'a> KeyRows<'a> {
         KeyRows { key, kind, level, digits, primes, under, from, next: 0, rng: secret_generator() }
     }
 
-    /// The row of a digit. Not inlined, so that scripts/constant-time finds the function by name.
+    /// Makes the row of a digit. The function is not inlined, so that scripts/constant-time finds it by name.
     #[inline(never)]
     fn row(&mut self, digit: usize) -> KeyRow {
         let (params, n) = (self.key.params(), self.key.params().n());
@@ -136,7 +137,7 @@ impl Iterator for KeyRows<'_> {
 impl ExactSizeIterator for KeyRows<'_> {}
 
 /// The parts of a complete evaluation key: for products, for rotations by any number of slots, and for bootstrapping if
-/// the parameters have levels for it. Each part has the highest level at which it may be needed.
+/// the parameters have levels for it. Each part is listed with the highest level at which it may be needed.
 pub fn evaluation_key_parts(params: &Params) -> Vec<(PartKind, usize)> {
     let level = params.level_max();
     let mut parts = vec![(PartKind::Relinearization, level)];
@@ -153,8 +154,8 @@ pub fn evaluation_key_parts(params: &Params) -> Vec<(PartKind, usize)> {
 }
 
 /// Left rotations from which every other rotation is composed: the powers of two below the number of slots. If
-/// `signed`, the right rotations by the same steps are added, and then about half as many rotations compose any other
-/// one.
+/// `signed`, the right rotations by the same steps are added; with them, about half as many rotations are enough to
+/// compose any other rotation.
 pub fn power_of_two_steps(params: &Params, signed: bool) -> Vec<i64> {
     let powers = (0..params.slots().trailing_zeros()).map(|log| 1i64 << log);
     // a rotation by half the slots is the same in both directions
@@ -162,7 +163,7 @@ pub fn power_of_two_steps(params: &Params, signed: bool) -> Vec<i64> {
     powers.flat_map(|step| if signed && step < half { vec![step, -step] } else { vec![step] }).collect()
 }
 
-/// The parts for left rotations by these steps, at a level. A rotation by all slots needs no part.
+/// The parts for left rotations by these steps, each listed with this level. A rotation by all slots needs no part.
 pub fn rotations(params: &Params, steps: &[i64], level: usize) -> Vec<(PartKind, usize)> {
     let elements = steps.iter().map(|&steps| rotation::element(params.n(), steps)).filter(|&element| element != 1);
     elements.map(|element| (PartKind::Galois(element), level)).collect()
@@ -181,7 +182,8 @@ fn inverse(element: u32, n: usize) -> u32 {
     (1..n >> 1).fold(1, |power: u32, _| power.wrapping_mul(element) & mask)
 }
 
-/// `s(X^element)`. The new place and the sign of each coefficient are public.
+/// Returns `s(X^element)`, where `s` is the polynomial `secret`. The new place and the sign of each coefficient are
+/// public.
 fn image(secret: &[i8], element: u32) -> Zeroizing<Vec<i8>> {
     let mask = 2 * secret.len() - 1;
     let mut out = Zeroizing::new(vec![0; secret.len()]);

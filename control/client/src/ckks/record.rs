@@ -1,5 +1,5 @@
 //! Values that follow from a ciphertext's public record alone. This file is separate from the code that handles
-//! secrets, because that code may hold no division or square root (scripts/constant-time).
+//! secrets, because that code must not contain a division or a square root (scripts/constant-time).
 
 use kernels::ckks::encode::Centred;
 use kernels::ckks::{Ciphertext, Noise, Params};
@@ -9,8 +9,8 @@ use kernels::ckks::{Ciphertext, Noise, Params};
 const DEVIATIONS: f64 = 8.7;
 
 /// How much noise is added to a result before it is shared, to hide the error that the result has anyway (noise
-/// flooding, eprint 2022/816). That error is a linear function of the secret key. Without flooding, a party that sees
-/// exact results and their ciphertexts, as the server does, recovers the key (eprint 2020/1533).
+/// flooding, eprint 2022/816). The hidden error is a linear function of the secret key. Without flooding, a party that
+/// sees exact results and their ciphertexts, as the server does, recovers the key (eprint 2020/1533).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flooding {
     /// Number of results that are shared under this key in its lifetime.
@@ -44,9 +44,9 @@ impl Flooding {
 pub(super) struct Record {
     /// One over the scale.
     pub unit: f64,
-    /// [`Noise::error_bound`].
+    /// The value of [`Noise::error_bound`].
     pub error_bound: f64,
-    /// [`Noise::precision_bits`].
+    /// The value of [`Noise::precision_bits`].
     pub precision_bits: f64,
 }
 
@@ -58,7 +58,7 @@ impl Record {
     }
 }
 
-/// Indices into `primes` of the largest primes, as many as [`Centred`] takes.
+/// Finds the largest primes, as many as [`Centred`] takes, and returns their indices in `primes`.
 #[inline(never)]
 pub(super) fn widest_primes(params: &Params, primes: &[usize]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..primes.len()).collect();

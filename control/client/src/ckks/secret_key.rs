@@ -30,7 +30,7 @@ pub struct SecretKey {
     fingerprint: [u8; 8],
     /// `[N]`, each -1, 0 or 1.
     pub(super) secret: Vec<i8>,
-    /// `[N]`, the sparse secret of bootstrapping; empty where the parameters have no levels for it.
+    /// `[N]`, the sparse secret of bootstrapping; empty if the parameters have no levels for bootstrapping.
     pub(super) sparse: Vec<i8>,
 }
 
@@ -134,8 +134,8 @@ impl SecretKey {
         PublicKey { params: self.params().clone(), fingerprint: self.fingerprint, level, seed, body }
     }
 
-    /// The numbers of a ciphertext, with the precision that its noise record promises. The caller must keep them
-    /// private: for numbers that others will see, use [`SecretKey::decrypt_to_share`].
+    /// Decrypts a ciphertext. Returns the numbers and the precision that the ciphertext's noise record promises. The
+    /// caller must keep the numbers private: for numbers that others will see, use [`SecretKey::decrypt_to_share`].
     ///
     /// # Panics
     /// When the number of words does not fit the ciphertext's level.
@@ -165,8 +165,8 @@ impl SecretKey {
         Decrypted { values, error_bound: record.error_bound, precision_bits: record.precision_bits }
     }
 
-    /// The centred coefficients of `c0 + c1 s`. At most four of the primes are used; four suffice for every scale. For
-    /// tests of the noise.
+    /// The centred coefficients of `c0 + c1 s`. At most four of the primes are used, because four suffice for every
+    /// scale. Tests use this method to measure the noise.
     ///
     /// # Panics
     /// When the number of words does not fit the ciphertext's level.
@@ -198,7 +198,8 @@ impl SecretKey {
         Zeroizing::new((0..n).map(number).collect())
     }
 
-    /// `-a s + m`, `[primes][N]`, transformed, where `put` writes `m` for each prime and `a` is expanded from the seed.
+    /// Returns the transform of `-a s + m`, `[primes][N]`. `put` writes `m` for each prime, and `a` is expanded from
+    /// the seed.
     fn zero_encryption(
         &self,
         seed: &[u8; 32],
@@ -258,7 +259,7 @@ fn sparse_of(params: &Params, rng: &mut ChaCha20Rng) -> Vec<i8> {
     std::mem::take(&mut *sparse_secret(params.n(), bootstrap::sparse_weight(params.n()), rng))
 }
 
-/// `row -= a b`, all transformed.
+/// Computes `row -= a b`, where all three polynomials are transformed.
 pub(super) fn subtract_product(context: &Context, prime: usize, row: &mut [u32], a: &[u32], b: &[u32]) {
     let modulus = context.ring(prime).modulus;
     for ((row, &a), &b) in row.iter_mut().zip(a).zip(b) {

@@ -58,8 +58,8 @@ impl Client {
     /// The progress of a run, and its results when it is completed.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `OPERATION_NOT_FOUND` for a run that is unknown, or that ended more than a day ago; as
-    /// all requests.
+    /// [`Error::Refused`] with `OPERATION_NOT_FOUND` for a run that is unknown, or that ended more than a day ago; the
+    /// errors of all requests.
     pub async fn circuit_operation(&self, operation: &OperationId) -> Result<CircuitAnswer, Error> {
         let path = format!("tfhe/circuits/operations/{operation}");
         let headers = &[(ACCEPT, OCTET_STREAM)];

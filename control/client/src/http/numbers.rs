@@ -59,7 +59,7 @@ impl Client {
         key
     }
 
-    /// Sends both keys of an upload.
+    /// Sends the public key, then the evaluation key, to an upload.
     async fn send_pair(
         &self,
         upload: &str,
@@ -125,8 +125,8 @@ impl Client {
         }
     }
 
-    /// Completes the upload to a key. Sends the request again if no answer comes; the `Idempotency-Key` lets the node
-    /// act only once.
+    /// Completes an upload, from which the node then makes a key. Sends the request again if no answer comes; the
+    /// `Idempotency-Key` makes the node act only once.
     async fn complete(&self, upload: &str, idempotency_key: &str) -> Result<UploadedKey, Error> {
         let path = format!("{upload}/complete");
         let mut unanswered = 0;

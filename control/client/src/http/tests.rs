@@ -9,8 +9,8 @@ const KEY: &str = "svc_test_0123456789abcdef0123456789abcdef";
 const ENVELOPE: &str = r#"{"error":{"code":"SESSION_EXPIRED","message":"the session has ended","request_id":"req_1",
     "documentation_url":"http://x/docs/errors/SESSION_EXPIRED"}}"#;
 
-/// A node that answers each request with the next of `answers` (status line and headers, body) and keeps the requests.
-/// If the status line is empty, the node closes the connection without an answer.
+/// A node that answers each request with the next of `answers` (status line and headers, body) and records the
+/// requests. If the status line is empty, the node closes the connection without an answer.
 pub(super) async fn node(answers: Vec<(&'static str, String)>) -> (Client, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

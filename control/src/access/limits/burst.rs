@@ -13,8 +13,8 @@ use crate::cache_store::CacheStore;
 use crate::clock::Timestamp;
 
 const SECOND_US: i64 = 1_000_000;
-/// Buckets in memory, at most. A bucket is full again after a second and is then not stored, and a node serves fewer
-/// callers than this in a second.
+/// Largest number of buckets in memory. A bucket is full again after a second and is then not stored, and a node serves
+/// fewer callers than this in a second.
 const BUCKETS_MAX: usize = 65_536;
 
 /// The token buckets that are not full.
@@ -30,7 +30,7 @@ impl Bursts {
         Bursts { cache, full_at: Mutex::default() }
     }
 
-    /// Takes a token. The error is the time until the next token.
+    /// Takes a token. If the bucket has none, the error is the time until the next token.
     pub async fn take(&self, subject: &str, rate_a_second: u32, now: Timestamp) -> Result<(), Duration> {
         let token_us = SECOND_US / i64::from(rate_a_second.max(1));
         if let Some(cache) = &self.cache

@@ -25,7 +25,7 @@ use crate::caller::PlanLimits;
 use crate::clock::Timestamp;
 use count::Count;
 
-/// Subjects in memory, at most. Requests of further subjects pass uncounted.
+/// Largest number of subjects in memory. Requests of further subjects pass uncounted.
 const SUBJECTS_MAX: usize = 100_000;
 /// How long a request waits for the database. A database that is only busy answers within this time.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -43,7 +43,7 @@ const MONTHS_KEPT: i64 = 1;
 pub struct UsedQuota {
     /// Units of today.
     pub day: u64,
-    /// Units of this month.
+    /// Units used this month.
     pub month: u64,
 }
 
@@ -57,7 +57,7 @@ pub enum LimitReached {
 }
 
 impl LimitReached {
-    /// `daily` or `monthly`.
+    /// The limit's name: `daily` or `monthly`.
     pub fn name(self) -> &'static str {
         match self {
             LimitReached::Day => "daily",
@@ -81,12 +81,12 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Empty counters.
+    /// Creates empty counters.
     pub fn new(store: Store) -> Counters {
         Counters { store, counts: Mutex::default() }
     }
 
-    /// Takes units if the limits allow it. Returns the day and month that the units count for.
+    /// Takes units, if the limits permit it. Returns the day and month that the units count for.
     pub async fn take(
         self: &Arc<Self>,
         subject: &Subject,
@@ -112,7 +112,7 @@ impl Counters {
     }
 
     /// Takes units for a caller without a key. Such a request must not cause a write to the database, so each node
-    /// counts alone: the limit holds for each node, and a restart clears the count.
+    /// counts alone: the limit applies to each node by itself, and a restart clears the count.
     pub fn take_here(
         &self,
         subject: &Subject,
@@ -177,8 +177,8 @@ impl Counters {
         }
     }
 
-    /// Exchanges settlements with the database. A subject has one settlement at a time. Returns whether the database
-    /// answered.
+    /// Sends settlements to the database and applies its answers to the counts. A subject has one settlement at a time.
+    /// Returns whether the database answered.
     async fn settle(
         self: Arc<Self>,
         settlements: Vec<Settlement>,
@@ -207,7 +207,7 @@ impl Counters {
         }
     }
 
-    /// Units that a subject has used.
+    /// Returns the units that a subject has used today and this month.
     pub fn used(&self, subject: &Subject, now: Timestamp) -> UsedQuota {
         let mut counts = self.counts.lock();
         let Some(count) = counts.get_mut(subject) else { return UsedQuota::default() };

@@ -22,7 +22,7 @@ pub struct RateLimitValues {
 }
 
 impl RateLimitValues {
-    /// The values for these limits when this much is used.
+    /// Computes the values for these limits and the units used of them.
     pub fn new(limits: PlanLimits, used: UsedQuota, period: Period) -> RateLimitValues {
         RateLimitValues {
             values: [
@@ -36,7 +36,7 @@ impl RateLimitValues {
         }
     }
 
-    /// The values for a trial key: its operations are the limit of the day and of the month (readings L1).
+    /// Computes the values for a trial key: its operations are the limit of the day and of the month (readings L1).
     pub fn of_trial(operations: u64, left: u64, period: Period) -> RateLimitValues {
         RateLimitValues { values: [operations, left, period.day_reset_s(), operations, left, period.month_reset_s()] }
     }

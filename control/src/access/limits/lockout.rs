@@ -38,13 +38,13 @@ const USER_WAIT_MIN: Duration = Duration::from_secs(1);
 const USER_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 /// A user's failures are cleared after a day without a wrong password, or when the user signs in.
 const USER_WINDOW: Duration = Duration::from_secs(24 * 3600);
-/// Wrong passwords of one user that are stored, at most. With this many, the user's wait is the longest one.
+/// Largest number of wrong passwords of one user that are stored. With this many, the user's wait is the longest one.
 const USER_FAILURES_KEPT: usize = 16;
 /// A network may not sign up further users after this many sign-ups within the window.
 const SIGN_UPS_MAX: usize = 10;
-/// Subjects in memory, at most.
+/// Largest number of subjects in memory.
 const SUBJECTS_MAX: usize = 100_000;
-/// Subjects that one transaction writes, at most.
+/// Largest number of subjects that one transaction writes.
 const TOLD_MAX: usize = 1000;
 
 /// Keyed digests of addresses, credentials and e-mails. The database stores the digests in place of these texts.
@@ -55,40 +55,40 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// Digests with keys derived from the server's secret.
+    /// Creates the digests, with keys derived from the server's secret.
     pub fn new(secrets: &Secrets) -> Digests {
         let of = |purpose| Pepper(secrets.key(purpose));
         Digests { shown: secrets.pepper(), addresses: of(Purpose::Addresses), emails: of(Purpose::Emails) }
     }
 
-    /// The digest of a credential. An API key has the same digest here as in its record.
+    /// Computes the digest of a credential. An API key has the same digest here as in its record.
     pub fn shown(&self, text: &str) -> Digest {
         self.shown.digest(text)
     }
 
-    /// The digest of a caller's network: the address, or the /64 of an IPv6 address (readings A22).
+    /// Computes the digest of a caller's network: the address, or the /64 of an IPv6 address (readings A22).
     pub fn address(&self, address: IpAddr) -> Digest {
         self.addresses.digest(&ClientAddress(address).network().to_string())
     }
 
-    /// The digest under which sign-ups from a caller's network are counted.
+    /// Computes the digest under which sign-ups from a caller's network are counted.
     pub fn sign_ups(&self, address: IpAddr) -> Digest {
         self.addresses.digest(&format!("sign-ups {}", ClientAddress(address).network()))
     }
 
-    /// The digest of the e-mail in an attempt to sign in, whether a user has it or not.
+    /// Computes the digest of the e-mail in an attempt to sign in, whether a user has this e-mail or not.
     pub fn user(&self, email: &str) -> Digest {
         self.emails.digest(&email.trim().to_lowercase())
     }
 
-    /// A caller's network as the subject of a counter.
+    /// Returns the subject under which requests from a caller's network are counted.
     pub fn address_subject(&self, address: IpAddr) -> Subject {
         let digest = self.address(address);
         format!("addr_{}", hex::encode(&digest[..16])).into()
     }
 }
 
-/// How long a failure of this kind counts.
+/// Returns how long a failure of this kind counts.
 fn window(kind: LockoutKind) -> Duration {
     match kind {
         LockoutKind::User => USER_WINDOW,
@@ -96,7 +96,7 @@ fn window(kind: LockoutKind) -> Duration {
     }
 }
 
-/// The longest lock of this kind.
+/// Returns the length of the longest lock of this kind.
 fn lock_max(kind: LockoutKind) -> Duration {
     match kind {
         LockoutKind::User => USER_WAIT_MAX,
@@ -104,7 +104,7 @@ fn lock_max(kind: LockoutKind) -> Duration {
     }
 }
 
-/// The length of the lock after this many failures within the window. `None`: no lock yet.
+/// Returns the length of the lock after this many failures within the window. `None`: no lock yet.
 fn lock(kind: LockoutKind, failures: usize) -> Option<Duration> {
     let max = match kind {
         LockoutKind::Key => KEY_FAILURES_MAX,
@@ -142,7 +142,7 @@ struct LockoutEntry {
 }
 
 impl Lockouts {
-    /// No lockouts yet.
+    /// Creates an empty table of lockouts.
     pub fn new(store: Store) -> Lockouts {
         Lockouts { store, known: Mutex::default(), exchanging: AsyncMutex::default() }
     }
@@ -167,7 +167,7 @@ impl Lockouts {
         }
     }
 
-    /// The number of locked subjects, by kind.
+    /// Returns the number of locked subjects of each kind.
     pub fn locked(&self, now: Timestamp) -> HashMap<LockoutKind, u64> {
         let mut locked = HashMap::new();
         for LockoutEntry { lockout, .. } in self.known.lock().subjects.values() {
@@ -178,7 +178,7 @@ impl Lockouts {
         locked
     }
 
-    /// Counts a failed attempt for its credential and its network.
+    /// Counts a failed attempt against the network that it came from and against its credential.
     pub fn failed(&self, address: Option<Digest>, shown: Option<Digest>, now: Timestamp) {
         for (subject, kind) in [(address, LockoutKind::Address), (shown, LockoutKind::Key)] {
             if let Some(subject) = subject {

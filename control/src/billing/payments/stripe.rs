@@ -28,7 +28,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Waits before the second and the third attempt. A random jitter of up to the same length is added.
 const WAITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_millis(1000)];
-/// Bytes of an answer, at most.
+/// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A client of Stripe.
@@ -161,7 +161,7 @@ impl Stripe {
         }
     }
 
-    /// The id of a price. The id never changes, so it is cached.
+    /// Returns the id of a price. The id never changes, so it is cached.
     async fn price(&self, plan: Plan, cycle: BillingCycle) -> Result<String, PaymentError> {
         let key = lookup_key(plan, cycle);
         if let Some(price) = self.prices.lock().get(&key) {
@@ -394,13 +394,13 @@ impl PaymentProvider for Stripe {
     }
 }
 
-/// A URL path of these parts. Each part is encoded because ids come from outside.
+/// Joins these parts to a URL path. Each part is encoded because ids come from outside.
 fn path(parts: &[&str]) -> String {
     let encoded = parts.iter().map(|part| url::form_urlencoded::byte_serialize(part.as_bytes()).collect::<String>());
     format!("v1/{}", encoded.collect::<Vec<_>>().join("/"))
 }
 
-/// A fresh idempotency key, for a request that may be carried out twice.
+/// Makes a fresh idempotency key, for a request that may be carried out twice.
 fn fresh_key() -> String {
     ids::random_hex::<16>("once:").to_string()
 }

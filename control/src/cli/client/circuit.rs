@@ -112,7 +112,7 @@ fn show(name: &str) -> anyhow::Result<()> {
     print(netlist.text())
 }
 
-/// A node's forecast work for one preset.
+/// The forecast of a node's work for one preset, mapping and kind of inputs.
 struct Run {
     preset: Preset,
     /// `none` or `cells`, as in a request.
@@ -132,8 +132,8 @@ fn stats(args: &StatsArgs) -> anyhow::Result<()> {
     })
 }
 
-/// The forecasts for every preset and kind of inputs: first gate by gate, then compiled to cells. Presets are computed
-/// in parallel.
+/// Forecasts a node's work for each of these presets and each kind of inputs: first for the circuit gate by gate, then
+/// for the circuit compiled to cells. One thread computes each preset.
 fn runs(circuit: &Circuit, presets: &[Preset]) -> Vec<Run> {
     let of_preset = |preset: Preset| {
         let of_inputs = |inputs| {

@@ -62,7 +62,7 @@ pub fn encrypt(args: EncryptArgs) -> anyhow::Result<()> {
     files::write(&args.out, &ciphertexts, FileReaders::Shared, args.force)
 }
 
-/// Reads a number, without spaces and line ends around it.
+/// Reads the text of a number. Removes spaces and line ends around the number.
 fn read_number(source: impl Read) -> anyhow::Result<String> {
     let mut text = String::new();
     source.take(2 * value::WIDTH_MAX as u64).read_to_string(&mut text).context("cannot read the number")?;
@@ -87,12 +87,12 @@ pub fn decrypt(args: DecryptArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The number with these bits: hexadecimal or decimal.
+/// Formats the number with these bits: in hexadecimal if `hex`, otherwise in decimal.
 pub fn show(bits: &[bool], hex: bool) -> String {
     if hex { value::format_hexadecimal(bits) } else { value::format(bits) }
 }
 
-/// The ciphertexts of a file, bit 0 first. The caller checks their contents.
+/// Reads the ciphertexts in a file, bit 0 first. The caller checks the contents of the ciphertexts.
 pub fn read_ciphertexts(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let bytes = files::read(path, CIPHERTEXT_BYTES_MAX * bundle::CIPHERTEXTS_MAX)?;
     let ciphertexts = bundle::split(&bytes).with_context(|| format!("{} holds no ciphertexts", path.display()))?;

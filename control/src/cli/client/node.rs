@@ -49,7 +49,7 @@ impl NodeArgs {
     }
 }
 
-/// Reads a session's id.
+/// Parses a session's id.
 pub fn parse_session(text: &str) -> Result<SessionId, String> {
     text.parse().map_err(|_| "not a session id (sess_ and 26 characters)".to_owned())
 }

@@ -33,7 +33,7 @@ pub async fn numbers(args: NumbersArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Numbers separated by commas, spaces or line ends.
+/// Parses numbers that are separated by commas, spaces or line ends.
 fn parse_numbers(text: &str) -> anyhow::Result<Vec<f64>> {
     let words = text.split(|separator: char| separator == ',' || separator.is_whitespace());
     let numbers: Vec<f64> = words
@@ -58,7 +58,8 @@ fn padded(mut numbers: Vec<f64>, slots: usize) -> anyhow::Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// The bound for encrypting these numbers: the given one, otherwise the largest magnitude, but at least 1.
+/// Returns the bound for encrypting these numbers: the given bound, otherwise the largest magnitude of the numbers, but
+/// at least 1.
 fn bound(numbers: &[f64], given: Option<f64>) -> anyhow::Result<f64> {
     let largest = numbers.iter().fold(0.0f64, |largest, number| largest.max(number.abs()));
     match given {
@@ -68,7 +69,8 @@ fn bound(numbers: &[f64], given: Option<f64>) -> anyhow::Result<f64> {
     }
 }
 
-/// Decrypted numbers as text, with the correct decimals. Without a count, trailing numbers that may be 0 are left out.
+/// Formats the first `count` decrypted numbers, each with the decimals that `error_bound` leaves correct. Without a
+/// count, numbers at the end that may be 0 are left out.
 fn show(values: &[f64], error_bound: f64, count: Option<usize>) -> Vec<String> {
     let is_not_zero = |value: &f64| value.abs() > error_bound;
     let whole = values.iter().rposition(is_not_zero).map_or(1, |last| last + 1);
@@ -85,8 +87,8 @@ fn show(values: &[f64], error_bound: f64, count: Option<usize>) -> Vec<String> {
     values[..count.unwrap_or(whole).min(values.len())].iter().map(rounded).collect()
 }
 
-/// Reads numbers from standard input if the text is a single `-`. Other users of the machine can see arguments, but not
-/// standard input.
+/// Parses the numbers in the text, or reads numbers from standard input if the text is a single `-`. Other users of the
+/// machine can see arguments, but not standard input.
 fn numbers_of(text: &str) -> anyhow::Result<Vec<f64>> {
     use std::io::Read;
 

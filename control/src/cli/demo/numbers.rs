@@ -25,15 +25,16 @@ use crate::cli::progress::ByteProgress;
 const TABLE: &str = include_str!("../../../assets/demo/pumps.csv");
 const FEATURES: [&str; 4] = ["temperature_c", "vibration_mm_s", "hours_k", "load_pct"];
 const OUTCOMES: [&str; 3] = ["bearing", "motor", "belt"];
-/// Mean and standard deviation of each feature, and the weights of each outcome with the intercept last. Found by
-/// gradient descent on 400 invented rows.
+/// Mean of each feature. The next constants are the standard deviation of each feature and the weights of each outcome,
+/// with the intercept last. The model was found by gradient descent on 400 invented rows.
 const MEAN: [f64; 4] = [62.0, 2.6, 4.8, 64.0];
 const DEVIATION: [f64; 4] = [9.0, 1.2, 2.7, 19.0];
 const WEIGHTS: [[f64; 5]; 3] =
     [[0.914, 1.932, 0.893, 0.702, -1.427], [1.771, 0.162, 0.784, 1.556, -1.081], [0.197, 0.900, 1.936, 0.578, -0.804]];
 /// The model divides scores by this number, because powers of numbers between -1 and 1 keep their precision.
 const RANGE: f64 = 8.0;
-/// Coefficients of the sigmoid by least squares on `[-RANGE, RANGE]`, the constant first. The error is at most 0.032.
+/// Coefficients of the polynomial that stands for the sigmoid, the constant first. They are the least-squares fit on
+/// `[-RANGE, RANGE]`, where the error is at most 0.032.
 const SIGMOID: [f64; 8] = [
     0.5,
     0.216_875_935_192_655_6,
@@ -44,7 +45,7 @@ const SIGMOID: [f64; 8] = [
     0.0,
     -0.000_001_195_018_088_232_132,
 ];
-/// Largest size of a table: in bytes, and in rows.
+/// Largest size of a table in bytes. The next constant is the largest number of rows.
 const TABLE_BYTES_MAX: usize = 1 << 20;
 const ROWS_MAX: usize = 1000;
 
@@ -57,13 +58,13 @@ struct Row {
 }
 
 impl Row {
-    /// The model's scores, computed without encryption.
+    /// Computes the model's scores without encryption.
     fn scores(&self) -> [f64; 3] {
         WEIGHTS.map(|weights| weights.iter().zip(&self.features).map(|(weight, feature)| weight * feature).sum())
     }
 }
 
-/// The rows of a CSV file, or of the embedded table.
+/// The rows of a table of pumps, which is a CSV file or the embedded table.
 pub struct PumpTable(Vec<Row>);
 
 impl PumpTable {
@@ -129,7 +130,7 @@ impl PumpTable {
     }
 }
 
-/// The polynomial of degree 7 that the model uses in place of the sigmoid.
+/// Evaluates the polynomial of degree 7 that the model uses in place of the sigmoid.
 fn polynomial(score: f64) -> f64 {
     SIGMOID.iter().rev().fold(0.0, |sum, coefficient| sum * score + coefficient)
 }
@@ -138,13 +139,13 @@ fn sigmoid(score: f64) -> f64 {
     1.0 / (1.0 + (-score).exp())
 }
 
-/// The parameters: five levels, 128 bits of security.
+/// Makes the demonstration's parameters: five levels, 128 bits of security.
 fn params() -> anyhow::Result<Params> {
     let security = SecurityLevel::Bits128;
     Ok(Params::new(ParamsLiteral { poly_degree: 16384, scale_bits: 40, max_depth: 5, security, bootstrap: false })?)
 }
 
-/// The client's side, as a customer's program would do it. `note` prints progress.
+/// Does the client's side of the demonstration, as a customer's program would do it. `note` prints progress.
 pub async fn demonstrate(
     client: &http::Client,
     table: &PumpTable,
@@ -205,7 +206,8 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
-    /// Encrypts numbers, filled up with zeros, and uploads them.
+    /// Fills numbers up with zeros, encrypts them and uploads the ciphertext. Returns also the size of the upload in
+    /// bytes.
     async fn upload(&self, mut numbers: Vec<f64>, bound: f64) -> anyhow::Result<(CiphertextId, usize)> {
         let params = self.key.params();
         numbers.resize(params.slots(), 0.0);
@@ -228,7 +230,7 @@ impl Model<'_> {
         Ok(())
     }
 
-    /// Computes an operation whose result has numbers between -1 and 1, and leaves the result on the node.
+    /// Runs an operation on the node and leaves the result there. The result must have numbers between -1 and 1.
     async fn compute(
         &mut self,
         operation: &str,
@@ -250,7 +252,7 @@ impl Model<'_> {
         done.result_ciphertext_id.context("the completed operation has no result")
     }
 
-    /// Computes the outcomes of a row. Returns also the bytes of its ciphertext.
+    /// Computes the outcomes of a row. Returns also the size of the row's ciphertext in bytes.
     async fn predict(&mut self, row: &Row) -> anyhow::Result<(Prediction, usize)> {
         let matrix = self.matrix.clone().context("the weights are not uploaded yet")?;
         let largest = row.features.iter().fold(1.0f64, |largest, feature| largest.max(feature.abs()));
@@ -279,12 +281,12 @@ impl Model<'_> {
 struct Prediction {
     row: Row,
     outcomes: [f64; 3],
-    /// Precision in bits that the ciphertext's record promises.
+    /// Precision in bits that the record of the outcomes' ciphertext promises.
     precision_bits: f64,
 }
 
 impl Prediction {
-    /// The largest difference from plain arithmetic.
+    /// Returns the largest difference between an outcome and plain arithmetic.
     fn error(&self) -> f64 {
         let plain = self.row.scores().map(polynomial);
         self.outcomes.iter().zip(plain).map(|(found, plain)| (found - plain).abs()).fold(0.0, f64::max)
@@ -309,12 +311,12 @@ pub struct NumbersReport {
 }
 
 impl NumbersReport {
-    /// The largest difference of any row from plain arithmetic.
+    /// Returns the largest difference between an outcome and plain arithmetic, over all rows.
     fn error(&self) -> f64 {
         self.predictions.iter().map(Prediction::error).fold(0.0, f64::max)
     }
 
-    /// The lowest precision that the records promise for any row.
+    /// Returns the lowest of the precisions, in bits, that the records promise for the rows.
     fn promised_bits(&self) -> f64 {
         self.predictions.iter().map(|prediction| prediction.precision_bits).fold(f64::INFINITY, f64::min)
     }
@@ -351,7 +353,7 @@ impl NumbersReport {
         row("precision", format!("{bits:.1} bits: worst error {error:.1e}, promised {:.1} bits", self.promised_bits()));
     }
 
-    /// The report as one JSON object.
+    /// Returns the report as one JSON object.
     pub fn json(&self) -> serde_json::Value {
         let rows = self.predictions.iter().map(|prediction| {
             let scores = prediction.row.scores();
@@ -382,7 +384,7 @@ impl NumbersReport {
         })
     }
 
-    /// Refuses a larger error than promised, and a wrong bill.
+    /// Fails if an error is larger than promised, or if the node recorded a wrong number of operations.
     pub fn check(&self) -> anyhow::Result<()> {
         for prediction in &self.predictions {
             let promised = (-prediction.precision_bits).exp2();

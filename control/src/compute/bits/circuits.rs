@@ -54,7 +54,8 @@ pub use stored::StoredNetlists;
 const NO_HANDLE: [Code; 3] = [Code::SessionNotFound, Code::CiphertextNotFound, Code::SessionExpired];
 
 impl JsonBody for CircuitRequest {
-    /// The text gets an eighth more, because in JSON each line break of a netlist takes two characters.
+    /// Room for the ciphertexts in base64 and for the text of a netlist. The text gets an eighth more bytes, because in
+    /// JSON each line break takes two characters.
     const BYTES_MAX: usize = base64_ceiling(VALUES_BYTES_MAX) + CIRCUIT_TEXT_BYTES_MAX / 8 * 9;
 }
 
@@ -335,13 +336,13 @@ pub async fn delete_handle(
     }
 }
 
-/// Writes a run without its outputs, in the requested form.
+/// Writes the answer about a run, without the outputs, in the requested form.
 fn without_results(operation: &CircuitOperation, octets: bool) -> Result<Response, ApiError> {
     let written = if octets { octets::write_octets(operation, Vec::new()) } else { octets::write_json(operation) };
     Ok(written?.respond(StatusCode::OK))
 }
 
-/// Writes a run with its outputs, in the requested form.
+/// Writes the answer about a run, with the outputs, in the requested form.
 async fn answer(
     compute: &Compute,
     key: OpenKey,
@@ -365,7 +366,8 @@ async fn answer(
     Ok(written.await??.respond_within(StatusCode::OK, room))
 }
 
-/// An output as a member of the answer. The head of an octet-stream contains only the number of its ciphertexts.
+/// Writes an output as a member of the answer: its handle, or its ciphertexts. The head of an octet-stream contains
+/// only the number of the output's ciphertexts.
 fn described(key: &OpenKey, output: &Output, octets: bool) -> CircuitValue {
     match output {
         Output::Handle(handle) => CircuitValue::Handle(handle.as_str().to_owned()),
@@ -374,7 +376,7 @@ fn described(key: &OpenKey, output: &Output, octets: bool) -> CircuitValue {
     }
 }
 
-/// Bytes of the ciphertexts of these outputs.
+/// Returns the size in bytes of the ciphertexts that an answer with these outputs contains.
 fn bytes_of(key: &OpenKey, outputs: &[Output]) -> u64 {
     let bits = outputs.iter().map(|output| match output {
         Output::Handle(_) => 0,
@@ -383,12 +385,12 @@ fn bytes_of(key: &OpenKey, outputs: &[Output]) -> u64 {
     value_bytes(key, bits.sum())
 }
 
-/// Bytes of this many ciphertexts.
+/// Returns the size in bytes of `bits` ciphertexts.
 fn value_bytes(key: &OpenKey, bits: usize) -> u64 {
     (bits * engine::words_bytes(key)) as u64
 }
 
-/// The error for a name under which the account stores no circuit (readings X14).
+/// Returns the error for a name under which the account stores no circuit (readings X14).
 fn unknown_circuit() -> ApiError {
     ApiError::new(Code::NotFound, "there is no circuit with this name")
 }
@@ -405,7 +407,7 @@ pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Removes the records of runs older than `REMEMBERED`, and sweeps the netlists of stored circuits.
+/// Removes the records of runs older than `REMEMBERED`, and the stored netlists to which no circuit refers.
 pub async fn forget_old(compute: &Compute) {
     let Timestamp(now) = compute.clock.now();
     let before = now - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");

@@ -49,7 +49,7 @@ const GATES: [Code; 5] = [
     Code::TrialOpsExhausted,
     Code::BudgetHardCapHit,
 ];
-/// Sessions in a list that was requested without a limit.
+/// Largest number of sessions in a list that was requested without a limit.
 const SESSIONS_LISTED_MAX: u32 = 1000;
 /// The header for sessions whose secret key the server holds (readings G8).
 const SECURITY_WARNING: (HeaderName, &str) = (
@@ -66,7 +66,7 @@ impl JsonBody for GateRequest {
 }
 
 impl JsonBody for BatchRequest {
-    /// Twice the size of the largest useful batch, which has 1024 MUX gates with 3 ciphertexts of 3.4 KB each. A single
+    /// About twice the size of the largest useful batch: 1024 MUX gates with 3 ciphertexts of 3.4 KB each. A single
     /// ciphertext may be far larger, but no useful batch has many such ciphertexts.
     const BYTES_MAX: usize = 32 << 20;
 }
@@ -127,8 +127,8 @@ pub async fn create_managed(
     open(compute, caller, claim, key.write().await?, Some(held)).await
 }
 
-/// Opens a session and returns the answer. Runs in a separate task: if the client leaves, either the session and its
-/// answer are stored, or neither.
+/// Opens a session and returns the answer. Runs in a separate task, so that the session and its answer are stored
+/// together or not at all, even if the client leaves.
 async fn open(
     compute: Arc<Compute>,
     caller: Caller,
@@ -264,7 +264,7 @@ pub async fn evaluate_batch(
     run(compute, caller, claim, EvaluationRequest { session_id, work, outputs, reserved, answer }, deadline).await
 }
 
-/// Refuses a batch without gates or with too many.
+/// Refuses a batch that has no gates or too many gates.
 fn bounded(gates: usize) -> Result<(), ApiError> {
     match gates {
         0 => Err(ApiError::new(Code::InvalidRequest, "a batch needs at least one gate").at("gates", "empty")),
@@ -415,7 +415,7 @@ pub async fn list(
     Ok(Answer(Sessions { sessions: items, next_cursor, has_more, total_count }))
 }
 
-/// The secret key of a session that is not blind (readings G7).
+/// Returns the secret key of a session, or an error if the session is blind (readings G7).
 fn held(session: &OpenSession) -> Result<&HeldKey, ApiError> {
     session.held.as_ref().ok_or_else(|| {
         ApiError::new(

@@ -1,4 +1,4 @@
-//! The body of `POST /tfhe/eval-session`: a key of up to 40 MB, which is in memory only once (readings X6).
+//! Reads the body of `POST /tfhe/eval-session`: a key of up to 40 MB, which is in memory only once (readings X6).
 //!
 //! Octets are read into the final buffer. A JSON body is stored and checked like any other, except for one text of more
 //! than 64 KB. That text is decoded into the final buffer as it arrives, and a marker takes its place in the body.
@@ -89,13 +89,14 @@ struct Splitter {
     /// The body with the marker in place of the long text.
     kept: Zeroizing<Vec<u8>>,
     kept_max: usize,
-    /// The marker is random, so that no text of the body equals it.
+    /// The text that stands in the stored body for the long text. It is random, so that no other text of the body
+    /// equals it.
     marker: Zeroizing<String>,
     next: NextByte,
     /// Whether the next byte follows a backslash.
     escaped: bool,
     long: Option<LongText>,
-    /// Largest expected number of bytes of the long text.
+    /// Largest number of bytes that the long text is expected to decode to.
     bytes_expected: usize,
 }
 
@@ -184,7 +185,7 @@ struct LongText {
 }
 
 impl LongText {
-    /// Takes some of the next characters, at least one. Returns how many.
+    /// Takes at least one of these characters, which come next in the text. Returns the number of characters taken.
     fn push(&mut self, characters: &[u8]) -> usize {
         let plain = match self.escape.is_empty() {
             true => characters.iter().position(|c| matches!(c, b'"' | b'\\')).unwrap_or(characters.len()),
@@ -229,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// Splits a body that arrives in pieces of this size, storing at most `kept_max` bytes.
+    /// Reads a body that arrives in pieces of `piece` bytes. The splitter stores at most `kept_max` bytes of the body.
     fn split(body: &str, kept_max: usize, piece: usize) -> Result<Vec<u8>, Code> {
         let mut splitter = Splitter::new(kept_max, 0);
         for piece in body.as_bytes().chunks(piece) {
@@ -302,7 +303,7 @@ mod tests {
         all_pieces(r#"{"eval_key_b64":"KEY","secret_key":"x"}"#, "!", Err(Code::SecretKeyRejected));
     }
 
-    /// Texts that are JSON or nearly JSON.
+    /// Generates texts that are JSON or nearly JSON.
     fn almost_json() -> impl Strategy<Value = String> {
         let token = prop_oneof![
             Just("{"),

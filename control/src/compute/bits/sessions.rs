@@ -43,12 +43,13 @@ const IDLE: Duration = Duration::from_secs(5 * 60);
 const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
 /// How long the record of an ended session without charges is kept: twice `TOMBSTONE`.
 const FORGOTTEN: Duration = Duration::from_secs(2 * 24 * 3600);
-/// Timeout of a deletion's wait until the key is overwritten (specification: within 5 seconds).
+/// Longest time that the deletion of a session waits until the key is overwritten (specification: within 5 seconds).
 const ERASE_WAIT: Duration = Duration::from_secs(5);
-/// Wait before a retry for another node's session: the load balancer may then choose the right node.
+/// Time after which a client should try again when its session is on another node. The load balancer may then choose
+/// the right node.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
-/// SHA-256 of a session id, which is stored in its place.
+/// SHA-256 of a session's id. The digest identifies the session in the database.
 pub type SessionDigest = [u8; 32];
 
 /// A session whose key is open.
@@ -75,7 +76,7 @@ impl OpenSession {
         self.held.is_none()
     }
 
-    /// The session as the answer to its creation.
+    /// Makes the answer to the request that created the session.
     pub fn created(&self) -> CreatedSession {
         let params = self.key.preset.params();
         CreatedSession {
@@ -95,28 +96,28 @@ impl OpenSession {
         if self.state(now) != SessionState::Idle {
             return Ok(());
         }
-        let message = "in a session's last five minutes the node keeps no new results: request outputs as ciphertexts";
+        let message = "in a session's last five minutes the node keeps no new results: ask for the outputs as ciphertexts instead";
         Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"))
     }
 
-    /// The phase of the session's life.
+    /// Returns the phase of the session's life at this time.
     fn state(&self, now: Timestamp) -> SessionState {
         state(self.created_at, self.expires_at, now)
     }
 }
 
-/// The phase of a session's life at this time.
+/// Returns the phase at `now` of the life of a session with these times.
 fn state(created_at: Timestamp, expires_at: Timestamp, now: Timestamp) -> SessionState {
     let has_idle_phase = expires_at.since(created_at) > IDLE;
     if has_idle_phase && expires_at.since(now) <= IDLE { SessionState::Idle } else { SessionState::Active }
 }
 
-/// The source of the claim that a key is secure: its preset, or its maker.
+/// Returns the source of the claim that a key is secure: the key's maker if the key was imported, otherwise the preset.
 fn security_claim(imported: bool) -> SecurityClaim {
     if imported { SecurityClaim::Maker } else { SecurityClaim::Preset }
 }
 
-/// An open session as answers show it, from its record.
+/// Makes the description of an open session for answers, from the session's record.
 fn described(record: &GateSession, session_id: SessionId, now: Timestamp) -> Session {
     let (created_at, expires_at) = (Timestamp(record.created_at), Timestamp(record.expires_at));
     Session {
@@ -139,7 +140,7 @@ enum SessionPlace {
     /// On another node of this database.
     Elsewhere {
         digest: SessionDigest,
-        /// Whether that node's lease has expired.
+        /// Whether the lease of the session's node has expired.
         lost: bool,
     },
 }
@@ -249,8 +250,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// The account's open session with this id. If the session has ended, the error says how. Another account's session
-    /// and an unknown id are treated in the same way, including the look-up in the database (readings X14).
+    /// Returns the account's open session with this id. If the session has ended, the error says how. Another account's
+    /// session and an unknown id are treated in the same way, including the look-up in the database (readings X14).
     pub async fn find(&self, account: &AccountId, id: &str) -> Result<Arc<OpenSession>, ApiError> {
         match self.locate(account, id).await? {
             SessionPlace::Here(session) => Ok(session),
@@ -259,7 +260,7 @@ impl Sessions {
         }
     }
 
-    /// The place of the account's session with this id. If the session has ended, the error says how.
+    /// Finds the place of the account's session with this id. If the session has ended, the error says how.
     async fn locate(&self, account: &AccountId, id: &str) -> Result<SessionPlace, ApiError> {
         let not_found = || ended(SessionEnd::Deleted);
         let id: SessionId = id.parse().map_err(|_| not_found())?;
@@ -287,20 +288,20 @@ impl Sessions {
         }
     }
 
-    /// The error for a session that was found before but has ended since.
+    /// Returns the error for a session that was found before but has ended since.
     pub async fn gone(&self, account: &AccountId, id: &str) -> ApiError {
         let found = self.find(account, id).await;
         found.err().unwrap_or_else(|| ended(SessionEnd::Deleted))
     }
 
-    /// The account's open session with this digest.
+    /// Returns the account's open session with this digest, if this node has it.
     pub fn by_digest(&self, account: &AccountId, digest: &[u8]) -> Option<Arc<OpenSession>> {
         let digest: &SessionDigest = digest.try_into().ok()?;
         let open = self.open.read();
         open.get(digest).filter(|session| session.account == *account).cloned()
     }
 
-    /// An open session of this node with its totals.
+    /// Makes the description of an open session of this node for answers, with the session's totals.
     pub async fn describe(&self, account: &AccountId, id: &str) -> Result<Session, ApiError> {
         let session = self.find(account, id).await?;
         let record = self.store.gate_session(account.as_str(), &session.digest).await?;
@@ -308,7 +309,7 @@ impl Sessions {
         Ok(described(&record, session.id.clone(), self.clock.now()))
     }
 
-    /// A page of an account's open sessions with their totals, on all nodes.
+    /// Returns a page of an account's open sessions on all nodes, each with its totals.
     pub async fn list(&self, account: &AccountId, query: &PageQuery) -> Result<Page<Session>, ApiError> {
         let now = self.clock.now();
         let (after, wanted) = (query.after_bytes(), query.rows_wanted());
@@ -349,7 +350,7 @@ impl Sessions {
         }
     }
 
-    /// Records that sessions have expired. If the database does not answer, the next call tries again.
+    /// Records the ends of expired sessions. If the database does not answer, the next call tries again.
     pub async fn record_expired(&self) {
         if !self.unrecorded.swap(false, Ordering::Relaxed) {
             return;
@@ -411,8 +412,8 @@ impl Sessions {
         open.values().filter(|session| wanted(session)).cloned().collect()
     }
 
-    /// Removes the wanted sessions from the list, and closes all their keys before anything is written. Returns the
-    /// number of removed sessions.
+    /// Removes the wanted sessions from the list of open sessions and closes their keys. Writes nothing to the
+    /// database. Returns the number of removed sessions.
     fn take_out(&self, end: SessionEnd, wanted: impl Fn(&OpenSession) -> bool) -> usize {
         let taken: Vec<_> = {
             let mut open = self.open.write();
@@ -425,8 +426,8 @@ impl Sessions {
         taken.len()
     }
 
-    /// Removes a session from the list, closes its key and records the end. `None`: another call had removed the
-    /// session before.
+    /// Removes a session from the list of open sessions, closes the session's key and records the session's end. The
+    /// receiver gets a message when the key is overwritten. `None`: another call removed the session before.
     async fn end(&self, session: &OpenSession, end: SessionEnd) -> Result<Option<oneshot::Receiver<()>>, ApiError> {
         let mine = self.open.write().remove(&session.digest).is_some();
         session.bench.close(end);
@@ -435,7 +436,7 @@ impl Sessions {
         Ok(erased)
     }
 
-    /// Closes a key and measures the time until it is overwritten.
+    /// Closes a key and measures the time until the key is overwritten. The receiver then gets a message.
     fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
         let (closed_at, telemetry) = (Instant::now(), self.telemetry.clone());
         let erased = self.engine.close(key);
@@ -450,7 +451,7 @@ impl Sessions {
     }
 }
 
-/// The error if the account already has as many open sessions as the plan allows (readings L9).
+/// Returns the error for an account that already has as many open sessions as the plan allows (readings L9).
 fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
     let plan = plan.as_str();
     let message = match first_ends_at.map(Timestamp::rfc3339) {
@@ -463,14 +464,14 @@ fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
     ApiError::new(Code::QuotaExceeded, message)
 }
 
-/// The error for a request whose session is on another node.
+/// Returns the error for a request whose session is on another node.
 fn elsewhere() -> ApiError {
     let message = "the session is on another node of this service: send its requests to that node, through a balancer that \
          keeps a session on its node";
     ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
 }
 
-/// The error for a session that ended in this way (readings G1, G13).
+/// Returns the error for a session that ended in this way (readings G1, G13).
 pub fn ended(end: SessionEnd) -> ApiError {
     match end {
         SessionEnd::Deleted => ApiError::new(Code::SessionNotFound, "there is no such session"),

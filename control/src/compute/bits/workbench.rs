@@ -19,7 +19,8 @@ use crate::web::error::ApiError;
 /// Largest size in bytes of the ciphertexts in one request: 16,384 ciphertexts of the largest preset.
 pub const VALUES_BYTES_MAX: usize = 56 << 20;
 
-/// A session's memory for values, within its account's share of the node's memory. Clones share one count.
+/// Counts a session's memory for values, within the share that the session's account has of the node's memory. Clones
+/// share one count.
 #[derive(Clone, Debug)]
 pub struct ValueMemory {
     used: Arc<AtomicU64>,
@@ -46,12 +47,12 @@ pub enum NoRoom {
 }
 
 impl ValueMemory {
-    /// The memory of a session.
+    /// Makes the memory of a session: at most `bytes_max` bytes, taken from `node` in the name of `payer`.
     pub fn of_session(node: Resource, payer: Payer, bytes_max: u64) -> ValueMemory {
         ValueMemory { used: Arc::default(), max: bytes_max, node, payer }
     }
 
-    /// Bytes that are reserved now.
+    /// Returns the number of bytes that are reserved now.
     #[cfg(test)]
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
@@ -75,12 +76,12 @@ impl ValueMemory {
 }
 
 impl Room {
-    /// The account whose share is used.
+    /// Returns the account from whose share the bytes are taken.
     pub fn payer(&self) -> &Payer {
         &self.payer
     }
 
-    /// Splits a part off this room.
+    /// Splits a room of `bytes` bytes off this room.
     pub fn part(&mut self, bytes: u64) -> Room {
         Room { used: self.used.clone(), payer: self.payer.clone(), grant: self.grant.split(bytes) }
     }
@@ -102,7 +103,7 @@ pub struct EncryptedValue {
 }
 
 impl EncryptedValue {
-    /// A value with these bits. Dropping it gives back `room`, the memory reserved for it.
+    /// Makes a value with these bits. Dropping the value gives back `room`, the memory reserved for the value.
     pub fn new(bits: LweList, form: Form, room: Room) -> EncryptedValue {
         EncryptedValue { bits, form, _room: room }
     }
@@ -143,13 +144,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run with this id. Dropping it gives back `room`, the memory reserved for its record and results.
+    /// Makes a run with this id. Dropping the run gives back `room`, the memory reserved for the run's record and
+    /// results.
     pub fn new(op_id: OperationId, room: Room) -> Run {
         let (results, ended) = (Mutex::new(None), watch::Sender::new(false));
         Run { op_id, engine: OnceLock::new(), results, ended, _room: room }
     }
 
-    /// The run's results, if the run was completed and its results are still in memory.
+    /// Returns the run's results, if the run was completed and its results are still in memory.
     pub fn results(&self) -> Option<Vec<Output>> {
         self.results.lock().clone()
     }
@@ -190,7 +192,7 @@ struct Shelf {
 }
 
 impl Workbench {
-    /// A workbench without values and runs.
+    /// Makes a workbench without values and runs.
     pub fn new(memory: ValueMemory, running_max: usize) -> Workbench {
         Workbench { memory, running_max, shelf: Mutex::default() }
     }
@@ -208,7 +210,7 @@ impl Workbench {
         Ok(())
     }
 
-    /// Stores a run's results for the client to fetch. After the session's end they are dropped.
+    /// Stores a run's results for the client to fetch. If the session has ended, the results are dropped instead.
     pub fn complete(&self, run: &Run, results: Vec<Output>) {
         let shelf = self.shelf.lock();
         if shelf.closed.is_none() {
@@ -224,7 +226,7 @@ impl Workbench {
         run.ended.send_replace(true);
     }
 
-    /// The run with this id, if it is in memory.
+    /// Returns the run with this id, if the run is in memory.
     pub fn run(&self, op_id: &OperationId) -> Option<Arc<Run>> {
         self.shelf.lock().runs.get(op_id).cloned()
     }
@@ -244,7 +246,7 @@ impl Workbench {
         open
     }
 
-    /// The value under a handle.
+    /// Returns the value under a handle.
     pub fn value(&self, handle: &HandleId) -> Option<Arc<EncryptedValue>> {
         self.shelf.lock().values.get(handle).cloned()
     }
@@ -254,12 +256,12 @@ impl Workbench {
         self.shelf.lock().values.remove(handle).is_some()
     }
 
-    /// How the session ended. `None`: it is open.
+    /// Returns how the session ended. `None`: the session is open.
     pub fn closed(&self) -> Option<SessionEnd> {
         self.shelf.lock().closed
     }
 
-    /// Ends the session: drops all values, and accepts no more.
+    /// Ends the session: drops all values. From then on, no values are accepted.
     pub fn close(&self, end: SessionEnd) {
         let closed = Some(self.closed().unwrap_or(end));
         let emptied = std::mem::replace(&mut *self.shelf.lock(), Shelf { closed, ..Shelf::default() });
@@ -269,8 +271,8 @@ impl Workbench {
     }
 }
 
-/// The error for a handle under which the session stores no value. Another session's handle gets the same error as an
-/// unknown handle.
+/// Returns the error for a handle under which the session stores no value. Another session's handle gets the same error
+/// as an unknown handle.
 pub fn unknown_handle(place: Option<&str>) -> ApiError {
     let error = ApiError::new(Code::CiphertextNotFound, "there is no such handle in this session");
     match place {
@@ -279,7 +281,7 @@ pub fn unknown_handle(place: Option<&str>) -> ApiError {
     }
 }
 
-/// The error if there is no memory for inputs and results.
+/// Returns the error for a request for whose inputs and results there is no memory.
 pub fn no_room(full: NoRoom) -> ApiError {
     match full {
         NoRoom::Session => ApiError::new(

@@ -97,7 +97,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The results' ciphertexts.
+    /// Returns the results' ciphertexts.
     pub fn into_results(self) -> LweList {
         self.results
     }
@@ -122,27 +122,27 @@ impl Netlist {
         Circuit::parse_within(text, gates_max).map(|circuit| Netlist { circuit })
     }
 
-    /// Bits of each input value.
+    /// Returns the number of bits of each input value.
     pub fn input_widths(&self) -> &[usize] {
         self.circuit.input_widths()
     }
 
-    /// Bits of each output value.
+    /// Returns the number of bits of each output value.
     pub fn output_widths(&self) -> &[usize] {
         self.circuit.output_widths()
     }
 
-    /// Number of gates.
+    /// Returns the number of gates.
     pub fn gates(&self) -> u64 {
         self.circuit.gates().len() as u64
     }
 
-    /// Number of gates of each kind.
+    /// Returns the number of gates of each kind.
     pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
         self.circuit.gate_counts()
     }
 
-    /// Number of levels.
+    /// Returns the number of levels.
     pub fn levels(&self) -> u64 {
         self.circuit.levels().len() as u64
     }
@@ -225,13 +225,13 @@ impl Engine {
         Ok((operation, hears))
     }
 
-    /// Completed gates of a running circuit.
+    /// Returns the number of completed gates of a running circuit. `None`: the engine does not run this operation.
     pub fn gates_done(&self, operation: EngineOperation) -> Option<u64> {
         self.inner.progress(operation).map(|progress| progress.done)
     }
 }
 
-/// The properties and costs of a preset (readings section 14, `params/suggest`).
+/// Returns the properties and costs of a preset (readings section 14, `params/suggest`).
 pub fn preset_facts(preset: Preset) -> PresetFacts {
     let params = preset.params();
     PresetFacts {

@@ -1,4 +1,4 @@
-//! Arithmetic on encrypted numbers: parameters as answers show them, and containers from requests as types.
+//! Arithmetic on encrypted numbers: converts parameters to the form of answers, and containers of requests to types.
 
 mod containers;
 mod running;
@@ -21,13 +21,13 @@ pub use running::{
     Asked, NumbersEnd, OpenNumbersKey, Operation, PlannedOperation, ResultFacts, StoredNumbersKey, StoredRow, key_head,
 };
 
-/// Degrees below this are for testing (readings K16).
+/// Smallest degree of the ring that is not only for testing (readings K16).
 const SECURE_DEGREE_MIN: usize = 4096;
 /// A rotation by one slot.
 const ROTATION: PartKind = PartKind::Galois(5);
 
-/// Parameters for a security level, depth and scale, smallest degree first. Searches for the primes of each of these
-/// parameters, which takes CPU time, so call this outside the async threads.
+/// Returns the parameters that have this security level, depth and scale, the smallest degree first. Searches for the
+/// primes of all these parameters, which takes CPU time, so call this outside the async threads.
 pub fn suggested(level: SecurityLevel, max_depth: u32, scale_bits: u32) -> Vec<ArithmeticFacts> {
     let security = kernels_level(level);
     let degrees =
@@ -37,7 +37,7 @@ pub fn suggested(level: SecurityLevel, max_depth: u32, scale_bits: u32) -> Vec<A
     literals.filter_map(|literal| Params::new(literal).ok()).map(|params| facts(&params)).collect()
 }
 
-/// The properties and costs of parameters.
+/// Returns the properties and costs of parameters.
 fn facts(params: &Params) -> ArithmeticFacts {
     let literal = params.literal();
     let top = params.level_max();
@@ -61,8 +61,9 @@ fn facts(params: &Params) -> ArithmeticFacts {
     }
 }
 
-/// The parameters for which a key was made. The error says why no such parameters exist. The first call for some
-/// parameters searches for their primes, which takes CPU time, so call this outside the async threads.
+/// Returns the parameters with this degree, scale and depth, for a new key or for a key that was made earlier. The
+/// error says why no such parameters exist. The first call for a set of parameters searches for the primes, which takes
+/// CPU time, so call this outside the async threads.
 pub fn params_of(
     (poly_degree, scale_bits, max_depth): (u64, u64, u64),
     level: SecurityLevel,
@@ -84,7 +85,7 @@ pub fn params_of(
     })
 }
 
-/// The parameters in a key's record.
+/// Returns the parameters that a key's record describes.
 pub fn params_on_record(params: &KeyParams) -> Result<Params, ApiError> {
     let level =
         SecurityLevel::from_name(&params.security_level).ok_or_else(|| ApiError::internal("a level on record"))?;
@@ -92,7 +93,7 @@ pub fn params_on_record(params: &KeyParams) -> Result<Params, ApiError> {
         .map_err(|error| ApiError::internal(error.message))
 }
 
-/// Parameters as answers and records hold them.
+/// Converts parameters to the form in which answers and records contain them.
 pub fn key_params(params: &Params, scheme: &str) -> KeyParams {
     let literal = params.literal();
     KeyParams {
@@ -108,14 +109,14 @@ pub fn key_params(params: &Params, scheme: &str) -> KeyParams {
     }
 }
 
-/// Bytes of a ciphertext of two polynomials at the highest level (readings K12).
+/// Returns the size in bytes of a ciphertext of two polynomials at the highest level (readings K12).
 pub fn ciphertext_bytes_max(params: &Params) -> u64 {
     container::ciphertext_bytes(params, params.level_max(), Form::Whole) as u64
 }
 
-/// Bytes of the largest useful evaluation key for these parameters, with all parts at the highest level:
-/// relinearization, conjugation, and rotations by powers of two in both directions. For bootstrapping the key has as
-/// many parts again, and the rotations of the bootstrapping matrices: 128 parts at most (readings K4).
+/// Returns the size in bytes of the largest useful evaluation key for these parameters. Its parts are at the highest
+/// level: relinearization, conjugation, and rotations by powers of two in both directions. With bootstrapping, the key
+/// has at most 128 further parts: as many parts again, and the rotations of the bootstrapping matrices (readings K4).
 pub fn evaluation_key_bytes_max(params: &Params) -> u64 {
     const BOOTSTRAP_PARTS: u64 = 128;
     let part = container::part_bytes(params, ROTATION, params.raised_level()) as u64;
@@ -124,13 +125,13 @@ pub fn evaluation_key_bytes_max(params: &Params) -> u64 {
     parts * part + KEY_HEAD_BYTES as u64
 }
 
-/// Bits of the product of all primes, rounded up.
+/// Returns the number of bits of the product of all primes, rounded up.
 pub fn total_q_bits(params: &Params) -> u64 {
     params.log_modulus().ceil() as u64
 }
 
-/// Fractional bits of precision in the worst slot of a ciphertext freshly encrypted with a public key (facts on
-/// parameters, 2.5).
+/// Returns the precision, in bits after the binary point, of the worst slot of a ciphertext that was just encrypted
+/// with a public key (facts on parameters, 2.5).
 fn precision_bits(params: &Params) -> f64 {
     /// bits that encryption with the public key loses at N = 1, and bits by which the worst slot is less precise than
     /// most slots
@@ -139,7 +140,7 @@ fn precision_bits(params: &Params) -> f64 {
     f64::from(params.scale_bits_effective()) - (params.n() as f64).log2() - FRESH - WORST_SLOT
 }
 
-/// Warnings about parameters (readings K3).
+/// Returns warnings about parameters (readings K3).
 pub fn warnings(params: &Params) -> Vec<String> {
     let (asked, effective) = (params.literal().scale_bits, params.scale_bits_effective());
     let mut warnings = Vec::new();

@@ -60,7 +60,7 @@ const ERRORS: [Code; 16] = [
 ];
 
 impl JsonBody for ComputeRequest {
-    /// Room for 16,384 numbers of up to 25 characters, and coefficients.
+    /// Room for 16,384 numbers of up to 25 characters each, and for the coefficients of a polynomial.
     const BYTES_MAX: usize = 1 << 20;
 }
 
@@ -182,7 +182,7 @@ async fn begin(
     running::run(compute, caller, prepared, deadline, reply).await
 }
 
-/// The operation with this name (readings C5, C6).
+/// Returns the operation with this name (readings C5, C6).
 fn named(name: &str) -> Result<Operation, ApiError> {
     Operation::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();

@@ -36,7 +36,8 @@ use crate::web::path::PathParts;
 /// Largest number of attempts to make room for a ciphertext. An attempt fails if another ciphertext of the account
 /// takes the room first.
 pub const ROOM_ATTEMPTS: usize = 8;
-/// Memory reserved for each byte of a ciphertext: for its bytes, for their check, for the sealed copy.
+/// Bytes of memory reserved for each byte of a ciphertext: one for the ciphertext, one for its check, one for its
+/// sealed copy.
 const COPIES: u64 = 3;
 
 impl JsonBody for UploadCiphertext {
@@ -54,8 +55,8 @@ impl PartialSchema for CiphertextOctets {
 
 impl ToSchema for CiphertextOctets {}
 
-/// An uploaded ciphertext in one of two forms. Octets are not read yet, because their maximum number depends on the
-/// key.
+/// An uploaded ciphertext in one of two forms. Octets are not read yet, because the largest number of octets depends on
+/// the key.
 pub enum CiphertextUpload {
     Json(Json<UploadCiphertext>),
     Octets { key_id: String, request: Request, web: Arc<Web> },
@@ -83,7 +84,7 @@ where
     }
 }
 
-/// The key's id in the query (`?key_id=`).
+/// Returns the key's id from the query (`?key_id=`).
 fn key_id_of(query: Result<Query<Vec<(String, String)>>, QueryRejection>) -> Result<String, ApiError> {
     let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query string cannot be read"))?;
     let mut ids = query.into_iter().filter(|(name, _)| name == "key_id").map(|(_, value)| value);
@@ -152,7 +153,7 @@ pub async fn upload(
     kept.await?
 }
 
-/// Stores a ciphertext that was read, and evicts others to make room for it (readings K14).
+/// Stores a ciphertext that was read, and evicts other ciphertexts to make room for the new one (readings K14).
 async fn keep(
     compute: &Compute,
     caller: &Caller,
@@ -310,13 +311,13 @@ pub async fn delete(
     Ok(Answer(DeletedCiphertext { ciphertext_id, status: "deleted".to_owned() }))
 }
 
-/// The error for a ciphertext that does not fit even if all other ciphertexts are evicted (readings K14).
+/// Returns the error for a ciphertext that does not fit even if all other ciphertexts are evicted (readings K14).
 pub fn no_room() -> ApiError {
     ApiError::new(Code::QuotaExceeded, "the ciphertext is larger than the space that the plan allows for ciphertexts")
 }
 
-/// The error for an id that no stored ciphertext of the account has: the id is unknown, or the ciphertext was evicted
-/// (readings K14, X14).
+/// Returns the error for an id that no stored ciphertext of the account has: the id is unknown, or its ciphertext was
+/// evicted (readings K14, X14).
 pub fn unknown_ciphertext() -> ApiError {
     ApiError::new(Code::CiphertextNotFound, "there is no such ciphertext in this account, or it was evicted")
 }
@@ -333,7 +334,7 @@ fn decoded(text: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     })
 }
 
-/// A ciphertext's record as answers show it.
+/// Makes the description of a stored ciphertext for answers, from the ciphertext's record.
 fn told(record: &CiphertextRecord) -> Result<Ciphertext, ApiError> {
     Ok(Ciphertext {
         ciphertext_id: record.ciphertext_id.parse().map_err(ApiError::internal)?,
@@ -349,7 +350,7 @@ fn told(record: &CiphertextRecord) -> Result<Ciphertext, ApiError> {
     })
 }
 
-/// A new ciphertext as answers show it, with the ids of the evicted ones.
+/// Makes the description of a new ciphertext for answers, with the ids of the ciphertexts that were evicted.
 fn told_new(new: &NewCiphertext) -> Result<Ciphertext, ApiError> {
     let evicted = new.evicted.iter().map(|id| id.parse()).collect::<Result<_, _>>().map_err(ApiError::internal)?;
     Ok(Ciphertext {
@@ -366,7 +367,7 @@ fn told_new(new: &NewCiphertext) -> Result<Ciphertext, ApiError> {
     })
 }
 
-/// log2 of a scale, to three decimals.
+/// Returns the log2 of a scale, rounded to three decimals.
 fn scale_bits(scale: f64) -> f64 {
     (scale.log2() * 1000.0).round() / 1000.0
 }

@@ -52,7 +52,7 @@ impl JsonBody for UploadKey {
     const BYTES_MAX: usize = base64_ceiling(PUBLIC_KEY_BYTES_MAX + EVALUATION_KEY_BYTES_MAX);
 }
 
-/// A JSON body with `params`. A wrong shape within `params` is a wrong parameter (readings E1).
+/// A JSON body with `params`. A wrong shape within `params` is answered as a wrong parameter (readings E1).
 pub struct WithParams<T>(Json<T>);
 
 impl<S: Send + Sync, T: JsonBody + DeserializeOwned> FromRequest<S> for WithParams<T>
@@ -132,7 +132,7 @@ pub async fn upload(
     kept.await?
 }
 
-/// Stores a key that arrived in one request. `put` collects the names of the objects that were put into the vault.
+/// Stores a key that arrived in one request. Adds the names of the objects that were put into the vault to `put`.
 async fn keep_whole(
     compute: &Compute,
     caller: &Caller,
@@ -172,7 +172,7 @@ struct WholeKey<'a> {
     records: Vec<KeyRowRecord>,
 }
 
-/// Writes a whole key and its stored answer. `source`: `upload` or `generate`.
+/// Writes the records of a whole key, and the answer to store. `source`: `upload` or `generate`.
 async fn book(
     compute: &Compute,
     caller: &Caller,
@@ -224,7 +224,7 @@ async fn book(
     Ok(compute.vault.erase_dropped().await?)
 }
 
-/// The row of a new key.
+/// Makes the row for a new, uploaded key.
 fn new_key<'a>(
     key_id: &'a api::EncryptionKeyId,
     caller: &'a Caller,
@@ -248,7 +248,7 @@ fn new_key<'a>(
     }
 }
 
-/// The event that announces a key to webhooks (readings H19, H20).
+/// Makes the event that announces a new key to webhooks (readings H19, H20).
 fn created_event(caller: &Caller, new: &NewEncryptionKey<'_>, wanted: &WantedKey, now: Timestamp) -> NewEvent {
     let data = json!({
         "key_id": new.key_id,
@@ -260,7 +260,7 @@ fn created_event(caller: &Caller, new: &NewEncryptionKey<'_>, wanted: &WantedKey
     event(&caller.account, EventType::KeyCreated, &data, now)
 }
 
-/// The error if a key was not made (readings K19).
+/// Returns an error if the database did not make the key (readings K19).
 fn check_made(made: KeyMade, caller: &Caller, keys_max: u64) -> Result<(), ApiError> {
     match made {
         KeyMade::Made => Ok(()),
@@ -275,7 +275,7 @@ fn check_made(made: KeyMade, caller: &Caller, keys_max: u64) -> Result<(), ApiEr
     }
 }
 
-/// The answer about a new key.
+/// Makes the answer about a new key.
 fn uploaded(
     key_id: &api::EncryptionKeyId,
     wanted: &WantedKey,
@@ -301,7 +301,7 @@ fn uploaded(
     Ok(answer)
 }
 
-/// Decodes a base64 member. The limit counts decoded bytes (readings K4).
+/// Decodes a member in base64. Refuses a member of more than `bytes_max` decoded bytes (readings K4).
 fn decoded(member: &'static str, text: &str, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     base64_text::decode(text, bytes_max).map(Zeroizing::new).map_err(|fault| match fault {
         Base64Error::NotBase64 => {
@@ -408,20 +408,20 @@ pub async fn find(compute: &Compute, caller: &Caller, key_id: &str) -> Result<En
     compute.store.encryption_key(caller.account.as_str(), key_id).await?.ok_or_else(unknown_key)
 }
 
-/// The parameters and the fingerprint in a key's record. May search for the primes of the parameters, which takes CPU
-/// time, so call this outside the async threads.
+/// Returns the parameters and the fingerprint in a key's record. May search for the primes of the parameters, which
+/// takes CPU time, so call this outside the async threads.
 pub fn params_and_fingerprint(key: &EncryptionKey) -> Result<(Params, [u8; 8]), ApiError> {
     let params = numbers::params_on_record(&read_recorded_params(&key.params, &key.scheme)?)?;
     let fingerprint = key.fingerprint.as_slice().try_into().map_err(ApiError::internal)?;
     Ok((params, fingerprint))
 }
 
-/// The error for an id that no key of the account has (readings X14).
+/// Returns the error for an id that no key of the account has (readings X14).
 pub fn unknown_key() -> ApiError {
     ApiError::new(Code::KeyNotFound, "there is no such encryption key in this account")
 }
 
-/// A key's record as answers show it.
+/// Makes the description of a key for answers, from the key's record.
 fn record(key: &EncryptionKey) -> Result<EncryptionKeyRecord, ApiError> {
     let params = read_recorded_params(&key.params, &key.scheme)?;
     Ok(EncryptionKeyRecord {

@@ -1,4 +1,5 @@
-//! Encryption keys and ciphertexts of accounts at rest: sealed objects to which records refer (readings K4, K14, K15).
+//! Stores the encryption keys and ciphertexts of accounts as sealed objects to which records refer (readings K4, K14,
+//! K15).
 //!
 //! An object is written before the record that refers to it. When a change of records leaves an object without a
 //! record, the same transaction notes the object (`store::dropped_objects`). The object is removed right afterwards, or
@@ -42,16 +43,17 @@ pub struct VaultConfig {
     pub ciphertext_ttl: Duration,
 }
 
-/// With a bucket, an account's ciphertexts may have this many times the bytes of the plan's cache. Ciphertexts beyond
-/// the cache stay in the bucket until they expire (readings K14).
+/// If the vault is in a bucket, an account's ciphertexts may have this many times the bytes of the plan's cache.
+/// Ciphertexts beyond the cache stay in the bucket until they expire (readings K14).
 const BUCKET_FACTOR: u64 = 10;
-/// Largest number of objects that one query reads to remove them, and number of objects that are removed at the same
+/// Largest number of objects to remove that one query reads. `REMOVED_AT_ONCE` of these objects are removed at the same
 /// time.
 const REMOVED_MAX: i64 = 1000;
 const REMOVED_AT_ONCE: usize = 8;
 /// Time after which a client should try again when there is no room.
 const RETRY: Duration = Duration::from_secs(60);
-/// Wait before a retry for another node's objects: the load balancer may then choose the right node.
+/// Time after which a client should try again when the object is on another node. The load balancer may then choose the
+/// right node.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
 /// The two shelves of the vault: keys and ciphertexts.
@@ -64,7 +66,7 @@ pub enum Shelf {
 }
 
 impl Shelf {
-    /// The kind under which dropped objects of this shelf are noted.
+    /// Returns the kind under which the database notes dropped objects of this shelf.
     fn kind(self) -> &'static str {
         match self {
             Shelf::Keys => KEY_OBJECTS,
@@ -83,15 +85,15 @@ pub struct Vault {
     place: String,
     /// The vault's settings.
     pub config: VaultConfig,
-    /// Bytes of all keys, and of all ciphertexts: the bytes at the last count, plus those of the objects put since
-    /// then.
+    /// Size of all keys in bytes: the size at the last count, plus the objects that were put since then.
+    /// `ciphertext_bytes` is the same for all ciphertexts.
     key_bytes: AtomicU64,
     ciphertext_bytes: AtomicU64,
     pinned: Arc<Mutex<HashMap<String, usize>>>,
     erasing: tokio::sync::Mutex<()>,
 }
 
-/// Ciphertexts that must not be evicted until this is dropped.
+/// Ciphertexts that must not be evicted until this value is dropped.
 pub struct Pinned {
     ids: Vec<String>,
     pinned: Arc<Mutex<HashMap<String, usize>>>,
@@ -138,23 +140,24 @@ impl Vault {
         Ok(vault)
     }
 
-    /// The value of `node_id` in records of objects that are put here.
+    /// Returns the value of `node_id` for records of objects that this vault puts.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Bytes that an account's ciphertexts may have, if the plan has a cache of this size.
+    /// Returns the largest size in bytes that an account's ciphertexts may have together, if the plan has a cache of
+    /// `cache_bytes`. `None`: no limit.
     pub fn ciphertext_bytes_of(&self, cache_bytes: Option<u64>) -> Option<u64> {
         let factor = if self.ciphertexts.are_shared() { BUCKET_FACTOR } else { 1 };
         cache_bytes.map(|bytes| bytes.saturating_mul(factor))
     }
 
-    /// Bytes of all keys.
+    /// Returns the size of all keys in bytes.
     pub fn key_bytes(&self) -> u64 {
         self.key_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of all ciphertexts.
+    /// Returns the size of all ciphertexts in bytes.
     pub fn ciphertext_bytes(&self) -> u64 {
         self.ciphertext_bytes.load(Ordering::Relaxed)
     }
@@ -228,7 +231,7 @@ impl Vault {
         opened.await?.map(Some).map_err(not_read)
     }
 
-    /// Removes objects that were put but to which no record refers.
+    /// Removes objects that were put into the vault but got no record.
     pub async fn take_back(&self, shelf: Shelf, names: impl IntoIterator<Item = String>) {
         let names = stream::iter(names);
         names.for_each_concurrent(REMOVED_AT_ONCE, async |name| self.blobs(shelf).remove(&name).await).await;
@@ -244,12 +247,12 @@ impl Vault {
         Pinned { ids, pinned: self.pinned.clone() }
     }
 
-    /// The ciphertexts that are pinned.
+    /// Returns the ids of the pinned ciphertexts.
     pub fn pinned(&self) -> Vec<String> {
         self.pinned.lock().keys().cloned().collect()
     }
 
-    /// Removes the objects that changes of records have dropped (readings K15: within 5 seconds).
+    /// Removes the objects that lost their records when records were changed (readings K15: within 5 seconds).
     pub async fn erase_dropped(&self) -> Result<(), store::Error> {
         // if two calls run at the same time, the second waits here, and then finds nothing to remove
         let _alone = self.erasing.lock().await;
@@ -295,7 +298,7 @@ impl Vault {
         }
     }
 
-    /// Counts the bytes of all keys and ciphertexts again.
+    /// Reads from the database how many bytes all keys and all ciphertexts have.
     async fn count(&self) -> Result<(), store::Error> {
         self.key_bytes.store(self.store.key_bytes().await?.unsigned_abs(), Ordering::Relaxed);
         self.ciphertext_bytes.store(self.store.ciphertext_bytes().await?.unsigned_abs(), Ordering::Relaxed);

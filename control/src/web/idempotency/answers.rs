@@ -29,7 +29,7 @@ const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
 /// Stores and reads answers on this node.
 pub struct Answers {
-    /// This node's id, which owns its claims. The same at every start.
+    /// This node's id, which marks this node's claims. The id is the same at every start.
     pub(crate) node_id: String,
     /// The database with claims and stored answers.
     pub(crate) store: Store,
@@ -76,7 +76,7 @@ impl Replay {
 }
 
 impl Answers {
-    /// Answers sealed under their accounts' keys, with claims of this node.
+    /// Creates a store for answers, sealed under their accounts' keys, and for claims of this node.
     pub fn new(store: Store, seals: AccountSeals, blobs: Blobs, node_id: String) -> Answers {
         Answers { node_id, store, seals, blobs }
     }
@@ -159,7 +159,7 @@ impl Answers {
         Ok(Replay { response, asked: head.asked })
     }
 
-    /// The error if the body of a stored answer could not be read.
+    /// Makes the error for a stored answer whose body could not be read.
     fn not_read(&self, missing: Missing) -> ApiError {
         match missing {
             Missing::NotHere if !self.blobs.are_shared() => {

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use crate::web::body::Pieces;
 use crate::web::error::ApiError;
 
-/// Bytes of a body that are hashed, at most. More than any route accepts.
+/// Largest number of bytes of a body that are hashed. This is more than any route accepts.
 const BYTES_MAX: usize = 128 << 20;
 
 /// The hash of a body that is being read. Clones share the same hash.
@@ -36,7 +36,7 @@ impl Fingerprint {
         Watched { body, fingerprint: self.clone() }
     }
 
-    /// The hash. `None`: the body was not read to its end, so the handler had no effect.
+    /// Returns the hash. `None`: the body was not read to its end, so the handler had no effect.
     pub fn whole(&self) -> Option<[u8; 32]> {
         let passing = self.passing.lock();
         passing.ended.then(|| passing.hasher.clone().finalize().into())
@@ -79,7 +79,7 @@ impl HttpBody for Watched {
     }
 }
 
-/// Reads a body only to hash it.
+/// Reads a body only to hash it. Returns the hash.
 pub async fn fingerprint_of(body: Body) -> Result<[u8; 32], ApiError> {
     let mut pieces = Pieces::new(body, BYTES_MAX)?;
     let mut hasher = Sha256::new();

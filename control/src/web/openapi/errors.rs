@@ -42,7 +42,7 @@ pub const STAGE: &str = "X-Service-Stage";
 /// A header of successful answers of operations that take an `Idempotency-Key`.
 pub const IDEMPOTENT_REPLAYED: &str = "Idempotent-Replayed";
 
-/// The headers, by name.
+/// Makes the headers, by name.
 pub fn headers() -> BTreeMap<String, RefOr<Header>> {
     let of_some = [
         (RETRY_AFTER, Type::Integer, "Seconds to wait before trying again."),
@@ -61,12 +61,12 @@ pub fn headers() -> BTreeMap<String, RefOr<Header>> {
     COMMON.into_iter().chain(of_some).map(header).collect()
 }
 
-/// References to the headers of every answer.
+/// Makes references to the headers of every answer.
 pub fn common_headers() -> impl Iterator<Item = (String, RefOr<Header>)> {
     COMMON.into_iter().map(|(name, ..)| (name.to_owned(), header(name)))
 }
 
-/// A reference to a header.
+/// Makes a reference to a header.
 pub fn header(name: &str) -> RefOr<Header> {
     RefOr::Ref(Ref::new(format!("#/components/headers/{name}")))
 }
@@ -87,7 +87,7 @@ fn codes(listed: Value) -> Vec<Code> {
     }
 }
 
-/// An error answer, as a component that is named by its status and codes.
+/// Adds an error answer to the components, named by its status and codes. Returns a reference to the component.
 pub fn answer(status: u16, codes: &[Code], area: Area, components: &mut Components) -> Ref {
     let names: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
     let name = format!("{}Error{status}.{}", prefix(area), names.join("."));
@@ -127,7 +127,7 @@ fn response(status: u16, codes: &[Code], area: Area, examples: &mut BTreeMap<Str
     response
 }
 
-/// The prefix of the names of an area's components.
+/// Returns the prefix for the names of an area's components.
 fn prefix(area: Area) -> &'static str {
     match area {
         Area::Platform => "",

@@ -1,4 +1,4 @@
-//! Transfers for work that is charged after it was done. Each is reserved and posted in one transaction, so no
+//! Transfers for work that is charged after it was done. Each transfer is reserved and posted in one transaction, so no
 //! reservation stays open.
 
 use std::collections::BTreeSet;
@@ -46,7 +46,8 @@ impl PostedAtOnce {
         Ok(PostedAtOnce { standing: Standing::read(tx, books).await?, made: Vec::new() })
     }
 
-    /// Adds a transfer if its account's cap permits it. A transfer without costs is not written.
+    /// Adds a transfer, if the account's cap permits the transfer. A transfer whose amounts are all zero is not
+    /// written.
     pub fn post(&mut self, transfer: &WholeTransfer<'_>) -> Posted {
         if transfer.amounts.is_zero() {
             return Posted::Made;
@@ -78,7 +79,7 @@ impl PostedAtOnce {
         Posted::Made
     }
 
-    /// Writes the transfers, and their changes of balances.
+    /// Writes the transfers, and changes the balances by their amounts.
     pub async fn write(self, tx: &mut Tx) -> Result<()> {
         if self.made.is_empty() {
             return Ok(());

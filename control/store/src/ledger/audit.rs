@@ -1,4 +1,4 @@
-//! Audits the ledger: balances must be the sums of transfers, and usage rows must agree with their transfers.
+//! Audits of the ledger: balances must be the sums of transfers, and usage rows must agree with their transfers.
 
 use crate::database::values;
 use crate::{Result, Store};
@@ -6,13 +6,13 @@ use crate::{Result, Store};
 /// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditReport {
-    /// Number of transfers, counted by their pending rows.
+    /// Number of transfers. Each transfer has one pending row.
     pub transfers: i64,
     /// Number of balances.
     pub balances: i64,
     /// Number of reservations that are neither posted nor voided.
     pub open: i64,
-    /// The faults found, at most 100 of each kind.
+    /// The faults that were found, at most 100 of each kind.
     pub findings: Vec<AuditFinding>,
 }
 
@@ -23,11 +23,12 @@ pub struct AuditFinding {
     pub account_id: String,
     /// The kind of the fault.
     pub what: &'static str,
-    /// The transfer at fault, or the balance's month and rate.
+    /// The id of the transfer with the fault, or the month and rate of the balance with the fault.
     pub of: String,
 }
 
-/// Kinds of faults, each with a query that selects the account and the object ([`AuditFinding::of`]) of each fault.
+/// Kinds of faults, each with a query that finds the faults of this kind. The query selects the account and the object
+/// ([`AuditFinding::of`]) of each fault.
 const CHECKS: [(&str, &str); 10] = [
     (
         "a transfer was posted and voided",
@@ -100,7 +101,7 @@ const CHECKS: [(&str, &str); 10] = [
 ];
 
 impl Store {
-    /// The number of transfers. Slow, because the rows of the whole table are counted.
+    /// Returns the number of transfers. Slow, because the rows of the whole table are counted.
     pub async fn transfers(&self) -> Result<i64> {
         let sql = "SELECT COUNT(*) FROM transfers WHERE phase = 'pending'";
         let rows: Vec<(i64,)> = self.db.fetch_all_slowly(sql, values![]).await?;
@@ -122,7 +123,7 @@ impl Store {
         Ok(report)
     }
 
-    /// Lines of invoices that differ from the use in their month.
+    /// Finds lines of invoices whose amount differs from the account's use in the line's month.
     async fn misbilled(&self) -> Result<Vec<AuditFinding>> {
         let sql = "SELECT account_id, month, amount_usd_cents FROM invoice_items WHERE item_id LIKE '%:usage:%'";
         let lines: Vec<(String, i64, i64)> = self.db.fetch_all(sql, values![]).await?;

@@ -15,17 +15,17 @@ pub struct Balance {
     pub month: i64,
     /// The rate: thousandths of a yen for a dollar.
     pub usd_milli_jpy: i64,
-    /// Compute units of posted transfers.
+    /// Number of compute units of posted transfers.
     pub fcu: i64,
-    /// Compute units of open reservations.
+    /// Number of compute units of open reservations.
     pub fcu_reserved: i64,
     /// Price of compute units beyond the allowance, in billionths of a dollar.
     pub nano_usd: i64,
-    /// Price of the open reservations' compute units beyond the allowance.
+    /// Price of the compute units beyond the allowance in open reservations, in billionths of a dollar.
     pub nano_usd_reserved: i64,
     /// Price of gates, in thousandths of a yen.
     pub milli_yen: i64,
-    /// Price of the open reservations' gates.
+    /// Price of the gates in open reservations, in thousandths of a yen.
     pub milli_yen_reserved: i64,
 }
 
@@ -54,7 +54,7 @@ pub struct MonthlyCap {
     pub allow_soft_overage: bool,
     /// The e-mail address for alerts. May be empty.
     pub alert_email: String,
-    /// When the budget was set, in microseconds since 1970.
+    /// When the cap was set, in microseconds since 1970.
     pub updated_at: i64,
 }
 
@@ -63,7 +63,7 @@ from_row!(MonthlyCap { account_id, cap_nano_usd, hard_cap, allow_soft_overage, a
 /// An account's use in a month.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsedInMonth {
-    /// Compute units of completed operations.
+    /// Number of compute units of completed operations.
     pub fcu: i64,
     /// Price of the compute units beyond the allowance, in billionths of a dollar.
     pub overage_nano_usd: i64,
@@ -95,7 +95,7 @@ macro_rules! on_conflict_add {
 }
 
 impl Store {
-    /// An account's use in a month.
+    /// Returns an account's use in a month.
     pub async fn used_in_month(&self, account_id: &str, month: i64) -> Result<UsedInMonth> {
         let sql = concat!("SELECT ", balance_columns!(), " FROM ledger_balances WHERE account_id = $1 AND month = $2");
         let balances: Vec<Balance> = self.db.fetch_all(sql, values![account_id, month]).await?;
@@ -110,7 +110,7 @@ impl Store {
         Ok(used)
     }
 
-    /// An account's monthly cap.
+    /// Returns an account's monthly cap.
     pub async fn monthly_cap(&self, account_id: &str) -> Result<Option<MonthlyCap>> {
         let sql = concat!("SELECT ", budget_columns!(), " FROM budgets WHERE account_id = $1");
         self.db.fetch_optional(sql, values![account_id]).await
@@ -136,10 +136,10 @@ impl Tx {
     }
 }
 
-/// An account and a month.
+/// An account's id, and a month.
 pub(super) type Book<'a> = (&'a str, i64);
 
-/// The balances and caps of accounts, as read by a transaction that has locked the accounts.
+/// The balances and caps of accounts. They were read by a transaction that has locked the accounts.
 #[derive(Default)]
 pub(super) struct Standing {
     balances: BTreeMap<(String, i64), Vec<Balance>>,
@@ -177,19 +177,19 @@ impl Standing {
         Ok(standing)
     }
 
-    /// The balances of this account in this month.
+    /// Returns the balances of this account in this month.
     pub fn of(&self, (account, month): Book<'_>) -> &[Balance] {
         self.balances.get(&(account.to_owned(), month)).map_or(&[], Vec::as_slice)
     }
 
-    /// Compute units that are used or reserved.
+    /// Returns the number of compute units that are used or reserved.
     pub fn fcu(&self, book: Book<'_>) -> i64 {
         self.of(book)
             .iter()
             .fold(0, |sum, balance| sum.saturating_add(balance.fcu).saturating_add(balance.fcu_reserved))
     }
 
-    /// The amount that is spent or reserved.
+    /// Returns the amount that is spent or reserved.
     pub fn spend(&self, book: Book<'_>) -> Spend {
         let mut spend = Spend::default();
         for balance in self.of(book) {
@@ -199,18 +199,20 @@ impl Standing {
         spend
     }
 
-    /// The cap that blocks operations of this account. `None`: no cap blocks operations.
+    /// Returns the cap that blocks operations of this account, in billionths of a dollar. `None`: no cap blocks
+    /// operations.
     pub fn cap(&self, account: &str) -> Option<i64> {
         let blocks = |budget: &&MonthlyCap| budget.hard_cap || !budget.allow_soft_overage;
         self.budgets.get(account).filter(blocks).map(|budget| budget.cap_nano_usd)
     }
 
-    /// An account's cap, whether the cap blocks operations or not.
+    /// Returns an account's cap in billionths of a dollar, whether the cap blocks operations or not.
     pub fn budget(&self, account: &str) -> Option<i64> {
         self.budgets.get(account).map(|budget| budget.cap_nano_usd)
     }
 
-    /// Counts a reservation. False: a sum would overflow, and nothing was counted.
+    /// Adds a reservation to the balance of an account, a month and a rate. False: a sum would overflow, and nothing
+    /// was added.
     pub fn reserve(&mut self, (account, month): Book<'_>, rate: i64, amounts: Amounts) -> bool {
         let balances = self.balances.entry((account.to_owned(), month)).or_default();
         let at = balances.iter().position(|balance| balance.usd_milli_jpy == rate).unwrap_or_else(|| {
@@ -219,7 +221,7 @@ impl Standing {
             balances.len() - 1
         });
         let balance = &mut balances[at];
-        // the posted sum must not overflow either when this reservation is posted
+        // posting the reservation later must not make the posted sum overflow either
         let sum = |posted: i64, reserved: i64, more: i64| -> Option<i64> {
             let reserved = reserved.checked_add(more)?;
             posted.checked_add(reserved).map(|_| reserved)
@@ -235,7 +237,7 @@ impl Standing {
     }
 }
 
-/// Changes of balances in a transaction, by account, month and rate.
+/// The changes that a transaction makes to balances, by account, month and rate.
 #[derive(Default)]
 pub(super) struct Changes(BTreeMap<(String, i64, i64), Change>);
 
@@ -259,7 +261,7 @@ impl Changes {
         change.reserved = change.reserved.plus(amounts).expect("balances that fit");
     }
 
-    /// Removes a reservation, and adds it to the posted amounts if `posted`.
+    /// Removes a reservation. If `posted` is true, adds the reservation's amounts to the posted amounts.
     pub fn settle(&mut self, account: &str, month: i64, rate: i64, amounts: Amounts, posted: bool) {
         let change = self.of(account, month, rate);
         change.reserved = change.reserved.minus(amounts).expect("balances that fit");
@@ -268,17 +270,17 @@ impl Changes {
         }
     }
 
-    /// The amounts posted for an account in a month at a rate.
+    /// Returns the amounts that were posted for an account in a month at a rate.
     pub fn posted(&self, account: &str, month: i64, rate: i64) -> Amounts {
         self.0.get(&(account.to_owned(), month, rate)).map_or_else(Amounts::default, |change| change.posted)
     }
 
-    /// The accounts and months with changes.
+    /// Returns the accounts and months that have changes.
     pub fn books(&self) -> BTreeSet<Book<'_>> {
         self.0.keys().map(|(account, month, _)| (account.as_str(), *month)).collect()
     }
 
-    /// Adds reservations to balances. Missing balances are created.
+    /// Adds the reserved amounts to the balances in the database. Creates the balances that do not exist.
     pub async fn add(&self, tx: &mut Tx) -> Result<()> {
         // `WHERE true`, because otherwise SQLite reads ON CONFLICT as the condition of a join
         let sql = Sql {
@@ -307,7 +309,7 @@ impl Changes {
         tx.execute_rows(sql, &columns).await.map(drop)
     }
 
-    /// Changes existing balances.
+    /// Applies the changes to the balances in the database. Fails if a balance does not exist.
     pub async fn apply(&self, tx: &mut Tx) -> Result<()> {
         let sql = Sql {
             sqlite: "UPDATE ledger_balances SET fcu = fcu + (r.value->>3), fcu_reserved = fcu_reserved + (r.value->>4), \
@@ -340,7 +342,7 @@ impl Changes {
     }
 }
 
-/// A balance's account, month and rate, and its change.
+/// The account, month and rate of a balance, and the change of this balance.
 type ChangeRow<'a> = (&'a (String, i64, i64), Change);
 
 fn keys<'a>(rows: &'a [ChangeRow<'a>]) -> Vec<Column<'a>> {

@@ -1,4 +1,4 @@
-//! Reservations: the price of work, reserved before it begins (readings A14, P6, P8).
+//! Reservations. The price of work is reserved before the work begins (readings A14, P6, P8).
 
 use std::collections::BTreeSet;
 
@@ -35,14 +35,14 @@ pub enum Wanted {
     TrialOperations {
         /// Number of operations.
         count: i64,
-        /// Largest number of operations of the trial altogether.
+        /// Largest number of operations that the trial may have altogether.
         max: i64,
     },
     /// Compute units.
     Fcu {
         /// Number of compute units.
         fcu: i64,
-        /// Compute units that the plan includes in a month. `None`: no limit.
+        /// Number of compute units that the plan includes in a month. `None`: no limit.
         allowance: Option<i64>,
         /// How compute units beyond the allowance are treated.
         beyond: BeyondAllowance,
@@ -58,20 +58,20 @@ pub enum BeyondAllowance {
     Refused,
     /// Counted only.
     Free,
-    /// Each is charged at this many billionths of a dollar.
+    /// Each compute unit beyond the allowance costs this many billionths of a dollar.
     Charged(i64),
 }
 
-/// The result of a reservation. Except for `Made`, nothing was reserved.
+/// The result of a reservation. If the result is not `Made`, nothing was reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reserved {
     /// These amounts are reserved.
     Made(Amounts),
-    /// The trial has too few operations left, or has ended.
+    /// The trial has ended, or has too few operations left.
     TrialExhausted,
-    /// The compute units would exceed the allowance.
+    /// The account's compute units in the month would exceed the allowance.
     QuotaExceeded {
-        /// Compute units that are used or reserved.
+        /// Number of compute units that are used or reserved.
         fcu: i64,
     },
     /// The account's spending would exceed its cap.
@@ -94,7 +94,7 @@ impl NewReservation {
         (&self.account_id, month)
     }
 
-    /// The amounts to reserve, or the reason why nothing can be reserved. Does not check the limit of a trial:
+    /// Returns the amounts to reserve, or the reason why nothing can be reserved. Does not check the limit of a trial:
     /// [`take_trial_operations`] checks this limit when it updates the trial's row.
     fn amounts(&self, standing: &Standing) -> Reserved {
         let mut amounts = Amounts::default();
@@ -187,8 +187,8 @@ impl Work for NewReservation {
     }
 }
 
-/// Counts operations of a trial. False: the count would exceed `max`, or the trial does not exist, and nothing was
-/// counted.
+/// Adds `count` to the number of a trial's operations. False: nothing was added, because the number would exceed `max`
+/// or the trial does not exist.
 async fn take_trial_operations(tx: &mut Tx, account_id: &str, count: i64, max: i64) -> Result<bool> {
     let sql =
         "UPDATE trials SET operations_used = operations_used + $2 WHERE account_id = $1 AND operations_used <= $3";

@@ -4,14 +4,14 @@ use super::TransferPhase;
 use crate::Result;
 use crate::database::{Column, Sql, Tx, from_row};
 
-/// Amounts of a transfer, each in its own unit. Units are never added to each other.
+/// The amounts of a transfer, each in its own unit. Amounts in different units are never added to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
-    /// Operations of a trial.
+    /// Number of operations of a trial.
     pub trial_operations: i64,
-    /// Compute units, including those within the allowance.
+    /// Number of compute units, including compute units within the allowance.
     pub fcu: i64,
-    /// Price of compute units beyond the allowance, in billionths of a dollar.
+    /// Price of the compute units beyond the allowance, in billionths of a dollar.
     pub nano_usd: i64,
     /// Price of gates, in thousandths of a yen.
     pub milli_yen: i64,
@@ -27,17 +27,17 @@ impl Amounts {
         })
     }
 
-    /// The sum. `None`: one of the numbers would overflow.
+    /// Adds each amount to the other's amount in the same unit. `None`: a sum would overflow.
     pub fn plus(self, other: Amounts) -> Option<Amounts> {
         self.each(other, i64::checked_add)
     }
 
-    /// The difference. `None`: one of the numbers would overflow.
+    /// Subtracts the other's amounts, each in its own unit. `None`: a difference would overflow.
     pub fn minus(self, other: Amounts) -> Option<Amounts> {
         self.each(other, i64::checked_sub)
     }
 
-    /// Whether all amounts are zero.
+    /// Returns whether all amounts are zero.
     pub fn is_zero(self) -> bool {
         self == Amounts::default()
     }
@@ -78,14 +78,14 @@ impl TransferRow {
     }
 }
 
-/// The columns of a [`TransferRow`].
+/// The names of the columns of a [`TransferRow`], for a statement.
 macro_rules! transfer_columns {
     () => {
         "transfer_id, account_id, month, usd_milli_jpy, trial_operations, fcu, nano_usd, milli_yen, node_id, created_at"
     };
 }
 
-/// The columns as cells of a JSON row.
+/// The same columns as cells of a JSON row, for SQLite.
 macro_rules! transfer_cells {
     () => {
         "r.value->>0, r.value->>1, r.value->>2, r.value->>3, r.value->>4, r.value->>5, r.value->>6, r.value->>7, r.value->>8, \
@@ -93,7 +93,7 @@ macro_rules! transfer_cells {
     };
 }
 
-/// The columns as arrays.
+/// The same columns as arrays, for PostgreSQL.
 macro_rules! transfer_arrays {
     () => {
         "$1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], \
@@ -101,7 +101,7 @@ macro_rules! transfer_arrays {
     };
 }
 
-/// Writes rows of transfers in this phase.
+/// Writes a row with this phase for each transfer.
 pub(super) async fn append(tx: &mut Tx, phase: TransferPhase, rows: &[TransferRow]) -> Result<()> {
     let sql = Sql {
         sqlite: concat!(
@@ -145,7 +145,7 @@ pub(super) async fn open(tx: &mut Tx, rows: &[TransferRow]) -> Result<()> {
     tx.execute_rows(sql, &columns(rows)).await.map(drop)
 }
 
-/// Deletes the open reservations among these ids, and returns them.
+/// Deletes those reservations with these ids that are open, and returns them.
 pub(super) async fn close(tx: &mut Tx, transfer_ids: Vec<&str>) -> Result<Vec<TransferRow>> {
     let sql = Sql {
         sqlite: concat!(

@@ -1,4 +1,4 @@
-//! The end of reservations: posted with the results of the work, or voided (readings P24).
+//! The end of a reservation: it is posted with the results of the work, or voided (readings P24).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,21 @@ use crate::database::{Tx, values};
 use crate::work::Work;
 use crate::{Error, Result, Store};
 
-/// Posts a reservation whose work was completed: a step of a unit.
+/// A step of a unit: posts a reservation, because its work was completed.
 #[derive(Clone, Debug)]
 pub struct Posting {
     /// The transfer's id.
     pub transfer_id: String,
     /// The account that pays.
     pub account_id: String,
-    /// Compute units that the plan includes in a month. `None`: no alerts are written about their use.
+    /// Number of compute units that the plan includes in a month. `None`: no alerts are written about the account's
+    /// use.
     pub allowance: Option<i64>,
     /// Now, in microseconds since 1970.
     pub at: i64,
 }
 
-/// Voids a reservation whose work was not completed.
+/// Voids a reservation, because its work was not completed.
 #[derive(Clone, Debug)]
 pub(crate) struct Voiding {
     transfer_id: String,
@@ -31,7 +32,7 @@ pub(crate) struct Voiding {
     at: i64,
 }
 
-/// A reservation that its node will not settle any more.
+/// An open reservation that its node will not settle any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostReservation {
     /// The transfer's id.
@@ -41,21 +42,22 @@ pub struct LostReservation {
 }
 
 impl Store {
-    /// Voids a reservation. A reservation that was settled before stays as it is.
+    /// Voids a reservation. Does nothing if the reservation was settled before.
     pub async fn void_reservation(&self, transfer_id: &str, account_id: &str, at: i64) -> Result<()> {
         let (transfer_id, account_id) = (transfer_id.to_owned(), account_id.to_owned());
         self.writers.submit(Voiding { transfer_id, account_id, at }).await
     }
 
-    /// Reservations of an earlier process of this node, at most `limit`.
+    /// Returns the open reservations that an earlier process of this node made, at most `limit`.
     pub async fn reservations_of_node(&self, node_id: &str, limit: i64) -> Result<Vec<LostReservation>> {
         let sql =
             "SELECT transfer_id, account_id FROM open_reservations WHERE node_id = $1 ORDER BY transfer_id LIMIT $2";
         Ok(lost(self.db.fetch_all(sql, values![node_id, limit]).await?))
     }
 
-    /// Reservations of other nodes whose lease ended before `silent_since`, at most `limit`. Reservations made after
-    /// `silent_since` are left out, because a node that has just started may not have a lease yet.
+    /// Returns the open reservations of those other nodes whose lease ended before `silent_since`, at most `limit`
+    /// reservations. Leaves out reservations made after `silent_since`, because a node that has just started may not
+    /// have a lease yet.
     pub async fn forsaken_reservations(
         &self,
         node_id: &str,
@@ -73,7 +75,7 @@ fn lost(rows: Vec<(String, String)>) -> Vec<LostReservation> {
 }
 
 impl Voiding {
-    /// The account that would have paid.
+    /// Returns the id of the account that would have paid.
     pub fn account(&self) -> &str {
         &self.account_id
     }
@@ -109,8 +111,8 @@ pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()>
     }
 }
 
-/// Settles the transfers in `ends` that are still open, and returns how many were open. `ends`: for each transfer id,
-/// the time at which the transfer ends.
+/// Settles those transfers in `ends` that are still open. Returns how many were open. `ends` contains, for each
+/// transfer id, the time at which the transfer ends.
 async fn settle(
     tx: &mut Tx,
     phase: TransferPhase,

@@ -2,23 +2,24 @@
 
 use num_bigint::BigUint;
 
-/// Billionths of a dollar in a dollar.
+/// Number of billionths of a dollar in one dollar.
 const NANO: i128 = 1_000_000_000;
-/// Billionths of a dollar in a cent.
+/// Number of billionths of a dollar in one cent.
 const NANO_OF_CENT: i64 = 10_000_000;
 
-/// A sum of money in dollars and yen, each yen amount with the rate of its time. The sum is not rounded. For example,
-/// 15 gates of 0.1 yen at 150 yen for a dollar are exactly 0.01 dollars, although the price of one gate is not a whole
-/// number of billionths of a dollar.
+/// A sum of money in dollars and yen. Each yen amount has the exchange rate of its time. The sum is not rounded. For
+/// example, 15 gates of 0.1 yen at 150 yen for a dollar are exactly 0.01 dollars, although the price of one gate is not
+/// a whole number of billionths of a dollar.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spend {
     nano_usd: i128,
-    /// Thousandths of a yen, each with its rate in thousandths of a yen for a dollar. No rate is 0.
+    /// Amounts in thousandths of a yen, each with its rate in thousandths of a yen for a dollar. No rate is 0.
     yen: Vec<(i128, i128)>,
 }
 
 impl Spend {
-    /// Adds amounts that are not negative. Yen always come with a rate.
+    /// Adds a dollar amount and a yen amount, neither of which is negative. If the yen amount is not 0, the rate is not
+    /// 0 either.
     pub fn add(&mut self, nano_usd: i64, milli_yen: i64, usd_milli_jpy: i64) {
         self.nano_usd += i128::from(nano_usd);
         if milli_yen > 0 && usd_milli_jpy > 0 {
@@ -30,7 +31,7 @@ impl Spend {
         }
     }
 
-    /// Whether the sum is at most this many billionths of a dollar.
+    /// Returns whether the sum is at most this many billionths of a dollar.
     pub fn is_at_most(&self, cap_nano_usd: i64) -> bool {
         let whole: i128 = self.yen.iter().map(|(milli_yen, rate)| milli_yen * NANO / rate).sum();
         let left = i128::from(cap_nano_usd) - self.nano_usd - whole;
@@ -56,12 +57,12 @@ impl Spend {
         }
     }
 
-    /// US cents, rounded to the nearest cent; half a cent is rounded up. For billing.
+    /// Returns the sum in US cents, rounded to the nearest cent; half a cent is rounded up. For billing.
     pub fn cents(&self) -> i64 {
         (self.nano_usd() + NANO_OF_CENT / 2).div_euclid(NANO_OF_CENT)
     }
 
-    /// Billionths of a dollar, rounded to the nearest billionth. For display.
+    /// Returns the sum in billionths of a dollar, rounded to the nearest billionth. For display.
     pub fn nano_usd(&self) -> i64 {
         let whole: i128 = self.yen.iter().map(|(milli_yen, rate)| milli_yen * NANO / rate).sum();
         let fraction = |&(milli_yen, rate): &(i128, i128)| (milli_yen * NANO % rate) as f64 / rate as f64;

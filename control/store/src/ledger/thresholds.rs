@@ -9,21 +9,21 @@ use crate::Result;
 use crate::alerts::{Alert, AlertKind};
 use crate::database::Tx;
 
-/// Percent of the plan's compute units at which alerts are written.
+/// Alerts are written at these percentages of the plan's compute units.
 pub const USAGE_THRESHOLDS: [i64; 3] = [50, 80, 100];
-/// Percent of the monthly cap at which alerts are written.
+/// Alerts are written at these percentages of the monthly cap.
 pub const BUDGET_THRESHOLDS: [i64; 2] = [80, 100];
 
-/// Compute units that the plans include, by account.
+/// Number of compute units that each account's plan includes, by account.
 pub(super) type Allowances<'a> = BTreeMap<&'a str, i64>;
 
-/// Whether `used` is at least this many percent of a limit.
+/// Returns whether `used` is at least this many percent of a limit.
 pub fn is_reached(used: i64, limit: i64, percent: i64) -> bool {
     i128::from(used) * 100 >= i128::from(limit) * i128::from(percent)
 }
 
-/// Writes alerts for the thresholds that these postings reached. Their balances have changed already, and the caller
-/// has locked their accounts.
+/// Writes alerts for the thresholds that these postings reached. The balances already include the postings, and the
+/// caller has locked the accounts.
 pub(super) async fn note_reached(tx: &mut Tx, changes: &Changes, allowances: &Allowances<'_>, now: i64) -> Result<()> {
     let books = changes.books();
     let standing = Standing::read(tx, &books).await?;

@@ -6,7 +6,7 @@ use crate::database::{Column, Sql, Tx, from_row, values};
 use crate::ledger::is_reached;
 use crate::{Result, Store};
 
-/// Percent of a key's cap at which alerts are written.
+/// Alerts are written at these percentages of a key's cap.
 pub const CAP_THRESHOLDS: [i64; 2] = [80, 100];
 
 /// An alert: the spending of a key reached this threshold of the key's cap.
@@ -27,14 +27,14 @@ pub(super) type Caps = BTreeMap<String, i64>;
 pub(super) type Spent<'a> = BTreeMap<(&'a str, i64), i64>;
 
 impl Store {
-    /// A key's cap in yen.
+    /// Returns a key's cap in yen.
     pub async fn office_cap(&self, lineage_id: &str) -> Result<Option<i64>> {
         let sql = "SELECT cap_yen FROM office_caps WHERE lineage_id = $1";
         let row: Option<(i64,)> = self.db.fetch_optional(sql, values![lineage_id]).await?;
         Ok(row.map(|(cap_yen,)| cap_yen))
     }
 
-    /// The thresholds of this cap that a key's spending reached in a month.
+    /// Returns the thresholds of this cap that a key's spending reached in a month.
     pub async fn office_cap_alerts(&self, lineage_id: &str, month: i64, cap_yen: i64) -> Result<Vec<CapAlert>> {
         let sql = "SELECT threshold, reached_at FROM office_cap_alerts WHERE lineage_id = $1 AND month = $2 AND cap_yen = $3 \
              ORDER BY threshold";
@@ -43,7 +43,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Sets a key's cap. The new cap replaces the old one; 0 removes it.
+    /// Sets a key's cap, in place of an earlier cap. If `cap_yen` is 0, removes the cap.
     pub async fn set_office_cap(&mut self, lineage_id: &str, cap_yen: i64, now: i64) -> Result<()> {
         if cap_yen == 0 {
             let sql = "DELETE FROM office_caps WHERE lineage_id = $1";
@@ -54,8 +54,8 @@ impl Tx {
         self.execute(sql, values![lineage_id, cap_yen, now]).await.map(drop)
     }
 
-    /// For a key's new cap: writes an alert for each threshold that the key's spending has already reached.
-    /// `milli_yen`: the spending in thousandths of a yen.
+    /// Writes an alert for each threshold of a key's new cap that the key's spending has already reached. `milli_yen`:
+    /// the spending in thousandths of a yen.
     pub async fn note_reached_cap(
         &mut self,
         lineage_id: &str,
@@ -69,7 +69,7 @@ impl Tx {
     }
 }
 
-/// Caps of these lineages.
+/// Returns the caps of these lineages.
 pub(super) async fn caps_of(tx: &mut Tx, lineages: &BTreeSet<&str>) -> Result<Caps> {
     let sql = Sql {
         sqlite: "SELECT lineage_id, cap_yen FROM office_caps WHERE lineage_id IN (SELECT r.value->>0 FROM json_each($1) r)",
@@ -79,7 +79,7 @@ pub(super) async fn caps_of(tx: &mut Tx, lineages: &BTreeSet<&str>) -> Result<Ca
     Ok(rows.into_iter().collect())
 }
 
-/// Writes alerts for thresholds that the spending `after` has reached and the spending `before` had not.
+/// Writes an alert for each threshold that the spending `after` has reached and the spending `before` had not reached.
 pub(super) async fn note_reached_caps(
     tx: &mut Tx,
     caps: &Caps,

@@ -1,5 +1,5 @@
-//! Charges of the back office (readings B16-B18). Its operations take milliseconds and change nothing. So an operation
-//! is done first and then charged in the transaction that stores its result, without a reservation.
+//! Charges of the back office (readings B16-B18). The back office's operations take milliseconds and change nothing. So
+//! an operation is done first, and then charged in the transaction that stores its result. No reservation is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ pub struct OfficeCharge {
     pub keep: Option<KeptAnswer>,
 }
 
-/// The result of a charge. Except for `Made`, nothing was changed.
+/// The result of a charge. If the result is not `Made`, nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfficeCharged {
     /// The call was charged.
@@ -82,17 +82,17 @@ const TOTALS_OF_KEY: &str = "SELECT operation, calls, units, milli_yen FROM offi
      WHERE account_id = $1 AND month = $2 AND lineage_id = $3 ORDER BY operation";
 
 impl Store {
-    /// Charges a completed call and stores its answer. Durable when this returns.
+    /// Charges a completed call and stores its answer. Both are durable when this returns.
     pub async fn charge_office(&self, charge: OfficeCharge) -> Result<OfficeCharged> {
         self.writers.submit(charge).await
     }
 
-    /// A key's use in a month, by operation.
+    /// Returns a key's use in a month, by operation.
     pub async fn office_totals(&self, account_id: &str, lineage_id: &str, month: i64) -> Result<Vec<OfficeTotal>> {
         self.db.fetch_all(TOTALS_OF_KEY, values![account_id, month, lineage_id]).await
     }
 
-    /// Number of an account's calls in a month. The account's quota limits this number.
+    /// Returns the number of an account's calls in a month. The account's quota limits this number.
     pub async fn office_calls(&self, account_id: &str, month: i64) -> Result<i64> {
         let sql =
             "SELECT CAST(COALESCE(SUM(calls), 0) AS BIGINT) FROM office_totals WHERE account_id = $1 AND month = $2";
@@ -101,8 +101,8 @@ impl Store {
 }
 
 impl Tx {
-    /// A key's use in a month, by operation. Locks the ledger, so that the account cannot be charged before this
-    /// transaction ends.
+    /// Returns a key's use in a month, by operation. Locks the ledger, so that the account cannot be charged before
+    /// this transaction ends.
     pub async fn lock_office_totals(
         &mut self,
         account_id: &str,
@@ -116,7 +116,7 @@ impl Tx {
     /// Charges a call as part of a transaction.
     ///
     /// # Errors
-    /// When the database does not answer. A refused charge is not an error.
+    /// If the database does not answer. A refused charge is not an error.
     pub async fn charge_office(&mut self, charge: &OfficeCharge) -> Result<OfficeCharged> {
         let charged = charge_all(self, &[charge]).await?;
         charged.first().copied().ok_or_else(|| sqlx::Error::RowNotFound.into())
@@ -135,14 +135,14 @@ impl Work for OfficeCharge {
     }
 }
 
-/// An account and a month.
+/// An account and a month; for spending, a lineage and a month.
 type Book<'a> = (&'a str, i64);
 
-/// Calls and spending of months, updated with each charge of a group.
+/// The number of calls, by account and month, and the spending. Updated with each charge of a group.
 #[derive(Default)]
 struct Used<'a> {
     calls: BTreeMap<Book<'a>, i64>,
-    /// Thousandths of a yen by lineage and month.
+    /// Spending in thousandths of a yen, by lineage and month.
     spent: BTreeMap<Book<'a>, i64>,
 }
 
@@ -214,7 +214,7 @@ impl OfficeCharge {
         OperationCounts { account_id: self.account_id.clone(), month: self.month, operations }
     }
 
-    /// The id of the transfer. Empty: nothing is to be paid.
+    /// Returns the id of the transfer. Empty: nothing is to be paid.
     fn transfer_id(&self) -> &str {
         if self.milli_yen > 0 { &self.usage_id } else { "" }
     }

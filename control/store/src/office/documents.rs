@@ -11,13 +11,14 @@ use crate::{Result, Store};
 pub enum DeliveryState {
     /// The document is only stored.
     Stored,
-    /// The document should be sent, but the buyer's address is not known or the service sends no e-mail (readings B11).
+    /// The document should be sent by e-mail, but the buyer's address is not known or the service sends no e-mail
+    /// (readings B11).
     NotSent,
-    /// The e-mail waits in the outbox.
+    /// The e-mail with the document waits in the outbox.
     Pending,
     /// The e-mail was sent.
     Sent,
-    /// The e-mail was given up.
+    /// The service stopped trying to send the e-mail.
     Failed,
 }
 
@@ -82,7 +83,7 @@ from_row!(StoredDocument {
     created_at
 });
 
-/// The filter of a search. A document is found if it matches all members.
+/// The filter of a search. A document is found if it meets all conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentFilter {
     /// The earliest transaction date: YYYY-MM-DD.
@@ -98,7 +99,7 @@ pub struct DocumentFilter {
 }
 
 impl Default for DocumentFilter {
-    /// The filter that all documents match.
+    /// Returns the filter that every document meets.
     fn default() -> DocumentFilter {
         let (from, to) = ("0000-00-00".to_owned(), "9999-99-99".to_owned());
         DocumentFilter { from, to, min: i64::MIN, max: i64::MAX, recipient_key: String::new() }
@@ -115,7 +116,7 @@ macro_rules! select_documents {
     };
 }
 
-/// The conditions of a filter. `$position` is the SQL function that finds a text in another.
+/// The conditions of a filter, in SQL. `$position` is the SQL function that finds a text in another text.
 macro_rules! found {
     ($position:literal) => {
         concat!(
@@ -139,7 +140,7 @@ macro_rules! select_page {
 }
 
 impl Store {
-    /// A page of a key's documents that match a filter.
+    /// Returns a page of those documents of a key that meet a filter.
     pub async fn stored_documents_page(
         &self,
         lineage_id: &str,
@@ -159,19 +160,19 @@ impl Store {
         page(&self.db, after.is_none(), (rows, of_rows), (count, of_filter)).await
     }
 
-    /// A document of a key.
+    /// Returns a document of a key.
     pub async fn stored_document(&self, lineage_id: &str, document_id: &str) -> Result<Option<StoredDocument>> {
         let sql = select_documents!(" FROM stored_documents WHERE document_id = $1 AND lineage_id = $2");
         self.db.fetch_optional(sql, values![document_id, lineage_id]).await
     }
 
-    /// The record of a document of any account.
+    /// Returns the record of a document of any account.
     pub async fn stored_document_of_id(&self, document_id: &str) -> Result<Option<StoredDocument>> {
         let sql = select_documents!(" FROM stored_documents WHERE document_id = $1");
         self.db.fetch_optional(sql, values![document_id]).await
     }
 
-    /// The encrypted PDF of a document.
+    /// Returns the encrypted PDF of a document.
     pub async fn document_file(&self, document_id: &str) -> Result<Option<Vec<u8>>> {
         let sql = "SELECT sealed_pdf FROM document_files WHERE document_id = $1";
         let row: Option<(Vec<u8>,)> = self.db.fetch_optional(sql, values![document_id]).await?;
@@ -180,7 +181,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Stores a document with its encrypted PDF. A document with the same id fails the transaction.
+    /// Stores a document with its encrypted PDF. If a document with the same id exists, the transaction fails.
     pub async fn insert_document(&mut self, new: &StoredDocument, sealed_pdf: &[u8]) -> Result<()> {
         let sql = "INSERT INTO stored_documents (document_id, account_id, lineage_id, number, kind, recipient, recipient_key, \
              total_yen, issue_date, transaction_date, payment_id, original_id, pdf_sha256, delivery_status, created_at) \

@@ -1,4 +1,4 @@
-//! Payments that providers announced, one row for each payment however many events announce it (readings B15, B16).
+//! Payments that providers announced. Each payment has one row, however many events announce it (readings B15, B16).
 
 use api::words;
 
@@ -84,20 +84,20 @@ from_row!(IngestedPayment { document_id, account_id, lineage_id, sealed_event })
 const JOINED_WITHIN: i64 = 600_000_000;
 
 impl Store {
-    /// Payments whose documents are due, at most `limit`.
+    /// Returns payments whose documents are to be made now, at most `limit`.
     pub async fn due_payments(&self, now: i64, limit: i64) -> Result<Vec<IngestedPayment>> {
         let sql = "SELECT document_id, account_id, lineage_id, sealed_event FROM ingested_payments \
              WHERE state IN ('waiting', 'held') AND due_at <= $1 ORDER BY due_at, document_id LIMIT $2";
         self.db.fetch_all(sql, values![now, limit]).await
     }
 
-    /// Whether a payment is due.
+    /// Returns whether there is a payment whose document is to be made now.
     pub async fn has_due_payments(&self, now: i64) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM ingested_payments WHERE state IN ('waiting', 'held') AND due_at <= $1 LIMIT 1";
         Ok(self.db.fetch_optional::<(i64,)>(sql, values![now]).await?.is_some())
     }
 
-    /// Records that the document of a payment could not be made, the reason, and the time of the next attempt.
+    /// Records that the document of a payment could not be made, for which reason, and when the next attempt is due.
     pub async fn put_payment_off(
         &self,
         document_id: &str,
@@ -112,7 +112,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Writes a payment, unless one of its names is known.
+    /// Writes a payment, unless a recorded payment has one of the same names or is the counterpart.
     pub async fn claim_payment(&mut self, new: &NewPayment) -> Result<Claimed> {
         // lock the profile, so that the payments of one key are claimed one after another, and each claim sees the
         // names that earlier claims stored
@@ -162,9 +162,9 @@ impl Tx {
         Ok(Claimed::New)
     }
 
-    /// Finds the counterpart of an invoice or a payment intent. Newer intents do not contain the id of the invoice that
-    /// they pay. An invoice and an intent of the same customer and amount within ten minutes are one payment, if
-    /// neither has a counterpart yet.
+    /// Finds the recorded counterpart of a new invoice or payment intent. Newer intents do not contain the id of the
+    /// invoice that they pay. So an invoice and an intent of the same customer and amount within ten minutes are one
+    /// payment, if neither has a counterpart yet.
     async fn counterpart(&mut self, new: &NewPayment) -> Result<Option<String>> {
         if new.customer.is_empty() || new.is_invoice == new.is_intent {
             return Ok(None);
@@ -177,15 +177,15 @@ impl Tx {
         Ok(row.map(|(document_id,)| document_id))
     }
 
-    /// Records that the document of a payment is stored, as part of the transaction that stores it. False: the document
-    /// was stored before.
+    /// Records that the document of a payment is stored, as part of the transaction that stores the document. False:
+    /// the document was stored before.
     pub async fn finish_payment(&mut self, document_id: &str) -> Result<bool> {
         let sql = "UPDATE ingested_payments SET state = 'issued', sealed_event = NULL, error = '' \
              WHERE document_id = $1 AND state IN ('waiting', 'held')";
         Ok(self.execute(sql, values![document_id]).await? == 1)
     }
 
-    /// Makes the held payments of a key due now, because its cap was changed.
+    /// Makes the held payments of a key due now, because the key's cap was changed.
     pub async fn hasten_payments(&mut self, lineage_id: &str, now: i64) -> Result<()> {
         let sql = "UPDATE ingested_payments SET due_at = $2 WHERE lineage_id = $1 AND state = 'held' AND due_at > $2";
         self.execute(sql, values![lineage_id, now]).await.map(drop)

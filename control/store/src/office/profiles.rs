@@ -49,12 +49,12 @@ macro_rules! select_profile {
 }
 
 impl Store {
-    /// The profile of a key.
+    /// Returns the profile of a key.
     pub async fn issuer_profile(&self, lineage_id: &str) -> Result<Option<IssuerProfile>> {
         self.db.fetch_optional(select_profile!("WHERE lineage_id = $1"), values![lineage_id]).await
     }
 
-    /// The profile whose token has this digest, if its lineage has a valid key.
+    /// Returns the profile whose token has this digest, if the profile's lineage has a valid key.
     pub async fn issuer_profile_of_token(&self, digest: &[u8; 32], now: i64) -> Result<Option<IssuerProfile>> {
         let sql = select_profile!(
             "WHERE token_digest = $1 AND EXISTS (SELECT 1 FROM api_keys k WHERE k.lineage_id = issuer_profiles.lineage_id \
@@ -65,8 +65,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Sets a profile. A new profile is stored with its token. An existing profile is replaced, and its token only if
-    /// `with_token` is true.
+    /// Sets a profile. A new profile is stored with its token. An existing profile is replaced, but keeps its token
+    /// unless `with_token` is true.
     pub async fn put_issuer_profile(&mut self, profile: &IssuerProfile, with_token: bool) -> Result<()> {
         let sql = "INSERT INTO issuer_profiles (lineage_id, account_id, environment, sealed_profile, token_digest, sealed_token, \
              created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (lineage_id) DO UPDATE SET \
@@ -86,7 +86,8 @@ impl Tx {
         self.execute(sql, of).await.map(drop)
     }
 
-    /// The profile of a key. Locks the account, so that no other transaction changes the profile until this one ends.
+    /// Returns the profile of a key. Locks the account, so that no other transaction changes the profile until this
+    /// transaction ends.
     pub async fn lock_issuer_profile(&mut self, account_id: &str, lineage_id: &str) -> Result<Option<IssuerProfile>> {
         self.lock_account(account_id).await?;
         self.fetch_optional(select_profile!("WHERE lineage_id = $1"), values![lineage_id]).await

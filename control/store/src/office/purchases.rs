@@ -7,7 +7,7 @@ use crate::{Result, Store};
 /// A purchase of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purchase {
-    /// The provider's id of the checkout.
+    /// The provider's id for the checkout.
     pub session_id: String,
     /// The account of the key.
     pub account_id: String,
@@ -26,26 +26,26 @@ from_row!(Purchase { session_id, account_id, lineage_id, plan, sealed_key, creat
 /// A purchase to record.
 #[derive(Clone, Debug)]
 pub struct NewPurchase<'a> {
-    /// The provider's id of the checkout.
+    /// The provider's id for the checkout.
     pub session_id: &'a str,
     /// The provider's customer. May be empty.
     pub customer_id: &'a str,
     /// The provider's subscription. May be empty.
     pub subscription_id: &'a str,
-    /// The requested plan, if it is unknown. Empty otherwise.
+    /// The plan that was requested, if the service does not know this plan. Empty otherwise.
     pub unknown_plan: &'a str,
     /// The key, encrypted.
     pub sealed_key: &'a [u8],
 }
 
 impl Store {
-    /// The purchase of a checkout.
+    /// Returns the purchase that belongs to a checkout.
     pub async fn purchase(&self, session_id: &str) -> Result<Option<Purchase>> {
         let sql = "SELECT session_id, account_id, lineage_id, plan, sealed_key, created_at FROM purchases WHERE session_id = $1";
         self.db.fetch_optional(sql, values![session_id]).await
     }
 
-    /// The account of a provider's customer who bought a key before.
+    /// Returns the account of a customer of the provider, if the customer has bought a key before.
     pub async fn account_of_buyer(&self, customer_id: &str) -> Result<Option<String>> {
         let sql =
             "SELECT account_id FROM purchases WHERE customer_id = $1 AND customer_id <> '' ORDER BY created_at LIMIT 1";
@@ -53,7 +53,7 @@ impl Store {
         Ok(row.map(|(account_id,)| account_id))
     }
 
-    /// Erases keys that were bought before this time. Returns how many.
+    /// Erases the encrypted copies of keys that were bought before this time. Returns the number of keys.
     pub async fn hide_purchased_keys(&self, bought_before: i64) -> Result<u64> {
         let sql = "UPDATE purchases SET sealed_key = NULL WHERE sealed_key IS NOT NULL AND created_at < $1";
         self.db.execute(sql, values![bought_before]).await
@@ -61,8 +61,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Records a purchase with its key. If the subscription has ended, the key is revoked from the start (readings B8).
-    /// False: the purchase was recorded before, and nothing was changed.
+    /// Records a purchase and writes its key. If the subscription has already ended, the key is revoked at once
+    /// (readings B8). False: nothing was changed, because the purchase was recorded before.
     pub async fn insert_purchase(&mut self, new: &NewPurchase<'_>, key: &NewApiKey<'_>) -> Result<bool> {
         let sql = "INSERT INTO purchases (session_id, customer_id, subscription_id, account_id, lineage_id, plan, unknown_plan, sealed_key, \
              created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (session_id) DO NOTHING";

@@ -36,7 +36,7 @@ pub(super) fn complete(file: &mut Document, about: &About<'_>) {
     file.trailer.set("ID", vec![identifier.clone(), identifier]);
 }
 
-/// The output intent: colours are sRGB.
+/// Makes the output intent, which states that colours are sRGB.
 fn intent(file: &mut Document) -> Object {
     let mut of_profile = Dictionary::new();
     of_profile.set("N", 3);
@@ -50,7 +50,7 @@ fn intent(file: &mut Document) -> Object {
     Object::Dictionary(intent)
 }
 
-/// The metadata in XML (XMP), uncompressed, so that any program finds it.
+/// Adds the metadata in XML (XMP), uncompressed, so that any program finds it.
 fn metadata(file: &mut Document, about: &About<'_>) -> Object {
     let date = midnight(about);
     let date = date.format(format_description!("[year]-[month]-[day]T00:00:00+09:00")).expect("a date is written");
@@ -75,7 +75,7 @@ fn metadata(file: &mut Document, about: &About<'_>) -> Object {
     file.add_object(stream).into()
 }
 
-/// The document information, which older programs read; the same values as in [`metadata`].
+/// Makes the document information, which older programs read. It has the same values as [`metadata`].
 fn info(about: &About<'_>) -> Dictionary {
     let date = midnight(about);
     let date = date.format(format_description!("D:[year][month][day]000000+09'00'")).expect("a date is written");
@@ -92,7 +92,7 @@ fn midnight(about: &About<'_>) -> time::PrimitiveDateTime {
     about.date.midnight()
 }
 
-/// A digest of the file without an identifier.
+/// Computes the identifier: a digest of the file without an identifier.
 fn identifier(file: &mut Document) -> Object {
     file.trailer.remove(b"ID");
     let digest = Sha256::digest(super::bytes(file));

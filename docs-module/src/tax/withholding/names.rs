@@ -3,7 +3,7 @@
 
 use super::Category::{self, *};
 
-/// Each category with its name, and with other names that mean it.
+/// Each category with its name, and with other names for it.
 const NAMES: [(Category, &str, &[&str]); 13] = [
     (
         Manuscript,
@@ -98,7 +98,7 @@ impl Category {
         NAMES.iter().find(|(category, ..)| *category == self).expect("each category has a name").1
     }
 
-    /// The category of a name or of a synonym.
+    /// Finds the category by its name or by a synonym.
     pub fn of_name(name: &str) -> Option<Category> {
         let found = NAMES.iter().find(|(_, canonical, others)| *canonical == name || others.contains(&name));
         found.map(|(category, ..)| *category)

@@ -1,8 +1,8 @@
-//! Tests of sessions whose keys have several parts, of which work needs some.
+//! Tests of sessions whose keys have several parts, where each operation needs only some of the parts.
 
 use super::*;
 
-/// Parts of 60, 60 and 30 bytes; 200 fit the device.
+/// Sizes of the parts of a key, in bytes. 200 bytes fit on the device.
 const PARTS: [u64; 3] = [60, 60, 30];
 
 fn desk(sessions: &[SessionId]) -> Desk {
@@ -28,7 +28,7 @@ fn parts(of: &[u32]) -> Vec<PartId> {
     of.iter().copied().map(PartId).collect()
 }
 
-/// Eight rows that need these parts.
+/// Submits a list of eight rows that need these parts of the key.
 fn submit(desk: &mut Desk, session: SessionId, operation: OperationId, key: &[u32]) -> Vec<Command> {
     let work = Work { key: parts(key), ..list(&[1; 8]) };
     desk.feed(Event::Submitted { session, operation, work, deadline: None })

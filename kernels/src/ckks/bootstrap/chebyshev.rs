@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::ckks::plan::{PlanBuilder, Value};
 
-/// The sum of `coefficients[i] T_i(y)`, at `y`'s scale.
+/// Computes the sum of `coefficients[i] T_i(y)`. The result has the scale of `y`.
 pub(super) fn evaluate(builder: &mut PlanBuilder, y: Value, coefficients: &[f64]) -> Value {
     let depth = coefficients.len().next_power_of_two().ilog2() as usize;
     let (level, scale) = (builder.level(y) - depth, builder.scale(y));
@@ -21,7 +21,7 @@ struct Series<'a> {
 }
 
 impl Series<'_> {
-    /// `T_k = 2 T_a T_b - T_(a - b)`, where `a` is the largest power of two below `k`, and `b = k - a`.
+    /// Computes `T_k = 2 T_a T_b - T_(a - b)`, where `a` is the largest power of two below `k`, and `b = k - a`.
     fn polynomial(&mut self, k: usize) -> Value {
         if let Some(&known) = self.known.get(&k) {
             return known;
@@ -45,7 +45,7 @@ impl Series<'_> {
         value
     }
 
-    /// Brings a value to `level`, which is at most its own level. The value keeps its scale.
+    /// Brings a value down to `level`, which must not be above the value's level. The value keeps its scale.
     fn at(&mut self, value: Value, level: usize) -> Value {
         if self.builder.level(value) == level {
             return value;

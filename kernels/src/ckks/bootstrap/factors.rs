@@ -1,7 +1,7 @@
 //! The map between coefficients and slots as a product of sparse matrices (Chen, Chillotti, Song, eprint 2018/1043;
 //! Han, Hhan, Cheon, eprint 2018/1073). Each matrix merges some stages of the transform of [`super::super::encode`].
-//! The bit reversal is left out in both directions, because the remainder is computed slot by slot, so the order of
-//! slots does not matter.
+//! The bit reversal is left out in both directions, because the remainder is computed in each slot separately. For this
+//! computation, the order of the slots does not matter.
 
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
@@ -12,8 +12,8 @@ use crate::ckks::encode::Complex;
 /// slot `i`.
 pub type Diagonals = BTreeMap<usize, Vec<Complex>>;
 
-/// The transform from bit-reversed coefficients to slots, or its inverse, as at most `count` factors in the order of
-/// application.
+/// Returns the transform from bit-reversed coefficients to slots, or the inverse of this transform, as a product of at
+/// most `count` matrices. The first matrix in the list is applied first.
 pub fn factors(slots: usize, count: usize, inverse: bool) -> Vec<Diagonals> {
     let stages = slots.ilog2() as usize;
     let count = count.min(stages);
@@ -33,7 +33,7 @@ pub fn factors(slots: usize, count: usize, inverse: bool) -> Vec<Diagonals> {
     merged.collect()
 }
 
-/// The transform's stage that joins halves of length `half`.
+/// Returns one stage of the transform as a matrix: the stage that joins halves of length `half`.
 fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
     let mut out = Diagonals::new();
     let mut add = |offset: usize, at: usize, value: Complex| {
@@ -65,7 +65,7 @@ fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
     out
 }
 
-/// The matrix product `a b`: `b` is applied first.
+/// Multiplies two matrices. The product `a b` applies `b` first.
 fn compose(a: &Diagonals, b: &Diagonals) -> Diagonals {
     let mut out = Diagonals::new();
     for (&i, x) in a {

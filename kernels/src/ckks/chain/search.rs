@@ -1,6 +1,6 @@
 //! The search for a chain. Two families are tried. In *nested* chains, each level adds as few primes of equal size as
 //! its step needs. In *set* chains, all levels share long primes, and each level uses a subset of up to three short
-//! ones.
+//! primes.
 //!
 //! Every machine finds the same chain, because the search uses only `libm`'s logarithms and the basic operations and
 //! square roots of IEEE 754.
@@ -11,14 +11,15 @@ use super::{Chain, Level, Wanted, group, log_product, product_excess_bits};
 use crate::modular::Modulus;
 use crate::ring::primes::nearest_to_power;
 
-/// Headrooms in the order in which they are tried: bits that level 0 has above its scale, for a value and its sign. A
-/// headroom of 10 or more gives at least 9 bits of value; smaller headrooms are tried only when no larger one fits the
-/// bound.
+/// Headrooms in the order in which they are tried. A headroom is the number of bits that level 0 has above its scale,
+/// for a value and the value's sign. A headroom of 10 or more gives at least 9 bits of value. Smaller headrooms are
+/// tried only when no larger headroom fits the bound on the modulus.
 const HEADROOMS: [&[u32]; 2] = [&[10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20], &[9, 8, 7, 6]];
 /// Largest deviations of a level's modulus from its target, in bits, in the order in which they are tried. Scales
 /// follow the moduli, so the precision of a level deviates by at most as many bits.
 const DEVIATIONS: [f64; 3] = [0.7, 1.5, 2.5];
-/// Largest deviation of level 0's modulus, in bits. The bound is tight because level 0 promises its headroom.
+/// Largest deviation of level 0's modulus from its target, in bits. The bound is tight because level 0 promises its
+/// headroom.
 const DEVIATION_OF_LEVEL_0: f64 = 0.7;
 /// Bits of the shortest primes in the search.
 const PRIME_BITS_MIN: u32 = 18;
@@ -38,7 +39,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// Primes near `2^bits`, nearest first.
+    /// Returns primes near `2^bits`, nearest first.
     fn near(&mut self, bits: u32) -> &[u32] {
         let n = self.polynomial_size;
         self.lists.entry(bits).or_insert_with(|| nearest_to_power(n, bits, 96))
@@ -56,7 +57,7 @@ pub(super) fn search(wanted: &Wanted) -> Option<Chain> {
     choices.into_iter().find_map(|(headroom, deviation)| within(&mut pool, wanted, headroom, deviation))
 }
 
-/// The cheapest chain of this headroom whose moduli deviate by at most `deviation` bits from their targets.
+/// Finds the cheapest chain of this headroom whose moduli deviate by at most `deviation` bits from their targets.
 fn within(pool: &mut Pool, wanted: &Wanted, headroom: u32, deviation: f64) -> Option<Chain> {
     let mut targets = vec![f64::from(wanted.scale_bits + headroom)];
     targets.extend(wanted.steps.iter().scan(targets[0], |sum, &step| {
@@ -81,7 +82,7 @@ fn within(pool: &mut Pool, wanted: &Wanted, headroom: u32, deviation: f64) -> Op
     best.map(|(_, chain)| chain)
 }
 
-/// The nested chain: each level adds primes of equal size.
+/// Makes the nested chain, in which each level adds primes of equal size.
 fn nested(pool: &mut Pool, targets: &[f64], deviation: f64) -> Option<Sets> {
     let mut sets: Sets = Vec::new();
     let mut all: Vec<u32> = Vec::new();
@@ -108,8 +109,8 @@ fn nested(pool: &mut Pool, targets: &[f64], deviation: f64) -> Option<Sets> {
     Some(sets)
 }
 
-/// Chains of sets. Each level takes a prefix of the long primes and a subset of up to three short ones. The result has
-/// one entry for each choice of prime sizes with which every level's modulus comes near its target.
+/// Makes set chains. Each level takes a prefix of the long primes and a subset of up to three short primes. The result
+/// has one entry for each choice of prime sizes with which the modulus of every level comes near its target.
 fn sets(pool: &mut Pool, targets: &[f64], deviation: f64) -> Vec<Sets> {
     let mut found = Vec::new();
     for long in (25..=30).rev() {
@@ -135,7 +136,7 @@ fn sets(pool: &mut Pool, targets: &[f64], deviation: f64) -> Vec<Sets> {
     found
 }
 
-/// Sizes of up to three short primes, ascending.
+/// Lists every choice of sizes, in bits, for up to three short primes. The sizes of a choice are ascending.
 fn short_sizes() -> Vec<Vec<u32>> {
     let sizes = || PRIME_BITS_MIN..30;
     let mut out = vec![vec![]];
@@ -145,14 +146,14 @@ fn short_sizes() -> Vec<Vec<u32>> {
     out
 }
 
-/// All subsets of `items`.
+/// Lists all subsets of `items`.
 fn subsets<T: Copy>(items: &[T]) -> impl Iterator<Item = Vec<T>> {
     (0..1usize << items.len())
         .map(|mask| items.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, &item)| item).collect())
 }
 
-/// The primes of each level: a prefix of the long primes `longs` and a subset of short primes, whose numbers of bits
-/// are `sizes`. `None` if the modulus of some level would not come near its target.
+/// Chooses the primes of each level: a prefix of the long primes `longs` and a subset of short primes, whose numbers of
+/// bits are `sizes`. `None` if the modulus of some level would not come near its target.
 fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], sizes: &[u32]) -> Option<Sets> {
     let mut shorts: Vec<u32> = Vec::new();
     for &size in sizes {
@@ -202,8 +203,8 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
     Some(levels)
 }
 
-/// Makes a chain of the sets: adds special primes and scales. The returned cost is the number of transforms of a
-/// rotation and a product together.
+/// Makes a chain of these sets by adding special primes and scales. Returns the chain with its cost, which is the
+/// number of transforms that one rotation and one product take together.
 fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Option<(f64, Chain)> {
     // the short primes come first in the union, because they come first in each set
     let mut union: Vec<u32> = Vec::new();
@@ -247,8 +248,8 @@ fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Opt
     Some((cost as f64, Chain { primes, special: special.len(), levels, value_bits: headroom - 1 }))
 }
 
-/// `count` primes outside `union` and below `2^30`, all of one length. They are as long as possible with at most `room`
-/// bits together.
+/// Finds `count` primes outside `union` and below `2^30`, all of one length. They are as long as possible with at most
+/// `room` bits together.
 fn specials(pool: &mut Pool, union: &[u32], count: usize, room: f64) -> Option<Vec<u32>> {
     (PRIME_BITS_MIN..=30).rev().find_map(|bits| {
         if (count as f64) * (f64::from(bits) - 0.5) > room {
@@ -260,7 +261,7 @@ fn specials(pool: &mut Pool, union: &[u32], count: usize, room: f64) -> Option<V
     })
 }
 
-/// The product of `upper` over the product of `lower`. Common primes cancel.
+/// Divides the product of `upper` by the product of `lower`. Primes that are in both lists cancel.
 fn ratio(upper: &[u32], lower: &[u32]) -> f64 {
     let of = |a: &[u32], b: &[u32]| a.iter().filter(|q| !b.contains(q)).fold(1.0, |product, &q| product * f64::from(q));
     of(upper, lower) / of(lower, upper)

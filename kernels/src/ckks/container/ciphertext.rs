@@ -10,11 +10,11 @@ use crate::ckks::ciphertext::{Ciphertext, SeededCiphertext};
 use crate::ckks::noise::Noise;
 use crate::container::{Error, HEADER_BYTES, Tag, frame_arithmetic, unframe_arithmetic};
 
-/// Bytes of the level, the form and two zeros.
+/// Size of the level, the form and two zeros together, in bytes.
 const KIND_BYTES: usize = 4;
-/// Bytes of scale, value bound and variance.
+/// Size of the scale, the value bound and the variance together, in bytes.
 const FLOAT_BYTES: usize = 24;
-/// Bytes before the seed or the polynomials, the frame's header included.
+/// Number of bytes before the seed or the polynomials. The frame's header is included.
 pub const CIPHERTEXT_HEAD_BYTES: usize = HEADER_BYTES + PARAMS_BYTES + KIND_BYTES + FLOAT_BYTES;
 
 /// How a container holds a ciphertext.
@@ -26,7 +26,7 @@ pub enum Form {
     Seeded = 1,
 }
 
-/// Bytes of a ciphertext's container.
+/// Size of the container of a ciphertext, in bytes.
 pub fn ciphertext_bytes(params: &Params, level: usize, form: Form) -> usize {
     let polynomial = packed_bytes(params, &params.level(level).primes);
     CIPHERTEXT_HEAD_BYTES
@@ -36,7 +36,7 @@ pub fn ciphertext_bytes(params: &Params, level: usize, form: Form) -> usize {
         }
 }
 
-/// Writes the container with both polynomials.
+/// Writes the container of a ciphertext with both polynomials.
 ///
 /// # Panics
 /// When the number of words does not match the ciphertext's level.
@@ -51,7 +51,7 @@ pub fn write_ciphertext(ciphertext: &Ciphertext, params: &Params, fingerprint: [
     })
 }
 
-/// Writes the container with one polynomial and the seed of the other.
+/// Writes the container of a ciphertext with one polynomial and the seed of the other polynomial.
 ///
 /// # Panics
 /// When the number of words does not match the ciphertext's level.

@@ -11,11 +11,11 @@ use crate::ckks::params::{Params, PartKind};
 use crate::container::{CHECKSUM_BYTES, Error, HEADER_BYTES, Tag, frame_head, unframe_head};
 
 const ROWS_BYTES: usize = 4;
-/// Bytes of the head: the frame's header, the parameters, the number of rows.
+/// Size of the head, in bytes: the frame's header, the parameters, the number of rows.
 pub const KEY_HEAD_BYTES: usize = HEADER_BYTES + PARAMS_BYTES + ROWS_BYTES;
-/// Bytes of the kind, the level, the digit, the number of digits and the Galois element.
+/// Size of the kind, the level, the digit, the number of digits and the Galois element together, in bytes.
 const KIND_BYTES: usize = 8;
-/// Bytes of a row before its body.
+/// Number of bytes of a row before its body.
 pub const ROW_HEADER_BYTES: usize = KIND_BYTES + SEED_BYTES + CHECKSUM_BYTES;
 
 /// The contents of an evaluation key's head.
@@ -31,17 +31,17 @@ pub struct KeyHead {
     pub bytes: u64,
 }
 
-/// Bytes of a row of a part of this level.
+/// Size of one row of a part of this level, in bytes.
 pub fn row_bytes(params: &Params, level: u8) -> usize {
     ROW_HEADER_BYTES + packed_bytes(params, &params.key_primes(usize::from(level)))
 }
 
-/// Bytes of a whole part.
+/// Size of a whole part, in bytes.
 pub fn part_bytes(params: &Params, kind: PartKind, level: usize) -> usize {
     params.digits(kind, level).len() * row_bytes(params, level as u8)
 }
 
-/// Writes the head of a key of these parts, by kind and level.
+/// Writes the head of a key that has these parts, each given by its kind and its level.
 ///
 /// # Panics
 /// When a 32-bit word cannot count the rows.
@@ -58,8 +58,8 @@ pub fn write_key_head(params: &Params, fingerprint: [u8; 8], parts: &[(PartKind,
 /// Reads the head from the first [`KEY_HEAD_BYTES`] of a key and ignores the bytes after them.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key; other variants for malformed bytes, among them a number of rows that the
-/// announced length cannot hold.
+/// [`Error::SecretKey`] for a secret key; other variants for malformed bytes, for example if the announced length
+/// cannot hold the announced number of rows.
 pub fn read_key_head(bytes: &[u8]) -> Result<KeyHead, Error> {
     super::refuse_foreign_secrets(bytes)?;
     let first = PARAMS_BYTES + ROWS_BYTES;
@@ -128,7 +128,7 @@ pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error>
     Ok(RowHeader { kind, level, digit, digits, seed: seed_of(&bytes[KIND_BYTES..][..SEED_BYTES]) })
 }
 
-/// Reads a whole row, of exactly its length.
+/// Reads a whole row. `bytes` must have exactly the row's length.
 ///
 /// # Errors
 /// [`Error`] for a wrong length or checksum, or a residue that is not below its prime.
@@ -148,7 +148,7 @@ pub fn read_row(head: &KeyHead, bytes: &[u8]) -> Result<KeyRow, Error> {
     Ok(KeyRow { header, body })
 }
 
-/// The first bytes of SHA-256 over the parameters and the row without its checksum.
+/// Computes the checksum of a row: the first bytes of SHA-256 over the parameters and the row without its checksum.
 fn checksum(params: &Params, row: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut hash = Sha256::new();
     hash.update(params_block(params));

@@ -1,15 +1,15 @@
-//! Residues packed as bits: a row of prime `q` takes `N` times the bits of `q`, least significant bit first, without
-//! gaps.
+//! Residues packed as bits: a row of `N` residues takes `N` times as many bits as its prime `q` has, least significant
+//! bit first, without gaps.
 
 use crate::container::Error;
 use crate::modular::Modulus;
 
-/// Bytes of a row of `n` residues. The count is whole because `n` is a multiple of 8.
+/// Size of a packed row of `n` residues, in bytes. The number of bytes is whole because `n` is a multiple of 8.
 pub fn row_bytes(modulus: Modulus, n: usize) -> usize {
     n * modulus.bits() as usize / 8
 }
 
-/// Appends a row. No branch depends on the words.
+/// Packs a row and appends it to `out`. No branch depends on the words.
 pub fn pack(modulus: Modulus, row: &[u32], out: &mut Vec<u8>) {
     let bits = modulus.bits();
     out.reserve(row_bytes(modulus, row.len()));
@@ -27,7 +27,7 @@ pub fn pack(modulus: Modulus, row: &[u32], out: &mut Vec<u8>) {
     out.extend(&pending.to_le_bytes()[..filled as usize / 8]);
 }
 
-/// Unpacks a row. The length of `bytes` must be exactly [`row_bytes`].
+/// Unpacks a row into `out`. The length of `bytes` must be exactly [`row_bytes`].
 ///
 /// # Errors
 /// When a residue is not below its prime.

@@ -5,15 +5,15 @@ use crate::ckks::Params;
 use crate::ckks::keys::PublicKey;
 use crate::container::{Error, HEADER_BYTES, Tag, frame_arithmetic, unframe_arithmetic};
 
-/// Bytes of the level and three zeros.
+/// Size of the level and three zeros together, in bytes.
 const LEVEL_BYTES: usize = 4;
 
-/// Bytes of a public key's container.
+/// Size of the container of a public key, in bytes.
 pub fn public_key_bytes(params: &Params, level: usize) -> usize {
     HEADER_BYTES + PARAMS_BYTES + LEVEL_BYTES + SEED_BYTES + packed_bytes(params, &params.level(level).primes)
 }
 
-/// Writes the container.
+/// Writes the container of a public key.
 ///
 /// # Panics
 /// When the body does not have the words of the key's level.
@@ -27,7 +27,7 @@ pub fn write_public_key(key: &PublicKey) -> Vec<u8> {
     })
 }
 
-/// Reads the container.
+/// Reads the container of a public key.
 ///
 /// # Errors
 /// [`Error::SecretKey`] for a secret key; other variants for malformed bytes.

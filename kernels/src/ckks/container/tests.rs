@@ -16,7 +16,7 @@ fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
     Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).unwrap()
 }
 
-/// Words that look random, below their primes.
+/// Makes `[primes][N]` words that look random, each below its prime.
 fn words(params: &Params, primes: &[usize]) -> Vec<u32> {
     let row = |&prime: &usize| {
         let q = params.primes()[prime].q();
@@ -48,7 +48,7 @@ fn row(params: &Params, kind: PartKind, level: usize, digit: u8) -> KeyRow {
     KeyRow { header, body: words(params, &params.key_primes(level)) }
 }
 
-/// The container with the length and checksum recomputed after a change, as a malicious client would send it.
+/// Recomputes the length and the checksum of a changed container, as a malicious client would do.
 fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let length = (bytes.len() - HEADER_BYTES) as u64;
     bytes[16..24].copy_from_slice(&length.to_le_bytes());

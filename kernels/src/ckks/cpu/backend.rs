@@ -10,7 +10,7 @@ use crate::cpu::{Arena, Cpu, Isa};
 use crate::error::Result;
 use crate::xof::{DOMAIN_SWITCHING_KEY, fill_residues};
 
-/// Largest number of cached evaluators. The tables of one take about 30 MB at the largest degree.
+/// Largest number of cached evaluators. The tables of one evaluator take about 30 MB at the largest degree.
 const EVALUATORS_MAX: usize = 8;
 
 /// The cache key of an evaluator.
@@ -19,7 +19,7 @@ type Made = (ParamsLiteral, Isa, usize);
 /// The cached evaluators, least recently used first.
 static EVALUATORS: Mutex<Vec<(Made, Arc<Evaluator>)>> = Mutex::new(Vec::new());
 
-/// The cached or new evaluator of these parameters on this CPU.
+/// Returns the evaluator of these parameters on this CPU, from the cache or newly made.
 fn evaluator(cpu: &Cpu, params: &Params) -> Arc<Evaluator> {
     let made = (params.literal(), cpu.isa, cpu.threads);
     let lock = || EVALUATORS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,12 +95,12 @@ impl Arithmetic for Cpu {
     }
 }
 
-/// The arena's slots for these slots of the plan.
+/// Translates slots of a plan to slots of the arena: slot `i` of the plan is slot `slots[i]` of the arena.
 fn placed(slots: &[u32], of_plan: &[u32]) -> Vec<u32> {
     of_plan.iter().map(|&slot| slots[slot as usize]).collect()
 }
 
-/// Reorders inputs and plaintexts to reading order.
+/// Reorders the rows of a plan's inputs and plaintexts to reading order, in place.
 fn swap_inputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &mut Arena) {
     let plan = planned.plan;
     let given = plan.inputs().flat_map(|input| &input.slots).chain(plan.plains().iter().flat_map(|(slots, _)| slots));
@@ -112,7 +112,7 @@ fn swap_inputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &mut Ar
     }
 }
 
-/// Appends the outputs, in the order of the plain transform.
+/// Appends the words of a plan's outputs to `words`, in the order of the plain transform.
 fn read_outputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &Arena, words: &mut Vec<u32>) {
     let n = planned.plan.params().n();
     for &slot in planned.plan.outputs().flat_map(|output| &output.slots) {

@@ -23,30 +23,31 @@ pub(super) struct Constants {
     permutations: Mutex<HashMap<u32, Arc<Permutation>>>,
 }
 
-/// Largest number of cached permutations, 128 kB each at the largest degree. The rotations by powers of two in both
-/// directions fit.
+/// Largest number of cached permutations, 128 kB each at the largest degree. All rotations by powers of two, in both
+/// directions, fit in the cache.
 const PERMUTATIONS_MAX: usize = 64;
 
 /// A rounded division that takes a polynomial from one set of primes to another. First, the polynomial is multiplied by
 /// a whole number and by the product `e` of the gained primes. Then it is divided by the product `g` of the lost primes
 /// ([`crate::ckks::Chain::divided`]).
 pub(super) struct Division {
-    /// Primes of the input, in order: the primes of its level, then the special ones if the division removes them.
+    /// Primes of the input, in order: the primes of its level, then the special primes if the division removes them.
     pub(super) from: Vec<usize>,
     /// Places in `from` of the lost primes, which are the primes that this division divides by.
     pub(super) lost: Vec<usize>,
     /// Primes of the result.
     pub(super) to: Vec<Remaining>,
-    /// Base conversion from the lost primes to the primes of the result, times `-1 / g`.
+    /// Base conversion from the lost primes to the primes of the result. It also multiplies by `-1 / g`.
     pub(super) conversion: Conversion,
-    /// For each of `lost`, the factor of the addend ([`super::switch::Addend`]): `P 2^32`; `None` for special primes.
+    /// For each prime in `lost`: the factor `P 2^32` of the addend ([`super::switch::Addend`]), or `None` for a special
+    /// prime.
     pub(super) lost_addends: Vec<Option<Root>>,
 }
 
-/// A prime of a result.
+/// A prime of the result, with its factors.
 pub(super) struct Remaining {
     pub(super) prime: usize,
-    /// The prime's place in the input, if the input has it.
+    /// The prime's place in the input, if the input has this prime.
     pub(super) at: Option<usize>,
     /// The factor `e / g`.
     pub(super) factor: Root,
@@ -58,7 +59,7 @@ pub(super) struct Remaining {
 pub(super) struct Digit {
     /// The digit's index in the key.
     pub(super) number: usize,
-    /// Places of the digit's primes in the level.
+    /// For each prime of the digit, its place among the primes of the level.
     pub(super) sources: Vec<usize>,
     /// For each prime of the level, then for each special prime: the prime's place among the targets of `conversion`.
     /// `None` for primes of the digit, which need no conversion.
@@ -67,8 +68,8 @@ pub(super) struct Digit {
 }
 
 impl Constants {
-    /// The conversion from level 0 to all primes of the highest level. Its targets for the primes of level 0 are not
-    /// used.
+    /// Returns the conversion from level 0 to all primes of the highest level. The targets for the primes of level 0
+    /// are not used.
     pub(super) fn raise(&self, params: &Params) -> Arc<Conversion> {
         let make = || {
             let primes = params.primes();
@@ -99,7 +100,8 @@ impl Constants {
         made.entry((level, to, special)).or_insert_with(make).clone()
     }
 
-    /// The digits of a ciphertext of this level. A digit of the key is left out if it contains no prime of the level.
+    /// Returns the digits of a ciphertext of this level. A digit of the key is left out if it contains no prime of the
+    /// level.
     pub(super) fn digits(&self, params: &Params, level: usize, of_key: &[Vec<usize>]) -> Arc<Vec<Digit>> {
         let mut made = self.digits.lock().expect("no thread panics with the lock");
         if let Some(found) = made.get(&(level, of_key.to_vec())) {
@@ -111,7 +113,7 @@ impl Constants {
         digits
     }
 
-    /// The permutation of `X -> X^element`.
+    /// Returns the permutation of the words of a row under `X -> X^element`.
     pub(super) fn permutation(&self, tables: &NttTables, element: u32) -> Arc<Permutation> {
         let mut made = self.permutations.lock().expect("no thread panics with the lock");
         if made.len() >= PERMUTATIONS_MAX && !made.contains_key(&element) {

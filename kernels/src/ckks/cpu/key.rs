@@ -10,14 +10,14 @@ use crate::error::Result;
 pub struct LoadedPart {
     /// The part's digits, as indices of primes.
     pub(super) digits: Vec<Vec<usize>>,
-    /// The part's primes: those of ciphertexts up to its level, then the special ones.
+    /// The part's primes: the primes of ciphertexts up to the part's level, then the special primes.
     pub(super) primes: Vec<usize>,
     /// `[primes][2 digits N]`, in the order of [`gadget::arrange`].
     words: Words,
 }
 
 impl LoadedPart {
-    /// The part's words for one prime.
+    /// Returns the part's words for one prime.
     pub(super) fn of_prime(&self, prime: usize) -> &[u32] {
         let at = self.primes.iter().position(|&of| of == prime).expect("a key covers the primes of its levels");
         let row = self.words.len() / self.primes.len();
@@ -31,7 +31,7 @@ impl LoadedPart {
 }
 
 impl Evaluator {
-    /// Allocates a part of these digits and primes ([`crate::ckks::Params::key_primes`]).
+    /// Allocates room for a part with these digits and these primes ([`crate::ckks::Params::key_primes`]).
     ///
     /// # Errors
     /// When memory runs out.
@@ -63,7 +63,7 @@ impl Evaluator {
 
 #[cfg(test)]
 impl LoadedPart {
-    /// The row in the form in which [`Evaluator::load_row`] received it.
+    /// Returns the row of this digit in the form in which [`Evaluator::load_row`] received it.
     pub(super) fn row(&self, evaluator: &Evaluator, digit: usize) -> [Vec<u32>; 2] {
         let (n, lanes) = (evaluator.params.n(), evaluator.isa.lanes());
         let step = 2 * self.digits.len() * lanes;

@@ -12,23 +12,25 @@ use crate::cpu::ntt::{begin_forward, forward_all, inverse_all, inverse_of};
 use crate::cpu::{for_each, pointwise};
 use crate::error::Result;
 
-/// The digits of a polynomial: their residues and quotients as coefficients, ready for conversion to any prime.
+/// A polynomial that is decomposed into digits. Each digit is stored in coefficient form, as residues and quotients,
+/// ready for conversion to any prime.
 pub struct Decomposed<'a> {
     digits: Arc<Vec<Digit>>,
-    /// For each digit, `[sources + 1][N]`.
+    /// For each digit: `[sources + 1][N]` words, which are a row for each prime of the digit and a row of quotients.
     rows: Vec<Buffer<'a>>,
 }
 
 /// A value that is added to a polynomial before the division.
 pub(super) enum Addend<'a> {
-    /// Both polynomials of a ciphertext, as [`pointwise::tensor`] leaves them, times `P`.
+    /// Both polynomials of a ciphertext, as [`pointwise::tensor`] leaves them. They are multiplied by `P` before they
+    /// are added.
     Products(Rows<'a>),
-    /// The first polynomial of a ciphertext, times `P`.
+    /// The first polynomial of a ciphertext. It is multiplied by `P` before it is added.
     First(Rows<'a>),
 }
 
 impl Evaluator {
-    /// Decomposes a polynomial of this level into the digits of `key`; rows are in `[0, 2q)`.
+    /// Decomposes the polynomial `x` of this level into the digits of `key`. The rows of `x` are in `[0, 2q)`.
     pub fn decompose(&self, level: usize, key: &LoadedPart, x: Rows<'_>) -> Result<Decomposed<'_>> {
         let n = self.params.n();
         let digits = self.constants.digits(&self.params, level, &key.digits);
@@ -49,8 +51,9 @@ impl Evaluator {
         Ok(Decomposed { digits, rows })
     }
 
-    /// The product of the digits with a key: `[2][primes of the level, then special primes][N]` in `[0, 2p)`. Its phase
-    /// under the key's secret is `P x` times the secret that the key switches from; `x` is the decomposed polynomial.
+    /// Multiplies the digits of the polynomial `x` by a key. The result is
+    /// `[2][primes of the level, then special primes][N]` in `[0, 2p)`. Under the key's secret, the phase of the result
+    /// is `P x` times the secret that the key switches from.
     pub(super) fn key_product(
         &self,
         level: usize,
@@ -96,7 +99,7 @@ impl Evaluator {
     /// if given. The results are in `[0, q)`.
     ///
     /// # Panics
-    /// When a permutation is given, although the input lacks a prime of the result or the division loses no prime.
+    /// When a permutation is given, and either the input lacks a prime of the result or the division loses no prime.
     pub(super) fn divide(
         &self,
         division: &Division,
@@ -165,7 +168,8 @@ impl Evaluator {
         })
     }
 
-    /// [`Evaluator::divide`] for a division that loses no prime: only the multiplication by the factor remains.
+    /// Like [`Evaluator::divide`], but for a division that loses no prime: only the multiplication by the factor
+    /// remains.
     fn multiply_by_factor(&self, division: &Division, x: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let (from, to) = (division.from.len(), division.to.len());
         for (at, out) in out.iter_mut().enumerate() {

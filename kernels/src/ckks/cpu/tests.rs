@@ -12,7 +12,7 @@ fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
     Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).unwrap()
 }
 
-/// Runs operations on ciphertexts of the host.
+/// Runs `compute` on ciphertexts of the host. The result is a ciphertext with the level `to` and the scale `scale`.
 fn computed(
     evaluator: &Evaluator,
     inputs: &[&ToyCiphertext],
@@ -41,7 +41,8 @@ fn worst(found: &[Complex], expected: impl Iterator<Item = f64>) -> f64 {
     errors.fold(0.0, f64::max)
 }
 
-/// Every level of several parameter sets: nested chains, chains of sets, one and several special primes.
+/// Tests every level of several parameter sets. Some sets have nested chains and some have set chains, with one or
+/// several special primes.
 #[test]
 fn operations_are_those_of_the_numbers_at_every_level() {
     for (n, scale_bits, depth) in [(64, 30, 3), (64, 40, 4), (256, 50, 3), (64, 33, 5), (4096, 40, 2)] {
@@ -133,7 +134,7 @@ fn operations_are_those_of_the_numbers_at_every_level() {
     }
 }
 
-/// A part laid out for another instruction set.
+/// Lays a part out again, for the instruction set of another evaluator.
 fn toy_part(to: &Evaluator, part: &LoadedPart, from: &Evaluator) -> LoadedPart {
     let mut out = to.room_for_part(&part.digits, &part.primes).unwrap();
     for digit in 0..part.digits.len() {

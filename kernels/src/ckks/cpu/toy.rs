@@ -68,7 +68,7 @@ impl Toy {
         (0..self.params.slots()).map(|_| self.real()).collect()
     }
 
-    /// The next error: about normal, standard deviation 3.2.
+    /// Draws the next error, with a distribution that is about normal and has the standard deviation 3.2.
     fn noise(&mut self) -> i64 {
         let sum: f64 = (0..12).map(|_| (self.real() + 1.0) / 2.0).sum();
         ((sum - 6.0) * 3.2).round() as i64
@@ -82,7 +82,7 @@ impl Toy {
         self.params.primes()[prime]
     }
 
-    /// A small polynomial modulo a prime, transformed.
+    /// Reduces a small polynomial modulo a prime, and transforms it.
     fn transformed(&self, prime: usize, coefficients: &[i64]) -> Vec<u32> {
         let q = i64::from(self.modulus(prime).q());
         let mut row: Vec<u32> = coefficients.iter().map(|x| x.rem_euclid(q) as u32).collect();
@@ -94,7 +94,8 @@ impl Toy {
         a.iter().zip(b).map(|(&a, &b)| self.modulus(prime).mul(a, b)).collect()
     }
 
-    /// `(-a s + e + message, a)` modulo these primes, with `a` from this seed. `message` has one row a prime.
+    /// Computes `(-a s + e + message, a)` modulo these primes. `a` is expanded from this seed, and `message` returns
+    /// the message's row for each prime.
     fn encryption(
         &mut self,
         primes: &[usize],
@@ -130,7 +131,7 @@ impl Toy {
         ToyCiphertext { level, scale, words: [bodies, masks].concat() }
     }
 
-    /// Encrypts at the level's default scale.
+    /// Encrypts real numbers at the level's default scale.
     pub fn encrypt_reals(&mut self, values: &[f64], level: usize) -> ToyCiphertext {
         let values: Vec<Complex> = values.iter().map(|&value| value.into()).collect();
         self.encrypt(&values, level, self.params.level(level).scale)
@@ -162,12 +163,12 @@ impl Toy {
         bytemuck::cast(words)
     }
 
-    /// A part of the evaluation key, one row a digit: the mask's seed and the body, `[primes][N]`.
+    /// Makes a part of the evaluation key, with one row for each digit: the mask's seed and the body, `[primes][N]`.
     pub fn seeded_part(&mut self, kind: PartKind, level: usize) -> Vec<(Seed, Vec<u32>)> {
         self.part(kind, level).into_iter().map(|(seed, [bodies, _])| (seed, bodies)).collect()
     }
 
-    /// [`Toy::seeded_part`] with the masks expanded.
+    /// Like [`Toy::seeded_part`], but the masks are expanded.
     fn part(&mut self, kind: PartKind, level: usize) -> Vec<(Seed, [Vec<u32>; 2])> {
         let n = self.params.n();
         let primes = self.params.key_primes(level);
@@ -221,12 +222,12 @@ impl Toy {
     }
 }
 
-/// The element whose automorphism is the inverse of the automorphism of `element`.
+/// Finds the Galois element whose automorphism is the inverse of the automorphism of `element`.
 pub fn inverse_element(n: usize, element: u32) -> u32 {
     (1..2 * n as u32).step_by(2).find(|&x| x * element % (2 * n as u32) == 1).expect("odd numbers have inverses")
 }
 
-/// The coefficients of `a(X^element)`.
+/// Computes the coefficients of `a(X^element)` from the coefficients of `a`.
 pub fn image(coefficients: &[i64], element: u32) -> Vec<i64> {
     let n = coefficients.len();
     let mut out = vec![0; n];

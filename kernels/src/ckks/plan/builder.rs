@@ -33,12 +33,12 @@ pub struct PlanBuilder {
     pub(super) nodes: Vec<Node>,
     pub(super) inputs: Vec<Value>,
     pub(super) plains: Vec<PlainNode>,
-    /// Level of the key's parts, whose digits the noise estimate uses.
+    /// Level of the key parts that the noise estimate assumes, because the estimate depends on the parts' digits.
     key_level: usize,
 }
 
 impl PlanBuilder {
-    /// An empty builder.
+    /// Makes an empty builder.
     pub fn new(params: &Params) -> PlanBuilder {
         let key_level = params.raised_level();
         PlanBuilder { params: params.clone(), nodes: Vec::new(), inputs: Vec::new(), plains: Vec::new(), key_level }
@@ -72,32 +72,32 @@ impl PlanBuilder {
         value
     }
 
-    /// Adds a plaintext of this scale and of values up to `value_bound`: `[primes of the level][N]` words in the order
-    /// of [`crate::ring::Ring::forward`].
+    /// Adds a plaintext of this level and scale, with values up to `value_bound`. `words` are
+    /// `[primes of the level][N]` in the order of [`crate::ring::Ring::forward`].
     pub fn plain(&mut self, level: usize, words: Vec<u32>, scale: f64, value_bound: f64) -> Plain {
         assert_eq!(words.len(), self.params.level(level).primes.len() * self.params.n(), "a row a prime of the level");
         self.plains.push(PlainNode { level, words, scale, value_bound });
         Plain(self.plains.len() - 1)
     }
 
-    /// `a + b`, of one level and scale.
+    /// Adds the step `a + b`. Both ciphertexts have the same level and the same scale.
     pub fn add(&mut self, a: Value, b: Value) -> Value {
         let (level, scale, noise) = self.sum(a, b);
         self.push(Some(Step::Add(a, b)), level, scale, noise)
     }
 
-    /// `a - b`, of one level and scale.
+    /// Adds the step `a - b`. Both ciphertexts have the same level and the same scale.
     pub fn sub(&mut self, a: Value, b: Value) -> Value {
         let (level, scale, noise) = self.sum(a, b);
         self.push(Some(Step::Sub(a, b)), level, scale, noise)
     }
 
-    /// `-a`.
+    /// Adds a step that computes `-a`.
     pub fn negate(&mut self, a: Value) -> Value {
         self.multiply_integer(a, -1)
     }
 
-    /// `a + plain`: the plaintext has the ciphertext's level and scale.
+    /// Adds the step `a + plain`. The plaintext has the ciphertext's level and scale.
     pub fn add_plain(&mut self, a: Value, plain: Plain) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let PlainNode { level: of_plain, scale: plain_scale, value_bound, .. } = self.plains[plain.0];
@@ -105,7 +105,7 @@ impl PlanBuilder {
         self.push(Some(Step::AddPlain(a, plain)), level, scale, noise.add_plain(value_bound))
     }
 
-    /// `a plain`, whose scale is the product of both scales.
+    /// Adds the step `a plain`. The scale of the result is the product of the scales of `a` and `plain`.
     pub fn multiply_plain(&mut self, a: Value, plain: Plain) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let PlainNode { level: of_plain, scale: plain_scale, value_bound, .. } = self.plains[plain.0];
@@ -114,14 +114,14 @@ impl PlanBuilder {
         self.push(Some(Step::MultiplyPlain(a, plain)), level, scale * plain_scale, noise)
     }
 
-    /// `a` times a whole number, at `a`'s scale.
+    /// Adds a step that multiplies `a` by a whole number. The scale stays the same.
     pub fn multiply_integer(&mut self, a: Value, factor: i128) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         self.push(Some(Step::MultiplyInteger(a, factor)), level, scale, noise.multiply_number(factor as f64))
     }
 
-    /// `a` times a constant, the same for every slot and rounded to a multiple of `1 / by`. The scale is `by` times
-    /// `a`'s.
+    /// Adds a step that multiplies `a` by a constant, the same for every slot and rounded to a multiple of `1 / by`.
+    /// The scale of the result is `by` times the scale of `a`.
     pub fn multiply_constant(&mut self, a: Value, constant: f64, by: f64) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let factor = (constant * by).round();
@@ -133,21 +133,22 @@ impl PlanBuilder {
         self.push(Some(Step::MultiplyInteger(a, factor as i128)), level, scale * by, noise)
     }
 
-    /// `a` plus a constant, the same for every slot and rounded to a multiple of 1 divided by `a`'s scale.
+    /// Adds a step that adds a constant to `a`, the same for every slot and rounded to a multiple of 1 divided by the
+    /// scale of `a`.
     pub fn add_constant(&mut self, a: Value, constant: f64) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let number = (constant * scale).round() as i128;
         self.push(Some(Step::AddInteger(a, number)), level, scale, noise.add_plain(constant.abs()))
     }
 
-    /// `a b` at the level of `a` and `b`; the scale is the product of both scales.
+    /// Adds the step `a b`. The result has the level of `a` and `b`, and its scale is the product of their scales.
     pub fn multiply(&mut self, a: Value, b: Value) -> Value {
         let (level, scale, noise) = self.product(a, b);
         let noise = noise.key_switch(&self.params, PartKind::Relinearization, self.key_level, level);
         self.push(Some(Step::Multiply { a, b, to: level }), level, scale, noise)
     }
 
-    /// `a b` at the level below, rescaled.
+    /// Adds a step that multiplies `a` by `b` and rescales the product to the level below.
     pub fn multiply_rescaled(&mut self, a: Value, b: Value) -> Value {
         let (level, scale, noise) = self.product(a, b);
         assert!(level > 0, "factors of a level above 0");
@@ -156,7 +157,7 @@ impl PlanBuilder {
         self.push(Some(Step::Multiply { a, b, to: level - 1 }), level - 1, scale, noise)
     }
 
-    /// `a` at the level below; the scale is divided by [`super::super::Chain::divisor`].
+    /// Adds a step that brings `a` to the level below. The scale is divided by [`super::super::Chain::divisor`].
     pub fn rescale(&mut self, a: Value) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         assert!(level > 0, "level 0 has none below");
@@ -165,8 +166,8 @@ impl PlanBuilder {
         self.push(Some(Step::Divide { a, to: level - 1, factor: 1 }), level - 1, scale, noise)
     }
 
-    /// `a` at a lower level, brought to `scale` by a whole factor of some 40 bits. The factor is rounded, so the
-    /// result's scale has a relative difference of about `2^-40` from `scale`.
+    /// Adds a step that brings `a` to the lower level `to` and to the scale `scale`, by a whole factor of some 40 bits.
+    /// The factor is rounded, so the result's scale has a relative difference of about `2^-40` from `scale`.
     pub fn lower(&mut self, a: Value, to: usize, scale: f64) -> Value {
         let Node { level, scale: before, noise, .. } = self.nodes[a.0];
         assert!(to < level, "a lower level");
@@ -177,7 +178,7 @@ impl PlanBuilder {
         self.push(Some(Step::Divide { a, to, factor: factor as u128 }), to, before * factor / divisor, noise)
     }
 
-    /// `a`, of level 0, with its residues raised to the highest level of the chain.
+    /// Adds a step that raises `a`, a ciphertext of level 0, to the highest level of the chain.
     pub fn raise(&mut self, a: Value) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         assert_eq!(level, 0, "level 0 is raised");
@@ -185,7 +186,7 @@ impl PlanBuilder {
         self.push(Some(Step::Raise(a)), top, scale, noise)
     }
 
-    /// `a` switched to another secret.
+    /// Adds a step that switches `a` to another secret.
     pub fn switch(&mut self, a: Value, kind: PartKind) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let key_level = if kind == PartKind::ToSparse { 0 } else { self.key_level };
@@ -193,7 +194,7 @@ impl PlanBuilder {
         self.push(Some(Step::Switch { a, kind }), level, scale, noise)
     }
 
-    /// `a(X^element)`.
+    /// Adds a step that computes `a(X^element)`.
     pub fn automorphism(&mut self, a: Value, element: u32) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let noise = noise.key_switch(&self.params, PartKind::Galois(element), self.key_level, level);
@@ -213,7 +214,7 @@ impl PlanBuilder {
         self.nodes[value.0].noise = noise;
     }
 
-    /// The plan that computes these values.
+    /// Makes the plan that computes these values.
     pub fn finish(self, outputs: &[Value]) -> Plan {
         Plan::of(self, outputs)
     }

@@ -5,15 +5,15 @@ use super::NttTables;
 use crate::cpu::ahead::Ahead;
 use crate::cpu::simd::Simd;
 
-/// Vectors with whole-row transforms that are compiled once.
+/// Vectors whose transforms of whole rows are compiled once for each instruction set.
 ///
 /// # Safety
 /// Callers of both methods promise that the processor supports the instruction set, and that rows have the tables'
 /// degree.
 pub(crate) unsafe trait Transforms: Simd {
-    /// `forward` of [`crate::cpu::ntt`].
+    /// Computes `forward` of [`crate::cpu::ntt`].
     unsafe fn forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>);
-    /// `inverse` of [`crate::cpu::ntt`].
+    /// Computes `inverse` of [`crate::cpu::ntt`].
     unsafe fn inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]);
 }
 

@@ -11,8 +11,8 @@ pub(crate) struct Unreduced {
 }
 
 impl Unreduced {
-    /// The bounds for a transform of words in `[0, 2q)`; `None` if its words would not fit. A stage adds or subtracts a
-    /// product, which is below `(1 + bound / 2^32) q`.
+    /// Computes the bounds for a transform of words in `[0, 2q)`; `None` if the words would not fit. A stage adds or
+    /// subtracts a product, which is below `(1 + bound / 2^32) q`.
     pub(super) fn new(q: u32, stages: u32) -> Option<Unreduced> {
         let word = 1u64 << 32;
         (stages..2 * stages).find_map(|multiple| {
@@ -24,8 +24,8 @@ impl Unreduced {
         })
     }
 
-    /// Largest number of products whose sum stays below `3 q 2^32`, if each product is of an unreduced and a reduced
-    /// word.
+    /// Returns the largest number of products whose sum stays below `3 q 2^32`, if each product has one unreduced
+    /// factor and one reduced factor.
     pub(crate) fn products_together(&self) -> usize {
         ((3 << 32) / u64::from(self.bound)) as usize
     }

@@ -15,7 +15,8 @@ fn odd(a: __m256i) -> __m256i {
     _mm256_srli_epi64::<32>(a)
 }
 
-/// The high words of the 64-bit products of the even lanes and of the odd lanes, in the order of the lanes.
+/// Joins the high words of 64-bit products: `even` has the products of the even lanes, and `odd` has the products of
+/// the odd lanes. The result is in the order of the lanes.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn high_words(even: __m256i, odd: __m256i) -> __m256i {
@@ -26,7 +27,7 @@ fn high_words(even: __m256i, odd: __m256i) -> __m256i {
 unsafe impl Simd for Avx2 {
     const LANES: usize = 8;
     type V = __m256i;
-    /// Sums of the even lanes, sums of the odd lanes.
+    /// The sums of the even lanes, then the sums of the odd lanes.
     type Wide = (__m256i, __m256i);
     type Square = [__m256i; 8];
 
@@ -143,7 +144,7 @@ unsafe impl Simd for Avx2 {
     unsafe fn square() -> [__m256i; 8] {
         [_mm256_setzero_si256(); 8]
     }
-    /// Three rounds of two-vector shuffles: words, pairs, halves.
+    /// Transposes in three rounds of two-vector shuffles: words, pairs, halves.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn transpose(s: &mut [__m256i; 8]) {
@@ -242,7 +243,7 @@ unsafe impl SimdReals for Avx2 {
     unsafe fn square_of_reals() -> [__m256d; 4] {
         [_mm256_setzero_pd(); 4]
     }
-    /// Two rounds of two-vector shuffles: doubles, halves.
+    /// Transposes in two rounds of two-vector shuffles: doubles, halves.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn transpose_reals(s: &mut [__m256d; 4]) {

@@ -19,7 +19,8 @@ fn odd(a: __m512i) -> __m512i {
     _mm512_srli_epi64::<32>(a)
 }
 
-/// The high words of the 64-bit products of the even lanes and of the odd lanes, in the order of the lanes.
+/// Joins the high words of 64-bit products: `even` has the products of the even lanes, and `odd` has the products of
+/// the odd lanes. The result is in the order of the lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn high_words(even: __m512i, odd: __m512i) -> __m512i {
@@ -30,7 +31,7 @@ fn high_words(even: __m512i, odd: __m512i) -> __m512i {
 unsafe impl Simd for Avx512 {
     const LANES: usize = 16;
     type V = __m512i;
-    /// Sums of the even lanes, sums of the odd lanes.
+    /// The sums of the even lanes, then the sums of the odd lanes.
     type Wide = (__m512i, __m512i);
     type Square = [__m512i; 16];
 
@@ -147,7 +148,7 @@ unsafe impl Simd for Avx512 {
     unsafe fn square() -> [__m512i; 16] {
         [_mm512_setzero_si512(); 16]
     }
-    /// Four rounds of two-vector shuffles: words, pairs, quads, halves.
+    /// Transposes in four rounds of two-vector shuffles: words, pairs, quads, halves.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn transpose(s: &mut [__m512i; 16]) {
@@ -253,7 +254,7 @@ unsafe impl SimdReals for Avx512 {
     unsafe fn square_of_reals() -> [__m512d; 8] {
         [_mm512_setzero_pd(); 8]
     }
-    /// Three rounds of two-vector shuffles: doubles, pairs, halves.
+    /// Transposes in three rounds of two-vector shuffles: doubles, pairs, halves.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn transpose_reals(s: &mut [__m512d; 8]) {

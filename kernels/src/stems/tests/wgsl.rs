@@ -112,8 +112,8 @@ impl Gpu for Checked {
     }
 }
 
-/// The parameters of all presets, and two extreme sets: one with the smallest ring, one with the largest dimensions and
-/// level counts.
+/// Lists the parameters of all presets, and two extreme sets: one with the smallest ring, one with the largest
+/// dimensions and level counts.
 fn parameters() -> impl Iterator<Item = Params> {
     let preset = *Preset::Fast128.params();
     let smallest = ParamsLiteral { polynomial_size: 64, ..preset };

@@ -7,27 +7,28 @@
 use super::Form;
 use super::builder::{Builder, Wire, Word, ZERO};
 
-/// a + b modulo 2^width.
+/// Adds two numbers: a + b modulo 2^width.
 pub(super) fn add(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
     let pairs: Vec<[Wire; 2]> = a.iter().zip(b).map(|(&a, &b)| [a, b]).collect();
     let carries = carries(builder, &pairs, false, form);
     sums(builder, a, b, &carries)
 }
 
-/// a - b modulo 2^width.
+/// Subtracts two numbers: a - b modulo 2^width.
 pub(super) fn subtract(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
     let borrows = borrows(builder, a, b, false, form);
     sums(builder, a, b, &borrows)
 }
 
-/// The borrows of a - b - `first`: entry i is true if bit i borrows from bit i + 1. The last entry is true if the
-/// result is below 0.
+/// The borrows that arise in a - b - `first`: entry i is true if bit i borrows from bit i + 1. The last entry is true
+/// if the result is below 0.
 pub(super) fn borrows(builder: &mut Builder, a: &[Wire], b: &[Wire], first: bool, form: Form) -> Vec<Wire> {
     let pairs: Vec<[Wire; 2]> = a.iter().zip(b).map(|(&a, &b)| [builder.not(a), b]).collect();
     carries(builder, &pairs, first, form)
 }
 
-/// The carries of a sum of bit pairs and `first`: entry i is the carry from pair i into pair i + 1.
+/// The carries that arise when pairs of bits are added and `first` is the incoming carry of pair 0. Entry i is the
+/// carry from pair i into pair i + 1.
 fn carries(builder: &mut Builder, pairs: &[[Wire; 2]], first: bool, form: Form) -> Vec<Wire> {
     match form {
         Form::Small => {
@@ -49,7 +50,7 @@ fn carries(builder: &mut Builder, pairs: &[[Wire; 2]], first: bool, form: Form) 
     }
 }
 
-/// The bits `a ^ b ^ carry`, where `carry` comes from the bit below.
+/// The bits of a sum: each is `a ^ b ^ carry`, where `carry` comes from the bit below.
 fn sums(builder: &mut Builder, a: &[Wire], b: &[Wire], carries: &[Wire]) -> Word {
     let below = std::iter::once(ZERO).chain(carries.iter().copied());
     a.iter().zip(b).zip(below).map(|((&a, &b), carry)| builder.xor3(a, b, carry)).collect()
@@ -59,7 +60,7 @@ fn sums(builder: &mut Builder, a: &[Wire], b: &[Wire], carries: &[Wire]) -> Word
 /// incoming carry.
 #[derive(Clone, Copy)]
 enum Run {
-    /// One bit, with its pair.
+    /// One bit, with the pair of wires that are added at this bit.
     Bit([Wire; 2]),
     /// Several bits: the outgoing carry for an incoming carry of 0, and the outgoing carry for an incoming carry of 1.
     /// If the first is true, the second is true too.

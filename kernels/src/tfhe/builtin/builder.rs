@@ -70,7 +70,7 @@ impl Builder {
         }
     }
 
-    /// not a, which takes no cell.
+    /// not a. A negation takes no cell.
     pub(super) fn not(&mut self, a: Wire) -> Wire {
         match (a, self.without_inv(a)) {
             (Wire::Constant(bit), _) => Wire::Constant(!bit),
@@ -163,7 +163,7 @@ impl Builder {
         self.xor_and(b, sel, difference)
     }
 
-    /// sel ? a : b for numbers: each bit is selected.
+    /// sel ? a : b for numbers, bit by bit.
     pub(super) fn select_word(&mut self, sel: Wire, a: &[Wire], b: &[Wire]) -> Word {
         a.iter().zip(b).map(|(&a, &b)| self.select(sel, a, b)).collect()
     }
@@ -218,14 +218,14 @@ impl Builder {
         result
     }
 
-    /// True if no wire is a constant and no two wires are equal or opposite.
+    /// True if no wire is a constant, and no two wires are equal or negations of each other.
     fn distinct(&self, wires: &[Wire]) -> bool {
         let plain: Vec<Wire> = wires.iter().map(|&wire| self.without_inv(wire).0).collect();
         let differs = |(at, wire)| !matches!(wire, &Wire::Constant(_)) && !plain[..at].contains(wire);
         plain.iter().enumerate().all(differs)
     }
 
-    /// The operand if the wire is the result of an INV, else the wire itself; and whether there was an INV.
+    /// If the wire is the result of an INV, returns the INV's operand and true; else returns the wire itself and false.
     fn without_inv(&self, wire: Wire) -> (Wire, bool) {
         if let Wire::Gate(index) = wire
             && let Gate::Inv(plain) = self.gates[index]
@@ -237,7 +237,7 @@ impl Builder {
 }
 
 impl Gate {
-    /// The operands; an INV's only operand is returned twice.
+    /// Returns the gate's operands. The only operand of an INV is returned twice.
     fn operands(self) -> [Wire; 2] {
         match self {
             Gate::Xor(a, b) | Gate::And(a, b) => [a, b],
@@ -251,7 +251,8 @@ mod tests {
     use super::*;
     use crate::tfhe::Circuit;
 
-    /// The truth table of a circuit with three 1-bit inputs, from 000 to 111. Input 0 is the low bit.
+    /// The truth table of a circuit with three 1-bit inputs: its output for the inputs 000 to 111. Input 0 is the low
+    /// bit.
     fn table(built: &Built) -> Vec<bool> {
         let circuit = Circuit::parse(built.text()).unwrap();
         let row = |word: usize| circuit.evaluate(&[0, 1, 2].map(|bit| vec![word >> bit & 1 == 1])).concat()[0];

@@ -11,7 +11,7 @@ pub(super) enum Sign {
     Signed,
 }
 
-/// a < b, or a <= b if `equal_counts`.
+/// The bit that says whether a < b, or a <= b if `equal_counts`.
 pub(super) fn less(builder: &mut Builder, a: &[Wire], b: &[Wire], equal_counts: bool, sign: Sign, form: Form) -> Wire {
     let (mut a, mut b) = (a.to_vec(), b.to_vec());
     if let (Sign::Signed, Some(a), Some(b)) = (sign, a.last_mut(), b.last_mut()) {
@@ -23,7 +23,7 @@ pub(super) fn less(builder: &mut Builder, a: &[Wire], b: &[Wire], equal_counts: 
     *borrows.last().expect("numbers have bits")
 }
 
-/// a = b. The ANDs form a tree, which serves for the small and the fast form.
+/// The bit that says whether a = b. The ANDs form a tree, which serves for the small and the fast form.
 pub(super) fn equal(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Wire {
     let same: Vec<Wire> = a
         .iter()

@@ -1,4 +1,4 @@
-//! Sums of bits with weights: a full adder turns three bits of a weight into one bit and a carry.
+//! Sums of bits with weights: a full adder turns three bits of one weight into one bit of this weight and a carry.
 
 use super::builder::{Builder, ONE, Wire, Word, ZERO};
 
@@ -12,13 +12,14 @@ pub(super) fn popcount(builder: &mut Builder, bits: &[Wire]) -> Word {
     total(builder, columns)
 }
 
-/// The sum of all bits modulo 2^columns. When the weights have at most two bits each, the carries ripple.
+/// The sum of all bits, each times its weight, modulo 2^columns. If no column has more than two bits, the carries
+/// ripple.
 pub(super) fn total(builder: &mut Builder, columns: Columns) -> Word {
     let rest = compress(builder, columns, 1);
     rest.into_iter().map(|column| column.first().copied().unwrap_or(ZERO)).collect()
 }
 
-/// Two numbers whose sum is the sum of all bits, modulo 2^columns.
+/// Two numbers whose sum is the sum of all bits, each times its weight, modulo 2^columns.
 pub(super) fn two_rows(builder: &mut Builder, columns: Columns) -> [Word; 2] {
     let rest = compress(builder, columns, 2);
     [0, 1].map(|row| rest.iter().map(|column| column.get(row).copied().unwrap_or(ZERO)).collect())

@@ -4,7 +4,7 @@ use super::Form;
 use super::adders::{borrows, scan};
 use super::builder::{Builder, Wire, Word, ZERO};
 
-/// a / b and a mod b. Division by 0 gives a quotient of all ones and the remainder a.
+/// The quotient a / b and the remainder a mod b. Division by 0 gives a quotient of all ones and the remainder a.
 ///
 /// The method is restoring division: after i steps, `rest` is the remainder of the division of a's top i bits by b. So
 /// step i works on only i bits.

@@ -3,16 +3,16 @@
 
 use super::name::{ENDINGS, Operation, PREFIX};
 
-/// Circuits of one operation on numbers of different widths.
+/// A family of built-in circuits: one operation on numbers of all allowed widths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
     /// The name with `<w>` for the width, and `<n>` for the length of a list.
     pub name: String,
     /// The endings that may follow the name, in this order.
     pub endings: Vec<&'static str>,
-    /// Bits of each input.
+    /// Width of each input in bits, such as `w, w`, where w is the width in the name.
     pub inputs: &'static str,
-    /// Bits of each output.
+    /// Width of each output in bits, written like `inputs`.
     pub outputs: &'static str,
     /// The meaning of the outputs.
     pub meaning: &'static str,
@@ -34,7 +34,7 @@ pub fn families() -> impl Iterator<Item = Family> {
     })
 }
 
-/// The bits of inputs, the bits of outputs, and the meaning of the outputs.
+/// Describes an operation: the widths of its inputs, the widths of its outputs, and the meaning of the outputs.
 fn says(operation: Operation) -> (&'static str, &'static str, &'static str) {
     match operation {
         Operation::Add => ("w, w", "w", "a + b modulo 2^w"),

@@ -11,7 +11,7 @@ use super::count::{Columns, total, two_rows};
 /// From this width on, three products of half the width and their sums take fewer cells than one product.
 const HALVED_WIDTH_MIN: usize = 18;
 
-/// a b modulo 2^width.
+/// The product of `a` and `b` modulo 2^width.
 pub(super) fn low(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
     let width = a.len();
     let halves = form == Form::Small && width / 2 >= HALVED_WIDTH_MIN;
@@ -33,7 +33,7 @@ pub(super) fn low(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> 
     sum(builder, columns, form)
 }
 
-/// a b, which has twice the width.
+/// The full product of `a` and `b`, twice as wide as the operands.
 pub(super) fn full(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
     let width = a.len();
     if form == Form::Small && width >= HALVED_WIDTH_MIN {
@@ -48,8 +48,9 @@ pub(super) fn full(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) ->
     sum(builder, columns, form)
 }
 
-/// a b, from three products: of the lower halves, of the upper halves, and of the sums of each factor's two halves
-/// (`middle`): a b = low + 2^half (middle - low - high) + 4^half high.
+/// The full product of `a` and `b`, from three products: of the lower halves (`low`), of the upper halves (`high`), and
+/// of the sums of each factor's two halves (`middle`). The result is
+/// `low + 2^half (middle - low - high) + 4^half high`.
 fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
     let (width, half) = (a.len(), a.len() / 2);
     let [low, high] = [0..half, half..width].map(|part| full(builder, &a[part.clone()], &b[part], Form::Small));
@@ -77,7 +78,7 @@ fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
     sum(builder, columns, Form::Small)
 }
 
-/// Adds a number times 2^`weight` to the columns. Bits above the highest column are dropped.
+/// Adds the bits of a number times 2^`weight` to the columns. Bits above the highest column are dropped.
 fn put(columns: &mut Columns, weight: usize, number: &[Wire]) {
     for (column, &bit) in columns[weight..].iter_mut().zip(number) {
         column.push(bit);

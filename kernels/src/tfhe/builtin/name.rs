@@ -83,7 +83,7 @@ pub(super) const ENDINGS: [&str; 3] = ["_signed", "_full", "_fast"];
 pub struct Builtin {
     pub(super) operation: Operation,
     pub(super) width: usize,
-    /// Length of the list; 1 for all other operations.
+    /// Length of the list to sort; 1 for every operation but the sort.
     pub(super) length: usize,
     pub(super) signed: bool,
     pub(super) full: bool,

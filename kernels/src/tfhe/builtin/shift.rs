@@ -7,7 +7,7 @@ pub(super) fn amount_width(width: usize) -> usize {
     width.next_power_of_two().trailing_zeros() as usize
 }
 
-/// a 2^amount modulo 2^width. The result is 0 for amounts of `width` or more.
+/// `a` times 2^amount, modulo 2^width. The result is 0 for amounts of `width` or more.
 pub(super) fn left(builder: &mut Builder, a: &[Wire], amount: &[Wire]) -> Word {
     let mut bits: Word = a.iter().rev().copied().collect();
     bits = right(builder, &bits, amount, ZERO);
@@ -15,7 +15,8 @@ pub(super) fn left(builder: &mut Builder, a: &[Wire], amount: &[Wire]) -> Word {
     bits
 }
 
-/// a / 2^amount, rounded down. Copies of `fill` enter at the top: 0 for unsigned numbers, the top bit for two's complement.
+/// `a` divided by 2^amount, rounded down. Copies of `fill` enter at the top: 0 for unsigned numbers, the top bit for
+/// two's complement.
 pub(super) fn right(builder: &mut Builder, a: &[Wire], amount: &[Wire], fill: Wire) -> Word {
     let mut bits = a.to_vec();
     for (stage, &moves) in amount.iter().enumerate() {

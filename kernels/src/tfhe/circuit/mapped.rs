@@ -15,7 +15,7 @@ use crate::tfhe::network::{Network, Source, Sum, Term};
 use crate::tfhe::params::ParamsLiteral;
 
 impl Plan {
-    /// The plan of a network on `inputs` input bits, for keys of these parameters.
+    /// Plans a network on `inputs` input bits, for keys of these parameters.
     pub fn mapped(network: &Network, inputs: usize, params: &ParamsLiteral) -> Plan {
         let wire_slots = slots_of_wire(params);
         let levels = Levels::of(network);

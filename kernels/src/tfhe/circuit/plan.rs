@@ -10,8 +10,9 @@ use crate::tfhe::cells::{NO_CELLS, SlotCells};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::Gate;
 
-/// The necessary part of a circuit (`circuit/values.rs`) over slots. The first slots hold the inputs, in order. The
-/// constants that gates or outputs read follow, and then the results of gates.
+/// The part of a circuit that its outputs need (`circuit/values.rs`), with a slot for each value. The first slots hold
+/// the inputs, in order. The next slots hold the constants that gates or outputs read, and the slots after these hold
+/// the results of gates.
 ///
 /// A slot is reused only after the level of its last reader. The slot of an input is never reused in the first level.
 /// So no gate of a level writes a slot that another gate of that level reads or writes. The gates of a level may
@@ -38,7 +39,7 @@ pub struct Plan {
 const KINDS: [Gate; 3] = [Gate::Xor, Gate::And, Gate::Not];
 
 impl Plan {
-    /// The plan of a circuit whose inputs are unknown. The plan assumes that all inputs are different.
+    /// Plans a circuit whose inputs are unknown. The plan assumes that all inputs are different.
     pub fn new(circuit: &Circuit) -> Plan {
         let inputs = circuit.input_widths().iter().sum::<usize>() as u32;
         Plan::of(&numbered(circuit, &(0..inputs).map(Bit::value).collect::<Vec<_>>()), circuit.gates().len())
@@ -104,7 +105,7 @@ impl Plan {
         &self.gates[rows.start.min(end)..rows.end.min(end)]
     }
 
-    /// The list of all cells, and the range of the cells in these rows.
+    /// Returns the list of all cells, and the part of this list that lies in these rows.
     pub fn cells_of(&self, rows: Range<usize>) -> (&SlotCells, Range<usize>) {
         let first = self.gates.len();
         (&self.cells, rows.start.saturating_sub(first)..rows.end.saturating_sub(first))

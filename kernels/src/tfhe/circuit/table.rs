@@ -1,9 +1,9 @@
 //! A hash table of numbers. Each number stands for a list of words that the caller keeps.
 //!
-//! A place of the table is one word, which holds a number and, in the remaining bits, a part of the number's hash. This
-//! part rules out almost all wrong numbers, so the words of wrong numbers are rarely read, and the table of a large
-//! circuit stays in the caches. The hash is the standard library's with a random key, so a netlist cannot be written to
-//! make it collide. Results do not depend on the key.
+//! A place of the table is one word, which holds a number and, in the remaining bits, a part of the hash of the
+//! number's words. This part rules out almost all wrong numbers, so the words of wrong numbers are rarely read, and the
+//! table of a large circuit stays in the caches. The hash is the standard library's with a random key, so a netlist
+//! cannot be written to make it collide. Results do not depend on the key.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -23,7 +23,7 @@ impl Table {
     /// A table for at most `numbers` numbers, each below `bound`.
     ///
     /// # Panics
-    /// When the bound takes all bits of a place.
+    /// When numbers below the bound need all bits of a place.
     pub fn new(numbers: usize, bound: usize) -> Table {
         // no number below `bound` has all `number_bits` bits set, so all bits set mark an empty place
         let number_bits = usize::BITS - bound.leading_zeros();
@@ -32,8 +32,8 @@ impl Table {
         Table { places, number_bits, hasher: RandomState::new(), free: numbers }
     }
 
-    /// The number that was inserted with these words. `sought` is called for each number that has the hash of the
-    /// words, until `sought` returns true.
+    /// Finds the number that was inserted with these words. Calls `sought` for each number whose place has the hash of
+    /// these words, until `sought` returns true. Returns `None` if no call returned true.
     pub fn find(&self, words: &[u32], sought: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = self.hasher.hash_one(words);
         let number_mask = (1 << self.number_bits) - 1;
@@ -51,7 +51,7 @@ impl Table {
         }
     }
 
-    /// Adds a number after the other numbers with the same hash.
+    /// Inserts a number under the hash of these words, after the earlier numbers with the same hash.
     ///
     /// # Panics
     /// When the table is full.
@@ -65,7 +65,7 @@ impl Table {
         self.places[at] = self.place(hash, number);
     }
 
-    /// A number together with the upper bits of its hash.
+    /// The word of a place that holds this number: the number and the upper bits of the hash of the number's words.
     fn place(&self, hash: u64, number: u32) -> u32 {
         debug_assert!(number < 1 << self.number_bits, "a number below the bound");
         (hash >> 32) as u32 >> self.number_bits << self.number_bits | number

@@ -20,7 +20,7 @@ use crate::tfhe::gates::Gate;
 pub(in crate::tfhe) struct Numbered {
     /// The gates that remain.
     pub circuit: Circuit,
-    /// For each remaining gate, how many XOR, AND and NOT gates of the original circuit it stands for.
+    /// For each remaining gate, how many XOR, AND and NOT gates of the original circuit this gate stands for.
     pub kinds: Vec<[u32; 3]>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Index of a name among the gates; `None` for an input.
+    /// The place of the gate with this name among the gates; `None` if the name is an input's.
     fn gate(&self, id: u32) -> Option<usize> {
         id.checked_sub(self.input_names).map(|index| index as usize)
     }
@@ -192,7 +192,7 @@ mod tests {
     use super::super::tests::texts;
     use super::*;
 
-    /// Inputs that are all different values.
+    /// A different value for each input bit of the circuit.
     fn different(circuit: &Circuit) -> Vec<Bit> {
         (0..circuit.input_widths().iter().sum::<usize>() as u32).map(Bit::value).collect()
     }

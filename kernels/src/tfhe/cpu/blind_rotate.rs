@@ -4,8 +4,8 @@
 //! The accumulator of a row is an RLWE ciphertext `[k + 1][N]` modulo q. The rows of a group run in lock step, so the
 //! key of step `i` is read once for all of them.
 //!
-//! For every i in 0..n, with `a = a~_i`, the numbered steps of this file run: difference, digits, their transforms,
-//! products with the key of step i, inverse transforms, sum.
+//! For every i in 0..n, with `a = a~_i`, these numbered steps run: (1) difference, (2) digits, (3) transforms of the
+//! digits, (4) products with the key of step i, (5) inverse transforms, (6) sum.
 
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 pub(in crate::tfhe::cpu) mod reals;
@@ -49,7 +49,7 @@ impl BootstrapKey {
         })
     }
 
-    /// Writes the part of the key for these key bits, expanded on `threads` threads.
+    /// Expands the part of the key for these key bits on `threads` threads, and writes it in reading order.
     ///
     /// # Errors
     /// [`crate::Error::Unavailable`] when the operating system provides no randomness.
@@ -71,7 +71,7 @@ impl BootstrapKey {
         }
     }
 
-    /// Blind rotation of a group of rows in lock step. `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`.
+    /// Runs the blind rotation of a group of rows in lock step. `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`.
     /// `accumulators` is `[rows][k + 1][N]`, initialized by [`start`].
     ///
     /// # Panics
@@ -93,7 +93,7 @@ impl BootstrapKey {
     }
 }
 
-/// The number of bytes of a [`BootstrapKey`].
+/// Size of a [`BootstrapKey`] for these parameters, in bytes.
 pub fn key_bytes(isa: Isa, params: &Params) -> u64 {
     let numbers = (params.bootstrap_body_words() * (params.glwe_dimension + 1)) as u64;
     numbers * if reals::serve(isa, params) { 8 } else { 4 }
@@ -190,13 +190,13 @@ pub fn start(params: &Params, b: u32, accumulator: &mut [u32]) {
     }
 }
 
-/// How a transform stores its digits.
+/// Stores digits in the form that a transform reads.
 trait Digits<S: Simd>: Copy {
     /// Stores the digits of one vector of coefficients, starting at coefficient `i`. `raised` is `u + offset`.
     unsafe fn store(self, raised: S::V, i: usize);
 }
 
-/// Steps (1) and (2) for one polynomial.
+/// Steps (1) and (2), the difference and its digits, for one polynomial.
 #[inline(always)]
 unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, offset: u32, digits: impl Digits<S>) {
     // SAFETY: the caller promises that the processor supports `S` and that `a` is below `2N`.
@@ -212,7 +212,8 @@ unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, offset: u32, dig
     }
 }
 
-/// [`rotated_digits`] for `a` below `N`. With `NEGATED` the words that wrap around are negated, else all other words are.
+/// [`rotated_digits`] for `a` below `N`. With `NEGATED`, the words that wrap around are negated; else all other words
+/// are negated.
 #[inline(always)]
 unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
     polynomial: &[u32],
@@ -310,9 +311,10 @@ impl<S: Simd> Digits<S> for ResidueDigits {
     }
 }
 
-/// Step (4) for ROWS accumulators at once: `sums[c] = sum over rows of digits[row] * key[row][c]`, results in
-/// `[0, 2q)`. Each word of the key is read once for all accumulators. `digits` is `[ROWS][rows][N]`. The sums
-/// overwrite the first k + 1 rows of each accumulator's digits, so all data stays in the L1 cache.
+/// Step (4), the products with the key, for ROWS accumulators at once:
+/// `sums[c] = sum over rows of digits[row] * key[row][c]`, results in `[0, 2q)`. Each word of the key is read once for
+/// all accumulators. `digits` is `[ROWS][rows][N]`. The sums overwrite the first k + 1 rows of each accumulator's
+/// digits, so all data stays in the L1 cache.
 #[inline(always)]
 unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     n: usize,
@@ -362,7 +364,7 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     }
 }
 
-/// Step (6) for one vector, with `sum` in `[0, q]`.
+/// Step (6), the sum with the accumulator, for one vector, with `sum` in `[0, q]`.
 #[inline(always)]
 unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
     // SAFETY: the caller promises that the processor supports `S` and that the words of a vector are at the pointer.
@@ -372,8 +374,8 @@ unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
     }
 }
 
-/// Steps (1) to (6) of ROWS rows for one `i`. Also prefetches the key of the next `i`. `accumulators` is
-/// `[ROWS][k + 1][N]`, `exponents` has one exponent for each row.
+/// Runs steps (1) to (6), the whole external product with the key of one `i`, for ROWS rows. Also prefetches the key of
+/// the next `i`. `accumulators` is `[ROWS][k + 1][N]`, `exponents` has one exponent for each row.
 #[inline(always)]
 unsafe fn step<S: Transforms, const COMPONENTS: usize, const ROWS: usize>(
     tables: &NttTables,
@@ -462,6 +464,6 @@ unsafe fn steps<S: Transforms, const COMPONENTS: usize>(
 }
 
 crate::cpu::simd::dispatch! {
-    /// [`BootstrapKey::rotate`] with the number-theoretic transform.
+    /// Implements [`BootstrapKey::rotate`] with the number-theoretic transform.
     fn rotate_group = group(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch)
 }

@@ -59,7 +59,8 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCell
     Ok(())
 }
 
-/// `out = sum of factor wire`, `[kN + 1]` words. A cell without inputs adds its constant here.
+/// Adds the wires of a cell's sum, each times its factor, to `out`, `[kN + 1]` words. For a key switch, also adds the
+/// constant to the body.
 fn wire_sum(arena: &Arena, cell: CellView<'_>, out: &mut [u32]) {
     for (factor, slots) in cell.wires() {
         for (&slot, out) in slots.iter().zip(out.chunks_mut(arena.row_words)) {
@@ -73,7 +74,8 @@ fn wire_sum(arena: &Arena, cell: CellView<'_>, out: &mut [u32]) {
     }
 }
 
-/// `out += sum of factor input + constant/8`, `[n + 1]` words.
+/// Adds the inputs of a cell's sum, each times its factor, and the constant (in eighths of a turn) to `out`, `[n + 1]`
+/// words.
 fn input_sum(arena: &Arena, cell: CellView<'_>, out: &mut [u32]) {
     for (factor, slot) in cell.inputs() {
         // (3) plus the sum of factor input, word by word
@@ -94,7 +96,7 @@ fn add_constant(constant: i32, out: &mut [u32]) {
     *body = body.wrapping_add(EIGHTH.wrapping_mul(constant as u32));
 }
 
-/// The exponent of a body, with the mark if the rotation starts with amplitude 1/4.
+/// Returns the exponent of a body, with the mark if the rotation starts with amplitude 1/4.
 pub(super) fn marked(exponent: u32, amplitude: Amplitude) -> u32 {
     match amplitude {
         Amplitude::Eighth => exponent,

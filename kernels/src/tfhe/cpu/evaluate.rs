@@ -36,8 +36,8 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, gates: &[SlotGat
     Ok(())
 }
 
-/// Turns `[bootstraps][kN + 1]` samples into `[bootstrapped gates][kN + 1]`: the two samples of a MUX become
-/// `u1 + u2 + 1/8`.
+/// Turns the samples of all bootstraps, `[bootstraps][kN + 1]`, into one sample for each bootstrapped gate,
+/// `[bootstrapped gates][kN + 1]`: the two samples of a MUX become `u1 + u2 + 1/8`.
 fn add_mux_halves(gates: &[SlotGate], samples: Vec<u32>, words: usize) -> Vec<u32> {
     if gates.iter().all(|gate| gate.gate != Gate::Mux) {
         return samples;

@@ -49,7 +49,7 @@ fn first_of<T>(contestants: &mut [T], run: impl Fn(&mut T) -> Duration) -> usize
     (0..fastest.len()).min_by_key(|&i| fastest[i]).expect("contestants")
 }
 
-/// A rotation with a key of zeros, which takes as long as with any other key.
+/// A rotation to measure. Its key is all zeros; a rotation with any other key takes as long.
 struct Run {
     key: reals::RealsKey,
     scratch: reals::Scratch,

@@ -98,7 +98,7 @@ pub(super) trait Take<S: SimdReals> {
 
 /// Consumes the results of the last inverse pass while they are in registers.
 pub(super) trait Sink<S: SimdReals> {
-    /// Applied to each vector before `take`.
+    /// Prepares a vector of results for `take`.
     unsafe fn prepare(&self, x: Complex<S>) -> Complex<S>;
     /// Consumes two vectors of consecutive points, from `at` on.
     unsafe fn take(&mut self, at: usize, pair: [Complex<S>; 2]);
@@ -160,7 +160,7 @@ unsafe fn broadcast<S: SimdReals, const RADIX: usize>(twiddles: *const f64) -> [
     }
 }
 
-/// The first forward pass: from `[N]` signed integers to `[M / REALS][2][REALS]` values.
+/// Runs the first forward pass, from `[N]` signed integers to `[M / REALS][2][REALS]` values.
 #[inline(always)]
 unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, words: *const u32, out: *mut f64) {
     // SAFETY: the caller promises that the processor supports `S`. There are `N` words and room for `N` values. Vectors
@@ -182,7 +182,7 @@ unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, words
     }
 }
 
-/// A forward pass in place, whose first stage has `groups` groups.
+/// Runs a forward pass in place. The first stage of the pass has `groups` groups.
 #[inline(always)]
 unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, values: *mut f64, groups: usize) {
     // SAFETY: the caller promises that the processor supports `S` and that there are `N` values. The `RADIX` vectors of
@@ -329,8 +329,8 @@ const fn points_of_last_pass<S: SimdReals>() -> usize {
     if S::REALS == 8 { 64 } else { 8 }
 }
 
-/// The forward passes before the passes within blocks: from `[N]` signed integers in `words` to `[M / REALS][2][REALS]`
-/// values.
+/// Runs the forward passes that come before the passes within blocks, from `[N]` signed integers in `words` to
+/// `[M / REALS][2][REALS]` values.
 #[inline(always)]
 pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &FftTables, words: &[u32], out: &mut [f64]) {
     // SAFETY: the caller promises that the processor supports `S` and that there are `N` words and `N` values. Each
@@ -354,7 +354,7 @@ pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &FftTables, words: &[u
     }
 }
 
-/// The last forward pass, for one block.
+/// Runs the last forward pass for one block.
 #[inline(always)]
 pub(super) unsafe fn last_block<S: SimdReals>(
     tables: &FftTables,
@@ -376,8 +376,8 @@ pub(super) unsafe fn last_block<S: SimdReals>(
     }
 }
 
-/// The last forward pass for one square of RADIX vectors, starting at `first` in the block: stages between vectors,
-/// then within them.
+/// Runs the last forward pass for one square of RADIX vectors, starting at `first` in the block: stages between
+/// vectors, then within them.
 #[inline(always)]
 unsafe fn last_square<S: SimdReals, const RADIX: usize>(
     tables: &FftTables,
@@ -386,8 +386,8 @@ unsafe fn last_square<S: SimdReals, const RADIX: usize>(
     first: usize,
     sink: &mut impl Take<S>,
 ) {
-    // SAFETY: the caller promises that the processor supports `S` and that `values` contains the square. The tables
-    // have twiddles of each square, for its group and for its lanes.
+    // SAFETY: the caller promises that the processor supports `S` and that `values` contains the square. For each
+    // square, the tables contain the twiddles of the square's group and the twiddles of its lanes.
     unsafe {
         let squares = tables.polynomial_size / 2 / (RADIX * RADIX);
         let values = values.add(2 * RADIX * RADIX * square);
@@ -403,7 +403,7 @@ unsafe fn last_square<S: SimdReals, const RADIX: usize>(
     }
 }
 
-/// The first inverse pass, for one block, in place.
+/// Runs the first inverse pass for one block, in place.
 #[inline(always)]
 unsafe fn first_inverse_block<S: SimdReals>(tables: &FftTables, values: *mut f64, block: usize) {
     // SAFETY: the caller promises that the processor supports `S` and that `values` contains the block, which is one
@@ -441,7 +441,7 @@ unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &FftTab
     }
 }
 
-/// Transposes: element `j` of vector `i` becomes element `i` of vector `j`.
+/// Transposes a square of vectors: element `j` of vector `i` becomes element `i` of vector `j`.
 #[inline(always)]
 unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) -> [Complex<S>; RADIX] {
     // SAFETY: the caller promises that the processor supports `S`.
@@ -456,7 +456,7 @@ unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) ->
     }
 }
 
-/// All inverse passes but the last, in place.
+/// Runs all inverse passes but the last, in place.
 #[inline(always)]
 pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &FftTables, values: &mut [f64]) {
     // SAFETY: the caller promises that the processor supports `S` and that there are `N` values, a whole number of blocks.
@@ -476,7 +476,7 @@ pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &FftTables, values: &m
     }
 }
 
-/// The last inverse pass. It leaves `values` unchanged and writes to `sink`.
+/// Runs the last inverse pass. The pass leaves `values` unchanged and writes to `sink`.
 #[inline(always)]
 pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &FftTables, values: *const f64, sink: &mut impl Sink<S>) {
     // SAFETY: the caller promises that the processor supports `S` and that there are `N` values.

@@ -15,7 +15,7 @@ pub fn linear(row: Linear, x: &[u32], y: &[u32], out: &mut [u32]) {
     *body = body.wrapping_add(EIGHTH.wrapping_mul(row.constant as u32));
 }
 
-/// `-operand`, all `[n + 1]` words.
+/// The negation of `operand`, all `[n + 1]` words.
 pub fn negate(operand: &[u32]) -> Vec<u32> {
     // (3) negation, word by word
     operand.iter().map(|word| word.wrapping_neg()).collect()

@@ -22,7 +22,7 @@ use lookup::Lookup;
 const TILE_VECTORS: usize = 8;
 /// Columns are padded to a multiple of this number, which is a tile of the widest vectors.
 const TILE_WORDS_MAX: usize = 16 * TILE_VECTORS;
-/// Number of key rows in a block. That many rows of a tile stay in the L1 cache while the loop runs over all inputs.
+/// Number of key rows in a block. So many rows of a tile stay in the L1 cache while the loop runs over all inputs.
 const BLOCK_ROWS: usize = 64;
 
 /// A key-switching key in reading order: `[tiles][kN][levels][tile]` words.
@@ -64,7 +64,7 @@ impl KeySwitchKey {
     }
 }
 
-/// Words of a tile under this instruction set.
+/// Number of words of a tile under this instruction set.
 fn tile_words(isa: Isa) -> usize {
     TILE_VECTORS * isa.lanes()
 }

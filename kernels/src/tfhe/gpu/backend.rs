@@ -39,10 +39,10 @@ const ROWS_AT_ONCE_MAX: usize = 1 << 14;
 const STEMS_MAX: usize = 72;
 /// Number of full waves of groups in a batch of `DeviceInfo::rows_max` rows.
 const WAVES: usize = 2;
-/// Largest number of full waves of groups in one launch, which takes half a second on the smallest card. A driver may
-/// end a launch that blocks the screen for some seconds.
+/// Largest number of full waves of groups in one launch. So many waves take half a second on the smallest card. A
+/// driver may end a launch that blocks the screen for some seconds.
 const WAVES_AT_ONCE_MAX: usize = 16;
-/// Two batches may be in flight, so that the copies of one overlap with the work of the other.
+/// Two batches may be in flight, so that the copies of one batch overlap with the work of the other batch.
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
 /// A GPU as a backend.
@@ -186,8 +186,9 @@ impl<G: Gpu> GpuBackend<G> {
         rows.clamp(2, ROWS_AT_ONCE_MAX)
     }
 
-    /// Groups the indices of batches that form one sequence of launches. The batches of a sequence have equal
-    /// parameters, and the kernels can reach their buffers from one another.
+    /// Divides the batches into sequences of launches and returns the indices of the batches of each sequence. On CUDA,
+    /// where kernels can address the buffers of all batches, batches with equal parameters form one sequence.
+    /// Elsewhere, each batch is a sequence.
     fn sequences(&self, batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
         let addresses = self.gpu.card().language == Language::Cuda;
         let mut sequences: Vec<Vec<usize>> = Vec::new();
@@ -201,7 +202,7 @@ impl<G: Gpu> GpuBackend<G> {
         sequences
     }
 
-    /// Starts the batches with these indices, which have equal parameters, and starts their reads.
+    /// Starts the batches with these indices, which have equal parameters, and starts the reads that they request.
     fn start(&self, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Vec<PendingRead<G>>> {
         let sequence: Vec<&Batch<'_, G>> = places.iter().map(|&at| &batches[at]).collect();
         let gates: Vec<&[SlotGate]> = sequence.iter().map(|batch| batch.gates).collect();
@@ -246,7 +247,7 @@ impl<G: Gpu> GpuBackend<G> {
         }
     }
 
-    /// Starts to read slots of a batch's arena, with one read for each chunk that holds some of them.
+    /// Starts to read slots of a batch's arena, with one read for each chunk that holds some of these slots.
     fn read_slots(&self, arena: &Arena<G>, slots: &[u32], batch: usize) -> Result<Vec<PendingRead<G>>> {
         let start = |read: ChunkRead<'_, G>| {
             let readback = self.gpu.read(read.buf, &read.ranges)?;
@@ -256,7 +257,7 @@ impl<G: Gpu> GpuBackend<G> {
         arena.reads(slots).into_iter().map(start).collect()
     }
 
-    /// Runs `work`, which launches kernels. If the GPU is shared, it may refuse groups that wait for each other. Then
+    /// Runs `work`, which launches kernels. A GPU that is shared may refuse groups that wait for each other. Then
     /// `work` runs again with other kernels. This is safe, because the first run wrote no result.
     fn again_without_clusters<T>(&self, stems: &CompiledStems<G>, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
@@ -265,8 +266,8 @@ impl<G: Gpu> GpuBackend<G> {
         }
     }
 
-    /// Evaluates some gates of some batches, with at most as many bootstraps as run together. Then copies the slots in
-    /// the `reads` of the batches `copied` to one range, and starts to read this range.
+    /// Evaluates some gates of some batches, with at most as many bootstraps as can run together. Then copies the slots
+    /// that the batches in `copied` request to one range, and starts to read this range.
     fn evaluate_part(
         &self,
         batches: &[&Batch<'_, G>],
@@ -338,7 +339,7 @@ impl<G: Gpu> GpuBackend<G> {
 struct BootstrapScratch<'a, G: Gpu> {
     tables: ViewOf<'a, G>,
     accumulators: ViewOf<'a, G>,
-    /// Values that groups exchange, and their counts.
+    /// The values that groups exchange, and the counts with which groups wait for these values.
     shown: [ViewOf<'a, G>; 2],
 }
 
@@ -466,7 +467,7 @@ impl<G: Gpu> Backend for GpuBackend<G> {
         let mut found = Vec::new();
         for PendingRead { readback, parts } in pending.reads {
             let mut words = self.gpu.finish(readback)?;
-            // a word that was read only to detect the end of the batch belongs to no part and is dropped
+            // words that belong to no part are dropped: such a word was read only to detect the end of the batch
             words.truncate(parts.iter().map(|(_, count)| count).sum());
             // the parts are taken from the end, so that the words are not copied if one part is the whole read
             for &(place, count) in parts.iter().rev() {
@@ -574,7 +575,7 @@ impl<G: Gpu> Stems for GpuBackend<G> {
 
 impl<G: Gpu> GpuBackend<G> {
     /// Starts the bootstraps of these torus rows, and starts to read their samples. There are at most as many rows as
-    /// run together.
+    /// can run together.
     fn bootstrap_part(&self, key: &Key<G>, inputs: &[u32]) -> Result<G::Readback> {
         let (gpu, p) = (&self.gpu, &key.params);
         let rows = inputs.len() / (p.lwe_dimension + 1);

@@ -19,7 +19,7 @@ use registers::{Fit, Registers};
 
 /// Number of threads of the plain kernel that a multiprocessor holds. Each thread has 64 registers ([`crate::stems`]).
 const PLAIN_THREADS_OF_A_MULTIPROCESSOR: usize = 1024;
-/// Largest number of words of the key that the host expands at a time.
+/// Largest number of key words that the host expands at a time.
 const CHUNK_WORDS: usize = 1 << 22;
 /// Largest product of steps and rows in a launch of WGSL. The GPU may also draw a screen, and its driver then ends
 /// launches that take seconds. A small GPU takes about 50 us for a step of a row.
@@ -57,12 +57,12 @@ fn accumulator_is_shared(card: &Card, params: &Params) -> bool {
     4 * (params.accumulator_words() + params.polynomial_size) <= card.shared_bytes_max as usize
 }
 
-/// Words of a step's key, the same in every order.
+/// Number of words of a step's key, the same in every order.
 fn step_words(params: &Params) -> usize {
     params.rgsw_rows() * params.accumulator_words()
 }
 
-/// Words of a bootstrapping key on the GPU.
+/// Number of words of a bootstrapping key on the GPU.
 pub fn key_words(params: &Params) -> usize {
     params.lwe_dimension * step_words(params)
 }
@@ -158,8 +158,8 @@ impl<G: Gpu> BlindRotate<G> {
         }
     }
 
-    /// The caller calls this after the GPU refused a launch whose groups wait for each other. Returns whether later
-    /// batches will use another kernel.
+    /// Turns off clusters. The caller calls this after the GPU refused a launch whose groups wait for each other.
+    /// Returns whether clusters were on, so that later batches will use another kernel.
     pub fn leave_clusters(&self) -> bool {
         match &self.kernels {
             Kernels::Plain { .. } => false,

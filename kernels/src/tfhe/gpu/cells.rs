@@ -25,10 +25,10 @@ impl<G: Gpu> Cells<G> {
         Ok(Cells { stem, threads: threads as usize })
     }
 
-    /// `out[row] = sum of factor wire + constant`. `table` is `[rows][3]` words: the constant, which is added to the
-    /// body; the index of the table word where the terms begin; and the number of terms. A term is a factor and, for
-    /// each slot of the wire, the distance from the first of the `chunks` to the slot (two words). `chunks` hold slots
-    /// of `n + 1` words; `out` is `[rows][kN + 1]`.
+    /// `out[row]` = the sum of all `factor * wire`, plus the constant. `table` is `[rows][3]` words: the constant,
+    /// which is added to the body; the index of the table word where the terms begin; and the number of terms. A term
+    /// is a factor and, for each slot of the wire, the distance from the first of the `chunks` to the slot (two words).
+    /// `chunks` hold slots of `n + 1` words; `out` is `[rows][kN + 1]`.
     pub fn wire_sum<'a>(
         &'a self,
         chunks: &'a [ViewOf<'a, G>],
@@ -40,10 +40,10 @@ impl<G: Gpu> Cells<G> {
         self.stem.launch("wire_sum", rows, bind, [rows as u32, table.first as u32])
     }
 
-    /// `out[row] = out[row] + sum of factor input + constant`. `table` is `[rows][4]` words: the constant; the index of
-    /// the table word where the terms begin; the number of terms; and 1 if `out[row]` already holds a sum, or 0 if
-    /// `out[row]` counts as zero. A term is a factor and the distance from the first of the `chunks` to the input (two
-    /// words). `out` is `[rows][n + 1]`.
+    /// Adds to `out[row]` the sum of all `factor * input` and the constant. `table` is `[rows][4]` words: the constant;
+    /// the index of the table word where the terms begin; the number of terms; and 1 if `out[row]` already holds a sum,
+    /// or 0 if `out[row]` counts as zero. A term is a factor and the distance from the first of the `chunks` to the
+    /// input (two words). `out` is `[rows][n + 1]`.
     pub fn input_sum<'a>(
         &'a self,
         chunks: &'a [ViewOf<'a, G>],

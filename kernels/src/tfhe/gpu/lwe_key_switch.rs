@@ -18,19 +18,19 @@ struct Tile {
     threads: u32,
 }
 
-/// The tile for batches. Each thread has two columns of eight gates.
+/// The tile for many gates of each key. Each thread has two columns of eight gates.
 const TOGETHER: Tile = Tile { gates: 8, columns: 64, threads: 256 };
-/// The tile for fewer gates, or for a few gates of each of many keys. Each thread has one word. A group has the largest
-/// possible number of threads, so that it finishes soon.
+/// The tile for fewer gates than [`TOGETHER`] has, or for many keys with a few gates each. Each thread has one column
+/// of one gate. A group has the largest possible number of threads, so that it finishes soon.
 const ALONE: Tile = Tile { gates: 1, columns: 32, threads: 1024 };
 
 /// Number of threads of a group that work on neighbouring columns: a warp.
 const LANES: usize = 32;
-/// The key's columns are padded to whole tiles of both kinds.
+/// The number of a key's columns is padded to a multiple of this number, and so to whole tiles of both kinds.
 const COLUMNS_MULTIPLE: usize = 64;
 /// Largest number of digits that a group keeps in shared memory at a time: 16 KiB.
 const STAGED_WORDS: usize = 4096;
-/// Largest number of words of the key that the host expands at a time.
+/// Largest number of key words that the host expands at a time.
 const CHUNK_WORDS: usize = 1 << 22;
 
 /// `n + 1` rounded up to whole tiles.
@@ -38,7 +38,7 @@ fn columns(params: &Params) -> usize {
     (params.lwe_dimension + 1).next_multiple_of(COLUMNS_MULTIPLE)
 }
 
-/// Words of a key on the GPU.
+/// Number of words of a key-switching key on the GPU.
 pub fn key_words(params: &Params) -> usize {
     params.key_switch_body_words() * columns(params)
 }

@@ -10,7 +10,7 @@ use crate::tfhe::gpu::{constants, texts};
 
 /// Number of words in a row of the table.
 pub const ROW_WORDS: usize = 2;
-/// The value of a missing second row.
+/// The table word that stands for a missing second row.
 pub const NO_ROW: u32 = u32::MAX;
 
 /// The kernels of the stem `sample_extract`, compiled for ring ciphertexts of one rank and degree.

@@ -14,9 +14,9 @@ use super::edge::Edge;
 pub(super) enum Kind {
     /// XOR of the operands.
     Parity,
-    /// The sign of `S`.
+    /// The sign of the sum `S` (see the module).
     Straight,
-    /// The sign of `S + 1/4`.
+    /// The sign of `S + 1/4` (see the module).
     Turned,
 }
 
@@ -77,7 +77,7 @@ impl Cell {
     }
 }
 
-/// The cell with this truth table over the leaves 0, 1 and 2; `None` if no cell has it.
+/// The cell with this truth table over the leaves 0, 1 and 2; `None` if no cell has this table.
 pub(super) fn cell_of(table: u8) -> Option<&'static Cell> {
     static CELLS: LazyLock<Vec<Option<Cell>>> = LazyLock::new(|| {
         let mut cells = vec![None; 256];

@@ -124,7 +124,7 @@ impl Phase {
         has_sign.then(|| self.high.map(|word| !word))
     }
 
-    /// The bit, if all phases are an eighth or minus an eighth.
+    /// The bit in each lane, if every phase is an eighth or minus an eighth; else `None`.
     fn eighth(&self) -> Option<Lanes> {
         (self.odd && self.low == self.high).then(|| self.high.map(|word| !word))
     }

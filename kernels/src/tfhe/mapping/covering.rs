@@ -143,7 +143,7 @@ fn same(a: &Cell, b: &Cell) -> bool {
     a.kind == b.kind && sorted(a) == sorted(b)
 }
 
-/// The nodes of the operands. For each node, whether the cell reads it at an eighth.
+/// The node of each operand, and whether the cell reads this node at an eighth.
 fn operands(cell: &Cell) -> Vec<(u32, bool)> {
     cell.operands().iter().map(|edge| (edge.node(), !cell.is_parity())).collect()
 }
@@ -152,7 +152,7 @@ fn operands(cell: &Cell) -> Vec<(u32, bool)> {
 trait Counts {
     fn at(&mut self, node: u32) -> &mut Reads;
 
-    /// Adds or removes reads of nodes. When a node gains its first read or loses its last one, the reads of its
+    /// Adds or removes reads of nodes. When a node gains its first read or loses its last read, the reads of its
     /// operands change too. Returns the number of added bootstraps. The walk stops after `visits` nodes. After that,
     /// each unvisited node counts as one added bootstrap if reads are added, and as no bootstrap if reads are removed.
     fn change(&mut self, cells: &[Option<Cell>], mut open: Vec<(u32, bool)>, add: bool, visits: usize) -> i32 {

@@ -1,4 +1,5 @@
-//! Cuts. A cut of a node is a small set of leaves that determines the node, with the truth table of that function.
+//! Cuts. A cut of a node is a small set of leaves that determines the node, together with the truth table of the node's
+//! function of the leaves.
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,7 @@ pub(super) struct Cut {
     leaves: [u32; 3],
     len: u8,
     /// Truth table: bit `x0 + 2 x1 + 4 x2` is the value at leaves `x0`, `x1`, `x2` in order. If a cut has fewer than
-    /// three leaves, the table does not depend on the missing ones.
+    /// three leaves, the table does not depend on the missing leaves.
     pub table: u8,
 }
 
@@ -56,7 +57,7 @@ impl Cut {
 /// Truth tables of the functions `x0`, `x1` and `x2`.
 const VARIABLES: [u8; 3] = [0b1010_1010, 0b1100_1100, 0b1111_0000];
 
-/// For each truth table, a bit mask of the leaves that it depends on.
+/// For each truth table, a bit mask of the leaves that the table depends on.
 const SUPPORT: [u8; 256] = {
     let mut support = [0; 256];
     let mut table = 0;
@@ -82,7 +83,7 @@ pub(super) struct Cuts {
     cuts: Vec<Cut>,
     ends: Vec<u32>,
     kept: usize,
-    /// Merged cuts of up to two leaves, and of three.
+    /// Merged cuts of up to two leaves, and merged cuts of three leaves.
     merged: [Vec<Cut>; 2],
 }
 
@@ -93,13 +94,13 @@ impl Cuts {
         Cuts { kept, cuts: Vec::with_capacity(4 * nodes), ends: Vec::with_capacity(nodes), merged: Default::default() }
     }
 
-    /// The cuts of a node without the trivial one, ordered by the number of leaves.
+    /// The cuts of a node without the trivial cut, ordered by the number of leaves.
     pub fn of(&self, node: u32) -> &[Cut] {
         let start = if node == 0 { 0 } else { self.ends[node as usize - 1] as usize };
         &self.cuts[start..self.ends[node as usize] as usize]
     }
 
-    /// Appends a node whose only cut is the trivial one.
+    /// Appends a node whose only cut is the trivial cut.
     pub fn push_leaf(&mut self) {
         self.ends.push(self.cuts.len() as u32);
     }
@@ -178,7 +179,7 @@ fn union(a: &[u32], b: &[u32]) -> Option<([u32; 3], u8, [Places; 2])> {
     Some((leaves, len, places))
 }
 
-/// The truth table after its leaves move to these places.
+/// The truth table that results if the leaves move to these places.
 fn spread(table: u8, places: Places) -> u8 {
     static SPREAD: LazyLock<Vec<[u8; 256]>> = LazyLock::new(|| {
         let of = |table: u8, places: u8| {

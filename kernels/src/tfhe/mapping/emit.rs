@@ -10,8 +10,8 @@ use crate::tfhe::cells::Amplitude;
 use crate::tfhe::circuit::Table;
 use crate::tfhe::network::{Margin, Network, Source, Sum, Term, load};
 
-/// The network of a covering. `None` if a sum would be noisier than the budget allows. This is rare, because the bounds
-/// of the forms prevent it except for some equal operands.
+/// Writes the network of a covering. `None` if a sum would be noisier than the budget allows. This is rare, because the
+/// bounds of the forms prevent it except for some equal operands.
 pub(super) fn emitted(
     graph: &Graph,
     covering: &Covering,
@@ -247,7 +247,7 @@ impl<'a> Writer<'a> {
         Writer { network, budget, known: Table::new(bootstraps, bootstraps), terms: Vec::new(), words: Vec::new() }
     }
 
-    /// The bit that a bootstrap of this sum gives. `None` if the sum is too noisy.
+    /// Bootstraps a sum, or finds an equal bootstrap, and returns the resulting bit. `None` if the sum is too noisy.
     fn bootstrap(&mut self, sum: &NodeSum, values: &[Value], wanted: Amplitude) -> Option<Value> {
         let mut constant = self.gather(sum, values);
         if let Some(value) = self.folded(constant, wanted) {
@@ -286,7 +286,7 @@ impl<'a> Writer<'a> {
         Some(Value::Bit(Source::Sample(2 * at), negated))
     }
 
-    /// An input's bit after a bootstrap that refreshes it.
+    /// Adds a bootstrap that refreshes an input, and returns the refreshed bit.
     fn refreshed(&mut self, input: Source) -> Value {
         let terms = &[Term { source: input, factor: 1 }];
         let at = self.network.push(Sum { constant: 0, terms }, Amplitude::Eighth);

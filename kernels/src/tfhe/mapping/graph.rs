@@ -38,7 +38,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// The graph of a circuit on inputs of these names.
+    /// Builds the graph of a circuit whose inputs have these names.
     pub fn of(circuit: &Circuit, inputs: &[Bit]) -> Graph {
         let mut builder = Builder::new(circuit);
         let inputs = builder.inputs(inputs);

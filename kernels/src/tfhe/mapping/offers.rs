@@ -11,7 +11,7 @@ use crate::tfhe::params::ParamsLiteral;
 pub struct Offers {
     /// XOR of three samples at an eighth.
     pub xor3: bool,
-    /// Majority of three samples, and "not all equal" of them.
+    /// Majority of three samples, and "not all equal" of three samples.
     pub majority: bool,
     /// `c xor (a and b)`, with c at an eighth.
     pub xor_and_of_eighth: bool,

@@ -11,7 +11,7 @@ use crate::tfhe::circuit::Table;
 use crate::tfhe::network::{Margin, Network, Source, Sum, Term, load};
 
 /// Moves XORs to the rotations of ANDs where the budget allows it. Returns the new network, and for each old bootstrap
-/// the index of its new one. `None` if no XOR can move.
+/// the index of the new bootstrap. `None` if no XOR can move.
 pub(super) fn paired(network: &Network, budget: &Budget) -> Option<(Network, Vec<u32>)> {
     let xors = || (0..network.bootstraps()).filter_map(|at| xor_sources(network, at).map(|sources| (at, sources)));
     xors().next()?;
@@ -74,7 +74,7 @@ impl Ands<'_> {
     }
 }
 
-/// If this bootstrap computes the XOR of two sources at an eighth, these two sources.
+/// If this bootstrap computes the XOR of two sources at an eighth, returns these two sources.
 fn xor_sources(network: &Network, at: usize) -> Option<[Source; 2]> {
     match network.sum(at).terms {
         [a, b] if [a, b].iter().all(|term| term.factor.abs() == 2 && is_eighth(network, term.source)) => {

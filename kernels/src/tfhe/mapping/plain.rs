@@ -10,7 +10,7 @@ use crate::tfhe::network::{Network, Source, Sum, Term, log2_sum};
 use crate::tfhe::noise::{InputNoise, Secret, beyond, gate_output, key_constant, mod_switch, mux_output};
 use crate::tfhe::params::ParamsLiteral;
 
-/// Every XOR and AND gate that remains becomes a bootstrap, and a NOT becomes a sign.
+/// Builds the network in which every remaining XOR and AND gate is a bootstrap, and every NOT is a sign.
 pub(super) fn network(numbered: &Numbered, inputs: &[Bit], gates_asked: u64) -> Network {
     let mut network = Network::new(gates_asked);
     let inputs = first_of_their_names(inputs);

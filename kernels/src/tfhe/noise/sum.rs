@@ -15,7 +15,7 @@ pub enum InputNoise {
     Any,
 }
 
-/// The factors of a sum, reduced to what its variance depends on.
+/// The factors of a sum, reduced to what the sum's variance depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Sum of the samples' squared factors.

@@ -9,7 +9,7 @@ use engine::{AccountId, Error, OperationId, PartId, SessionId, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowState {
-    /// The previous level is not done.
+    /// The row's level is not queued, because the previous level is not done.
     Later,
     /// The row has been in the queue since this time.
     Queued(Duration),
@@ -51,8 +51,9 @@ pub struct ObservedSession {
 }
 
 /// The cost of batches that ran beside loads of other sessions and that has not been made up for. A session makes up
-/// for this cost by waiting until other sessions have run. A batch in turn makes up for the cost before it, but not for
-/// the newest cost: the session may have got the turn before the latest load.
+/// for this cost by waiting until other sessions have run. When the session gets its next turn, the cost from before
+/// its last turn is made up for. The cost since its last turn is not, because the session may have got the new turn
+/// before the latest load.
 #[derive(Clone, Copy, Default)]
 pub struct Ahead {
     since_turn: u64,
@@ -325,11 +326,11 @@ impl Books {
         self.ahead.entry(session.account).or_default().since_turn += batch.cost;
     }
 
-    /// Checks that no session starves while others are served, whatever keys fit. While rows of a session are due, each
-    /// other account is served at most the share that fair queueing allows. A batch beside a load is left out, because
-    /// sessions before the batch's session in the queue could not use that time. The check is for one device only,
-    /// because with several devices other sessions run while one device drains or loads. Returns whether a session
-    /// waited.
+    /// Checks that no session starves while other sessions are served, no matter which keys fit on the device. While
+    /// rows of a session are due, each other account is served at most the share that fair queueing allows. A batch
+    /// beside a load is left out, because sessions before the batch's session in the queue could not use that time. The
+    /// check is for one device only, because with several devices other sessions run while one device drains or loads.
+    /// Returns whether a session waited.
     pub fn served(&mut self, now: Duration, batch: &Batch) -> bool {
         let [limits] = &self.limits.devices[..] else { return false };
         let (cost_max, wait) = (cost_max(limits.batch_units_max), self.limits.wait);
@@ -479,7 +480,7 @@ impl Books {
     }
 
     /// Notes that a device has carried out a load or a call. So each erasure that waits for this device has one order
-    /// less to wait for. An erasure never waits for later orders.
+    /// less to wait for. An erasure never waits for orders that came after it.
     pub fn count_down(&mut self, device: DeviceId, keys: &BTreeMap<(SessionId, PartId), u64>) {
         for (session, books) in &mut self.sessions {
             if let Some(patience) = &mut books.patience {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::http::Method;
 use serde_json::{Map, Value, json};
 
-/// Lookup key, price of a whole period in cents, and months of the period.
+/// Lookup key, price of a whole period in cents, and number of months in the period.
 const PRICES: [(&str, i64, i64); 6] = [
     ("ango_starter_monthly", 900, 1),
     ("ango_starter_annual", 8_964, 12),
@@ -49,7 +49,7 @@ impl Form {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A required member.
+    /// Returns a member's value. Refuses the request if the member is missing.
     fn need(&self, name: &str) -> Result<&str, Refusal> {
         self.get(name).ok_or_else(|| refusal(400, "parameter_missing", name))
     }
@@ -86,7 +86,7 @@ impl Account {
         format!("{prefix}_{:06}", self.made)
     }
 
-    /// The present state of an object.
+    /// Returns the present state of an object, or null if there is no such object.
     pub fn object(&self, id: &str) -> Value {
         self.objects.get(id).cloned().unwrap_or_default()
     }
@@ -97,7 +97,7 @@ impl Account {
         self.objects.insert(id, object);
     }
 
-    /// All objects of a kind, the oldest first.
+    /// Returns all objects whose id begins with this prefix, the oldest first.
     pub fn all(&self, prefix: &str) -> Vec<Value> {
         self.objects.iter().filter(|(id, _)| id.starts_with(prefix)).map(|(_, object)| object.clone()).collect()
     }
@@ -117,12 +117,12 @@ impl Account {
         }));
     }
 
-    /// Takes the events that were not taken before, the oldest first.
+    /// Returns the events that no earlier call has returned, the oldest first.
     pub fn take_events(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.events)
     }
 
-    /// A customer stores a card.
+    /// Stores a card of a customer. Returns the card's id.
     pub fn attach_card(&mut self, customer: &str) -> String {
         let card = self.id("pm");
         self.objects.insert(card.clone(), json!({"id": card, "object": "payment_method", "customer": customer}));
@@ -131,7 +131,7 @@ impl Account {
         card
     }
 
-    /// Makes a customer without a request.
+    /// Makes a customer for this account, without a request from the node. Returns the customer's id.
     pub fn new_customer_of(&mut self, account_id: &str) -> String {
         let id = self.id("cus");
         let customer = json!({
@@ -142,7 +142,7 @@ impl Account {
         id
     }
 
-    /// Makes an invoice that a customer has paid. The last event reports the payment.
+    /// Makes an invoice that a customer has paid. The last event reports the payment. Returns the invoice's id.
     pub fn paid_invoice(&mut self, customer: &str) -> String {
         let id = self.id("in");
         self.objects.insert(
@@ -158,7 +158,7 @@ impl Account {
         id
     }
 
-    /// Begins a checkout of a subscription without a request.
+    /// Begins a checkout of a subscription, without a request from the node. Returns the checkout's id.
     pub fn begin_checkout(&mut self, customer: &str, account_id: &str, price: &str) -> String {
         let price = self.price(price)["id"].clone();
         let (id, anchor) = (self.id("cs"), months_later(first_of_month(self.now_s), 1));
@@ -170,7 +170,7 @@ impl Account {
         id
     }
 
-    /// A customer completes a checkout.
+    /// Completes a checkout, as the customer would do.
     pub fn complete_checkout(&mut self, session: &str) {
         let found = self.object(session);
         let customer = found["customer"].as_str().expect("a customer").to_owned();
@@ -242,7 +242,7 @@ impl Account {
         self.tell(kind, invoice);
     }
 
-    /// Changes the state of a subscription without a request.
+    /// Changes the state of a subscription, without a request from the node.
     pub fn set_status(&mut self, subscription: &str, status: &str) {
         self.change(subscription, json!({"status": status}));
         let deleted = status == "canceled";
@@ -603,7 +603,7 @@ impl Account {
     }
 }
 
-/// The part of a period's price for the time from now to the end of the period.
+/// Returns the part of a period's price for the time from `now` to the period's end, in cents.
 fn part_of(key: &str, now: i64, end: i64) -> i64 {
     let (_, cents, months) = *PRICES.iter().find(|(known, ..)| *known == key).expect("a price");
     let whole = end - months_later(end, -months);
@@ -611,14 +611,14 @@ fn part_of(key: &str, now: i64, end: i64) -> i64 {
     (2 * cents * rest + whole) / (2 * whole)
 }
 
-/// The first moment of the month that contains this moment.
+/// Returns the first moment of the month that contains this moment.
 fn first_of_month(moment_s: i64) -> i64 {
     let text = control::clock::Timestamp(moment_s * 1_000_000).rfc3339();
     let (year, month): (i64, i64) = (text[..4].parse().expect("a year"), text[5..7].parse().expect("a month"));
     control::access::limits::month_start(year * 12 + month - 1).seconds() as i64
 }
 
-/// The first moment of the month that is `months` months after the month of `first_s`.
+/// Returns the first moment of the month that is `months` months after the month of `first_s`.
 fn months_later(first_s: i64, months: i64) -> i64 {
     let text = control::clock::Timestamp(first_s * 1_000_000).rfc3339();
     let (year, month): (i64, i64) = (text[..4].parse().expect("a year"), text[5..7].parse().expect("a month"));

@@ -19,7 +19,8 @@ pub(super) struct Count {
     pub(super) period: Period,
     /// The database's counts of the day and the month as last read: units used or reserved by any node.
     shared: [i64; 2],
-    /// Units used here, less those given back, that are not in the database's count yet.
+    /// Units that this node used, minus units given back, that the database does not count yet: for the day and the
+    /// month.
     untold: [i64; 2],
     /// Units reserved by this node and not used yet. The database counts them as used.
     reserve: i64,
@@ -85,7 +86,8 @@ impl Count {
         [0, 1].map(|at| self.shared[at] + self.untold[at] - self.reserve)
     }
 
-    /// Takes units without asking the database, if they are reserved or the plan has no limit.
+    /// Takes units without asking the database, if they are reserved or the plan has no limit. Returns whether it took
+    /// them.
     pub(super) fn take(&mut self, units: i64) -> bool {
         let takes = self.is_unlimited() || self.reserve >= units;
         if takes {
@@ -124,7 +126,7 @@ impl Count {
         self.free.is_some_and(|(free, at)| free + self.reserve < units && now.is_near(at, BELIEVED))
     }
 
-    /// The limit that this many units would exceed.
+    /// Returns the limit that this many units would exceed.
     pub(super) fn reached(&self, units: i64) -> LimitReached {
         if self.used()[1] + units > self.limits[1] { LimitReached::Month } else { LimitReached::Day }
     }
@@ -136,7 +138,8 @@ impl Count {
         self.untold = self.untold.map(|untold| untold - released);
     }
 
-    /// The used units that the database does not count yet, with a reservation for a request of this many units.
+    /// Makes a settlement that reports the used units which the database does not count yet, and asks for the reserved
+    /// units that a request of this many units needs.
     pub(super) fn reservation(&self, subject: &str, units: i64) -> Settlement {
         let [day_limit, month_limit] = self.limits;
         let need = units - self.reserve;
@@ -146,8 +149,8 @@ impl Count {
         }
     }
 
-    /// The used units that the database does not count yet. `None`: the database counts all of them. An idle subject
-    /// also gives back its reserved units.
+    /// Makes a settlement that reports the used units which the database does not count yet. `None`: there is nothing
+    /// to report. An idle subject also gives back its reserved units.
     pub(super) fn news(&mut self, subject: &str, idle: bool) -> Option<Settlement> {
         self.release(if idle { 0 } else { self.spare });
         (!self.local && self.untold != [0; 2]).then(|| self.settlement(subject))
@@ -201,8 +204,8 @@ mod tests {
         count
     }
 
-    /// The database's answer to a reservation. `used`: the units that are used or reserved now. `reserved`: those that
-    /// this reservation got.
+    /// The database's answer to a reservation. `used`: the units that are used or reserved now. `reserved`: the units
+    /// that this reservation got.
     fn settled(used: i64, reserved: i64) -> Settled {
         Settled { day_used: used, month_used: used, reserved, free: 100 - used }
     }
@@ -221,7 +224,7 @@ mod tests {
         assert!(!count.take(5) && count.take_alone(5).is_ok());
         let told = count.news("acct_1", false).unwrap();
         assert_eq!((count.used(), told.day_spent, told.month_spent), ([49; 2], 3, 3));
-        // another unit is used before that use is written
+        // one more unit is used before the earlier units are written
         assert!(count.take_alone(1).is_ok());
         let told = count.news("acct_1", false).unwrap();
         assert_eq!(told.day_spent, 4);

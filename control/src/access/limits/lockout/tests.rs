@@ -1,4 +1,4 @@
-//! Lockouts under a flood.
+//! Tests of lockouts under a flood of failed attempts.
 
 use super::*;
 

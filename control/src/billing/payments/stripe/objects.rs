@@ -13,7 +13,7 @@ use crate::billing::plans::SUBSCRIBED;
 use crate::caller::Plan;
 use crate::clock::Timestamp;
 
-/// The lookup key of a price of this service.
+/// Makes the lookup key of a price of this service.
 pub fn lookup_key(plan: Plan, cycle: BillingCycle) -> String {
     format!("ango_{}_{}", plan.as_str(), cycle.as_str())
 }
@@ -31,7 +31,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// The plan and billing cycle that the price is for.
+    /// Returns the plan and billing cycle that the price is for.
     fn plan(&self) -> Option<(Plan, BillingCycle)> {
         let key = self.lookup_key.as_deref()?;
         let all = SUBSCRIBED.into_iter().flat_map(|plan| BillingCycle::ALL.map(|cycle| (plan, cycle)));
@@ -86,7 +86,7 @@ pub struct Checkout {
     client_reference_id: Option<String>,
     #[serde(default)]
     subscription: Option<String>,
-    /// The id, or the whole object if the request expanded it.
+    /// The id of the setup intent, or the whole object if the request expanded it.
     #[serde(default)]
     setup_intent: Value,
     #[serde(default)]
@@ -123,7 +123,7 @@ pub struct Subscription {
     metadata: Option<HashMap<String, String>>,
 }
 
-/// An item of a subscription. The API has the period here, in the item, since 2025 (readings W7).
+/// An item of a subscription. Since 2025, the API has the subscription's period here, in the item (readings W7).
 #[derive(Deserialize)]
 pub struct Item {
     pub id: String,
@@ -252,7 +252,7 @@ impl Invoice {
     }
 }
 
-/// The value that this service noted under `name` in an object's metadata.
+/// Returns the value that this service noted under `name` in an object's metadata.
 fn named(metadata: &Option<HashMap<String, String>>, name: &str) -> Option<String> {
     metadata.as_ref()?.get(name).cloned()
 }

@@ -179,7 +179,8 @@ impl KeyFiles {
     }
 }
 
-/// The head and the rows of an evaluation key. They are read one at a time, so that only one of them is in memory.
+/// Reads an evaluation key in pieces: first the head, then each row. The iterator reads one piece at a time, so that
+/// only one piece is in memory.
 fn pieces_of(params: Params, mut from: impl Read) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     let mut is_head = true;
     std::iter::from_fn(move || {
@@ -255,7 +256,7 @@ pub struct KeyIdArgs {
     key_id: EncryptionKeyId,
 }
 
-/// Reads an encryption key's id.
+/// Parses an encryption key's id.
 pub fn parse_key_id(text: &str) -> Result<EncryptionKeyId, String> {
     text.parse().map_err(|_| "not the id of an encryption key (key_ and 26 characters)".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Stored circuits of an account: checked, measured, written.
+//! Checks uploaded circuits, counts their gates and levels, and stores them for an account.
 
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ where
     }
 }
 
-/// Checks a netlist and stores it. Returns whether the name is new, and the stored circuit as answers show it.
+/// Checks a netlist and stores it. Returns whether the name is new, and the description of the stored circuit for
+/// answers.
 pub async fn put(
     compute: &Compute,
     caller: &Caller,
@@ -105,7 +106,7 @@ pub async fn put(
     }
 }
 
-/// A stored circuit as answers show it.
+/// Makes the description of a stored circuit for answers, from its record.
 pub fn facts(record: CircuitRecord) -> Result<CircuitFacts, ApiError> {
     let widths = |text: &str| serde_json::from_str(text).map_err(ApiError::internal);
     Ok(CircuitFacts {

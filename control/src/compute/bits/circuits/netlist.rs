@@ -1,4 +1,4 @@
-//! Reads netlists within bounds.
+//! Reads netlists of circuits up to a largest size.
 
 use api::Code;
 use api::circuits::CIRCUIT_VALUES_MAX;
@@ -8,7 +8,7 @@ use crate::compute::bits::CircuitsConfig;
 use crate::compute::engine::Netlist;
 use crate::web::error::ApiError;
 
-/// Bounds on a circuit.
+/// Largest size of a circuit: its gates, and the bits of its inputs or outputs.
 #[derive(Clone, Copy)]
 pub struct NetlistBounds {
     gates_max: u64,
@@ -16,15 +16,15 @@ pub struct NetlistBounds {
 }
 
 impl NetlistBounds {
-    /// The bounds for a key of this role.
+    /// Returns the bounds on the circuits of callers with this role.
     pub fn of(config: &CircuitsConfig, role: Role) -> NetlistBounds {
         let gates_max = if role == Role::Trial { config.gates_max_trial } else { config.gates_max };
         NetlistBounds { gates_max, bits_max: config.bits_max }
     }
 }
 
-/// Reads a netlist within these bounds. `member`: the member of the request that holds the netlist. A large netlist
-/// takes much CPU time, so call this outside the async threads.
+/// Reads a netlist, and refuses a netlist that exceeds these bounds. `member`: the member of the request that holds the
+/// netlist. A large netlist takes much CPU time, so call this outside the async threads.
 pub fn read_netlist(text: &str, bounds: &NetlistBounds, member: &str) -> Result<Netlist, ApiError> {
     let refused = |message: String| ApiError::new(Code::InvalidParams, message.clone()).at(member, message);
     let netlist = Netlist::read(text, bounds.gates_max);

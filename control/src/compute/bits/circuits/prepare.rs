@@ -97,7 +97,7 @@ pub async fn prepare(
     prepared.await?
 }
 
-/// Everything that a plan depends on except the inputs.
+/// What a plan depends on besides the inputs.
 struct Planner<'a> {
     netlist: &'a Netlist,
     /// The text of the netlist.
@@ -118,7 +118,7 @@ impl Planner<'_> {
     }
 }
 
-/// The body after the head of an octet-stream.
+/// The ciphertexts that follow the head of an octet-stream, and the seeds that the head gives for them.
 struct BehindHead {
     words: Words,
     seeds: Option<Seeds>,
@@ -170,8 +170,8 @@ fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result
     inputs.into_iter().enumerate().map(source).collect()
 }
 
-/// The text of a netlist. `circuit` is the text, or the name of a circuit of the account or of a circuit that every
-/// node has. Names have no line break, so a `circuit` with a line break is the text.
+/// Returns the text of the netlist that a request means. `circuit` is the text itself, or the name of a circuit of the
+/// account or of a circuit that every node has. Names have no line break, so a `circuit` with a line break is the text.
 async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Result<String, ApiError> {
     if circuit.contains('\n') {
         return match circuit.len() {

@@ -1,4 +1,5 @@
-//! A circuit's run as later requests see it: its record, and the run in memory while this node has it.
+//! A circuit's run as later requests see it: the record of the run, and the run itself while this node has it in
+//! memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ impl RecordedRun {
         Ok(RecordedRun { op_id, record, session, run })
     }
 
-    /// The run as answers show it, without its outputs.
+    /// Makes the description of the run for answers, without its outputs.
     pub fn operation(&self, compute: &Compute) -> Result<CircuitOperation, ApiError> {
         let record = &self.record;
         let engine = self.run.as_ref().and_then(|run| run.engine.get());
@@ -72,7 +73,7 @@ impl RecordedRun {
         })
     }
 
-    /// The run's results, if this node has them.
+    /// Returns the run's results, if this node has them.
     pub fn results(&self) -> Option<Vec<Output>> {
         self.run.as_ref().and_then(|run| run.results())
     }

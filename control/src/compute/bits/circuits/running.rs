@@ -186,7 +186,8 @@ impl Submitted {
     }
 }
 
-/// The error for a session that ended while the run was going on. The session's record may not show this end yet.
+/// Returns the error for a session that ended during the run. The workbench says how the session ended, because the
+/// session's record may not show this yet.
 fn gone(bench: &Workbench) -> ApiError {
     sessions::ended(bench.closed().unwrap_or(SessionEnd::Deleted))
 }
@@ -205,7 +206,7 @@ struct RunContext {
     bench: Arc<Workbench>,
     run: Arc<Run>,
     created_at: Timestamp,
-    /// The number of the circuit's gates by kind, and the same numbers as JSON for the database.
+    /// Number of the circuit's gates of each kind. `by_gate` has the same numbers as JSON for the database.
     counts: Vec<(Gate, u64)>,
     by_gate: String,
     levels: u64,
@@ -245,8 +246,8 @@ impl RunContext {
         answer
     }
 
-    /// Makes the answer for a client that waits, and the copy to store. `room` is the memory of the outputs that are
-    /// only in the answer.
+    /// Makes the answer for a client that waits, and the copy of the answer to store. `room` is the memory of the
+    /// outputs that are in the answer and nowhere else.
     async fn answer(
         &self,
         operation: CircuitOperation,
@@ -259,7 +260,7 @@ impl RunContext {
         Ok((Some(answer), kept))
     }
 
-    /// Records a run in the background, and stores its first answer.
+    /// Records a run that goes on in the background, and stores the first answer to its request.
     async fn put_on_record(&self, Reply { claim, octets }: Reply) -> Result<Response, ApiError> {
         let operation = self.operation(OperationStatus::Pending, 0, None);
         let answer = super::without_results(&operation, octets)?;
@@ -311,7 +312,7 @@ impl RunContext {
         }
     }
 
-    /// Writes the run's end, its charge and its answer, all or none.
+    /// Writes the run's end, its charge and its answer: either all three or none of them.
     async fn book(&self, charge: &Charge<'_>, keep: Option<KeptAnswer>) -> Result<(), ApiError> {
         let (done, now) = (charge::total(charge.counts), self.compute.clock.now());
         let end = self.end(OperationStatus::Completed, done, charge.price, charge.compute);
@@ -325,7 +326,8 @@ impl RunContext {
         }
     }
 
-    /// Stores the results in the session: under handles, or with the run. `None`: the session has ended.
+    /// Makes the outputs from the results. Stores the outputs in the session under handles, if the request wants
+    /// handles, and with the run, if no client waits. `None`: the session has ended.
     fn shelve(&self, results: &LweList, room: &mut Room) -> Option<Vec<Output>> {
         let mut outputs = Vec::with_capacity(self.output_widths.len());
         let mut at = 0;
@@ -352,7 +354,8 @@ impl RunContext {
         Some(outputs)
     }
 
-    /// Drops the handles that [`RunContext::shelve`] made. The run itself is dropped at its end.
+    /// Drops the handles that [`RunContext::shelve`] made, with the values under them. Results that are stored with the
+    /// run are dropped with the run at its end.
     fn take_back(&self, outputs: &[Output]) {
         for output in outputs {
             if let Output::Handle(handle) = output {

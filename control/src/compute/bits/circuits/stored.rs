@@ -1,5 +1,5 @@
-//! Netlists of stored circuits at rest: as objects if all nodes of the database share their objects, otherwise in the
-//! rows.
+//! Stores the netlists of stored circuits: as objects if all nodes of the database share their objects, otherwise in
+//! the circuits' rows of the database.
 //!
 //! An object is written before the row that refers to it and removed after that row. So a crash in between leaves an
 //! object without a row, which the sweep removes.
@@ -19,7 +19,8 @@ pub struct StoredNetlists {
 }
 
 impl StoredNetlists {
-    /// `blobs`: `None` if the other nodes of the database would not find objects that this node writes.
+    /// Makes the storage of netlists. `blobs` must be `None` if the other nodes of the database would not find objects
+    /// that this node writes.
     pub fn new(store: Store, offload: Offload, blobs: Option<Blobs>) -> StoredNetlists {
         StoredNetlists { store, offload, blobs }
     }

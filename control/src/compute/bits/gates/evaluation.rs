@@ -43,7 +43,7 @@ impl RequestedGates {
         Ok(RequestedGates { gates, operands: Operands::Octets(octets) })
     }
 
-    /// Number of gates.
+    /// Returns the number of gates.
     pub fn gates(&self) -> u64 {
         self.gates.len() as u64
     }
@@ -157,8 +157,8 @@ pub async fn run(
     running.await?
 }
 
-/// Results under a handle. Dropping this removes the handle unless [`KeptResults::stay`] was called, so that results of
-/// gates that were not charged do not stay.
+/// Results that are stored under a handle. Dropping this value removes the handle, unless [`KeptResults::stay`] was
+/// called before. So no results stay on the node if their gates were not charged.
 struct KeptResults {
     bench: Arc<Workbench>,
     handle: HandleId,
@@ -197,7 +197,8 @@ impl Drop for KeptResults {
 /// Smallest number of gates whose ciphertexts are read and written outside the async threads.
 const OFF_THREAD_GATES_MIN: usize = 16;
 
-/// Runs CPU work on the texts of this many gates, outside the async threads from [`OFF_THREAD_GATES_MIN`] gates on.
+/// Runs CPU work on the texts of `texts` gates. From [`OFF_THREAD_GATES_MIN`] gates on, the work runs outside the async
+/// threads.
 async fn off_thread<T: Send + 'static>(
     compute: &Compute,
     payer: &Payer,
@@ -210,7 +211,7 @@ async fn off_thread<T: Send + 'static>(
     }
 }
 
-/// The gate with this name. `place`: the member that holds the name.
+/// Returns the gate with this name. `place`: the member that holds the name.
 fn gate(name: &str, place: impl Fn() -> String) -> Result<Gate, ApiError> {
     Gate::from_name(name).ok_or_else(|| {
         let names = Gate::ALL.map(Gate::name).join(", ");

@@ -27,7 +27,7 @@ pub enum Operands {
 
 /// Operands of an octet-stream: the members of its head, and the ciphertexts after the head.
 pub struct OctetOperands {
-    /// The words of the ciphertexts. Of seeded ciphertexts, only the words of the bodies.
+    /// The words of the ciphertexts. For seeded ciphertexts, this is only the words of the bodies.
     pub words: Words,
     /// Fingerprint of the operands' key, 16 hexadecimal digits.
     pub fingerprint: Option<String>,
@@ -39,14 +39,14 @@ pub struct OctetOperands {
     pub operands: Option<Vec<u64>>,
 }
 
-/// Operands, with the session's values under the handles among them.
+/// Operands, together with the values that the session stores under the handles among the operands.
 pub struct ResolvedOperands {
     operands: Operands,
     values: HashMap<HandleId, Arc<EncryptedValue>>,
 }
 
 impl Operands {
-    /// Number of gates whose operands must be decoded or whose masks must be made.
+    /// Returns the number of gates whose operands must be decoded or whose masks must be made.
     pub fn cpu_work(&self, gates: usize) -> usize {
         match self {
             Operands::Octets(OctetOperands { seeds: None, inputs: None, .. }) => 0,
@@ -54,7 +54,7 @@ impl Operands {
         }
     }
 
-    /// Looks up the session's values under the handles among the operands.
+    /// Looks up the values that the session stores under the handles among the operands.
     pub fn find(self, gates: &[Gate], bench: &Workbench) -> Result<ResolvedOperands, ApiError> {
         let mut values = HashMap::new();
         let mut find = |text: &str, place: &dyn Fn() -> String| {
@@ -119,13 +119,15 @@ impl ResolvedOperands {
     }
 }
 
-/// A gate's operands in the engine's order. Members that the gate does not take are ignored (readings G9).
+/// Returns the names and texts of a gate's operands, in the engine's order. Members that the gate does not take are
+/// ignored (readings G9).
 fn members(gate: Gate, text: &BatchGate) -> impl Iterator<Item = (&'static str, &str)> {
     let all = [("a", Some(text.a.as_str())), ("b", text.b.as_deref()), ("sel", text.sel.as_deref())];
     all.into_iter().take(gate.arity()).filter_map(|(member, text)| Some((member, text?)))
 }
 
-/// The handle and the bit in a text: `hdl_..` of a value of one bit, or `hdl_..[bit]`. Base64 never begins like this.
+/// Splits an operand's text into a handle and the index of a bit. The text is `hdl_..[bit]`, or `hdl_..` for a value of
+/// one bit. `None`: the text is a ciphertext in base64, which never begins with `hdl_`.
 fn kept_bit(text: &str) -> Option<(&str, Option<&str>)> {
     text.starts_with("hdl_").then(|| match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
         Some((handle, bit)) => (handle, Some(bit)),
@@ -156,7 +158,7 @@ fn gate_text<'a>(
     Ok(GateText { gate, operands: members(gate, text).map(operand).collect::<Result<_, ApiError>>()? })
 }
 
-/// The values whose bits are the operands of an octet-stream, one after another.
+/// All inputs of a batch in an octet-stream, one after another. Their bits are the operands to choose from.
 struct Pool {
     /// The ciphertexts after the head, then the values stored on the node.
     blocks: Vec<OperandBlock>,
@@ -209,7 +211,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// The places of `count` operands.
+    /// Returns the places of the `count` operands that the gates take. `operands`: the index of each operand over all
+    /// inputs. `None`: each ciphertext is an operand once, in order.
     fn pick(&self, operands: Option<Vec<u64>>, count: usize) -> Result<Vec<Place>, ApiError> {
         let given = operands.as_ref().map_or(self.total, |operands| operands.len() as u64);
         if given != count as u64 {
@@ -227,7 +230,7 @@ impl Pool {
         operands.into_iter().enumerate().map(place).collect()
     }
 
-    /// The place of the ciphertext with this index over all inputs.
+    /// Returns the place of the ciphertext with this index, counted over all inputs.
     fn place(&self, at: u64) -> Option<Place> {
         if at >= self.total {
             return None;

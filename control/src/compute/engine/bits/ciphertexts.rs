@@ -43,21 +43,21 @@ pub fn read_program(
     Ok(folded(GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms))
 }
 
-/// A program of these gates. `operands`: the ciphertexts of the first gate's operands, then those of the next gate's,
-/// and so on. Results are written in Ango's own form.
+/// Makes a program of these gates. `operands`: the ciphertexts of the first gate's operands, then the ciphertexts of
+/// the next gate's operands, and so on. Results are written in Ango's own form.
 pub fn program(gates: &[Gate], operands: LweList) -> Program {
     folded(GateList::new(gates.to_vec(), operands), vec![Form::Ango; gates.len()])
 }
 
-/// A program of these gates, whose operands are in these blocks. `places`: for each operand, gate after gate, the place
-/// of its ciphertext in a block. Results are written in Ango's own form. Panics if there are no blocks, if a place is
-/// outside the blocks, or if there are more or fewer places than operands.
+/// Makes a program of these gates. The gates' operands are in `blocks`. `places`: for each operand, gate after gate,
+/// the place of its ciphertext in a block. Results are written in Ango's own form. Panics if there are no blocks, if a
+/// place is outside the blocks, or if there are more or fewer places than operands.
 pub fn program_of_places(gates: &[Gate], blocks: Vec<OperandBlock>, places: Vec<Place>) -> Program {
     folded(GateList::of_places(gates.to_vec(), blocks, places), vec![Form::Ango; gates.len()])
 }
 
-/// Folds the gates. Folding reads all operands, so the thread that has just read the operands also folds, while the
-/// operands are in its cache.
+/// Folds the gates of a list into a program. Folding reads all operands. So the thread that has just read the operands
+/// also folds, while the operands are in the thread's cache.
 fn folded(list: GateList, forms: Vec<Form>) -> Program {
     Program { list: list.folded(), forms }
 }
@@ -78,8 +78,8 @@ pub fn check_fingerprint(key: &OpenKey, digits: &str) -> Result<(), ApiError> {
     }
 }
 
-/// A program's results as base64, each in the form of its gate's first operand. A large batch takes much CPU time, so
-/// call this outside the async threads.
+/// Writes a program's results as base64, each result in the form of its gate's first operand. A large batch takes much
+/// CPU time, so call this outside the async threads.
 pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
     outcome.results.iter().zip(&outcome.forms).map(|(words, form)| write(key, words, *form)).collect()
 }
@@ -94,13 +94,13 @@ pub fn write_single(key: &OpenKey, lwe: &Lwe) -> String {
     write(key, lwe.words(), Form::Ango)
 }
 
-/// An empty list with capacity for `count` ciphertexts of a key.
+/// Makes an empty list with capacity for `count` ciphertexts of a key.
 pub fn empty_list(key: &OpenKey, count: usize) -> LweList {
     LweList::with_capacity(key.preset.params().lwe_dimension, count)
 }
 
 /// Reads a value that is one container of seeded ciphertexts. `None`: the value has another form, or its text is
-/// faulty; then [`read_value`] reports the fault.
+/// faulty. The caller then uses [`read_value`], which reports the fault.
 pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result<Option<SeededLweList>, ApiError> {
     /// base64 characters at the beginning of a container, which show its kind
     const BEGINNING: usize = 12;
@@ -114,8 +114,9 @@ pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result
     seeded.map(Some).map_err(|error| invalid_ciphertext(format!("{place}[0]"), &error.to_string()))
 }
 
-/// Appends a value's ciphertexts to `list`. Returns the form of the first; `None`: the value has no bits. `place`: the
-/// value's path in the request. A value of many bits takes much CPU time, so call this outside the async threads.
+/// Appends a value's ciphertexts to `list`. Returns the form of the first ciphertext. `None`: the value has no bits.
+/// `place`: the value's path in the request. A value of many bits takes much CPU time, so call this outside the async
+/// threads.
 pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweList) -> Result<Option<Form>, ApiError> {
     let mut first = None;
     for (bit, text) in texts.iter().enumerate() {
@@ -132,14 +133,14 @@ pub fn write_value(key: &OpenKey, bits: &LweList, form: Form) -> Vec<String> {
     bits.iter().map(|words| write(key, words, form)).collect()
 }
 
-/// Bytes of a ciphertext as raw words.
+/// Returns the size in bytes of a ciphertext as raw words.
 pub fn words_bytes(key: &OpenKey) -> usize {
     4 * (key.preset.params().lwe_dimension + 1)
 }
 
-/// Reads this many ciphertexts from raw words, which are whole ciphertexts one after another, or with `seeds` only
-/// their bodies. Any words are valid ciphertexts, so only the length can be wrong. Making masks from seeds takes much
-/// CPU time, so call this outside the async threads.
+/// Reads this many ciphertexts from raw words. The words are whole ciphertexts, one after another. With `seeds` they
+/// are only the ciphertexts' bodies. Any words are valid ciphertexts, so only the length can be wrong. Making masks
+/// from seeds takes much CPU time, so call this outside the async threads.
 pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertexts: usize) -> Result<LweList, ApiError> {
     if let Some(seeds) = seeds.map(Seeds::ciphertexts).filter(|&seeded| seeded != ciphertexts) {
         let message =
@@ -162,7 +163,7 @@ pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertext
     Err(ApiError::new(Code::InvalidCiphertext, message))
 }
 
-/// Makes the masks of seeded ciphertexts. All of a request's ciphertexts become one block.
+/// Makes the masks of seeded ciphertexts, and returns all ciphertexts of a request in one list.
 fn expanded(dimension: usize, seeds: &[([u8; 32], usize)], bodies: Vec<u32>) -> LweList {
     if let &[(seed, _)] = seeds {
         return SeededLweList::new(seed, bodies).expand(dimension);

@@ -1,5 +1,5 @@
-//! Makes the plan of a netlist: mapped to cells, or gate by gate. The plan is cached if all input ciphertexts are
-//! different, because it then depends only on the netlist, the key's parameters and whether the inputs are fresh.
+//! Makes the plan of a netlist: mapped to cells, or gate by gate. A plan is cached if all input ciphertexts are
+//! different, because the plan then depends only on the netlist, the key's parameters and whether the inputs are fresh.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub enum Mapping {
 /// A circuit with a plan for its inputs.
 pub struct PlannedCircuit {
     pub(super) plan: Arc<Plan>,
-    /// Number of gates of each kind in the netlist. All of them are charged, even if the plan has fewer.
+    /// Number of gates of each kind in the netlist. All these gates are charged, even if the plan has fewer gates.
     pub gate_counts: Vec<(Gate, u64)>,
     /// Number of levels in the netlist.
     pub levels: u64,
@@ -160,7 +160,8 @@ fn planned(circuit: &Circuit, names: &[Bit], key: &OpenKey, noise: InputNoise) -
     Planned { plan: Arc::new(Plan::mapped(&network, names.len(), &key.params)), facts }
 }
 
-/// An estimate of the failure probability. `None`: the key's noise is not known, or the plan has no bootstrap.
+/// Returns the log2 of the failure probability, if this estimate holds. `None`: the key's noise is not known, or the
+/// plan has no bootstrap.
 fn known(key: &OpenKey, failure_log2: f64) -> Option<f64> {
     Some(failure_log2).filter(|log2| !key.imported && log2.is_finite())
 }

@@ -13,8 +13,8 @@ use crate::web::error::ApiError;
 pub struct Seeds(pub Vec<([u8; 32], usize)>);
 
 impl Seeds {
-    /// Reads the seeds of a head. Each seed may occur once: equal masks in one request are a client's mistake and show
-    /// which bits are equal. A repetition across requests cannot be detected here.
+    /// Reads the seeds of a head. Each seed may occur only once in a request, because a repeated seed makes equal
+    /// masks, which show which bits are equal. A seed that is repeated in another request cannot be detected here.
     pub fn of(seeds: &[Seed]) -> Result<Seeds, ApiError> {
         if seeds.len() > SEEDS_MAX {
             let message = format!("the request has {} seeds, but at most {SEEDS_MAX} are allowed", seeds.len());
@@ -41,7 +41,7 @@ impl Seeds {
         seeds.iter().enumerate().map(read).collect::<Result<_, _>>().map(Seeds)
     }
 
-    /// Number of ciphertexts of all seeds.
+    /// Returns the number of ciphertexts of all seeds together.
     pub fn ciphertexts(&self) -> usize {
         self.0.iter().fold(0, |sum, &(_, count)| sum.saturating_add(count))
     }

@@ -1,4 +1,4 @@
-//! Evaluation keys of open sessions at rest: one object for each key in this node's data folder, never in a bucket.
+//! Stores the evaluation keys of open sessions: one object for each key in this node's data folder, never in a bucket.
 //!
 //! Each object is sealed under a random secret that exists only in this process's memory. So a file that remains on
 //! disk after its session is closed, or after the process ends, can no longer be decrypted (readings G3). The node
@@ -45,7 +45,7 @@ pub struct KeyStore {
 /// A key that was read and sealed, but is not on disk yet.
 pub struct SealedKey {
     key: Arc<EvaluationKey>,
-    /// Memory for `key`. `None`: the budget has no room, so only the file is kept.
+    /// Memory for `key`. `None`: the budget has no room, so the key is stored only as a file.
     memory: Option<Grant>,
     object: SealedObject,
     account: AccountId,
@@ -62,7 +62,7 @@ pub struct StoredKey {
     /// The key in memory, until a device loads the key for the first time. In most sessions that is soon after the
     /// upload.
     unfetched: Mutex<Option<(Arc<EvaluationKey>, Grant)>>,
-    /// Blobs with the secret of this key alone.
+    /// The objects that are sealed under the secret of this key alone.
     blobs: Blobs,
     account: AccountId,
     name: String,
@@ -86,12 +86,12 @@ impl KeyStore {
         Ok(KeyStore { blobs, space, memory })
     }
 
-    /// Bytes of the stored keys.
+    /// Returns the size in bytes of all stored keys together.
     pub fn used(&self) -> u64 {
         self.space.used()
     }
 
-    /// Bytes that stored keys may have together.
+    /// Returns the largest size in bytes that all stored keys may have together.
     pub fn total(&self) -> u64 {
         self.space.total()
     }
@@ -110,7 +110,7 @@ impl KeyStore {
         self.seal(key, bytes, account, payer)
     }
 
-    /// Seals a key that the server made. Errors as for [`KeyStore::read`].
+    /// Seals a key that the server made. Fails like [`KeyStore::read`] if there is no room for the key.
     pub fn take(&self, key: EvaluationKey, account: &AccountId, payer: &Payer) -> Result<SealedKey, ApiError> {
         let bytes = Zeroizing::new(container::write_evaluation_key(&key));
         self.seal(key, bytes, account, payer)
@@ -166,7 +166,7 @@ impl SealedKey {
 }
 
 impl StoredKey {
-    /// The key's parameters.
+    /// Returns the key's parameters.
     pub(super) fn gate_params(&self) -> Params {
         let KeyParams::Gates(params) = &self.params else { unreachable!("only keys for gates rest here") };
         *params

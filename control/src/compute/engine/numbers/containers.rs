@@ -1,4 +1,4 @@
-//! Reads containers of keys and ciphertexts. Returns the values that the service needs, or an error with a code of the
+//! Reads containers of keys and ciphertexts. Gives the values that the service needs, or an error with a code of the
 //! specification.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct EvaluationKeyHead {
 pub struct RowFacts {
     /// The name of the part's kind.
     pub kind: &'static str,
-    /// Galois element of the part; 0 for other kinds.
+    /// Galois element of the part. 0 for a part that is not a rotation or conjugation.
     pub element: u32,
     /// Level of the part.
     pub level: u8,
@@ -68,35 +68,35 @@ pub fn read_public_key(bytes: &[u8]) -> Result<PublicKeyFacts, ApiError> {
 }
 
 impl EvaluationKeyHead {
-    /// Reads the [`KEY_HEAD_BYTES`] before the rows. May search for the primes of new parameters, which takes CPU time,
-    /// so call this outside the async threads.
+    /// Reads the head: the [`KEY_HEAD_BYTES`] bytes before the rows. May search for the primes of new parameters, which
+    /// takes CPU time, so call this outside the async threads.
     pub fn read(bytes: &[u8]) -> Result<EvaluationKeyHead, ApiError> {
         let head = container::read_key_head(bytes).map_err(|error| refused("eval_key", &error))?;
         Ok(EvaluationKeyHead { head: Arc::new(head) })
     }
 
-    /// The head of a key whose upload began earlier, made from its record. The announced size was checked when
-    /// the upload began.
+    /// Makes the head of a key whose upload began earlier, from the key's record. The head does not contain the
+    /// announced size, which was checked when the upload began.
     pub fn on_record(params: Params, fingerprint: [u8; 8], rows: u32) -> EvaluationKeyHead {
         EvaluationKeyHead { head: Arc::new(KeyHead { params, fingerprint, rows, bytes: 0 }) }
     }
 
-    /// The key's parameters.
+    /// Returns the key's parameters.
     pub fn params(&self) -> &Params {
         &self.head.params
     }
 
-    /// Identifies the secret key.
+    /// Returns the fingerprint, which identifies the secret key.
     pub fn fingerprint(&self) -> [u8; 8] {
         self.head.fingerprint
     }
 
-    /// Number of rows that the head announces.
+    /// Returns the number of rows that the head announces.
     pub fn rows(&self) -> u32 {
         self.head.rows
     }
 
-    /// Reads the first [`ROW_HEADER_BYTES`] of a row.
+    /// Reads the header of a row: its first [`ROW_HEADER_BYTES`] bytes.
     pub fn row(&self, header: &[u8]) -> Result<RowFacts, ApiError> {
         let row = container::read_row_header(&self.head, header).map_err(|error| refused("eval_key", &error))?;
         let (kind, element) = match row.kind {
@@ -115,7 +115,7 @@ impl EvaluationKeyHead {
         container::read_row(&self.head, bytes).map(drop).map_err(|error| refused("eval_key", &error))
     }
 
-    /// Bytes of the whole key, as the head announces.
+    /// Returns the size in bytes of the whole key, which the head announces.
     pub fn bytes(&self) -> u64 {
         (KEY_HEAD_BYTES as u64).saturating_add(self.head.bytes)
     }
@@ -146,7 +146,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     })
 }
 
-/// The fingerprint of the secret key in a container's frame.
+/// Returns the fingerprint of a secret key that a container's frame contains.
 fn named(bytes: &[u8]) -> [u8; 8] {
     bytes[8..16].try_into().expect("eight bytes")
 }

@@ -18,11 +18,12 @@ use crate::web::error::ApiError;
 
 pub use engine::ckks::operation::Operation;
 
-/// Bits of precision that a bootstrap promises. With fewer bits the result is marked as degraded (specification,
-/// Compute, rule 3).
+/// Precision in bits that a bootstrap promises. A result with fewer bits is marked as degraded (specification, Compute,
+/// rule 3).
 const BOOTSTRAP_PRECISION_MIN: f64 = 12.0;
 
-/// Reads a row's container by its index in the key. Called on a thread of the engine, which blocks.
+/// Reads the container of a row, given the row's index in the key. The engine calls this function on one of its
+/// threads, which waits until the row is read.
 pub type ReadRow = Box<dyn Fn(i64) -> Result<Zeroizing<Vec<u8>>, String> + Send + Sync>;
 
 /// A row of a stored key, from its record.
@@ -47,7 +48,7 @@ pub struct StoredNumbersKey {
 }
 
 impl StoredNumbersKey {
-    /// A key with these rows, in order. The rows of one part follow one another.
+    /// Makes a key of these rows, which are in the key's order: the rows of one part follow one another.
     ///
     /// # Errors
     /// When a record has an unknown kind of part.
@@ -143,7 +144,7 @@ pub struct Asked {
     pub coefficients: Option<Vec<f64>>,
     /// Steps of a rotation.
     pub steps: Option<i64>,
-    /// Whether a product is rescaled at once.
+    /// Whether the product of a multiplication is rescaled at once.
     pub scale_stable: bool,
     /// Bound on the absolute values of the result, as the client promises.
     pub result_bound: Option<f64>,
@@ -169,7 +170,7 @@ pub struct ResultFacts {
     pub variance: f64,
     /// `noise_budget_remaining`: percent, to one decimal (readings C11).
     pub budget_percent: f64,
-    /// Fractional bits that are correct in every slot, to one decimal.
+    /// Number of bits after the binary point that are correct in every slot, to one decimal.
     pub precision_bits: f64,
     /// Whether the precision of a bootstrap's result is below the promised precision (`BOOTSTRAP_PRECISION_MIN`).
     pub degraded: bool,
@@ -179,7 +180,7 @@ pub struct ResultFacts {
 pub enum NumbersEnd {
     /// The operation is completed.
     Completed {
-        /// `[2][primes of the level][N]`.
+        /// The words of the result's ciphertext, in the order `[2][primes of the level][N]`.
         words: Vec<u32>,
         /// Wall time of the computation.
         compute: Duration,
@@ -191,18 +192,18 @@ pub enum NumbersEnd {
 }
 
 impl OpenNumbersKey {
-    /// The key's parameters.
+    /// Returns the key's parameters.
     pub fn params(&self) -> &Params {
         &self.key.params
     }
 
-    /// Bytes of the words of a ciphertext at the highest level.
+    /// Returns the size in bytes of the words of a ciphertext at the highest level.
     pub fn ciphertext_words_bytes(&self) -> u64 {
         let params = self.params();
         (8 * params.level(params.level_max()).primes.len() * params.n()) as u64
     }
 
-    /// Bytes of a result's container.
+    /// Returns the size in bytes of a result's container.
     pub fn result_bytes(&self, facts: &ResultFacts) -> u64 {
         container::ciphertext_bytes(self.params(), facts.level, container::Form::Whole) as u64
     }
@@ -308,7 +309,7 @@ fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f
     }
 }
 
-/// The API error for a refused request.
+/// Makes the API error for a request that the engine refused.
 fn told(refusal: Refusal) -> ApiError {
     let message = refusal.to_string();
     let code = match refusal {
@@ -321,7 +322,7 @@ fn told(refusal: Refusal) -> ApiError {
     ApiError::new(code, message)
 }
 
-/// The kind of part that a row's record names with this word.
+/// Returns the kind of part that `word` stands for. A row's record contains `word` and the Galois element.
 fn part_kind(word: &str, element: u32) -> Result<PartKind, ApiError> {
     match word {
         "relinearization" => Ok(PartKind::Relinearization),

@@ -22,10 +22,10 @@ use crate::compute::numbers::keys::material::{Owner, all_rows, read_row, stored_
 use crate::compute::numbers::keys::params_and_fingerprint;
 use crate::web::error::ApiError;
 
-/// A key that was unused for this long is closed.
+/// Time after which an unused key is closed.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// Bytes of the machine's memory for each key that may be open. The tables of an open key have up to 16 MB. If one key
-/// more is opened than the memory allows, the key that was unused for longest is closed.
+/// For each time that the process's memory has this many bytes, one key may be open. The tables of an open key have up
+/// to 16 MB. If a further key is opened, the key that was unused for longest is closed.
 const MEMORY_OF_KEY: u64 = 128 << 20;
 /// Number of keys that may be open on any machine, however small its memory is.
 const OPEN_MIN: u64 = 64;
@@ -43,12 +43,12 @@ struct Opened {
 }
 
 impl OpenKeys {
-    /// No open keys yet.
+    /// Starts with no open keys.
     pub fn new() -> OpenKeys {
         OpenKeys { open: Mutex::default(), open_max: (memory_bytes() / MEMORY_OF_KEY).max(OPEN_MIN) as usize }
     }
 
-    /// The open key of a record. The key stays open while the returned value is held.
+    /// Finds the open key of a record, or opens the key. The key stays open while the returned value is held.
     pub async fn find(
         &self,
         compute: &Compute,
@@ -70,7 +70,7 @@ impl OpenKeys {
         cell.get_or_try_init(|| open(compute, caller, record)).await.cloned()
     }
 
-    /// Closes a key when its last running operation has ended.
+    /// Closes a key, at once or when the last running operation with the key has ended.
     pub fn close(&self, key_id: &str) {
         let closed = self.open.lock().remove(key_id);
         // outside the lock, because the drop may close the key in the engine
@@ -95,7 +95,7 @@ impl OpenKeys {
     }
 }
 
-/// Opens a key. Its rows stay in the vault until a device needs them.
+/// Opens a key in the engine. The key's rows stay in the vault until a device needs the rows.
 async fn open(compute: &Compute, caller: &Caller, record: &EncryptionKey) -> Result<Arc<OpenNumbersKey>, ApiError> {
     compute.vault.check_place(&record.node_id)?;
     let rows = all_rows(compute, &record.material_id).await?;

@@ -83,7 +83,7 @@ pub async fn prepare(
     Ok(Prepared { operation, record, key, planned, pinned, reserved })
 }
 
-/// A ciphertext of the request, under the request's key.
+/// Finds the record of a ciphertext that the request names. Refuses a ciphertext under another key than the request's.
 async fn operand(
     compute: &Compute,
     caller: &Caller,

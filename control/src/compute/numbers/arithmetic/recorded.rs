@@ -1,4 +1,5 @@
-//! An operation as later requests see it: its record and, while it runs, its state in the engine.
+//! An operation as later requests see it: the operation's record and, while the operation runs, its state in the
+//! engine.
 
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<Rec
 }
 
 impl RecordedOperation {
-    /// The operation's status, as answers show it.
+    /// Makes the description of the operation's status for answers.
     pub fn status(&self, compute: &Compute) -> Result<ComputeStatus, ApiError> {
         let record = &self.record;
         let running = || compute.operations.find(&self.op_id);

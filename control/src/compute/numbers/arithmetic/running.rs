@@ -83,12 +83,13 @@ impl RunningOperation {
 }
 
 impl RunningOperations {
-    /// The running operation with this id. `None`: no such operation runs.
+    /// Returns the running operation with this id. `None`: no such operation runs.
     pub fn find(&self, op_id: &OperationId) -> Option<Arc<RunningOperation>> {
         self.running.lock().get(op_id).cloned()
     }
 
-    /// Refuses an operation in the background if the account already runs `BACKGROUND_MAX` of them.
+    /// Refuses an operation in the background if the account already runs `BACKGROUND_MAX` operations in the
+    /// background.
     fn check_background(&self, account: &AccountId) -> Result<(), ApiError> {
         let of_account = |running: &&Arc<RunningOperation>| running.in_background && running.account == *account;
         if self.running.lock().values().filter(of_account).count() < BACKGROUND_MAX {
@@ -189,7 +190,7 @@ async fn submit(
     Ok(Submitted { operation, end, reserved })
 }
 
-/// Refuses an operation whose result would have no room.
+/// Refuses an operation if there is no room for a result of `bytes` bytes.
 async fn check_room(compute: &Compute, caller: &Caller, bytes: u64) -> Result<(), ApiError> {
     compute.vault.check_room(Shelf::Ciphertexts, bytes)?;
     let (bytes, bytes_max) = (bytes as i64, ciphertext_bytes_max(compute, caller));
@@ -198,7 +199,7 @@ async fn check_room(compute: &Compute, caller: &Caller, bytes: u64) -> Result<()
     plan.map(drop).ok_or_else(no_room)
 }
 
-/// Bytes that the account's ciphertexts may have together. `None`: no limit.
+/// Returns the largest size in bytes that the account's ciphertexts may have together. `None`: no limit.
 fn ciphertext_bytes_max(compute: &Compute, caller: &Caller) -> Option<i64> {
     let cache = compute.limits.of(caller.plan).ciphertext_cache_bytes();
     compute.vault.ciphertext_bytes_of(cache).map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
@@ -275,7 +276,7 @@ impl OperationContext {
         self.compute.operations.end(&self.op_id);
     }
 
-    /// Records an operation that runs in the background, and stores its first answer.
+    /// Records an operation that runs in the background, and stores the first answer to its request.
     async fn put_on_record(&self) -> Result<Response, ApiError> {
         let answer = self.answer("pending", None, &[])?;
         let (answer, keep) = self.reply.claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
@@ -306,7 +307,8 @@ impl OperationContext {
         booked
     }
 
-    /// Evicts ciphertexts to make room for a result, and writes the result with its charge (readings K14, P24).
+    /// Chooses the ciphertexts to evict so that the result has room. Then writes the evictions, the result and the
+    /// operation's charge as one unit (readings K14, P24).
     async fn book(&self, result: &PutResult) -> Result<Response, ApiError> {
         let (compute, account) = (&self.compute, self.caller.account.as_str());
         let (bytes, bytes_max) = (result.bytes.len() as i64, ciphertext_bytes_max(compute, &self.caller));
@@ -346,7 +348,7 @@ impl OperationContext {
         ))
     }
 
-    /// The event that announces the result to webhooks.
+    /// Makes the event that announces the result to webhooks.
     fn completed_event(&self, result: &PutResult, now: Timestamp) -> NewEvent {
         let data = json!({
             "job_id": self.op_id.as_str(),
@@ -477,7 +479,7 @@ impl OperationContext {
     }
 }
 
-/// Adds the headers of the noise budget (specification, Compute; readings C11).
+/// Adds headers that tell the remaining noise budget (specification, Compute; readings C11).
 fn tell_noise_budget(headers: &mut HeaderMap, percent: f64) -> Result<(), ApiError> {
     let warning = percent < WARNING_PERCENT;
     let remaining = HeaderValue::from_str(&percent.to_string()).map_err(ApiError::internal)?;

@@ -36,7 +36,8 @@ use crate::web::octets::{self, OCTET_STREAM};
 use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
 
-/// Largest size in bytes of an evaluation key that the answer contains. A larger key is downloaded (readings K18).
+/// Largest size in bytes of an evaluation key that the answer contains. The client downloads a larger key afterwards
+/// (readings K18).
 const INLINE_BYTES_MAX: u64 = 64 << 20;
 /// How long a large generated evaluation key can be downloaded (readings K18).
 const DOWNLOADABLE: Duration = Duration::from_secs(3600);
@@ -123,8 +124,8 @@ pub async fn generate(
     made.await?
 }
 
-/// Makes the public keys of a secret key and stores them. `put` collects the names of the objects that were put into
-/// the vault.
+/// Makes the public keys of a secret key and stores them. Adds the names of the objects that were put into the vault to
+/// `put`.
 async fn make(
     compute: &Compute,
     web: &Web,

@@ -41,17 +41,17 @@ pub struct PutPublicKey {
     pub sha256: [u8; 32],
 }
 
-/// The label of a public key's object within its account.
+/// Returns the label under which a public key's object is sealed for its account.
 fn public_key_label(material_id: &str) -> String {
     format!("{material_id} public key")
 }
 
-/// The label of a row's object within its account.
+/// Returns the label under which a row's object is sealed for its account.
 fn row_label(material_id: &str, row_index: i64) -> String {
     format!("{material_id} row {row_index}")
 }
 
-/// Parameters as a material's record stores them.
+/// Writes parameters as the text that a material's record contains.
 pub fn recorded_params(params: &numbers::Params) -> Result<String, ApiError> {
     serde_json::to_string(&numbers::key_params(params, "")).map_err(ApiError::internal)
 }
@@ -75,7 +75,7 @@ pub async fn put_public_key(
     Ok(PutPublicKey { object, bytes: count, sha256 })
 }
 
-/// Checks a row and puts it into the vault. Returns its record.
+/// Checks a row and puts it into the vault. Returns the record of the row.
 pub async fn put_row(
     compute: &Compute,
     owner: &Owner,
@@ -105,7 +105,7 @@ pub async fn put_row(
     })
 }
 
-/// Reads a row's container back. `None`: the row was deleted.
+/// Reads a row's container from the vault. `None`: the row was deleted.
 pub async fn read_row(
     vault: &Vault,
     owner: &Owner,
@@ -116,7 +116,7 @@ pub async fn read_row(
     vault.read(Shelf::Keys, &owner.payer, &owner.account, row_label(material_id, row_index), at).await
 }
 
-/// The records of all rows of a material, in order.
+/// Reads the records of all rows of a material, in order.
 pub async fn all_rows(compute: &Compute, material_id: &str) -> Result<Vec<KeyRowRecord>, ApiError> {
     let mut rows = Vec::new();
     loop {
@@ -129,7 +129,7 @@ pub async fn all_rows(compute: &Compute, material_id: &str) -> Result<Vec<KeyRow
     }
 }
 
-/// A row's record in the engine's form.
+/// Converts a row's record to the engine's form.
 pub fn stored_row(row: &KeyRowRecord) -> StoredRow {
     StoredRow {
         kind: row.kind.clone(),
@@ -147,28 +147,28 @@ pub fn check_pair(public_key: &PublicKeyFacts, head: &EvaluationKeyHead) -> Resu
     Err(other_pair())
 }
 
-/// The error for two keys that do not belong together.
+/// Returns the error for a public key and an evaluation key that do not belong together.
 pub fn other_pair() -> ApiError {
     let message = "the public key and the evaluation key belong to different secret keys or parameters";
     ApiError::new(Code::InvalidParams, message).at("eval_key", "does not belong to the public key")
 }
 
-/// SHA-256 of a material: over its public key, its parameters and the digests of its rows.
+/// SHA-256 of a material: of its public key, its parameters, its fingerprint and the digests of its rows.
 pub struct MaterialDigest(Sha256);
 
 impl MaterialDigest {
-    /// The digest before any row.
+    /// Starts the digest of a material, before any row.
     pub fn new(public_key: &[u8], params: &str, fingerprint: &[u8]) -> MaterialDigest {
         let digest = Sha256::new().chain_update(public_key).chain_update(Sha256::digest(params));
         MaterialDigest(digest.chain_update(Sha256::digest(fingerprint)))
     }
 
-    /// Adds the next row.
+    /// Adds the next row to the digest.
     pub fn add(&mut self, row: &KeyRowRecord) {
         self.0.update(Sha256::digest(&row.sha256));
     }
 
-    /// The digest after the last row.
+    /// Returns the digest of the material, after the last row was added.
     pub fn finish(self) -> [u8; 32] {
         self.0.finalize().into()
     }

@@ -1,7 +1,7 @@
 //! Cuts an evaluation key that arrives in pieces of any size into its head and its rows.
 //!
-//! Reads and writes nothing itself: returns each complete head or row, which the caller checks and stores. Holds at
-//! most one row.
+//! The cutter returns each complete head or row, and holds the bytes of at most one row. The caller receives the
+//! pieces, and checks and stores the rows.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use crate::compute::engine::numbers::{EvaluationKeyHead, KEY_HEAD_BYTES, ROW_BYTES_MAX, ROW_HEADER_BYTES, RowFacts};
 use crate::web::error::ApiError;
 
-/// Cuts a key, or the rest of a key, into rows.
+/// Cuts a key into its head and its rows, or the rest of a key into rows.
 pub struct RowCutter {
     stage: Stage,
     /// The bytes of the incomplete row. Overwritten on drop, because they may be a secret key (readings K5).
@@ -39,16 +39,16 @@ pub enum Cut {
 pub struct RowOrder {
     /// Number of rows so far.
     pub rows: u64,
-    /// Kinds and elements of the parts so far.
+    /// Kind and Galois element of each part so far.
     parts: HashSet<(String, i64)>,
-    /// Level, digit and digits of the last row.
+    /// Level, index in its part and number of rows of its part, for the last row.
     last: Option<(i64, i64, i64)>,
-    /// Kind and element of the last row.
+    /// Kind and Galois element of the last row's part.
     part: (String, i64),
 }
 
 impl RowOrder {
-    /// The order after these rows.
+    /// Returns the state of the check after these rows.
     pub fn after(rows: &[KeyRowRecord]) -> RowOrder {
         let mut order = RowOrder { rows: rows.len() as u64, ..RowOrder::default() };
         order.parts = rows.iter().map(|row| (row.kind.clone(), row.element)).collect();
@@ -64,7 +64,7 @@ impl RowOrder {
         self.last.is_none_or(|(_, digit, digits)| digit + 1 == digits)
     }
 
-    /// Checks the next row.
+    /// Checks that a row may come next.
     fn take(&mut self, row: &RowFacts, announced: u32) -> Result<(), ApiError> {
         let refuse = |why: &str| {
             let message = format!("row {} of the evaluation key: {why}", self.rows);
@@ -94,33 +94,33 @@ impl RowOrder {
 }
 
 impl RowCutter {
-    /// A cutter for a key from its beginning.
+    /// Makes a cutter for a key from its beginning.
     pub fn from_start() -> RowCutter {
         RowCutter { stage: Stage::Head, held: Zeroizing::default(), order: RowOrder::default() }
     }
 
-    /// A cutter for a key whose head and first rows have arrived.
+    /// Makes a cutter for the rest of a key, after the head and the rows in `order` have arrived.
     pub fn go_on(head: EvaluationKeyHead, order: RowOrder) -> RowCutter {
         RowCutter { stage: Stage::RowHeader(head), held: Zeroizing::default(), order }
     }
 
-    /// Number of bytes held: 0 after the head and after each row.
+    /// Returns the number of held bytes: 0 after the head and after each row.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// The order of all rows so far.
+    /// Returns the state of the check after all rows so far.
     pub fn order(&self) -> &RowOrder {
         &self.order
     }
 
-    /// Takes out the held bytes, when no more bytes will arrive.
+    /// Takes the held bytes out of the cutter, after the last piece has arrived.
     pub fn take_held(&mut self) -> Zeroizing<Vec<u8>> {
         std::mem::take(&mut self.held)
     }
 
-    /// Takes bytes from the front of `piece`. Returns a head or row when one is complete. Call it until `piece` is
-    /// empty.
+    /// Takes bytes from the front of `piece`. Returns a head or row as soon as it is complete. Call this function until
+    /// `piece` is empty.
     pub fn push(&mut self, piece: &mut &[u8]) -> Result<Option<Cut>, ApiError> {
         while !piece.is_empty() {
             let wanted = match &self.stage {

@@ -33,10 +33,11 @@ use crate::web::path::PathParts;
 
 /// Lifetime of an upload (readings section 14).
 const LIFE: std::time::Duration = std::time::Duration::from_secs(3600);
-/// Received rows are recorded when they have this many bytes together, or when there are this many rows.
+/// Received rows are recorded when they have this many bytes together, or when there are `BATCH_ROWS` rows.
 const BATCH_BYTES: i64 = 1 << 20;
 const BATCH_ROWS: usize = 32;
-/// Memory reserved for each byte of a part, up to a row: for the row, for its check, for the sealed copy.
+/// Bytes of memory reserved for each byte of a part, up to the bytes of a row: one for the row, one for its check, one
+/// for its sealed copy.
 const COPIES: u64 = 3;
 
 impl JsonBody for CreateKeyUpload {
@@ -340,7 +341,7 @@ pub async fn complete(
     Ok(answer)
 }
 
-/// An evaluation key that is being received into the vault.
+/// An evaluation key that an upload is writing into the vault.
 struct Gathering<'c> {
     compute: &'c Compute,
     owner: Owner,
@@ -349,7 +350,7 @@ struct Gathering<'c> {
     cutter: RowCutter,
     /// Largest size in bytes that the key may have.
     most: u64,
-    /// Number of recorded bytes, and the rows that are in the vault but not recorded yet.
+    /// Number of the key's bytes that are recorded. `rows` are the rows that are in the vault but not recorded yet.
     offset: i64,
     rows: Vec<KeyRowRecord>,
 }
@@ -383,7 +384,7 @@ impl<'c> Gathering<'c> {
         Ok(Gathering { compute, owner, upload, material, cutter, most, offset, rows: Vec::new() })
     }
 
-    /// Receives the whole body.
+    /// Receives the whole body, puts its rows into the vault and records them in batches.
     async fn take(&mut self, pieces: &mut Pieces) -> Result<(), ApiError> {
         while let Some(piece) = pieces.next().await? {
             let mut piece = &piece[..];
@@ -405,7 +406,7 @@ impl<'c> Gathering<'c> {
         Ok(())
     }
 
-    /// Reads the head and records it.
+    /// Reads and checks the head and records it.
     async fn take_head(&mut self, bytes: zeroize::Zeroizing<Vec<u8>>) -> Result<(), ApiError> {
         let (wanted, plan_most) = (wanted_of(self.upload)?, self.most);
         let reading = self.compute.offload.run(self.owner.payer.clone(), move || {
@@ -454,7 +455,7 @@ impl<'c> Gathering<'c> {
         Ok(())
     }
 
-    /// Refuses a part that ends within a row.
+    /// Returns an error if the part has ended within a row.
     fn end(mut self) -> Result<(), ApiError> {
         if self.cutter.held() == 0 {
             return Ok(());
@@ -512,7 +513,7 @@ struct ContentRange {
     start: u64,
     /// The last byte.
     end: u64,
-    /// Bytes of the whole key, if the header gives this number.
+    /// Size of the whole key in bytes, if the header gives this number.
     total: Option<u64>,
 }
 
@@ -555,18 +556,18 @@ async fn material_of(compute: &Compute, caller: &Caller, upload: &KeyUpload) -> 
     material.ok_or_else(unknown_upload)
 }
 
-/// All rows of a material. A material has some hundreds of rows.
+/// Reads the records of all rows of a material, which has some hundreds of rows.
 async fn all_rows(compute: &Compute, material_id: &str) -> Result<Vec<KeyRowRecord>, ApiError> {
     Ok(compute.store.key_rows(material_id, 0, i64::MAX).await?)
 }
 
-/// The key that the upload's first request described.
+/// Returns the key that the upload's first request described.
 fn wanted_of(upload: &KeyUpload) -> Result<WantedKey, ApiError> {
     let params: EncryptionParams = serde_json::from_str(&upload.params).map_err(ApiError::internal)?;
     Ok(WantedKey { scheme: upload.scheme.clone(), params, environment: upload.environment })
 }
 
-/// An upload as answers show it.
+/// Makes the description of an upload for answers.
 async fn status(
     compute: &Compute,
     caller: &Caller,
@@ -597,7 +598,7 @@ fn completed() -> ApiError {
     ApiError::new(Code::Conflict, "the upload is completed: it became a key")
 }
 
-/// The error if another request has added to the upload or ended the upload meanwhile.
+/// Returns the error for a request during which another request added to the upload or ended it.
 fn overtaken() -> ApiError {
     ApiError::new(Code::Conflict, "another request has changed the upload meanwhile: read the upload's progress again")
 }

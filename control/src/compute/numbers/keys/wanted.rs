@@ -11,7 +11,7 @@ use crate::web::error::ApiError;
 
 /// The header for keys with less than 128 bits of security (readings K2, K16).
 pub const SECURITY_WARNING: HeaderName = HeaderName::from_static("x-security-warning");
-/// Bits of security that production needs (specification, Encryption keys).
+/// Smallest number of bits of security for production (specification, Encryption keys).
 const SECURE_BITS: u64 = 128;
 const SCHEME_DEFAULT: &str = "rns-ckks";
 
@@ -27,7 +27,7 @@ pub struct WantedKey {
 }
 
 impl WantedKey {
-    /// Checks a request before any key is read. Searches for parameters with their primes, which takes CPU time, so
+    /// Checks a request before any key is read. Searches for the primes of the parameters, which takes CPU time, so
     /// call this outside the async threads.
     pub fn check(
         scheme: Option<String>,
@@ -43,8 +43,8 @@ impl WantedKey {
         Ok(wanted)
     }
 
-    /// The parameters for a key that the service generates. The parameters meet the security level of the request, if
-    /// the request has one.
+    /// Returns the parameters with which the service would generate the key. The parameters meet the security level of
+    /// the request, if the request has one.
     pub fn made(&self) -> Result<Params, ApiError> {
         let (level, environment) = (self.level()?, self.environment);
         if environment == Environment::Live && level == Some(SecurityLevel::Testing) {
@@ -94,7 +94,8 @@ impl WantedKey {
         }
     }
 
-    /// Degree, scale and depth, with the specification's defaults (readings K3).
+    /// Returns the degree, scale and depth of the request, with the specification's defaults where the request has none
+    /// (readings K3).
     fn shape(&self) -> (u64, u64, u64) {
         let EncryptionParams { poly_degree, scale_bits, max_depth, .. } = self.params;
         (poly_degree, scale_bits.unwrap_or(SCALE_BITS_DEFAULT), max_depth.unwrap_or(MAX_DEPTH_DEFAULT))
@@ -111,7 +112,7 @@ impl WantedKey {
     }
 }
 
-/// The text of the header [`SECURITY_WARNING`] for this many bits of security. `None`: no warning.
+/// Returns the text of the header [`SECURITY_WARNING`] for this many bits of security. `None`: no warning.
 pub fn security_warning(bits: u64) -> Option<String> {
     (bits < SECURE_BITS).then(|| format!("this key has {bits} bits of security: for testing only"))
 }

@@ -1,4 +1,4 @@
-//! Whole plans through the trait [`Arithmetic`], level after level as the engine runs plans.
+//! Runs whole plans through the trait [`Arithmetic`], level after level, as the engine runs plans.
 
 use super::*;
 use crate::backend::Backend;

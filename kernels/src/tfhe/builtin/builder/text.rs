@@ -35,7 +35,7 @@ impl Built {
 }
 
 impl Builder {
-    /// Writes the netlist.
+    /// Writes the netlist and counts its cells and levels.
     pub(in super::super) fn finish(self) -> Built {
         let outputs = self.outputs.concat();
         let is_live = self.live(&outputs);
@@ -93,7 +93,8 @@ impl Builder {
 }
 
 impl Gate {
-    /// The numbers of the gate's operands, and the gate's name in the text.
+    /// Returns the numbers of the gate's operands, and the gate's name in the text. `number` gives the number of a
+    /// wire.
     fn numbered(self, number: impl Fn(Wire) -> usize) -> (usize, Option<usize>, &'static str) {
         match self {
             Gate::Xor(a, b) => (number(a), Some(number(b)), "XOR"),
@@ -103,12 +104,13 @@ impl Gate {
     }
 }
 
-/// The wire numbers of the text. Inputs come first and outputs last.
+/// The number that each wire has in the text. Inputs have the first numbers, outputs the last.
 struct Numbers {
     gates: Vec<usize>,
     first_output: usize,
-    /// The copies (EQW or EQ) for outputs that no gate writes, with the outputs' numbers. Such an output is an input, a
-    /// constant, or a result that is already another output.
+    /// The outputs that no gate writes: for each, the wire that is copied to the output (with EQW, or with EQ for a
+    /// constant), and the output's number. Such an output is an input, a constant, or a result that is already another
+    /// output.
     copies: Vec<(Wire, usize)>,
 }
 
@@ -139,7 +141,7 @@ impl Numbers {
         Numbers { gates, first_output, copies }
     }
 
-    /// The number of a wire. Constants have none, because no written gate has a constant operand.
+    /// The number of a wire. Constants have no number, because no written gate has a constant operand.
     fn of_wire(&self, wire: Wire) -> usize {
         match wire {
             Wire::Input(bit) => bit,

@@ -59,14 +59,14 @@ impl Scratch {
 /// The number of doubles in a cache line.
 const LINE: usize = 8;
 
-/// Number of doubles from the sums of one component to those of the next. The distance is not a multiple of the page
-/// size, because lines that are whole pages apart compete for the same places in the cache.
+/// Number of doubles from the sums of one component to the sums of the next. The distance is not a multiple of the
+/// page size, because lines that are whole pages apart compete for the same places in the cache.
 fn row_distance(n: usize) -> usize {
     n + 2 * fft::BLOCK_POINTS + LINE
 }
 
-/// Steps (1) to (4) of one row for one `i`. The resulting sums are in `scratch`, in turns of `q`. `accumulator` is
-/// `[k + 1][N]`.
+/// Runs steps (1) to (4), from the difference to the products with the key, for one row and one `i`. The resulting sums
+/// are in `scratch`, in turns of `q`. `accumulator` is `[k + 1][N]`.
 ///
 /// The digits are processed two levels at a time. Their values and the sums then stay in the L1 cache while the key
 /// streams through.
@@ -102,7 +102,7 @@ unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
     }
 }
 
-/// Steps (1) to (6) of one row for one `i`.
+/// Runs steps (1) to (6), the whole external product with the key of one `i`, for one row.
 #[inline(always)]
 unsafe fn step<S: Compiled, const COMPONENTS: usize>(
     key: &RealsKey,
@@ -164,7 +164,7 @@ unsafe fn steps<S: Compiled, const COMPONENTS: usize>(
 }
 
 crate::cpu::simd::dispatch! {
-    /// Blind rotation of a group of rows in lock step. `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`.
+    /// Runs the blind rotation of a group of rows in lock step. `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`.
     /// `accumulators` is `[rows][k + 1][N]`, initialized by [`super::start`].
     reals pub fn rotate_group = group(key: &RealsKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch)
 }

@@ -51,7 +51,7 @@ use crate::cpu::simd::Isa;
 use crate::tfhe::cpu::fft;
 use crate::tfhe::{Params, RING_MODULUS};
 
-/// Smallest distance from the exact integer at which a wrong sum may not be detected.
+/// Smallest distance from the exact integer at which a wrong sum may stay undetected.
 const UNNOTICED: f64 = 7.0 / 8.0;
 
 /// log2 of the allowed probability that a sum of a bootstrap exceeds the bound.
@@ -75,7 +75,7 @@ pub fn serves(isa: Isa, params: &Params) -> bool {
         .is_some_and(|(isa, reals)| error(isa, reals, params, FAILURE_LOG2) < UNNOTICED)
 }
 
-/// Bound on the error of a bootstrap's sums. The bound fails with a probability of at most `2^failure_log2`.
+/// Returns a bound on the error of a bootstrap's sums. The bound fails with a probability of at most `2^failure_log2`.
 fn error(isa: Isa, reals: usize, p: &Params, failure_log2: f64) -> f64 {
     let (degree, rows) = (p.polynomial_size as f64, p.rgsw_rows() as f64);
     let points = p.polynomial_size / 2;

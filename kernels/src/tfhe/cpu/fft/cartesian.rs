@@ -26,7 +26,7 @@ unsafe fn power<S: SimdReals>(twiddle: &impl Fn(usize) -> S::R, j: usize) -> Com
 }
 
 impl<S: SimdReals> Complex<S> {
-    /// The product with the conjugate of `w`.
+    /// Returns `self` times the conjugate of `w`.
     #[inline(always)]
     unsafe fn mul_conjugate(self, w: Self) -> Self {
         // SAFETY: the caller promises that the processor supports `S`.
@@ -38,7 +38,7 @@ impl<S: SimdReals> Complex<S> {
         }
     }
 
-    /// The product with `i` and the conjugate of `w`.
+    /// Returns `self` times `i` and times the conjugate of `w`.
     #[inline(always)]
     unsafe fn mul_i_conjugate(self, w: Self) -> Self {
         // SAFETY: the caller promises that the processor supports `S`.
@@ -51,7 +51,7 @@ impl<S: SimdReals> Complex<S> {
     }
 }
 
-/// `(x + w y, x - w y)`; the second is computed as `2x - (x + w y)`.
+/// `(x + w y, x - w y)`; the second result is computed as `2x - (x + w y)`.
 #[inline(always)]
 unsafe fn butterfly<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
     // SAFETY: the caller promises that the processor supports `S`.

@@ -23,7 +23,7 @@ impl Pair {
         Pair { high: x, low: 0.0 }
     }
 
-    /// The pair for `high + low`, where `low` is the smaller one.
+    /// The pair for `high + low`, where `low` has the smaller magnitude.
     fn normalised(high: f64, low: f64) -> Pair {
         let sum = high + low;
         Pair { high: sum, low: low - (sum - high) }

@@ -127,8 +127,8 @@ pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
 /// Bit-reversed places, because an inverse stage joins the vectors that a forward stage splits.
 const REVERSED: [[usize; 8]; 3] = [[0, 1, 0, 0, 0, 0, 0, 0], [0, 2, 1, 3, 0, 0, 0, 0], [0, 4, 2, 6, 1, 5, 3, 7]];
 
-/// Inverse stages, which use the conjugate root, from adjacent vectors to the farthest. With real and imaginary parts
-/// exchanged, they are the stages of `s`.
+/// Runs the inverse stages, from adjacent vectors to the farthest. These stages use the conjugate root. With real and
+/// imaginary parts exchanged, they are the stages of `s`.
 #[inline(always)]
 pub unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
@@ -141,7 +141,7 @@ pub unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     unsafe { exchanged(stages(exchanged(v), twiddle)) }
 }
 
-/// The very first inverse stages, on eight vectors, whose root is one.
+/// Runs the very first inverse stages on eight vectors. The root of these stages is one.
 #[inline(always)]
 pub unsafe fn first_inverse_stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],

@@ -11,7 +11,7 @@ use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 /// single chunk.
 pub struct Arena<G: Gpu> {
     chunks: Chunks<G::Buf>,
-    /// Words of a row, `n + 1`.
+    /// Number of words of a row, `n + 1`.
     pub(super) row_words: usize,
 }
 
@@ -91,7 +91,7 @@ impl<G: Gpu> Arena<G> {
         }
     }
 
-    /// The reads for these slots, one for each chunk that holds some of them.
+    /// The reads for these slots, one for each chunk that holds some of these slots.
     pub(super) fn reads(&self, slots: &[u32]) -> Vec<ChunkRead<'_, G>> {
         let none = |buf| ChunkRead { buf, ranges: Vec::new(), asked: Vec::new() };
         let mut reads: Vec<ChunkRead<'_, G>> = self.chunks.iter().map(none).collect();
@@ -106,7 +106,7 @@ impl<G: Gpu> Arena<G> {
     }
 }
 
-/// Adds a range, or extends the last one if they are adjacent.
+/// Appends a range, or extends the last range if the new range begins where the last one ends.
 fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
     match ranges.last_mut() {
         Some(last) if last.end == next.start => last.end = next.end,

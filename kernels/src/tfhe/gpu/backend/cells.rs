@@ -49,12 +49,13 @@ struct Lists {
     /// Rows of the table of `extract_wires`.
     wires: Vec<u32>,
     wire_count: usize,
-    /// Rows of the table of `wire_sum` for results.
+    /// Rows of the table of `wire_sum` for cells that are key-switched to results.
     results: Vec<[u32; WIRE_SUM_WORDS]>,
-    /// Distances of the results that key switches write.
+    /// The distance to each result that a key switch writes.
     results_to: Vec<Distance>,
-    /// For each batch, the number of its bootstraps and the distance of its key. `switched` has the same for the key
-    /// switches before bootstraps, and for those of results.
+    /// For each batch, the number of bootstraps and the distance of the batch's bootstrapping key. `switched` has the
+    /// number of key switches and the distance of the key-switching key: first for the key switches before bootstraps,
+    /// then for the key switches to results.
     rotated: Vec<(usize, Distance)>,
     switched: [Vec<(usize, Distance)>; 2],
 }
@@ -109,7 +110,8 @@ impl Lists {
         self.switched[1].push((added[2], key.key_switch));
     }
 
-    /// The rows of a table, with the start of each row's terms as an index into the words of all tables.
+    /// Joins the rows of a table. The start of each row's terms, which is an index into the list of terms, becomes an
+    /// index into the words of all tables, where the list begins at `terms`.
     fn placed<const WORDS: usize>(rows: &[[u32; WORDS]], terms: usize) -> Vec<u32> {
         let place = |row: &[u32; WORDS]| {
             let mut row = *row;
@@ -121,7 +123,7 @@ impl Lists {
 }
 
 impl<G: Gpu> GpuBackend<G> {
-    /// Evaluates some cells of some batches. There are at most as many cells as run together.
+    /// Evaluates some cells of some batches. There are at most as many cells as can run together.
     pub(super) fn evaluate_cells(&self, batches: &[&Batch<'_, G>], part: &[(usize, Range<usize>)]) -> Result<()> {
         let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
         let (stems, p) = (&key.stems, &key.params);

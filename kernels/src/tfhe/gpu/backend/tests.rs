@@ -41,7 +41,7 @@ impl Told {
         Ok(value)
     }
 
-    /// The calls since the last call of this method.
+    /// Returns the GPU calls since this method was last called.
     fn asked(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.asked.lock().expect("one thread"))
     }

@@ -55,13 +55,13 @@ pub struct Lists {
     pub sums: Vec<u32>,
     /// Rows of the table of `sample_extract`.
     pub extractions: Vec<u32>,
-    /// Distances of the results that key switches write.
+    /// The distance to each result that a key switch writes.
     pub results: Vec<Distance>,
     /// Rows of the table of `negate`.
     pub negations: Vec<u32>,
-    /// For each batch, the number of bootstraps and the distance of its key.
+    /// For each batch, the number of bootstraps and the distance of the batch's key.
     pub rotated: Vec<(usize, Distance)>,
-    /// For each batch, the number of key switches and the distance of its key.
+    /// For each batch, the number of key switches and the distance of the batch's key.
     pub switched: Vec<(usize, Distance)>,
 }
 
@@ -91,7 +91,7 @@ impl Lists {
     }
 }
 
-/// The numbers of rows or gates of each batch, without their keys.
+/// Returns the number of rows or gates of each batch, which is the first entry.
 pub fn counts<T>(batches: &[(usize, T)]) -> Vec<usize> {
     batches.iter().map(|(count, _)| *count).collect()
 }
@@ -114,7 +114,7 @@ pub struct SharesPlace {
 }
 
 impl SharesPlace {
-    /// The shares in the uploaded table.
+    /// Returns the shares for a launch. `table` is the place of their table after the upload.
     pub fn shares<'a, G: Gpu>(&self, table: Table<'a, G>) -> Shares<'a, G> {
         Shares { table, count: self.count, rows_max: self.rows_max }
     }

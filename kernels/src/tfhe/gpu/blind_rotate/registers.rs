@@ -66,18 +66,18 @@ impl Fit {
     }
 }
 
-/// Threads of a group of `blind_rotate.warp`.
+/// Number of threads of a group of `blind_rotate.warp`.
 fn threads(p: &Params, gates: u32) -> u32 {
     32 * gates * (p.glwe_dimension as u32 + 1)
 }
 
-/// Words of a transpose buffer, padded.
+/// Number of words of a transpose buffer, with padding.
 fn padded(p: &Params) -> u32 {
     let n = p.polynomial_size as u32;
     n + n / 32
 }
 
-/// Bytes of shared memory in a group of `blind_rotate.warp`. The kernel's source has the same layout.
+/// Size of the shared memory of a group of `blind_rotate.warp`, in bytes. The kernel's source has the same layout.
 fn shared_bytes(p: &Params, gates: u32, tiles: u32) -> u32 {
     let (n, components) = (p.polynomial_size as u32, p.glwe_dimension as u32 + 1);
     let tile = p.rgsw_rows() as u32 * components * n;

@@ -32,8 +32,8 @@ pub(super) unsafe fn add_exact_sums<S: SimdReals>(
     }
 }
 
-/// The sums of a step by the integer transform, `[k + 1][N]` residues. The inverse transform recovers the integers of
-/// the key from its values.
+/// Computes the sums of a step with the integer transform, `[k + 1][N]` residues. The inverse transform recovers the
+/// integers of the key from its values.
 pub(super) unsafe fn exact_sums<S: SimdReals>(
     key: &RealsKey,
     i: usize,
@@ -74,8 +74,8 @@ pub(super) unsafe fn exact_sums<S: SimdReals>(
     sums
 }
 
-/// A polynomial of step `i` of the key in integers, `[N]` residues. The rounding is exact: its error is thousands of
-/// times smaller than the distance that could change an integer.
+/// Recovers one polynomial of the key of step `i` as integers, `[N]` residues. The rounding is exact: its error is
+/// thousands of times smaller than the distance that could change an integer.
 unsafe fn key_polynomial<S: SimdReals>(key: &RealsKey, i: usize, c: usize, row: usize) -> Vec<u32> {
     let n = key.params.polynomial_size;
     let raise = ((32 - key.params.bootstrap_base_log) as f64).exp2();

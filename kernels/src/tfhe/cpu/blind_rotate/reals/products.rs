@@ -19,10 +19,11 @@ impl<S: SimdReals> Take<S> for Keep {
     }
 }
 
-/// Step (4) for a block of one or two rows of digits (KEPT is 0 or 1). Multiplies the digits' values by the key's
-/// values, `[vectors][k + 1][2][REALS]` at each pointer of `keys`, and adds the products to the sums. The values of the
-/// last row arrive one vector at a time; `kept` holds the values of the row before, if any. `sums` points to the block
-/// in the sums of the first component; the sums of the next component are `apart` doubles further.
+/// Step (4), the products with the key, for a block of one or two rows of digits (KEPT is 0 or 1). Multiplies the
+/// digits' values by the key's values, `[vectors][k + 1][2][REALS]` at each pointer of `keys`, and adds the products to
+/// the sums. The values of the last row arrive one vector at a time; `kept` points to the values of the row before, if
+/// any. `sums` points to the block in the sums of the first component; the sums of the next component are `apart`
+/// doubles further.
 struct Products<const COMPONENTS: usize, const KEPT: usize> {
     kept: *const f64,
     keys: [*const f64; 2],
@@ -55,7 +56,8 @@ impl<S: SimdReals, const COMPONENTS: usize, const KEPT: usize> Take<S> for Produ
     }
 }
 
-/// Steps (3) and (4) for `KEPT + 1` levels of the digits (one or two), starting at `level`. Their key starts at `key_row`.
+/// Steps (3) and (4), the transforms and the products with the key, for `KEPT + 1` levels of the digits (one or two),
+/// starting at `level`. Their key starts at `key_row`.
 #[inline(always)]
 pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KEPT: usize>(
     tables: &FftTables,

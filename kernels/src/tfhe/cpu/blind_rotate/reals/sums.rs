@@ -9,15 +9,15 @@ use crate::tfhe::cpu::fft::{self, Complex, FftTables, Sink};
 /// number rounded to an integer.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
-/// Two bits of a sum in quarters. Both are zero if the sum is near enough to an integer.
+/// Mask of the two lowest bits of a sum in quarters. Both bits are zero if the sum is near enough to an integer.
 pub(super) const QUARTERS: u32 = 3;
 
-/// Steps (5) and (6) at the end of the transform: converts sums in turns of `q` to words and adds them to a polynomial
-/// of the accumulator. With `UNDO`, subtracts sums that were added before.
+/// The end of step (5), the inverse transform, and step (6), the sum: converts sums in turns of `q` to words and adds
+/// them to a polynomial of the accumulator. With `UNDO`, subtracts sums that were added before.
 struct Accumulate<S: Simd, const UNDO: bool> {
     polynomial: *mut u32,
     points: usize,
-    /// Bitwise OR of all words, in quarters.
+    /// Bitwise OR of all sums that were taken, each in quarters.
     any: S::V,
 }
 
@@ -48,8 +48,8 @@ impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
     }
 }
 
-/// Steps (5) and (6): adds the sums of one component to its polynomial of the accumulator. With `UNDO`, subtracts sums
-/// that were added before. Returns the bitwise OR of all sums, in quarters.
+/// Steps (5) and (6), the inverse transform and the sum: adds the sums of one component to its polynomial of the
+/// accumulator. With `UNDO`, subtracts sums that were added before. Returns the bitwise OR of all sums, in quarters.
 #[inline(always)]
 pub(super) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
     tables: &FftTables,

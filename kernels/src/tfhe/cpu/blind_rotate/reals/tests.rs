@@ -9,7 +9,7 @@ use crate::tfhe::cpu::fft::{Complex, FftTables, Sink};
 use crate::tfhe::{EvaluationKey, MODULUS, Preset, RING_MODULUS, ring};
 use crate::xof;
 
-/// The presets' shapes, with the instruction sets that have vectors of doubles.
+/// Parameters of each shape that presets have, each with every instruction set that has vectors of doubles.
 fn cases() -> impl Iterator<Item = (Params, Isa)> {
     // every other preset has one of these shapes
     let shapes = [Preset::Fast128, Preset::Conservative128, Preset::Fast128K2].map(Preset::params);
@@ -97,7 +97,7 @@ impl<S: SimdReals> Sink<S> for Distance<'_> {
     }
 }
 
-/// Raises `largest` to the largest distance of a sum from the exact one.
+/// Raises `largest` to the largest distance of a sum from the exact sum.
 #[inline(always)]
 unsafe fn distance_of<S: Compiled>(key: &RealsKey, accumulator: &[u32], largest: &mut f64) {
     let n = key.params.polynomial_size;
@@ -128,7 +128,8 @@ fn lowest(params: &Params) -> u32 {
     (turns.rem_euclid(1.0) * f64::from(RING_MODULUS)).round() as u32
 }
 
-/// Pattern number `which`, of `[N]` words. All patterns but the last use only the two words in `values`.
+/// Returns pattern number `which`, `[N]` words, as a function from a place to the word. All patterns but the last use
+/// only the two words in `values`.
 fn pattern(which: usize, params: &Params, values: [u32; 2]) -> impl FnMut(usize) -> u32 {
     let n = params.polynomial_size;
     let mut noise = random(which as u32);
@@ -331,7 +332,7 @@ impl Search {
     }
 }
 
-/// Measures distances under one representation.
+/// Measures the distances of sums from integers under one representation.
 struct Oracle {
     key: RealsKey,
     transform: KeyTransform,
@@ -391,7 +392,7 @@ fn a_search_for_keys_that_break_rounding_finds_none_and_what_it_finds_loses_its_
 }
 
 /// Whether both transforms rotate the found key and digits to the same words. The integer transform shares no code with
-/// the double-precision one.
+/// the double-precision transform.
 fn same_words(found: &Search, isa: Isa) -> bool {
     let key = &found.evaluation_key;
     let (params, n) = (key.params, key.params.polynomial_size as u32);
