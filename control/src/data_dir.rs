@@ -217,7 +217,7 @@ mod tests {
         let data = DataDir::open(folder.path()).unwrap();
         let id = data.node_id().unwrap();
         assert_eq!((data.node_id().unwrap(), id.len()), (id, 32));
-        // an id that a power failure cut off is replaced
+        // an id file that a power failure left incomplete is replaced
         fs::write(folder.path().join("node-id"), "0123").unwrap();
         assert_eq!(data.node_id().unwrap().len(), 32);
     }

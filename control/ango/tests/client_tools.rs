@@ -214,7 +214,7 @@ fn circuits_are_listed_shown_and_forecast_without_a_node() {
     let text = shell.run("client circuit list");
     assert!(text.contains("builtin:lt<w>") && text.contains("8 to 64") && text.contains("_signed _fast"), "{text}");
 
-    // `circuit stats` shows the same figures for the netlist that `circuit show` prints as for the circuit's name
+    // `circuit stats` shows the same figures for a circuit's name and for the netlist that `circuit show` prints
     let netlist = shell.run("client circuit show builtin:add8");
     fs::write(shell.path("add8.txt"), netlist + "\n").unwrap();
     let of = |circuit: &str| shell.json(&format!("client circuit stats {circuit} --preset fast_128_k2 --json"));

@@ -155,8 +155,8 @@ impl DeviceBooks {
         self.loading.as_ref().is_some_and(|loading| loading.session == session)
     }
 
-    /// Acts only if the device is loading parts for this session, which is closing. Unpins the parts of the set that
-    /// were on the device before the load, without waiting for the load, because nothing will use the set.
+    /// For a session that is closing. If the device is loading key parts for the session, unpins the parts of the load's
+    /// set that were on the device before, at once, because nothing will use the set. Otherwise does nothing.
     pub(super) fn add_nothing_to(&mut self, session: SessionId) {
         if let Some(loading) = self.loading.as_mut().filter(|loading| loading.session == session) {
             self.residency.unpin(session, &std::mem::take(&mut loading.pinned));

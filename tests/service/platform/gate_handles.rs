@@ -41,8 +41,8 @@ async fn a_chain_of_batches_sends_no_words() {
     let gate = json!({"session_id": account.session, "op": "NOT", "a": bit(1)});
     assert!(account.decrypt(&account.post(GATE, &gate).await.ok(200)["result_b64"]));
 
-    // in a request of octets, `operands` are indices into one list: the bits of the handles in `inputs` and the
-    // ciphertexts behind the head, in the sequence of `inputs`
+    // In an octet-stream, `operands` are indices into one list, which follows `inputs`: a handle gives its bits, and a
+    // count gives as many of the ciphertexts after the head.
     let head = json!({
         "session_id": account.session, "gates": ["XOR", "MUX", "NOT"], "inputs": [handle, 1, handle],
         "operands": [0, 1, 4, 1, 3, 5], "outputs": "handles",

@@ -264,7 +264,7 @@ mod tests {
             all_pieces(body, r"\/\/\/\/", Ok(&[255, 255, 255]));
         }
         all_pieces(r#"{"eval_key_b64":""}"#, "", Ok(&[]));
-        // the long text is in another member than the key
+        // `KEY` stands for a long text; here the text is in the member `x`, not in `eval_key_b64`
         all_pieces(r#"{"x":"KEY","eval_key_b64":""}"#, "?", Ok(&[]));
     }
 

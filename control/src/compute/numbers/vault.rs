@@ -294,7 +294,10 @@ impl Vault {
             self.ciphertexts.sweep(&named).await.map_err(ApiError::internal)
         };
         if let Err(error) = swept.await {
-            tracing::error!(message = error.message, "objects without a key or ciphertext could not be removed");
+            tracing::error!(
+                message = error.message,
+                "stored objects that no encryption key or ciphertext uses could not be removed"
+            );
         }
     }
 

@@ -146,7 +146,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     })
 }
 
-/// Returns the fingerprint of a secret key that a container's frame contains.
+/// Reads the fingerprint in a container's frame: that of the secret key to which the container belongs.
 fn named(bytes: &[u8]) -> [u8; 8] {
     bytes[8..16].try_into().expect("eight bytes")
 }
