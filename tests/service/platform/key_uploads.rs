@@ -127,7 +127,7 @@ async fn parts_at_the_wrong_place_twice_or_out_of_order_are_refused_and_the_uplo
     upload.ranged(whole[HEAD..HEAD + row].to_vec(), &range).await.error(400, "INVALID_PARAMS");
     // the part ends in the middle of a row; the node stores the rows that are complete, and refuses the rest
     let error = upload.part(&whole, HEAD + row, HEAD + 2 * row + 7).await.error(400, "INVALID_REQUEST");
-    assert!(error["message"].as_str().unwrap().contains(&format!("continues at byte {}", HEAD + 2 * row)), "{error}");
+    assert!(error["message"].as_str().unwrap().contains(&format!("must begin at byte {}", HEAD + 2 * row)), "{error}");
     assert_eq!(upload.show().await["eval_key_bytes"], HEAD + 2 * row);
     for range in ["bytes 5-4/10", "rows 0-1/2", "bytes 0-1", &format!("bytes {}-99999/*", HEAD + 2 * row)] {
         upload.ranged(vec![0; 7], range).await.error(400, "INVALID_REQUEST");
