@@ -101,7 +101,7 @@ impl Billing {
                 item_id: InvoiceItem::usage_id(account_id, month),
                 account_id: account_id.to_owned(),
                 month,
-                description: format!("Usage in {}: compute units beyond the plan, gate operations", month_words(month)),
+                description: format!("Use in {} beyond the plan, and gates", month_words(month)),
                 amount_usd_cents: spent,
                 invoice_id: String::new(),
                 created_at: now.0,

@@ -209,17 +209,15 @@ async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), Api
     let cents = spent + open.iter().map(|item| item.amount_usd_cents).sum::<i64>();
     let mut invoice_id = None;
     if cents > 0 {
-        let fees = if open.is_empty() { "" } else { ", fees of the plan" };
+        let fees = if open.is_empty() { "" } else { ", and fees of the plan" };
         let bill = UsageBill {
             customer_id: &customer,
             account_id,
             month,
             cents,
-            description: &format!(
-                "Usage in {}: compute units beyond the plan, gate operations{fees}",
-                invoices::month_words(month)
-            ),
-            // the key is the same for every repetition, so the provider bills the month once
+            // The key is the same for every repetition, so the provider bills the month once. The provider refuses a
+            // repetition with other words, for example by a node of the next version, so these words never change.
+            description: &format!("Use in {} beyond the plan, and gates{fees}", invoices::month_words(month)),
             key: &format!("usage:{account_id}:{month}"),
         };
         let made = provider.bill_usage(&bill).await?;
