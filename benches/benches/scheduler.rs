@@ -70,7 +70,7 @@ impl Desk {
                 _ => unreachable!("neither a load nor a call"),
             };
             done += usize::from(matches!(report, Event::BatchDone(_)));
-            // one step may return both a load and a batch; the one that is not carried out yet stays in the list
+            // a step may return a load and a batch: the bench carries out one of them, and the other stays in the list
             commands.retain(is_order);
             commands.extend(self.scheduler.step(Duration::ZERO, report));
         }

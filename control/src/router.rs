@@ -31,7 +31,7 @@ use crate::web::envelope::Area;
 use crate::web::error::ApiError;
 use crate::web::{Web, edge, idempotency, openapi};
 
-/// The states of all areas. Each handler extracts the state of its own area.
+/// The states of all areas. A handler extracts the state of the area that the handler belongs to.
 #[derive(Clone, FromRef)]
 pub struct Areas {
     pub(crate) web: Arc<Web>,

@@ -26,7 +26,7 @@ pub struct Usage {
     pub by_operation: BTreeMap<String, u64>,
     /// The plan's price for the month plus other spending.
     pub estimated_cost_usd: NanoUsd,
-    /// Compute units in excess of those that the plan includes. Each of these units is charged.
+    /// Compute units beyond the units that the plan includes. The account pays for each of these units.
     pub overage_fcu: u64,
     /// Cost of the compute units in `overage_fcu`.
     pub overage_cost_usd: NanoUsd,
@@ -49,8 +49,8 @@ pub struct SetBudget {
     pub allow_soft_overage: Option<bool>,
 }
 
-/// An account's monthly cap, and the account's spending. Spending is the cost of gates, and of compute units in excess
-/// of those that the plan includes. Spending does not include the plan's price.
+/// An account's monthly cap, and the account's spending. Spending is the cost of gates, and of compute units beyond
+/// the units that the plan includes. Spending does not include the plan's price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Budget {

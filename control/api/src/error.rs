@@ -69,7 +69,7 @@ macro_rules! codes {
                 match self { $(Code::$variant => $cause),* }
             }
 
-            /// What to do about the error, in plain words.
+            /// The remedy: what the caller should do, in plain words.
             pub fn fix(self) -> &'static str {
                 match self { $(Code::$variant => $fix),* }
             }

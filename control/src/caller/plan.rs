@@ -51,7 +51,7 @@ const fn limits(requests_a_day: u64, requests_a_month: u64, burst_a_second: u32,
     }
 }
 
-/// Returns `limits` with the given limits on encryption keys and ciphertexts in place of its own.
+/// Returns a copy of `limits` with these limits on encryption keys and ciphertexts.
 const fn with_keys(
     limits: PlanLimits,
     encryption_keys: u64,

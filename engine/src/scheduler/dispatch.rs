@@ -155,7 +155,8 @@ impl Scheduler {
         waiting.failed_on.is_some() || circuit.is_some_and(|circuit| circuit.restarted)
     }
 
-    /// Of the sessions that wait for a full batch and that an idle device could serve, the one that has waited longest.
+    /// The session that has waited longest, among the sessions that wait for a full batch and that an idle device could
+    /// serve.
     fn gathering_for_an_idle_device(&self) -> Option<SessionId> {
         let unreserved = self.devices_that_take_work().filter(|id| self.devices[id.0].reserved_for.is_none());
         let idle: Vec<_> = unreserved.filter(|id| self.devices[id.0].is_idle()).collect();

@@ -67,7 +67,7 @@ fn parse_gate(text: &str) -> Result<Gate, String> {
     Gate::from_name(text).ok_or_else(|| format!("not one of {names}"))
 }
 
-/// What the command runs on the node.
+/// The circuit or gate that the command runs on the node.
 enum CircuitOrGate {
     Circuit(Netlist),
     Gate(Gate),

@@ -97,7 +97,7 @@ pub async fn prepare(
     prepared.await?
 }
 
-/// What a plan depends on besides the inputs.
+/// Everything but the inputs on which a plan depends.
 struct Planner<'a> {
     netlist: &'a Netlist,
     /// The text of the netlist.
