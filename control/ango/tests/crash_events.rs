@@ -130,7 +130,8 @@ async fn events_survive(kind: Kind) {
         tokio::time::sleep(Duration::from_millis(numbers.below(60))).await;
         let _ = std::fs::remove_file(folder.path().join("orders"));
     }
-    settle(folder, &config, &provider, &store).await;
+    // the folder outlives the reads below, because the store may open another connection to the database file
+    let _folder = settle(folder, &config, &provider, &store).await;
 
     let rotated: BTreeSet<String> = store
         .api_keys()
@@ -186,8 +187,13 @@ fn paid_invoice(provider: &PaymentStandIn, customer: &str) -> (String, Value) {
 }
 
 /// Starts a last node, moves the node's clock past all leases, and waits until no event waits for its processing and no
-/// delivery waits to be sent.
-async fn settle(folder: tempfile::TempDir, config: &Config, provider: &PaymentStandIn, store: &Store) {
+/// delivery waits to be sent. Returns the folder.
+async fn settle(
+    folder: tempfile::TempDir,
+    config: &Config,
+    provider: &PaymentStandIn,
+    store: &Store,
+) -> tempfile::TempDir {
     let url = config.database_url.clone();
     let server = TestServer::in_folder(folder, |config| {
         config.database_url = url;
@@ -200,7 +206,7 @@ async fn settle(folder: tempfile::TempDir, config: &Config, provider: &PaymentSt
         server.clock.advance(Duration::from_secs(61));
         let left = (store.pending_provider_events().await.unwrap(), store.pending_deliveries().await.unwrap());
         if left == (0, 0) {
-            return;
+            return server.stop().await;
         }
         assert!(begun.elapsed() < Duration::from_secs(120), "events and deliveries remain: {left:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
