@@ -39,13 +39,13 @@ pub struct SetBudget {
     /// US dollars: more than 0, at most a billion.
     pub monthly_cap_usd: f64,
     /// E-mail address for alerts when spending reaches 80 and 100 percent of the cap.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub alert_email: Option<String>,
     /// Whether operations that would exceed the cap are blocked. False when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_cap: Option<bool>,
     /// If false, operations that would exceed the cap are blocked, as if `hard_cap` were true. Absent means true.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_soft_overage: Option<bool>,
 }
 
@@ -117,7 +117,7 @@ pub struct Subscribe {
     /// The billing contact.
     pub email: String,
     /// `monthly` (the default) or `annual`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub billing_cycle: Option<String>,
 }
 
@@ -141,18 +141,18 @@ pub struct Subscription {
     /// Discount on the monthly price for annual payment, in percent.
     pub annual_discount_pct: u32,
     /// The plan from `scheduled_at` on, if it differs from `plan`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled_plan: Option<String>,
     /// How often the scheduled plan is paid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled_billing_cycle: Option<BillingCycle>,
     /// When the scheduled plan begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub scheduled_at: Option<String>,
     /// The page where the customer stores a payment method or agrees on the plan. The subscription changes only after
     /// this step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub checkout_url: Option<String>,
 }
 
@@ -239,7 +239,7 @@ pub struct StartCheckout {
     /// `payg` (stores a card, no fee), `starter`, `pro` or `scale`.
     pub plan: String,
     /// `monthly` (the default) or `annual`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub billing_cycle: Option<String>,
 }
 

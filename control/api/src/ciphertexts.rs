@@ -50,7 +50,7 @@ pub struct Ciphertext {
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub last_used_at: String,
     /// In the answer to an upload: ids of the least recently used ciphertexts, which were removed to make room.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
     pub evicted_ciphertext_ids: Option<Vec<CiphertextId>>,
 }

@@ -67,7 +67,6 @@ pub struct Circuits {
     /// The circuits, newest `created_at` first.
     pub circuits: Vec<CircuitFacts>,
     /// Where the next page begins: the `cursor` of the next request. Null on the last page.
-    #[serde(default)]
     pub next_cursor: Option<String>,
     /// Whether there is a next page.
     #[serde(default)]
@@ -238,15 +237,15 @@ pub struct CircuitRequest {
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 4096))]
     pub inputs: Vec<CircuitValue>,
     /// `ciphertexts` (the default) or `handles`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
     /// `cells` (the default): the node compiles the netlist to fewer bootstraps. `none`: the node runs the netlist gate
     /// by gate. The results decrypt to the same bits, and the tariff counts the netlist's gates either way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mapping: Option<CircuitMapping>,
     /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses the request if the session's key
     /// has another fingerprint. Ciphertexts in an octet-stream do not contain a fingerprint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
     /// In an octet-stream's head: the seeds of the ciphertexts after the head, if these ciphertexts are seeded.
@@ -310,14 +309,14 @@ pub struct CircuitOperation {
     pub levels: u64,
     /// Bootstraps that the node runs for this circuit. There are fewer bootstraps than gates if one bootstrap computes
     /// several gates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstraps: Option<u64>,
     /// Levels of bootstraps. Bootstraps of one level do not depend on one another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap_levels: Option<u64>,
     /// log2 of the probability, by the noise model, that at least one bootstrap of the run gives a wrong bit. Absent if
     /// the key's noise is not known, or if the run has no bootstrap.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_log2: Option<f64>,
     /// The results, one for each output value: lists of ciphertexts, or handles. Null before the run ends, if the run
     /// has no results, and if the node no longer has the results.
@@ -365,7 +364,7 @@ pub struct KeptValue {
     /// Number of the value's bits.
     pub bits: u64,
     /// The value's ciphertexts in base64, bit 0 first. Absent in an octet-stream's head.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ciphertexts_b64: Option<Vec<String>>,
 }
 

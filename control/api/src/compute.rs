@@ -20,7 +20,7 @@ pub struct ComputeRequest {
     /// `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `poly-eval` or
     /// `bootstrap`. Needed unless the path contains the operation. With an operation in the path, this member may be
     /// absent; if present, it must be the same operation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(example = "multiply"))]
     pub operation: Option<String>,
     /// Id of the key that the ciphertexts are encrypted under.
@@ -46,7 +46,7 @@ pub struct ComputeRequest {
     )]
     pub polynomial_coeffs: Option<Vec<f64>>,
     /// Whether a product is rescaled at once, so that the result has the scale of its level. False when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_stable: Option<bool>,
     /// For `rotate`: by how many slots the numbers move to the left. A negative value moves the numbers to the right.
     #[serde(default, deserialize_with = "numbers::some_integer", skip_serializing_if = "Option::is_none")]
@@ -55,10 +55,10 @@ pub struct ComputeRequest {
     /// the service computes a bound from the bounds of the ciphertexts. For a sum of many products, the computed bound
     /// is far too high. A smaller value leaves more of the noise budget. If the promise does not hold, results of later
     /// operations may be wrong.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub result_bound: Option<f64>,
     /// Whether the answer contains the result itself in addition to the result's id. True when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub return_ciphertext: Option<bool>,
 }
 
@@ -123,17 +123,17 @@ pub struct ComputeStatus {
     #[cfg_attr(feature = "openapi", schema(example = "multiply"))]
     pub operation: String,
     /// The result's id, when the operation is completed. `GET /ciphertexts/{ciphertext_id}` reads the result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "ct_01k809hp7f0oc1jgldmrvm9s18"))]
     pub result_ciphertext_id: Option<CiphertextId>,
     /// Wall time of the computation, when the operation is completed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_time_ms: Option<f64>,
     /// Price in compute units (FCU), when the operation has ended: 0 if the operation was not completed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_units: Option<u64>,
     /// Why the operation failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<OperationError>,
 }
 

@@ -30,7 +30,7 @@ pub struct EncryptionParams {
     pub scale_bits: Option<u64>,
     /// `testing`, `128-bit`, `192-bit` or `256-bit`. When absent, requests with live API keys need 128 bits; other
     /// requests accept any security, and the answer states the security.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub security_level: Option<String>,
     /// Number of multiplications in a row that the parameters allow, 1 to 14; 5 when absent.
     #[serde(default, deserialize_with = "numbers::some_whole", skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct EncryptionParams {
     pub max_depth: Option<u64>,
     /// Whether the parameters leave room for bootstrapping. When absent, the service determines this from the uploaded
     /// key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<bool>,
 }
 
@@ -80,7 +80,7 @@ pub struct UploadKey {
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub eval_key: String,
     /// `rns-ckks` (the default) or `ckks`, which means the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
     /// Parameters with which the public key and the evaluation key were made.
     #[serde(deserialize_with = "objects::one")]
@@ -116,7 +116,7 @@ pub struct UploadedKey {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GenerateKey {
     /// `rns-ckks` (the default) or `ckks`, which means the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
     /// The key's parameters.
     #[serde(deserialize_with = "objects::one")]
@@ -139,7 +139,7 @@ pub struct GeneratedKey {
     /// than 64 MB.
     pub eval_key: Option<String>,
     /// Where an evaluation key of more than 64 MB can be downloaded for an hour.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub eval_key_url: Option<String>,
     /// All parameters of the key.
     pub params: KeyParams,
@@ -213,7 +213,7 @@ pub struct DeletedEncryptionKey {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateKeyUpload {
     /// `rns-ckks` (the default) or `ckks`, which means the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
     /// Parameters with which the public key and the evaluation key were made.
     #[serde(deserialize_with = "objects::one")]
@@ -251,7 +251,7 @@ pub struct KeyUploadStatus {
     /// Largest size of an evaluation key on the account's plan, in bytes.
     pub eval_key_bytes_max: u64,
     /// Id of the key that the upload became.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
     pub key_id: Option<EncryptionKeyId>,
     /// When the upload began.

@@ -120,7 +120,6 @@ pub struct Sessions {
     /// The sessions, newest first.
     pub sessions: Vec<Session>,
     /// Where the next page begins: the `cursor` of the next request. Null on the last page.
-    #[serde(default)]
     pub next_cursor: Option<String>,
     /// Whether there is a next page.
     #[serde(default)]
@@ -145,11 +144,11 @@ pub struct GateRequest {
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub a: String,
     /// The second operand, in the form of `a`. Every gate but NOT needs `b`. In a MUX, the result when `sel` is 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub b: Option<String>,
     /// The selector of a MUX, in the form of `a`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub sel: Option<String>,
 }
@@ -182,11 +181,11 @@ pub struct BatchGate {
     pub a: String,
     /// The second operand: a bit's ciphertext in base64. Every gate but NOT needs `b`. In a MUX, the result when `sel`
     /// is 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub b: Option<String>,
     /// The selector of a MUX: a bit's ciphertext in base64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub sel: Option<String>,
 }
@@ -203,7 +202,7 @@ pub struct BatchRequest {
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<BatchGate>,
     /// `ciphertexts` (the default) or `handles`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
 }
 
@@ -214,7 +213,7 @@ pub struct BatchResult {
     /// The results' ciphertexts in base64, in the order of the gates. Empty when `outputs` is `handles`.
     pub results_b64: Vec<String>,
     /// When `outputs` is `handles`: the handle of all results as one value, whose bit `i` is the result of gate `i`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "hdl_7ffa2v48l0ra65d6dqhfmbklcu"))]
     pub handle: Option<HandleId>,
     /// Bootstrap operations that the tariff charges for the batch.
@@ -247,15 +246,15 @@ pub struct BatchHead {
     pub inputs: Option<Vec<CircuitValue>>,
     /// With `inputs`: for each operand, gate after gate, the index of its bit among the bits of all `inputs`, from 0.
     /// Absent means that each bit is used as an operand once, in order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 3072))]
     pub operands: Option<Vec<u64>>,
     /// `ciphertexts` (the default) or `handles`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
     /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses the request if the session's key
     /// has another fingerprint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
     /// The seeds of the ciphertexts after the head, if these ciphertexts are seeded. Absent means that the ciphertexts
@@ -277,7 +276,7 @@ pub struct BatchResultHead {
     /// Number of ciphertexts after the head; 0 when `outputs` is `handles`.
     pub results: usize,
     /// When `outputs` is `handles`: the handle of all results as one value, whose bit `i` is the result of gate `i`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "hdl_7ffa2v48l0ra65d6dqhfmbklcu"))]
     pub handle: Option<HandleId>,
     /// Bootstrap operations that the tariff charges for the batch.

@@ -80,11 +80,9 @@ pub struct InvoiceIn {
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub recipient: String,
     /// Issue date of the document. Absent means today in Tokyo.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub issue_date: Option<String>,
     /// Payment due date; for a quote, the date on which its offer ends.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub due_date: Option<String>,
     /// Rounding of fractions of a yen. Absent means `floor`.
@@ -97,19 +95,15 @@ pub struct InvoiceIn {
     #[serde(default)]
     pub tax_inclusive: bool,
     /// Number of the document. Absent means that the service makes a number.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub invoice_number: Option<String>,
     /// Free text, at most 200 lines.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub notes: Option<String>,
     /// Address of the issuer, at most 6 lines.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub issuer_address: Option<String>,
     /// Telephone number of the issuer.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
     /// Honorific after the recipient's name. Absent means `御中`.
@@ -117,43 +111,32 @@ pub struct InvoiceIn {
     #[cfg_attr(feature = "openapi", schema(max_length = 10))]
     pub recipient_honorific: String,
     /// Bank account to which the recipient pays.
-    #[serde(default)]
     pub bank_transfer: Option<BankTransferIn>,
     /// Note on who bears the fee of a bank transfer, at most 200 lines.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub transfer_fee_note: Option<String>,
     /// Withholding tax: income tax that the recipient withholds.
-    #[serde(default)]
     pub withholding: Option<InvoiceWithholdingIn>,
     /// Period of the sales, as a text.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub period: Option<String>,
     /// Payment method: `credit_card`, `bank_transfer`, `konbini`, `cash`, `paypay`, `direct_debit`, or free text.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub payment_method: Option<String>,
     /// Date or period of the original sale, for a credit note or a corrected invoice.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub original_date: Option<String>,
     /// Number of the original document, for a credit note or a corrected invoice (our addition).
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub original_number: Option<String>,
     /// Registration number of the recipient, for `format=xml` (our addition).
-    #[serde(default)]
     pub recipient_number: Option<RegistrationNumber>,
     /// Name of the consignor, for whom the issuer sells. Required with `consignor_registration_number`.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
-    #[serde(default)]
     pub consignor_registration_number: Option<RegistrationNumber>,
     /// Appearance of the document: colour, logo, seal and footer.
-    #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
 
@@ -181,18 +164,15 @@ pub struct BankTransferIn {
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub bank_name: String,
     /// Bank code (統一金融機関コード): up to 4 digits.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 4))]
     pub bank_code: Option<String>,
     /// Name of the branch (支店名).
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub branch_name: String,
     /// Branch code (支店コード): up to 3 digits.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 3))]
     pub branch_code: Option<String>,
     /// Type of the account. Absent means `普通`.
-    #[serde(default)]
     pub account_type: Option<BankAccountType>,
     /// Account number: up to 7 digits. A shorter number gets zeros in front.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 7))]
@@ -201,11 +181,9 @@ pub struct BankTransferIn {
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub account_holder: String,
     /// Name of the account holder in half-width katakana, as banks show it.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub account_holder_kana: Option<String>,
     /// Free text.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub note: Option<String>,
 }
@@ -215,17 +193,13 @@ pub struct BankTransferIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InvoiceWithholdingIn {
     /// Category of the remuneration. Absent means `原稿料等`.
-    #[serde(default)]
     pub category: Option<Category>,
     /// Amount from which the withholding tax is computed. Absent means `tax_exclusive`.
-    #[serde(default)]
     pub basis: Option<WithholdingBasis>,
     /// Withholding tax in yen, in place of the computed tax. At most the total of the document.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64))]
     pub amount: Option<i64>,
     /// Indexes of the line items that are subject to withholding tax, each at most once. Absent means all line items.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub lines: Option<Vec<LinePlace>>,
 }
@@ -235,20 +209,15 @@ pub struct InvoiceWithholdingIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ThemeIn {
     /// Colour of lines and titles.
-    #[serde(default)]
     pub brand_color: Option<BrandColor>,
     /// Logo.
-    #[serde(default)]
     pub logo: Option<PictureUri>,
     /// Seal (角印).
-    #[serde(default)]
     pub seal: Option<PictureUri>,
     /// Text at the foot of each page, at most 6 lines.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub footer: Option<String>,
     /// Language of the document. Absent means `ja`.
-    #[serde(default)]
     pub locale: Option<Locale>,
 }
 
@@ -267,35 +236,28 @@ pub struct PaymentImportIn {
     #[serde(default = "defaults::stripe")]
     pub provider: Provider,
     /// Name of the recipient. Absent means the buyer.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub recipient: Option<String>,
     /// Rate of consumption tax in percent, for a payment or a line item without its own rate. Absent means 10.
     #[serde(default = "defaults::standard_rate")]
     pub default_tax_rate: TaxRate,
     /// Type of the document. Absent means `receipt`.
-    #[serde(default)]
     pub document_type: Option<DocumentType>,
     /// Rounding of fractions of a yen. Absent means `floor`.
     #[serde(default = "defaults::floor")]
     pub rounding: Rounding,
     /// Address of the issuer, at most 6 lines (our addition).
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub issuer_address: Option<String>,
     /// Telephone number of the issuer (our addition).
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
     /// Name of the consignor, for whom the issuer sells. Required with `consignor_registration_number`.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
-    #[serde(default)]
     pub consignor_registration_number: Option<RegistrationNumber>,
     /// Appearance of the document: colour, logo, seal and footer.
-    #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
 
@@ -318,7 +280,6 @@ pub struct PaymentsImportIn {
     #[serde(default = "defaults::stripe")]
     pub provider: Provider,
     /// Period of the sales, as a text. Absent means the period of the payments.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 100))]
     pub period: Option<String>,
     /// Rate of consumption tax in percent, for a payment or a line item without its own rate. Absent means 10.
@@ -331,41 +292,31 @@ pub struct PaymentsImportIn {
     #[serde(default = "defaults::floor")]
     pub rounding: Rounding,
     /// Number of the document. Absent means that the service makes a number.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub invoice_number: Option<String>,
     /// Payment due date; for a quote, the date on which its offer ends.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub due_date: Option<String>,
     /// Bank account to which the recipient pays.
-    #[serde(default)]
     pub bank_transfer: Option<BankTransferIn>,
     /// Note on who bears the fee of a bank transfer, at most 200 lines.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub transfer_fee_note: Option<String>,
     /// Free text, at most 200 lines.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 5000))]
     pub notes: Option<String>,
     /// Address of the issuer, at most 6 lines (our addition).
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub issuer_address: Option<String>,
     /// Telephone number of the issuer (our addition).
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
     /// Name of the consignor, for whom the issuer sells. Required with `consignor_registration_number`.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
-    #[serde(default)]
     pub consignor_registration_number: Option<RegistrationNumber>,
     /// Appearance of the document: colour, logo, seal and footer.
-    #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
 
@@ -377,14 +328,11 @@ pub struct WithholdingRecordsIn {
     #[cfg_attr(feature = "openapi", schema(max_items = 200_000))]
     pub payees: Vec<WithholdingPayeeIn>,
     /// Calendar year of the records. Absent means the year of the latest payment.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 2013, maximum = 2999))]
     pub year: Option<i64>,
     /// The payer.
-    #[serde(default)]
     pub payer: Option<PayerIn>,
     /// Appearance of the PDF: `brand_color` is its colour. The other members are not used.
-    #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
 
@@ -421,7 +369,6 @@ pub struct WithholdingPaymentIn {
     #[serde(default = "defaults::manuscript")]
     pub category: Category,
     /// Date of the payment. A payment without a date counts in the year of the records.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub paid_on: Option<String>,
     /// Consumption tax in yen that was paid in addition to `amount`. Absent means 0.
@@ -437,11 +384,9 @@ pub struct WithholdingPaymentIn {
     #[serde(default)]
     pub unpaid: bool,
     /// Number of calendar days in the period that the payment covers, for `ホステス等` (our addition).
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 366, nullable = false))]
     pub days: Option<i64>,
     /// Salary in yen for the same month or period, for `外交員等` and `ホステス等` (our addition).
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 999_999_999_999i64, nullable = false))]
     pub salary: Option<i64>,
 }
@@ -480,14 +425,11 @@ pub struct TransfersWithholdingIn {
     #[serde(default = "defaults::manuscript")]
     pub default_category: Category,
     /// Calendar year of the records. Absent means the year of the latest transfer.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(minimum = 2013, maximum = 2999))]
     pub year: Option<i64>,
     /// The payer.
-    #[serde(default)]
     pub payer: Option<PayerIn>,
     /// Appearance of the PDF: `brand_color` is its colour. The other members are not used.
-    #[serde(default)]
     pub theme: Option<ThemeIn>,
 }
 
@@ -496,10 +438,8 @@ pub struct TransfersWithholdingIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeclaredPayeeIn {
     /// Name of the payee.
-    #[serde(default)]
     pub name: Option<String>,
     /// Address of the payee.
-    #[serde(default)]
     pub address: Option<String>,
     /// Individual or corporate number of the payee. Absent means empty. Only an answer in the format `etax_csv`
     /// contains the number.
@@ -507,29 +447,21 @@ pub struct DeclaredPayeeIn {
     pub number: String,
     /// True if the payee is an individual. No tax is withheld from a corporation, except from `競馬賞金`. Absent means
     /// true.
-    #[serde(default)]
     pub is_individual: Option<bool>,
     /// Category of the remuneration. Absent means `default_category`.
-    #[serde(default)]
     pub category: Option<Category>,
     /// Detail (細目) on the payment record.
-    #[serde(default)]
     pub description: Option<String>,
     /// Treatment of the consumption tax in a transfer. Absent means `included`.
-    #[serde(default)]
     pub tax: Option<DeclaredTax>,
     /// False means the same as `tax: separate`. Ignored if `tax` is present.
-    #[serde(default)]
     pub tax_included: Option<bool>,
     /// Rate of the consumption tax in a transfer, in percent. Absent means 10.
-    #[serde(default)]
     pub tax_rate: Option<TaxRate>,
     /// Meaning of a transfer's amount. Absent means `gross`.
-    #[serde(default)]
     pub amount_is: Option<DeclaredAmount>,
     /// True if the payee lives abroad. Transfers to such a payee are skipped, because another law applies. Absent means
     /// false.
-    #[serde(default)]
     pub non_resident: Option<bool>,
 }
 
@@ -548,16 +480,13 @@ pub struct ReconcileIn {
     pub left_key: String,
     /// Name of the member that identifies a right record in the comparison. Each right record has this member, as a
     /// text or a number. Absent means `left_key`.
-    #[serde(default)]
     pub right_key: Option<String>,
     /// Method of comparing names. Absent means `text`.
     #[serde(default = "defaults::text")]
     pub kind: NameKind,
     /// Name of the member that holds the amount of a left record. Absent means that amounts are not compared.
-    #[serde(default)]
     pub left_amount: Option<String>,
     /// Name of the member that holds the amount of a right record. Absent means `left_amount`.
-    #[serde(default)]
     pub right_amount: Option<String>,
     /// Largest difference in yen between matched amounts. Absent means 0.
     #[serde(default)]
@@ -573,14 +502,11 @@ pub struct RegistrationVerifyIn {
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub numbers: Vec<String>,
     /// Published records. Without records, only the form and the check digit are verified.
-    #[serde(default)]
     pub records: Option<PublishedRecords>,
     /// Reference date, for which the status is determined. Absent means today in Tokyo.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: Option<String>,
     /// Source of the records, in the caller's words.
-    #[serde(default)]
     pub source: Option<String>,
 }
 
@@ -592,14 +518,11 @@ pub struct RegistrationMonitorIn {
     #[cfg_attr(feature = "openapi", schema(max_items = 100_000))]
     pub watch: Vec<String>,
     /// Published records: a current snapshot.
-    #[serde(default)]
     pub records: Option<PublishedRecords>,
     /// Reference date, for which the status is determined. Absent means today in Tokyo.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: Option<String>,
     /// Source of the records, in the caller's words.
-    #[serde(default)]
     pub source: Option<String>,
 }
 
@@ -652,11 +575,9 @@ pub struct ProfileIn {
     #[serde(default)]
     pub seal: PictureUri,
     /// Address of the issuer, at most 6 lines (our addition).
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub issuer_address: Option<String>,
     /// Telephone number of the issuer (our addition).
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
     /// True to replace the ingest URL with a new one. Absent means false.
@@ -664,7 +585,6 @@ pub struct ProfileIn {
     pub rotate_token: bool,
     /// Signing secret of the webhook at the payment provider. With a secret, events must be signed. Empty means no
     /// secret. Absent keeps the previous secret.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub provider_signing_secret: Option<String>,
 }

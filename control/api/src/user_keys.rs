@@ -14,7 +14,6 @@ pub struct CreateUserKey {
     #[cfg_attr(feature = "openapi", schema(example = "live"))]
     pub environment: String,
     /// `viewer`, `developer` (the default) or `account_admin`; not above the user's own role.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(example = "developer"))]
     pub role: Option<String>,
 }

@@ -12,10 +12,8 @@ pub struct CreateWebhook {
     /// The URL to which events are sent: an HTTPS URL of at most 2048 characters, with a public address.
     pub url: String,
     /// Types of events to send; all types when absent or empty.
-    #[serde(default)]
     pub events: Option<Vec<String>>,
     /// The shared secret: 32 to 256 visible ASCII characters. If absent, the service makes a secret.
-    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, min_length = 32, max_length = 256))]
     pub secret: Option<String>,
 }
@@ -25,10 +23,8 @@ pub struct CreateWebhook {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChangeWebhook {
     /// The URL to which events are sent.
-    #[serde(default)]
     pub url: Option<String>,
     /// Types of events to send; all types when empty.
-    #[serde(default)]
     pub events: Option<Vec<String>>,
 }
 

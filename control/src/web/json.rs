@@ -264,7 +264,6 @@ mod tests {
     #[derive(Debug, PartialEq, Deserialize)]
     struct Request {
         name: String,
-        #[serde(default)]
         bit: Option<bool>,
     }
 

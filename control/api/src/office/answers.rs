@@ -251,10 +251,10 @@ pub struct ValidationError {
     #[serde(rename = "type")]
     pub kind: String,
     /// Value at fault, if the value is short.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// Allowed values or limits, for programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ctx: Option<Map<String, Value>>,
 }
 

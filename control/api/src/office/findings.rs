@@ -55,10 +55,10 @@ pub struct RecordedPayee {
     /// One record for each category.
     pub categories: Vec<RecordedCategory>,
     /// Id of the connected account. Present only for records made from transfers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// True if `payee_map` lacks the account. Present only for records made from transfers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub needs_declaration: Option<bool>,
 }
 
@@ -399,10 +399,10 @@ pub struct AuditEntry {
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: String,
     /// Source of the records.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// SHA-256 of the records, in hexadecimal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub records_sha256: Option<String>,
     /// SHA-256 of the previous line.
     pub prev: String,

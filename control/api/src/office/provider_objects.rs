@@ -14,38 +14,27 @@ pub struct PaymentObject {
     /// Currency: `jpy`.
     pub currency: String,
     /// Provider's id of the payment.
-    #[serde(default)]
     pub id: Option<String>,
     /// Type of the object. Stripe's types are `payment_intent`, `charge`, `checkout.session`, `invoice`, `refund` and
     /// `credit_note`.
-    #[serde(default)]
     pub object: Option<String>,
     /// Amount in yen, tax-inclusive. For `generic`, absent means the sum of `lines`.
-    #[serde(default)]
     pub amount: Option<i64>,
     /// Time of the payment, in seconds since 1970.
-    #[serde(default)]
     pub created: Option<i64>,
     /// Name of the goods or service, for a payment without line items.
-    #[serde(default)]
     pub description: Option<String>,
     /// For `generic`: name of the buyer.
-    #[serde(default)]
     pub customer_name: Option<String>,
     /// For `generic`: e-mail address to which a document may be sent.
-    #[serde(default)]
     pub customer_email: Option<String>,
     /// For `generic`: payment method, as a text.
-    #[serde(default)]
     pub payment_method: Option<TextOrObject>,
     /// For `generic`: rate of consumption tax for line items without their own rate.
-    #[serde(default)]
     pub tax_rate: Option<NumberOrText>,
     /// Line items. For `generic`, a list.
-    #[serde(default)]
     pub lines: Option<PaymentLines>,
     /// Metadata that the merchant wrote to the payment.
-    #[serde(default)]
     pub metadata: Option<PaymentMetadata>,
     /// The provider's other members.
     #[serde(flatten)]
@@ -70,16 +59,12 @@ pub struct PaymentLine {
     /// Amount of the whole line item in yen, tax-inclusive.
     pub amount: i64,
     /// Name of the goods or service.
-    #[serde(default)]
     pub description: Option<String>,
     /// Name of the goods or service, used if `description` is absent.
-    #[serde(default)]
     pub name: Option<String>,
     /// Quantity.
-    #[serde(default)]
     pub quantity: Option<i64>,
     /// Rate of consumption tax.
-    #[serde(default)]
     pub tax_rate: Option<NumberOrText>,
     /// Members that are not read.
     #[serde(flatten)]
@@ -91,40 +76,29 @@ pub struct PaymentLine {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentMetadata {
     /// Rate of consumption tax for line items without their own rate: `8`, `10`, `8%` or `0.08`.
-    #[serde(default)]
     pub tax_rate: Option<NumberOrText>,
     /// Name of the recipient. `invoice_recipient` and `宛名` are other names of this member.
-    #[serde(default)]
     pub recipient: Option<String>,
     /// Same as `recipient`.
-    #[serde(default)]
     pub invoice_recipient: Option<String>,
     /// Same as `recipient`.
     #[serde(default, rename = "宛名")]
     pub recipient_ja: Option<String>,
     /// Honorific after the recipient's name.
-    #[serde(default)]
     pub recipient_honorific: Option<String>,
     /// Name of the goods or service, for a payment without line items.
-    #[serde(default)]
     pub item_name: Option<String>,
     /// Name of the goods or service, used if `item_name` is absent.
-    #[serde(default)]
     pub description: Option<String>,
     /// Number of the document.
-    #[serde(default)]
     pub invoice_number: Option<String>,
     /// Type of the document, as in `InvoiceIn`.
-    #[serde(default)]
     pub document_type: Option<String>,
     /// Name of the consignor, for whom the issuer sells.
-    #[serde(default)]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
-    #[serde(default)]
     pub consignor_registration_number: Option<String>,
     /// `true` means that an event of this payment makes no document.
-    #[serde(default)]
     pub do_not_invoice: Option<String>,
     /// Other metadata of the merchant.
     #[serde(flatten)]
@@ -139,37 +113,26 @@ pub struct TransferIn {
     /// Amount in yen.
     pub amount: i64,
     /// Provider's id of the transfer. Each id may occur once.
-    #[serde(default)]
     pub id: Option<LooseText>,
     /// Type of the object: `transfer` or `payout`. Absent means `transfer`.
-    #[serde(default)]
     pub object: Option<LooseText>,
     /// Currency: `jpy`.
-    #[serde(default)]
     pub currency: Option<LooseText>,
     /// Reversed part of the amount, in yen.
-    #[serde(default)]
     pub amount_reversed: Option<i64>,
     /// Time of the transfer, in seconds since 1970.
-    #[serde(default)]
     pub created: Option<i64>,
     /// Arrival time of a payout, in seconds since 1970.
-    #[serde(default)]
     pub arrival_date: Option<i64>,
     /// Connected account: its id, or its object. The destination of a payout is a bank account and is ignored.
-    #[serde(default)]
     pub destination: Option<TextOrObject>,
     /// Connected account, used if `destination` names no connected account.
-    #[serde(default)]
     pub account: Option<LooseText>,
     /// Status of a payout. Payouts with the status `canceled` or `failed` are skipped.
-    #[serde(default)]
     pub status: Option<LooseText>,
     /// Payout that reversed this payout: the id or the object of the reversing payout.
-    #[serde(default)]
     pub reversed_by: Option<TextOrObject>,
     /// Metadata that the platform wrote to the transfer.
-    #[serde(default)]
     pub metadata: Option<TransferMetadata>,
     /// The provider's other members.
     #[serde(flatten)]
@@ -181,16 +144,12 @@ pub struct TransferIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TransferMetadata {
     /// Category of the remuneration, or the name of a trade.
-    #[serde(default)]
     pub category: Option<String>,
     /// Consumption tax in yen that the transfer includes.
-    #[serde(default)]
     pub consumption_tax: Option<NumberOrText>,
     /// Connected account, used if neither `destination` nor `account` of the transfer names a connected account.
-    #[serde(default)]
     pub account: Option<String>,
     /// Connected account, used if `account` of the metadata is absent too.
-    #[serde(default)]
     pub payee: Option<String>,
     /// Other metadata of the platform.
     #[serde(flatten)]
@@ -204,10 +163,8 @@ pub struct PaymentEvent {
     /// Type of the event. Events that do not announce a payment are ignored.
     pub r#type: String,
     /// Provider's id of the event.
-    #[serde(default)]
     pub id: Option<String>,
     /// Data of the event. Required if the event announces a payment.
-    #[serde(default)]
     pub data: Option<PaymentEventData>,
     /// The provider's other members.
     #[serde(flatten)]
@@ -238,7 +195,6 @@ pub enum TextOrObject {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IdentifiedObject {
     /// Provider's id of the object.
-    #[serde(default)]
     pub id: Option<String>,
     /// The provider's other members.
     #[serde(flatten)]

@@ -26,7 +26,6 @@ pub struct Announcement {
     /// The records.
     pub announcement: Vec<PublishedRecord>,
     /// Date of the last update of the records.
-    #[serde(default)]
     pub last_update_date: Option<String>,
     /// Members that are not read.
     #[serde(flatten)]
@@ -41,22 +40,16 @@ pub struct PublishedRecord {
     /// Registration number: T and 13 digits. In a map from registration number to record, the map's key replaces this
     /// value. `registratedNumber` is the authority's spelling; `registeredNumber`, `registrationNumber` and `number`
     /// are read too.
-    #[serde(default)]
     pub registrated_number: Option<String>,
     /// Kind of change: `01` new, `02` change, `03` lapse, `04` revocation, `99` deletion.
-    #[serde(default)]
     pub process: Option<String>,
     /// Date from which the registration is effective, as `2023-10-01`. Required except in a deletion.
-    #[serde(default)]
     pub registration_date: Option<String>,
     /// Date from which the registration is revoked.
-    #[serde(default)]
     pub disposal_date: Option<String>,
     /// Date from which the registration has lapsed.
-    #[serde(default)]
     pub expire_date: Option<String>,
     /// Name of the issuer.
-    #[serde(default)]
     pub name: Option<String>,
     /// The authority's other members.
     #[serde(flatten)]

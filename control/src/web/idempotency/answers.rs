@@ -54,7 +54,6 @@ pub(super) struct RequestIdentity {
     pub(super) role: Role,
     /// The API key's lineage or the user, if the answer holds a secret. Other credentials must not get the answer
     /// again.
-    #[serde(default)]
     pub(super) credential: Option<String>,
 }
 

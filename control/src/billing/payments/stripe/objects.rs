@@ -26,7 +26,6 @@ pub struct List<T> {
 #[derive(Deserialize)]
 pub struct Price {
     pub id: String,
-    #[serde(default)]
     lookup_key: Option<String>,
 }
 
@@ -48,7 +47,6 @@ pub struct Customer {
 
 #[derive(Default, Deserialize)]
 pub struct InvoiceSettings {
-    #[serde(default)]
     pub default_payment_method: Option<String>,
 }
 
@@ -70,26 +68,17 @@ pub struct Schedule {
 #[derive(Deserialize)]
 pub struct Checkout {
     pub id: String,
-    #[serde(default)]
     pub url: Option<String>,
-    #[serde(default)]
     pub client_secret: Option<String>,
-    #[serde(default)]
     customer: Option<String>,
-    #[serde(default)]
     status: Option<String>,
-    #[serde(default)]
     payment_status: Option<String>,
-    #[serde(default)]
     mode: Option<String>,
-    #[serde(default)]
     client_reference_id: Option<String>,
-    #[serde(default)]
     subscription: Option<String>,
     /// The id of the setup intent, or the whole object if the request expanded it.
     #[serde(default)]
     setup_intent: Value,
-    #[serde(default)]
     metadata: Option<HashMap<String, String>>,
 }
 
@@ -116,10 +105,8 @@ pub struct Subscription {
     status: String,
     #[serde(default)]
     cancel_at_period_end: bool,
-    #[serde(default)]
     pub schedule: Option<String>,
     items: List<Item>,
-    #[serde(default)]
     metadata: Option<HashMap<String, String>>,
 }
 
@@ -171,35 +158,26 @@ impl Subscription {
 #[derive(Deserialize)]
 pub struct Invoice {
     pub id: String,
-    #[serde(default)]
     customer: Option<String>,
-    #[serde(default)]
     status: Option<String>,
-    #[serde(default)]
     currency: Option<String>,
     total: i64,
     period_start: i64,
     period_end: i64,
     created: i64,
-    #[serde(default)]
     hosted_invoice_url: Option<String>,
     #[serde(default)]
     attempt_count: i64,
-    #[serde(default)]
     next_payment_attempt: Option<i64>,
     #[serde(default)]
     status_transitions: StatusTransitions,
-    #[serde(default)]
     metadata: Option<HashMap<String, String>>,
-    #[serde(default)]
     lines: Option<List<Line>>,
-    #[serde(default)]
     parent: Option<Value>,
 }
 
 #[derive(Default, Deserialize)]
 struct StatusTransitions {
-    #[serde(default)]
     paid_at: Option<i64>,
 }
 
