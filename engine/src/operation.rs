@@ -74,8 +74,9 @@ impl Operation {
     /// # Panics
     /// When a row has not run.
     pub(crate) fn finish(self) -> (Rows, OnDone) {
-        let results = in_order(self.task.row_words(), self.results);
+        let mut results = in_order(self.task.row_words(), self.results);
         assert_eq!(results.len(), self.task.result_rows(), "an operation is done when each of its rows has run once");
+        self.task.complete(&mut results);
         (results, self.on_done)
     }
 

@@ -207,6 +207,13 @@ impl Task {
             Task::Numbers(numbers) => Progress { done, total: numbers.plan.steps().len() as u64 },
         }
     }
+
+    /// Makes the task's results of the rows that were read from the device.
+    pub(crate) fn complete(&self, rows: &mut Rows) {
+        if let Task::Circuit(circuit) = self {
+            circuit.plan.negate_outputs(&mut rows.words);
+        }
+    }
 }
 
 impl PlannedCircuit {

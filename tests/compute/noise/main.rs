@@ -13,6 +13,7 @@
 
 mod correlated;
 mod keys;
+mod outputs;
 mod samples;
 mod sums;
 
@@ -52,8 +53,10 @@ fn main() -> ExitCode {
     });
     let correlated = Preset::ALL
         .map(|preset| Trial::test(format!("correlated/{}", preset.name()), move || correlated::check(preset)));
+    let outputs =
+        Preset::ALL.map(|preset| Trial::test(format!("outputs/{}", preset.name()), move || outputs::check(preset)));
     let model = Trial::test("model/sums", sums::check_model);
-    let all = measured.into_iter().chain([imported, model]).chain(correlated);
+    let all = measured.into_iter().chain([imported, model]).chain(correlated).chain(outputs);
     run(&Arguments::from_args(), all.collect()).exit_code()
 }
 

@@ -33,7 +33,7 @@ async fn what_is_no_circuit_is_refused_with_the_line_that_is_at_fault() {
         ("2 4\n1 2\n1 1\n\n2 1 0 3 2 AND\n2 1 1 2 3 AND\n", "line 5: wire 3 is read before it is written"),
         ("1 3\n1 2\n1 1\n\n2 1 0 2 2 AND\n", "line 5: wire 2 is read before it is written"),
         // wires that are not written, written twice, or unknown
-        ("1 4\n1 2\n1 1\n\n2 1 0 1 2 AND\n", "wire 3 is never written"),
+        ("1 4\n1 2\n1 1\n\n2 1 0 1 2 AND\n", "wire 3, an output, is never written"),
         ("2 3\n1 2\n1 1\n\n2 1 0 1 2 AND\n2 1 0 1 2 XOR\n", "line 6: wire 2 is written a second time"),
         ("1 3\n1 2\n1 1\n\n2 1 0 9 2 AND\n", "line 5: there is no wire 9"),
         ("1 3\n1 2\n1 1\n\n2 1 0 1 1 AND\n", "line 5: wire 1 is written a second time"),
@@ -41,7 +41,7 @@ async fn what_is_no_circuit_is_refused_with_the_line_that_is_at_fault() {
         ("1 3\n2 2\n1 1\n\n2 1 0 1 2 AND\n", "line 2: the line announces 2 inputs, but has 1 widths"),
         ("1 3\n1 2\n1 4\n\n2 1 0 1 2 AND\n", "line 3: 4 output bits"),
         ("2 3\n1 2\n1 1\n\n2 1 0 1 2 AND\n", "the text ends before gate 2 of 2"),
-        ("1 3\n1 2\n1 1\n\n2 1 0 1 2 NAND\n", "line 5: `NAND` is not one of"),
+        ("1 3\n1 2\n1 1\n\n2 1 0 1 2 IMPLY\n", "line 5: `IMPLY` is not one of"),
         ("\n", "the text ends before gates and wires"),
         (wide(16385).as_str(), "takes 16385 bits, more than 16384"),
         ("not a name", "must be a netlist"),

@@ -102,7 +102,7 @@ async fn what_is_no_circuit_is_refused_with_its_line_and_not_kept() {
     for (text, told) in [
         ("", "line 1"),
         ("1 3\n1 2\n1 1\n2 1 0 2 2 AND\n", "line 4: wire 2 is read before it is written"),
-        ("1048576 1048578\n1 2\n1 1\n2 1 0 1 2 AND\n", "line 1"),
+        ("1048576 1048578\n1 2\n1 1\n2 1 0 1 2 AND\n", "ends before gate 2 of 1048576"),
         ("1048577 3\n1 2\n1 1\n2 1 0 1 2 AND\n", "more than 1048576"),
     ] {
         let error = server.send(Request::put_text(named("bad"), text).key(&key)).await.error(400, "INVALID_PARAMS");

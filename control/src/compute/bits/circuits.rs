@@ -67,7 +67,9 @@ impl OctetsHead for CircuitRequest {
 /// Store a circuit under a name.
 ///
 /// The body is a netlist in Bristol Fashion: `gates wires`; `inputs width...`; `outputs width...`; then one line for each
-/// gate, `fan_in fan_out in... out... OP` with XOR, AND, INV, EQ, EQW or MAND. The node checks the whole netlist; an error
+/// gate, `fan_in fan_out in... out... OP` with XOR, AND, INV, EQ, EQW or MAND. The older Bristol format is read too, whose
+/// second line has the widths of two inputs and of the output, without a third line. Our additions are the gates OR, NAND,
+/// NOR, XNOR, NOT and MUX (operands `a b sel`, the value `a` if `sel` is true). The node checks the whole netlist; an error
 /// names the line at fault. The circuit replaces an older circuit with the same name.
 #[utoipa::path(
     put,

@@ -1,16 +1,14 @@
 //! The plan of a mapped circuit: cells ordered by level, over as few slots as the lifetimes of values allow.
 //!
-//! The first slots hold the inputs, in order. Outputs that are constants or negated inputs follow. A wire takes several
-//! slots ([`crate::tfhe::cells`]). A bootstrap has the same level as in the network. An output is key-switched in the
-//! level after its last bootstrap. Negated inputs occur only as outputs; they are gates of the first level.
+//! The first slots hold the inputs, in order. Outputs that are constants follow. A wire takes several slots
+//! ([`crate::tfhe::cells`]). A bootstrap has the same level as in the network. An output is key-switched in the level
+//! after its last bootstrap. An output and its negation share one slot.
 
 use std::collections::HashMap;
 
 use super::Plan;
 use super::plan::SlotPool;
-use crate::tfhe::backend::SlotGate;
 use crate::tfhe::cells::{CellKind, SlotCells, slots_of_wire};
-use crate::tfhe::gates::Gate;
 use crate::tfhe::network::{Network, Source, Sum, Term};
 use crate::tfhe::params::ParamsLiteral;
 
@@ -23,37 +21,34 @@ impl Plan {
         let inputs: Vec<u32> = (0..inputs).map(|_| pool.take()).collect();
         let mut writer = Writer { inputs: &inputs, wires: vec![Vec::new(); 2 * network.bootstraps()] };
         let mut is_output = vec![false; inputs.len()];
-        let (mut gates, mut constants, mut outputs) = (Vec::new(), Vec::new(), vec![0; network.outputs()]);
-        // slots of outputs that are constants or negated inputs
-        let mut taken: HashMap<(bool, u32), u32> = HashMap::new();
-        for (at, output) in outputs.iter_mut().enumerate() {
+        let (mut constants, mut outputs) = (Vec::new(), vec![0; network.outputs()]);
+        let mut negated = vec![false; outputs.len()];
+        for (at, (output, negated)) in outputs.iter_mut().zip(&mut negated).enumerate() {
             let sum = network.output(at);
-            *output = match sum.terms {
-                [] => *taken.entry((sum.constant == 1, u32::MAX)).or_insert_with(|| {
-                    let slot = pool.take();
-                    constants.push((slot, sum.constant == 1));
-                    slot
-                }),
-                [term] => match term.source {
-                    Source::Input(input) if term.factor == 1 => {
+            match *sum.terms {
+                [] => {
+                    let bit = sum.constant == 1;
+                    let known = constants.iter().find(|&&(_, of)| of == bit).map(|&(slot, _)| slot);
+                    *output = known.unwrap_or_else(|| {
+                        constants.push((pool.take(), bit));
+                        constants[constants.len() - 1].0
+                    });
+                }
+                [first, ..] => {
+                    *negated = first.factor < 0;
+                    if let Source::Input(input) = first.source {
                         is_output[input as usize] = true;
-                        inputs[input as usize]
+                        *output = inputs[input as usize];
                     }
-                    Source::Input(input) => *taken.entry((false, input)).or_insert_with(|| {
-                        let (slot, operand) = (pool.take(), inputs[input as usize]);
-                        gates.push(SlotGate { gate: Gate::Not, operands: [operand, 0, 0], result: slot });
-                        slot
-                    }),
-                    Source::Sample(_) => continue,
-                },
-                _ => continue,
-            };
+                }
+            }
         }
 
         let mut cells = SlotCells::new(wire_slots);
-        let mut stands_for = vec![[0; 3]; gates.len()];
+        let mut stands_for = Vec::new();
         let mut level_ends = Vec::with_capacity(levels.bootstraps.len());
-        let mut results: HashMap<(i8, &[Term]), u32> = HashMap::new();
+        // the slot of each sum that is an output, or whose negation is an output
+        let mut results: HashMap<(i8, Vec<Term>), u32> = HashMap::new();
         for level in 0..levels.bootstraps.len() {
             for &source in &levels.freed[level] {
                 match source {
@@ -78,22 +73,18 @@ impl Plan {
                 stands_for.push(network.covers(bootstrap));
             }
             for &output in &levels.outputs[level] {
-                let sum = network.output(output as usize);
-                // equal outputs share one result
-                outputs[output as usize] = *results.entry((sum.constant, sum.terms)).or_insert_with(|| {
+                let (constant, terms) = positive(network.output(output as usize));
+                outputs[output as usize] = *results.entry((constant, terms)).or_insert_with_key(|(constant, terms)| {
                     let slot = pool.take();
-                    writer.push(&mut cells, CellKind::Switch, sum, &[slot]);
+                    writer.push(&mut cells, CellKind::Switch, Sum { constant: *constant, terms }, &[slot]);
                     stands_for.push([0; 3]);
                     slot
                 });
             }
-            level_ends.push(gates.len() + cells.len());
-        }
-        if level_ends.is_empty() && !gates.is_empty() {
-            level_ends.push(gates.len());
+            level_ends.push(cells.len());
         }
         Plan {
-            gates,
+            gates: Vec::new(),
             cells,
             stands_for,
             gates_asked: network.gates_asked(),
@@ -101,10 +92,21 @@ impl Plan {
             level_ends,
             constants,
             outputs,
+            negated,
             slots: pool.count as usize,
             inputs,
         }
     }
+}
+
+/// The sum, or its negation, whichever has a positive first factor.
+fn positive(sum: Sum<'_>) -> (i8, Vec<Term>) {
+    if sum.terms[0].factor > 0 {
+        return (sum.constant, sum.terms.to_vec());
+    }
+    let terms = sum.terms.iter().map(|term| Term { factor: -term.factor, ..*term });
+    // -4 eighths and 4 eighths are the same phase
+    (if sum.constant == -4 { -4 } else { -sum.constant }, terms.collect())
 }
 
 /// Writes sums of the network as cells.
@@ -215,9 +217,6 @@ mod tests {
             slots[slot as usize] = Some(sign(bit));
         }
         for level in plan.levels() {
-            for gate in plan.gates_of(level.clone()) {
-                slots[gate.result as usize] = Some(-slots[gate.operands[0] as usize].expect("it was written"));
-            }
             let (cells, of_level) = plan.cells_of(level);
             for cell in of_level.rev().map(|at| cells.cell(at)) {
                 let value = |slot: u32| slots[slot as usize].expect("it was written");
@@ -238,7 +237,8 @@ mod tests {
                 }
             }
         }
-        plan.outputs().iter().map(|&slot| slots[slot as usize].expect("it was written") == 1).collect()
+        let bits = plan.outputs().iter().map(|&slot| slots[slot as usize].expect("it was written") == 1);
+        bits.zip(&plan.negated).map(|(bit, &negated)| bit != negated).collect()
     }
 
     fn planned(text: &str, noise: InputNoise) -> (Circuit, Plan) {
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_circuit_without_bootstraps_has_one_level_at_most() {
         let (_, plan) = planned("1 3\n1 2\n1 1\n1 1 0 2 INV\n", InputNoise::Any);
-        assert_eq!((plan.levels().map(|level| level.len()).sum(), run(&plan, &[true, false])), (1, vec![false]));
+        assert_eq!((plan.levels().len(), run(&plan, &[true, false])), (0, vec![false]));
         let (_, plan) = planned("1 3\n1 2\n1 1\n1 1 1 2 EQW\n", InputNoise::Any);
         assert_eq!((plan.levels().len(), run(&plan, &[true, false])), (0, vec![false]));
     }

@@ -32,6 +32,8 @@ pub struct Plan {
     pub(super) inputs: Vec<u32>,
     pub(super) constants: Vec<(u32, bool)>,
     pub(super) outputs: Vec<u32>,
+    /// For each output, whether the output is the negation of the bit in its slot.
+    pub(super) negated: Vec<bool>,
     pub(super) slots: usize,
 }
 
@@ -84,11 +86,24 @@ impl Plan {
             }
             level_ends.push(gates.len());
         }
-        let outputs = circuit.outputs().iter().map(|&signal| slot_of(signal, &results)).collect();
+        let outputs: Vec<u32> = circuit.outputs().iter().map(|&signal| slot_of(signal, &results)).collect();
+        let negated = vec![false; outputs.len()];
         let computed: u64 = stands_for.iter().flatten().map(|&gates| u64::from(gates)).sum();
         let (gates_asked, slots) = (gates_asked as u64, slots.count as usize);
         let (gates_free, cells) = (gates_asked - computed, NO_CELLS.clone());
-        Plan { gates, cells, stands_for, gates_asked, gates_free, level_ends, inputs, constants, outputs, slots }
+        Plan {
+            gates,
+            cells,
+            stands_for,
+            gates_asked,
+            gates_free,
+            level_ends,
+            inputs,
+            constants,
+            outputs,
+            negated,
+            slots,
+        }
     }
 
     /// The number of rows: gates, then cells.
@@ -146,8 +161,21 @@ impl Plan {
     }
 
     /// The slot of each output bit after the last level, for all outputs in order, bit 0 of the first output first.
+    /// [`Plan::negate_outputs`] makes the outputs of the ciphertexts in these slots.
     pub fn outputs(&self) -> &[u32] {
         &self.outputs
+    }
+
+    /// Negates the ciphertexts of the outputs that are negations of the bits in their slots. `words` are the
+    /// ciphertexts of all outputs, in order.
+    ///
+    /// An output and its negation are exact opposites in this way. So a later gate of both is folded, as a gate of two
+    /// operands with dependent noise must be.
+    pub fn negate_outputs(&self, words: &mut [u32]) {
+        let row_words = words.len() / self.outputs.len().max(1);
+        for (at, _) in self.negated.iter().enumerate().filter(|&(_, &negated)| negated) {
+            words[at * row_words..][..row_words].iter_mut().for_each(|word| *word = word.wrapping_neg());
+        }
     }
 
     /// The number of circuit gates that a row stands for, by kind. A row stands for the gates that it computes, and for

@@ -43,6 +43,7 @@ pub fn run_plan<B: Gates + ?Sized>(
         backend.finish(pending)?;
         level_done(level + 1);
     }
-    let outputs = backend.finish(backend.read(&arena, plan.outputs())?)?;
+    let mut outputs = backend.finish(backend.read(&arena, plan.outputs())?)?;
+    plan.negate_outputs(&mut outputs);
     Ok(LweList::from_words(dimension, outputs))
 }

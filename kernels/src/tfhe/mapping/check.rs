@@ -55,9 +55,13 @@ fn circuit_on(circuit: &Circuit, inputs: &[Lanes]) -> Vec<Lanes> {
         let b = if gate.gate() == Gate::Not { a } else { operand(1) };
         results.push(std::array::from_fn(|word| match gate.gate() {
             Gate::Xor => a[word] ^ b[word],
+            Gate::Xnor => !(a[word] ^ b[word]),
             Gate::And => a[word] & b[word],
+            Gate::Nand => !(a[word] & b[word]),
+            Gate::Or => a[word] | b[word],
+            Gate::Nor => !(a[word] | b[word]),
             Gate::Not => !a[word],
-            _ => unreachable!("a netlist has XOR, AND and NOT"),
+            Gate::Mux => unreachable!("a circuit has no MUX"),
         }));
     }
     circuit.outputs().iter().map(|&signal| lanes(signal, &results)).collect()
