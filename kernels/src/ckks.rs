@@ -18,6 +18,7 @@ pub mod params;
 pub mod plaintexts;
 pub mod plan;
 pub mod polynomial;
+pub mod room;
 pub mod rotation;
 mod stages;
 

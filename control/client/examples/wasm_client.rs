@@ -93,7 +93,7 @@ pub extern "C" fn encrypt_and_decrypt(by_public_key: bool) -> f64 {
             true => ckks::Encryptor::new(key.public_key(2)).encrypt(&numbers, 1.0),
             false => key.encrypt(&numbers, 1.0).map(|seeded| seeded.expand(key.params())),
         };
-        let decrypted = key.decrypt(&ciphertext.expect("numbers within 1"));
+        let decrypted = key.decrypt(&ciphertext.expect("numbers within 1")).expect("room");
         NUMBERS.with_borrow_mut(|numbers| numbers.copy_from_slice(&decrypted.values));
         decrypted.precision_bits
     })

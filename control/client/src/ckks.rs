@@ -24,6 +24,10 @@ pub use kernels::ckks::{
     SeededCiphertext, container,
 };
 
+/// The bound on numbers for a client that knows nothing about its numbers. Every ciphertext carries its bound
+/// unencrypted, so a client chooses the bound from what its numbers may be, and never computes the bound from numbers.
+pub const VALUE_BOUND: f64 = 16.0;
+
 /// Why numbers cannot be encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum EncryptError {
@@ -41,4 +45,18 @@ pub enum EncryptError {
     /// The bound is not a positive number, or is too large for the modulus of the level.
     #[error("a bound of {0} on the numbers is not positive, or too large for the ciphertext's modulus")]
     Room(f64),
+}
+
+/// Why a ciphertext cannot be decrypted: by its record, its numbers may have wrapped around the modulus of its level.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "numbers up to {value_bound} at a scale of {scale_bits:.1} bits may have wrapped around the modulus of level {level}"
+)]
+pub struct DecryptError {
+    /// The bound on the numbers.
+    pub value_bound: f64,
+    /// `log2` of the scale.
+    pub scale_bits: f64,
+    /// The level of the ciphertext.
+    pub level: usize,
 }

@@ -87,8 +87,11 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let params = builder.params().clone();
     let top = params.raised_level();
     assert!(top == params.level_max() + LEVELS, "parameters with levels for bootstrapping");
-    let bottom = params.level(0).scale;
-    let value = if builder.level(value) > 0 { builder.lower(value, 0, bottom) } else { value };
+    let value_bound = builder.noise(value).value_bound;
+    let value = match builder.level(value) {
+        0 => value,
+        _ => builder.lower(value, 0, params.level(0).scale * (-f64::from(best_shift(&params, value_bound))).exp2()),
+    };
     let (message_scale, before) = (builder.scale(value), builder.noise(value));
     let q0 = params.level(0).log_modulus.exp2();
     // (1), (2), (3)
@@ -125,17 +128,51 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let scale = params.level(params.level_max()).scale;
     let fresh = transform(builder, plaintexts, remainders, &forward, 1.0, scale);
     // the result has the error from before the bootstrap and, in addition, the error of the bootstrap itself
-    let kept = before.multiply_number(scale / message_scale).variance;
-    let own = before.bootstrap(&params, scale, precision_bits(&params)).variance;
-    builder.set_noise(fresh, Noise { value_bound: before.value_bound, variance: kept + own });
+    let kept = Noise { value_bound, variance: before.multiply_number(scale / message_scale).variance };
+    let own = error(&params, value_bound, message_scale);
+    builder.set_noise(fresh, kept.deviate(scale * own, params.n()));
     fresh
 }
 
-/// Returns `-log2` of the standard deviation that is assumed for a bootstrap's error, for numbers up to 1. The assumed
-/// error is some bits larger than the error measured with random numbers, because equal numbers in all slots put the
-/// sine's cubic error (17 bits) into one coefficient. No formula over the steps gives this value.
-fn precision_bits(params: &Params) -> f64 {
-    (f64::from(params.scale_bits_effective()) - 17.0).min(21.0)
+/// Largest `2 pi x / q0`, where `x` is an encoded message, at which the sine still stands for the message.
+const ARGUMENT_MAX: f64 = 0.5;
+/// A ciphertext above level 0 is brought to level 0 at a scale that may be this many bits smaller than the default.
+const SHIFT_MAX: u32 = 20;
+
+/// Returns the largest bound on numbers that can be bootstrapped from this level.
+pub fn largest_bound(params: &Params, level: usize) -> f64 {
+    let shift = if level == 0 { 0 } else { SHIFT_MAX };
+    ARGUMENT_MAX / argument(params, 1.0, params.level(0).scale * (-f64::from(shift)).exp2())
+}
+
+/// Chooses by how many bits the scale at level 0 is smaller than the default. A smaller scale makes the error of the
+/// sine smaller and all other errors larger.
+fn best_shift(params: &Params, value_bound: f64) -> u32 {
+    let scale = |shift: u32| params.level(0).scale * (-f64::from(shift)).exp2();
+    let allowed = (0..=SHIFT_MAX).filter(|&shift| argument(params, value_bound, scale(shift)) <= ARGUMENT_MAX);
+    let error = |shift: &u32| error(params, value_bound, scale(*shift));
+    allowed.min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(SHIFT_MAX)
+}
+
+/// `2 pi x / q0` for a message `x` of the largest number, encoded at this scale.
+fn argument(params: &Params, value_bound: f64, message_scale: f64) -> f64 {
+    2.0 * std::f64::consts::PI * value_bound * message_scale / params.level(0).log_modulus.exp2()
+}
+
+/// Bound on the error of a bootstrap in each slot, for numbers up to `value_bound` that are encoded at `message_scale`
+/// at level 0.
+///
+/// The sine of the argument `t` is off by at most `t^3 / 6`. The coefficients `m` of numbers up to `v` have
+/// `sum m^2 <= v^2`, so the errors of all coefficients add up to at most `v t^2 / 6` in a slot; equal numbers in all
+/// slots reach this bound. No formula over the steps gives the other errors. The two figures are measured at both degrees
+/// and all scales, with two bits to spare: an error of the steps, and an error relative to the numbers, because the
+/// matrices of step (6) are rounded.
+fn error(params: &Params, value_bound: f64, message_scale: f64) -> f64 {
+    let scale_bits = f64::from(params.scale_bits_effective());
+    let of_steps = (12.0 - scale_bits).max(-23.5).exp2() * params.level(0).scale / message_scale;
+    let of_matrices = value_bound * (30.1 - 1.5 * scale_bits).max(-23.0).exp2();
+    let of_sine = value_bound * argument(params, value_bound, message_scale).powi(2) / 6.0;
+    of_steps + of_matrices + of_sine
 }
 
 /// Computes `sin(2 pi 16 y)` in each slot, where `y` is the number in the slot.

@@ -6,6 +6,7 @@
 
 use std::f64::consts::PI;
 
+use super::room;
 use crate::modular::Modulus;
 
 /// A complex number.
@@ -190,12 +191,11 @@ impl Encoder {
         let mut coefficients = self.to_coefficients(values);
         coefficients.iter_mut().for_each(|coefficient| *coefficient *= scale);
         let largest = coefficients.iter().fold(0.0f64, |largest, coefficient| largest.max(coefficient.abs()));
-        let bound = (log_modulus - 1.0).min(f64::from(Rounded::BITS_MAX) - 1.0).exp2();
-        // if a coefficient times the scale overflowed, `largest` is infinite, so the condition also holds
-        if largest.is_nan() || largest >= bound {
+        // if a coefficient times the scale overflowed, `largest` is infinite, so it does not fit
+        if !room::fits(largest, log_modulus) {
             return Err(EncodeError::TooLarge);
         }
-        Ok(Rounded { limbs: (bound.log2() + 1.0) as usize / LIMB_BITS + 1, coefficients })
+        Ok(Rounded { limbs: limbs(largest), coefficients })
     }
 
     /// Like [`Encoder::encode`], but for real numbers.
@@ -227,15 +227,13 @@ impl Encoder {
         log_modulus: f64,
     ) -> Result<Rounded, EncodeError> {
         // a coefficient is a mean of rotated slots, so the bound on slots also bounds coefficients
-        let bits = libm::log2(value_bound * scale).max(0.0) + 1.0;
-        let holds = value_bound >= 0.0 && scale >= 1.0 && bits < log_modulus.min(f64::from(Rounded::BITS_MAX));
-        if !holds {
+        if !(value_bound >= 0.0 && scale >= 1.0 && room::fits(value_bound * scale, log_modulus)) {
             return Err(EncodeError::TooLarge);
         }
         let values: Vec<Complex> = values.iter().map(|&value| value.into()).collect();
         let mut coefficients = self.to_coefficients(&values);
         coefficients.iter_mut().for_each(|coefficient| *coefficient *= scale);
-        Ok(Rounded { limbs: bits as usize / LIMB_BITS + 1, coefficients })
+        Ok(Rounded { limbs: limbs(value_bound * scale), coefficients })
     }
 
     /// Permutes values by reversing the bits of their indices.
@@ -260,8 +258,14 @@ pub fn all_within(values: &[f64], bound: f64) -> bool {
     values.iter().fold(0, |beyond, value| beyond | bound.wrapping_sub(value.to_bits() & MAGNITUDE)) >> 63 == 0
 }
 
-/// Number of bits in a limb. Coefficients are split into limbs. Every prime has more bits than a limb.
-const LIMB_BITS: usize = 16;
+/// Number of bits in a limb. Coefficients are split into limbs of magnitude up to `2^LIMB_BITS`, which every prime of
+/// every chain exceeds.
+const LIMB_BITS: usize = 14;
+
+/// Returns the number of limbs of a coefficient of this magnitude.
+fn limbs(largest: f64) -> usize {
+    libm::log2(largest).max(0.0) as usize / LIMB_BITS + 1
+}
 
 /// An encoded plaintext before it is rounded and reduced to residues.
 pub struct Rounded {
@@ -270,9 +274,6 @@ pub struct Rounded {
 }
 
 impl Rounded {
-    /// Largest number of bits of a coefficient.
-    pub const BITS_MAX: u32 = 126;
-
     /// The coefficients before they are rounded.
     pub fn coefficients(&self) -> &[f64] {
         &self.coefficients
@@ -281,9 +282,10 @@ impl Rounded {
     /// Rounds the coefficients and reduces them modulo a prime, in constant time.
     ///
     /// # Panics
-    /// When `out` does not have `N` words.
+    /// When `out` does not have `N` words, or the prime is below `2^14`.
     pub fn residues(&self, modulus: Modulus, out: &mut [u32]) {
         assert_eq!(out.len(), self.coefficients.len(), "a word a coefficient");
+        assert!(modulus.q() > 1 << LIMB_BITS, "a prime above every limb");
         let shift = modulus.pow(2, LIMB_BITS as u32);
         for (&coefficient, out) in self.coefficients.iter().zip(out) {
             let mut rest = coefficient;
@@ -310,31 +312,37 @@ fn nearest(x: f64) -> i32 {
     ((x + SHIFT).to_bits() as i64).wrapping_sub(SHIFT.to_bits() as i64) as i32
 }
 
-/// Reads residues modulo a few primes as the whole numbers nearest to 0 (Garner's algorithm).
+/// Reads residues modulo some primes as the whole numbers nearest to 0 (Garner's algorithm).
 pub struct Centred {
     primes: Vec<Modulus>,
     /// For each prime, the inverse of the product of the primes before it.
     inverses: Vec<u32>,
     /// For each prime, Shoup's companion of 1.
     companions: Vec<u32>,
-    product: u128,
+    /// The product of the primes, and half of the product, rounded down: words of 32 bits, the lowest first.
+    product: Vec<u32>,
+    half: Vec<u32>,
 }
 
 impl Centred {
     /// Largest number of primes.
-    pub const PRIMES_MAX: usize = 4;
+    pub const PRIMES_MAX: usize = 64;
 
-    /// Makes a reader of residues modulo 1 to 4 different primes.
+    /// Makes a reader of residues modulo different primes.
     ///
     /// # Panics
-    /// When `primes` is empty or has more than 4 primes.
+    /// When `primes` is empty or has more than [`Centred::PRIMES_MAX`] primes.
     pub fn new(primes: &[Modulus]) -> Centred {
-        assert!((1..=Self::PRIMES_MAX).contains(&primes.len()), "one to four primes");
+        assert!((1..=Self::PRIMES_MAX).contains(&primes.len()), "one to {} primes", Self::PRIMES_MAX);
         let before = |at: usize, p: Modulus| primes[..at].iter().fold(1, |product, q| p.mul(product, q.q() % p.q()));
         let inverses = primes.iter().enumerate().map(|(at, &p)| p.inverse(before(at, p))).collect();
-        let product = primes.iter().map(|p| u128::from(p.q())).product();
         let companions = primes.iter().map(|p| p.companion(1)).collect();
-        Centred { primes: primes.to_vec(), inverses, companions, product }
+        let mut product = vec![0; primes.len()];
+        product[0] = 1;
+        primes.iter().for_each(|p| multiply_add(&mut product, p.q(), 0));
+        product.truncate(product.iter().rposition(|&word| word != 0).map_or(1, |last| last + 1));
+        let half = (0..product.len()).map(|at| product[at] >> 1 | product.get(at + 1).unwrap_or(&0) << 31).collect();
+        Centred { primes: primes.to_vec(), inverses, companions, product, half }
     }
 
     /// Returns the number nearest to 0 that has these residues: one residue for each prime, each in `[0, q)`. This
@@ -344,7 +352,7 @@ impl Centred {
     /// When there is not one residue for each prime.
     pub fn number(&self, residues: &[u32]) -> f64 {
         assert_eq!(residues.len(), self.primes.len(), "a residue a prime");
-        let (mut value, mut weight) = (0u128, 1u128);
+        // the number is `digits[0] + q_0 (digits[1] + q_1 (digits[2] + ..))`
         let mut digits = [0; Self::PRIMES_MAX];
         for (at, &p) in self.primes.iter().enumerate() {
             let reduced = |word: u32| p.reduce_once(p.mul_lazy(word, 1, self.companions[at]));
@@ -352,17 +360,41 @@ impl Centred {
             let so_far =
                 (0..at).rev().fold(0, |sum, i| p.add(p.mul(sum, reduced(self.primes[i].q())), reduced(digits[i])));
             digits[at] = p.mul(p.sub(residues[at], so_far), self.inverses[at]);
-            value += weight * u128::from(digits[at]);
-            weight *= u128::from(p.q());
         }
-        // a value above half the product is negative; `above` is then all ones and selects `product - value` as the
-        // magnitude
-        let above = ((self.product >> 1).wrapping_sub(value) as i128 >> 127) as u128;
-        let magnitude = (value & !above).wrapping_add(self.product.wrapping_sub(value) & above);
-        let words = [0, 32, 64, 96].map(|shift| f64::from((magnitude >> shift) as u32) * power_of_two(shift));
-        let sum = words[0] + words[1] + (words[2] + words[3]);
-        sum * (1.0 - 2.0 * f64::from((above & 1) as u32))
+        let mut words = [0; Self::PRIMES_MAX];
+        let words = &mut words[..self.product.len()];
+        for (at, p) in self.primes.iter().enumerate().rev() {
+            multiply_add(words, p.q(), digits[at]);
+        }
+        // a value above half the product is negative, and its magnitude is the product minus the value
+        let negative = is_below(&self.half, words);
+        // without the barrier, the compiler makes two loops and branches on the sign
+        let mask = std::hint::black_box(0u32.wrapping_sub(negative));
+        let (mut magnitude, mut unit, mut borrow) = (0.0, 1.0, 0);
+        for (&product, &word) in self.product.iter().zip(words.iter()) {
+            let difference = u64::from(product).wrapping_sub(u64::from(word) + borrow);
+            borrow = difference >> 63;
+            magnitude += f64::from((difference as u32 & mask) | (word & !mask)) * unit;
+            unit *= power_of_two(32);
+        }
+        magnitude * (1.0 - 2.0 * f64::from(negative))
     }
+}
+
+/// Replaces a number of 32-bit words, the lowest first, by the number times `factor` plus `addend`.
+fn multiply_add(words: &mut [u32], factor: u32, addend: u32) {
+    let mut carry = u64::from(addend);
+    for word in words {
+        let wide = u64::from(*word) * u64::from(factor) + carry;
+        *word = wide as u32;
+        carry = wide >> 32;
+    }
+}
+
+/// Returns 1 if the number `a` is below the number `b`, otherwise 0. Both have 32-bit words, the lowest first.
+fn is_below(a: &[u32], b: &[u32]) -> u32 {
+    let borrow = |borrow: u64, (&a, &b): (&u32, &u32)| u64::from(a).wrapping_sub(u64::from(b) + borrow) >> 63;
+    a.iter().zip(b).fold(0, borrow) as u32
 }
 
 #[cfg(test)]
@@ -481,6 +513,53 @@ mod tests {
     }
 
     #[test]
+    fn residues_of_large_numbers_modulo_many_primes_are_read_as_the_numbers_nearest_to_0() {
+        let primes: Vec<Modulus> =
+            [30, 18, 24].into_iter().flat_map(|bits| nearest_to_power(64, bits, 10)).map(Modulus::new).collect();
+        for count in 1..=primes.len() {
+            let primes = &primes[..count];
+            let centred = Centred::new(primes);
+            let log_modulus: f64 = primes.iter().map(|p| f64::from(p.q()).log2()).sum();
+            for mantissa in [0u64, 1, 3, (1 << 53) - 1, 0x15_5555_5555_5555] {
+                for exponent in (0..700).step_by(13) {
+                    let magnitude = mantissa as f64 * f64::from(exponent).exp2();
+                    if !room::fits(magnitude, log_modulus) {
+                        break;
+                    }
+                    for negative in [false, true] {
+                        let residues: Vec<u32> = primes
+                            .iter()
+                            .map(|p| {
+                                let residue = p.mul((mantissa % u64::from(p.q())) as u32, p.pow(2, exponent));
+                                if negative { p.sub(0, residue) } else { residue }
+                            })
+                            .collect();
+                        let expected = if negative { -magnitude } else { magnitude };
+                        assert_eq!(centred.number(&residues), expected, "{count} primes");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_prime_of_every_set_is_above_a_limb() {
+        use crate::ckks::params::{MAX_DEPTHS, SCALE_BITS};
+        use crate::ckks::{Params, ParamsLiteral, SecurityLevel};
+        for poly_degree in [64, 256] {
+            for (scale_bits, max_depth) in SCALE_BITS.flat_map(|bits| MAX_DEPTHS.map(move |depth| (bits, depth))) {
+                for bootstrap in [false, true] {
+                    let security = SecurityLevel::Testing;
+                    let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap };
+                    let Ok(params) = Params::new(literal) else { continue };
+                    let least = params.primes().iter().map(|p| p.q()).min();
+                    assert!(least > Some(1 << LIMB_BITS), "{literal:?}: {least:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn what_has_no_room_or_is_no_number_is_refused() {
         let encoder = Encoder::new(64);
         let encode = |value: f64, scale: f64| {
@@ -508,7 +587,7 @@ mod tests {
         };
         let bounded = encoder.encode_bounded(&values, scale, 1.0, 60.0).unwrap();
         assert_eq!(residues(bounded), residues(encoder.encode_reals(&values, scale, 60.0).unwrap()));
-        for (scale, bound, bits) in [(40.0, 1.0, 41.0), (40.0, f64::NAN, 60.0), (40.0, -1.0, 60.0), (130.0, 1.0, 800.0)]
+        for (scale, bound, bits) in [(40.0, 1.0, 41.0), (40.0, f64::NAN, 60.0), (40.0, -1.0, 60.0), (130.0, 1.0, 130.0)]
         {
             let refused = encoder.encode_bounded(&values, libm::exp2(scale), bound, bits).err();
             assert_eq!(refused, Some(EncodeError::TooLarge), "{scale} {bound} {bits}");

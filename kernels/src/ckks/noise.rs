@@ -5,12 +5,19 @@
 //! Secrets are uniform ternary.
 
 use super::params::{Params, PartKind};
+use super::room;
 use crate::security::ERROR_STD;
 
 /// Variance of a coefficient of a uniform ternary secret.
 const SECRET_VARIANCE: f64 = 2.0 / 3.0;
 /// Variance of a rounding to the nearest integer.
 const ROUNDING: f64 = 1.0 / 12.0;
+/// Standard deviation of the error that a transform between coefficients and slots causes in a slot: the roundings of
+/// its double-precision arithmetic. Relative to the bound on the slots.
+const DOUBLE: f64 = 1.5 / (1u64 << 53) as f64;
+/// Bound on the error that decoding causes in each slot, relative to the bound on the slots: eight deviations of the
+/// transform, and the roundings of coefficients and scales.
+const DECODING: f64 = 16.0 / (1u64 << 53) as f64;
 /// `log2` of the probability with which some slot of a vector has a larger error than [`Noise::error_bound`].
 const LOG_FAILURE: f64 = -40.0;
 /// A result with this many bits of precision, or fewer, has a noise budget of 0. [`Noise::budget`] takes a smaller
@@ -27,6 +34,13 @@ pub struct Noise {
 }
 
 impl Noise {
+    /// The same record with figures that a container holds: amounts too small for a normal double are raised to the
+    /// smallest normal double.
+    pub fn normal(self) -> Noise {
+        let raised = |amount: f64| if amount.is_subnormal() { f64::MIN_POSITIVE } else { amount };
+        Noise { value_bound: raised(self.value_bound), variance: raised(self.variance) }
+    }
+
     /// The noise of a fresh encryption by the secret key.
     pub fn encrypt_secret(value_bound: f64) -> Noise {
         Noise { value_bound, variance: ERROR_STD * ERROR_STD + ROUNDING }
@@ -38,32 +52,40 @@ impl Noise {
         Noise { value_bound, variance }
     }
 
+    /// The noise of the same ciphertext with the error of its encoding: numbers up to the bound were transformed to
+    /// coefficients in double precision at the scale `scale`.
+    pub fn encoded(self, n: usize, scale: f64) -> Noise {
+        Noise { variance: self.variance + encoding_variance(n, scale, self.value_bound), ..self }
+    }
+
     /// The noise of a sum or difference of ciphertexts whose errors may be correlated. The scales may differ by
     /// rounding; this difference is treated as an error of the second operand.
     pub fn add(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
-        let drift = other.value_bound * (scale - other_scale);
-        Noise {
+        let sum = Noise {
             value_bound: self.value_bound + other.value_bound,
-            variance: 2.0 * (self.variance + other.variance) + 2.0 * drift * drift / n as f64,
-        }
+            variance: square(libm::sqrt(self.variance) + libm::sqrt(other.variance)),
+        };
+        sum.deviate(other.value_bound * (scale - other_scale).abs(), n)
     }
 
     /// The noise of a sum or difference of ciphertexts with independent errors, such as fresh ciphertexts, or results
     /// computed from different ciphertexts.
     pub fn add_independent(self, other: Noise, scales: [f64; 2], n: usize) -> Noise {
-        let sum = self.add(other, scales, n);
-        Noise { variance: sum.variance - self.variance - other.variance, ..sum }
+        let sum = Noise { value_bound: self.value_bound + other.value_bound, variance: self.variance + other.variance };
+        sum.deviate(other.value_bound * (scales[0] - scales[1]).abs(), n)
     }
 
-    /// The noise of a sum with a plaintext of values up to `value_bound`.
-    pub fn add_plain(self, value_bound: f64) -> Noise {
-        Noise { value_bound: self.value_bound + value_bound, variance: self.variance + ROUNDING }
+    /// The noise of a sum with a plaintext of scale `scale` and values up to `value_bound`.
+    pub fn add_plain(self, n: usize, scale: f64, value_bound: f64) -> Noise {
+        let more = ROUNDING + encoding_variance(n, scale, value_bound);
+        Noise { value_bound: self.value_bound + value_bound, variance: self.variance + more }
     }
 
     /// The noise of a product of a ciphertext of scale `scale` with a plaintext of scale `plain_scale` and values up
     /// to `value_bound`.
-    pub fn multiply_plain(self, scale: f64, plain_scale: f64, value_bound: f64) -> Noise {
-        let variance = self.variance * square(plain_scale * value_bound) + square(scale * self.value_bound) * ROUNDING;
+    pub fn multiply_plain(self, n: usize, [scale, plain_scale]: [f64; 2], value_bound: f64) -> Noise {
+        let of_plain = ROUNDING + encoding_variance(n, plain_scale, value_bound);
+        let variance = self.variance * square(plain_scale * value_bound) + square(scale * self.value_bound) * of_plain;
         Noise { value_bound: self.value_bound * value_bound, variance }
     }
 
@@ -72,9 +94,11 @@ impl Noise {
         Noise { value_bound: self.value_bound * factor.abs(), variance: self.variance * square(factor) }
     }
 
-    /// The noise after every slot has changed by at most `by`, in units of 1 (not divided by the scale).
+    /// The noise after every slot has changed by at most `by`, in units of 1 (not divided by the scale). The change may
+    /// be the same in all slots, so [`Noise::error_bound`] grows by the whole change.
     pub fn deviate(self, by: f64, n: usize) -> Noise {
-        Noise { variance: self.variance + 2.0 * square(by) / n as f64, ..self }
+        let deviation = by / deviations(n) * libm::sqrt(2.0 / n as f64);
+        Noise { variance: square(libm::sqrt(self.variance) + deviation), ..self }
     }
 
     /// The noise of the negated ciphertext.
@@ -92,11 +116,14 @@ impl Noise {
         }
     }
 
-    /// The noise of a product of ciphertexts that may be equal or correlated: twice the variance of
-    /// [`Noise::multiply`].
-    pub fn multiply_dependent(self, other: Noise, scales: [f64; 2], n: usize) -> Noise {
-        let product = self.multiply(other, scales, n);
-        Noise { variance: 2.0 * product.variance, ..product }
+    /// The noise of a product of ciphertexts that may be equal or correlated, before relinearization.
+    pub fn multiply_dependent(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
+        let crossed = libm::sqrt(self.variance) * other_scale * other.value_bound
+            + libm::sqrt(other.variance) * scale * self.value_bound;
+        Noise {
+            value_bound: self.value_bound * other.value_bound,
+            variance: square(crossed) + 2.0 * n as f64 * self.variance * other.variance,
+        }
     }
 
     /// The noise of a square, before relinearization.
@@ -129,15 +156,14 @@ impl Noise {
         self
     }
 
-    /// The noise that a bootstrap with `precision_bits` bits of precision adds, at the scale `scale`.
-    pub fn bootstrap(self, params: &Params, scale: f64, precision_bits: f64) -> Noise {
-        let deviation = scale * libm::exp2(-precision_bits);
-        Noise { variance: 2.0 * square(deviation) / params.n() as f64, ..self }
+    /// Bound on every slot's error after decryption, in the unit of the numbers. The probability that some slot's error
+    /// exceeds this bound is 2^-40.
+    pub fn error_bound(&self, n: usize, scale: f64) -> f64 {
+        self.scheme_error(n, scale) + DECODING * self.value_bound
     }
 
-    /// Bound on every slot's error, in the unit of the numbers. The probability that some slot's error exceeds this
-    /// bound is 2^-40.
-    pub fn error_bound(&self, n: usize, scale: f64) -> f64 {
+    /// The part of [`Noise::error_bound`] that the ciphertext holds: all but the roundings of decoding.
+    fn scheme_error(&self, n: usize, scale: f64) -> f64 {
         deviations(n) * libm::sqrt(self.variance * n as f64 / 2.0) / scale
     }
 
@@ -153,8 +179,13 @@ impl Noise {
 
     /// Whether the numbers, with their errors, cannot wrap around the modulus of the level. False for NaN.
     pub fn fits(&self, params: &Params, level: usize, scale: f64) -> bool {
-        let largest = 2.0 * scale * (self.value_bound + self.error_bound(params.n(), scale));
-        libm::log2(largest) < params.level(level).log_modulus
+        room::fits(self.largest_coefficient(params.n(), scale), params.level(level).log_modulus)
+    }
+
+    /// Bound on the magnitude of every coefficient at the scale `scale`. A coefficient is a mean of rotated slots, and
+    /// the error of a slot is a complex number, whose two parts have the bound [`Noise::error_bound`] each.
+    pub fn largest_coefficient(&self, n: usize, scale: f64) -> f64 {
+        scale * (self.value_bound + std::f64::consts::SQRT_2 * self.error_bound(n, scale))
     }
 
     /// Computes the remaining noise budget of a ciphertext.
@@ -162,7 +193,7 @@ impl Noise {
         let (n, top) = (params.n(), params.level_max());
         let fresh = Noise::encrypt_public(n, 1.0).precision_bits(n, params.level(top).scale);
         let least = PRECISION_MIN.min(fresh - 1.0);
-        let precision = ((self.precision_bits(n, scale) - least) / (fresh - least)).clamp(0.0, 1.0);
+        let precision = ((-libm::log2(self.scheme_error(n, scale)) - least) / (fresh - least)).clamp(0.0, 1.0);
         let levels = level as f64 / top as f64;
         // for NaN, `fits` is false, so the budget is 0
         let percent = if self.fits(params, level, scale) { levels.min(precision) * 100.0 } else { 0.0 };
@@ -201,6 +232,12 @@ pub struct NoiseBudget {
 /// have normal errors; for them, this bound is a bit and a half larger than needed.)
 fn deviations(n: usize) -> f64 {
     (libm::log2(n as f64 / 2.0) - LOG_FAILURE) * std::f64::consts::LN_2 / std::f64::consts::SQRT_2
+}
+
+/// Variance of a coefficient's error after numbers up to `value_bound` were transformed to coefficients at the scale
+/// `scale`, in double precision.
+fn encoding_variance(n: usize, scale: f64, value_bound: f64) -> f64 {
+    2.0 * square(DOUBLE * scale * value_bound) / n as f64
 }
 
 /// Variance of the error that a division causes by rounding both polynomials.

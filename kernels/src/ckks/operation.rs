@@ -11,6 +11,7 @@ use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
 use super::plan::{Plain, Plan, PlanBuilder, Value, same_scale};
 use super::polynomial;
+use super::room;
 use super::rotation;
 
 /// An operation that a client may request.
@@ -210,10 +211,25 @@ impl Planning<'_> {
                     let why = "the key's parameters have no levels for bootstrapping: make a key with params.bootstrap";
                     return Err(Refusal::Invalid(why.into()));
                 }
-                let at_bottom = self.at_default_scale(first)?;
-                Ok(bootstrap::refresh(&mut self.builder, self.plaintexts, at_bottom))
+                let value = self.at_default_scale(first)?;
+                self.bootstraps(value)?;
+                Ok(bootstrap::refresh(&mut self.builder, self.plaintexts, value))
             }
         }
+    }
+
+    /// Checks that the numbers are in the range of a bootstrap.
+    fn bootstraps(&self, value: Value) -> Result<(), Refusal> {
+        let (level, bound) = (self.builder.level(value), self.builder.noise(value).value_bound);
+        let largest = bootstrap::largest_bound(self.builder.params(), level);
+        if bound <= largest {
+            return Ok(());
+        }
+        let why = format!(
+            "bootstrap takes numbers up to {largest:.1} from level {level}, but these may be up to {bound}: \
+             give a smaller result_bound with the operation before, or multiply by a small number first"
+        );
+        Err(Refusal::BudgetExhausted(why))
     }
 
     /// Checks rule 1 of the specification: all operands have the same level.
@@ -275,6 +291,8 @@ impl Planning<'_> {
         let (level, scale, noise) =
             (self.builder.level(result), self.builder.scale(result), self.builder.noise(result));
         self.fits(noise, level, scale)?;
+        room::check_record(self.builder.params(), level, scale, [noise.value_bound, noise.variance])
+            .map_err(|why| Refusal::BudgetExhausted(format!("the result could not be read back: {why}")))?;
         if noise.relative_precision_bits(self.builder.params().n(), scale) > 0.0 || noise.value_bound == 0.0 {
             return Ok(());
         }
@@ -357,20 +375,24 @@ impl Planning<'_> {
         Err(Refusal::MismatchedLevel(why))
     }
 
-    /// Returns the step count of the requested rotation (readings C8).
+    /// Returns the step count of the requested rotation: `steps`, or the first plain number (readings C8). If both are
+    /// given, they must agree.
     fn steps(&self) -> Result<i64, Refusal> {
-        if let Some(steps) = self.request.steps {
-            return Ok(steps);
-        }
-        let Some(&steps) = self.request.plain.and_then(<[f64]>::first) else {
-            return Err(Refusal::Invalid("rotate needs rotation_steps".into()));
+        let Some(plain) = self.request.plain else {
+            return self.request.steps.ok_or_else(|| Refusal::Invalid("rotate needs rotation_steps".into()));
         };
-        if steps.fract() != 0.0 || steps.abs() >= (1u64 << 53) as f64 {
-            return Err(Refusal::Invalid(format!(
-                "the steps of a rotation must be a whole number of slots, not {steps}"
-            )));
+        let first = plain.first().copied().unwrap_or(f64::NAN);
+        if first.fract() != 0.0 || first.abs() >= (1u64 << 53) as f64 {
+            return Err(Refusal::Invalid(
+                "the first number of plain_operand, the steps of the rotation, must be a whole number".into(),
+            ));
         }
-        Ok(steps as i64)
+        match self.request.steps {
+            Some(steps) if steps != first as i64 => Err(Refusal::Invalid(format!(
+                "rotation_steps is {steps}, but the first number of plain_operand is {first}: give one of them"
+            ))),
+            _ => Ok(first as i64),
+        }
     }
 
     fn rotate(&mut self, value: Value, steps: i64) -> Result<Value, Refusal> {
@@ -379,19 +401,32 @@ impl Planning<'_> {
     }
 
     /// Finds the shortest sequence of rotations that together rotate by `steps`, and returns their Galois elements. For
-    /// each of these elements, the key has a part of this level or of a higher level (readings K10).
+    /// each of these elements, the key has a part of this level or of a higher level. A sequence of more than
+    /// `2 log2(slots)` rotations is refused (readings K10).
     fn path(&self, steps: i64, level: usize) -> Result<Vec<u32>, Refusal> {
         let element = |&(kind, highest): &(PartKind, usize)| match kind {
             PartKind::Galois(element) if highest >= level => Some(element),
             _ => None,
         };
         let elements: Vec<u32> = self.request.parts.iter().filter_map(element).collect();
-        rotation::path(self.builder.params().n(), steps, &elements).ok_or_else(|| {
-            let why = format!(
-                "the evaluation key has no rotation by {steps} slots at level {level}, and no rotations that add up to {steps} slots"
-            );
-            Refusal::Invalid(why)
-        })
+        let params = self.builder.params();
+        let most = 2 * params.slots().ilog2() as usize;
+        let missing = |why: String| {
+            let element = rotation::element(params.n(), steps);
+            Refusal::Invalid(format!(
+                "{why}: add a key part for the Galois element {element} at level {level} to the evaluation key"
+            ))
+        };
+        match rotation::path(params.n(), steps, &elements) {
+            Some(path) if path.len() <= most => Ok(path),
+            Some(path) => Err(missing(format!(
+                "a rotation by {steps} slots would take {} of the key's rotations, more than {most}",
+                path.len()
+            ))),
+            None => Err(missing(format!(
+                "the evaluation key has no rotations that add up to a rotation by {steps} slots at level {level}"
+            ))),
+        }
     }
 
     fn matmul(&mut self, operands: [Value; 2]) -> Result<Value, Refusal> {
@@ -434,7 +469,7 @@ impl Planning<'_> {
             return Err(Refusal::Invalid("a coefficient is not finite, or its magnitude is 2^50 or more".into()));
         }
         let value = self.at_default_scale(value)?;
-        self.needs_levels(value, polynomial::levels(coefficients.len()))?;
+        self.needs_levels(value, polynomial::levels(polynomial::used(coefficients).len()))?;
         Ok(polynomial::evaluate(&mut self.builder, value, coefficients))
     }
 }
@@ -488,7 +523,7 @@ mod tests {
             (Operation::PolyEval, 1),
         ] {
             let asked = Request {
-                plain: Some(&plain),
+                plain: Some(&plain[..]).filter(|_| operation != Operation::Rotate),
                 coefficients: Some(&[0.1, 0.2, 0.3]),
                 steps: Some(3),
                 ..request(operation, &two[..operation.operands()], &parts)
@@ -562,17 +597,27 @@ mod tests {
             plan(&plaintexts, &params, &asked).map(|plan| plan.steps().len())
         };
         assert_eq!(rotate(Some(5), None, &parts), Ok(2));
-        // readings C8: a rotation by 0 or by a multiple of the number of slots, 32, is a copy, which takes no step;
-        // rotation_steps takes precedence over plain_operand
+        // readings C8: a rotation by 0 or by a multiple of the number of slots, 32, is a copy, which takes no step
         assert_eq!([0, 32, 1 << 31].map(|steps| rotate(Some(steps), None, &parts)), [Ok(0), Ok(0), Ok(0)]);
         assert_eq!(rotate(None, Some(&[4.0]), &parts), Ok(1));
-        assert_eq!(rotate(Some(0), Some(&[4.0]), &parts), Ok(0));
+        assert_eq!(rotate(Some(4), Some(&[4.0, 1.0]), &parts), Ok(1));
+        assert!(matches!(rotate(Some(1), Some(&[2.0]), &parts), Err(Refusal::Invalid(why)) if why.contains("is 1")));
         for wrong in [&[0.5][..], &[f64::NAN], &[1e300], &[]] {
-            assert!(matches!(rotate(None, Some(wrong), &parts), Err(Refusal::Invalid(_))), "{wrong:?}");
+            for steps in [None, Some(1)] {
+                assert!(matches!(rotate(steps, Some(wrong), &parts), Err(Refusal::Invalid(_))), "{wrong:?}");
+            }
         }
         // readings K10
         assert!(matches!(rotate(Some(5), None, &parts[..2]), Ok(5)), "from the rotation by 1 alone");
-        assert!(matches!(rotate(Some(5), None, &parts[..1]), Err(Refusal::Invalid(why)) if why.contains("by 5 slots")));
+        let refused = |steps: i64, parts: &[(PartKind, usize)]| match rotate(Some(steps), None, parts) {
+            Err(Refusal::Invalid(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(refused(5, &parts[..1]).contains("by 5 slots at level 3: add a key part for the Galois element 53"));
+        // 32 slots: at most 10 rotations
+        assert_eq!(rotate(Some(10), None, &parts[..2]), Ok(10));
+        assert!(refused(11, &parts[..2]).contains("would take 11 of the key's rotations, more than 10"));
+        assert!(refused(-1, &parts[..2]).contains("Galois element 77"));
         let low = [(parts[1].0, 2)];
         assert!(rotate(Some(1), None, &low).is_err(), "the key is of a lower level");
         let twice = [top[0]; 2];

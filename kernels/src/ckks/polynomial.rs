@@ -17,15 +17,20 @@ pub fn levels(coefficients: usize) -> usize {
     coefficients.next_power_of_two().ilog2() as usize
 }
 
+/// Returns the coefficients without the zeros at the end, but at least one coefficient.
+pub fn used(coefficients: &[f64]) -> &[f64] {
+    let last = coefficients.iter().rposition(|&c| c != 0.0).unwrap_or(0);
+    &coefficients[..coefficients.len().min(last + 1)]
+}
+
 /// Evaluates a polynomial at `x`. The coefficients begin with the constant. The result is [`levels`] levels below `x`,
-/// at the default scale of its level. A coefficient of 0 takes no step, and zeros at the end of the list are ignored.
+/// at the default scale of its level. A coefficient of 0 takes no step, and only the [`used`] coefficients count.
 ///
 /// # Panics
 /// When `x` has fewer than [`levels`] levels, or a coefficient is not finite.
 pub fn evaluate(builder: &mut PlanBuilder, x: Value, coefficients: &[f64]) -> Value {
     assert!(coefficients.iter().all(|c| c.is_finite()), "finite coefficients");
-    let used = coefficients.iter().rposition(|&c| c != 0.0).map_or(1, |last| last + 1);
-    let coefficients = &coefficients[..used.min(coefficients.len())];
+    let coefficients = used(coefficients);
     let level = builder.level(x).checked_sub(levels(coefficients.len())).expect("a polynomial has its levels");
     let scale = if level == builder.level(x) { builder.scale(x) } else { builder.params().level(level).scale };
     let depth = levels(coefficients.len());

@@ -141,7 +141,7 @@ impl Party {
     /// [`CAREFUL_BITS`] bits below the prediction.
     #[track_caller]
     pub fn check_precision(&self, encrypted: &Encrypted, what: &str) {
-        let Decrypted { values, error_bound, .. } = self.secret.decrypt(&encrypted.ciphertext);
+        let Decrypted { values, error_bound, .. } = self.secret.decrypt(&encrypted.ciphertext).expect("room");
         let errors = values.iter().zip(&encrypted.expected).map(|(found, expected)| (found - expected).abs());
         let error = errors.fold(0.0, f64::max);
         let n = self.params().n();

@@ -113,7 +113,7 @@ impl<'s> Numbers<'s> {
 
     /// Decrypts the ciphertext in a container. Returns the numbers.
     pub fn opened(&self, bytes: &[u8]) -> Vec<f64> {
-        self.secret.decrypt(&self.ciphertext(bytes)).values
+        self.secret.decrypt(&self.ciphertext(bytes)).unwrap().values
     }
 
     pub fn ciphertext(&self, bytes: &[u8]) -> Ciphertext {

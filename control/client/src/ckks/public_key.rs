@@ -59,6 +59,7 @@ impl Encryptor {
             self.context.transformed(prime, &e1, c1);
             ring.multiply_add(c1, &self.mask[at * n..][..n], &transformed);
         }
-        Ciphertext { level, scale: of_level.scale, noise: Noise::encrypt_public(n, value_bound), words }
+        let noise = Noise::encrypt_public(n, value_bound).encoded(n, of_level.scale);
+        Ciphertext { level, scale: of_level.scale, noise, words }
     }
 }

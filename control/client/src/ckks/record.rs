@@ -1,8 +1,9 @@
 //! Values that follow from a ciphertext's public record alone. This file is separate from the code that handles
 //! secrets, because that code must not contain a division or a square root (scripts/constant-time).
 
-use kernels::ckks::encode::Centred;
-use kernels::ckks::{Ciphertext, Noise, Params};
+use kernels::ckks::{Ciphertext, Noise, Params, room};
+
+use super::DecryptError;
 
 /// The worst error of a coefficient, in standard deviations. The error is a sum of many products, so its distribution
 /// is nearly normal.
@@ -58,11 +59,13 @@ impl Record {
     }
 }
 
-/// Finds the largest primes, as many as [`Centred`] takes, and returns their indices in `primes`.
+/// Finds primes of the ciphertext's level that hold its numbers with their errors. Returns their places in the list of
+/// the level's primes.
+///
+/// # Errors
+/// [`DecryptError`]: the numbers may have wrapped around the modulus of the level.
 #[inline(never)]
-pub(super) fn widest_primes(params: &Params, primes: &[usize]) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..primes.len()).collect();
-    places.sort_by_key(|&place| std::cmp::Reverse(params.primes()[primes[place]].q()));
-    places.truncate(Centred::PRIMES_MAX);
-    places
+pub(super) fn primes_for(params: &Params, level: usize, scale: f64, noise: Noise) -> Result<Vec<usize>, DecryptError> {
+    let wraps = DecryptError { value_bound: noise.value_bound, scale_bits: scale.log2(), level };
+    room::primes(params, level, noise.largest_coefficient(params.n(), scale)).ok_or(wraps)
 }

@@ -13,10 +13,10 @@ use kernels::xof;
 use subtle::ConstantTimeEq;
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
-use super::EncryptError;
 use super::context::Context;
-use super::record::{Flooding, Record, widest_primes};
+use super::record::{Flooding, Record, primes_for};
 use super::sparse_secret::sparse_secret;
+use super::{DecryptError, EncryptError};
 use crate::gaussian;
 use crate::secret_key::{are_ternary, secret_generator, ternary};
 
@@ -117,7 +117,8 @@ impl SecretKey {
         let body = self.zero_encryption(&seed, xof::DOMAIN_NUMBERS, &of_level.primes, |prime, row| {
             self.context.noisy_plaintext(prime, plaintext, &noise, row);
         });
-        SeededCiphertext { level, scale: of_level.scale, noise: Noise::encrypt_secret(value_bound), seed, body }
+        let noise = Noise::encrypt_secret(value_bound).encoded(params.n(), of_level.scale);
+        SeededCiphertext { level, scale: of_level.scale, noise, seed, body }
     }
 
     /// The public key for encryption at a level.
@@ -137,25 +138,33 @@ impl SecretKey {
     /// Decrypts a ciphertext. Returns the numbers and the precision that the ciphertext's noise record promises. The
     /// caller must keep the numbers private: for numbers that others will see, use [`SecretKey::decrypt_to_share`].
     ///
+    /// # Errors
+    /// [`DecryptError`]: by the record, the numbers may have wrapped around the modulus.
+    ///
     /// # Panics
     /// When the number of words does not fit the ciphertext's level.
-    pub fn decrypt(&self, ciphertext: &Ciphertext) -> Decrypted {
-        self.decode(&self.phase(ciphertext), ciphertext.scale, ciphertext.noise)
+    pub fn decrypt(&self, ciphertext: &Ciphertext) -> Result<Decrypted, DecryptError> {
+        let places = primes_for(self.params(), ciphertext.level, ciphertext.scale, ciphertext.noise)?;
+        Ok(self.decode(&self.phase(ciphertext, &places), ciphertext.scale, ciphertext.noise))
     }
 
     /// Decrypts a ciphertext and adds noise (flooding), so that the numbers reveal nothing about the key to parties
     /// that also see the ciphertext.
     ///
+    /// # Errors
+    /// [`DecryptError`]: by the record, the numbers may have wrapped around the modulus.
+    ///
     /// # Panics
     /// When the number of words does not fit the ciphertext's level.
-    pub fn decrypt_to_share(&self, ciphertext: &Ciphertext, flooding: Flooding) -> Decrypted {
+    pub fn decrypt_to_share(&self, ciphertext: &Ciphertext, flooding: Flooding) -> Result<Decrypted, DecryptError> {
         let Noise { variance, value_bound } = ciphertext.noise;
         let std = flooding.deviation(ciphertext);
-        let mut coefficients = self.phase(ciphertext);
+        let places = primes_for(self.params(), ciphertext.level, ciphertext.scale, ciphertext.noise)?;
+        let mut coefficients = self.phase(ciphertext, &places);
         let mut noise = Zeroizing::new(vec![0.0; coefficients.len()]);
         gaussian::fill_real(&mut secret_generator(), std, &mut noise);
         coefficients.iter_mut().zip(noise.iter()).for_each(|(coefficient, noise)| *coefficient += noise);
-        self.decode(&coefficients, ciphertext.scale, Noise { value_bound, variance: variance + std * std })
+        Ok(self.decode(&coefficients, ciphertext.scale, Noise { value_bound, variance: variance + std * std }))
     }
 
     fn decode(&self, coefficients: &[f64], scale: f64, noise: Noise) -> Decrypted {
@@ -165,17 +174,13 @@ impl SecretKey {
         Decrypted { values, error_bound: record.error_bound, precision_bits: record.precision_bits }
     }
 
-    /// The centred coefficients of `c0 + c1 s`. At most four of the primes are used, because four suffice for every
-    /// scale. Tests use this method to measure the noise.
-    ///
-    /// # Panics
-    /// When the number of words does not fit the ciphertext's level.
-    pub fn phase(&self, ciphertext: &Ciphertext) -> Zeroizing<Vec<f64>> {
+    /// The coefficients of `c0 + c1 s` as whole numbers nearest to 0, read from the residues modulo the primes at these
+    /// places of the level's list.
+    fn phase(&self, ciphertext: &Ciphertext, places: &[usize]) -> Zeroizing<Vec<f64>> {
         let (params, n) = (self.params(), self.params().n());
         let primes = &params.level(ciphertext.level).primes;
         assert_eq!(ciphertext.words.len(), 2 * primes.len() * n, "a ciphertext of its level");
         let (c0, c1) = ciphertext.words.split_at(primes.len() * n);
-        let places = widest_primes(params, primes);
         let mut rows = Zeroizing::new(vec![0; places.len() * n]);
         let mut secret = Zeroizing::new(vec![0; n]);
         for (at, &place) in places.iter().enumerate() {

@@ -40,9 +40,9 @@ fn numbers_survive_encryption_with_the_predicted_precision_at_every_degree_and_l
         let values = numbers(params.slots(), 7);
         for level in [0, 1, 3] {
             let seeded = key.encrypt_at(level, &values, 1.0).unwrap();
-            check(&key.decrypt(&seeded.expand(&params)), &values);
+            check(&key.decrypt(&seeded.expand(&params)).unwrap(), &values);
             let encryptor = Encryptor::new(key.public_key(level));
-            check(&key.decrypt(&encryptor.encrypt(&values, 1.0).unwrap()), &values);
+            check(&key.decrypt(&encryptor.encrypt(&values, 1.0).unwrap()).unwrap(), &values);
         }
     }
 }
@@ -78,8 +78,41 @@ fn every_scale_carries_numbers_up_to_the_bound_that_has_room() {
         let bound = 2f64.powi(params.chain().value_bits as i32 - 1);
         let values: Vec<f64> = numbers(128, 5).into_iter().map(|x| x * bound).collect();
         for level in 0..=params.level_max() {
-            check(&key.decrypt(&key.encrypt_at(level, &values, bound).unwrap().expand(&params)), &values);
+            check(&key.decrypt(&key.encrypt_at(level, &values, bound).unwrap().expand(&params)).unwrap(), &values);
         }
+    }
+}
+
+#[test]
+fn the_promise_counts_the_roundings_of_double_precision() {
+    for n in POLY_DEGREES {
+        for (scale_bits, magnitude) in [(40, 123_456_789_012.345), (50, 6.6e8), (50, 1e30), (40, 2f64.powi(70))] {
+            let params = params(n, scale_bits, 3);
+            let key = SecretKey::generate(&params);
+            let scaled = |values: Vec<f64>| values.into_iter().map(|x| x * magnitude).collect::<Vec<_>>();
+            let mut spike = vec![0.0; params.slots()];
+            spike[0] = magnitude;
+            for values in [spike, vec![magnitude; params.slots()], scaled(numbers(params.slots(), 7))] {
+                let encrypted = key.encrypt(&values, magnitude).unwrap();
+                let decrypted = key.decrypt(&encrypted.expand(&params)).unwrap();
+                let error = largest_error(&decrypted.values, &values);
+                let bound = decrypted.error_bound;
+                assert!(error < bound, "N = {n}: {magnitude} is off by {error}, promised {bound}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_record_whose_numbers_do_not_fit_is_refused() {
+    let params = params(64, 40, 1);
+    let key = SecretKey::generate(&params);
+    let mut ciphertext = key.encrypt(&[1.0; 32], 1.0).unwrap().expand(&params);
+    for value_bound in [1e40, f64::INFINITY, f64::NAN] {
+        ciphertext.noise.value_bound = value_bound;
+        let refused = key.decrypt(&ciphertext).unwrap_err().to_string();
+        assert!(refused.contains("wrapped around the modulus of level 1"), "{refused}");
+        assert!(key.decrypt_to_share(&ciphertext, Flooding::default()).is_err());
     }
 }
 
@@ -95,7 +128,7 @@ fn the_measured_variance_of_fresh_encryptions_is_the_formulas() {
             let squares = (0..encryptions).map(|_| {
                 let key = SecretKey::generate(&params);
                 let ciphertext = encrypt(&key, &values);
-                let decrypted = key.decrypt(&ciphertext).values;
+                let decrypted = key.decrypt(&ciphertext).unwrap().values;
                 decrypted.iter().zip(&values).map(|(a, b)| (a - b).powi(2)).sum::<f64>() * ciphertext.scale.powi(2)
             });
             squares.sum::<f64>() / (encryptions * params.slots()) as f64 * 2.0 / n as f64
@@ -135,7 +168,7 @@ fn rows_of_keys_multiply_and_rotate_within_the_predicted_error() {
             let mut words = vec![0; 2 * params.level(to).primes.len() * n];
             work(&mut words.chunks_exact_mut(n).collect::<Vec<_>>());
             let scale = params.level(to).scale;
-            key.decrypt(&Ciphertext { level: to, scale, noise, words: swapped(&evaluator, &words, n) })
+            key.decrypt(&Ciphertext { level: to, scale, noise, words: swapped(&evaluator, &words, n) }).unwrap()
         };
 
         let relinearization = load(PartKind::Relinearization);
@@ -176,9 +209,9 @@ fn a_shared_result_has_the_noise_that_hides_its_own() {
     let key = SecretKey::generate(&params);
     let values = numbers(params.slots(), 3);
     let ciphertext = key.encrypt(&values, 1.0).unwrap().expand(&params);
-    let kept = key.decrypt(&ciphertext);
+    let kept = key.decrypt(&ciphertext).unwrap();
     for (results, lost) in [(1, 16.8 + 3.1), (1000, 21.8 + 3.1)] {
-        let shared = key.decrypt_to_share(&ciphertext, Flooding { results, statistical_bits: 30 });
+        let shared = key.decrypt_to_share(&ciphertext, Flooding { results, statistical_bits: 30 }).unwrap();
         check(&shared, &values);
         let found = kept.precision_bits - shared.precision_bits;
         assert!((found - lost).abs() < 0.5, "{results} results take {found} bits");
@@ -232,7 +265,8 @@ fn keys_and_ciphertexts_survive_their_containers() {
     let values = numbers(128, 1);
     let seeded = key.encrypt(&values, 1.0).unwrap();
     let bytes = container::write_seeded_ciphertext(&seeded, &params, key.fingerprint());
-    check(&key.decrypt(&container::read_ciphertext(&bytes, &params, key.fingerprint()).unwrap()), &values);
+    let read = container::read_ciphertext(&bytes, &params, key.fingerprint()).unwrap();
+    check(&key.decrypt(&read).unwrap(), &values);
     let public = key.public_key(2);
     assert_eq!(container::read_public_key(&container::write_public_key(&public)), Ok(public));
 
@@ -309,5 +343,5 @@ fn how_long_keys_take() {
     let ciphertext = ciphertext.expand(&params);
     println!("expansion {:?}", begun.elapsed());
     let begun = Instant::now();
-    println!("decryption to {:.1} bits {:?}", key.decrypt(&ciphertext).precision_bits, begun.elapsed());
+    println!("decryption to {:.1} bits {:?}", key.decrypt(&ciphertext).unwrap().precision_bits, begun.elapsed());
 }

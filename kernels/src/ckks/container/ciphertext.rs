@@ -8,6 +8,7 @@ use super::{
 use crate::ckks::Params;
 use crate::ckks::ciphertext::{Ciphertext, SeededCiphertext};
 use crate::ckks::noise::Noise;
+use crate::ckks::room;
 use crate::container::{Error, HEADER_BYTES, Tag, frame_arithmetic, unframe_arithmetic};
 
 /// Size of the level, the form and two zeros together, in bytes.
@@ -125,17 +126,10 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     Ok(Ciphertext { level, scale, noise, words })
 }
 
-/// Reads the scale and the noise record. The scale must be at least 1 and below the level's modulus; the bound and the
-/// variance must not be negative.
+/// Reads the scale and the noise record, and checks them.
 fn read_floats(bytes: &[u8], params: &Params, level: usize) -> Result<(f64, Noise), Error> {
     let float = |at: usize| f64::from_le_bytes(bytes[8 * at..][..8].try_into().expect("eight bytes"));
     let [scale, value_bound, variance] = [float(0), float(1), float(2)];
-    let amount = |x: f64| x.is_sign_positive() && (x == 0.0 || x.is_normal());
-    if !(amount(scale) && scale >= 1.0 && libm::log2(scale) < params.level(level).log_modulus) {
-        return Err(Error::Malformed(format!("the scale {scale} is below 1 or too large for level {level}")));
-    }
-    if !(amount(value_bound) && amount(variance)) {
-        return Err(Error::Malformed("the value bound and the variance must be numbers of at least 0".into()));
-    }
+    room::check_record(params, level, scale, [value_bound, variance]).map_err(Error::Malformed)?;
     Ok((scale, Noise { value_bound, variance }))
 }

@@ -102,7 +102,7 @@ impl PlanBuilder {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let PlainNode { level: of_plain, scale: plain_scale, value_bound, .. } = self.plains[plain.0];
         assert!(of_plain == level && same_scale(scale, plain_scale), "a plaintext of the ciphertext's level and scale");
-        self.push(Some(Step::AddPlain(a, plain)), level, scale, noise.add_plain(value_bound))
+        self.push(Some(Step::AddPlain(a, plain)), level, scale, noise.add_plain(self.params.n(), scale, value_bound))
     }
 
     /// Adds the step `a plain`. The scale of the result is the product of the scales of `a` and `plain`.
@@ -110,7 +110,7 @@ impl PlanBuilder {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let PlainNode { level: of_plain, scale: plain_scale, value_bound, .. } = self.plains[plain.0];
         assert_eq!(of_plain, level, "a plaintext of the ciphertext's level");
-        let noise = noise.multiply_plain(scale, plain_scale, value_bound);
+        let noise = noise.multiply_plain(self.params.n(), [scale, plain_scale], value_bound);
         self.push(Some(Step::MultiplyPlain(a, plain)), level, scale * plain_scale, noise)
     }
 
@@ -138,7 +138,12 @@ impl PlanBuilder {
     pub fn add_constant(&mut self, a: Value, constant: f64) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let number = (constant * scale).round() as i128;
-        self.push(Some(Step::AddInteger(a, number)), level, scale, noise.add_plain(constant.abs()))
+        self.push(
+            Some(Step::AddInteger(a, number)),
+            level,
+            scale,
+            noise.add_plain(self.params.n(), scale, constant.abs()),
+        )
     }
 
     /// Adds the step `a b`. The result has the level of `a` and `b`, and its scale is the product of their scales.
@@ -234,7 +239,7 @@ impl PlanBuilder {
     }
 
     fn push(&mut self, step: Option<Step>, level: usize, scale: f64, noise: Noise) -> Value {
-        self.nodes.push(Node { step, level, scale, noise });
+        self.nodes.push(Node { step, level, scale, noise: noise.normal() });
         Value(self.nodes.len() - 1)
     }
 }

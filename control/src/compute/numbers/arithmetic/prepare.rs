@@ -40,8 +40,9 @@ pub async fn prepare(
 ) -> Result<Prepared, ApiError> {
     let ComputeRequest { key_id, ciphertext_ids, plain_operand, polynomial_coeffs, .. } = request;
     let ComputeRequest { scale_stable, rotation_steps, result_bound, .. } = request;
-    if result_bound.is_some_and(|bound| bound <= 0.0) {
-        let message = "result_bound must be a number above 0";
+    // the bound is stored beside the result, where a subnormal double is not allowed
+    if result_bound.is_some_and(|bound| !(bound > 0.0 && bound.is_normal())) {
+        let message = "result_bound must be above 0, and not below 2.3e-308";
         return Err(ApiError::new(Code::InvalidParams, message).at("result_bound", "not above 0"));
     }
     let (wanted, found) = (operation.operands(), ciphertext_ids.len());
