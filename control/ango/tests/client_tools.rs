@@ -173,7 +173,7 @@ fn a_shell_user_computes_on_a_node_with_no_other_tool() {
 fn what_is_wrong_is_said_in_one_line_before_anything_is_sent() {
     let node = Node::start();
     let mut shell = Shell { folder: tempfile::tempdir().unwrap(), variables: node.shell.variables.clone() };
-    fs::write(shell.path("bad.txt"), "1 3\n1 2\n1 1\n2 1 0 1 2 NAND\n").unwrap();
+    fs::write(shell.path("bad.txt"), "1 3\n1 2\n1 1\n2 1 0 1 2 IMPLY\n").unwrap();
     assert!(shell.refusal("client run --gate AND --input 1 --input 1").contains("ango-keys/secret.key"));
     shell.run("client keygen");
     for (line, part) in [
@@ -315,7 +315,7 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
     shell.run(&format!("client numbers key delete {key}"));
     assert!(shell.refusal(&format!("client numbers key show {key}")).contains("KEY_NOT_FOUND"));
     for (line, words) in [
-        ("client numbers encrypt 1,x --out c.ct", "`x` is not a number"),
+        ("client numbers encrypt 1,x --out c.ct", "number 2, `x`, is not a number"),
         ("client numbers encrypt 5 --bound 4 --out c.ct", "above the bound"),
         ("client numbers encrypt 1 --out a.ct", "--force"),
         ("client numbers encrypt 1 --keys elsewhere --out c.ct", "keygen"),

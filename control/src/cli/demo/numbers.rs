@@ -33,6 +33,10 @@ const WEIGHTS: [[f64; 5]; 3] =
     [[0.914, 1.932, 0.893, 0.702, -1.427], [1.771, 0.162, 0.784, 1.556, -1.081], [0.197, 0.900, 1.936, 0.578, -0.804]];
 /// The model divides scores by this number, because powers of numbers between -1 and 1 keep their precision.
 const RANGE: f64 = 8.0;
+/// Bounds on the features and on the divided weights. A ciphertext carries its bound unencrypted, so the bounds say what
+/// features and weights may be, and do not depend on this table or this model.
+const FEATURE_BOUND: f64 = 8.0;
+const WEIGHT_BOUND: f64 = 0.25;
 /// Coefficients of the polynomial that stands for the sigmoid, the constant first. They are the least-squares fit on
 /// `[-RANGE, RANGE]`, where the error is at most 0.032.
 const SIGMOID: [f64; 8] = [
@@ -113,6 +117,12 @@ impl PumpTable {
                     .filter(|number: &f64| number.is_finite())
                     .with_context(|| format!("line {line}: {} is `{text}`, not a number", FEATURES[at]))?;
                 *feature = (number - MEAN[at]) / DEVIATION[at];
+                if feature.abs() > FEATURE_BOUND {
+                    bail!(
+                        "line {line}: {} is more than {FEATURE_BOUND} standard deviations from its mean",
+                        FEATURES[at]
+                    );
+                }
             }
             let row = Row { name: record.get(0).unwrap_or_default().to_owned(), features };
             if row.scores().iter().any(|score| score.abs() > RANGE) {
@@ -225,8 +235,7 @@ impl Model<'_> {
         for (row, weights) in matrix.chunks_exact_mut(dimension).zip(&WEIGHTS) {
             row.iter_mut().zip(weights).for_each(|(slot, weight)| *slot = weight / RANGE);
         }
-        let largest = matrix.iter().fold(0.0f64, |largest, weight| largest.max(weight.abs()));
-        self.matrix = Some(self.upload(matrix, largest).await?.0);
+        self.matrix = Some(self.upload(matrix, WEIGHT_BOUND).await?.0);
         Ok(())
     }
 
@@ -255,8 +264,7 @@ impl Model<'_> {
     /// Computes the outcomes of a row. Returns also the size of the row's ciphertext in bytes.
     async fn predict(&mut self, row: &Row) -> anyhow::Result<(Prediction, usize)> {
         let matrix = self.matrix.clone().context("the weights are not uploaded yet")?;
-        let largest = row.features.iter().fold(1.0f64, |largest, feature| largest.max(feature.abs()));
-        let (features, bytes) = self.upload(row.features.to_vec(), largest).await?;
+        let (features, bytes) = self.upload(row.features.to_vec(), FEATURE_BOUND).await?;
         // the table was checked: scores are within their range, so the polynomial's values are between -1 and 1
         let scores = self.compute("matmul", &[&matrix, &features], None).await?;
         let unit_powers = SIGMOID.iter().zip(0..).map(|(coefficient, power)| coefficient * RANGE.powi(power)).collect();
@@ -266,7 +274,7 @@ impl Model<'_> {
             self.key.params(),
             self.key.fingerprint(),
         )?;
-        let decrypted = self.key.decrypt(&read);
+        let decrypted = self.key.decrypt(&read)?;
         for id in [&features, &scores, &result] {
             self.client.delete_ciphertext(id).await?;
         }
@@ -428,7 +436,8 @@ mod tests {
             (format!("{header}\na,64,4.8,2.6,62\nb,64,x,2.6,62\n"), "line 3: hours_k"),
             (format!("{header}\na,64,4.8,2.6\n"), "line: 2"),
             (format!("{header}\na,64,4.8,2.6,NaN\n"), "line 2: temperature_c"),
-            (format!("{header}\na,64,4.8,2.6,6200\n"), "line 2: a score"),
+            (format!("{header}\na,64,4.8,2.6,6200\n"), "line 2: temperature_c is more than"),
+            (format!("{header}\na,140,9,8,90\n"), "line 2: a score"),
         ] {
             let refused = read(&text).unwrap_err();
             assert!(refused.contains(words), "{refused}");

@@ -7,7 +7,7 @@ use clap::Args;
 use client::ckks::container;
 
 use super::keys::{KeysArgs, read_ciphertext};
-use super::{bound, numbers_of, padded, show};
+use super::{BoundArgs, numbers_of, show};
 use crate::cli::files::{self, FileReaders};
 
 /// Encrypt numbers into one file.
@@ -19,9 +19,8 @@ pub struct EncryptArgs {
     numbers: String,
     #[command(flatten)]
     keys: KeysArgs,
-    /// Bound on the magnitude of the numbers, which the node sees. When omitted, the largest magnitude, but at least 1.
-    #[arg(long, value_name = "NUMBER")]
-    bound: Option<f64>,
+    #[command(flatten)]
+    bound: BoundArgs,
     /// File that gets the ciphertext.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -49,10 +48,7 @@ pub struct DecryptArgs {
 pub fn encrypt(args: EncryptArgs) -> anyhow::Result<()> {
     let numbers = numbers_of(&args.numbers)?;
     let key = args.keys.secret()?;
-    let bound = bound(&numbers, args.bound)?;
-    let ciphertext = key.encrypt(&padded(numbers, key.params().slots())?, bound)?;
-    let bytes = container::write_seeded_ciphertext(&ciphertext, key.params(), key.fingerprint());
-    files::write(&args.out, &bytes, FileReaders::Shared, args.force)
+    files::write(&args.out, &args.bound.encrypt(&key, numbers)?, FileReaders::Shared, args.force)
 }
 
 pub fn decrypt(args: DecryptArgs) -> anyhow::Result<()> {
@@ -62,7 +58,8 @@ pub fn decrypt(args: DecryptArgs) -> anyhow::Result<()> {
         let bytes = read_ciphertext(path)?;
         let ciphertext = container::read_ciphertext(&bytes, key.params(), key.fingerprint())
             .with_context(|| format!("cannot decrypt {}", path.display()))?;
-        results.push((path, key.decrypt(&ciphertext)));
+        let decrypted = key.decrypt(&ciphertext).with_context(|| format!("cannot decrypt {}", path.display()))?;
+        results.push((path, decrypted));
     }
     if args.json {
         let results = results.iter().map(|(path, decrypted)| {

@@ -10,7 +10,7 @@ use client::ckks::{SecretKey, container};
 use client::http::{self, from_base64};
 
 use super::keys::{KeysArgs, parse_key_id, read_ciphertext};
-use super::{bound, numbers_of, padded, parse_numbers, show};
+use super::{BoundArgs, numbers_of, padded, parse_numbers, show};
 use crate::cli::client::node::NodeArgs;
 use crate::cli::files::{self, FileReaders};
 
@@ -61,6 +61,8 @@ pub struct RunArgs {
     /// An input: numbers separated by commas, or @FILE of a ciphertext. Repeat it for each input.
     #[arg(long = "input", value_name = "NUMBERS|@FILE", required = true, allow_hyphen_values = true)]
     inputs: Vec<String>,
+    #[command(flatten)]
+    bound: BoundArgs,
     /// Promised bound: no number of the result has a larger magnitude.
     #[arg(long, value_name = "NUMBER")]
     result_bound: Option<f64>,
@@ -118,7 +120,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     for input in inputs {
         ciphertexts.push(match (input, &secret) {
             (Input::Ciphertext(bytes), _) => bytes,
-            (Input::Numbers(numbers), Some(key)) => encrypted(key, numbers)?,
+            (Input::Numbers(numbers), Some(key)) => args.bound.encrypt(key, numbers)?,
             (Input::Numbers(_), None) => bail!("the secret key is needed to encrypt the numbers"),
         });
     }
@@ -136,12 +138,6 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         }
     };
     print(&args, secret.as_ref(), &done)
-}
-
-fn encrypted(key: &SecretKey, numbers: Vec<f64>) -> anyhow::Result<Vec<u8>> {
-    let bound = bound(&numbers, None)?;
-    let ciphertext = key.encrypt(&padded(numbers, key.params().slots())?, bound)?;
-    Ok(container::write_seeded_ciphertext(&ciphertext, key.params(), key.fingerprint()))
 }
 
 /// Uploads the inputs, computes, and deletes the ciphertexts from the node.
@@ -199,7 +195,7 @@ fn print(args: &RunArgs, secret: Option<&SecretKey>, done: &ComputeOperation) ->
             facts["out"] = serde_json::json!(path);
         }
         (None, Some(key)) => {
-            let decrypted = key.decrypt(&container::read_ciphertext(&bytes, key.params(), key.fingerprint())?);
+            let decrypted = key.decrypt(&container::read_ciphertext(&bytes, key.params(), key.fingerprint())?)?;
             let count = args.count.unwrap_or(decrypted.values.len()).min(decrypted.values.len());
             facts["values"] = serde_json::json!(decrypted.values[..count]);
             if !args.json {
