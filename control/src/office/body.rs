@@ -13,6 +13,7 @@ use crate::resource::Payer;
 use crate::web::Web;
 use crate::web::body::{Pieces, Reserved, media_type};
 use crate::web::error::ApiError;
+use crate::web::json::without_mark;
 
 /// Largest size of a body, in bytes (readings B41).
 const BODY_BYTES_MAX: usize = 10 << 20;
@@ -56,7 +57,7 @@ impl Body {
         let Body { web, payer, bytes, reserved } = self;
         let worked = web.offload.run(payer, move || {
             let _reserved = reserved;
-            work(&bytes)
+            work(without_mark(&bytes))
         });
         worked.await?.map_err(refusal)
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use api::RequestId;
+use api::{Code, RequestId};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -94,6 +94,8 @@ pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Nex
 
     let response = if web.is_draining() && !ANSWERED_WHILE_DRAINING.contains(&route.as_str()) {
         ApiError::draining().into_response()
+    } else if let Some(coding) = content_coding(request.headers()) {
+        coded(&coding).into_response()
     } else {
         let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
         match tokio::time::timeout(web.deadline + AFTERMATH, answer).await {
@@ -151,6 +153,23 @@ fn with_error_object(mut response: Response, area: Area, id: &RequestId, base_ur
         }
     }
     answer
+}
+
+/// Returns the coding that changes a request's body, such as `gzip`.
+fn content_coding(headers: &HeaderMap) -> Option<String> {
+    let codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    let text = codings.map(|coding| String::from_utf8_lossy(coding.as_bytes())).collect::<Vec<_>>().join(", ");
+    let changes =
+        text.split(',').map(str::trim).any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));
+    changes.then_some(text)
+}
+
+/// Makes the error for a body with a content coding, which this service does not read. 415 is not among the statuses of
+/// the specification.
+fn coded(coding: &str) -> ApiError {
+    let shown: String = coding.chars().take(40).collect();
+    let message = format!("the body has the content coding `{shown}`: send the body without Content-Encoding");
+    ApiError::new(Code::InvalidRequest, message).at("Content-Encoding", "not supported")
 }
 
 /// Returns the client's own id for the request, for the log only (readings X11).

@@ -21,8 +21,14 @@ const MEMBERS_MAX: usize = 256;
 /// Longest text about a fault that quotes the request.
 const ISSUE_CHARACTERS_MAX: usize = 200;
 
+/// Returns the text without a byte order mark at its start, which some editors and libraries write.
+pub fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text)
+}
+
 /// Checks and reads a request. The caller overwrites `bytes` afterwards.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    let bytes = without_mark(bytes);
     check(bytes)?;
     // a faulty body is read a second time, to find the path of the fault: tracking the path is slow
     if let Ok(value) = serde_json::from_slice(bytes) {
@@ -287,12 +293,22 @@ mod tests {
 
     #[test]
     fn e1_unreadable_json_is_400_and_a_wrong_shape_422() {
-        for text in ["", "{", "{}x", "nul", "{\"name\": \"a\"", "\u{feff}{}", "{'name': 1}", "{\"name\": 1e999}"] {
+        for text in
+            ["", "{", "{}x", "nul", "{\"name\": \"a\"", "\u{feff}\u{feff}{}", "{'name': 1}", "{\"name\": 1e999}"]
+        {
             assert_eq!(code(text), Code::InvalidRequest, "{text}");
         }
-        for text in
-            ["[]", "5", "null", "\"x\"", "{}", "{\"name\": 5}", "{\"name\": null}", "{\"name\": \"a\", \"bit\": 1}"]
-        {
+        for text in [
+            "[]",
+            "5",
+            "null",
+            "\"x\"",
+            "{}",
+            "\u{feff}{}",
+            "{\"name\": 5}",
+            "{\"name\": null}",
+            "{\"name\": \"a\", \"bit\": 1}",
+        ] {
             assert_eq!(code(text), Code::ValidationError, "{text}");
         }
     }

@@ -118,7 +118,7 @@ async fn x8_json_routes_take_json_only_with_any_parameters() {
 async fn e1_e2_e11_unreadable_json_is_400_and_a_wrong_shape_422_with_details() {
     let server = TestServer::start().await;
     let key = server.key(Role::Developer).await;
-    for body in ["", "{", "nonsense", "{\"op\": \"NAND\"", "{\"op\": \"NAND\", \"op\": \"NAND\"}", "\u{feff}{}"] {
+    for body in ["", "{", "nonsense", "{\"op\": \"NAND\"", "{\"op\": \"NAND\", \"op\": \"NAND\"}", "\u{feff}"] {
         let request = Request::new("POST", GATE).body("application/json", body).key(&key);
         server.send(request).await.error(400, "INVALID_REQUEST");
     }
@@ -232,5 +232,22 @@ async fn k5_a_member_that_names_a_secret_key_is_refused_on_every_route() {
         {
             server.send(Request::post(path, &body).key(&key)).await.error(400, "SECRET_KEY_REJECTED");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_body_with_a_content_coding_is_refused_and_one_with_a_byte_order_mark_is_read() {
+    let server = TestServer::start().await;
+    let key = server.key(Role::Developer).await;
+    let gate = |coding: &str| {
+        Request::new("POST", GATE).body("application/json", "\u{feff}{}").key(&key).header("Content-Encoding", coding)
+    };
+    for coding in ["gzip", "br", "identity, deflate", "x"] {
+        let error = server.send(gate(coding)).await.error(400, "INVALID_REQUEST");
+        assert_eq!(error["details"][0]["field"], "Content-Encoding", "{error}");
+    }
+    for coding in ["identity", "Identity", ""] {
+        let error = server.send(gate(coding)).await.error(422, "VALIDATION_ERROR");
+        assert_eq!(error["details"][0]["field"], "session_id", "{error}");
     }
 }
