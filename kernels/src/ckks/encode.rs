@@ -262,7 +262,9 @@ pub fn all_within(values: &[f64], bound: f64) -> bool {
 /// every chain exceeds.
 const LIMB_BITS: usize = 14;
 
-/// Returns the number of limbs of a coefficient of this magnitude.
+/// Returns the number of limbs of a coefficient of this magnitude, a public bound. The function is not inlined, because
+/// its callers handle secrets and must contain no division.
+#[inline(never)]
 fn limbs(largest: f64) -> usize {
     libm::log2(largest).max(0.0) as usize / LIMB_BITS + 1
 }
