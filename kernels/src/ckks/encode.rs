@@ -365,8 +365,9 @@ impl Centred {
         }
         let mut words = [0; Self::PRIMES_MAX];
         let words = &mut words[..self.product.len()];
-        for (at, p) in self.primes.iter().enumerate().rev() {
-            multiply_add(words, p.q(), digits[at]);
+        // indices, because an iterator from the end divides by the size of an element
+        for at in (0..self.primes.len()).rev() {
+            multiply_add(words, self.primes[at].q(), digits[at]);
         }
         // a value above half the product is negative, and its magnitude is the product minus the value
         let negative = is_below(&self.half, words);

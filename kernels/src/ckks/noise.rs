@@ -54,6 +54,8 @@ impl Noise {
 
     /// The noise of the same ciphertext with the error of its encoding: numbers up to the bound were transformed to
     /// coefficients in double precision at the scale `scale`.
+    // not inlined, because this function divides, and the functions that call it on a client must not
+    #[inline(never)]
     pub fn encoded(self, n: usize, scale: f64) -> Noise {
         Noise { variance: self.variance + encoding_variance(n, scale, self.value_bound), ..self }
     }
