@@ -33,14 +33,19 @@ pub fn fits(largest: f64, log_modulus: f64) -> bool {
 /// Finds the fewest primes of the level, the widest first, that hold coefficients of magnitude up to `largest`, scale
 /// included. Returns their places in the list of the level's primes; `None` if all primes of the level hold less.
 pub fn primes(params: &Params, level: usize, largest: f64) -> Option<Vec<usize>> {
-    let q = |place: usize| params.primes()[params.level(level).primes[place]].q();
-    let mut places: Vec<usize> = (0..params.level(level).primes.len()).collect();
+    let of_level = params.level(level);
+    // the same comparison as a plan's: a sum of logarithms in another order has another last place
+    if !fits(largest, of_level.log_modulus) {
+        return None;
+    }
+    let q = |place: usize| params.primes()[of_level.primes[place]].q();
+    let mut places: Vec<usize> = (0..of_level.primes.len()).collect();
     places.sort_by_key(|&place| std::cmp::Reverse(q(place)));
     let mut log_modulus = 0.0;
     let enough = places.iter().position(|&place| {
         log_modulus += libm::log2(f64::from(q(place)));
         fits(largest, log_modulus)
     });
-    places.truncate(enough? + 1);
+    places.truncate(enough.map_or(places.len(), |last| last + 1));
     Some(places)
 }

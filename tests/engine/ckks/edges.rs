@@ -1,4 +1,5 @@
-//! What the engine accepts, the client reads: chains of products at the largest bound that a parameter set takes.
+//! Operations on the largest numbers that the engine accepts. The client must decrypt the results within the promised
+//! error.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -38,9 +39,10 @@ fn accepts(party: &Party, bound: f64, times: usize, scale_stable: bool) -> bool 
     true
 }
 
-/// The largest bound, to a part in 2^30, that the engine accepts.
+/// The largest bound, to a part in 2^30, that the engine accepts; `None` if it refuses numbers up to 1. Much smaller
+/// numbers are refused too, because their squares are smaller than their errors.
 fn largest_bound(accepts: impl Fn(f64) -> bool) -> Option<f64> {
-    let (mut below, mut above) = (-20.0, 1000.0);
+    let (mut below, mut above) = (0.0, 1000.0);
     if !accepts(f64::exp2(below)) {
         return None;
     }
@@ -53,6 +55,7 @@ fn largest_bound(accepts: impl Fn(f64) -> bool) -> Option<f64> {
 
 /// Checks that squares of numbers at the largest accepted bound decrypt within the promised error.
 fn check_squares(params: &Params) {
+    let mut checked = 0;
     let party = Party::new(engine(), params, &[(PartKind::Relinearization, params.level_max())]);
     let slots = params.slots();
     for scale_stable in [true, false] {
@@ -73,14 +76,18 @@ fn check_squares(params: &Params) {
                 let errors = found.values.iter().zip(expected).map(|(found, expected)| (found - expected).abs());
                 let error = errors.fold(0.0, f64::max);
                 assert!(error < found.error_bound, "{what}, message {at}: {error}, promised {}", found.error_bound);
+                checked += 1;
             }
         }
     }
+    assert!(checked > 0, "{:?}: no message was checked", params.literal());
 }
 
 #[test]
 fn what_is_accepted_at_the_largest_bound_decrypts_within_the_promise() {
-    let seed = RandomState::new().build_hasher().finish();
+    // `ANGO_SEED` repeats a run
+    let named = std::env::var("ANGO_SEED").ok().map(|seed| seed.parse().expect("ANGO_SEED is a number"));
+    let seed = named.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     println!("seed {seed}");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut below = |count: u32| rng.next_u32() % count;
@@ -90,10 +97,12 @@ fn what_is_accepted_at_the_largest_bound_decrypts_within_the_promise() {
     }
     check_squares(&set(8192, 40, 3));
     check_squares(&set(256, 31, 12));
+    // at the largest bound, sums of the primes' logarithms in two orders decide differently
+    check_squares(&set(256, 38, 12));
 }
 
 #[test]
-#[ignore = "all sets of small degree: some minutes"]
+#[ignore = "all 1,148 sets of small degree: 40 s"]
 fn all_sets_decrypt_within_the_promise_at_the_largest_bound() {
     for poly_degree in [64, 256] {
         for scale_bits in 10..=50 {
@@ -136,7 +145,7 @@ fn a_bootstrap_promises_what_it_holds_at_every_bound_or_is_refused() {
                 let what = format!("N = {poly_degree}, scale {scale_bits}, level {level}, numbers to {bound}");
                 match bootstrapped(&party, level, bound) {
                     Ok((error, promised)) => assert!(error < promised, "{what}: {error}, promised {promised}"),
-                    Err(Refusal::BudgetExhausted(_)) => assert!(bound > 2.0, "{what} is refused"),
+                    Err(Refusal::BudgetExhausted(_)) => assert!(level == 0 && bound > 100.0, "{what} is refused"),
                     Err(other) => panic!("{what}: {other}"),
                 }
                 assert!(level > 0 || bound < 100.0 || bootstrapped(&party, level, bound).is_err(), "{what}");
