@@ -588,6 +588,28 @@ mod tests {
     }
 
     #[test]
+    fn a_result_that_no_container_holds_is_refused_and_tiny_bounds_stay_normal() {
+        let params = params(false);
+        let (plaintexts, parts) = (Plaintexts::new(&params), all_parts(&params));
+        let squared = |scale: f64, value_bound: f64, scale_stable: bool| {
+            let operand = Operand { level: 3, scale, noise: Noise { value_bound, variance: 10.0 } };
+            let operands = [operand; 2];
+            let asked = Request { scale_stable, ..request(Operation::Multiply, &operands, &parts) };
+            plan(&plaintexts, &params, &asked).map(|plan| plan.outputs().next().unwrap().noise)
+        };
+        // the rescale divides a scale of 20 bits by 40 bits; the other scale is larger than the modulus
+        for (scale, value_bound, scale_stable) in [(10, 30, true), (150, -100, false)] {
+            let refused = squared(f64::from(scale).exp2(), f64::from(value_bound).exp2(), scale_stable);
+            let read_back = |why: &str| why.contains("read back") || why.contains("wrap around");
+            assert!(matches!(refused, Err(Refusal::BudgetExhausted(why)) if read_back(&why)), "{scale} bits");
+        }
+        let tiny = Noise { value_bound: 1e-310, variance: 5e-324 }.normal();
+        assert_eq!(tiny, Noise { value_bound: f64::MIN_POSITIVE, variance: f64::MIN_POSITIVE });
+        let zero = Noise { value_bound: 0.0, variance: 1.0 };
+        assert_eq!(zero.normal(), zero);
+    }
+
+    #[test]
     fn rotations_are_composed_of_what_the_key_has() {
         let params = params(false);
         let (plaintexts, parts) = (Plaintexts::new(&params), all_parts(&params));

@@ -90,8 +90,8 @@ impl Powers<'_> {
 
     /// Computes one part of the split polynomial, at exactly this level and scale.
     fn part(&mut self, coefficients: &[f64], level: usize, scale: f64) -> Value {
-        let degree = coefficients.iter().rposition(|&c| c != 0.0).unwrap_or(0);
-        let coefficients = &coefficients[..=degree];
+        let coefficients = used(coefficients);
+        let degree = coefficients.len() - 1;
         if self.is_sum(degree, level) {
             return self.sum(coefficients, level, scale);
         }

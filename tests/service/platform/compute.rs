@@ -338,7 +338,7 @@ async fn c11_a_promised_bound_of_the_result_leaves_more_of_the_budget() {
     let told = again(&promised).await.ok(200);
     let found = numbers.decrypted(&told["result_ciphertext_id"]).await;
     assert!(found.iter().zip(A).all(|(found, a)| (found - a.powi(4)).abs() < 1e-3), "{:?}", &found[..4]);
-    for bound in [json!(0), json!(-1.0)] {
+    for bound in [json!(0), json!(-1.0), json!(1e-310)] {
         square(json!({"result_bound": bound})).await.error(400, "INVALID_PARAMS");
     }
     square(json!({"result_bound": "9"})).await.error(422, "VALIDATION_ERROR");

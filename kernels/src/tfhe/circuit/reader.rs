@@ -16,7 +16,7 @@ pub(super) fn read(text: &str, gates_max: usize) -> Result<Circuit, CircuitError
     let third = lines.next("the outputs' widths")?;
     // the third line of the older format is a gate
     let line_of_outputs = if third.is_gate() { inputs.number } else { third.number };
-    let (first_gate, [input_widths, output_widths]) = match third.is_gate() {
+    let (mut first_gate, [input_widths, output_widths]) = match third.is_gate() {
         true => (Some(third), inputs.older_widths()?),
         false => (None, [inputs.widths("inputs")?, third.widths("outputs")?]),
     };
@@ -35,7 +35,6 @@ pub(super) fn read(text: &str, gates_max: usize) -> Result<Circuit, CircuitError
 
     let wires = Wires::new(input_bits, wire_count, text.len());
     let mut reader = Reader { wires, gates: Vec::new(), gates_max };
-    let mut first_gate = first_gate;
     for read in 0..gate_lines {
         let line = match first_gate.take() {
             Some(line) => line,
