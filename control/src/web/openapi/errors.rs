@@ -74,7 +74,7 @@ pub fn header(name: &str) -> RefOr<Header> {
 /// Takes out the codes that the handler lists under `x-errors`. An array in the list is a group of codes.
 ///
 /// # Panics
-/// When the handler has no list of errors. A handler without errors of its own has the list `[]`.
+/// When the handler does not set `x-errors`. A handler without errors of its own sets an empty list.
 pub fn take(operation: &mut Operation) -> Vec<Code> {
     let listed = operation.extensions.as_mut().and_then(|extensions| extensions.remove("x-errors"));
     codes(listed.unwrap_or_else(|| panic!("{:?} does not list its x-errors", operation.operation_id)))
