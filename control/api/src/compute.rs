@@ -31,7 +31,7 @@ pub struct ComputeRequest {
     #[serde(deserialize_with = "lists::list::<CIPHERTEXT_IDS_MAX, _, _>")]
     pub ciphertext_ids: Vec<String>,
     /// For `add-plain` and `multiply-plain`: one number for each slot. For `rotate` the first number may be the number
-    /// of steps.
+    /// of steps; if `rotation_steps` is present too, both must agree.
     #[serde(
         default,
         deserialize_with = "lists::some_list::<PLAIN_NUMBERS_MAX, _, _>",

@@ -76,7 +76,8 @@ impl JsonBody for ComputeRequest {
 /// A product uses up a level: `rescale` gives the product the scale of the next level. With `scale_stable` the product
 /// is rescaled at once. `poly-eval` uses ceil(log2(degree + 1)) levels, `matmul` two. Polynomials are most precise if
 /// the numbers are between -1 and 1, because powers of larger numbers enlarge the error too. An operation whose result
-/// would not decrypt is refused with `NOISE_BUDGET_EXHAUSTED` and costs nothing.
+/// would not decrypt is refused with `NOISE_BUDGET_EXHAUSTED` and costs nothing. A rotation may take 2 log2(`slot_count`)
+/// of the key's rotations; a longer one is refused, and the answer names the Galois element to add to the key.
 ///
 /// The result is stored under its id. The answer contains it too, unless `return_ciphertext` is false. If the account's
 /// ciphertexts then exceed the bytes that the plan allows, the service deletes the ciphertexts that were unused for
