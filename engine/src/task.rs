@@ -137,9 +137,8 @@ impl Task {
         match self {
             Task::Gates(list) => {
                 let units: Vec<u32> = list.gates().iter().map(|gate| gate.bootstraps() as u32).collect();
-                // a gate has at most one operand more than it has bootstraps, so `bootstraps + 1` slots suffice for its
-                // operands; one more slot is for the result
-                let slots = units.iter().map(|bootstraps| bootstraps + 2).collect();
+                // a slot for each operand, and one for the result
+                let slots = list.gates().iter().map(|gate| gate.arity() as u32 + 1).collect();
                 Work { units, key: vec![EVALUATION_KEY], form: Form::List { slots } }
             }
             Task::Circuit(circuit) => {

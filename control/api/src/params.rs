@@ -130,7 +130,7 @@ pub struct PresetFacts {
     /// bootstrap, or by a gate of other operands.
     #[cfg_attr(feature = "openapi", schema(example = -92.8))]
     pub failure_probability_log2: f64,
-    /// log2 of the estimated probability for the gate with the most noise: a MUX of independent MUX outputs.
-    #[cfg_attr(feature = "openapi", schema(example = -69.5))]
+    /// log2 of the estimated probability for the gate that fails most often: a MUX of results.
+    #[cfg_attr(feature = "openapi", schema(example = -91.8))]
     pub worst_failure_probability_log2: f64,
 }

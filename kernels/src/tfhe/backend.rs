@@ -98,9 +98,10 @@ pub trait Gates: Backend {
 
     /// Starts batches, each with its own key: evaluates the gates and cells of all batches, then reads the slots that
     /// each batch requests, batch by batch. Batches of few rows run side by side, so that together they fill the
-    /// device. NOT is a negation. MUX is two bootstraps whose extracted samples are added before one key switch. Every
-    /// other gate is one bootstrap and one key switch (docs/wire-format.md 8). A cell adds wires, key-switches their
-    /// sum once, adds inputs, and bootstraps the result ([`crate::tfhe::cells`]).
+    /// device. NOT is a negation. MUX is two bootstraps whose extracted samples are added before one key switch, and one
+    /// bootstrap and key switch of the result. Every other gate is one bootstrap and one key switch (docs/wire-format.md
+    /// 8). A cell adds wires, key-switches their sum once, adds inputs, and bootstraps the result
+    /// ([`crate::tfhe::cells`]).
     ///
     /// # Panics
     /// When a slot is outside its batch's arena.

@@ -16,7 +16,7 @@ const OF_KEY_SWITCH_WORD: u64 = 1;
 
 impl ParamsLiteral {
     /// The cost of a bootstrap and a key switch with these parameters, rounded up and at least 1; [`COST_OF_FAST_128`]
-    /// for `fast_128`. A MUX costs twice as much, and a NOT costs nothing.
+    /// for `fast_128`. A MUX costs three times as much, and a NOT costs nothing.
     pub fn cost(&self) -> u32 {
         let of_unit = Preset::Fast128.params().operations();
         let cost = (self.operations() * u64::from(COST_OF_FAST_128)).div_ceil(of_unit);

@@ -1,8 +1,11 @@
 //! The gate table: the sum that each gate forms before its bootstrap.
 //!
 //! Every gate is a row of this table: one constant, and a factor for each operand. A binary gate takes one bootstrap to
-//! `+-1/8` and one key switch, MUX takes two bootstraps and one key switch, and NOT takes neither (readings P29; the
+//! `+-1/8` and one key switch, MUX takes three bootstraps and two key switches, and NOT takes neither (readings P29; the
 //! service sets the prices).
+//!
+//! The third bootstrap of MUX refreshes the sum of the other two. Without it, the result would contain the error of
+//! AND(sel, a) and of AND(NOT sel, b), and a later gate of this result and of such an AND would add one error twice.
 
 /// A Boolean gate (specification, gate sessions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,11 +61,11 @@ impl Gate {
         }
     }
 
-    /// The number of bootstraps that the engine runs: 0 for NOT, 2 for MUX, else 1.
+    /// The number of bootstraps that the engine runs: 0 for NOT, 3 for MUX, else 1.
     pub fn bootstraps(self) -> usize {
         match self {
             Gate::Not => 0,
-            Gate::Mux => 2,
+            Gate::Mux => 3,
             _ => 1,
         }
     }
@@ -94,11 +97,15 @@ pub(crate) struct Linear {
     pub factors: [i32; 2],
 }
 
-/// The bootstraps of a gate. Each has the indices of two operands, and how these operands are added
+/// The sum of the bootstrap that refreshes the bit of a MUX: the bit itself.
+pub(crate) const REFRESH: Linear = Linear { constant: 0, factors: [1, 0] };
+
+/// The bootstraps that read a gate's operands. Each has the indices of two operands, and how these operands are added
 /// (docs/wire-format.md 8).
 ///
-/// MUX(a, b, sel) is `BR(-1/8 + sel + a)` and `BR(-1/8 - sel + b)`: their sum plus 1/8 is the bit.
-pub(crate) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {
+/// MUX(a, b, sel) is `BR(-1/8 + sel + a)` and `BR(-1/8 - sel + b)`: their sum plus 1/8 is the bit, which [`REFRESH`]
+/// then bootstraps.
+pub(crate) fn sums(gate: Gate) -> &'static [([usize; 2], Linear)] {
     const fn row(operands: [usize; 2], constant: i32, x: i32, y: i32) -> ([usize; 2], Linear) {
         (operands, Linear { constant, factors: [x, y] })
     }

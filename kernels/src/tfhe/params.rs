@@ -187,7 +187,7 @@ impl ParamsLiteral {
 /// keys. Keys of container version 1 have other figures, because their mod switch has twice the noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Preset {
-    /// 128 bits; gates fail with probability 2^-92.8, the worst gate (MUX of MUX outputs) with 2^-69.5.
+    /// 128 bits; gates fail with probability 2^-92.8, MUX, the worst gate, with 2^-91.8.
     /// Keys of version 1: 2^-90.7, 2^-68.3.
     Fast128,
     /// 128 bits; gates fail with probability 2^-147.2, the worst gate with 2^-92.8. Keys of version 1: 2^-141.1,

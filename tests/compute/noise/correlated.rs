@@ -10,7 +10,7 @@ use crate::keys;
 const SEED: u64 = 5;
 const BITS: usize = 12;
 
-/// Checks gates on outputs of MUX, because these outputs have the most noise.
+/// Checks gates on outputs of MUX, which take the most bootstraps.
 pub fn check(preset: Preset) -> Result<(), Failed> {
     let key = keys::ours(preset, SEED);
     let (secret, params, device) = (&key.secret, preset.params(), Cpu::open());

@@ -49,7 +49,7 @@ pub fn fresh(preset: Preset) -> Stage {
 
 /// The stages: `ms` is the modulus switch, `ms1` the modulus switch of keys of container version 1, `br` the blind
 /// rotation with all its coefficients, `ks` the key switch alone, `out` a rotation and a key switch together, `mux` two
-/// rotations and a key switch. Then follows a stage for each of the sums that bootstraps read. The last stage, `pair`,
+/// rotations and a key switch, which the last bootstrap of a MUX reads. Then follows a stage for each of the sums that bootstraps read. The last stage, `pair`,
 /// is the difference of the two samples of one rotation, which the model treats as independent.
 pub fn samples(keys: impl Iterator<Item = (u64, Key)>, sums: &'static [Sum]) -> Vec<Stage> {
     let pair = (!sums.is_empty()).then_some("pair");
@@ -65,7 +65,7 @@ pub fn samples(keys: impl Iterator<Item = (u64, Key)>, sums: &'static [Sum]) -> 
             (br, noise::blind_rotate(p, secret), 0.0),
             (ks, noise::lwe_key_switch(p, secret) - constant, constant),
             (out, noise::gate_output(p, secret) - constant, constant),
-            (mux, noise::mux_output(p, secret) - constant, constant),
+            (mux, noise::mux_sum(p, secret) - constant, constant),
         ];
         let of_sums = sums.iter().zip(of_sums).map(|(sum, errors)| (errors, sum.model(p, secret) - constant, constant));
         // the difference of two independent samples has twice the variance of one sample
@@ -225,7 +225,8 @@ impl Add for Sample {
     }
 }
 
-fn random_words(count: usize, seed: u64) -> Vec<u32> {
+/// Random words from a seed.
+pub fn random_words(count: usize, seed: u64) -> Vec<u32> {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     (0..count).map(|_| rng.next_u32()).collect()
 }

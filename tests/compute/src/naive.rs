@@ -299,7 +299,8 @@ pub fn formula(key: &EvaluationKey, row: &GateRow) -> Lwe {
         Gate::Mux => {
             let chosen = bootstrapped(-1, [x(2, 1), x(0, 1)]);
             let other = bootstrapped(-1, [x(2, -1), x(1, 1)]);
-            linear(1, &[(&chosen, 1), (&other, 1)])
+            let bit = Lwe::new(key_switch(key, &linear(1, &[(&chosen, 1), (&other, 1)])));
+            bootstrap(key, bit.words())
         }
         Gate::Not => return Lwe::new(linear(0, &[x(0, -1)])),
     };

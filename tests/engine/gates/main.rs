@@ -39,8 +39,8 @@ fn every_gate_of_standard_128_k2_has_its_truth_table() {
 fn check_truth_tables(preset: Preset) {
     let party = Party::new(preset);
     let fresh = |bit| (party.secret.encrypt(bit), bit);
-    // Operands that are outputs of gates with one bootstrap, and operands that are outputs of MUX, which have the most
-    // noise. Index: twice the operand's position, plus its bit.
+    // Operands that are outputs of gates with one bootstrap, and operands that are outputs of MUX, which has three.
+    // Index: twice the operand's position, plus its bit.
     let outputs =
         |gate, of_false: fn(&dyn Fn(bool) -> Bit) -> Vec<Bit>, of_true: fn(&dyn Fn(bool) -> Bit) -> Vec<Bit>| {
             let rows: Vec<_> = (0..3).flat_map(|_| [(gate, of_false(&fresh)), (gate, of_true(&fresh))]).collect();

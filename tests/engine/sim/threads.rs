@@ -28,7 +28,7 @@ fn all_gates_on_all_inputs_come_back_in_order() {
         }
     }
     let done = soon(&submit(&engine, session, GateList::of_rows(&rows))).unwrap();
-    assert_eq!(done.units, 6 * 4 + 2 * 8);
+    assert_eq!(done.units, 6 * 4 + 3 * 8);
     assert_eq!(toy::decrypt(&done.results), expected);
 }
 

@@ -36,15 +36,15 @@ async fn a_mapped_sum_takes_fewer_bootstraps_and_costs_the_same() {
         assert_eq!(gate_by_gate["bootstraps"].as_f64(), Some(counted));
         let failure = |done: &Value| done["failure_log2"].as_f64().unwrap();
         // `failure_log2` is log2 of the probability that at least one of 376 gates fails; the node assumes that an
-        // input without a seed is as noisy as the node's noisiest result
-        assert!((-75.0..-60.0).contains(&failure(&gate_by_gate)), "{}", failure(&gate_by_gate));
+        // input without a seed is as noisy as a result of the node
+        assert!((-95.0..-80.0).contains(&failure(&gate_by_gate)), "{}", failure(&gate_by_gate));
         let (mapped, counted) = sum(&server, &account, None).await;
         assert_eq!(mapped["bootstraps"].as_f64(), Some(counted));
-        // 126 bootstraps for cells, and one to refresh each of the 128 inputs, because the node assumes that an input
-        // without a seed is as noisy as the node's noisiest result
-        assert!(counted <= 254.0 && gate_by_gate["bootstraps"].as_u64().unwrap() > 370, "{counted}");
+        // 127 bootstraps for cells, and one to refresh each of the 128 inputs, because the node assumes that an input
+        // without a seed is as noisy as a result of the node
+        assert!(counted <= 255.0 && gate_by_gate["bootstraps"].as_u64().unwrap() > 370, "{counted}");
         assert!(mapped["bootstrap_levels"].as_u64().unwrap() < gate_by_gate["bootstrap_levels"].as_u64().unwrap() / 2);
-        assert!(failure(&mapped) < -90.0, "{}", failure(&mapped));
+        assert!(failure(&mapped) < -100.0, "{}", failure(&mapped));
         for member in ["gates", "gates_done", "gates_total", "levels", "bootstrap_ops", "cost_jpy"] {
             assert_eq!(mapped[member], gate_by_gate[member], "{member}");
         }
@@ -68,11 +68,11 @@ async fn inputs_that_come_by_seeds_are_fresh_and_results_are_not() {
     let mut request = account.circuit("builtin:add64", json!([seeded(20), seeded(22)]));
     request["outputs"] = json!("handles");
     let first = account.post(CIRCUITS, &request).await.ok(200);
-    assert_eq!((&first["bootstraps"], &first["bootstrap_levels"]), (&json!(126), &json!(64)));
+    assert_eq!((&first["bootstraps"], &first["bootstrap_levels"]), (&json!(127), &json!(64)));
     let mut next = account.circuit("builtin:add64", json!([first["outputs"][0], seeded(58)]));
     let second = account.post(CIRCUITS, &next).await.ok(200);
     assert_eq!(account.bits(&second["outputs"][0]), bits(100, 64));
-    assert!(second["bootstraps"].as_u64().unwrap() > 126);
+    assert!(second["bootstraps"].as_u64().unwrap() > 127);
     next["inputs"][1] = next["inputs"][0].clone();
     let doubled = account.post(CIRCUITS, &next).await.ok(200);
     assert_eq!(account.bits(&doubled["outputs"][0]), bits(84, 64));

@@ -61,7 +61,8 @@ class Evaluator:
             a, b, sel = operands
             chosen = self.bootstrapped(linear(-1, (1, sel), (1, a)))
             other = self.bootstrapped(linear(-1, (-1, sel), (1, b)))
-            return self.key_switch(linear(1, (1, chosen), (1, other)))
+            bit = self.key_switch(linear(1, (1, chosen), (1, other)))
+            return self.key_switch(self.bootstrapped(bit))
         if op != "MUX":
             constant, *factors = LINEAR[op]
             terms = zip(factors, operands)

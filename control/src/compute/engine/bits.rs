@@ -247,7 +247,7 @@ pub fn preset_facts(preset: Preset) -> PresetFacts {
         evaluation_key_bytes: params.seeded_bytes(),
         ciphertext_bytes: params.ciphertext_bytes(),
         failure_probability_log2: tenths(engine::noise::failure_log2(&params).gate),
-        worst_failure_probability_log2: tenths(engine::noise::failure_log2(&params).worst),
+        worst_failure_probability_log2: tenths(engine::noise::failure_log2(&params).mux),
     }
 }
 

@@ -1,37 +1,66 @@
-//! Gates over ciphertexts in slots: linear parts, bootstraps, MUX sums, and one key switch for each result.
+//! Gates over ciphertexts in slots: linear parts, bootstraps, MUX sums, and one key switch for each result. A MUX is
+//! then refreshed.
 
 use crate::cpu::{Arena, Cpu};
 use crate::error::Result;
 use crate::tfhe::backend::{SlotGate, Stems};
 use crate::tfhe::cpu::sample_extract::add_mux_half;
 use crate::tfhe::cpu::{Key, linear};
-use crate::tfhe::gates::{self, Gate};
+use crate::tfhe::gates::{self, Gate, REFRESH};
 
 /// Evaluates `gates`. No gate may read a slot that another gate writes.
 pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, gates: &[SlotGate]) -> Result<()> {
-    let words = arena.row_words;
-    let mut inputs = Vec::with_capacity(gates.iter().map(|gate| gate.gate.bootstraps()).sum::<usize>() * words);
-    for gate in gates {
-        for (operands, row) in gates::bootstraps(gate.gate) {
-            let [x, y] = operands.map(|operand| arena.row(gate.operands[operand]));
-            let at = inputs.len();
-            inputs.resize(at + words, 0);
-            linear::linear(*row, x, y, &mut inputs[at..]);
-        }
-    }
-    let samples = if inputs.is_empty() { Vec::new() } else { cpu.bootstrap(key, &inputs)? };
-    let sums = add_mux_halves(gates, samples, key.params().extracted_dimension() + 1);
-    let switched = if sums.is_empty() { Vec::new() } else { cpu.key_switch(key, &sums)? };
+    let sums = gates.iter().flat_map(|gate| {
+        gates::sums(gate.gate).iter().map(|(operands, sum)| (*sum, operands.map(|operand| gate.operands[operand])))
+    });
+    let samples = bootstrap(cpu, key, arena, sums)?;
+    let samples = add_mux_halves(gates, samples, key.params().extracted_dimension() + 1);
+    let bootstrapped = gates.iter().filter(|gate| gate.gate != Gate::Not);
+    key_switch(cpu, key, arena, &samples, bootstrapped.map(|gate| gate.result))?;
 
-    let mut switched = switched.chunks_exact(words);
-    for gate in gates {
-        if gate.gate == Gate::Not {
-            let negated = linear::negate(arena.row(gate.operands[0]));
-            arena.row_mut(gate.result).copy_from_slice(&negated);
-        } else {
-            let result = switched.next().expect("one switched sample a bootstrapped gate");
-            arena.row_mut(gate.result).copy_from_slice(result);
-        }
+    let muxes = || gates.iter().filter(|gate| gate.gate == Gate::Mux).map(|gate| gate.result);
+    let samples = bootstrap(cpu, key, arena, muxes().map(|result| (REFRESH, [result; 2])))?;
+    key_switch(cpu, key, arena, &samples, muxes())?;
+
+    for gate in gates.iter().filter(|gate| gate.gate == Gate::Not) {
+        let negated = linear::negate(arena.row(gate.operands[0]));
+        arena.row_mut(gate.result).copy_from_slice(&negated);
+    }
+    Ok(())
+}
+
+/// Bootstraps sums of two slots each. The samples are `[sums][kN + 1]` words.
+fn bootstrap(
+    cpu: &Cpu,
+    key: &Key,
+    arena: &Arena,
+    sums: impl Iterator<Item = (gates::Linear, [u32; 2])>,
+) -> Result<Vec<u32>> {
+    let words = arena.row_words;
+    let mut inputs = Vec::new();
+    for (sum, operands) in sums {
+        let [x, y] = operands.map(|operand| arena.row(operand));
+        let at = inputs.len();
+        inputs.resize(at + words, 0);
+        linear::linear(sum, x, y, &mut inputs[at..]);
+    }
+    if inputs.is_empty() { Ok(Vec::new()) } else { cpu.bootstrap(key, &inputs) }
+}
+
+/// Key-switches samples, `[results][kN + 1]` words, to the slots of the results.
+fn key_switch(
+    cpu: &Cpu,
+    key: &Key,
+    arena: &mut Arena,
+    samples: &[u32],
+    results: impl Iterator<Item = u32>,
+) -> Result<()> {
+    if samples.is_empty() {
+        return Ok(());
+    }
+    let switched = cpu.key_switch(key, samples)?;
+    for (result, switched) in results.zip(switched.chunks_exact(arena.row_words)) {
+        arena.row_mut(result).copy_from_slice(switched);
     }
     Ok(())
 }

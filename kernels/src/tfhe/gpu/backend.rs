@@ -26,10 +26,10 @@ use crate::gpu::stem::Compiler;
 use crate::gpu::{Card, Gpu, Language, LaunchOf, Table, View, ViewOf, alloc};
 use crate::tfhe::backend::KeyPiece;
 use crate::tfhe::gpu::distance::{Distance, distance, words_between};
-use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Preset, SlotCells, SlotGate, Stems, ring};
+use crate::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Params, Preset, SlotCells, SlotGate, Stems, ring};
 pub use arena::Arena;
 use arena::ChunkRead;
-use together::{KeyDistances, Lists, SharesPlace, Tables, counts, parts};
+use together::{KeyDistances, Lists, SharesPlace, Step, Tables, counts, parts};
 
 /// Largest number of bootstraps that run through the kernels together; larger batches are split. This number makes
 /// enough waves of groups to fill the GPU.
@@ -182,7 +182,7 @@ impl<G: Gpu> GpuBackend<G> {
         let groups_max = card.groups_max[0];
         let rows = fit.min(groups_max as usize).min(key.stems.key_switch.gates_max(groups_max, batches));
         let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
-        // at least two, because a MUX needs two rows
+        // at least two, because two bootstraps of a MUX run together
         rows.clamp(2, ROWS_AT_ONCE_MAX)
     }
 
@@ -222,10 +222,17 @@ impl<G: Gpu> GpuBackend<G> {
             parts.push(Vec::new());
         }
         let mut copies = None;
+        let has_mux = |part: &[(usize, &[SlotGate])]| {
+            part.iter().flat_map(|(_, gates)| *gates).any(|gate| gate.gate == Gate::Mux)
+        };
         for (i, part) in parts.iter().enumerate() {
-            let copied = if i + 1 == parts.len() { &copied[..] } else { &[] };
-            let part = || self.evaluate_part(&sequence, part, copied);
-            copies = self.again_without_clusters(&sequence[0].key.stems, part)?;
+            let steps = if has_mux(part) { &[Step::Operands, Step::Refresh][..] } else { &[Step::Operands] };
+            for (at, &step) in steps.iter().enumerate() {
+                let is_last = i + 1 == parts.len() && at + 1 == steps.len();
+                let copied = if is_last { &copied[..] } else { &[] };
+                let part = || self.evaluate_part(&sequence, step, part, copied);
+                copies = self.again_without_clusters(&sequence[0].key.stems, part)?;
+            }
         }
         // the last gate's result is preferred to the last cell's, because gates are launched after cells
         let of_gates = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?.result)));
@@ -266,11 +273,12 @@ impl<G: Gpu> GpuBackend<G> {
         }
     }
 
-    /// Evaluates some gates of some batches, with at most as many bootstraps as can run together. Then copies the slots
+    /// Does a step of some gates of some batches, with at most as many bootstraps as can run together. Then copies the slots
     /// that the batches in `copied` request to one range, and starts to read this range.
     fn evaluate_part(
         &self,
         batches: &[&Batch<'_, G>],
+        step: Step,
         part: &[(usize, &[SlotGate])],
         copied: &[&Batch<'_, G>],
     ) -> Result<Option<G::Readback>> {
@@ -285,6 +293,7 @@ impl<G: Gpu> GpuBackend<G> {
             let [bootstrap, key_switch] =
                 [&rotating, &switching].map(|views| distance(words_between(gpu, views[0].buf, views[i].buf)));
             lists.add(
+                step,
                 gates,
                 KeyDistances { bootstrap, key_switch },
                 batches[*batch].arena.distances(gpu, chunks[0].buf),

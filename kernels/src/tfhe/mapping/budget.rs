@@ -2,7 +2,7 @@
 
 use crate::tfhe::cells::Amplitude;
 use crate::tfhe::network::{Margin, Term, load};
-use crate::tfhe::noise::{InputNoise, Load, Secret, SumNoise, beyond, failure_log2, mod_switch, mux_output};
+use crate::tfhe::noise::{InputNoise, Load, Secret, SumNoise, beyond, failure_log2, mod_switch};
 use crate::tfhe::params::ParamsLiteral;
 
 /// Limits of one parameter set, precomputed so that a check takes a few multiplications.
@@ -12,8 +12,6 @@ pub struct Budget {
     noise: Option<SumNoise>,
     /// Largest variance at margin 1/8. At margin 1/4, four times this variance is allowed.
     limit: f64,
-    /// Largest variance of an output.
-    output_limit: f64,
 }
 
 impl Budget {
@@ -24,7 +22,7 @@ impl Budget {
     /// 1/4.
     pub fn of(p: &ParamsLiteral, inputs: InputNoise) -> Budget {
         if p.lwe_noise_std == 0.0 || p.glwe_noise_std == 0.0 {
-            return Budget { noise: None, limit: 2.0, output_limit: 2.0 };
+            return Budget { noise: None, limit: 2.0 };
         }
         let gate = failure_log2(p).gate;
         // the failure probability depends only on margin^2 / variance and falls when that ratio grows, so a bisection
@@ -34,8 +32,7 @@ impl Budget {
             let middle = (below + above) / 2.0;
             if beyond(1.0 / 8.0, middle) <= gate { below = middle } else { above = middle }
         }
-        let output_limit = mux_output(p, Secret::OURS) * (1.0 + 1e-9);
-        Budget { noise: Some(SumNoise::of(p, inputs)), limit: below * (1.0 + 1e-9), output_limit }
+        Budget { noise: Some(SumNoise::of(p, inputs)), limit: below * (1.0 + 1e-9) }
     }
 
     /// Whether a bootstrap may read a sum of this load at this margin.
@@ -44,16 +41,6 @@ impl Budget {
         match &self.noise {
             Some(noise) => noise.read(load) <= limit,
             None => f64::from(load.samples) + 2.0 * f64::from(load.inputs) <= limit,
-        }
-    }
-
-    /// Whether an output may be a sum of this load: the sum must be at most as noisy as the noisiest result of a single
-    /// gate.
-    pub fn allows_output(&self, load: &Load) -> bool {
-        match &self.noise {
-            _ if load.samples == 0 => load.inputs <= 1,
-            Some(noise) => noise.switched(load) <= self.output_limit,
-            None => load.inputs == 0 && f64::from(load.samples) <= self.output_limit,
         }
     }
 

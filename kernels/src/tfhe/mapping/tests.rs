@@ -72,8 +72,8 @@ fn assert_sound(network: &Network, circuit: &Circuit, inputs: &[Bit], params: &P
         assert!(!network.has_second(at) || margin == Margin::Eighth);
     }
     for at in 0..network.outputs() {
-        let samples = load(network.output(at).terms).samples;
-        assert!(samples <= 2, "an output is no noisier than a MUX's result");
+        // an output that was a sum of samples would share them with other outputs, or with results of gates
+        assert!(network.output(at).terms.iter().map(|term| term.factor.abs()).sum::<i8>() <= 1);
     }
     assert_eq!(network.levels().iter().map(Vec::len).sum::<usize>(), network.bootstraps());
     assert_eq!(network.gates_asked(), circuit.gates().len() as u64);
@@ -82,9 +82,9 @@ fn assert_sound(network: &Network, circuit: &Circuit, inputs: &[Bit], params: &P
 }
 
 #[test]
-fn an_adder_is_a_bootstrap_a_carry_and_a_bootstrap_a_sum_but_one_for_its_half_adder() {
+fn an_adder_is_a_bootstrap_a_carry_and_a_bootstrap_a_sum() {
     let network = mapped(ADDER, InputNoise::Fresh);
-    assert_eq!(size(&network), (126, 64));
+    assert_eq!(size(&network), (127, 64));
     let circuit = Circuit::parse(ADDER).unwrap();
     let [a, b] = [0x0123_4567_89ab_cdefu64, 0xffff_0000_8765_4321];
     let bits = |value: u64| (0..64).map(|bit| value >> bit & 1 == 1).collect::<Vec<_>>();
@@ -97,8 +97,8 @@ fn the_figures_of_the_netlists_that_clients_are_given() {
     // for each netlist: the largest allowed numbers of bootstraps and levels for fast_128 on fresh inputs, and the
     // largest allowed log2 of the failure probability
     for (name, text, most) in [
-        ("adder64", ADDER, (126, 64, -140.0)),
-        ("mult64", MULTIPLIER, (5961, 125, -89.0)),
+        ("adder64", ADDER, (127, 64, -140.0)),
+        ("mult64", MULTIPLIER, (5992, 125, -89.0)),
         ("aes_128", AES, (16570, 143, -87.0)),
     ] {
         let circuit = Circuit::parse(text).unwrap();
@@ -191,8 +191,9 @@ fn networks_of_thousands_of_random_netlists_are_sound_under_every_parameter_set(
 }
 
 #[test]
-fn incrementers_take_a_bootstrap_a_bit() {
-    // adds a bit to a number: `x ^ c` is the sum, and `x & c` is the next carry
+fn incrementers_take_two_bootstraps_a_bit() {
+    // adds a bit to a number: `x ^ c` is the sum, and `x & c` is the next carry. One rotation has both, but an output
+    // must not be a sum of samples. The last carry is an output, and so is its sum
     let bits = 20;
     let mut text = format!("{} {}\n2 {bits} 1\n1 {}\n", 2 * bits, 3 * bits + 1, bits + 1);
     for bit in 0..bits {
@@ -201,7 +202,7 @@ fn incrementers_take_a_bootstrap_a_bit() {
         text += &format!("2 1 {bit} {carry} {next} AND\n2 1 {bit} {carry} {} XOR\n", 2 * bits + bit);
     }
     let network = mapped(&text, InputNoise::Fresh);
-    assert_eq!(size(&network), (bits, bits));
+    assert_eq!(size(&network), (2 * bits, bits));
 }
 
 /// A netlist of `gates` gates over 64 inputs. `gate` returns the line of the gate that writes a wire.

@@ -4,14 +4,14 @@
 //! all samples is key-switched once.
 
 use super::super::params::ParamsLiteral;
-use super::{Secret, blind_rotate, key_constant, lwe_key_switch, mod_switch, mux_output};
+use super::{Secret, blind_rotate, gate_output, key_constant, lwe_key_switch, mod_switch};
 
 /// The assumption about the noise of a circuit's inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InputNoise {
     /// The inputs were freshly encrypted.
     Fresh,
-    /// The inputs may be any results of the node. Their noise is at most that of two rotations and a key switch.
+    /// The inputs may be any results of the node: of gates and of circuits.
     Any,
 }
 
@@ -54,7 +54,7 @@ impl SumNoise {
     pub fn of(p: &ParamsLiteral, inputs: InputNoise) -> SumNoise {
         let (input, constant) = match inputs {
             InputNoise::Fresh => (p.lwe_noise_std.powi(2), 0.0),
-            InputNoise::Any => (mux_output(p, Secret::OURS), key_constant(p)),
+            InputNoise::Any => (gate_output(p, Secret::OURS), key_constant(p)),
         };
         SumNoise {
             rotation: blind_rotate(p, Secret::OURS),

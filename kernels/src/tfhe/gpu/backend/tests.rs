@@ -154,9 +154,16 @@ const PLAIN: [&str; 6] =
 
 #[test]
 fn a_batch_sends_all_its_tables_at_once_before_its_first_kernel() {
-    let gates = [gate(Gate::Mux, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
+    let gates = [gate(Gate::Or, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
     let found = asked(&told(4), &[Preset::Fast128.params()], &gates, &[3, 4, 5]);
     assert_eq!(found, [&["write"][..], &PLAIN, &["negate", "read", "finish"]].concat());
+}
+
+#[test]
+fn a_mux_is_refreshed_after_all_gates_of_its_batch() {
+    let gates = [gate(Gate::Mux, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
+    let found = asked(&told(4), &[Preset::Fast128.params()], &gates, &[3, 4, 5]);
+    assert_eq!(found, [&["write"][..], &PLAIN, &["negate", "write"], &PLAIN, &["read", "finish"]].concat());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::gpu::{Gpu, Shares, Table, shares};
 use crate::tfhe::backend::SlotGate;
-use crate::tfhe::gates::{self, Gate};
+use crate::tfhe::gates::{self, Gate, REFRESH};
 use crate::tfhe::gpu::distance::Distance;
 use crate::tfhe::gpu::linear;
 use crate::tfhe::gpu::sample_extract::NO_ROW;
@@ -17,14 +17,15 @@ pub struct KeyDistances {
     pub key_switch: Distance,
 }
 
-/// Splits the gates of all batches into consecutive parts of at most `rows` bootstraps each. A part lists indices of
-/// batches, each with some of the batch's gates. `rows` is at least the number of bootstraps of any gate.
+/// Splits the gates of all batches into consecutive parts, each with at most `rows` bootstraps that read operands. A
+/// part lists indices of batches, each with some of the batch's gates. `rows` is at least 2, the number of such
+/// bootstraps of a MUX.
 pub fn parts<'a>(batches: &[&'a [SlotGate]], rows: usize) -> Vec<Vec<(usize, &'a [SlotGate])>> {
     let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
     for (batch, gates) in batches.iter().enumerate() {
         let mut rest = *gates;
         while !rest.is_empty() {
-            let fit = rest.iter().take_while(|gate| match room.checked_sub(gate.gate.bootstraps()) {
+            let fit = rest.iter().take_while(|gate| match room.checked_sub(gates::sums(gate.gate).len()) {
                 Some(left) => {
                     room = left;
                     true
@@ -65,27 +66,45 @@ pub struct Lists {
     pub switched: Vec<(usize, Distance)>,
 }
 
+/// What a sequence of launches does with its gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Evaluates every gate but for the last bootstrap of a MUX.
+    Operands,
+    /// Bootstraps the result of every MUX.
+    Refresh,
+}
+
 impl Lists {
     /// Adds gates of another batch. `row` returns the distance from the first batch's arena to a slot of this batch.
-    pub fn add(&mut self, gates: &[SlotGate], key: KeyDistances, row: impl Fn(u32) -> Distance) {
+    pub fn add(&mut self, step: Step, gates: &[SlotGate], key: KeyDistances, row: impl Fn(u32) -> Distance) {
         let (rows, results) = (self.rows(), self.results.len());
         for gate in gates {
-            if gate.gate == Gate::Not {
-                self.negations.extend([row(gate.operands[0]), row(gate.result)].as_flattened());
-                continue;
-            }
             let first = self.rows() as u32;
-            self.extractions.extend([first, if gate.gate.bootstraps() == 2 { first + 1 } else { NO_ROW }]);
-            for (operands, sum) in gates::bootstraps(gate.gate) {
-                self.sums.extend(linear::add_row(*sum, operands.map(|operand| row(gate.operands[operand]))));
+            match (step, gate.gate) {
+                (Step::Operands, Gate::Not) => {
+                    self.negations.extend([row(gate.operands[0]), row(gate.result)].as_flattened());
+                }
+                (Step::Operands, kind) => {
+                    self.extractions.extend([first, if kind == Gate::Mux { first + 1 } else { NO_ROW }]);
+                    for (operands, sum) in gates::sums(kind) {
+                        self.sums.extend(linear::add_row(*sum, operands.map(|operand| row(gate.operands[operand]))));
+                    }
+                    self.results.push(row(gate.result));
+                }
+                (Step::Refresh, Gate::Mux) => {
+                    self.extractions.extend([first, NO_ROW]);
+                    self.sums.extend(linear::add_row(REFRESH, [row(gate.result); 2]));
+                    self.results.push(row(gate.result));
+                }
+                (Step::Refresh, _) => {}
             }
-            self.results.push(row(gate.result));
         }
         self.rotated.push((self.rows() - rows, key.bootstrap));
         self.switched.push((self.results.len() - results, key.key_switch));
     }
 
-    /// The number of bootstraps of all gates that were added.
+    /// The number of bootstraps of all gates that were added, in this step.
     pub fn rows(&self) -> usize {
         self.sums.len() / linear::ADD_WORDS
     }
@@ -185,17 +204,25 @@ mod tests {
             gates.iter_mut().for_each(|gate| gate.operands = [10, 11, 12]);
             gates
         });
-        lists.add(&of_both[0], key(0), row(0));
-        lists.add(&of_both[1], key(5), row(500));
+        lists.add(Step::Operands, &of_both[0], key(0), row(0));
+        lists.add(Step::Operands, &of_both[1], key(5), row(500));
         assert_eq!(lists.extractions, [0, NO_ROW, 1, 2, 3, NO_ROW]);
         assert_eq!(lists.rotated, [(1, [0, 1]), (3, [5, 1])]);
         assert_eq!(lists.switched, [(1, [0, 2]), (2, [5, 2])]);
         assert_eq!((lists.results, lists.negations), (vec![[0, 0], [500, 500], [501, 500]], vec![10, 0, 1, 0]));
         let operands = lists.sums.chunks_exact(linear::ADD_WORDS).map(|row| [row[2], row[3], row[5], row[6]]);
-        // a MUX has two bootstraps, each with one operand (b or a) and the selector
-        let of_mux = gates::bootstraps(Gate::Mux).iter().map(|(operands, _)| operands.map(|at| 510 + at as u32));
+        // two bootstraps of a MUX read operands, each one operand (b or a) and the selector
+        let of_mux = gates::sums(Gate::Mux).iter().map(|(operands, _)| operands.map(|at| 510 + at as u32));
         let of_mux = of_mux.map(|[x, y]| [x, 500, y, 500]);
         let expected = [[10, 0, 11, 0]].into_iter().chain(of_mux).chain([[510, 500, 511, 500]]);
         assert_eq!(operands.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+
+        let mut refreshed = Lists::default();
+        refreshed.add(Step::Refresh, &of_both[0], key(0), row(0));
+        refreshed.add(Step::Refresh, &of_both[1], key(5), row(500));
+        assert_eq!((refreshed.extractions, refreshed.results), (vec![0, NO_ROW], vec![[500, 500]]));
+        assert_eq!(refreshed.rotated, [(0, [0, 1]), (1, [5, 1])]);
+        assert_eq!(refreshed.sums, linear::add_row(REFRESH, [[500, 500]; 2]));
+        assert!(refreshed.negations.is_empty());
     }
 }
