@@ -128,7 +128,7 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let scale = params.level(params.level_max()).scale;
     let fresh = transform(builder, plaintexts, remainders, &forward, 1.0, scale);
     // the result has the error from before the bootstrap and, in addition, the error of the bootstrap itself
-    let kept = Noise { value_bound, variance: before.multiply_number(scale / message_scale).variance };
+    let kept = Noise::new(value_bound, before.multiply_number(scale / message_scale).variance);
     let own = error(&params, value_bound, message_scale);
     builder.set_noise(fresh, kept.deviate(scale * own, params.n()));
     fresh

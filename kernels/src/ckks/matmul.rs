@@ -1,8 +1,9 @@
 //! An encrypted matrix times an encrypted vector (readings C10).
 //!
 //! The matrix is `d` by `d`, row after row in the first `d^2` slots, where `d` is the largest power of two with
-//! `d^2 <= slots`. The vector is in the first `d` slots, and so is the result. All other slots of the vector are 0.
-//! The product takes two levels:
+//! `d^2 <= slots`. The vector is in the first `d` slots, and so is the result. All other slots of the vector are 0: the
+//! client puts zeros there, or the operation multiplies by them first, at the cost of one more level, if another
+//! operation may have put numbers there ([`super::noise::Tail`]). The product takes two levels:
 //!
 //! ```text
 //! (1) repeat   the vector is copied to every run of d slots          log2(slots / d) rotations
@@ -14,7 +15,7 @@
 //! ```
 //!
 //! Example for `d = 2` and 4 slots: matrix `1 2 3 4`, vector `5 6 0 0`. Then (1) `5 6 5 6`, (2) `5 12 15 24`, (3)
-//! `17 27 39 29`, (4) `17 0 39 0`, (5) `17 39 39 17`: the result is `17 39`, and the slots after it carry no meaning.
+//! `17 27 39 29`, (4) `17 0 39 0`, (5) `17 39 39 17`: the result is `17 39`, and the slots after it hold numbers of no use.
 
 use super::noise::Noise;
 use super::plan::{Plain, PlanBuilder, Value};

@@ -24,6 +24,16 @@ const LOG_FAILURE: f64 = -40.0;
 /// limit if fresh ciphertexts have fewer than 9 bits.
 const PRECISION_MIN: f64 = 8.0;
 
+/// The slots of a ciphertext behind the first `d`, where `d` is the dimension of [`super::matmul`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tail {
+    /// The slots hold the numbers that the client put there: zeros, if the ciphertext is a vector for `matmul`.
+    #[default]
+    AsSent,
+    /// An operation may have put other numbers there.
+    Mixed,
+}
+
 /// Public knowledge about a ciphertext: a bound on its numbers, and the variance of its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
@@ -31,25 +41,33 @@ pub struct Noise {
     pub value_bound: f64,
     /// Variance of a coefficient's error, in units of 1 (not divided by the scale).
     pub variance: f64,
+    /// The slots that `matmul` takes for zeros. Only whole operations know their effect on it, so the functions of a
+    /// step leave [`Tail::AsSent`].
+    pub tail: Tail,
 }
 
 impl Noise {
+    /// Noise of this bound and this variance.
+    pub const fn new(value_bound: f64, variance: f64) -> Noise {
+        Noise { value_bound, variance, tail: Tail::AsSent }
+    }
+
     /// The same record with figures that a container holds: amounts too small for a normal double are raised to the
     /// smallest normal double.
     pub fn normal(self) -> Noise {
         let raised = |amount: f64| if amount.is_subnormal() { f64::MIN_POSITIVE } else { amount };
-        Noise { value_bound: raised(self.value_bound), variance: raised(self.variance) }
+        Noise { value_bound: raised(self.value_bound), variance: raised(self.variance), ..self }
     }
 
     /// The noise of a fresh encryption by the secret key.
     pub fn encrypt_secret(value_bound: f64) -> Noise {
-        Noise { value_bound, variance: ERROR_STD * ERROR_STD + ROUNDING }
+        Noise::new(value_bound, ERROR_STD * ERROR_STD + ROUNDING)
     }
 
     /// The noise of a fresh encryption by a public key of degree `n`.
     pub fn encrypt_public(n: usize, value_bound: f64) -> Noise {
         let variance = ERROR_STD * ERROR_STD * (1.0 + 2.0 * SECRET_VARIANCE * n as f64) + ROUNDING;
-        Noise { value_bound, variance }
+        Noise::new(value_bound, variance)
     }
 
     /// The noise of the same ciphertext with the error of its encoding: numbers up to the bound were transformed to
@@ -63,24 +81,22 @@ impl Noise {
     /// The noise of a sum or difference of ciphertexts whose errors may be correlated. The scales may differ by
     /// rounding; this difference is treated as an error of the second operand.
     pub fn add(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
-        let sum = Noise {
-            value_bound: self.value_bound + other.value_bound,
-            variance: square(libm::sqrt(self.variance) + libm::sqrt(other.variance)),
-        };
+        let deviation = libm::sqrt(self.variance) + libm::sqrt(other.variance);
+        let sum = Noise::new(self.value_bound + other.value_bound, square(deviation));
         sum.deviate(other.value_bound * (scale - other_scale).abs(), n)
     }
 
     /// The noise of a sum or difference of ciphertexts with independent errors, such as fresh ciphertexts, or results
     /// computed from different ciphertexts.
     pub fn add_independent(self, other: Noise, scales: [f64; 2], n: usize) -> Noise {
-        let sum = Noise { value_bound: self.value_bound + other.value_bound, variance: self.variance + other.variance };
+        let sum = Noise::new(self.value_bound + other.value_bound, self.variance + other.variance);
         sum.deviate(other.value_bound * (scales[0] - scales[1]).abs(), n)
     }
 
     /// The noise of a sum with a plaintext of scale `scale` and values up to `value_bound`.
     pub fn add_plain(self, n: usize, scale: f64, value_bound: f64) -> Noise {
         let more = ROUNDING + encoding_variance(n, scale, value_bound);
-        Noise { value_bound: self.value_bound + value_bound, variance: self.variance + more }
+        Noise::new(self.value_bound + value_bound, self.variance + more)
     }
 
     /// The noise of a product of a ciphertext of scale `scale` with a plaintext of scale `plain_scale` and values up
@@ -88,12 +104,12 @@ impl Noise {
     pub fn multiply_plain(self, n: usize, [scale, plain_scale]: [f64; 2], value_bound: f64) -> Noise {
         let of_plain = ROUNDING + encoding_variance(n, plain_scale, value_bound);
         let variance = self.variance * square(plain_scale * value_bound) + square(scale * self.value_bound) * of_plain;
-        Noise { value_bound: self.value_bound * value_bound, variance }
+        Noise::new(self.value_bound * value_bound, variance)
     }
 
     /// The noise of a product with a whole number.
     pub fn multiply_number(self, factor: f64) -> Noise {
-        Noise { value_bound: self.value_bound * factor.abs(), variance: self.variance * square(factor) }
+        Noise::new(self.value_bound * factor.abs(), self.variance * square(factor))
     }
 
     /// The noise after every slot has changed by at most `by`, in units of 1 (not divided by the scale). The change may
@@ -112,20 +128,16 @@ impl Noise {
     pub fn multiply(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
         let crossed =
             self.variance * square(other_scale * other.value_bound) + other.variance * square(scale * self.value_bound);
-        Noise {
-            value_bound: self.value_bound * other.value_bound,
-            variance: crossed + n as f64 * self.variance * other.variance,
-        }
+        let variance = crossed + n as f64 * self.variance * other.variance;
+        Noise::new(self.value_bound * other.value_bound, variance)
     }
 
     /// The noise of a product of ciphertexts that may be equal or correlated, before relinearization.
     pub fn multiply_dependent(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
         let crossed = libm::sqrt(self.variance) * other_scale * other.value_bound
             + libm::sqrt(other.variance) * scale * self.value_bound;
-        Noise {
-            value_bound: self.value_bound * other.value_bound,
-            variance: square(crossed) + 2.0 * n as f64 * self.variance * other.variance,
-        }
+        let variance = square(crossed) + 2.0 * n as f64 * self.variance * other.variance;
+        Noise::new(self.value_bound * other.value_bound, variance)
     }
 
     /// The noise of a square, before relinearization.

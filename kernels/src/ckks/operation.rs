@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use super::bootstrap;
 use super::encode::EncodeError;
 use super::matmul;
-use super::noise::Noise;
+use super::noise::{Noise, Tail};
 use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
-use super::plan::{Plain, Plan, PlanBuilder, Value, same_scale};
+use super::plan::{Plain, Plan, PlanBuilder, SCALE_DRIFT_MAX, Value, drift};
 use super::polynomial;
 use super::room;
 use super::rotation;
@@ -150,6 +150,8 @@ pub fn plan(plaintexts: &Plaintexts, params: &Params, request: &Request<'_>) -> 
     let mut planning = Planning { builder, plaintexts, request };
     let result = planning.result(&inputs)?;
     planning.check(result)?;
+    let noise = Noise { tail: planning.tail(), ..planning.builder.noise(result) };
+    planning.builder.set_noise(result, noise);
     let plan = planning.builder.finish(&[result]);
     for (kind, level) in plan.parts() {
         if !request.parts.iter().any(|&(of, highest)| of == kind && highest >= level) {
@@ -218,6 +220,26 @@ impl Planning<'_> {
         }
     }
 
+    /// The slots of the result behind the first `d` ([`matmul`]).
+    fn tail(&self) -> Tail {
+        let Request { operation, operands, plain, coefficients, steps, .. } = *self.request;
+        let slots = self.builder.params().slots();
+        let plain_has_tail =
+            || plain.is_some_and(|plain| plain.iter().skip(matmul::dimension(slots)).any(|x| *x != 0.0));
+        let is_mixed = operands.iter().any(|operand| operand.noise.tail == Tail::Mixed);
+        let is_mixed = match operation {
+            Operation::Add | Operation::Multiply | Operation::Negate | Operation::Rescale | Operation::Bootstrap => {
+                is_mixed
+            }
+            Operation::AddPlain => is_mixed || plain_has_tail(),
+            Operation::MultiplyPlain => is_mixed && plain_has_tail(),
+            Operation::Rotate => is_mixed || steps.is_none_or(|steps| steps.rem_euclid(slots as i64) != 0),
+            Operation::PolyEval => is_mixed || coefficients.is_some_and(|c| c.first().is_some_and(|c| *c != 0.0)),
+            Operation::Matmul => true,
+        };
+        if is_mixed { Tail::Mixed } else { Tail::AsSent }
+    }
+
     /// Checks that the numbers are in the range of a bootstrap.
     fn bootstraps(&self, value: Value) -> Result<(), Refusal> {
         let (level, bound) = (self.builder.level(value), self.builder.noise(value).value_bound);
@@ -243,17 +265,20 @@ impl Planning<'_> {
         Err(Refusal::MismatchedLevel(why))
     }
 
-    /// Checks that both operands have the same scale (readings C13).
+    /// Checks that both operands have the same scale (readings C13), or scales that differ by no more than rounding
+    /// explains. The difference is an error of the sum, relative to the numbers.
     fn same_scale(&self, inputs: &[Value]) -> Result<(), Refusal> {
         let [a, b] = [0, 1].map(|at| self.builder.scale(inputs[at]));
-        if same_scale(a, b) {
+        let [of_a, of_b] = [0, 1].map(|at| self.builder.noise(inputs[at]));
+        let n = self.builder.params().n();
+        let drifted = of_a.value_bound.min(of_b.value_bound) * drift(a, b);
+        let costs_at_most_a_bit = drifted <= of_a.add(of_b, [a, a], n).error_bound(n, a);
+        if is_rounding(self.builder.params(), a, b) || (drift(a, b) < SCALE_DRIFT_MAX && costs_at_most_a_bit) {
             return Ok(());
         }
-        let bits = [a, b].map(f64::log2);
-        let why = format!(
-            "the ciphertexts' scales have {:.3} and {:.3} bits: rescale the ciphertext of the larger scale first",
-            bits[0], bits[1]
-        );
+        let [a, b] = digits_that_differ([a, b].map(f64::log2));
+        let why =
+            format!("the ciphertexts' scales have {a} and {b} bits: rescale the ciphertext of the larger scale first");
         Err(Refusal::MismatchedLevel(why))
     }
 
@@ -360,7 +385,7 @@ impl Planning<'_> {
     /// Brings a value to the default scale of its level, or of the level below.
     fn at_default_scale(&mut self, value: Value) -> Result<Value, Refusal> {
         let level = self.builder.level(value);
-        if same_scale(self.builder.scale(value), self.builder.params().level(level).scale) {
+        if is_rounding(self.builder.params(), self.builder.scale(value), self.builder.params().level(level).scale) {
             return Ok(value);
         }
         let rescaled = self.rescale(value)?;
@@ -431,6 +456,10 @@ impl Planning<'_> {
 
     fn matmul(&mut self, operands: [Value; 2]) -> Result<Value, Refusal> {
         self.same_level(&operands)?;
+        let operands = match self.builder.noise(operands[1]).tail {
+            Tail::AsSent => operands,
+            Tail::Mixed => self.with_zeros_behind(operands)?,
+        };
         self.needs_levels(operands[0], matmul::LEVELS)?;
         self.fits_before_the_end(operands[0], operands[1])?;
         let (slots, level) = (self.builder.params().slots(), self.builder.level(operands[0]));
@@ -456,6 +485,31 @@ impl Planning<'_> {
         }))
     }
 
+    /// Multiplies the slots behind the vector's first `d` by 0, one level down, and brings the matrix to that level.
+    fn with_zeros_behind(&mut self, [matrix, vector]: [Value; 2]) -> Result<[Value; 2], Refusal> {
+        let (slots, level) = (self.builder.params().slots(), self.builder.level(vector));
+        let d = matmul::dimension(slots);
+        if level <= matmul::LEVELS {
+            return Err(Refusal::BudgetExhausted(format!(
+                "matmul takes 3 levels here, but the ciphertexts have {level} left: behind the vector's first {d} slots \
+                 stand other numbers, which take a level to remove. Bootstrap both, or multiply the vector by ones in \
+                 its first {d} slots and zeros behind them earlier"
+            )));
+        }
+        let scale = self.scale_for_rescaling(vector);
+        let too_large =
+            |_| Refusal::MismatchedLevel("matmul cannot use these scales: rescale the ciphertexts first".into());
+        if !(1.0..1e18).contains(&scale) {
+            return Err(too_large(EncodeError::TooLarge));
+        }
+        let ones: Vec<f64> = (0..slots).map(|slot| if slot < d { 1.0 } else { 0.0 }).collect();
+        let words = self.plaintexts.encode_reals(&ones, level, scale).map_err(too_large)?;
+        let mask = self.builder.plain(level, words, scale, 1.0);
+        let masked = self.builder.multiply_plain(vector, mask);
+        self.check(masked)?;
+        Ok([self.rescale(matrix)?, self.builder.rescale(masked)])
+    }
+
     /// Plans the evaluation of a polynomial (readings C9).
     fn polynomial(&mut self, value: Value) -> Result<Value, Refusal> {
         let coefficients = self.request.coefficients.unwrap_or_default();
@@ -477,6 +531,18 @@ impl Planning<'_> {
 /// Bound on coefficients. With this bound, a coefficient times any scale fits a whole number of 127 bits.
 const COEFFICIENT_MAX: f64 = (1u64 << 50) as f64;
 
+/// Whether rounding explains the difference of two scales. The factor by which [`PlanBuilder::lower`] multiplies has as
+/// many bits as the scale, and 40 at most; some products double the difference.
+fn is_rounding(params: &Params, a: f64, b: f64) -> bool {
+    drift(a, b) < f64::from(8 - (params.scale_bits_effective() as i32).min(40)).exp2()
+}
+
+/// Two different numbers with as many digits as show the difference, at least three behind the point.
+fn digits_that_differ([a, b]: [f64; 2]) -> [String; 2] {
+    let written = |digits: usize| [a, b].map(|number| format!("{number:.digits$}"));
+    (3..16).map(written).find(|[a, b]| a != b).unwrap_or_else(|| written(16))
+}
+
 fn turned(builder: &mut PlanBuilder, value: Value, path: &[u32]) -> Value {
     path.iter().fold(value, |value, &element| builder.automorphism(value, element))
 }
@@ -484,6 +550,7 @@ fn turned(builder: &mut PlanBuilder, value: Value, path: &[u32]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ckks::plan::same_scale;
     use crate::ckks::{ParamsLiteral, SecurityLevel};
 
     fn params(bootstrap: bool) -> Params {
@@ -558,9 +625,9 @@ mod tests {
         assert!(matches!(polynomial(9), Err(Refusal::BudgetExhausted(_))));
         assert_eq!(polynomial(66), Err(Refusal::TooManyCoefficients(66)));
         assert!(matches!(polynomial(0), Err(Refusal::Invalid(_))));
-        let wide = [Operand { noise: Noise { value_bound: 1e30, variance: 10.0 }, ..top[0] }; 2];
+        let wide = [Operand { noise: Noise::new(1e30, 10.0), ..top[0] }; 2];
         assert!(matches!(plan(request(Operation::Multiply, &wide, &parts)), Err(Refusal::BudgetExhausted(_))));
-        let noisy = [Operand { noise: Noise { value_bound: 1.0, variance: 1e30 }, ..top[0] }];
+        let noisy = [Operand { noise: Noise::new(1.0, 1e30), ..top[0] }];
         assert!(matches!(plan(request(Operation::Negate, &noisy, &parts)), Err(Refusal::BudgetExhausted(_))));
     }
 
@@ -592,7 +659,7 @@ mod tests {
         let params = params(false);
         let (plaintexts, parts) = (Plaintexts::new(&params), all_parts(&params));
         let squared = |scale: f64, value_bound: f64, scale_stable: bool| {
-            let operand = Operand { level: 3, scale, noise: Noise { value_bound, variance: 10.0 } };
+            let operand = Operand { level: 3, scale, noise: Noise::new(value_bound, 10.0) };
             let operands = [operand; 2];
             let asked = Request { scale_stable, ..request(Operation::Multiply, &operands, &parts) };
             plan(&plaintexts, &params, &asked).map(|plan| plan.outputs().next().unwrap().noise)
@@ -603,9 +670,9 @@ mod tests {
             let read_back = |why: &str| why.contains("read back") || why.contains("wrap around");
             assert!(matches!(refused, Err(Refusal::BudgetExhausted(why)) if read_back(&why)), "{scale} bits");
         }
-        let tiny = Noise { value_bound: 1e-310, variance: 5e-324 }.normal();
-        assert_eq!(tiny, Noise { value_bound: f64::MIN_POSITIVE, variance: f64::MIN_POSITIVE });
-        let zero = Noise { value_bound: 0.0, variance: 1.0 };
+        let tiny = Noise::new(1e-310, 5e-324).normal();
+        assert_eq!(tiny, Noise::new(f64::MIN_POSITIVE, f64::MIN_POSITIVE));
+        let zero = Noise::new(0.0, 1.0);
         assert_eq!(zero.normal(), zero);
     }
 

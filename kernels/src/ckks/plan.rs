@@ -10,11 +10,13 @@ mod builder;
 use super::noise::Noise;
 use super::params::{Params, PartKind};
 use builder::{Node, PlainNode};
-pub use builder::{PlanBuilder, same_scale};
+pub use builder::{PlanBuilder, drift, same_scale};
 
 /// Scales whose relative difference is below this tolerance are treated as equal, because rounding causes such
 /// differences.
 pub const SCALE_TOLERANCE: f64 = 1.0 / (1u64 << 32) as f64;
+/// Terms of a sum have scales with a relative difference below this one. The difference counts as an error of the sum.
+pub const SCALE_DRIFT_MAX: f64 = 1.0 / (1u64 << 10) as f64;
 
 /// A handle of a ciphertext in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -348,7 +350,7 @@ mod tests {
     use super::*;
     use crate::ckks::{ParamsLiteral, SecurityLevel};
 
-    const NOISE: Noise = Noise { value_bound: 1.0, variance: 10.0 };
+    const NOISE: Noise = Noise::new(1.0, 10.0);
 
     fn params() -> Params {
         let security = SecurityLevel::Testing;

@@ -1,6 +1,7 @@
 //! Encrypted numbers compared with plain arithmetic in double precision, at every degree: keys and ciphertexts of the
 //! client, operations of the engine, and the predicted precision.
 
+mod compose;
 mod edges;
 mod engine_runs;
 mod party;

@@ -32,7 +32,7 @@ impl Flooding {
     /// worst error.
     #[inline(never)]
     pub(super) fn deviation(self, ciphertext: &Ciphertext) -> f64 {
-        let Noise { variance, value_bound } = ciphertext.noise;
+        let Noise { variance, value_bound, .. } = ciphertext.noise;
         // the worst error of a coefficient, plus the rounding error of the floating-point number that holds the
         // coefficient
         let worst = DEVIATIONS * variance.sqrt() + value_bound * ciphertext.scale * f64::EPSILON;

@@ -157,14 +157,14 @@ impl SecretKey {
     /// # Panics
     /// When the number of words does not fit the ciphertext's level.
     pub fn decrypt_to_share(&self, ciphertext: &Ciphertext, flooding: Flooding) -> Result<Decrypted, DecryptError> {
-        let Noise { variance, value_bound } = ciphertext.noise;
+        let Noise { variance, value_bound, .. } = ciphertext.noise;
         let std = flooding.deviation(ciphertext);
         let places = primes_for(self.params(), ciphertext.level, ciphertext.scale, ciphertext.noise)?;
         let mut coefficients = self.phase(ciphertext, &places);
         let mut noise = Zeroizing::new(vec![0.0; coefficients.len()]);
         gaussian::fill_real(&mut secret_generator(), std, &mut noise);
         coefficients.iter_mut().zip(noise.iter()).for_each(|(coefficient, noise)| *coefficient += noise);
-        Ok(self.decode(&coefficients, ciphertext.scale, Noise { value_bound, variance: variance + std * std }))
+        Ok(self.decode(&coefficients, ciphertext.scale, Noise::new(value_bound, variance + std * std)))
     }
 
     fn decode(&self, coefficients: &[f64], scale: f64, noise: Noise) -> Decrypted {

@@ -73,8 +73,17 @@ impl JsonBody for ComputeRequest {
 /// slots, and the result comes to the first d slots. With 8 slots d is 2: the matrix `[[1, 2], [3, 4]]` is
 /// `1, 2, 3, 4, 0, 0, 0, 0`, the vector `[5, 6]` is `5, 6, 0, 0, 0, 0, 0, 0`, and the result begins with `17, 39`.
 ///
+/// Encrypt a vector with zeros behind its d numbers. A result of `matmul` has numbers of no use there, and `precision_bits`
+/// holds for the first d slots. `rotate`, `poly-eval` with a constant and `add-plain` may put numbers there too. The node
+/// knows this of its results, and puts zeros there before it multiplies: then `matmul` uses three levels, not two. A model of
+/// two layers with the matrices M and W, on a fresh vector v at level 6:
+///
+/// 1. `matmul` of M and v: the first d slots of the result, at level 4, are M v.
+/// 2. `poly-eval` with `polynomial_coeffs` `[0.5, 0.25]`: the activation, at level 3.
+/// 3. `rescale` W three times, so that both have level 3; `matmul` of W and the activation, at level 0.
+///
 /// A product uses up a level: `rescale` gives the product the scale of the next level. With `scale_stable` the product
-/// is rescaled at once. `poly-eval` uses ceil(log2(degree + 1)) levels, `matmul` two. Polynomials are most precise if
+/// is rescaled at once. `poly-eval` uses ceil(log2(degree + 1)) levels, `matmul` two or three. Polynomials are most precise if
 /// the numbers are between -1 and 1, because powers of larger numbers enlarge the error too. An operation whose result
 /// would not decrypt is refused with `NOISE_BUDGET_EXHAUSTED` and costs nothing. A rotation may take 2 log2(`slot_count`)
 /// of the key's rotations; a longer one is refused, and the answer names the Galois element to add to the key.

@@ -7,11 +7,11 @@ use super::{
 };
 use crate::ckks::Params;
 use crate::ckks::ciphertext::{Ciphertext, SeededCiphertext};
-use crate::ckks::noise::Noise;
+use crate::ckks::noise::{Noise, Tail};
 use crate::ckks::room;
 use crate::container::{Error, HEADER_BYTES, Tag, frame_arithmetic, unframe_arithmetic};
 
-/// Size of the level, the form and two zeros together, in bytes.
+/// Size of the level, the form, the tail and a zero together, in bytes.
 const KIND_BYTES: usize = 4;
 /// Size of the scale, the value bound and the variance together, in bytes.
 const FLOAT_BYTES: usize = 24;
@@ -44,7 +44,7 @@ pub fn ciphertext_bytes(params: &Params, level: usize, form: Form) -> usize {
 pub fn write_ciphertext(ciphertext: &Ciphertext, params: &Params, fingerprint: [u8; 8]) -> Vec<u8> {
     let Ciphertext { level, scale, noise, ref words } = *ciphertext;
     let primes = &params.level(level).primes;
-    write(params, fingerprint, (level, Form::Whole), [scale, noise.value_bound, noise.variance], |out| {
+    write(params, fingerprint, (level, Form::Whole), (scale, noise), |out| {
         assert_eq!(words.len(), 2 * primes.len() * params.n(), "two polynomials of the level");
         for polynomial in words.chunks_exact(primes.len() * params.n()) {
             put_rows(params, primes, polynomial, out);
@@ -58,7 +58,7 @@ pub fn write_ciphertext(ciphertext: &Ciphertext, params: &Params, fingerprint: [
 /// When the number of words does not match the ciphertext's level.
 pub fn write_seeded_ciphertext(ciphertext: &SeededCiphertext, params: &Params, fingerprint: [u8; 8]) -> Vec<u8> {
     let SeededCiphertext { level, scale, noise, seed, ref body } = *ciphertext;
-    write(params, fingerprint, (level, Form::Seeded), [scale, noise.value_bound, noise.variance], |out| {
+    write(params, fingerprint, (level, Form::Seeded), (scale, noise), |out| {
         out.extend(seed);
         put_rows(params, &params.level(level).primes, body, out);
     })
@@ -68,14 +68,14 @@ fn write(
     params: &Params,
     fingerprint: [u8; 8],
     (level, form): (usize, Form),
-    floats: [f64; 3],
+    (scale, noise): (f64, Noise),
     put: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
     frame_arithmetic(Tag::ArithmeticCiphertext, fingerprint, |out| {
         out.reserve_exact(ciphertext_bytes(params, level, form) - HEADER_BYTES);
         out.extend(params_block(params));
-        out.extend([level as u8, form as u8, 0, 0]);
-        floats.iter().for_each(|float| out.extend(float.to_le_bytes()));
+        out.extend([level as u8, form as u8, u8::from(noise.tail == Tail::Mixed), 0]);
+        [scale, noise.value_bound, noise.variance].iter().for_each(|float| out.extend(float.to_le_bytes()));
         put(out);
     })
 }
@@ -94,12 +94,14 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
         return Err(Error::Params("the ciphertext was made under another key".into()));
     }
     let (kind, rest) = split(rest, KIND_BYTES)?;
-    let &[level, form, 0, 0] = kind else {
-        return Err(Error::Malformed("the two bytes after the form must be zero".into()));
+    let &[level, form, tail @ (0 | 1), 0] = kind else {
+        return Err(Error::Malformed("the two bytes after the form must be 0 or 1, and 0".into()));
     };
+    let tail = if tail == 1 { Tail::Mixed } else { Tail::AsSent };
     let level = check_level(level, params.level_max())?;
     let (floats, rest) = split(rest, FLOAT_BYTES)?;
     let (scale, noise) = read_floats(floats, params, level)?;
+    let noise = Noise { tail, ..noise };
     let primes = &params.level(level).primes;
     let polynomial = packed_bytes(params, primes);
     let expected = match form {
@@ -131,5 +133,5 @@ fn read_floats(bytes: &[u8], params: &Params, level: usize) -> Result<(f64, Nois
     let float = |at: usize| f64::from_le_bytes(bytes[8 * at..][..8].try_into().expect("eight bytes"));
     let [scale, value_bound, variance] = [float(0), float(1), float(2)];
     room::check_record(params, level, scale, [value_bound, variance]).map_err(Error::Malformed)?;
-    Ok((scale, Noise { value_bound, variance }))
+    Ok((scale, Noise::new(value_bound, variance)))
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::ckks::ciphertext::{Ciphertext, SeededCiphertext};
 use crate::ckks::keys::{KeyRow, PublicKey, RowHeader};
 use crate::ckks::noise::Noise;
+use crate::ckks::noise::Tail;
 use crate::ckks::params::{POLY_DEGREES, PartKind};
 use crate::container::{self, CHECKSUM_BYTES};
 use crate::tfhe::Preset;
@@ -155,9 +156,13 @@ fn c17_ciphertexts_of_another_key_level_form_or_number_are_refused_even_under_a_
     {
         assert!(matches!(changed(at, &[value]), Err(Error::Params(_))), "byte {at} = {value}");
     }
-    for (at, value) in [(6, 9), (38, 1), (39, 1), (40, 0), (40, 2), (41, 1), (41, 2), (42, 1), (43, 1)] {
+    for (at, value) in [(6, 9), (38, 1), (39, 1), (40, 0), (40, 2), (41, 1), (41, 2), (42, 2), (43, 1)] {
         assert!(matches!(changed(at, &[value]), Err(Error::Malformed(_))), "byte {at} = {value}");
     }
+    assert_eq!(changed(42, &[1]).unwrap().noise.tail, Tail::Mixed);
+    let mut mixed = ciphertext(&params, 1);
+    mixed.noise.tail = Tail::Mixed;
+    assert_eq!(read(&write_ciphertext(&mixed, &params, NAME)), Ok(mixed));
     assert_eq!(changed(4, &[2]), Err(Error::UnknownVersion(2)));
     assert!(matches!(changed(6, &[6]), Err(Error::WrongType { .. })));
     assert!(matches!(changed(8, &[0; 8]), Err(Error::Malformed(_))), "no fingerprint");

@@ -1,6 +1,6 @@
 //! Collects the steps of a plan, and the level, scale and noise of every value.
 
-use super::{Plain, Plan, SCALE_TOLERANCE, Step, Value};
+use super::{Plain, Plan, SCALE_DRIFT_MAX, SCALE_TOLERANCE, Step, Value};
 use crate::ckks::noise::Noise;
 use crate::ckks::params::{Params, PartKind};
 
@@ -27,7 +27,7 @@ pub(super) struct PlainNode {
 ///
 /// # Panics
 /// The methods panic on values of another plan, on levels that do not fit, and on scales that differ by more than
-/// rounding. Callers check outside input first.
+/// rounding, in a sum by more than [`SCALE_DRIFT_MAX`]. Callers check outside input first.
 pub struct PlanBuilder {
     pub(super) params: Params,
     pub(super) nodes: Vec<Node>,
@@ -80,13 +80,13 @@ impl PlanBuilder {
         Plain(self.plains.len() - 1)
     }
 
-    /// Adds the step `a + b`. Both ciphertexts have the same level and the same scale.
+    /// Adds the step `a + b`. Both ciphertexts have the same level and, but for a drift, the same scale.
     pub fn add(&mut self, a: Value, b: Value) -> Value {
         let (level, scale, noise) = self.sum(a, b);
         self.push(Some(Step::Add(a, b)), level, scale, noise)
     }
 
-    /// Adds the step `a - b`. Both ciphertexts have the same level and the same scale.
+    /// Adds the step `a - b`. Both ciphertexts have the same level and, but for a drift, the same scale.
     pub fn sub(&mut self, a: Value, b: Value) -> Value {
         let (level, scale, noise) = self.sum(a, b);
         self.push(Some(Step::Sub(a, b)), level, scale, noise)
@@ -171,8 +171,9 @@ impl PlanBuilder {
         self.push(Some(Step::Divide { a, to: level - 1, factor: 1 }), level - 1, scale, noise)
     }
 
-    /// Adds a step that brings `a` to the lower level `to` and to the scale `scale`, by a whole factor of some 40 bits.
-    /// The factor is rounded, so the result's scale has a relative difference of about `2^-40` from `scale`.
+    /// Adds a step that brings `a` to the lower level `to` and to the scale `scale`, by a whole factor. The factor is
+    /// rounded, so the result's scale has a relative difference of about `2^-40` from `scale`, or of `2^-scale_bits` for
+    /// the level directly below ([`super::super::Chain::divided`]).
     pub fn lower(&mut self, a: Value, to: usize, scale: f64) -> Value {
         let Node { level, scale: before, noise, .. } = self.nodes[a.0];
         assert!(to < level, "a lower level");
@@ -227,8 +228,10 @@ impl PlanBuilder {
     fn sum(&self, a: Value, b: Value) -> (usize, f64, Noise) {
         let (a, b) = (&self.nodes[a.0], &self.nodes[b.0]);
         assert_eq!(a.level, b.level, "terms of one level");
-        assert!(same_scale(a.scale, b.scale), "terms of one scale: {} and {}", a.scale, b.scale);
-        (a.level, a.scale, a.noise.add(b.noise, [a.scale, b.scale], self.params.n()))
+        assert!(drift(a.scale, b.scale) < SCALE_DRIFT_MAX, "terms of one scale: {} and {}", a.scale, b.scale);
+        // the result has the scale of the larger numbers, because a drift is an error relative to the numbers
+        let (large, small) = if a.noise.value_bound < b.noise.value_bound { (b, a) } else { (a, b) };
+        (a.level, large.scale, large.noise.add(small.noise, [large.scale, small.scale], self.params.n()))
     }
 
     fn product(&self, a: Value, b: Value) -> (usize, f64, Noise) {
@@ -246,5 +249,10 @@ impl PlanBuilder {
 
 /// Whether two scales are equal, apart from rounding.
 pub fn same_scale(a: f64, b: f64) -> bool {
-    (a / b - 1.0).abs() < SCALE_TOLERANCE
+    drift(a, b) < SCALE_TOLERANCE
+}
+
+/// The relative difference of two scales.
+pub fn drift(a: f64, b: f64) -> f64 {
+    (a / b - 1.0).abs()
 }

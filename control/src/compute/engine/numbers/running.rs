@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use api::Code;
 use engine::ckks::container::{self, KeyHead};
-use engine::ckks::noise::NoiseBudget;
+use engine::ckks::noise::{NoiseBudget, Tail};
 use engine::ckks::operation::{self, Operand, Refusal, Request};
 use engine::ckks::plaintexts::Plaintexts;
 use engine::ckks::{Ciphertext, Noise, Params, PartKind, PartShape};
@@ -168,6 +168,8 @@ pub struct ResultFacts {
     pub value_bound: f64,
     /// Variance of the noise.
     pub variance: f64,
+    /// The slots that `matmul` takes for zeros.
+    tail: Tail,
     /// `noise_budget_remaining`: percent, to one decimal (readings C11).
     pub budget_percent: f64,
     /// Number of bits after the binary point that are correct in every slot, to one decimal.
@@ -251,7 +253,7 @@ impl OpenNumbersKey {
 
     /// Writes a result's container. Takes milliseconds of CPU time, so call this outside the async threads.
     pub fn write(&self, facts: &ResultFacts, words: Vec<u32>) -> Vec<u8> {
-        let noise = Noise { value_bound: facts.value_bound, variance: facts.variance };
+        let noise = Noise { value_bound: facts.value_bound, variance: facts.variance, tail: facts.tail };
         let ciphertext = Ciphertext { level: facts.level, scale: facts.scale, noise, words };
         container::write_ciphertext(&ciphertext, self.params(), self.fingerprint)
     }
@@ -301,6 +303,7 @@ fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f
         scale,
         value_bound: noise.value_bound,
         variance: noise.variance,
+        tail: noise.tail,
         budget_percent: tenths(percent),
         // without any noise the precision is infinite, which JSON cannot express: 1074 bits are stated instead, because
         // a double has no more bits after the binary point

@@ -10,7 +10,7 @@ use crate::ckks::plan::PlanBuilder;
 use crate::ckks::{SecurityLevel, bootstrap, matmul, polynomial, rotation};
 use crate::ring::Ring;
 
-const FRESH: Noise = Noise { value_bound: 1.0, variance: 10.5 };
+const FRESH: Noise = Noise::new(1.0, 10.5);
 
 fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
     let security = SecurityLevel::Testing;
