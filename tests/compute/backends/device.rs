@@ -8,6 +8,7 @@ use kernels::gpu::Gpu;
 use kernels::tfhe::gpu::GpuBackend;
 use kernels::{Error, Result};
 use tests_compute::host_cuda::HostCuda;
+use tests_extent::Extent;
 
 use crate::any_backend::{AnyBackend, any};
 use crate::stems::StemCase;
@@ -54,21 +55,26 @@ fn first_cuda() -> Result<Cuda> {
 }
 
 impl Device {
-    /// All backends of this build. To add a GPU, add a line.
+    /// All backends of this build, in a short run without the emulated kinds of cards. To add a GPU, add a line.
     pub fn all() -> Vec<Device> {
-        vec![
+        let mut devices = vec![
             Device::cpu("cpu-avx512"),
             Device::cpu("cpu-avx2"),
             Device::cpu("cpu-portable"),
             Device::gpu("cuda-host", true, HostCuda::open),
             Device::gpu("wgpu-software", true, wgpu::open_software),
-            Device::gpu("wgpu-software-narrow", true, wgpu::open_software_narrow),
             Device::gpu("wgpu", false, wgpu::open_card),
             Device::gpu("cuda", false, first_cuda),
-            Device::gpu("cuda-host-sm80", true, || emulated((8, 0), 8)).fast_paths_only(),
-            Device::gpu("cuda-host-sm89", true, || emulated((8, 9), 2)).fast_paths_only(),
-            Device::gpu("cuda-host-sm90", true, || emulated((9, 0), 1)).fast_paths_only(),
-        ]
+        ];
+        if Extent::named().is_full() {
+            devices.extend([
+                Device::gpu("wgpu-software-narrow", true, wgpu::open_software_narrow),
+                Device::gpu("cuda-host-sm80", true, || emulated((8, 0), 8)).fast_paths_only(),
+                Device::gpu("cuda-host-sm89", true, || emulated((8, 9), 2)).fast_paths_only(),
+                Device::gpu("cuda-host-sm90", true, || emulated((9, 0), 1)).fast_paths_only(),
+            ]);
+        }
+        devices
     }
 
     fn cpu(name: &'static str) -> Device {

@@ -35,7 +35,9 @@ const TOO_MUCH: f64 = 1.05;
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 
 fn main() -> ExitCode {
-    let measured = Preset::ALL.map(|preset| {
+    // the first preset stands for all in a short run
+    let presets = tests_extent::pick(&Preset::ALL[..1], &Preset::ALL[..]);
+    let measured = presets.iter().map(|&preset| {
         Trial::test(format!("noise/{}", preset.name()), move || {
             let keys = SEEDS.into_iter().map(|seed| (seed, keys::ours(preset, seed)));
             let mut stages = vec![fresh(preset)];
@@ -51,12 +53,13 @@ fn main() -> ExitCode {
     let imported = Trial::test("noise/imported", || {
         check("imported", &samples(SEEDS.into_iter().map(|seed| (seed, keys::imported(seed))), &[]), "")
     });
-    let correlated = Preset::ALL
-        .map(|preset| Trial::test(format!("correlated/{}", preset.name()), move || correlated::check(preset)));
-    let outputs =
-        Preset::ALL.map(|preset| Trial::test(format!("outputs/{}", preset.name()), move || outputs::check(preset)));
+    let of_presets = |name: &'static str, check: fn(Preset) -> Result<(), Failed>| {
+        presets.iter().map(move |&preset| Trial::test(format!("{name}/{}", preset.name()), move || check(preset)))
+    };
+    let correlated = of_presets("correlated", correlated::check);
+    let outputs = of_presets("outputs", outputs::check);
     let model = Trial::test("model/sums", sums::check_model);
-    let all = measured.into_iter().chain([imported, model]).chain(correlated).chain(outputs);
+    let all = measured.chain([imported, model]).chain(correlated).chain(outputs);
     run(&Arguments::from_args(), all.collect()).exit_code()
 }
 
@@ -130,11 +133,6 @@ impl OfKey {
         let explained = self.constant + self.model / self.errors.len() as f64;
         Some(self.mean()).filter(|mean| mean.abs() > 6.0 * explained.sqrt())
     }
-}
-
-/// Whether the suite runs as long as `scripts/soak` lets it.
-fn is_soak() -> bool {
-    std::env::var_os("TEST_EXTENT").is_some_and(|extent| extent == "soak")
 }
 
 fn turns(error: i32) -> f64 {

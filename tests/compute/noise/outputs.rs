@@ -9,6 +9,7 @@ use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::noise::InputNoise;
 use kernels::tfhe::{Circuit, Gate, GateRow, Gates, Lwe, LweList, Plan, Preset, bootstrap, mapping};
 use libtest_mimic::Failed;
+use tests_extent::Extent;
 
 use crate::keys;
 use crate::samples::random_words;
@@ -56,7 +57,7 @@ const GATES: [(Gate, &[usize]); 10] = [
 /// Checks all pairs of results under a key of the preset. Operands are random words, because the error of a bootstrap
 /// does not depend on the phase that it reads.
 pub fn check(preset: Preset) -> Result<(), Failed> {
-    let (count, limit) = if crate::is_soak() { (MANY, 0.13) } else { (FEW, 0.36) };
+    let (count, limit) = if Extent::named() == Extent::Soak { (MANY, 0.13) } else { (FEW, 0.36) };
     let key = keys::ours(preset, SEED);
     let (params, device) = (preset.params(), Cpu::open());
     let loaded = device.load_key(&key.evaluation)?;

@@ -6,6 +6,7 @@ use kernels::tfhe::fold::Bit;
 use kernels::tfhe::mapping::map;
 use kernels::tfhe::noise::InputNoise;
 use kernels::tfhe::{Circuit, Plan, Preset};
+use tests_extent::Extent;
 
 use crate::party::{Party, generator};
 
@@ -72,12 +73,16 @@ fn a_mapped_multiplier_runs_under_fast_128_k2() {
 
 #[test]
 fn mapped_aes_128_runs_under_fast_128_k2() {
+    if !Extent::named().is_full() {
+        println!("not tested: TEST_EXTENT=full tests 16,426 bootstraps");
+        return;
+    }
     let circuit = Circuit::parse(AES_128).expect("a netlist");
     let party = Party::of(Preset::Fast128K2);
     check(&party, &circuit, &mapped(&party, &circuit, InputNoise::Fresh), &random_inputs(&circuit));
 }
 
-/// Run with `cargo test -p tests-engine --test circuits every_preset -- --ignored`.
+/// Ignored: takes minutes. `scripts/soak` runs it.
 #[test]
 #[ignore = "takes minutes"]
 fn mapped_netlists_run_under_every_preset_on_inputs_of_either_noise() {

@@ -13,7 +13,7 @@ use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::redis::Redis;
 
-use crate::limits::{key_on, left, limits, race};
+use crate::limits::{crowd, key_on, left, limits, race};
 use tests_service::gates::SESSIONS;
 
 const TEMP_KEY: &str = "/api/v1/onboarding/temp-key";
@@ -124,10 +124,11 @@ async fn l6_nodes_share_a_key_s_bucket() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l1_two_nodes_let_exactly_the_limit_pass_and_an_emptied_cache_store_changes_nothing() {
     let Some(redis) = Redis::start() else { return };
-    let Some((one, other)) = pair(&redis, free(limits(1000, 10_000))).await else { return };
+    let (limit, requests) = crowd();
+    let Some((one, other)) = pair(&redis, free(limits(limit, 10_000))).await else { return };
     let (key, account) = key_on(one.running().config(), Plan::Free).await;
-    assert_eq!(race(&[&one, &other], &key, 2000).await, 1000);
-    database_knows(&one, account.as_str(), 1000).await;
+    assert_eq!(race(&[&one, &other], &key, requests).await as u64, limit);
+    database_knows(&one, account.as_str(), limit as i64).await;
     redis.command(&["FLUSHALL"]);
     for server in [&one, &other] {
         let refused = list(server, &key).await;
@@ -263,9 +264,10 @@ async fn a17_without_the_cache_store_a_revoked_key_is_refused_as_ever() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l10_a_cache_store_that_dies_under_load_costs_no_request_and_passes_no_limit() {
     let Some(mut redis) = Redis::start() else { return };
+    let (limit, requests) = crowd();
     let server = TestServer::with(|config| {
         config.cache_store = Some(redis.config());
-        free(limits(1000, 10_000))(config);
+        free(limits(limit, 10_000))(config);
     })
     .await;
     assert_eq!(health_becomes(&server, "healthy").await["status"], "healthy");
@@ -279,8 +281,8 @@ async fn l10_a_cache_store_that_dies_under_load_costs_no_request_and_passes_no_l
         redis.kill();
     };
     let servers = [&server];
-    let (passed, ()) = tokio::join!(race(&servers, &key, 2000), kill_at_some_point);
-    assert_eq!(passed, 1000);
+    let (passed, ()) = tokio::join!(race(&servers, &key, requests), kill_at_some_point);
+    assert_eq!(passed as u64, limit);
 
     let down = health_becomes(&server, "degraded").await;
     assert_eq!((&down["status"], down["error"].is_string()), (&json!("unavailable"), true));
@@ -301,8 +303,8 @@ async fn l10_a_cache_store_that_dies_under_load_costs_no_request_and_passes_no_l
     is_open(&server, true).await;
     assert_eq!(health_becomes(&server, "healthy").await["status"], "healthy");
     list(&server, &key).await.error(429, "RATE_LIMITED");
-    assert_eq!(left(&list(&server, &other_key).await), [996, 9996]);
-    database_knows(&server, account.as_str(), 1000).await;
+    assert_eq!(left(&list(&server, &other_key).await), [limit - 4, 9996]);
+    database_knows(&server, account.as_str(), limit as i64).await;
     database_knows(&server, other_account.as_str(), 4).await;
 }
 
