@@ -111,6 +111,23 @@ impl Chain {
         product(&mut self.divided(level, to).into_iter()) / product(&mut entering)
     }
 
+    /// Whether a ciphertext of this level and scale is a product that was not rescaled yet: after a division to the
+    /// level below, its scale is still above the square root of the default scale there. False at level 0.
+    pub fn is_unscaled(&self, level: usize, scale: f64) -> bool {
+        level > 0 && scale / self.divisor(level, level - 1) > libm::sqrt(self.levels[level - 1].scale)
+    }
+
+    /// Counts the levels that a ciphertext of this level and scale owes: the rescales that its products still need. At
+    /// most `level`.
+    pub fn owed(&self, level: usize, scale: f64) -> usize {
+        let (mut at, mut scale) = (level, scale);
+        while self.is_unscaled(at, scale) {
+            scale /= self.divisor(at, at - 1);
+            at -= 1;
+        }
+        level - at
+    }
+
     /// The number of primes that are not special.
     pub fn ciphertext_primes(&self) -> usize {
         self.primes.len() - self.special

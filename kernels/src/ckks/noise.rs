@@ -208,12 +208,13 @@ impl Noise {
         let fresh = Noise::encrypt_public(n, 1.0).precision_bits(n, params.level(top).scale);
         let least = PRECISION_MIN.min(fresh - 1.0);
         let precision = ((-libm::log2(self.scheme_error(n, scale)) - least) / (fresh - least)).clamp(0.0, 1.0);
-        let levels = level as f64 / top as f64;
+        let levels_remaining = level - params.chain().owed(level, scale);
+        let levels = levels_remaining as f64 / top as f64;
         // for NaN, `fits` is false, so the budget is 0
         let percent = if self.fits(params, level, scale) { levels.min(precision) * 100.0 } else { 0.0 };
         NoiseBudget {
             percent,
-            levels_remaining: level,
+            levels_remaining,
             precision_bits: self.precision_bits(n, scale),
             value_bound: self.value_bound,
             scale_bits: libm::log2(scale),
@@ -228,7 +229,8 @@ pub struct NoiseBudget {
     /// `noise_budget_remaining`: the smaller of the remaining levels and the remaining precision, in percent; 0 if the
     /// value may wrap around the modulus (readings C11).
     pub percent: f64,
-    /// How many more multiplications are possible, one after another.
+    /// How many more multiplications are possible, one after another: the level, less the levels that a product owes
+    /// which was not rescaled.
     pub levels_remaining: usize,
     /// Number of correct bits behind the binary point.
     pub precision_bits: f64,
@@ -319,6 +321,28 @@ mod tests {
                     assert_eq!(Noise { variance: broken, ..fresh }.budget(&params, 3, scale(3)).percent, 0.0);
                     assert_eq!(bounded(broken).budget(&params, 3, scale(3)).percent, 0.0);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_product_that_is_not_rescaled_owes_the_levels_that_its_rescales_take() {
+        for scale_bits in [10, 25, 30, 40, 50] {
+            let params = params(4096, scale_bits, 4);
+            let squared = |level: usize, noise: Noise, scale: f64| {
+                (noise.square(scale, 4096).budget(&params, level, scale * scale), scale * scale)
+            };
+            for level in 1..=4 {
+                let (noise, scale) = (Noise::encrypt_secret(1.0), params.level(level).scale);
+                let (unscaled, product_scale) = squared(level, noise, scale);
+                let below = noise.square(scale, 4096).relinearize_rescale(&params, 4, level, level - 1);
+                let rescaled = below.budget(&params, level - 1, params.level(level - 1).scale);
+                assert_eq!(unscaled.levels_remaining, level - 1, "{scale_bits} bits, level {level}");
+                assert!((unscaled.percent - rescaled.percent).abs() < 5.0, "{unscaled:?} {rescaled:?}");
+                assert_eq!(params.chain().owed(level, scale), 0, "a fresh ciphertext owes nothing");
+                // three factors owe two levels, four owe three, as far as there are levels
+                let owed = [3, 4].map(|factors| params.chain().owed(level, scale.powi(factors)));
+                assert_eq!(owed, [2.min(level), 3.min(level)], "{product_scale}");
             }
         }
     }

@@ -368,17 +368,16 @@ impl Planning<'_> {
         params.level(level - 1).scale * params.chain().divisor(level, level - 1) / self.builder.scale(value)
     }
 
-    /// Brings a value one level down. If the value's scale after a division would be above the square root of the
-    /// default scale, the value is a product that was not rescaled yet, and it is only divided. Any other value is
-    /// first multiplied by a factor, which gives it the default scale of the lower level after the division.
+    /// Brings a value one level down. A product that was not rescaled yet ([`super::Chain::is_unscaled`]) is only
+    /// divided. Any other value is first multiplied by a factor, which gives it the default scale of the lower level
+    /// after the division.
     fn rescale(&mut self, value: Value) -> Result<Value, Refusal> {
         self.needs_levels(value, 1)?;
         let level = self.builder.level(value);
-        let divisor = self.builder.params().chain().divisor(level, level - 1);
-        let below = self.builder.params().level(level - 1).scale;
-        if self.builder.scale(value) / divisor > below.sqrt() {
+        if self.builder.params().chain().is_unscaled(level, self.builder.scale(value)) {
             return Ok(self.builder.rescale(value));
         }
+        let below = self.builder.params().level(level - 1).scale;
         Ok(self.builder.lower(value, level - 1, below))
     }
 
