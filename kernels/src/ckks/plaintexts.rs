@@ -2,13 +2,14 @@
 
 use super::encode::{Complex, EncodeError, Encoder, Rounded};
 use super::params::Params;
+use super::room;
 use crate::ring::Ring;
 
 /// Encodes plaintexts for one parameter set. The tables take 16 bytes for each prime and coefficient.
 pub struct Plaintexts {
     params: Params,
-    encoder: Encoder,
-    rings: Vec<Ring>,
+    /// `None`: plaintexts are checked and get no words.
+    tables: Option<(Encoder, Vec<Ring>)>,
 }
 
 impl Plaintexts {
@@ -16,7 +17,13 @@ impl Plaintexts {
     pub fn new(params: &Params) -> Plaintexts {
         let ciphertext_primes = &params.primes()[..params.chain().ciphertext_primes()];
         let rings = ciphertext_primes.iter().map(|&prime| Ring::new(prime, params.n())).collect();
-        Plaintexts { params: params.clone(), encoder: Encoder::new(params.n()), rings }
+        Plaintexts { params: params.clone(), tables: Some((Encoder::new(params.n()), rings)) }
+    }
+
+    /// Makes no tables: plaintexts are checked as by [`Plaintexts::new`], but have no words. A plan over them tells what
+    /// a result would be, and no device can run the plan.
+    pub fn without_words(params: &Params) -> Plaintexts {
+        Plaintexts { params: params.clone(), tables: None }
     }
 
     /// Encodes slots as `[primes of the level][N]` words in the order of [`Ring::forward`].
@@ -27,8 +34,11 @@ impl Plaintexts {
     /// # Panics
     /// When there are not `N / 2` values.
     pub fn encode(&self, values: &[Complex], level: usize, scale: f64) -> Result<Vec<u32>, EncodeError> {
-        let rounded = self.encoder.encode(values, scale, self.params.level(level).log_modulus)?;
-        Ok(self.words(&rounded, level))
+        let log_modulus = self.params.level(level).log_modulus;
+        match &self.tables {
+            Some((encoder, _)) => Ok(self.words(&encoder.encode(values, scale, log_modulus)?, level)),
+            None => check(values, scale, log_modulus).map(|()| Vec::new()),
+        }
     }
 
     /// Like [`Plaintexts::encode`], but for real numbers.
@@ -39,8 +49,8 @@ impl Plaintexts {
     /// # Panics
     /// When there are not `N / 2` values.
     pub fn encode_reals(&self, values: &[f64], level: usize, scale: f64) -> Result<Vec<u32>, EncodeError> {
-        let rounded = self.encoder.encode_reals(values, scale, self.params.level(level).log_modulus)?;
-        Ok(self.words(&rounded, level))
+        let values: Vec<Complex> = values.iter().map(|&value| value.into()).collect();
+        self.encode(&values, level, scale)
     }
 
     /// Encodes i in every slot: the polynomial `X^(N/2)` at scale 1.
@@ -54,13 +64,53 @@ impl Plaintexts {
     }
 
     fn rows(&self, level: usize, fill: impl Fn(&Ring, &mut [u32])) -> Vec<u32> {
+        let Some((_, rings)) = &self.tables else { return Vec::new() };
         let n = self.params.n();
         let primes = &self.params.level(level).primes;
         let mut words = vec![0; primes.len() * n];
         for (&prime, row) in primes.iter().zip(words.chunks_exact_mut(n)) {
-            fill(&self.rings[prime], row);
-            self.rings[prime].forward(row);
+            fill(&rings[prime], row);
+            rings[prime].forward(row);
         }
         words
+    }
+}
+
+/// Checks whether slots can be encoded, as [`Encoder::encode`] does. A coefficient is a mean of rotated slots, so the
+/// slots' bound decides in nearly all cases, without a transform.
+fn check(values: &[Complex], scale: f64, log_modulus: f64) -> Result<(), EncodeError> {
+    let bound = values.iter().map(|value| libm::hypot(value.re, value.im)).fold(0.0, f64::max);
+    let is_finite = values.iter().all(|value| value.re.is_finite() && value.im.is_finite());
+    match is_finite && room::fits(bound * scale, log_modulus) {
+        true => Ok(()),
+        false => Encoder::new(2 * values.len()).encode(values, scale, log_modulus).map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ckks::{ParamsLiteral, SecurityLevel};
+
+    #[test]
+    fn plaintexts_without_words_are_refused_like_others() {
+        let security = SecurityLevel::Testing;
+        let literal = ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 2, security, bootstrap: false };
+        let params = Params::new(literal).unwrap();
+        let (whole, without) = (Plaintexts::new(&params), Plaintexts::without_words(&params));
+        let spike = |number: f64| (0..32).map(|slot| if slot == 3 { number } else { 0.0 }).collect::<Vec<f64>>();
+        let mut refused = 0;
+        for level in 0..=2 {
+            for number in (0..60).map(|bits| f64::from(bits).exp2()).chain([0.0, f64::NAN, f64::INFINITY, 1e300]) {
+                for values in [vec![number; 32], spike(number)] {
+                    let scale = params.level(level).scale;
+                    let found = without.encode_reals(&values, level, scale);
+                    let wanted = whole.encode_reals(&values, level, scale).map(|_| Vec::new());
+                    refused += usize::from(found.is_err());
+                    assert_eq!(found, wanted, "{number} at level {level}");
+                }
+            }
+        }
+        assert!(refused > 50, "{refused}");
     }
 }

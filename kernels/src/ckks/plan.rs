@@ -266,6 +266,11 @@ impl Plan {
         self.outputs.iter().map(|value| self.value(*value))
     }
 
+    /// Counts the key switches: a product, a rotation and a change of the secret have one each.
+    pub fn key_switches(&self) -> usize {
+        self.steps.iter().filter(|planned| planned.step.part().is_some()).count()
+    }
+
     /// The number of slots that the plan needs.
     pub fn slots(&self) -> usize {
         self.slots

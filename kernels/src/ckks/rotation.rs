@@ -21,44 +21,59 @@ pub fn conjugation(polynomial_size: usize) -> u32 {
     2 * polynomial_size as u32 - 1
 }
 
-/// Finds the shortest sequence of rotations that together rotate by `steps` to the left, and returns their Galois
-/// elements. All of them come from `elements`; elements that are not rotations are ignored. The sequence is empty for a
-/// whole turn; `None` if no sequence exists.
-pub fn path(polynomial_size: usize, steps: i64, elements: &[u32]) -> Option<Vec<u32>> {
-    let slots = polynomial_size / 2;
-    let wanted = steps.rem_euclid(slots as i64) as usize;
-    // the step count of each element, which is its discrete logarithm to base 5
-    let mut power = 1u64;
-    let mut known: Vec<(usize, u32)> = Vec::new();
-    for step in 0..slots {
-        if step > 0 && elements.contains(&(power as u32)) {
-            known.push((step, power as u32));
+/// The shortest ways to all rotations of a ring, over the rotations that a key has.
+pub struct Paths {
+    /// The step count and the Galois element of each rotation of the key.
+    known: Vec<(u32, u32)>,
+    /// For each step count, which of `known` is the last rotation of a shortest path, counted from 1. 0: no path.
+    last: Vec<u16>,
+}
+
+impl Paths {
+    /// Searches over these Galois elements; elements that are not rotations are ignored.
+    pub fn new(polynomial_size: usize, elements: &[u32]) -> Paths {
+        let slots = polynomial_size / 2;
+        let mut is_known = vec![false; 2 * polynomial_size];
+        elements.iter().for_each(|&element| is_known[element as usize] = true);
+        // the step count of each element, which is its discrete logarithm to base 5
+        let mut power = 1;
+        let mut known = Vec::new();
+        for step in 0..slots as u32 {
+            if step > 0 && is_known[power] {
+                known.push((step, power as u32));
+            }
+            power = power * 5 % (2 * polynomial_size);
         }
-        power = power * 5 % (2 * polynomial_size as u64);
-    }
-    // breadth-first search from 0; `last` has, for each step count, the last element of a shortest path
-    let mut last: Vec<Option<(usize, u32)>> = vec![None; slots];
-    let mut waiting = VecDeque::from([0]);
-    while let Some(at) = waiting.pop_front() {
-        if at == wanted {
-            break;
-        }
-        for &(step, element) in &known {
-            let next = (at + step) % slots;
-            if next != 0 && last[next].is_none() {
-                last[next] = Some((step, element));
-                waiting.push_back(next);
+        // breadth-first search from 0
+        let mut last = vec![0; slots];
+        let mut waiting = VecDeque::from([0]);
+        let mut missing = slots - 1;
+        while let Some(at) = waiting.pop_front().filter(|_| missing > 0) {
+            for (&(step, _), number) in known.iter().zip(1..) {
+                let next = (at + step as usize) & (slots - 1);
+                if next != 0 && last[next] == 0 {
+                    last[next] = number;
+                    missing -= 1;
+                    waiting.push_back(next);
+                }
             }
         }
+        Paths { known, last }
     }
-    let (mut at, mut path) = (wanted, Vec::new());
-    while at != 0 {
-        let (step, element) = last[at]?;
-        path.push(element);
-        at = (at + slots - step) % slots;
+
+    /// Returns the Galois elements of the shortest sequence of rotations that together rotate by `steps` to the left.
+    /// The sequence is empty for a whole turn; `None` if no sequence exists.
+    pub fn to(&self, steps: i64) -> Option<Vec<u32>> {
+        let slots = self.last.len();
+        let (mut at, mut path) = (steps.rem_euclid(slots as i64) as usize, Vec::new());
+        while at != 0 {
+            let (step, element) = self.known[usize::from(self.last[at]).checked_sub(1)?];
+            path.push(element);
+            at = (at + slots - step as usize) & (slots - 1);
+        }
+        path.reverse();
+        Some(path)
     }
-    path.reverse();
-    Some(path)
 }
 
 #[cfg(test)]
@@ -82,15 +97,15 @@ mod tests {
         signed.extend((0..7).map(|bit| element(n, -(1 << bit))));
         for steps in -128..256i64 {
             for (elements, hops_max) in [(&positive, 7), (&signed, 4)] {
-                let found = path(n, steps, elements).unwrap();
+                let found = Paths::new(n, elements).to(steps).unwrap();
                 assert!(found.len() <= hops_max, "{steps}: {found:?}");
                 let product = found.iter().fold(1, |product, &of| product * u64::from(of) % 512);
                 assert_eq!(product, u64::from(element(n, steps)), "{steps}");
             }
         }
         let exact = [&positive[..], &[element(n, 77)]].concat();
-        assert_eq!(path(n, 77, &exact), Some(vec![element(n, 77)]));
-        assert_eq!(path(n, 128, &[]), Some(vec![]));
-        assert_eq!(path(n, 3, &[element(n, 2), conjugation(n)]), None, "odd steps are no multiples of 2");
+        assert_eq!(Paths::new(n, &exact).to(77), Some(vec![element(n, 77)]));
+        assert_eq!(Paths::new(n, &[]).to(128), Some(vec![]));
+        assert_eq!(Paths::new(n, &[element(n, 2), conjugation(n)]).to(3), None, "odd steps are no multiples of 2");
     }
 }

@@ -110,7 +110,7 @@ fn an_encrypted_matrix_times_an_encrypted_vector_with_exact_keys_and_with_powers
         });
         let mask = builder.plain(2, words.collect(), scale, 1.0);
         let rotate = |builder: &mut PlanBuilder, value, steps| {
-            let path = rotation::path(n, steps, &elements).unwrap();
+            let path = rotation::Paths::new(n, &elements).to(steps).unwrap();
             path.into_iter().fold(value, |value, element| builder.automorphism(value, element))
         };
         let product = matmul::multiply(&mut builder, operands, mask, rotate);
