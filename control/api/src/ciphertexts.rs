@@ -34,10 +34,15 @@ pub struct Ciphertext {
     pub key_id: EncryptionKeyId,
     /// How many numbers the ciphertext holds.
     pub slot_count: u64,
-    /// Number of multiplications in a row that the ciphertext still allows.
+    /// The ciphertext's level: the number of multiplications in a row that the ciphertext still allows, or fewer if it
+    /// is a product that was not rescaled.
     pub level: u64,
     /// log2 of the exact scale, to three decimals.
     pub scale_bits: f64,
+    /// Number of bits after the binary point that are correct in every slot, by the bound and the variance in the
+    /// ciphertext.
+    #[serde(default)]
+    pub precision_bits: f64,
     /// Size of the ciphertext in bytes.
     pub size_bytes: u64,
     /// `upload`, or the operation whose result the ciphertext is.
@@ -53,6 +58,9 @@ pub struct Ciphertext {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
     pub evicted_ciphertext_ids: Option<Vec<CiphertextId>>,
+    /// In the answer to an upload: remarks about the ciphertext, such as a scale that is not that of its level.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// `GET /ciphertexts`: a page of the ciphertexts under a key.

@@ -90,7 +90,8 @@ pub struct ComputeOperation {
     /// The remaining noise budget of the result, in percent: the lesser of the remaining levels and the remaining
     /// precision, or 0 when the numbers may overflow the modulus. Known before the operation is computed.
     pub noise_budget_remaining: f64,
-    /// Multiplications in a row that the result still allows.
+    /// Multiplications in a row that the result still allows. A product that was not rescaled owes a level, which is
+    /// not counted.
     pub levels_remaining: u64,
     /// Number of bits after the binary point that are correct in every slot of the result, by the bound on the result's
     /// error.

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::params::ChainLevel;
 use crate::{EncryptionKeyId, UploadId, numbers, objects};
 
 /// Largest size of a decoded public key in JSON, in bytes (specification, Limits).
@@ -61,8 +62,14 @@ pub struct KeyParams {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(example = "rns-ckks"))]
     pub scheme: String,
-    /// All primes of the modulus, with the primes for key switching at the end.
+    /// All primes of the modulus: those of ciphertexts, then the special primes of key switching.
     pub modulus_chain: Vec<u64>,
+    /// How many primes at the end of `modulus_chain` are special.
+    #[serde(default, skip_serializing_if = "numbers::is_zero")]
+    pub special_primes: u64,
+    /// The levels, from level 0. With `bootstrap` the list goes on above `max_depth`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<ChainLevel>,
     /// Size of the product of all primes, in bits.
     pub total_q_bits: u64,
     /// Bits of security against the cheapest known attack, at most 256.

@@ -37,6 +37,11 @@ pub(crate) fn some_integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     Ok(Option::<Number>::deserialize(deserializer)?.map(|Number(number)| number))
 }
 
+/// For `#[serde(skip_serializing_if)]`.
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 struct Whole;
 
 struct Integer;

@@ -56,6 +56,16 @@ pub struct SuggestedParams {
     pub arithmetic: Vec<ArithmeticFacts>,
 }
 
+/// A level of ciphertexts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChainLevel {
+    /// The primes of the level's modulus: their indices in `modulus_chain`, from 0, ascending.
+    pub primes: Vec<u64>,
+    /// The scale of the level's ciphertexts. The number is exact if it is read as a double.
+    pub scale: f64,
+}
+
 /// Parameters for arithmetic on encrypted numbers, and the sizes of keys and ciphertexts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -78,8 +88,15 @@ pub struct ArithmeticFacts {
     pub security_bits: u64,
     /// Bits of the product of all primes.
     pub total_q_bits: u64,
-    /// Bits of precision after the binary point, in the worst slot of a fresh ciphertext of numbers up to 1.
+    /// Whether the parameters leave room for bootstrapping.
+    #[serde(default)]
+    pub bootstrap: bool,
+    /// Number of bits after the binary point that are correct in every slot of a fresh ciphertext of numbers up to 1
+    /// that was made with the public key.
     pub precision_bits: f64,
+    /// The same of a ciphertext that was made with the secret key.
+    #[serde(default)]
+    pub seeded_precision_bits: f64,
     /// Bytes of a public key.
     pub public_key_bytes: u64,
     /// Bytes of the key that multiplications need, at the full level.
@@ -90,6 +107,15 @@ pub struct ArithmeticFacts {
     pub seeded_ciphertext_bytes: u64,
     /// Bytes of any other ciphertext, at the full level.
     pub ciphertext_bytes: u64,
+    /// All primes of the modulus: those of ciphertexts, then the special primes of key switching.
+    #[serde(default)]
+    pub modulus_chain: Vec<u64>,
+    /// How many primes at the end of `modulus_chain` are special.
+    #[serde(default)]
+    pub special_primes: u64,
+    /// The levels, from level 0. With `bootstrap` the list goes on above `max_depth`.
+    #[serde(default)]
+    pub levels: Vec<ChainLevel>,
     /// Remarks about these parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

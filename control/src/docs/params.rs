@@ -19,6 +19,9 @@ const SCALE_BITS_DEFAULT: u32 = 40;
 
 /// The parameters that meet a security level: presets of gate sessions, and parameters for arithmetic.
 ///
+/// Parameters for arithmetic come with their primes and their levels, so a client needs no search of its own to make keys
+/// and ciphertexts.
+///
 /// `depth` and `scale_bits` are for arithmetic. Gates have no limit of depth, because every gate refreshes the noise of its
 /// result.
 #[utoipa::path(
@@ -33,6 +36,8 @@ const SCALE_BITS_DEFAULT: u32 = 40;
             description = "Multiplications in a row; 5 when absent."),
         ("scale_bits" = Option<i64>, Query, minimum = 10, maximum = 50,
             description = "Bits of a fresh ciphertext's scale; 40 when absent."),
+        ("bootstrap" = Option<bool>, Query,
+            description = "Whether the chain has the levels of bootstrapping; `false` when absent. Only degrees for testing have them."),
     ),
     responses((status = 200, description = "The presets and parameters that meet the level; empty lists if none do.", body = SuggestedParams)),
     extensions(("x-errors" = json!([Code::InvalidRequest, Code::InvalidParams])))
@@ -42,11 +47,12 @@ pub async fn suggest(
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Json<SuggestedParams>, ApiError> {
     let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query string cannot be read"))?;
-    let Asked { level, depth, scale_bits } = parse(&query)?;
+    let Asked { level, depth, scale_bits, bootstrap } = parse(&query)?;
     let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= level.bits());
     let presets = presets.map(preset_facts).collect();
     // the search for primes takes milliseconds
-    let searched = docs.web.offload.run(Payer::without_key(), move || numbers::suggested(level, depth, scale_bits));
+    let search = move || numbers::suggested(level, depth, scale_bits, bootstrap);
+    let searched = docs.web.offload.run(Payer::without_key(), search);
     Ok(Json(SuggestedParams { security_level: level, presets, arithmetic: searched.await? }))
 }
 
@@ -55,17 +61,19 @@ struct Asked {
     level: SecurityLevel,
     depth: u32,
     scale_bits: u32,
+    bootstrap: bool,
 }
 
 /// Reads the query. Unknown parameters are ignored. A known parameter must be valid and may be given only once
 /// (readings E3).
 fn parse(query: &[(String, String)]) -> Result<Asked, ApiError> {
-    let (mut level, mut depth, mut scale_bits) = (None, None, None);
+    let (mut level, mut depth, mut scale_bits, mut bootstrap) = (None, None, None, None);
     for (name, value) in query {
         let slot = match name.as_str() {
             "security_level" => &mut level,
             "depth" => &mut depth,
             "scale_bits" => &mut scale_bits,
+            "bootstrap" => &mut bootstrap,
             _ => continue,
         };
         if slot.replace(value.as_str()).is_some() {
@@ -74,13 +82,23 @@ fn parse(query: &[(String, String)]) -> Result<Asked, ApiError> {
     }
     let depth = in_range("depth", depth, 1, 14)?.unwrap_or(DEPTH_DEFAULT);
     let scale_bits = in_range("scale_bits", scale_bits, 10, 50)?.unwrap_or(SCALE_BITS_DEFAULT);
-    let Some(name) = level else { return Ok(Asked { level: SecurityLevel::Bits128, depth, scale_bits }) };
-    let level = SecurityLevel::from_name(name).ok_or_else(|| {
-        let names = SecurityLevel::ALL.map(SecurityLevel::as_str).join(", ");
-        ApiError::new(Code::InvalidRequest, format!("security_level must be one of {names}"))
-            .at("security_level", format!("not one of {names}"))
-    })?;
-    Ok(Asked { level, depth, scale_bits })
+    let bootstrap = match bootstrap {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            let message = "bootstrap must be true or false";
+            return Err(ApiError::new(Code::InvalidRequest, message).at("bootstrap", "not true or false"));
+        }
+    };
+    let level = match level {
+        None => SecurityLevel::Bits128,
+        Some(name) => SecurityLevel::from_name(name).ok_or_else(|| {
+            let names = SecurityLevel::ALL.map(SecurityLevel::as_str).join(", ");
+            ApiError::new(Code::InvalidRequest, format!("security_level must be one of {names}"))
+                .at("security_level", format!("not one of {names}"))
+        })?,
+    };
+    Ok(Asked { level, depth, scale_bits, bootstrap })
 }
 
 fn in_range(name: &str, value: Option<&str>, min: u32, max: u32) -> Result<Option<u32>, ApiError> {

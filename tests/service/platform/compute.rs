@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use client::ckks::{Params, ParamsLiteral, PartKind, evaluation_key_parts, rotations};
+use client::ckks::{
+    Ciphertext, Encryptor, Params, ParamsLiteral, PartKind, container, evaluation_key_parts, rotations,
+};
 use control::caller::{Plan, Role};
 use serde_json::{Value, json};
 use tests_service::TestServer;
@@ -57,7 +59,9 @@ async fn every_operation_computes_what_it_says_and_costs_what_the_list_says() {
         // C1, C2
         assert_eq!((&told["status"], &told["op_id"]), (&json!("COMPLETED"), &told["job_id"]));
         assert_eq!(told["operation"], operation.replace('_', "-"));
-        assert_eq!((&told["levels_remaining"], &told["cost_units"]), (&json!(level), &json!(units)));
+        // F5: a product that is not rescaled owes a level
+        let owed = i32::from(operation.starts_with("multiply") && level == 3);
+        assert_eq!((&told["levels_remaining"], &told["cost_units"]), (&json!(level - owed), &json!(units)));
         // P2
         assert_eq!(told["cost_jpy"].to_string(), jpy);
         assert_eq!((&told["bootstrap_applied"], &told["bootstrap_effective_degree"]), (&json!(false), &json!(null)));
@@ -65,7 +69,7 @@ async fn every_operation_computes_what_it_says_and_costs_what_the_list_says() {
         assert_eq!(told["evicted_ciphertext_ids"], json!([]));
         // C11
         let left = told["noise_budget_remaining"].as_f64().unwrap();
-        assert!(left <= 100.0 * f64::from(level) / 3.0 + 0.1 && left > 20.0, "{operation}: {left}");
+        assert!(left <= 100.0 * f64::from(level - owed) / 3.0 + 0.1 && left > 20.0, "{operation}: {left}");
         assert_eq!(answer.header("x-noise-budget-remaining").unwrap().parse::<f64>().unwrap(), left);
         assert_eq!(answer.header("x-noise-budget-warning"), Some(if left < 50.0 { "true" } else { "false" }));
         assert_eq!(answer.header("x-noise-budget-recovery").is_some(), left < 50.0);
@@ -77,6 +81,43 @@ async fn every_operation_computes_what_it_says_and_costs_what_the_list_says() {
     assert_eq!(numbers.record().await["operation_count"], 12);
     let metrics = server.operations_get("/metrics").await;
     assert!(metrics.text().contains("ango_fcu_total{operation=\"multiply\"} 15"), "{}", metrics.text());
+}
+
+#[tokio::test]
+async fn f2_a10_an_upload_s_record_tells_its_precision_and_a_scale_that_is_not_its_level_s() {
+    let server = TestServer::start().await;
+    let numbers = Numbers::new(&server).await;
+    let params = numbers.secret.params();
+    let query = "security_level=testing&depth=3&scale_bits=40";
+    let suggested = server.send(Request::get(format!("/api/v1/params/suggest?{query}"))).await.ok(200);
+    let put = async |bytes: Vec<u8>| {
+        let path = format!("/api/v1/ciphertexts?key_id={}", numbers.key_id);
+        numbers.send(Request::new("POST", path).body(OCTETS, bytes)).await.ok(201)
+    };
+    let whole = |ciphertext: &Ciphertext| container::write_ciphertext(ciphertext, params, numbers.secret.fingerprint());
+    let values = vec![0.5; params.slots()];
+    let seeded = numbers.secret.encrypt(&values, 1.0).unwrap();
+    let told = put(container::write_seeded_ciphertext(&seeded, params, numbers.secret.fingerprint())).await;
+    assert_eq!(told["precision_bits"], suggested["arithmetic"][0]["seeded_precision_bits"]);
+    assert!(told.get("warnings").is_none(), "{told}");
+    let public = Encryptor::new(numbers.secret.public_key(params.level_max())).encrypt(&values, 1.0).unwrap();
+    let told = put(whole(&public)).await;
+    assert_eq!(told["precision_bits"], suggested["arithmetic"][0]["precision_bits"]);
+    let record = numbers.send(Request::get(format!("/api/v1/ciphertexts/{}", told["ciphertext_id"].as_str().unwrap())));
+    assert_eq!(record.await.ok(200)["precision_bits"], told["precision_bits"]);
+    // 2^scale_bits is the scale of level 0 only; a product that was not rescaled has two factors of scale
+    let at = |level: usize, scale: f64| {
+        let words = vec![0; 2 * params.level(level).primes.len() * params.n()];
+        whole(&Ciphertext { level, scale, words, ..public.clone() })
+    };
+    assert!(put(at(0, 40f64.exp2())).await.get("warnings").is_none());
+    for (level, scale, word) in
+        [(3, 40f64.exp2(), "every product"), (1, 2.5, "every product"), (3, params.level(3).scale.powi(2), "takes 1")]
+    {
+        let told = put(at(level, scale)).await;
+        let warning = told["warnings"][0].as_str().unwrap_or_else(|| panic!("no warning of {scale}: {told}"));
+        assert!(warning.contains(word) && warning.contains(&format!("level {level}")), "{warning}");
+    }
 }
 
 #[tokio::test]

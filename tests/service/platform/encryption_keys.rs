@@ -69,7 +69,7 @@ async fn k6_a_key_is_uploaded_told_listed_and_deleted_with_its_bytes() {
     let answer = server.send(Request::post(UPLOAD, &upload(&small())).key(&key)).await;
     // K16: answers about testing degrees always have this header
     assert!(answer.header("x-security-warning").unwrap().contains("0 bits of security"));
-    let uploaded = answer.ok(200);
+    let (text, uploaded) = (answer.text(), answer.ok(200));
     assert_eq!((&uploaded["scheme"], &uploaded["slot_count"]), (&json!("rns-ckks"), &json!(32)));
     assert_eq!(uploaded["blind_guarantee"], true);
     assert!(uploaded["created_at"].as_str().unwrap().ends_with('Z'));
@@ -78,6 +78,13 @@ async fn k6_a_key_is_uploaded_told_listed_and_deleted_with_its_bytes() {
     let told = &uploaded["params"];
     assert_eq!((&told["poly_degree"], &told["security_level"]), (&json!(64), &json!("testing")));
     assert_eq!(told["modulus_chain"].as_array().unwrap().len(), small().params.primes().len());
+    // F1
+    assert_eq!(told["special_primes"], small().params.special_count());
+    let params = small().params.clone();
+    let levels = params.chain().levels.iter();
+    let levels: Vec<Value> = levels.map(|level| json!({"primes": level.primes, "scale": level.scale})).collect();
+    // as text, because the tests' reader of JSON rounds the last place
+    assert!(text.contains(&format!("\"levels\":{}", json!(levels))), "{text}");
 
     let record = server.send(Request::get(format!("{KEYS}/{id}")).key(&key)).await.ok(200);
     for member in ["key_id", "scheme", "params", "slot_count", "created_at"] {

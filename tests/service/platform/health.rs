@@ -79,6 +79,12 @@ async fn parameters_are_suggested_by_security_level() {
     let fast = &answer["presets"][0];
     assert_eq!((&fast["preset"], &fast["n"], &fast["big_n"]), (&json!("fast_128"), &json!(636), &json!(1024)));
     assert_eq!(fast["failure_probability_log2"], -92.8);
+    // F1, F3: also the chains that bootstrapping takes
+    let query = "security_level=testing&depth=3&bootstrap=true";
+    let answer = server.send(Request::get(format!("/api/v1/params/suggest?{query}"))).await.ok(200);
+    let found = answer["arithmetic"].as_array().unwrap();
+    assert_eq!(found.iter().map(|facts| facts["poly_degree"].as_u64().unwrap()).collect::<Vec<_>>(), [64, 256]);
+    assert_eq!(found[0]["levels"].as_array().unwrap().len(), 16, "three levels, and twelve of bootstrapping");
 }
 
 #[tokio::test]
@@ -93,6 +99,7 @@ async fn e3_query_parameters_are_refused_not_clamped() {
         ("depth=abc", "INVALID_REQUEST"),
         ("scale_bits=", "INVALID_REQUEST"),
         ("depth=1&depth=2", "INVALID_REQUEST"),
+        ("bootstrap=yes", "INVALID_REQUEST"),
     ] {
         server.send(Request::get(format!("/api/v1/params/suggest?{query}"))).await.error(400, code);
     }

@@ -5,10 +5,11 @@ mod running;
 
 use api::Code;
 use api::encryption_keys::KeyParams;
-use api::params::{ArithmeticFacts, SecurityLevel};
+use api::params::{ArithmeticFacts, ChainLevel, SecurityLevel};
 use engine::ckks::container::{self, Form};
 use engine::ckks::params::{POLY_DEGREES, depth_max};
-use engine::ckks::{ParamsError, ParamsLiteral, PartKind};
+use engine::ckks::plan::same_scale;
+use engine::ckks::{Level, ParamsError, ParamsLiteral, PartKind};
 
 use crate::web::error::ApiError;
 
@@ -16,7 +17,7 @@ pub use containers::{
     CiphertextFacts, EvaluationKeyHead, KEY_HEAD_BYTES, PublicKeyFacts, ROW_BYTES_MAX, ROW_HEADER_BYTES, RowFacts,
     read_ciphertext, read_public_key,
 };
-pub use engine::ckks::Params;
+pub use engine::ckks::{Noise, Params};
 pub use running::{
     Asked, NumbersEnd, OpenNumbersKey, Operation, PlannedOperation, ResultFacts, StoredNumbersKey, StoredRow, key_head,
 };
@@ -28,12 +29,11 @@ const ROTATION: PartKind = PartKind::Galois(5);
 
 /// Returns the parameters that have this security level, depth and scale, the smallest degree first. Searches for the
 /// primes of all these parameters, which takes CPU time, so call this outside the async threads.
-pub fn suggested(level: SecurityLevel, max_depth: u32, scale_bits: u32) -> Vec<ArithmeticFacts> {
+pub fn suggested(level: SecurityLevel, max_depth: u32, scale_bits: u32, bootstrap: bool) -> Vec<ArithmeticFacts> {
     let security = kernels_level(level);
     let degrees =
         POLY_DEGREES.into_iter().filter(|&degree| level == SecurityLevel::Testing || degree >= SECURE_DEGREE_MIN);
-    let literals =
-        degrees.map(|poly_degree| ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false });
+    let literals = degrees.map(|poly_degree| ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap });
     literals.filter_map(|literal| Params::new(literal).ok()).map(|params| facts(&params)).collect()
 }
 
@@ -51,12 +51,17 @@ fn facts(params: &Params) -> ArithmeticFacts {
         slot_count: params.slots() as u64,
         security_bits: u64::from(params.security_bits()),
         total_q_bits: total_q_bits(params),
-        precision_bits: (10.0 * precision_bits(params)).floor() / 10.0,
+        bootstrap: literal.bootstrap,
+        precision_bits: fresh_precision_bits(params, Noise::encrypt_public(params.n(), 1.0)),
+        seeded_precision_bits: fresh_precision_bits(params, Noise::encrypt_secret(1.0)),
         public_key_bytes: container::public_key_bytes(params, top) as u64,
         relinearization_key_bytes: key_bytes(PartKind::Relinearization),
         rotation_key_bytes: key_bytes(ROTATION),
         seeded_ciphertext_bytes: container::ciphertext_bytes(params, top, Form::Seeded) as u64,
         ciphertext_bytes: ciphertext_bytes_max(params),
+        modulus_chain: modulus_chain(params),
+        special_primes: params.special_count() as u64,
+        levels: levels(params),
         warnings: warnings(params),
     }
 }
@@ -103,10 +108,23 @@ pub fn key_params(params: &Params, scheme: &str) -> KeyParams {
         max_depth: literal.max_depth.into(),
         bootstrap: literal.bootstrap,
         scheme: scheme.to_owned(),
-        modulus_chain: params.primes().iter().map(|prime| prime.q().into()).collect(),
+        modulus_chain: modulus_chain(params),
+        special_primes: params.special_count() as u64,
+        levels: levels(params),
         total_q_bits: total_q_bits(params),
         security_bits: params.security_bits().into(),
     }
+}
+
+fn modulus_chain(params: &Params) -> Vec<u64> {
+    params.primes().iter().map(|prime| prime.q().into()).collect()
+}
+
+/// Returns all levels of the chain, those of bootstrapping too, from level 0.
+fn levels(params: &Params) -> Vec<ChainLevel> {
+    let level =
+        |level: &Level| ChainLevel { primes: level.primes.iter().map(|&at| at as u64).collect(), scale: level.scale };
+    params.chain().levels.iter().map(level).collect()
 }
 
 /// Returns the size in bytes of a ciphertext of two polynomials at the highest level (readings K12).
@@ -130,14 +148,26 @@ pub fn total_q_bits(params: &Params) -> u64 {
     params.log_modulus().ceil() as u64
 }
 
-/// Returns the precision, in bits after the binary point, of the worst slot of a ciphertext that was just encrypted
-/// with a public key (facts on parameters, 2.5).
-fn precision_bits(params: &Params) -> f64 {
-    /// bits that encryption with the public key loses at N = 1, and bits by which the worst slot is less precise than
-    /// most slots
-    const FRESH: f64 = 1.4;
-    const WORST_SLOT: f64 = 3.1;
-    f64::from(params.scale_bits_effective()) - (params.n() as f64).log2() - FRESH - WORST_SLOT
+/// Returns the precision, in bits after the binary point, that a ciphertext with this noise has in every slot when it
+/// was just encrypted at the highest level.
+fn fresh_precision_bits(params: &Params, noise: Noise) -> f64 {
+    let scale = params.level(params.level_max()).scale;
+    ciphertext_precision_bits(params.n(), scale, noise.encoded(params.n(), scale))
+}
+
+/// Returns the precision, in bits after the binary point, that answers tell of a ciphertext of degree `n`.
+pub fn ciphertext_precision_bits(n: usize, scale: f64, noise: Noise) -> f64 {
+    precision_told(noise.precision_bits(n, scale))
+}
+
+/// Rounds a precision down to one decimal. Without any noise the precision is infinite, which JSON cannot express:
+/// 1074 bits are told instead, because a double has no more bits after the binary point.
+fn precision_told(bits: f64) -> f64 {
+    tenths(bits.clamp(-1074.0, 1074.0))
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).floor() / 10.0
 }
 
 /// Returns warnings about parameters (readings K3).
@@ -147,7 +177,7 @@ pub fn warnings(params: &Params) -> Vec<String> {
     if effective != asked {
         warnings.push(format!("scale_bits {asked} is too small for this service, so the scale has {effective} bits"));
     }
-    let precision = precision_bits(params);
+    let precision = fresh_precision_bits(params, Noise::encrypt_public(params.n(), 1.0));
     if precision < 10.0 {
         let bits = precision.max(0.0).floor();
         warnings.push(format!(
@@ -158,6 +188,26 @@ pub fn warnings(params: &Params) -> Vec<String> {
         warnings.push(format!("poly_degree {} is only for testing, because it gives no security", params.n()));
     }
     warnings
+}
+
+/// Returns warnings about an uploaded ciphertext: a scale that is not that of its level.
+pub fn ciphertext_warnings(params: &Params, facts: &CiphertextFacts) -> Vec<String> {
+    let &CiphertextFacts { level, scale, .. } = facts;
+    let of_level = params.level(level).scale;
+    if same_scale(scale, of_level) {
+        return Vec::new();
+    }
+    let owed = params.chain().owed(level, scale);
+    vec![match owed {
+        0 => format!(
+            "the scale is {scale}, but level {level} has the scale {of_level}: with another scale, every product loses \
+             precision, so encrypt at the scale that the key's params.levels tell"
+        ),
+        _ => format!(
+            "the scale is {scale}, but level {level} has the scale {of_level}: like a product that was not rescaled, the \
+             ciphertext takes {owed} of its levels for rescales"
+        ),
+    }]
 }
 
 fn kernels_level(level: SecurityLevel) -> engine::ckks::SecurityLevel {
@@ -184,7 +234,7 @@ mod tests {
             (8192, 40, 8, false),
             (16384, 40, 12, false),
         ] {
-            let suggested = suggested(SecurityLevel::Bits128, max_depth, scale_bits);
+            let suggested = suggested(SecurityLevel::Bits128, max_depth, scale_bits, false);
             let found = suggested.iter().find(|facts| facts.poly_degree == poly_degree);
             assert_eq!(found.is_some(), possible, "{poly_degree} {scale_bits} {max_depth}");
             assert!(
@@ -197,7 +247,7 @@ mod tests {
     #[test]
     fn k3_low_precision_and_degrees_for_testing_are_told() {
         let told = |degree: u64, scale_bits| {
-            let all = suggested(SecurityLevel::Testing, 2, scale_bits);
+            let all = suggested(SecurityLevel::Testing, 2, scale_bits, false);
             all.into_iter().find(|facts| facts.poly_degree == degree).unwrap().warnings
         };
         assert!(told(8192, 40).is_empty());
@@ -207,9 +257,41 @@ mod tests {
     }
 
     #[test]
+    fn f1_levels_are_told_with_their_exact_scales_and_follow_the_rules_of_the_page() {
+        // docs/wire-format.md 14
+        for (level, max_depth, scale_bits, bootstrap) in [
+            (SecurityLevel::Bits128, 3, 40, false),
+            (SecurityLevel::Testing, 5, 15, false),
+            (SecurityLevel::Testing, 14, 50, false),
+            (SecurityLevel::Testing, 3, 40, true),
+        ] {
+            let all = suggested(level, max_depth, scale_bits, bootstrap);
+            assert!(!all.is_empty());
+            for ArithmeticFacts { poly_degree, modulus_chain, special_primes, levels, bootstrap: told, .. } in all {
+                let what = format!("{poly_degree} {scale_bits} {max_depth}");
+                assert_eq!((told, levels.len() > max_depth as usize + 1), (bootstrap, bootstrap), "{what}");
+                let of_ciphertexts = modulus_chain.len() as u64 - special_primes;
+                assert!(special_primes > 0 && modulus_chain.iter().all(|q| q % (2 * poly_degree) == 1), "{what}");
+                assert_eq!(levels[0].scale, f64::from(scale_bits.max(25)).exp2(), "{what}");
+                for pair in levels.windows(2) {
+                    let only = |a: &ChainLevel, b: &ChainLevel| -> f64 {
+                        let only = a.primes.iter().filter(|at| !b.primes.contains(at));
+                        only.map(|&at| modulus_chain[at as usize] as f64).product()
+                    };
+                    let scale = (pair[0].scale * only(&pair[1], &pair[0]) / only(&pair[0], &pair[1])).sqrt();
+                    assert!((scale / pair[1].scale - 1.0).abs() < 1e-12, "{what}: {scale} {}", pair[1].scale);
+                    assert!(pair[1].primes.is_sorted() && pair[1].primes.iter().all(|&at| at < of_ciphertexts));
+                }
+            }
+        }
+        assert!(suggested(SecurityLevel::Bits128, 3, 40, true).is_empty(), "no secure degree has bootstrapping");
+    }
+
+    #[test]
     fn sizes_grow_with_the_depth() {
-        let of =
-            |depth| suggested(SecurityLevel::Bits128, depth, 40).into_iter().find(|facts| facts.poly_degree == 32768);
+        let of = |depth| {
+            suggested(SecurityLevel::Bits128, depth, 40, false).into_iter().find(|facts| facts.poly_degree == 32768)
+        };
         let (small, large) = (of(4).unwrap(), of(12).unwrap());
         assert!(small.ciphertext_bytes < large.ciphertext_bytes && small.total_q_bits < large.total_q_bits);
         assert!(small.relinearization_key_bytes < large.relinearization_key_bytes);

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, CiphertextFacts};
+use crate::compute::engine::numbers::{self, CiphertextFacts, Noise};
 use crate::compute::numbers::keys::{find, params_and_fingerprint, unknown_key};
 use crate::compute::numbers::vault::Shelf;
 use crate::ids;
@@ -144,12 +144,14 @@ pub async fn upload(
     let reading = compute.offload.run(payer, move || {
         let (params, fingerprint) = params_and_fingerprint(&of_key)?;
         let facts = numbers::read_ciphertext(&bytes, &params, fingerprint)?;
-        Ok::<_, ApiError>((facts, params.slots() as i64, bytes))
+        let warnings = numbers::ciphertext_warnings(&params, &facts);
+        Ok::<_, ApiError>((facts, params.slots() as i64, bytes, warnings))
     });
-    let (facts, slot_count, bytes) = reading.await??;
+    let (facts, slot_count, bytes, warnings) = reading.await??;
     // a separate task: if the client leaves, either the ciphertext and its answer are stored, or neither
-    let kept =
-        tokio::spawn(async move { keep(&compute, &caller, &claim, &key, (facts, slot_count, bytes), reserved).await });
+    let kept = tokio::spawn(async move {
+        keep(&compute, &caller, &claim, &key, (facts, slot_count, bytes), (warnings, reserved)).await
+    });
     kept.await?
 }
 
@@ -160,7 +162,7 @@ async fn keep(
     claim: &Claim,
     key: &EncryptionKey,
     (facts, slot_count, mut bytes): (CiphertextFacts, i64, Zeroizing<Vec<u8>>),
-    _reserved: Reserved,
+    (warnings, _reserved): (Vec<String>, Reserved),
 ) -> Result<Response, ApiError> {
     let (now, count) = (compute.clock.now(), bytes.len() as i64);
     let id = ids::ciphertext(now);
@@ -186,7 +188,7 @@ async fn keep(
         evicted: Vec::new(),
         now: now.0,
     };
-    let kept = keep_with_room(compute, claim, new).await;
+    let kept = keep_with_room(compute, claim, new, warnings).await;
     if kept.is_err() {
         compute.vault.take_back(Shelf::Ciphertexts, [object]).await;
     }
@@ -194,7 +196,12 @@ async fn keep(
     kept
 }
 
-async fn keep_with_room(compute: &Compute, claim: &Claim, new: NewCiphertext) -> Result<Response, ApiError> {
+async fn keep_with_room(
+    compute: &Compute,
+    claim: &Claim,
+    new: NewCiphertext,
+    warnings: Vec<String>,
+) -> Result<Response, ApiError> {
     for _ in 0..ROOM_ATTEMPTS {
         let pinned = compute.vault.pinned();
         let plan = compute.store.eviction_plan(&new.account_id, new.bytes, new.bytes_max, &pinned).await?;
@@ -202,7 +209,7 @@ async fn keep_with_room(compute: &Compute, claim: &Claim, new: NewCiphertext) ->
             return Err(no_room());
         };
         let new = NewCiphertext { evicted, ..new.clone() };
-        let told = told_new(&new)?;
+        let told = Ciphertext { warnings: warnings.clone(), ..told_new(&new)? };
         let (answer, kept) = claim.keep((StatusCode::CREATED, Answer(told)).into_response()).await?;
         let written = compute.store.write(async |tx| {
             tx.insert_ciphertext(&new).await?;
@@ -342,11 +349,13 @@ fn told(record: &CiphertextRecord) -> Result<Ciphertext, ApiError> {
         slot_count: record.slot_count.unsigned_abs(),
         level: record.level.unsigned_abs(),
         scale_bits: scale_bits(record.scale),
+        precision_bits: precision_bits(record.slot_count, record.scale, [record.value_bound, record.variance]),
         size_bytes: record.bytes.unsigned_abs(),
         origin: record.origin.clone(),
         created_at: Timestamp(record.created_at).rfc3339(),
         last_used_at: Timestamp(record.last_used_at).rfc3339(),
         evicted_ciphertext_ids: None,
+        warnings: Vec::new(),
     })
 }
 
@@ -359,15 +368,23 @@ fn told_new(new: &NewCiphertext) -> Result<Ciphertext, ApiError> {
         slot_count: new.slot_count.unsigned_abs(),
         level: new.level.unsigned_abs(),
         scale_bits: scale_bits(new.scale),
+        precision_bits: precision_bits(new.slot_count, new.scale, [new.value_bound, new.variance]),
         size_bytes: new.bytes.unsigned_abs(),
         origin: new.origin.clone(),
         created_at: Timestamp(new.now).rfc3339(),
         last_used_at: Timestamp(new.now).rfc3339(),
         evicted_ciphertext_ids: Some(evicted),
+        warnings: Vec::new(),
     })
 }
 
+/// Returns the precision in bits of a ciphertext with this many slots, for answers.
+fn precision_bits(slot_count: i64, scale: f64, [value_bound, variance]: [f64; 2]) -> f64 {
+    let n = 2 * slot_count.unsigned_abs() as usize;
+    numbers::ciphertext_precision_bits(n, scale, Noise { value_bound, variance })
+}
+
 /// Returns the log2 of a scale, rounded to three decimals.
-fn scale_bits(scale: f64) -> f64 {
+pub fn scale_bits(scale: f64) -> f64 {
     (scale.log2() * 1000.0).round() / 1000.0
 }

@@ -340,7 +340,7 @@ pub async fn list(
     let rows = compute.store.encryption_keys_page(account, after, query.rows_wanted()).await?;
     let position = |row: &EncryptionKey| Position { created_at: row.created_at, id: row.key_id.clone().into_bytes() };
     let Page { items, next_cursor, has_more, total_count } = query.page(rows, position);
-    let items = items.iter().map(record).collect::<Result<_, _>>()?;
+    let items = records(&compute, &caller, items).await?;
     Ok(Answer(EncryptionKeys { items, next_cursor, has_more, total_count }))
 }
 
@@ -359,7 +359,8 @@ pub async fn show(
     caller: Caller,
     path: PathParts,
 ) -> Result<Answer<EncryptionKeyRecord>, ApiError> {
-    Ok(Answer(record(&find(&compute, &caller, path.get("key_id")).await?)?))
+    let key = find(&compute, &caller, path.get("key_id")).await?;
+    records(&compute, &caller, vec![key]).await?.pop().map(Answer).ok_or_else(unknown_key)
 }
 
 /// Delete a key and its ciphertexts.
@@ -421,14 +422,24 @@ pub fn unknown_key() -> ApiError {
     ApiError::new(Code::KeyNotFound, "there is no such encryption key in this account")
 }
 
-/// Makes the description of a key for answers, from the key's record.
+/// Makes the descriptions of keys for answers, from the keys' records.
+async fn records(
+    compute: &Compute,
+    caller: &Caller,
+    keys: Vec<EncryptionKey>,
+) -> Result<Vec<EncryptionKeyRecord>, ApiError> {
+    compute.offload.run(caller.into(), move || keys.iter().map(record).collect()).await?
+}
+
+/// Makes the description of a key for answers, from the key's record. May search for the primes of the parameters,
+/// which takes CPU time.
 fn record(key: &EncryptionKey) -> Result<EncryptionKeyRecord, ApiError> {
-    let params = read_recorded_params(&key.params, &key.scheme)?;
+    let (params, _) = params_and_fingerprint(key)?;
     Ok(EncryptionKeyRecord {
         key_id: key.key_id.parse().map_err(ApiError::internal)?,
         scheme: key.scheme.clone(),
-        slot_count: params.poly_degree / 2,
-        params,
+        slot_count: params.slots() as u64,
+        params: numbers::key_params(&params, &key.scheme),
         created_at: Timestamp(key.created_at).rfc3339(),
         ciphertext_count: key.ciphertext_count.unsigned_abs(),
         operation_count: key.operation_count.unsigned_abs(),

@@ -13,6 +13,7 @@ use engine::{KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, PartId, Swi
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
+use super::{precision_told, tenths};
 use crate::compute::engine::{Engine, EngineOperation, RunError, Share, refused};
 use crate::web::error::ApiError;
 
@@ -160,8 +161,10 @@ pub struct PlannedOperation {
 /// The properties of a result that are known before the computation.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultFacts {
-    /// Level of the result: the number of multiplications that the result still allows.
+    /// Level of the result.
     pub level: usize,
+    /// How many multiplications in a row the result still allows: the level, less those that products owe.
+    pub levels_remaining: usize,
     /// Exact scale of the result.
     pub scale: f64,
     /// Bound on the absolute values in the slots.
@@ -296,18 +299,16 @@ impl Engine {
 }
 
 fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f64, Noise)) -> ResultFacts {
-    let NoiseBudget { percent, precision_bits, .. } = noise.budget(params, level, scale);
-    let tenths = |value: f64| (value * 10.0).floor() / 10.0;
+    let NoiseBudget { percent, precision_bits, levels_remaining, .. } = noise.budget(params, level, scale);
     ResultFacts {
         level,
+        levels_remaining,
         scale,
         value_bound: noise.value_bound,
         variance: noise.variance,
         tail: noise.tail,
         budget_percent: tenths(percent),
-        // without any noise the precision is infinite, which JSON cannot express: 1074 bits are stated instead, because
-        // a double has no more bits after the binary point
-        precision_bits: tenths(precision_bits.clamp(-1074.0, 1074.0)),
+        precision_bits: precision_told(precision_bits),
         degraded: operation == Operation::Bootstrap && precision_bits < BOOTSTRAP_PRECISION_MIN,
     }
 }

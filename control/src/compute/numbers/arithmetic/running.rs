@@ -392,7 +392,7 @@ impl OperationContext {
             result_ciphertext: shown.filter(|_| !self.reply.octets).map(|result| base64_text::encode(&result.bytes)),
             compute_time_ms: result.map(|result| milliseconds(result.compute)),
             noise_budget_remaining: self.facts.budget_percent,
-            levels_remaining: self.facts.level as u64,
+            levels_remaining: self.facts.levels_remaining as u64,
             precision_bits: self.facts.precision_bits,
             evicted_ciphertext_ids: evicted,
             cost_units: self.price.units,

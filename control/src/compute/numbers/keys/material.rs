@@ -51,9 +51,11 @@ fn row_label(material_id: &str, row_index: i64) -> String {
     format!("{material_id} row {row_index}")
 }
 
-/// Writes parameters as the text that a material's record contains.
+/// Writes parameters as the text that a material's record contains. The text has no levels, because equal keys are found
+/// by a digest over the text, and records of earlier releases have none.
 pub fn recorded_params(params: &numbers::Params) -> Result<String, ApiError> {
-    serde_json::to_string(&numbers::key_params(params, "")).map_err(ApiError::internal)
+    let recorded = KeyParams { special_primes: 0, levels: Vec::new(), ..numbers::key_params(params, "") };
+    serde_json::to_string(&recorded).map_err(ApiError::internal)
 }
 
 /// Reads parameters that [`recorded_params`] wrote, and adds the key's scheme.
@@ -171,5 +173,27 @@ impl MaterialDigest {
     /// Returns the digest of the material, after the last row was added.
     pub fn finish(self) -> [u8; 32] {
         self.0.finalize().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::params::SecurityLevel;
+
+    use super::*;
+
+    #[test]
+    fn records_of_parameters_stay_as_earlier_releases_wrote_them() {
+        // a digest over this text finds equal keys, and nodes of two releases compare the texts
+        let params = numbers::params_of((64, 40, 1), SecurityLevel::Testing, false).unwrap();
+        let primes: Vec<u32> = params.primes().iter().map(|prime| prime.q()).collect();
+        let text = format!(
+            r#"{{"poly_degree":64,"scale_bits":40,"security_level":"testing","max_depth":1,"bootstrap":false,"scheme":"","modulus_chain":{},"total_q_bits":{},"security_bits":0}}"#,
+            serde_json::to_string(&primes).unwrap(),
+            numbers::total_q_bits(&params)
+        );
+        assert_eq!(recorded_params(&params).unwrap(), text);
+        let read = read_recorded_params(&text, "ckks").unwrap();
+        assert_eq!((read.levels.len(), numbers::params_on_record(&read).unwrap()), (0, params));
     }
 }
