@@ -121,6 +121,7 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(any_key(routes!(uploads::complete)))
         .routes(computing(routes!(arithmetic::run)))
         .routes(computing(routes!(arithmetic::run_named)))
+        .routes(computing(routes!(arithmetic::plan)))
         .routes(any_key(routes!(ciphertexts::upload)))
         .routes(any_key(routes!(ciphertexts::show, ciphertexts::delete)))
         .routes(any_key(routes!(webhooks::list)))

@@ -111,6 +111,47 @@ pub struct ComputeOperation {
     pub bootstrap_degraded: bool,
 }
 
+/// The answer to `POST /compute/plan`: what an operation would give and cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ComputePlan {
+    /// The operation's name.
+    #[cfg_attr(feature = "openapi", schema(example = "multiply"))]
+    pub operation: String,
+    /// The result's level.
+    pub level: u64,
+    /// Multiplications in a row that the result would still allow. A product that was not rescaled owes a level, which is
+    /// not counted.
+    pub levels_remaining: u64,
+    /// The result's scale. The number is exact if it is read as a double.
+    pub scale: f64,
+    /// log2 of the scale, to three decimals.
+    pub scale_bits: f64,
+    /// Bound on the magnitude of every number of the result: `result_bound`, or what follows from the bounds of the
+    /// ciphertexts.
+    pub value_bound: f64,
+    /// Bound on the error of every number of the result.
+    pub error_bound: f64,
+    /// Number of bits after the binary point that would be correct in every slot of the result.
+    pub precision_bits: f64,
+    /// The remaining noise budget of the result, in percent.
+    pub noise_budget_remaining: f64,
+    /// For a bootstrap: whether the result's precision would be below the precision that the service promises.
+    pub bootstrap_degraded: bool,
+    /// Number of key switches, which take nearly all of the time: one for each product of two ciphertexts, and one for
+    /// each rotation of the key that the operation uses.
+    pub key_switches: u64,
+    /// Size of the result in bytes.
+    pub result_bytes: u64,
+    /// Ids of the least recently used ciphertexts, which the operation would remove to make room for the result.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub evicted_ciphertext_ids: Vec<CiphertextId>,
+    /// Price in compute units (FCU).
+    pub cost_units: u64,
+    /// Price in yen at the service's rate.
+    pub cost_jpy: MicroYen,
+}
+
 /// The answer to `GET /compute/{op_id}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

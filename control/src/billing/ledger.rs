@@ -100,15 +100,17 @@ impl Ledger {
         price: &OperationPrice,
         now: Timestamp,
     ) -> Result<Reservation, ApiError> {
-        let wanted = match by.environment {
-            Environment::Trial => trial_operations(1),
-            environment => Some(Wanted::Fcu {
-                fcu: price.units as i64,
-                allowance: allowance(by.plan).map(|units| units as i64),
-                beyond: beyond_allowance(by.plan, environment),
-            }),
-        };
-        self.reserve(by, wanted, now).await
+        self.reserve(by, wanted_units(by, price), now).await
+    }
+
+    /// Refuses compute units that [`Ledger::reserve_units`] would refuse at this moment. Reserves nothing.
+    pub async fn check_units(&self, by: &PaidBy, price: &OperationPrice, now: Timestamp) -> Result<(), ApiError> {
+        let Some(wanted) = wanted_units(by, price) else { return Ok(()) };
+        let asked = self.new_reservation(by, wanted, now);
+        match self.refusal(by, wanted, self.store.would_reserve(&asked).await?).await? {
+            None => Ok(()),
+            Some(refused) => Err(refused),
+        }
     }
 
     async fn reserve(
@@ -128,27 +130,36 @@ impl Ledger {
             settled: AtomicBool::new(true),
         };
         let Some(wanted) = wanted else { return Ok(reservation) };
-        let transfer_id = ids::transfer(now).as_str().to_owned();
+        let new = self.new_reservation(by, wanted, now);
         // set before the write, because the reservation may exist even if the caller leaves before the database answers
-        reservation.transfer_id = Some(transfer_id.clone());
+        reservation.transfer_id = Some(new.transfer_id.clone());
         reservation.settled = AtomicBool::new(false);
-        let new = NewReservation {
-            transfer_id,
+        let reserved = self.store.reserve(new).await?;
+        let Some(refused) = self.refusal(by, wanted, reserved).await? else { return Ok(reservation) };
+        reservation.keep();
+        Err(refused)
+    }
+
+    fn new_reservation(&self, by: &PaidBy, wanted: Wanted, now: Timestamp) -> NewReservation {
+        NewReservation {
+            transfer_id: ids::transfer(now).as_str().to_owned(),
             account_id: by.account.as_str().to_owned(),
             node_id: self.node_id.clone(),
-            month,
+            month: Period::of(now).month,
             usd_milli_jpy: self.rate.0,
             created_at: now.0,
             wanted,
-        };
-        let refused = match self.store.reserve(new).await? {
-            Reserved::Made(_) => return Ok(reservation),
-            Reserved::TrialExhausted => self.trial_exhausted(&by.account, wanted).await?,
-            Reserved::QuotaExceeded { fcu } => quota_exceeded(by.plan, fcu, wanted),
-            Reserved::CapReached { cap_nano_usd } => cap_reached(cap_nano_usd),
-        };
-        reservation.keep();
-        Err(refused)
+        }
+    }
+
+    /// Returns the error for a reservation that was refused. `None`: the reservation was made.
+    async fn refusal(&self, by: &PaidBy, wanted: Wanted, reserved: Reserved) -> Result<Option<ApiError>, ApiError> {
+        Ok(match reserved {
+            Reserved::Made(_) => None,
+            Reserved::TrialExhausted => Some(self.trial_exhausted(&by.account, wanted).await?),
+            Reserved::QuotaExceeded { fcu } => Some(quota_exceeded(by.plan, fcu, wanted)),
+            Reserved::CapReached { cap_nano_usd } => Some(cap_reached(cap_nano_usd)),
+        })
     }
 
     async fn trial_exhausted(&self, account: &AccountId, wanted: Wanted) -> Result<ApiError, ApiError> {
@@ -259,6 +270,18 @@ impl Drop for Reservation {
             ledger.give_back(&account, &transfer_id).await;
             drop(unfinished);
         });
+    }
+}
+
+/// Returns what the compute units of an operation take: of a trial one operation.
+fn wanted_units(by: &PaidBy, price: &OperationPrice) -> Option<Wanted> {
+    match by.environment {
+        Environment::Trial => trial_operations(1),
+        environment => Some(Wanted::Fcu {
+            fcu: price.units as i64,
+            allowance: allowance(by.plan).map(|units| units as i64),
+            beyond: beyond_allowance(by.plan, environment),
+        }),
     }
 }
 

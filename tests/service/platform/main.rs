@@ -10,6 +10,7 @@ mod ciphertexts;
 mod circuits;
 mod clock_jumps;
 mod compute;
+mod compute_plans;
 mod cors;
 mod devices;
 mod docs;

@@ -477,6 +477,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.insert_trial_key(&new_key(&[3; 32], "ak_3", "acct_3", Environment::Trial), &[1; 52], window).await?;
     store.trial_keys("svc_test_0123456", 10).await?;
     let trial = |n| reservation(n, "acct_3", Wanted::TrialOperations { count: 1, max: 10 });
+    store.would_reserve(&trial(9)).await?;
     store.reserve(trial(9)).await?;
     store.void_reservation("t_9", "acct_3", 9).await?;
     store.api_key(&[1; 32]).await?;
@@ -504,6 +505,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.active_sessions_of("node_1").await?;
     // one reservation alone, then groups of two
     let fcu = Wanted::Fcu { fcu: 1, allowance: Some(0), beyond: BeyondAllowance::Charged(1) };
+    store.would_reserve(&reservation(1, "acct_1", fcu)).await?;
     store.reserve(reservation(1, "acct_1", fcu)).await?;
     let of = |n, account| store.reserve(reservation(n, account, Wanted::MilliYen(1)));
     let (two, three, four, five) = tokio::join!(of(2, "acct_1"), of(3, "acct_1"), of(4, "acct_2"), of(5, "acct_2"));

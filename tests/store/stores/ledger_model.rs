@@ -112,6 +112,7 @@ impl Model {
                     node_id: format!("{}_node_{}", self.account, taken.node),
                     ..reservation(&id, &self.account, wanted)
                 };
+                assert_eq!(store.would_reserve(&asked).await.unwrap(), expected, "{id} foretold");
                 assert_eq!(store.reserve(asked).await.unwrap(), expected, "{id}");
                 if matches!(expected, Reserved::Made(_)) {
                     self.open.insert(id, taken);

@@ -84,7 +84,10 @@ on_both! {
         store.insert_trial_key(&trial_key(&[1; 32], "ak_1", "acct_1"), &[7; 52], WINDOW).await.unwrap();
         let take = async |transfer: &str, account: &str, count| {
             let wanted = Wanted::TrialOperations { count, max: 10 };
-            store.reserve(reservation(transfer, account, wanted)).await.unwrap()
+            let foretold = store.would_reserve(&reservation(transfer, account, wanted)).await.unwrap();
+            let reserved = store.reserve(reservation(transfer, account, wanted)).await.unwrap();
+            assert_eq!(foretold, reserved, "{transfer}");
+            reserved
         };
         let made = |trial_operations| Reserved::Made(Amounts { trial_operations, ..Amounts::default() });
         assert_eq!(take("t_1", "acct_1", 7).await, made(7));

@@ -19,7 +19,8 @@ pub use containers::{
 };
 pub use engine::ckks::{Noise, Params};
 pub use running::{
-    Asked, NumbersEnd, OpenNumbersKey, Operation, PlannedOperation, ResultFacts, StoredNumbersKey, StoredRow, key_head,
+    Asked, NumbersEnd, OpenNumbersKey, Operation, Outlook, PlannedOperation, ResultFacts, StoredNumbersKey, StoredRow,
+    key_head, outlook,
 };
 
 /// Smallest degree of the ring that is not only for testing (readings K16).

@@ -4,6 +4,7 @@
 //! and costs nothing. The record of a completed operation, its result, its charge and its stored answer are written as
 //! one unit of the store.
 
+mod dry_run;
 pub mod open_keys;
 mod prepare;
 mod recorded;
@@ -14,7 +15,7 @@ use std::time::Instant;
 
 use api::Code;
 use api::circuits::CancelledOperation;
-use api::compute::{ComputeOperation, ComputeRequest, ComputeStatus};
+use api::compute::{ComputeOperation, ComputePlan, ComputeRequest, ComputeStatus};
 use axum::Extension;
 use axum::Json as Answer;
 use axum::extract::State;
@@ -165,12 +166,31 @@ pub async fn run(
     headers: HeaderMap,
     Json { value: request, .. }: Json<ComputeRequest>,
 ) -> Result<Response, ApiError> {
-    let Some(name) = &request.operation else {
-        let message = "the body must have the member operation";
-        return Err(ApiError::new(Code::InvalidOperation, message).at("operation", "required"));
-    };
-    let operation = named(name)?;
+    let operation = named_in(&request)?;
     begin((compute, web), caller, claim, deadline, &headers, (operation, request)).await
+}
+
+/// Plan an operation without computing it.
+///
+/// The body is that of `POST /api/v1/compute`. The answer tells what the operation would give and cost. A request that the
+/// operation would refuse is refused with the same code. The plan costs nothing and changes nothing: no ciphertext counts
+/// as used, and of a trial key no operation is taken. `Prefer` and `return_ciphertext` have no effect.
+#[utoipa::path(
+    post,
+    path = "/api/v1/compute/plan",
+    operation_id = "planCompute",
+    tag = "Compute",
+    request_body = ComputeRequest,
+    responses((status = 200, description = "What the operation would give and cost.", body = ComputePlan)),
+    extensions(("x-errors" = json!(ERRORS)))
+)]
+pub async fn plan(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    Json { value: request, .. }: Json<ComputeRequest>,
+) -> Result<Answer<ComputePlan>, ApiError> {
+    let operation = named_in(&request)?;
+    Ok(Answer(dry_run::plan(&compute, &caller, operation, request).await?))
 }
 
 async fn begin(
@@ -190,6 +210,15 @@ async fn begin(
     let deadline = if reply.waits { deadline } else { Instant::now() + compute.circuits.deadline };
     let prepared = prepare::prepare(&compute, &web, &caller, operation, request).await?;
     running::run(compute, caller, prepared, deadline, reply).await
+}
+
+/// Returns the operation that the body names.
+fn named_in(request: &ComputeRequest) -> Result<Operation, ApiError> {
+    let Some(name) = &request.operation else {
+        let message = "the body must have the member operation";
+        return Err(ApiError::new(Code::InvalidOperation, message).at("operation", "required"));
+    };
+    named(name)
 }
 
 /// Returns the operation with this name (readings C5, C6).

@@ -86,6 +86,21 @@ impl Store {
     pub async fn reserve(&self, reservation: NewReservation) -> Result<Reserved> {
         self.writers.submit(reservation).await
     }
+
+    /// Tells how [`Store::reserve`] would answer at this moment. Reserves nothing.
+    pub async fn would_reserve(&self, reservation: &NewReservation) -> Result<Reserved> {
+        let account = &reservation.account_id;
+        if let Wanted::TrialOperations { count, max } = reservation.wanted {
+            let trial = self.trial(account).await?;
+            if trial.is_none_or(|trial| trial.operations_used > max.saturating_sub(count)) {
+                return Ok(Reserved::TrialExhausted);
+            }
+            return Ok(reservation.amounts(&Standing::default()));
+        }
+        let mut tx = self.db.begin().await?;
+        let standing = Standing::read(&mut tx, &BTreeSet::from([reservation.book()])).await?;
+        Ok(reservation.amounts(&standing))
+    }
 }
 
 impl NewReservation {

@@ -8,12 +8,12 @@ use engine::ckks::container::{self, KeyHead};
 use engine::ckks::noise::{NoiseBudget, Tail};
 use engine::ckks::operation::{self, Operand, Refusal, Request};
 use engine::ckks::plaintexts::Plaintexts;
-use engine::ckks::{Ciphertext, Noise, Params, PartKind, PartShape};
+use engine::ckks::{Ciphertext, Noise, Params, PartKind, PartShape, Plan};
 use engine::{KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, PartId, SwitchingKeyRow, Task};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use super::{precision_told, tenths};
+use super::{CiphertextFacts, precision_told, tenths};
 use crate::compute::engine::{Engine, EngineOperation, RunError, Share, refused};
 use crate::web::error::ApiError;
 
@@ -109,6 +109,11 @@ impl KeySource for StoredNumbersKey {
 /// # Errors
 /// When a record has an unknown kind of part.
 pub fn key_head(params: &Params, fingerprint: [u8; 8], stored: &[StoredRow]) -> Result<Vec<u8>, ApiError> {
+    Ok(container::write_key_head(params, fingerprint, &parts_of(stored)?))
+}
+
+/// Lists the parts of a stored key, each with its level.
+fn parts_of(stored: &[StoredRow]) -> Result<Vec<(PartKind, usize)>, ApiError> {
     let mut parts: Vec<(PartKind, usize)> = Vec::new();
     for row in stored {
         let part = (part_kind(&row.kind, row.element)?, row.level);
@@ -116,7 +121,7 @@ pub fn key_head(params: &Params, fingerprint: [u8; 8], stored: &[StoredRow]) -> 
             parts.push(part);
         }
     }
-    Ok(container::write_key_head(params, fingerprint, &parts))
+    Ok(parts)
 }
 
 /// A key for encrypted numbers that is open in the engine. Closed on drop.
@@ -177,6 +182,8 @@ pub struct ResultFacts {
     pub budget_percent: f64,
     /// Number of bits after the binary point that are correct in every slot, to one decimal.
     pub precision_bits: f64,
+    /// Bound on the error in every slot.
+    pub error_bound: f64,
     /// Whether the precision of a bootstrap's result is below the promised precision (`BOOTSTRAP_PRECISION_MIN`).
     pub degraded: bool,
 }
@@ -210,7 +217,7 @@ impl OpenNumbersKey {
 
     /// Returns the size in bytes of a result's container.
     pub fn result_bytes(&self, facts: &ResultFacts) -> u64 {
-        container::ciphertext_bytes(self.params(), facts.level, container::Form::Whole) as u64
+        result_bytes(self.params(), facts)
     }
 
     /// Checks a request against the containers of its ciphertexts and makes its plan (readings C5 to C14). Takes
@@ -231,20 +238,7 @@ impl OpenNumbersKey {
             ciphertexts.push((Operand { level, scale, noise }, Arc::new(words)));
         }
         let (operands, words): (Vec<Operand>, Vec<_>) = ciphertexts.into_iter().unzip();
-        let request = Request {
-            operation: asked.operation,
-            operands: &operands,
-            plain: asked.plain.as_deref(),
-            coefficients: asked.coefficients.as_deref(),
-            steps: asked.steps,
-            scale_stable: asked.scale_stable,
-            parts: &self.key.parts,
-        };
-        let plan = operation::plan(&self.plaintexts, self.params(), &request).map_err(told)?;
-        let output = plan.outputs().next().ok_or_else(|| ApiError::internal("a plan without a result"))?;
-        let value_bound = output.noise.value_bound.min(asked.result_bound.unwrap_or(f64::INFINITY));
-        let noise = Noise { value_bound, ..output.noise };
-        let result = facts(self.params(), asked.operation, (output.level, output.scale, noise));
+        let (plan, result) = planned(&self.plaintexts, self.params(), &self.key.parts, asked, &operands)?;
         let task = Task::numbers(plan, words, &self.key);
         let task = task.map_err(|kind| {
             ApiError::internal(format!(
@@ -260,6 +254,61 @@ impl OpenNumbersKey {
         let ciphertext = Ciphertext { level: facts.level, scale: facts.scale, noise, words };
         container::write_ciphertext(&ciphertext, self.params(), self.fingerprint)
     }
+}
+
+/// What an operation would give, without the operation.
+pub struct Outlook {
+    /// The properties of the result.
+    pub result: ResultFacts,
+    /// Number of key switches that the operation would take.
+    pub key_switches: usize,
+    /// Size in bytes of the result's container.
+    pub result_bytes: u64,
+}
+
+/// Plans a request from the records of its key and ciphertexts alone, and refuses what [`OpenNumbersKey::plan`] refuses.
+/// Takes up to milliseconds of CPU time, so call this outside the async threads.
+pub fn outlook(
+    params: &Params,
+    stored: &[StoredRow],
+    asked: &Asked,
+    operands: &[CiphertextFacts],
+) -> Result<Outlook, ApiError> {
+    let operand = |facts: &CiphertextFacts| {
+        let &CiphertextFacts { level, scale, value_bound, variance } = facts;
+        Operand { level, scale, noise: Noise { value_bound, variance } }
+    };
+    let operands: Vec<Operand> = operands.iter().map(operand).collect();
+    let (plan, result) = planned(&Plaintexts::without_words(params), params, &parts_of(stored)?, asked, &operands)?;
+    Ok(Outlook { result, key_switches: plan.key_switches(), result_bytes: result_bytes(params, &result) })
+}
+
+fn planned(
+    plaintexts: &Plaintexts,
+    params: &Params,
+    parts: &[(PartKind, usize)],
+    asked: &Asked,
+    operands: &[Operand],
+) -> Result<(Plan, ResultFacts), ApiError> {
+    let request = Request {
+        operation: asked.operation,
+        operands,
+        plain: asked.plain.as_deref(),
+        coefficients: asked.coefficients.as_deref(),
+        steps: asked.steps,
+        scale_stable: asked.scale_stable,
+        parts,
+    };
+    let plan = operation::plan(plaintexts, params, &request).map_err(told)?;
+    let output = plan.outputs().next().ok_or_else(|| ApiError::internal("a plan without a result"))?;
+    let value_bound = output.noise.value_bound.min(asked.result_bound.unwrap_or(f64::INFINITY));
+    let noise = Noise { value_bound, ..output.noise };
+    let result = facts(params, asked.operation, (output.level, output.scale, noise));
+    Ok((plan, result))
+}
+
+fn result_bytes(params: &Params, facts: &ResultFacts) -> u64 {
+    container::ciphertext_bytes(params, facts.level, container::Form::Whole) as u64
 }
 
 impl Engine {
@@ -309,6 +358,7 @@ fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f
         tail: noise.tail,
         budget_percent: tenths(percent),
         precision_bits: precision_told(precision_bits),
+        error_bound: noise.error_bound(params.n(), scale),
         degraded: operation == Operation::Bootstrap && precision_bits < BOOTSTRAP_PRECISION_MIN,
     }
 }

@@ -38,26 +38,11 @@ pub async fn prepare(
     operation: Operation,
     request: ComputeRequest,
 ) -> Result<Prepared, ApiError> {
-    let ComputeRequest { key_id, ciphertext_ids, plain_operand, polynomial_coeffs, .. } = request;
-    let ComputeRequest { scale_stable, rotation_steps, result_bound, .. } = request;
-    // the bound is stored beside the result, where a subnormal double is not allowed
-    if result_bound.is_some_and(|bound| !(bound > 0.0 && bound.is_normal())) {
-        let message = "result_bound must be above 0, and not below 2.3e-308";
-        return Err(ApiError::new(Code::InvalidParams, message).at("result_bound", "not above 0"));
-    }
-    let (wanted, found) = (operation.operands(), ciphertext_ids.len());
-    if wanted != found {
-        // readings C5
-        let (name, plural) = (operation.name(), if wanted == 1 { "" } else { "s" });
-        let message = format!("{name} takes {wanted} ciphertext{plural}, not {found}");
-        return Err(ApiError::new(Code::InvalidRequest, message).at("ciphertext_ids", format!("{wanted} elements")));
-    }
-    let record = find(compute, caller, &key_id).await?;
-    let pinned = compute.vault.pin(ciphertext_ids.clone());
-    let mut records: Vec<CiphertextRecord> = Vec::with_capacity(wanted);
-    for id in &ciphertext_ids {
-        records.push(operand(compute, caller, &record, id).await?);
-    }
+    check(operation, &request)?;
+    let record = find(compute, caller, &request.key_id).await?;
+    let pinned = compute.vault.pin(request.ciphertext_ids.clone());
+    let records = operands(compute, caller, &record, &request.ciphertext_ids, Touch::Use).await?;
+    let wanted = records.len();
     let key = compute.open_keys.find(compute, caller, &record).await?;
     let payer = Payer::from(caller);
     // memory for each operand as bytes and as 32-bit words, and for the result as words, as bytes and as base64
@@ -71,34 +56,73 @@ pub async fn prepare(
             None => Arc::new(read(compute, caller, &payer, record).await?),
         });
     }
-    let asked = Asked {
-        operation,
-        plain: plain_operand,
-        coefficients: polynomial_coeffs,
-        steps: rotation_steps,
-        scale_stable: scale_stable.unwrap_or(false),
-        result_bound,
-    };
+    let asked = asked(operation, request);
     let planning = key.clone();
     let planned = compute.offload.run(payer, move || planning.plan(&asked, &containers)).await??;
     Ok(Prepared { operation, record, key, planned, pinned, reserved })
 }
 
-/// Finds the record of a ciphertext that the request names. Refuses a ciphertext under another key than the request's.
-async fn operand(
+/// Checks the members of a request that need no record.
+pub fn check(operation: Operation, request: &ComputeRequest) -> Result<(), ApiError> {
+    // the bound is stored beside the result, where a subnormal double is not allowed
+    if request.result_bound.is_some_and(|bound| !(bound > 0.0 && bound.is_normal())) {
+        let message = "result_bound must be above 0, and not below 2.3e-308";
+        return Err(ApiError::new(Code::InvalidParams, message).at("result_bound", "not above 0"));
+    }
+    let (wanted, found) = (operation.operands(), request.ciphertext_ids.len());
+    if wanted != found {
+        // readings C5
+        let (name, plural) = (operation.name(), if wanted == 1 { "" } else { "s" });
+        let message = format!("{name} takes {wanted} ciphertext{plural}, not {found}");
+        return Err(ApiError::new(Code::InvalidRequest, message).at("ciphertext_ids", format!("{wanted} elements")));
+    }
+    Ok(())
+}
+
+/// Takes what the plan of an operation needs out of a request.
+pub fn asked(operation: Operation, request: ComputeRequest) -> Asked {
+    Asked {
+        operation,
+        plain: request.plain_operand,
+        coefficients: request.polynomial_coeffs,
+        steps: request.rotation_steps,
+        scale_stable: request.scale_stable.unwrap_or(false),
+        result_bound: request.result_bound,
+    }
+}
+
+/// Whether a look at a ciphertext counts as its use, which delays its eviction (readings K14).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// The look is a use.
+    Use,
+    /// The look changes nothing.
+    Look,
+}
+
+/// Finds the records of the ciphertexts that the request names. Refuses a ciphertext under another key than the
+/// request's.
+pub async fn operands(
     compute: &Compute,
     caller: &Caller,
     key: &EncryptionKey,
-    id: &str,
-) -> Result<CiphertextRecord, ApiError> {
-    let now = compute.clock.now();
-    let record = compute.store.use_ciphertext(caller.account.as_str(), id, now.0).await?;
-    let record = record.ok_or_else(unknown_ciphertext)?;
-    if record.key_id != key.key_id {
-        let message = format!("the ciphertext {id} was made under another key than {}", key.key_id);
-        return Err(ApiError::new(Code::MismatchedKey, message).at("ciphertext_ids", "under another key"));
+    ids: &[String],
+    touch: Touch,
+) -> Result<Vec<CiphertextRecord>, ApiError> {
+    let (account, mut records) = (caller.account.as_str(), Vec::with_capacity(ids.len()));
+    for id in ids {
+        let record = match touch {
+            Touch::Use => compute.store.use_ciphertext(account, id, compute.clock.now().0).await?,
+            Touch::Look => compute.store.ciphertext(account, id).await?,
+        };
+        let record = record.ok_or_else(unknown_ciphertext)?;
+        if record.key_id != key.key_id {
+            let message = format!("the ciphertext {id} was made under another key than {}", key.key_id);
+            return Err(ApiError::new(Code::MismatchedKey, message).at("ciphertext_ids", "under another key"));
+        }
+        records.push(record);
     }
-    Ok(record)
+    Ok(records)
 }
 
 async fn read(

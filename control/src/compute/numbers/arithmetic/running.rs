@@ -154,7 +154,7 @@ async fn submit(
     reply: Reply,
 ) -> Result<Submitted, ApiError> {
     let facts = planned.result;
-    check_room(&compute, &caller, key.result_bytes(&facts)).await?;
+    check_room(&compute, &caller, key.result_bytes(&facts), compute.vault.pinned()).await?;
     if !reply.waits {
         compute.operations.check_background(&caller.account)?;
     }
@@ -190,13 +190,18 @@ async fn submit(
     Ok(Submitted { operation, end, reserved })
 }
 
-/// Refuses an operation if there is no room for a result of `bytes` bytes.
-async fn check_room(compute: &Compute, caller: &Caller, bytes: u64) -> Result<(), ApiError> {
+/// Lists the ciphertexts that would be evicted for a result of `bytes` bytes, none of them pinned. Refuses an operation
+/// if there is no room.
+pub async fn check_room(
+    compute: &Compute,
+    caller: &Caller,
+    bytes: u64,
+    pinned: Vec<String>,
+) -> Result<Vec<String>, ApiError> {
     compute.vault.check_room(Shelf::Ciphertexts, bytes)?;
     let (bytes, bytes_max) = (bytes as i64, ciphertext_bytes_max(compute, caller));
-    let pinned = compute.vault.pinned();
     let plan = compute.store.eviction_plan(caller.account.as_str(), bytes, bytes_max, &pinned).await?;
-    plan.map(drop).ok_or_else(no_room)
+    plan.ok_or_else(no_room)
 }
 
 /// Returns the largest size in bytes that the account's ciphertexts may have together. `None`: no limit.
