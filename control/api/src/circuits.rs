@@ -263,19 +263,19 @@ pub struct CircuitRequest {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum OperationStatus {
-    /// The run was accepted, and no gate is done yet.
+    /// The operation was accepted, and none of its work is done yet.
     Pending,
-    /// Some gates are done.
+    /// Some of its work is done.
     Running,
-    /// All gates are done, and the run is charged.
+    /// All of its work is done, and the operation is charged.
     Completed,
-    /// The run ended without a result; nothing is charged.
+    /// The operation ended without a result; nothing is charged.
     Failed,
-    /// The owner ended the run; nothing is charged.
+    /// The owner ended the operation; nothing is charged.
     Cancelled,
 }
 
-words!(OperationStatus, "status of a run", {
+words!(OperationStatus, "status of an operation", {
     Pending = "pending",
     Running = "running",
     Completed = "completed",
@@ -333,7 +333,7 @@ pub struct CircuitOperation {
     pub error: Option<OperationError>,
 }
 
-/// Why a run failed.
+/// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperationError {
@@ -343,14 +343,14 @@ pub struct OperationError {
     pub message: String,
 }
 
-/// The answer to `DELETE /tfhe/circuits/operations/{op_id}`.
+/// The answer to the DELETE of an operation: a circuit, or an operation on numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CancelledOperation {
-    /// The run's id.
+    /// The operation's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
     pub op_id: OperationId,
-    /// True if this request ended the run; false if the run had ended before.
+    /// True if this request ended the operation; false if the operation had ended before.
     pub cancelled: bool,
 }
 

@@ -412,7 +412,8 @@ impl OperationContext {
             octets::write_json(&told)?
         };
         let mut answer = written.respond(StatusCode::OK);
-        tell_noise_budget(answer.headers_mut(), self.facts.budget_percent)?;
+        let bootstraps = self.key.params().literal().bootstrap;
+        tell_noise_budget(answer.headers_mut(), self.facts.budget_percent, bootstraps)?;
         Ok(answer)
     }
 
@@ -484,14 +485,18 @@ impl OperationContext {
     }
 }
 
-/// Adds headers that tell the remaining noise budget (specification, Compute; readings C11).
-fn tell_noise_budget(headers: &mut HeaderMap, percent: f64) -> Result<(), ApiError> {
+/// Adds headers that tell the remaining noise budget (specification, Compute; readings C11). `bootstraps`: whether the
+/// key's parameters have bootstrapping.
+fn tell_noise_budget(headers: &mut HeaderMap, percent: f64, bootstraps: bool) -> Result<(), ApiError> {
     let warning = percent < WARNING_PERCENT;
     let remaining = HeaderValue::from_str(&percent.to_string()).map_err(ApiError::internal)?;
     headers.insert(BUDGET_REMAINING, remaining);
     headers.insert(BUDGET_WARNING, HeaderValue::from_static(if warning { "true" } else { "false" }));
     if warning {
-        let hint = "bootstrap the ciphertext, or encrypt the numbers again, before many more operations";
+        let hint = match bootstraps {
+            true => "bootstrap the ciphertext, or encrypt the numbers again, before many more operations",
+            false => "encrypt the numbers again before many more operations; a key of a larger max_depth allows more",
+        };
         headers.insert(BUDGET_RECOVERY, HeaderValue::from_static(hint));
     }
     Ok(())
@@ -506,11 +511,16 @@ mod tests {
         for (percent, told, warning) in
             [(100.0, "100", false), (50.0, "50", false), (49.9, "49.9", true), (0.0, "0", true)]
         {
-            let mut headers = HeaderMap::new();
-            tell_noise_budget(&mut headers, percent).unwrap();
-            assert_eq!(headers[BUDGET_REMAINING], told);
-            assert_eq!(headers[BUDGET_WARNING], if warning { "true" } else { "false" });
-            assert_eq!(headers.contains_key(BUDGET_RECOVERY), warning);
+            for bootstraps in [false, true] {
+                let mut headers = HeaderMap::new();
+                tell_noise_budget(&mut headers, percent, bootstraps).unwrap();
+                assert_eq!(headers[BUDGET_REMAINING], told);
+                assert_eq!(headers[BUDGET_WARNING], if warning { "true" } else { "false" });
+                assert_eq!(headers.contains_key(BUDGET_RECOVERY), warning);
+                // F10: no advice that cannot be followed
+                let hint = headers.get(BUDGET_RECOVERY).map(|hint| hint.to_str().unwrap().contains("bootstrap"));
+                assert!(hint.is_none_or(|hint| hint == bootstraps));
+            }
         }
     }
 }
