@@ -6,6 +6,7 @@ pub mod models;
 pub mod operations;
 pub mod params;
 pub mod pricing;
+pub mod written;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -188,8 +189,8 @@ const FIRST_GATE: &str = "<h2>2. A gate on bits that the node cannot read</h2>\n
     <pre>ango client keygen\nango client run --gate NAND --input 1 --input 1</pre>\n\
     <p>The program prints 0. A whole circuit is one request:</p>\n\
     <pre>ango client run --circuit adder64 --input 20 --input 22</pre>\n\
-    <p>The program prints 42. Programs in other languages send the same bytes: the node's source describes them \
-    (<code>docs/wire-format.md</code>) and a client in Python made from it. Clients of tfhe-rs (Boolean API) work too.</p>\n";
+    <p>The program prints 42. Programs in other languages send the same bytes, which \
+    <a href=\"/docs/wire-format\">a page</a> defines. Clients of tfhe-rs (Boolean API) work too.</p>\n";
 
 const QUICK_LOOK: &str = "<h2>3. The same by curl, to see the requests</h2>\n\
     <p>Here the node makes and holds the secret key, so use this only to look around.</p>\n\
@@ -203,7 +204,8 @@ const QUICK_LOOK: &str = "<h2>3. The same by curl, to see the requests</h2>\n\
     <p>The last command prints <code>{\"bit\":false}</code>.</p>\n";
 
 const WHAT_NEXT: &str = "<h2>Further</h2>\n\
-    <p><a href=\"/redoc\">Reference</a> · <a href=\"/docs/\">Try requests</a> · <a href=\"/docs/errors\">Error codes</a> · \
+    <p><a href=\"/docs/numbers\">Numbers over HTTP</a> · <a href=\"/docs/wire-format\">Bytes of keys and ciphertexts</a> · \
+    <a href=\"/redoc\">Reference</a> · <a href=\"/docs/\">Try requests</a> · <a href=\"/docs/errors\">Error codes</a> · \
     <a href=\"/api/v1/tfhe/pricing\">Prices</a></p>\n\
     <p>Send an <code>Idempotency-Key</code> with requests that you may have to repeat. A repeated request has its effect and \
     its price only once.</p>\n";

@@ -189,6 +189,8 @@ fn pages() -> Router<Areas> {
         .route("/docs/", get(docs::swagger_file))
         .route("/docs/{*file}", get(docs::swagger_file))
         .route("/docs/quickstart", get(docs::quickstart))
+        .route("/docs/wire-format", get(docs::written::wire_format))
+        .route("/docs/numbers", get(docs::written::numbers))
         .route("/docs/errors", get(docs::error_list))
         .route("/docs/errors/{code}", get(docs::error_page))
         .route("/redoc", get(docs::redoc))

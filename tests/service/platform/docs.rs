@@ -91,6 +91,39 @@ async fn the_quickstart_names_endpoints_that_are_there_and_the_node_itself() {
 }
 
 #[tokio::test]
+async fn f1_the_wire_format_and_the_walk_through_numbers_are_served_as_pages() {
+    let server = TestServer::start().await;
+    for (name, file, words) in [
+        ("wire-format", include_str!("../../../docs/wire-format.md"), "<td>fingerprint</td>"),
+        ("numbers", include_str!("../../../docs/numbers.md"), "<pre><code class=\"language-sh\">"),
+    ] {
+        let page = server.send(Request::get(format!("/docs/{name}"))).await;
+        assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")), "{name}");
+        let (text, title) = (page.text(), file.lines().next().unwrap().trim_start_matches("# "));
+        assert!(text.contains(&format!("<h1>{title}</h1>")) && text.contains(words), "{text}");
+        for heading in file.lines().filter_map(|line| line.strip_prefix("## ")) {
+            assert!(text.contains(&format!("<h2>{heading}</h2>")), "{heading}");
+        }
+        for link in text.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            assert_eq!(server.send(Request::get(link)).await.status, 200, "{name} links to {link}");
+        }
+        let quickstart = server.send(Request::get("/docs/quickstart")).await;
+        assert!(quickstart.text().contains(&format!("href=\"/docs/{name}\"")));
+    }
+    // the commands of the walk name routes that are there
+    let described = server.send(Request::get("/openapi.json")).await.json();
+    for (method, path) in [
+        ("post", "/api/v1/keys/uploads"),
+        ("put", "/api/v1/keys/uploads/{upload_id}/eval-key"),
+        ("post", "/api/v1/ciphertexts"),
+        ("post", "/api/v1/compute/plan"),
+        ("get", "/api/v1/compute/{op}"),
+    ] {
+        assert!(described["paths"][path][method].is_object(), "{method} {path}");
+    }
+}
+
+#[tokio::test]
 async fn e4_every_code_has_its_page() {
     let server = TestServer::start().await;
     let list = server.send(Request::get("/docs/errors")).await;
