@@ -5,6 +5,7 @@
 mod answers;
 mod ckks;
 mod evaluation_key;
+mod numbers;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
