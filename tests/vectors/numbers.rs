@@ -102,7 +102,7 @@ fn rows_are_packed_as_the_independent_program_packs_them() {
             let of_level = &params.level(level).primes;
             let row = |prime: usize| if prime == answer.prime { words(&answer.values) } else { vec![0; params.n()] };
             let half: Vec<u32> = of_level.iter().flat_map(|&prime| row(prime)).collect();
-            let noise = Noise { value_bound: 1.0, variance: 1.0 };
+            let noise = Noise::new(1.0, 1.0);
             let ciphertext = Ciphertext { level, scale: 2.0, noise, words: [half.clone(), half].concat() };
             let bytes = container::write_ciphertext(&ciphertext, &params, set.fingerprint());
             let row = unbase64(&answer.row);

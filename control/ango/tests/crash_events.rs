@@ -15,7 +15,6 @@ use control::caller::{Environment, Plan, Role};
 use control::config::{Config, WebhooksConfig};
 use serde_json::{Value, json};
 use store::Store;
-use tests_extent::Extent;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::payments::{PaymentStandIn, WEBHOOK_SECRET};
@@ -223,8 +222,7 @@ async fn h12_w3_events_survive_deaths_on_sqlite() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h12_w3_events_survive_deaths_on_postgres() {
-    if !Extent::named().is_full() {
-        println!("not tested: TEST_EXTENT=full tests PostgreSQL");
+    if tests_extent::leaves_out("PostgreSQL") {
         return;
     }
     events_survive(Kind::Postgres).await;

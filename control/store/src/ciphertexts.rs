@@ -42,6 +42,8 @@ pub struct NewCiphertext {
     pub value_bound: f64,
     /// Variance of the noise.
     pub variance: f64,
+    /// Whether an operation may have put numbers behind the first slots, which a matrix product takes for zeros.
+    pub mixed: bool,
     /// The name of the object with the bytes.
     pub object: String,
     /// The node in whose folder the object is. Empty: all nodes share the objects.
@@ -75,6 +77,8 @@ pub struct CiphertextRecord {
     pub value_bound: f64,
     /// Variance of the noise.
     pub variance: f64,
+    /// Whether an operation may have put numbers behind the first slots, which a matrix product takes for zeros.
+    pub mixed: bool,
     /// The name of the object with the bytes.
     pub object: String,
     /// The node in whose folder the object is. Empty: all nodes share the objects.
@@ -97,6 +101,7 @@ struct Stored {
     scale: i64,
     value_bound: i64,
     variance: i64,
+    mixed: bool,
     object: String,
     node_id: String,
     bytes: i64,
@@ -113,6 +118,7 @@ from_row!(Stored {
     scale,
     value_bound,
     variance,
+    mixed,
     object,
     node_id,
     bytes,
@@ -123,7 +129,7 @@ from_row!(Stored {
 impl From<Stored> for CiphertextRecord {
     fn from(stored: Stored) -> CiphertextRecord {
         let Stored { ciphertext_id, key_id, origin, slot_count, level, object, node_id, bytes, .. } = stored;
-        let Stored { scale, value_bound, variance, created_at, last_used_at, .. } = stored;
+        let Stored { scale, value_bound, variance, mixed, created_at, last_used_at, .. } = stored;
         CiphertextRecord {
             ciphertext_id,
             key_id,
@@ -133,6 +139,7 @@ impl From<Stored> for CiphertextRecord {
             scale: from_bits(scale),
             value_bound: from_bits(value_bound),
             variance: from_bits(variance),
+            mixed,
             object,
             node_id,
             bytes,
@@ -153,8 +160,8 @@ fn from_bits(bits: i64) -> f64 {
 /// The names of the columns of [`Stored`], for a query.
 macro_rules! columns {
     () => {
-        "ciphertext_id, key_id, origin, slot_count, level, scale, value_bound, variance, object, node_id, bytes, created_at, \
-         last_used_at"
+        "ciphertext_id, key_id, origin, slot_count, level, scale, value_bound, variance, mixed, object, node_id, bytes, \
+         created_at, last_used_at"
     };
 }
 
@@ -302,8 +309,8 @@ impl Tx {
             return Err(Error::NoRoom);
         }
         let sql = "INSERT INTO ciphertexts (ciphertext_id, account_id, key_id, environment, origin, slot_count, level, scale, \
-             value_bound, variance, object, node_id, bytes, created_at, last_used_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)";
+             value_bound, variance, mixed, object, node_id, bytes, created_at, last_used_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15)";
         let of = values![
             &new.ciphertext_id,
             &new.account_id,
@@ -315,6 +322,7 @@ impl Tx {
             bits(new.scale),
             bits(new.value_bound),
             bits(new.variance),
+            new.mixed,
             &new.object,
             &new.node_id,
             new.bytes,

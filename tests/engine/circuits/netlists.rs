@@ -6,7 +6,6 @@ use kernels::tfhe::fold::Bit;
 use kernels::tfhe::mapping::map;
 use kernels::tfhe::noise::InputNoise;
 use kernels::tfhe::{Circuit, Plan, Preset};
-use tests_extent::Extent;
 
 use crate::party::{Party, generator};
 
@@ -73,8 +72,7 @@ fn a_mapped_multiplier_runs_under_fast_128_k2() {
 
 #[test]
 fn mapped_aes_128_runs_under_fast_128_k2() {
-    if !Extent::named().is_full() {
-        println!("not tested: TEST_EXTENT=full tests 16,426 bootstraps");
+    if tests_extent::leaves_out("16,426 bootstraps") {
         return;
     }
     let circuit = Circuit::parse(AES_128).expect("a netlist");

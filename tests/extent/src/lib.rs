@@ -36,3 +36,12 @@ impl Extent {
 pub fn pick<T>(short: T, full: T) -> T {
     if Extent::named().is_full() { full } else { short }
 }
+
+/// Whether a short run leaves this part out; prints a line then.
+pub fn leaves_out(part: &str) -> bool {
+    let leaves_out = !Extent::named().is_full();
+    if leaves_out {
+        println!("not tested: {part}; TEST_EXTENT=full tests it");
+    }
+    leaves_out
+}

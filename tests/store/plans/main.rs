@@ -225,6 +225,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
             scale: 1.0,
             value_bound: 1.0,
             variance: 1.0,
+            mixed: false,
             object: format!("ct of {key_id}"),
             node_id: String::new(),
             bytes: 5,

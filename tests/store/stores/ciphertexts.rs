@@ -15,6 +15,7 @@ fn ciphertext(id: &str, bytes: i64, now: i64) -> NewCiphertext {
         scale: 1.1e12,
         value_bound: 0.1,
         variance: 1.5e-300,
+        mixed: false,
         object: format!("object of {id}"),
         node_id: String::new(),
         bytes,

@@ -17,6 +17,7 @@ pub use containers::{
     CiphertextFacts, EvaluationKeyHead, KEY_HEAD_BYTES, PublicKeyFacts, ROW_BYTES_MAX, ROW_HEADER_BYTES, RowFacts,
     read_ciphertext, read_public_key,
 };
+pub use engine::ckks::noise::Tail;
 pub use engine::ckks::{Noise, Params};
 pub use running::{
     Asked, NumbersEnd, OpenNumbersKey, Operation, Outlook, PlannedOperation, ResultFacts, StoredNumbersKey, StoredRow,

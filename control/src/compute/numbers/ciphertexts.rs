@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, CiphertextFacts, Noise};
+use crate::compute::engine::numbers::{self, CiphertextFacts, Noise, Tail};
 use crate::compute::numbers::keys::{find, params_and_fingerprint, unknown_key};
 use crate::compute::numbers::vault::Shelf;
 use crate::ids;
@@ -181,6 +181,7 @@ async fn keep(
         scale: facts.scale,
         value_bound: facts.value_bound,
         variance: facts.variance,
+        mixed: facts.tail == Tail::Mixed,
         object: object.clone(),
         node_id: compute.vault.place().to_owned(),
         bytes: count,
@@ -381,7 +382,7 @@ fn told_new(new: &NewCiphertext) -> Result<Ciphertext, ApiError> {
 /// Returns the precision in bits of a ciphertext with this many slots, for answers.
 fn precision_bits(slot_count: i64, scale: f64, [value_bound, variance]: [f64; 2]) -> f64 {
     let n = 2 * slot_count.unsigned_abs() as usize;
-    numbers::ciphertext_precision_bits(n, scale, Noise { value_bound, variance })
+    numbers::ciphertext_precision_bits(n, scale, Noise::new(value_bound, variance))
 }
 
 /// Returns the log2 of a scale, rounded to three decimals.

@@ -8,7 +8,7 @@ use engine::ckks::PartKind;
 use engine::ckks::container::{self, KeyHead};
 use engine::container::Error;
 
-use super::Params;
+use super::{Params, Tail};
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
 
@@ -59,6 +59,8 @@ pub struct CiphertextFacts {
     pub value_bound: f64,
     /// Variance of the noise.
     pub variance: f64,
+    /// The slots that `matmul` takes for zeros.
+    pub tail: Tail,
 }
 
 /// Reads a public key. Takes CPU time for every byte, so call this outside the async threads.
@@ -143,6 +145,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
         scale: read.scale,
         value_bound: read.noise.value_bound,
         variance: read.noise.variance,
+        tail: read.noise.tail,
     })
 }
 

@@ -177,7 +177,7 @@ pub struct ResultFacts {
     /// Variance of the noise.
     pub variance: f64,
     /// The slots that `matmul` takes for zeros.
-    tail: Tail,
+    pub tail: Tail,
     /// `noise_budget_remaining`: percent, to one decimal (readings C11).
     pub budget_percent: f64,
     /// Number of bits after the binary point that are correct in every slot, to one decimal.
@@ -275,8 +275,8 @@ pub fn outlook(
     operands: &[CiphertextFacts],
 ) -> Result<Outlook, ApiError> {
     let operand = |facts: &CiphertextFacts| {
-        let &CiphertextFacts { level, scale, value_bound, variance } = facts;
-        Operand { level, scale, noise: Noise { value_bound, variance } }
+        let &CiphertextFacts { level, scale, value_bound, variance, tail } = facts;
+        Operand { level, scale, noise: Noise { value_bound, variance, tail } }
     };
     let operands: Vec<Operand> = operands.iter().map(operand).collect();
     let (plan, result) = planned(&Plaintexts::without_words(params), params, &parts_of(stored)?, asked, &operands)?;

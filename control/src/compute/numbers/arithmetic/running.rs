@@ -23,7 +23,7 @@ use crate::billing::ledger::{PaidBy, Reservation};
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{NumbersEnd, OpenNumbersKey, Operation, ResultFacts};
+use crate::compute::engine::numbers::{NumbersEnd, OpenNumbersKey, Operation, ResultFacts, Tail};
 use crate::compute::engine::{EngineOperation, RunError};
 use crate::compute::numbers::ciphertexts::{ROOM_ATTEMPTS, no_room};
 use crate::compute::numbers::keys::unknown_key;
@@ -459,6 +459,7 @@ impl OperationContext {
             scale: self.facts.scale,
             value_bound: self.facts.value_bound,
             variance: self.facts.variance,
+            mixed: self.facts.tail == Tail::Mixed,
             object: result.object.clone(),
             node_id: self.compute.vault.place().to_owned(),
             bytes: result.bytes.len() as i64,

@@ -1,0 +1,2 @@
+-- Whether an operation may have put numbers behind the first slots, which a matrix product takes for zeros.
+ALTER TABLE ciphertexts ADD COLUMN mixed BOOLEAN NOT NULL DEFAULT FALSE;
