@@ -268,8 +268,8 @@ impl KnownAnswers {
     }
 }
 
-/// A circuit of six input bits. Its outputs are AND and OR of two bits, which share a rotation, a majority, a parity of three, a parity of
-/// three ANDs (whose wires have amplitude 1/4), and the negation of an input, which the host computes.
+/// A circuit of six input bits. Its outputs are AND and OR of two bits, which share a rotation, a majority, a parity of
+/// three, a parity of three ANDs (whose wires have amplitude 1/4), and the negation of an input, which the host computes.
 const PROOF_CIRCUIT: &str = "14 20\n6 1 1 1 1 1 1\n6 1 1 1 1 1 1\n2 1 0 1 6 XOR\n2 1 1 2 7 XOR\n2 1 6 7 8 AND\n2 1 2 3 9 AND\n\
     2 1 4 5 10 AND\n2 1 9 10 11 XOR\n2 1 0 1 12 AND\n2 1 11 12 13 XOR\n1 1 12 14 EQW\n2 1 0 1 15 OR\n2 1 1 8 16 XOR\n\
     2 1 6 2 17 XOR\n1 1 13 18 EQW\n1 1 0 19 INV\n";

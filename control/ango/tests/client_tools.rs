@@ -226,7 +226,7 @@ fn circuits_are_listed_shown_and_forecast_without_a_node() {
         runs.iter().find(|run| run["mapping"] == mapping && run["inputs"] == inputs).unwrap()
     };
     let (cells, gates) = (run("cells", "fresh"), run("none", "fresh"));
-    assert_eq!((&cells["bootstraps"], &cells["bootstrap_levels"]), (&14.into(), &8.into()));
+    assert_eq!((&cells["bootstraps"], &cells["bootstrap_levels"]), (&15.into(), &8.into()));
     assert_eq!(gates["bootstraps"], 34);
     assert!(cells["failure_log2"].as_f64().unwrap() < gates["failure_log2"].as_f64().unwrap());
 
@@ -296,6 +296,23 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
     assert!(key.starts_with("key_"), "{key}");
     shell.run(&format!("client numbers run --key {key} --multiply --input @a.ct --input @b.ct --out product.ct"));
     near(&shell.run("client numbers decrypt product.ct"), &[6.0, -5.0]);
+    // numbers are shared with noise of the strength of this client's plan, which is written beside the result
+    let lost = |line: &str| {
+        let bits = |line: &str| shell.json(line)["results"][0]["precision_bits"].as_f64().unwrap();
+        bits("client numbers decrypt product.ct --json") - bits(&format!("client numbers decrypt {line} --json"))
+    };
+    assert!((18.0..22.0).contains(&lost("product.ct --share 1")), "{}", lost("product.ct --share 1"));
+    assert!((23.0..27.0).contains(&lost("product.ct --share")), "a thousand results");
+    shell.run(&format!("client numbers run --key {key} --negate --input @product.ct --out negated.ct"));
+    assert!((18.0..22.0).contains(&lost("negated.ct --share 1")), "the plan of a result of a result");
+    let other = shell.refusal("client numbers decrypt negated.ct --share --plan product.ct.plan.json");
+    assert!(other.contains("the plan of another ciphertext"), "{other}");
+    std::fs::remove_file(shell.path("product.ct.plan.json")).unwrap();
+    let refused = shell.refusal("client numbers decrypt product.ct --share");
+    assert!(refused.contains("product.ct.plan.json") && refused.contains("--noise"), "{refused}");
+    assert!(lost("product.ct --share 1 --noise 1") > 25.0, "a larger error than the record's");
+    assert!(shell.refusal("client numbers decrypt product.ct --share --noise 0").contains("--noise"));
+    shell.run("client numbers decrypt a.ct --share 1");
     let told = shell.json(&format!("client numbers run --key {key} --rotate -1 --input @product.ct --count 3 --json"));
     assert_eq!((&told["operation"], &told["levels_remaining"]), (&Value::from("rotate"), &Value::from(1)));
     near(
@@ -308,7 +325,7 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
     );
     near(&shell.run(&format!("client numbers run --key {key} --add-plain 10 --input @a.ct --count 2")), &[11.5, -2.5]);
     let shown = shell.run(&format!("client numbers key show {key}"));
-    assert!(shown.contains("operations   4") && shown.contains("ciphertexts  0"), "{shown}");
+    assert!(shown.contains("operations   5") && shown.contains("ciphertexts  0"), "{shown}");
     // if the node refuses a request, the command prints the node's error in one line
     let refused = shell.refusal(&format!("client numbers run --key {key} --bootstrap --input @a.ct"));
     assert!(refused.contains("INVALID_PARAMS"), "{refused}");

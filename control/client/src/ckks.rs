@@ -19,9 +19,11 @@ pub use public_key::Encryptor;
 pub use record::Flooding;
 pub use secret_key::{Decrypted, SecretKey};
 
+pub use kernels::ckks::noise::Tail;
+pub use kernels::ckks::plan::same_scale;
 pub use kernels::ckks::{
     Ciphertext, KeyRow, Noise, Params, ParamsError, ParamsLiteral, PartKind, PublicKey, SecurityLevel,
-    SeededCiphertext, container,
+    SeededCiphertext, container, operation, plaintexts,
 };
 
 /// The bound on numbers for a client that knows nothing about its numbers. Every ciphertext carries its bound
@@ -45,6 +47,22 @@ pub enum EncryptError {
     /// The bound is not a positive number, or is too large for the modulus of the level.
     #[error("a bound of {0} on the numbers is not positive, or too large for the ciphertext's modulus")]
     Room(f64),
+}
+
+/// Why decrypted numbers cannot be shared.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum ShareError {
+    /// The ciphertext is not the result that the client planned.
+    #[error("the ciphertext has level {level} and a scale of {scale_bits:.3} bits, which is not what was planned")]
+    Unexpected {
+        /// The level of the ciphertext.
+        level: usize,
+        /// `log2` of the ciphertext's scale.
+        scale_bits: f64,
+    },
+    /// The ciphertext cannot be decrypted.
+    #[error(transparent)]
+    Decrypt(#[from] DecryptError),
 }
 
 /// Why a ciphertext cannot be decrypted: by its record, its numbers may have wrapped around the modulus of its level.

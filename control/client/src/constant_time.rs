@@ -158,7 +158,9 @@ fn numbers_under_valgrind() {
     let plaintext = secret.context.encode(&numbers, 1.0, 2).expect("room for the bound");
     let ciphertext = secret.encrypt_plaintext(2, &plaintext, 1.0).expand(secret.params());
     black_box(secret.decrypt(&ciphertext).expect("room"));
-    black_box(secret.decrypt_to_share(&ciphertext, ckks::Flooding::default()).expect("room"));
+    let (level, scale, noise) = (ciphertext.level, ciphertext.scale, ciphertext.noise);
+    let expected = ckks::operation::Operand { level, scale, noise };
+    black_box(secret.decrypt_to_share(&ciphertext, &expected, ckks::Flooding::default()).expect("room"));
     black_box(ckks::container::write_ciphertext(&ciphertext, secret.params(), secret.fingerprint()));
     let encryptor = ckks::Encryptor::new(secret.public_key(2));
     black_box(encryptor.encrypt_plaintext(&plaintext, 1.0, &mut secret_generator()));

@@ -1,9 +1,11 @@
 //! Values that follow from a ciphertext's public record alone. This file is separate from the code that handles
 //! secrets, because that code must not contain a division or a square root (scripts/constant-time).
 
+use kernels::ckks::operation::Operand;
+use kernels::ckks::plan::same_scale;
 use kernels::ckks::{Ciphertext, Noise, Params, room};
 
-use super::DecryptError;
+use super::{DecryptError, ShareError};
 
 /// The worst error of a coefficient, in standard deviations. The error is a sum of many products, so its distribution
 /// is nearly normal.
@@ -29,16 +31,31 @@ impl Default for Flooding {
 
 impl Flooding {
     /// The standard deviation of the noise that is added to each coefficient: `sqrt(12 results) 2^(bits / 2)` times the
-    /// worst error.
+    /// worst error of a ciphertext with this noise at this scale.
     #[inline(never)]
-    pub(super) fn deviation(self, ciphertext: &Ciphertext) -> f64 {
-        let Noise { variance, value_bound, .. } = ciphertext.noise;
+    pub(super) fn deviation(self, Noise { variance, value_bound, .. }: Noise, scale: f64) -> f64 {
         // the worst error of a coefficient, plus the rounding error of the floating-point number that holds the
         // coefficient
-        let worst = DEVIATIONS * variance.sqrt() + value_bound * ciphertext.scale * f64::EPSILON;
+        let worst = DEVIATIONS * variance.sqrt() + value_bound * scale * f64::EPSILON;
         let results = f64::from(self.results.max(1));
         (12.0 * results).sqrt() * (f64::from(self.statistical_bits) / 2.0).exp2() * worst
     }
+}
+
+/// The larger noise of a ciphertext's record, of what its owner expects, and of a fresh encryption.
+///
+/// # Errors
+/// [`ShareError::Unexpected`] if the level or the scale is not the expected one.
+#[inline(never)]
+pub(super) fn noise_to_hide(ciphertext: &Ciphertext, expected: &Operand) -> Result<Noise, ShareError> {
+    let Ciphertext { level, scale, noise, .. } = *ciphertext;
+    if level != expected.level || !same_scale(scale, expected.scale) {
+        return Err(ShareError::Unexpected { level, scale_bits: scale.log2() });
+    }
+    let value_bound = noise.value_bound.max(expected.noise.value_bound);
+    let fresh = Noise::encrypt_secret(value_bound);
+    let variance = noise.variance.max(expected.noise.variance).max(fresh.variance);
+    Ok(Noise { value_bound, variance, ..noise })
 }
 
 /// The unit and the precision of a ciphertext's numbers.

@@ -6,6 +6,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::Rng;
 use kernels::ckks::container;
 use kernels::ckks::encode::{Centred, Rounded};
+use kernels::ckks::operation::Operand;
 use kernels::ckks::{Ciphertext, Noise, Params, PublicKey, SeededCiphertext, bootstrap, ciphertext};
 use kernels::container::Error;
 use kernels::security::ERROR_STD;
@@ -14,9 +15,9 @@ use subtle::ConstantTimeEq;
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use super::context::Context;
-use super::record::{Flooding, Record, primes_for};
+use super::record::{Flooding, Record, noise_to_hide, primes_for};
 use super::sparse_secret::sparse_secret;
-use super::{DecryptError, EncryptError};
+use super::{DecryptError, EncryptError, ShareError};
 use crate::gaussian;
 use crate::secret_key::{are_ternary, secret_generator, ternary};
 
@@ -149,22 +150,30 @@ impl SecretKey {
     }
 
     /// Decrypts a ciphertext and adds noise (flooding), so that the numbers reveal nothing about the key to parties
-    /// that also see the ciphertext.
+    /// that also see the ciphertext. `expected` is the result of the client's own plan of the computation
+    /// ([`kernels::ckks::operation::plan`]), because the record in the ciphertext may be a lie of the party that computed
+    /// the ciphertext. The noise is as strong as the larger of both asks, and never weaker than for a fresh encryption.
     ///
     /// # Errors
-    /// [`DecryptError`]: by the record, the numbers may have wrapped around the modulus.
+    /// [`ShareError`]: the ciphertext has another level or scale than expected, or the numbers may have wrapped around
+    /// the modulus.
     ///
     /// # Panics
     /// When the number of words does not fit the ciphertext's level.
-    pub fn decrypt_to_share(&self, ciphertext: &Ciphertext, flooding: Flooding) -> Result<Decrypted, DecryptError> {
-        let Noise { variance, value_bound, .. } = ciphertext.noise;
-        let std = flooding.deviation(ciphertext);
-        let places = primes_for(self.params(), ciphertext.level, ciphertext.scale, ciphertext.noise)?;
+    pub fn decrypt_to_share(
+        &self,
+        ciphertext: &Ciphertext,
+        expected: &Operand,
+        flooding: Flooding,
+    ) -> Result<Decrypted, ShareError> {
+        let hidden = noise_to_hide(ciphertext, expected)?;
+        let std = flooding.deviation(hidden, ciphertext.scale);
+        let places = primes_for(self.params(), ciphertext.level, ciphertext.scale, hidden)?;
         let mut coefficients = self.phase(ciphertext, &places);
         let mut noise = Zeroizing::new(vec![0.0; coefficients.len()]);
         gaussian::fill_real(&mut secret_generator(), std, &mut noise);
         coefficients.iter_mut().zip(noise.iter()).for_each(|(coefficient, noise)| *coefficient += noise);
-        Ok(self.decode(&coefficients, ciphertext.scale, Noise::new(value_bound, variance + std * std)))
+        Ok(self.decode(&coefficients, ciphertext.scale, Noise { variance: hidden.variance + std * std, ..hidden }))
     }
 
     fn decode(&self, coefficients: &[f64], scale: f64, noise: Noise) -> Decrypted {

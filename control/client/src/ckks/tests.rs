@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use kernels::ckks::cpu::Evaluator;
+use kernels::ckks::operation::Operand;
 use kernels::ckks::params::POLY_DEGREES;
 use kernels::ckks::rotation;
 use kernels::container::Error;
@@ -112,7 +113,7 @@ fn a_record_whose_numbers_do_not_fit_is_refused() {
         ciphertext.noise.value_bound = value_bound;
         let refused = key.decrypt(&ciphertext).unwrap_err().to_string();
         assert!(refused.contains("wrapped around the modulus of level 1"), "{refused}");
-        assert!(key.decrypt_to_share(&ciphertext, Flooding::default()).is_err());
+        assert!(key.decrypt_to_share(&ciphertext, &expected(&ciphertext), Flooding::default()).is_err());
     }
 }
 
@@ -203,6 +204,11 @@ fn swapped(evaluator: &Evaluator, words: &[u32], n: usize) -> Vec<u32> {
     out
 }
 
+/// What a client expects of a ciphertext whose record it made itself.
+fn expected(ciphertext: &Ciphertext) -> Operand {
+    Operand { level: ciphertext.level, scale: ciphertext.scale, noise: ciphertext.noise }
+}
+
 #[test]
 fn a_shared_result_has_the_noise_that_hides_its_own() {
     let params = params(4096, 50, 1);
@@ -211,10 +217,41 @@ fn a_shared_result_has_the_noise_that_hides_its_own() {
     let ciphertext = key.encrypt(&values, 1.0).unwrap().expand(&params);
     let kept = key.decrypt(&ciphertext).unwrap();
     for (results, lost) in [(1, 16.8 + 3.1), (1000, 21.8 + 3.1)] {
-        let shared = key.decrypt_to_share(&ciphertext, Flooding { results, statistical_bits: 30 }).unwrap();
+        let flooding = Flooding { results, statistical_bits: 30 };
+        let shared = key.decrypt_to_share(&ciphertext, &expected(&ciphertext), flooding).unwrap();
         check(&shared, &values);
         let found = kept.precision_bits - shared.precision_bits;
         assert!((found - lost).abs() < 0.5, "{results} results take {found} bits");
+    }
+}
+
+#[test]
+fn a_record_that_lies_does_not_weaken_what_hides_the_error() {
+    let params = params(4096, 50, 1);
+    let key = SecretKey::generate(&params);
+    let values = vec![0.0; params.slots()];
+    let honest = key.encrypt(&values, 1.0).unwrap().expand(&params);
+    let plan = expected(&honest);
+    let flooding = Flooding { results: 1000, statistical_bits: 30 };
+    // the deviation of the shared numbers, which are noise alone
+    let deviation = |of: &Ciphertext, expected: &Operand| {
+        let shared = key.decrypt_to_share(of, expected, flooding).unwrap().values;
+        (shared.iter().map(|x| x * x).sum::<f64>() / shared.len() as f64).sqrt()
+    };
+    let wanted = deviation(&honest, &plan);
+    let lies = [Noise::new(0.0, 0.0), Noise::new(1e-300, 1e-300), Noise::new(1.0, 1e-9)];
+    for noise in lies {
+        let lying = Ciphertext { noise, ..honest.clone() };
+        let found = deviation(&lying, &plan);
+        assert!((found / wanted - 1.0).abs() < 0.1, "{noise:?}: {found}, wanted {wanted}");
+        // even without a plan, the noise hides that of a fresh encryption
+        let nothing = Operand { noise: Noise::new(0.0, 0.0), ..plan };
+        assert!(deviation(&lying, &nothing) > 0.9 * wanted, "{noise:?}");
+    }
+    let other = [Operand { level: 0, ..plan }, Operand { scale: 2.0 * plan.scale, ..plan }];
+    for plan in other {
+        let refused = key.decrypt_to_share(&honest, &plan, flooding);
+        assert!(matches!(refused, Err(ShareError::Unexpected { level: 1, .. })), "{refused:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ango client numbers`: keys, encryption, operations and decryption of vectors of numbers.
 
 mod encrypt;
+mod expected;
 mod keys;
 mod run;
 

@@ -89,6 +89,10 @@ impl JsonBody for ComputeRequest {
 /// would not decrypt is refused with `NOISE_BUDGET_EXHAUSTED` and costs nothing. A rotation may take 2 log2(`slot_count`)
 /// of the key's rotations; a longer one is refused, and the answer names the Galois element to add to the key.
 ///
+/// Decrypted numbers are as secret as the key, because their last digits are an error that depends on it (Li and Micciancio,
+/// Eurocrypt 2021). Before others see them, add noise whose strength follows from your own plan of the computation, never
+/// from what a node told of the result: `ango client numbers decrypt --share` does so.
+///
 /// The result is stored under its id. The answer contains it too, unless `return_ciphertext` is false. If the account's
 /// ciphertexts then exceed the bytes that the plan allows, the service deletes the ciphertexts that were unused for
 /// longest; the answer names the deleted ciphertexts.

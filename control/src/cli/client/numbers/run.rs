@@ -1,16 +1,17 @@
 //! `ango client numbers run`: one operation on encrypted numbers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use api::EncryptionKeyId;
 use api::compute::{ComputeOperation, ComputeRequest};
 use clap::{ArgGroup, Args};
+use client::ckks::operation::Operand;
 use client::ckks::{SecretKey, container};
 use client::http::{self, from_base64};
 
 use super::keys::{KeysArgs, parse_key_id, read_ciphertext};
-use super::{BoundArgs, numbers_of, padded, parse_numbers, show};
+use super::{BoundArgs, expected, numbers_of, padded, parse_numbers, show};
 use crate::cli::client::node::NodeArgs;
 use crate::cli::files::{self, FileReaders};
 
@@ -18,6 +19,10 @@ use crate::cli::files::{self, FileReaders};
 ///
 /// Numbers are encrypted here and the result is decrypted here, with the secret key. The secret key is not needed if
 /// all inputs are ciphertext files and --out names a file for the result.
+///
+/// Beside the file of --out, a file with the ending .plan.json says how large the result's error may be by this
+/// command's own plan. `ango client numbers decrypt --share` needs the plan. If an input is a result whose plan is not
+/// beside it, no plan is written.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args([
     "add", "multiply", "negate", "rescale", "rotate", "add_plain", "multiply_plain", "polynomial", "matmul", "bootstrap",
@@ -66,7 +71,7 @@ pub struct RunArgs {
     /// Promised bound: no number of the result has a larger magnitude.
     #[arg(long, value_name = "NUMBER")]
     result_bound: Option<f64>,
-    /// Write the result's ciphertext to this file instead of decrypting it.
+    /// Write the result's ciphertext to this file instead of decrypting it, and the plan beside it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -103,33 +108,42 @@ impl RunArgs {
 }
 
 /// An input that is ready to send.
-enum Input {
+enum Input<'a> {
     Numbers(Vec<f64>),
-    Ciphertext(Vec<u8>),
+    Ciphertext(&'a Path, Vec<u8>),
+}
+
+/// The node's answer, with what this command expects of the result; `None` if an input is unknown.
+struct Answer {
+    done: ComputeOperation,
+    expected: Option<Operand>,
 }
 
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let inputs = args.inputs.iter().map(|text| match text.strip_prefix('@') {
-        Some(path) => read_ciphertext(path.as_ref()).map(Input::Ciphertext),
+        Some(path) => Ok(Input::Ciphertext(path.as_ref(), read_ciphertext(path.as_ref())?)),
         None => numbers_of(text).map(Input::Numbers),
     });
     let inputs: Vec<Input> = inputs.collect::<anyhow::Result<_>>()?;
     let needs_key = args.out.is_none() || inputs.iter().any(|input| matches!(input, Input::Numbers(_)));
     let secret = if needs_key { Some(args.keys.secret()?) } else { None };
     let mut ciphertexts = Vec::with_capacity(inputs.len());
+    let mut known = Vec::with_capacity(inputs.len());
     for input in inputs {
-        ciphertexts.push(match (input, &secret) {
-            (Input::Ciphertext(bytes), _) => bytes,
-            (Input::Numbers(numbers), Some(key)) => args.bound.encrypt(key, numbers)?,
+        let (file, bytes) = match (input, &secret) {
+            (Input::Ciphertext(file, bytes), _) => (Some(file), bytes),
+            (Input::Numbers(numbers), Some(key)) => (None, args.bound.encrypt(key, numbers)?),
             (Input::Numbers(_), None) => bail!("the secret key is needed to encrypt the numbers"),
-        });
+        };
+        known.extend(if args.out.is_some() { expected::of_operand(file, &bytes)? } else { None });
+        ciphertexts.push(bytes);
     }
     let client = args.node.client()?;
     let done = match &args.key {
-        Some(key) => compute(&args, &client, key, ciphertexts).await?,
+        Some(key) => compute(&args, &client, key, ciphertexts, &known).await?,
         None => {
             let uploaded = args.keys.upload(&client).await?;
-            let done = compute(&args, &client, &uploaded.key_id, ciphertexts).await;
+            let done = compute(&args, &client, &uploaded.key_id, ciphertexts, &known).await;
             // delete the key even after an error, because the node's copy of the key is no longer needed
             let deleted = client.delete_encryption_key(&uploaded.key_id).await;
             let done = done?;
@@ -140,13 +154,15 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     print(&args, secret.as_ref(), &done)
 }
 
-/// Uploads the inputs, computes, and deletes the ciphertexts from the node.
+/// Uploads the inputs, computes, and deletes the ciphertexts from the node. `known` is what this command knows of the
+/// inputs without the node.
 async fn compute(
     args: &RunArgs,
     client: &http::Client,
     key: &EncryptionKeyId,
     ciphertexts: Vec<Vec<u8>>,
-) -> anyhow::Result<ComputeOperation> {
+    known: &[Operand],
+) -> anyhow::Result<Answer> {
     let plain = args.add_plain.as_ref().or(args.multiply_plain.as_ref());
     let plain_operand = match plain {
         Some(text) => {
@@ -176,11 +192,29 @@ async fn compute(
         // an error is ignored, because the node may have evicted the ciphertext
         let _ = client.delete_ciphertext(&id).await;
     }
-    Ok(done?)
+    let done = done?;
+    let mut expected = None;
+    if args.out.is_some() && known.len() == request.ciphertext_ids.len() {
+        let more = expected::Arguments {
+            plain: request.plain_operand.as_deref(),
+            coefficients: request.polynomial_coeffs.as_deref(),
+            steps: request.rotation_steps,
+            scale_stable: !args.unscaled,
+            result_bound: request.result_bound,
+        };
+        expected = Some(expected::of_result(args.operation(), known, &more, &result_of(&done)?)?);
+    }
+    Ok(Answer { done, expected })
 }
 
-fn print(args: &RunArgs, secret: Option<&SecretKey>, done: &ComputeOperation) -> anyhow::Result<()> {
-    let bytes = from_base64(done.result_ciphertext.as_deref().context("the node's answer has no result")?)?;
+/// The result's ciphertext in an answer.
+fn result_of(done: &ComputeOperation) -> anyhow::Result<Vec<u8>> {
+    Ok(from_base64(done.result_ciphertext.as_deref().context("the node's answer has no result")?)?)
+}
+
+fn print(args: &RunArgs, secret: Option<&SecretKey>, answer: &Answer) -> anyhow::Result<()> {
+    let Answer { done, expected } = answer;
+    let bytes = result_of(done)?;
     let mut facts = serde_json::json!({
         "operation": done.operation,
         "noise_budget_remaining": done.noise_budget_remaining,
@@ -193,6 +227,10 @@ fn print(args: &RunArgs, secret: Option<&SecretKey>, done: &ComputeOperation) ->
         (Some(path), _) => {
             files::write(path, &bytes, FileReaders::Shared, args.force)?;
             facts["out"] = serde_json::json!(path);
+            match expected {
+                Some(expected) => expected::write(path, &bytes, expected, args.force)?,
+                None => eprintln!("no plan is written, because the plan of an input is not beside its file"),
+            }
         }
         (None, Some(key)) => {
             let decrypted = key.decrypt(&container::read_ciphertext(&bytes, key.params(), key.fingerprint())?)?;
