@@ -12,7 +12,7 @@ use api::Environment;
 
 use crate::database::{Tx, from_row, values};
 use crate::pages::{PageRows, page};
-use crate::{Error, Result, Store};
+use crate::{Error, Result, Seeded, Store};
 
 /// The kind that the objects of ciphertexts have in the list of dropped objects.
 pub const CIPHERTEXT_OBJECTS: &str = "ciphertexts";
@@ -50,6 +50,8 @@ pub struct NewCiphertext {
     pub node_id: String,
     /// Size of the object in bytes.
     pub bytes: i64,
+    /// The seed, if the ciphertext has one.
+    pub seeded: Option<Seeded>,
     /// Limit of the account's ciphertexts together, in bytes. `None`: no limit.
     pub bytes_max: Option<i64>,
     /// Ids of the ciphertexts to evict.
@@ -296,8 +298,11 @@ impl Tx {
     ///
     /// # Errors
     /// [`Error::KeyGone`]: the account has no such key. [`Error::NoRoom`]: the ciphertext does not fit after the
-    /// evictions.
+    /// evictions. [`Error::SeedUsed`]: the ciphertext's seed has another content already.
     pub async fn insert_ciphertext(&mut self, new: &NewCiphertext) -> Result<()> {
+        if let Some(seeded) = &new.seeded {
+            self.check_seed(new, seeded).await?;
+        }
         let used = lock_cache(self, &new.account_id).await?;
         let sql =
             "UPDATE encryption_keys SET ciphertext_count = ciphertext_count + 1 WHERE key_id = $1 AND account_id = $2";
@@ -309,8 +314,8 @@ impl Tx {
             return Err(Error::NoRoom);
         }
         let sql = "INSERT INTO ciphertexts (ciphertext_id, account_id, key_id, environment, origin, slot_count, level, scale, \
-             value_bound, variance, mixed, object, node_id, bytes, created_at, last_used_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15)";
+             value_bound, variance, mixed, object, node_id, bytes, created_at, last_used_at, seed, sha256) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16, $17)";
         let of = values![
             &new.ciphertext_id,
             &new.account_id,
@@ -326,11 +331,26 @@ impl Tx {
             &new.object,
             &new.node_id,
             new.bytes,
-            new.now
+            new.now,
+            new.seeded.as_ref().map(|seeded| &seeded.seed[..]),
+            new.seeded.as_ref().map(|seeded| &seeded.sha256[..])
         ];
         self.execute(sql, of).await?;
         let sql = "UPDATE ciphertext_caches SET bytes = bytes + $2 WHERE account_id = $1";
         self.execute(sql, values![&new.account_id, new.bytes]).await.map(drop)
+    }
+
+    /// Locks the account, and refuses a new ciphertext whose seed has another content already.
+    async fn check_seed(&mut self, new: &NewCiphertext, Seeded { seed, sha256 }: &Seeded) -> Result<()> {
+        self.lock_account(&new.account_id).await?;
+        let sql = "SELECT m.fingerprint FROM encryption_keys k JOIN key_materials m ON m.material_id = k.material_id \
+             WHERE k.key_id = $1 AND k.account_id = $2";
+        let key: Option<(Vec<u8>,)> = self.fetch_optional(sql, values![&new.key_id, &new.account_id]).await?;
+        let (fingerprint,) = key.ok_or(Error::KeyGone)?;
+        match self.other_with_seed(&new.account_id, &fingerprint, (seed, sha256)).await? {
+            None => Ok(()),
+            Some(other) => Err(Error::SeedUsed(other)),
+        }
     }
 }
 

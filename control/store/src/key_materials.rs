@@ -4,8 +4,10 @@
 //! A material is received row by row and then completed. Materials of one account with equal contents become one
 //! material, which several keys use (readings K19). Dropped objects have the kind [`KEY_OBJECTS`].
 
+use std::collections::HashMap;
+
 use crate::database::{Tx, from_row, values};
-use crate::{Result, Store};
+use crate::{Result, Seeded, Store};
 
 /// The kind that the objects of keys have in the list of dropped objects.
 pub const KEY_OBJECTS: &str = "encryption-keys";
@@ -72,8 +74,8 @@ pub struct NewPublicKey<'a> {
     pub object: &'a str,
     /// Size of the object in bytes.
     pub bytes: i64,
-    /// SHA-256 of the bytes.
-    pub sha256: &'a [u8; 32],
+    /// The seed of the mask, and SHA-256 of the bytes.
+    pub seeded: Seeded,
 }
 
 /// The head of an evaluation key.
@@ -96,7 +98,7 @@ pub struct KeyRowRecord {
     pub row_index: i64,
     /// Kind of the part to which the row belongs.
     pub kind: String,
-    /// Galois element of the part; 0 for parts of other kinds.
+    /// Galois element of the part. For parts of bootstrapping's sparse secret: its tag. 0 for parts of other kinds.
     pub element: i64,
     /// Level of the part.
     pub level: i64,
@@ -110,18 +112,28 @@ pub struct KeyRowRecord {
     pub bytes: i64,
     /// SHA-256 of the bytes.
     pub sha256: Vec<u8>,
+    /// The seed of the row's masks. `None`: an older release stored the row.
+    pub seed: Option<Vec<u8>>,
 }
 
-from_row!(KeyRowRecord { row_index, kind, element, level, digit, digits, object, bytes, sha256 });
+from_row!(KeyRowRecord { row_index, kind, element, level, digit, digits, object, bytes, sha256, seed });
 
 /// The result of adding a public key, a head or rows to a material.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
     /// The public key, the head or the rows were added.
     Done,
     /// Nothing was added, because the material was not in the expected state: the material is complete or deleted, or
     /// has other parameters, or the number of bytes that have arrived is not the expected number.
     NotAsExpected,
+    /// The seed of the public key, or of the row with this place in the given rows, has another content already: in
+    /// the object that `other` names. The rows before that row were added.
+    SeedUsed {
+        /// Number of the added rows.
+        rows: usize,
+        /// The object that has the seed.
+        other: String,
+    },
 }
 
 macro_rules! select_materials {
@@ -143,14 +155,14 @@ impl Store {
 
     /// Returns the rows of a material in order, from index `from` on.
     pub async fn key_rows(&self, material_id: &str, from: i64, limit: i64) -> Result<Vec<KeyRowRecord>> {
-        let sql = "SELECT row_index, kind, element, level, digit, digits, object, bytes, sha256 FROM key_rows \
+        let sql = "SELECT row_index, kind, element, level, digit, digits, object, bytes, sha256, seed FROM key_rows \
              WHERE material_id = $1 AND row_index >= $2 ORDER BY row_index LIMIT $3";
         self.db.fetch_all(sql, values![material_id, from, limit]).await
     }
 
     /// Returns the last row of a material.
     pub async fn last_key_row(&self, material_id: &str) -> Result<Option<KeyRowRecord>> {
-        let sql = "SELECT row_index, kind, element, level, digit, digits, object, bytes, sha256 FROM key_rows \
+        let sql = "SELECT row_index, kind, element, level, digit, digits, object, bytes, sha256, seed FROM key_rows \
              WHERE material_id = $1 ORDER BY row_index DESC LIMIT 1";
         self.db.fetch_optional(sql, values![material_id]).await
     }
@@ -181,16 +193,22 @@ impl Tx {
     /// dropped. If the head of the evaluation key has arrived, the public key must have the same parameters and
     /// fingerprint as the head.
     pub async fn put_public_key(&mut self, material_id: &str, key: &NewPublicKey<'_>, now: i64) -> Result<Added> {
-        let sql = "SELECT public_key_object, node_id FROM key_materials WHERE material_id = $1";
-        let older: Option<(Option<String>, String)> = self.fetch_optional(sql, values![material_id]).await?;
+        let sql = "SELECT public_key_object, node_id, account_id FROM key_materials WHERE material_id = $1";
+        let older: Option<(Option<String>, String, String)> = self.fetch_optional(sql, values![material_id]).await?;
+        let Some((older, node_id, account_id)) = older else { return Ok(Added::NotAsExpected) };
+        self.lock_account(&account_id).await?;
+        let Seeded { seed, sha256 } = &key.seeded;
+        if let Some(other) = self.other_with_seed(&account_id, key.fingerprint, (seed, sha256)).await? {
+            return Ok(Added::SeedUsed { rows: 0, other });
+        }
         let sql = "UPDATE key_materials SET params = $2, fingerprint = $3, public_key_object = $4, public_key_bytes = $5, \
-             public_key_sha256 = $6 WHERE material_id = $1 AND digest IS NULL \
+             public_key_sha256 = $6, public_key_seed = $7 WHERE material_id = $1 AND digest IS NULL \
              AND (rows_announced IS NULL OR (params = $2 AND fingerprint = $3))";
-        let of = values![material_id, key.params, key.fingerprint, key.object, key.bytes, key.sha256];
+        let of = values![material_id, key.params, key.fingerprint, key.object, key.bytes, sha256, seed];
         if self.execute(sql, of).await? == 0 {
             return Ok(Added::NotAsExpected);
         }
-        if let Some((Some(object), node_id)) = older {
+        if let Some(object) = older {
             self.drop_object(KEY_OBJECTS, &node_id, &object, now).await?;
         }
         Ok(Added::Done)
@@ -207,8 +225,15 @@ impl Tx {
         Ok(if done == 1 { Added::Done } else { Added::NotAsExpected })
     }
 
-    /// Adds consecutive rows to a material, if exactly `offset` bytes of the evaluation key have arrived before.
+    /// Adds consecutive rows to a material, if exactly `offset` bytes of the evaluation key have arrived before. A row
+    /// whose seed has another content already ends the work: only the rows before it are added.
     pub async fn add_key_rows(&mut self, material_id: &str, offset: i64, rows: &[KeyRowRecord]) -> Result<Added> {
+        let sql = "SELECT account_id, fingerprint FROM key_materials WHERE material_id = $1";
+        let material: Option<(String, Option<Vec<u8>>)> = self.fetch_optional(sql, values![material_id]).await?;
+        let Some((account_id, Some(fingerprint))) = material else { return Ok(Added::NotAsExpected) };
+        self.lock_account(&account_id).await?;
+        let used = self.first_used_seed(&account_id, &fingerprint, rows).await?;
+        let rows = used.as_ref().map_or(rows, |&(at, _)| &rows[..at]);
         let bytes: i64 = rows.iter().map(|row| row.bytes).sum();
         let sql = "UPDATE key_materials SET eval_key_bytes = eval_key_bytes + $3 \
              WHERE material_id = $1 AND digest IS NULL AND eval_key_bytes = $2 AND rows_announced IS NOT NULL";
@@ -216,8 +241,8 @@ impl Tx {
             return Ok(Added::NotAsExpected);
         }
         for row in rows {
-            let sql = "INSERT INTO key_rows (material_id, row_index, kind, element, level, digit, digits, object, bytes, sha256) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+            let sql = "INSERT INTO key_rows (material_id, row_index, kind, element, level, digit, digits, object, bytes, sha256, seed) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
             let of = values![
                 material_id,
                 row.row_index,
@@ -228,11 +253,33 @@ impl Tx {
                 row.digits,
                 &row.object,
                 row.bytes,
-                &row.sha256
+                &row.sha256,
+                row.seed.as_deref()
             ];
             self.execute(sql, of).await?;
         }
-        Ok(Added::Done)
+        Ok(used.map_or(Added::Done, |(rows, other)| Added::SeedUsed { rows, other }))
+    }
+
+    /// Finds the first of these rows whose seed has another content already: in a stored object, or in a row before.
+    /// Returns its place and a name of that object. The caller has locked the account.
+    async fn first_used_seed(
+        &mut self,
+        account_id: &str,
+        fingerprint: &[u8],
+        rows: &[KeyRowRecord],
+    ) -> Result<Option<(usize, String)>> {
+        let mut before: HashMap<&[u8], i64> = HashMap::new();
+        for (at, row) in rows.iter().enumerate() {
+            let Some(seed) = row.seed.as_deref() else { continue };
+            if let Some(index) = before.insert(seed, row.row_index) {
+                return Ok(Some((at, format!("row {index} of this evaluation key"))));
+            }
+            if let Some(other) = self.other_with_seed(account_id, fingerprint, (seed, &row.sha256)).await? {
+                return Ok(Some((at, other)));
+            }
+        }
+        Ok(None)
     }
 
     /// Completes a material. If the account has another material with the same contents, deletes this material and uses

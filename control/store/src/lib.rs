@@ -32,6 +32,7 @@ pub mod password_links;
 pub mod provider_events;
 pub mod request_counts;
 pub mod schema;
+pub mod seeds;
 pub mod server_secret;
 pub mod sign_ins;
 pub mod signing_keys;
@@ -92,6 +93,7 @@ pub use pages::PageRows;
 pub use provider_events::ProviderEvent;
 pub use request_counts::{Reservation, Settled, Settlement};
 pub use schema::Schema;
+pub use seeds::Seeded;
 pub use sign_ins::{NewSignIn, NextRefreshToken, Refreshed, TokenStanding};
 pub use signing_keys::RetiredSigningKey;
 pub use subscriptions::{PlanRequest, Subscription, SubscriptionState};
@@ -133,6 +135,9 @@ pub enum Error {
     /// The ciphertext does not fit into the account's budget, even after the evictions. Nothing was changed.
     #[error("the ciphertext does not fit into the account's storage")]
     NoRoom,
+    /// The ciphertext's seed has another content already: in the object that the text names. Nothing was changed.
+    #[error("the seed is used already: {0}")]
+    SeedUsed(String),
     /// The reservation that pays for the work is no longer open, because other nodes considered its node lost and
     /// voided the reservation. Nothing was changed.
     #[error("the reservation that pays for the work is no longer open")]

@@ -321,7 +321,12 @@ async fn write_alone<W: Work>(db: &Database, work: &W) -> Result<W::Answer> {
 /// error is a violated constraint, a row in an unexpected state, data that the database refuses, or a deadlock.
 fn concerns_one_work(error: &Error) -> bool {
     match error {
-        Error::ClaimLost | Error::OperationEnded | Error::KeyGone | Error::NoRoom | Error::ReservationLost => true,
+        Error::ClaimLost
+        | Error::OperationEnded
+        | Error::KeyGone
+        | Error::NoRoom
+        | Error::SeedUsed(_)
+        | Error::ReservationLost => true,
         Error::Database(sqlx::Error::RowNotFound | sqlx::Error::Encode(_)) => true,
         Error::Database(sqlx::Error::Database(cause)) => {
             let class = |class| cause.code().is_some_and(|code| code.len() == 5 && code.starts_with(class));

@@ -11,7 +11,8 @@ mod public_key;
 mod tests;
 
 pub use ciphertext::{
-    CIPHERTEXT_HEAD_BYTES, Form, ciphertext_bytes, read_ciphertext, write_ciphertext, write_seeded_ciphertext,
+    CIPHERTEXT_HEAD_BYTES, Form, ciphertext_bytes, ciphertext_seed, read_ciphertext, write_ciphertext,
+    write_seeded_ciphertext,
 };
 pub use evaluation_key::{
     KEY_HEAD_BYTES, KeyHead, ROW_HEADER_BYTES, part_bytes, read_key_head, read_row, read_row_header, row_bytes,

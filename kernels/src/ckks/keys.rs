@@ -45,6 +45,9 @@ pub struct RowHeader {
     pub digits: u8,
     /// Seed of this row's mask.
     pub seed: [u8; 32],
+    /// Tag of the sparse secret, for the parts that switch to it and from it; 0 in keys without tags. 0 for all other
+    /// kinds.
+    pub sparse_tag: u32,
 }
 
 impl RowHeader {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use control::admin;
 use control::caller::{Environment, Plan, Role};
-use kernels::ckks::SecurityLevel;
+use kernels::ckks::{Params, ParamsLiteral, PartKind, SecurityLevel};
 use serde_json::{Value, json};
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
@@ -379,4 +379,44 @@ async fn keys_are_there_after_a_restart_and_sealed_on_the_disk() {
     let server = TestServer::in_folder(server.stop().await, |_| ()).await;
     server.send(Request::get(format!("{KEYS}/{id}")).key(&key)).await.ok(200);
     assert!(server.metric("ango_encryption_key_bytes").await > 0.0);
+}
+
+#[tokio::test]
+async fn a10_parts_of_two_sparse_secrets_are_refused_and_keys_without_tags_are_taken() {
+    let server = TestServer::start().await;
+    let key = server.key(Role::Developer).await;
+    let literal = ParamsLiteral { bootstrap: true, ..NumbersKey::testing(64, 40, 2, 3).params.literal() };
+    let numbers = NumbersKey { params: Params::new(literal).unwrap(), fingerprint: [3; 8] };
+    let parts = [(PartKind::FromSparse, 2), (PartKind::Galois(5), 2), (PartKind::ToSparse, 0)];
+    let key_of = |from: u32, to: u32, last: u32| {
+        let mut rows: Vec<Vec<u8>> = parts.iter().flat_map(|&(kind, level)| numbers.part(kind, level)).collect();
+        for row in &mut rows {
+            let tag = if row[0] == 4 { from } else { to };
+            if row[0] > 2 {
+                *row = numbers.with_sparse_tag(row, tag);
+            }
+        }
+        let end = rows.len() - 1;
+        rows[end] = numbers.with_sparse_tag(&rows[end], last);
+        numbers.evaluation_key_of(rows.len() as u32, &rows)
+    };
+    let send = async |eval_key: &[u8]| {
+        let mut body = json!({"public_key": base64(&numbers.public_key()), "eval_key": base64(eval_key)});
+        body["params"] = params(&numbers);
+        body["params"]["bootstrap"] = json!(true);
+        server.send(Request::post(UPLOAD, &body).key(&key)).await
+    };
+    // two tags; one part without a tag; one row of a part with another tag
+    for (from, to, last) in [(7, 9, 9), (7, 0, 0), (0, 7, 7), (7, 7, 9), (u32::MAX, 7, 7)] {
+        let error = send(&key_of(from, to, last)).await.error(400, "INVALID_PARAMS");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("to-sparse") && message.contains("from-sparse"), "{message}");
+    }
+    send(&key_of(7, 7, 7)).await.ok(200);
+    // made before there were tags
+    let older = NumbersKey { fingerprint: [4; 8], ..numbers.clone() };
+    let rows: Vec<Vec<u8>> = parts.iter().flat_map(|&(kind, level)| older.part(kind, level)).collect();
+    let mut body = json!({"public_key": base64(&older.public_key()), "params": params(&older)});
+    body["eval_key"] = json!(base64(&older.evaluation_key_of(rows.len() as u32, &rows)));
+    server.send(Request::post(UPLOAD, &body).key(&key)).await.ok(200);
 }

@@ -35,6 +35,7 @@ mod onboarding;
 mod operate;
 mod pagination;
 mod payments;
+mod seeds;
 mod session_tokens;
 mod sessions;
 mod sign_in;

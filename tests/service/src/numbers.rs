@@ -46,7 +46,7 @@ impl NumbersKey {
         let level = self.params.level_max();
         self.frame(6, |out| {
             out.extend([level as u8, 0, 0, 0]);
-            out.extend([7; 32]);
+            put_seed(out);
             self.put_residues(&self.params.level(level).primes, out);
         })
     }
@@ -98,14 +98,29 @@ impl NumbersKey {
         let row = |digit| {
             let mut header = vec![code, level as u8, digit, digits];
             header.extend(element.to_le_bytes());
-            header.extend([digit; 32]);
+            let seed = Sha256::new().chain_update(self.block()).chain_update(self.fingerprint).chain_update(&header);
+            header.extend(seed.finalize());
             let mut body = Vec::new();
             self.put_residues(&self.params.key_primes(level), &mut body);
-            let checksum =
-                Sha256::new().chain_update(self.block()).chain_update(&header).chain_update(&body).finalize();
-            [&header[..], &checksum[..8], &body].concat()
+            self.row(&header, &body)
         };
         (0..digits).map(row).collect()
+    }
+
+    /// Makes a row again, with this seed.
+    pub fn with_seed(&self, row: &[u8], seed: [u8; 32]) -> Vec<u8> {
+        self.row(&[&row[..8], &seed].concat(), &row[48..])
+    }
+
+    /// Makes a row again, with this tag of the sparse secret.
+    pub fn with_sparse_tag(&self, row: &[u8], tag: u32) -> Vec<u8> {
+        self.row(&[&row[..4], &tag.to_le_bytes(), &row[8..40]].concat(), &row[48..])
+    }
+
+    /// Makes a row of its header without the checksum, and its body.
+    fn row(&self, header: &[u8], body: &[u8]) -> Vec<u8> {
+        let checksum = Sha256::new().chain_update(self.block()).chain_update(header).chain_update(body).finalize();
+        [header, &checksum[..8], body].concat()
     }
 
     /// Makes a seeded ciphertext of this level.
@@ -124,7 +139,7 @@ impl NumbersKey {
             out.extend([level as u8, form, 0, 0]);
             [scale, 1.0, 1000.0].iter().for_each(|number| out.extend(number.to_le_bytes()));
             if form == 1 {
-                out.extend([9; 32]);
+                put_seed(out);
             }
             (form..2).for_each(|_| self.put_residues(&self.params.level(level).primes, out));
         })
@@ -171,6 +186,12 @@ impl NumbersKey {
             }
         }
     }
+}
+
+/// Appends a seed that no container with another beginning has.
+fn put_seed(out: &mut Vec<u8>) {
+    let seed = Sha256::digest(&out);
+    out.extend(seed);
 }
 
 /// Writes the payload's length, and the checksum over the first `covered` bytes, into a container's header.

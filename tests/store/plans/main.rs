@@ -168,7 +168,7 @@ fn claim(n: u8) -> NewClaim {
 
 /// Runs the statements that nodes use for encryption keys and ciphertexts.
 async fn tour_of_keys(store: &Store) -> store::Result<()> {
-    for (n, account_id) in [(1, "acct_1"), (3, "acct_3")] {
+    for (n, account_id) in [(1u8, "acct_1"), (3, "acct_3")] {
         let (material_id, key_id, upload_id) = (format!("mat_{n}"), format!("key_{n}"), format!("up_{n}"));
         let material = NewKeyMaterial { material_id: &material_id, account_id, node_id: "", now: 5 };
         let upload = NewKeyUpload {
@@ -180,7 +180,8 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
             expires_at: 50,
             keys_max: Some(9),
         };
-        let public_key = NewPublicKey { params: "{}", fingerprint: &[1], object: &key_id, bytes: 5, sha256: &[2; 32] };
+        let seeded = Seeded { seed: [n; 32], sha256: [2; 32] };
+        let public_key = NewPublicKey { params: "{}", fingerprint: &[1], object: &key_id, bytes: 5, seeded };
         let head = NewKeyHead { params: "{}", fingerprint: &[1], rows: 1, bytes: 5 };
         let row = KeyRowRecord {
             row_index: 0,
@@ -192,6 +193,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
             object: format!("row of {key_id}"),
             bytes: 5,
             sha256: vec![1],
+            seed: Some(vec![1]),
         };
         let key = NewEncryptionKey {
             key_id: &key_id,
@@ -229,6 +231,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
             object: format!("ct of {key_id}"),
             node_id: String::new(),
             bytes: 5,
+            seeded: Some(seeded),
             bytes_max: Some(9),
             evicted: vec![format!("ct_{n}")],
             now: 6,

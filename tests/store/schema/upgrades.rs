@@ -147,6 +147,9 @@ const ROWS: &[(i64, &str)] = &[
         "INSERT INTO arithmetic_usage (usage_id, account_id, key_id, environment, operation, fcu, cost_nano_usd, \
          usd_milli_jpy, compute_us, created_at) VALUES ('use_1', 'acct_1', 'key_1', 'live', 'add', 1, 2000, 150000, 2, 6)",
     ),
+    (27, "UPDATE key_rows SET seed = #1"),
+    (27, "UPDATE key_materials SET public_key_seed = #2"),
+    (27, "UPDATE ciphertexts SET seed = #3, sha256 = #1"),
     (22, "INSERT INTO ledger_accounts (account_id) VALUES ('acct_1')"),
     (
         22,

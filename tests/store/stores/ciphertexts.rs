@@ -19,6 +19,7 @@ fn ciphertext(id: &str, bytes: i64, now: i64) -> NewCiphertext {
         object: format!("object of {id}"),
         node_id: String::new(),
         bytes,
+        seeded: None,
         bytes_max: Some(100),
         evicted: Vec::new(),
         now,

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const SEEDED: Seeded = Seeded { seed: [3; 32], sha256: [2; 32] };
+
 pub fn material<'a>(material_id: &'a str, account_id: &'a str) -> NewKeyMaterial<'a> {
     NewKeyMaterial { material_id, account_id, node_id: "", now: 5 }
 }
@@ -17,13 +19,14 @@ pub fn row(row_index: i64, object: &str) -> KeyRowRecord {
         object: object.to_owned(),
         bytes: 100,
         sha256: vec![7; 32],
+        seed: None,
     }
 }
 
 /// Adds a public key, an evaluation key's head and its rows to a key material. `public_key` and `rows` are names of
 /// objects.
 pub async fn fill(tx: &mut Tx, material_id: &str, public_key: &str, rows: &[&str]) -> Result<()> {
-    let key = NewPublicKey { params: "{}", fingerprint: &[1; 8], object: public_key, bytes: 50, sha256: &[2; 32] };
+    let key = NewPublicKey { params: "{}", fingerprint: &[1; 8], object: public_key, bytes: 50, seeded: SEEDED };
     assert_eq!(tx.put_public_key(material_id, &key, 6).await?, Added::Done);
     let head = NewKeyHead { params: "{}", fingerprint: &[1; 8], rows: rows.len() as i64, bytes: 20 };
     assert_eq!(tx.put_key_head(material_id, &head).await?, Added::Done);
@@ -193,7 +196,7 @@ on_both! {
         assert!(store.write(async |tx| tx.add_key_rows("mat_1", 120, &[again]).await).await.is_err());
         assert_eq!(add(120, &[row(1, "b"), row(2, "c")]).await, Added::Done);
         // a public key with other parameters, or of another secret key
-        let public_key = NewPublicKey { params: "{}", fingerprint: &[1; 8], object: "pk", bytes: 5, sha256: &[2; 32] };
+        let public_key = NewPublicKey { params: "{}", fingerprint: &[1; 8], object: "pk", bytes: 5, seeded: SEEDED };
         let put = async |key: NewPublicKey<'_>| store.write(async |tx| tx.put_public_key("mat_1", &key, 7).await).await.unwrap();
         for other in [
             NewPublicKey { params: "[]", ..public_key.clone() },

@@ -27,9 +27,7 @@ pub struct KeyRows<'a> {
 }
 
 impl SecretKey {
-    /// Makes the rows of a part of the evaluation key, one after another. The part serves levels up to `level`. The
-    /// part that switches to the sparse secret and the part that switches from it belong together: both must be made
-    /// from this [`SecretKey`] or a clone of it.
+    /// Makes the rows of a part of the evaluation key, one after another. The part serves levels up to `level`.
     ///
     /// # Panics
     /// When `level` is above the highest level, when the number in a Galois part is no Galois element, and for parts of
@@ -115,7 +113,11 @@ impl<'a> KeyRows<'a> {
             }
         }
         let (digit, digits) = (digit as u8, self.digits.len() as u8);
-        KeyRow { header: RowHeader { kind: self.kind, level: self.level as u8, digit, digits, seed }, body }
+        let sparse_tag = match self.kind {
+            PartKind::ToSparse | PartKind::FromSparse => self.key.sparse_tag,
+            PartKind::Relinearization | PartKind::Galois(_) => 0,
+        };
+        KeyRow { header: RowHeader { kind: self.kind, level: self.level as u8, digit, digits, seed, sparse_tag }, body }
     }
 }
 

@@ -16,7 +16,7 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use super::context::Context;
 use super::record::{Flooding, Record, noise_to_hide, primes_for};
-use super::sparse_secret::sparse_secret;
+use super::sparse_secret::sparse_secret_of;
 use super::{DecryptError, EncryptError, ShareError};
 use crate::gaussian;
 use crate::secret_key::{are_ternary, secret_generator, ternary};
@@ -33,6 +33,9 @@ pub struct SecretKey {
     pub(super) secret: Vec<i8>,
     /// `[N]`, the sparse secret of bootstrapping; empty if the parameters have no levels for bootstrapping.
     pub(super) sparse: Vec<i8>,
+    /// The public tag of the sparse secret; 0 without a sparse secret.
+    #[zeroize(skip)]
+    pub(super) sparse_tag: u32,
 }
 
 /// Decrypted numbers with a bound on their errors.
@@ -70,10 +73,20 @@ impl SecretKey {
 
     /// A fresh key from the output of `rng`.
     pub(crate) fn generate_from(params: &Params, rng: &mut ChaCha20Rng) -> SecretKey {
-        let secret = (0..params.n()).map(|_| ternary(rng.next_u32())).collect();
+        let secret: Vec<i8> = (0..params.n()).map(|_| ternary(rng.next_u32())).collect();
         let mut fingerprint: [u8; 8] = public_bytes();
         fingerprint[0] |= 1; // all zeros would mean "no fingerprint"
-        SecretKey { context: Arc::new(Context::new(params)), fingerprint, secret, sparse: sparse_of(params, rng) }
+        SecretKey::of(params, fingerprint, secret)
+    }
+
+    /// The key with this secret. The sparse secret, if the parameters have levels for bootstrapping, follows from it.
+    fn of(params: &Params, fingerprint: [u8; 8], secret: Vec<i8>) -> SecretKey {
+        let (mut sparse, mut sparse_tag) = (Zeroizing::default(), 0);
+        if params.literal().bootstrap {
+            (sparse, sparse_tag) = sparse_secret_of(&secret, &fingerprint, bootstrap::sparse_weight(params.n()));
+        }
+        let sparse = std::mem::take(&mut *sparse);
+        SecretKey { context: Arc::new(Context::new(params)), fingerprint, secret, sparse, sparse_tag }
     }
 
     /// The parameters of the key.
@@ -256,21 +269,12 @@ impl SecretKey {
     pub fn from_bytes(bytes: &[u8]) -> Result<SecretKey, Error> {
         let (params, fingerprint, secret) = container::open_secret_key(bytes)?;
         let secret = secret.iter().map(|&s| s as i8).collect();
-        let sparse = sparse_of(&params, &mut secret_generator());
-        let key = SecretKey { context: Arc::new(Context::new(&params)), fingerprint, secret, sparse };
+        let key = SecretKey::of(&params, fingerprint, secret);
         match are_ternary(&key.secret) {
             true => Ok(key),
             false => Err(Error::Malformed("a coefficient of the secret key is out of range".into())),
         }
     }
-}
-
-/// A fresh sparse secret, if the parameters have levels for bootstrapping.
-fn sparse_of(params: &Params, rng: &mut ChaCha20Rng) -> Vec<i8> {
-    if !params.literal().bootstrap {
-        return Vec::new();
-    }
-    std::mem::take(&mut *sparse_secret(params.n(), bootstrap::sparse_weight(params.n()), rng))
 }
 
 /// Computes `row -= a b`, where all three polynomials are transformed.

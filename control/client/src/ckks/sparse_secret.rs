@@ -1,10 +1,27 @@
 //! The sparse secret of bootstrapping (Bossuat, Troncoso-Pastoriza, Hubaux, eprint 2022/024): a ternary polynomial with
-//! few nonzero coefficients. The sparse secret is not saved: the parts that switch to it and from it are useful only
-//! together, and no ciphertext stays under it. So it exists only while its [`super::SecretKey`] is in memory.
+//! few nonzero coefficients. The part of an evaluation key that switches to it and the part that switches from it are
+//! useful only together, so the sparse secret follows from the secret key: every load of a key file gives the same one.
 
 use chacha20::ChaCha20Rng;
-use chacha20::rand_core::Rng;
-use zeroize::Zeroizing;
+use chacha20::rand_core::{Rng, SeedableRng};
+use sha2::{Digest, Sha256};
+use zeroize::{Zeroize, Zeroizing};
+
+/// Distinguishes the hash from other hashes of a secret key.
+const LABEL: &[u8] = b"ango: sparse secret of bootstrapping, 1";
+
+/// The sparse secret of the secret key with these coefficients, and the tag of the sparse secret. A ChaCha20 stream
+/// makes both from a hash of the secret key, so neither says anything about the other or about the secret key.
+pub fn sparse_secret_of(secret: &[i8], fingerprint: &[u8; 8], weight: usize) -> (Zeroizing<Vec<i8>>, u32) {
+    let bytes: Zeroizing<Vec<u8>> = Zeroizing::new(secret.iter().map(|&s| s as u8).collect());
+    let mut hash = Sha256::new().chain_update(LABEL).chain_update(fingerprint).chain_update(&*bytes);
+    let mut seed: [u8; 32] = hash.finalize_reset().into();
+    let mut rng = ChaCha20Rng::from_seed(seed);
+    seed.zeroize();
+    let sparse = sparse_secret(secret.len(), weight, &mut rng);
+    // 0 means that a key has no tag
+    (sparse, rng.next_u32() | 1)
+}
 
 /// A fresh sparse secret of `n` coefficients, `weight` of which are 1 or -1, uniform among such secrets to within
 /// 2^-40.
@@ -12,7 +29,7 @@ use zeroize::Zeroizing;
 /// Each step sets the `r`-th coefficient that is still 0, for a random `r`. The step passes over all coefficients to
 /// find that one, so that no index depends on `r`.
 #[inline(never)]
-pub fn sparse_secret(n: usize, weight: usize, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i8>> {
+fn sparse_secret(n: usize, weight: usize, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i8>> {
     let mut secret = Zeroizing::new(vec![0i8; n]);
     for taken in 0..weight {
         // a random number below n - taken: the high half of a product, because a remainder would take varying time
@@ -40,6 +57,17 @@ fn is_equal(a: u32, b: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::secret_key::secret_generator;
+
+    #[test]
+    fn a_secret_key_has_one_sparse_secret_and_other_keys_have_others() {
+        let (a, b) = (vec![1i8; 64], vec![-1i8; 64]);
+        assert_eq!(sparse_secret_of(&a, &[1; 8], 16), sparse_secret_of(&a, &[1; 8], 16));
+        let all = [(&a, 1), (&b, 1), (&a, 2)].map(|(secret, name)| sparse_secret_of(secret, &[name; 8], 16));
+        for at in 0..3 {
+            assert!(all[at].1 != 0 && all[at] != all[(at + 1) % 3]);
+            assert_ne!(all[at].1, all[(at + 1) % 3].1);
+        }
+    }
 
     #[test]
     fn it_has_its_weight_and_every_place_and_sign_is_as_likely() {

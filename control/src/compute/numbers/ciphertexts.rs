@@ -10,7 +10,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRef, FromRequest, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use store::{CiphertextRecord, EncryptionKey, NewCiphertext};
+use sha2::{Digest as _, Sha256};
+use store::{CiphertextRecord, EncryptionKey, NewCiphertext, Seeded};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use zeroize::Zeroizing;
@@ -19,6 +20,7 @@ use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{self, CiphertextFacts, Noise, Tail};
+use crate::compute::numbers::keys::material::seed_used;
 use crate::compute::numbers::keys::{find, params_and_fingerprint, unknown_key};
 use crate::compute::numbers::vault::Shelf;
 use crate::ids;
@@ -145,7 +147,8 @@ pub async fn upload(
         let (params, fingerprint) = params_and_fingerprint(&of_key)?;
         let facts = numbers::read_ciphertext(&bytes, &params, fingerprint)?;
         let warnings = numbers::ciphertext_warnings(&params, &facts);
-        Ok::<_, ApiError>((facts, params.slots() as i64, bytes, warnings))
+        let seeded = facts.seed.map(|seed| Seeded { seed, sha256: Sha256::digest(&*bytes).into() });
+        Ok::<_, ApiError>(((facts, seeded), params.slots() as i64, bytes, warnings))
     });
     let (facts, slot_count, bytes, warnings) = reading.await??;
     // a separate task: if the client leaves, either the ciphertext and its answer are stored, or neither
@@ -161,7 +164,7 @@ async fn keep(
     caller: &Caller,
     claim: &Claim,
     key: &EncryptionKey,
-    (facts, slot_count, mut bytes): (CiphertextFacts, i64, Zeroizing<Vec<u8>>),
+    ((facts, seeded), slot_count, mut bytes): ((CiphertextFacts, Option<Seeded>), i64, Zeroizing<Vec<u8>>),
     (warnings, _reserved): (Vec<String>, Reserved),
 ) -> Result<Response, ApiError> {
     let (now, count) = (compute.clock.now(), bytes.len() as i64);
@@ -185,6 +188,7 @@ async fn keep(
         object: object.clone(),
         node_id: compute.vault.place().to_owned(),
         bytes: count,
+        seeded,
         bytes_max: compute.vault.ciphertext_bytes_of(cache).map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
         evicted: Vec::new(),
         now: now.0,
@@ -221,6 +225,10 @@ async fn keep_with_room(
             // another ciphertext of the account has taken the room: choose again which ciphertexts to evict
             Err(store::Error::NoRoom) => {}
             Err(store::Error::KeyGone) => return Err(unknown_key()),
+            Err(store::Error::SeedUsed(other)) => {
+                let of = ("ciphertext", "the ciphertext");
+                return Err(seed_used(of, &other, Code::InvalidCiphertext));
+            }
             Err(error) => return Err(error.into()),
         }
     }

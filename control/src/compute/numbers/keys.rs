@@ -8,12 +8,12 @@ mod wanted;
 
 use std::sync::Arc;
 
-use api::Code;
 use api::encryption_keys::{
     DeletedEncryptionKey, EVALUATION_KEY_BYTES_MAX, EncryptionKeyRecord, EncryptionKeys, PUBLIC_KEY_BYTES_MAX,
     UploadKey, UploadedKey,
 };
 use api::pages::Page;
+use api::{AccountId, Code};
 use axum::Json as Answer;
 use axum::extract::{FromRef, FromRequest, Request, State};
 use axum::http::HeaderValue;
@@ -43,7 +43,8 @@ use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 use material::{
-    MaterialDigest, Owner, PutPublicKey, check_pair, put_public_key, put_row, read_recorded_params, recorded_params,
+    MaterialDigest, Owner, PutPublicKey, check_pair, public_key_seed_used, put_public_key, put_row,
+    read_recorded_params, recorded_params, row_seed_used,
 };
 use rows::{Cut, RowCutter};
 use wanted::{SECURITY_WARNING, WantedKey, security_warning};
@@ -113,7 +114,7 @@ pub async fn upload(
         let (public, head) = (public?, head?);
         wanted.admit(head.params())?;
         check_pair(&public, &head)?;
-        Ok::<_, ApiError>((wanted, public_key, eval_key, head))
+        Ok::<_, ApiError>((wanted, (public.seed, public_key), eval_key, head))
     });
     let (wanted, public_key, eval_key, head) = reading.await??;
     // a separate task: if the client leaves, either the key and its answer are stored, or neither
@@ -138,7 +139,7 @@ async fn keep_whole(
     caller: &Caller,
     claim: &Claim,
     wanted: &WantedKey,
-    (material_id, public_key, eval_key, head): (&str, Zeroizing<Vec<u8>>, &[u8], EvaluationKeyHead),
+    (material_id, public_key, eval_key, head): (&str, ([u8; 32], Zeroizing<Vec<u8>>), &[u8], EvaluationKeyHead),
     put: &mut Vec<String>,
 ) -> Result<Response, ApiError> {
     let owner = Owner::from(caller);
@@ -184,7 +185,7 @@ async fn book(
 ) -> Result<(), ApiError> {
     let params = recorded_params(head.params())?;
     let fingerprint = head.fingerprint();
-    let mut digest = MaterialDigest::new(&public.sha256, &params, &fingerprint);
+    let mut digest = MaterialDigest::new(&public.seeded.sha256, &params, &fingerprint);
     records.iter().for_each(|row: &KeyRowRecord| digest.add(row));
     let digest = digest.finish();
     let keys_max = compute.limits.of(caller.plan).encryption_keys;
@@ -195,7 +196,7 @@ async fn book(
         fingerprint: &fingerprint,
         object: &public.object,
         bytes: public.bytes,
-        sha256: &public.sha256,
+        seeded: public.seeded,
     };
     let of_head = NewKeyHead {
         params: &params,
@@ -207,13 +208,14 @@ async fn book(
         NewEncryptionKey { source, ..new_key(key_id, caller, wanted, material_id, (&digest, None), keys_max, now) };
     let made = compute.store.write(async |tx| {
         tx.insert_key_material(&material).await?;
-        let added = [
-            tx.put_public_key(material_id, &of_public, now.0).await?,
-            tx.put_key_head(material_id, &of_head).await?,
-            tx.add_key_rows(material_id, of_head.bytes, records).await?,
-        ];
-        if added != [Added::Done; 3] {
-            return Err(ApiError::internal("the public key, the head or the rows of a new key could not be written"));
+        if let Added::SeedUsed { other, .. } = tx.put_public_key(material_id, &of_public, now.0).await? {
+            return Err(public_key_seed_used(&other));
+        }
+        tx.put_key_head(material_id, &of_head).await?;
+        match tx.add_key_rows(material_id, of_head.bytes, records).await? {
+            Added::Done => {}
+            Added::SeedUsed { rows, other } => return Err(row_seed_used(&records[rows], &other)),
+            Added::NotAsExpected => return Err(ApiError::internal("the rows of a new key could not be written")),
         }
         check_made(tx.insert_encryption_key(&new).await?, caller, keys_max)?;
         tx.emit(&[created_event(caller, &new, wanted, now)]).await?;
@@ -415,6 +417,15 @@ pub fn params_and_fingerprint(key: &EncryptionKey) -> Result<(Params, [u8; 8]), 
     let params = numbers::params_on_record(&read_recorded_params(&key.params, &key.scheme)?)?;
     let fingerprint = key.fingerprint.as_slice().try_into().map_err(ApiError::internal)?;
     Ok((params, fingerprint))
+}
+
+/// Returns the error of work under a key. If the key was deleted meanwhile, work can fail in many ways, but the error is
+/// that of an unknown key: sending the request again cannot succeed.
+pub async fn or_deleted(compute: &Compute, account: &AccountId, key_id: &str, error: ApiError) -> ApiError {
+    match compute.store.encryption_key(account.as_str(), key_id).await {
+        Ok(None) => unknown_key(),
+        _ => error,
+    }
 }
 
 /// Returns the error for an id that no key of the account has (readings X14).

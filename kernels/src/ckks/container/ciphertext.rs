@@ -128,6 +128,13 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     Ok(Ciphertext { level, scale, noise, words })
 }
 
+/// Returns the seed in a container that [`read_ciphertext`] accepts. `None`: the container has both polynomials.
+pub fn ciphertext_seed(bytes: &[u8]) -> Option<[u8; SEED_BYTES]> {
+    let is_seeded = bytes.get(HEADER_BYTES + PARAMS_BYTES + 1) == Some(&(Form::Seeded as u8));
+    let seed = bytes.get(CIPHERTEXT_HEAD_BYTES..CIPHERTEXT_HEAD_BYTES + SEED_BYTES)?;
+    is_seeded.then(|| seed_of(seed))
+}
+
 /// Reads the scale and the noise record, and checks them.
 fn read_floats(bytes: &[u8], params: &Params, level: usize) -> Result<(f64, Noise), Error> {
     let float = |at: usize| f64::from_le_bytes(bytes[8 * at..][..8].try_into().expect("eight bytes"));

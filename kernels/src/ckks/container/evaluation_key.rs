@@ -13,7 +13,7 @@ use crate::container::{CHECKSUM_BYTES, Error, HEADER_BYTES, Tag, frame_head, unf
 const ROWS_BYTES: usize = 4;
 /// Size of the head, in bytes: the frame's header, the parameters, the number of rows.
 pub const KEY_HEAD_BYTES: usize = HEADER_BYTES + PARAMS_BYTES + ROWS_BYTES;
-/// Size of the kind, the level, the digit, the number of digits and the Galois element together, in bytes.
+/// Size of the kind, the level, the digit, the number of digits, and the Galois element or tag together, in bytes.
 const KIND_BYTES: usize = 8;
 /// Number of bytes of a row before its body.
 pub const ROW_HEADER_BYTES: usize = KIND_BYTES + SEED_BYTES + CHECKSUM_BYTES;
@@ -86,7 +86,7 @@ pub fn write_row(params: &Params, row: &KeyRow) -> Vec<u8> {
     let mut out = Vec::with_capacity(row_bytes(params, header.level));
     let (code, element) = kind_code(header.kind);
     out.extend([code, header.level, header.digit, header.digits]);
-    out.extend(element.to_le_bytes());
+    out.extend((element | header.sparse_tag).to_le_bytes());
     out.extend(header.seed);
     out.extend([0; CHECKSUM_BYTES]);
     put_rows(params, &params.key_primes(usize::from(header.level)), &row.body, &mut out);
@@ -112,6 +112,8 @@ pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error>
     let [code, level, digit, digits] = bytes[..4].try_into().expect("four bytes");
     let element = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes"));
     let kind = kind_of(params, code, element)?;
+    let is_sparse = matches!(kind, PartKind::ToSparse | PartKind::FromSparse);
+    let sparse_tag = if is_sparse { element } else { 0 };
     // parts for bootstrapping may have a level above that of fresh ciphertexts
     let at = check_level(level, params.raised_level())?;
     if kind == PartKind::ToSparse && at > 0 {
@@ -125,7 +127,7 @@ pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error>
             "this key part must have {expected} rows, numbered from 0; found row {digit} of {digits}"
         )));
     }
-    Ok(RowHeader { kind, level, digit, digits, seed: seed_of(&bytes[KIND_BYTES..][..SEED_BYTES]) })
+    Ok(RowHeader { kind, level, digit, digits, seed: seed_of(&bytes[KIND_BYTES..][..SEED_BYTES]), sparse_tag })
 }
 
 /// Reads a whole row. `bytes` must have exactly the row's length.
@@ -174,12 +176,12 @@ fn kind_of(params: &Params, code: u8, element: u32) -> Result<PartKind, Error> {
             Ok(PartKind::Galois(element))
         }
         (2, element) => Err(Error::Params(format!("these parameters have no Galois element {element}"))),
-        (3, 0) if bootstrap => Ok(PartKind::ToSparse),
-        (4, 0) if bootstrap => Ok(PartKind::FromSparse),
-        (3 | 4, 0) => Err(Error::Params(
+        (3, _) if bootstrap => Ok(PartKind::ToSparse),
+        (4, _) if bootstrap => Ok(PartKind::FromSparse),
+        (3 | 4, _) => Err(Error::Params(
             "the key has a part for bootstrapping, but the key's parameters have no levels for bootstrapping".into(),
         )),
-        (1..=4, _) => Err(Error::Malformed("the Galois element must be 0, except in a key part for rotations".into())),
+        (1, _) => Err(Error::Malformed("the Galois element of a relinearization part must be 0".into())),
         _ => Err(Error::Malformed(format!("unknown kind of key part: {code}"))),
     }
 }

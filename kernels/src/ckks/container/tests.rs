@@ -45,7 +45,7 @@ fn public_key(params: &Params, level: usize) -> PublicKey {
 
 fn row(params: &Params, kind: PartKind, level: usize, digit: u8) -> KeyRow {
     let digits = params.digits(kind, level).len() as u8;
-    let header = RowHeader { kind, level: level as u8, digit, digits, seed: [7; 32] };
+    let header = RowHeader { kind, level: level as u8, digit, digits, seed: [7; 32], sparse_tag: 0 };
     KeyRow { header, body: words(params, &params.key_primes(level)) }
 }
 

@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use api::EncryptionKeyId;
-use api::encryption_keys::UploadedKey;
-use clap::{Args, Subcommand};
+use api::encryption_keys::{EVALUATION_KEY_BYTES_MAX, UploadedKey};
+use clap::{Args, Subcommand, ValueEnum};
 use client::ckks::container::{self, KEY_HEAD_BYTES, ROW_HEADER_BYTES};
-use client::ckks::{Params, ParamsLiteral, SecretKey, SecurityLevel, evaluation_key_parts, matrix_product_parts};
+use client::ckks::{
+    Params, ParamsLiteral, PartKind, SecretKey, SecurityLevel, evaluation_key_parts, matrix_product_parts,
+    power_of_two_steps, rotations,
+};
 use client::http;
 use zeroize::Zeroizing;
 
+use crate::caller::{Plan, PlanTable};
 use crate::cli::client::node::NodeArgs;
 use crate::cli::files::{self, FileReaders};
 use crate::cli::progress::ByteProgress;
@@ -41,6 +45,10 @@ pub struct KeygenArgs {
     /// Leave room for bootstrapping, and make its keys. Only for degrees 64 and 256.
     #[arg(long)]
     bootstrap: bool,
+    /// Directions of the rotations by powers of two. When absent: both, unless the key would then be too large for a plan or
+    /// upload that takes the key with left rotations.
+    #[arg(long, value_name = "DIRECTIONS")]
+    rotations: Option<Rotations>,
     /// Folder that gets secret.key (mode 0600), public.key and evaluation.key.
     #[arg(long, value_name = "DIR", default_value = "ango-numbers")]
     out: PathBuf,
@@ -81,10 +89,8 @@ pub fn keygen(args: KeygenArgs) -> anyhow::Result<()> {
     files::write(&paths.secret(), &key.to_bytes(), FileReaders::Private, args.force)?;
     let public = container::write_public_key(&key.public_key(params.level_max()));
     files::write(&paths.public(), &public, FileReaders::Shared, args.force)?;
-    let mut parts = evaluation_key_parts(&params);
-    parts.extend(matrix_product_parts(&params));
-    let total = parts.iter().map(|&(kind, level)| container::part_bytes(&params, kind, level)).sum::<usize>();
-    let progress = ByteProgress::new((KEY_HEAD_BYTES + total) as u64);
+    let parts = parts(&params, args.rotations);
+    let progress = ByteProgress::new(key_bytes(&params, &parts));
     let write = || {
         let mut file = BufWriter::new(File::create(paths.evaluation())?);
         let mut written = 0;
@@ -115,6 +121,51 @@ pub fn keygen(args: KeygenArgs) -> anyhow::Result<()> {
         println!("security        {} bits; {} numbers in a ciphertext", params.security_bits(), params.slots());
     }
     Ok(())
+}
+
+/// The directions of the rotations in an evaluation key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Rotations {
+    /// To the left and to the right. A rotation takes half as many steps as with left rotations only.
+    Both,
+    /// To the left only.
+    Left,
+}
+
+/// Lists the parts of an evaluation key: for products, rotations by powers of two, matrix products and bootstrapping.
+/// Without a choice, the key gets rotations both ways if no plan and no kind of upload that takes the key with left
+/// rotations refuses it then.
+fn parts(params: &Params, chosen: Option<Rotations>) -> Vec<(PartKind, usize)> {
+    let of = |signed: bool| {
+        let mut parts = evaluation_key_parts(params);
+        let steps = power_of_two_steps(params, signed);
+        let more = rotations(params, &steps, params.level_max()).into_iter().chain(matrix_product_parts(params));
+        for (kind, level) in more {
+            match parts.iter_mut().find(|(of, _)| *of == kind) {
+                Some((_, highest)) => *highest = level.max(*highest),
+                None => parts.push((kind, level)),
+            }
+        }
+        parts
+    };
+    let (left, both) = (of(false), of(true));
+    let table = PlanTable::default();
+    let plans = Plan::ALL.into_iter().map(|plan| table.of(plan).encryption_key_bytes());
+    let limits: Vec<u64> = plans.chain([EVALUATION_KEY_BYTES_MAX as u64]).collect();
+    let [bytes_left, bytes_both] = [&left, &both].map(|parts| key_bytes(params, parts));
+    let fits = limits.into_iter().all(|limit| bytes_left > limit || bytes_both <= limit);
+    match chosen {
+        Some(Rotations::Both) => both,
+        Some(Rotations::Left) => left,
+        None if fits => both,
+        None => left,
+    }
+}
+
+/// Returns the size in bytes of an evaluation key with these parts.
+fn key_bytes(params: &Params, parts: &[(PartKind, usize)]) -> u64 {
+    let parts = parts.iter().map(|&(kind, level)| container::part_bytes(params, kind, level) as u64);
+    KEY_HEAD_BYTES as u64 + parts.sum::<u64>()
 }
 
 /// The option for the folder of the keys.
@@ -299,4 +350,31 @@ pub fn read_ciphertext(path: &Path) -> anyhow::Result<Vec<u8>> {
     /// together.
     const CIPHERTEXT_BYTES_MAX: usize = 8 << 20;
     files::read(path, CIPHERTEXT_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(poly_degree: usize, scale_bits: u32, max_depth: u32, bootstrap: bool) -> Params {
+        let security = if poly_degree < 4096 { SecurityLevel::Testing } else { SecurityLevel::Bits128 };
+        Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap }).unwrap()
+    }
+
+    #[test]
+    fn rotations_go_both_ways_where_no_limit_is_crossed_for_it_and_no_part_is_there_twice() {
+        for (params, both_ways) in [
+            (params(8192, 40, 3, false), true),
+            (params(64, 40, 2, true), true),
+            (params(4096, 25, 1, false), true),
+            (params(32768, 50, 14, false), false),
+        ] {
+            let found = parts(&params, None);
+            assert!(found.iter().enumerate().all(|(at, (kind, _))| found[..at].iter().all(|(of, _)| of != kind)));
+            let chosen = if both_ways { Rotations::Both } else { Rotations::Left };
+            assert_eq!(found, parts(&params, Some(chosen)), "{:?}", params.literal());
+            let [left, both] = [Rotations::Left, Rotations::Both].map(|chosen| parts(&params, Some(chosen)).len());
+            assert!(both > left + 2);
+        }
+    }
 }

@@ -23,6 +23,8 @@ pub struct PublicKeyFacts {
     pub params: Params,
     /// Identifies the secret key.
     pub fingerprint: [u8; 8],
+    /// The seed of the mask.
+    pub seed: [u8; 32],
 }
 
 /// The head of an evaluation key, which stands before its rows. A clone shares the same head.
@@ -36,7 +38,8 @@ pub struct EvaluationKeyHead {
 pub struct RowFacts {
     /// The name of the part's kind.
     pub kind: &'static str,
-    /// Galois element of the part. 0 for a part that is not a rotation or conjugation.
+    /// Galois element of a rotation or conjugation. For the parts `to-sparse` and `from-sparse`: the tag of the sparse
+    /// secret, or 0. 0 for relinearization.
     pub element: u32,
     /// Level of the part.
     pub level: u8,
@@ -46,6 +49,8 @@ pub struct RowFacts {
     pub digits: u8,
     /// Bytes of the row, including its header.
     pub bytes: usize,
+    /// The seed of the row's masks.
+    pub seed: [u8; 32],
 }
 
 /// The values in a ciphertext's container that the service needs.
@@ -61,12 +66,14 @@ pub struct CiphertextFacts {
     pub variance: f64,
     /// The slots that `matmul` takes for zeros.
     pub tail: Tail,
+    /// The seed of the mask. `None`: the container has the mask itself.
+    pub seed: Option<[u8; 32]>,
 }
 
 /// Reads a public key. Takes CPU time for every byte, so call this outside the async threads.
 pub fn read_public_key(bytes: &[u8]) -> Result<PublicKeyFacts, ApiError> {
     let key = container::read_public_key(bytes).map_err(|error| refused("public_key", &error))?;
-    Ok(PublicKeyFacts { params: key.params, fingerprint: key.fingerprint })
+    Ok(PublicKeyFacts { params: key.params, fingerprint: key.fingerprint, seed: key.seed })
 }
 
 impl EvaluationKeyHead {
@@ -104,11 +111,11 @@ impl EvaluationKeyHead {
         let (kind, element) = match row.kind {
             PartKind::Relinearization => ("relinearization", 0),
             PartKind::Galois(element) => ("galois", element),
-            PartKind::ToSparse => ("to-sparse", 0),
-            PartKind::FromSparse => ("from-sparse", 0),
+            PartKind::ToSparse => ("to-sparse", row.sparse_tag),
+            PartKind::FromSparse => ("from-sparse", row.sparse_tag),
         };
         let bytes = container::row_bytes(&self.head.params, row.level);
-        Ok(RowFacts { kind, element, level: row.level, digit: row.digit, digits: row.digits, bytes })
+        Ok(RowFacts { kind, element, level: row.level, digit: row.digit, digits: row.digits, bytes, seed: row.seed })
     }
 
     /// Checks a whole row: its checksum and its residues. Takes a millisecond of CPU time for each megabyte, so call
@@ -146,6 +153,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
         value_bound: read.noise.value_bound,
         variance: read.noise.variance,
         tail: read.noise.tail,
+        seed: container::ciphertext_seed(bytes),
     })
 }
 

@@ -209,6 +209,12 @@ impl OpenNumbersKey {
         &self.key.params
     }
 
+    /// Returns whether the evaluation key has the parts with which ciphertexts are bootstrapped.
+    pub fn bootstraps(&self) -> bool {
+        let has = |wanted| self.key.parts.iter().any(|&(kind, _)| kind == wanted);
+        has(PartKind::ToSparse) && has(PartKind::FromSparse)
+    }
+
     /// Returns the size in bytes of the words of a ciphertext at the highest level.
     pub fn ciphertext_words_bytes(&self) -> u64 {
         let params = self.params();
@@ -275,7 +281,7 @@ pub fn outlook(
     operands: &[CiphertextFacts],
 ) -> Result<Outlook, ApiError> {
     let operand = |facts: &CiphertextFacts| {
-        let &CiphertextFacts { level, scale, value_bound, variance, tail } = facts;
+        let &CiphertextFacts { level, scale, value_bound, variance, tail, .. } = facts;
         Operand { level, scale, noise: Noise { value_bound, variance, tail } }
     };
     let operands: Vec<Operand> = operands.iter().map(operand).collect();

@@ -69,5 +69,6 @@ fn facts(record: &CiphertextRecord) -> CiphertextFacts {
         value_bound: record.value_bound,
         variance: record.variance,
         tail: if record.mixed { Tail::Mixed } else { Tail::AsSent },
+        seed: None,
     }
 }

@@ -139,7 +139,8 @@ async fn make(
     let making = held.clone();
     let public_key = compute.offload.run(owner.payer.clone(), move || making.public_key()).await?;
     let public_key_b64 = base64_text::encode(&public_key);
-    let public = put_public_key(compute, &owner, &material_id, Zeroizing::new(public_key)).await?;
+    let seed = numbers::read_public_key(&public_key)?.seed;
+    let public = put_public_key(compute, &owner, &material_id, (seed, Zeroizing::new(public_key))).await?;
     put.push(public.object.clone());
     let inline = head.bytes() <= INLINE_BYTES_MAX;
     let mut eval_key = if inline { held.head() } else { Vec::new() };

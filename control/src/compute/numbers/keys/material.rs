@@ -3,7 +3,7 @@
 use api::encryption_keys::KeyParams;
 use api::{AccountId, Code};
 use sha2::{Digest as _, Sha256};
-use store::KeyRowRecord;
+use store::{KeyRowRecord, Seeded};
 use zeroize::Zeroizing;
 
 use crate::caller::Caller;
@@ -37,8 +37,8 @@ pub struct PutPublicKey {
     pub object: String,
     /// Number of the public key's bytes.
     pub bytes: i64,
-    /// SHA-256 of the public key's bytes.
-    pub sha256: [u8; 32],
+    /// The seed of the public key's mask, and SHA-256 of the public key's bytes.
+    pub seeded: Seeded,
 }
 
 /// Returns the label under which a public key's object is sealed for its account.
@@ -69,12 +69,12 @@ pub async fn put_public_key(
     compute: &Compute,
     owner: &Owner,
     material_id: &str,
-    mut bytes: Zeroizing<Vec<u8>>,
+    (seed, mut bytes): ([u8; 32], Zeroizing<Vec<u8>>),
 ) -> Result<PutPublicKey, ApiError> {
     let (count, sha256) = (bytes.len() as i64, Sha256::digest(&*bytes).into());
     let (label, content) = (public_key_label(material_id), std::mem::take(&mut *bytes));
     let object = compute.vault.put(Shelf::Keys, &owner.payer, &owner.account, label, content).await?;
-    Ok(PutPublicKey { object, bytes: count, sha256 })
+    Ok(PutPublicKey { object, bytes: count, seeded: Seeded { seed, sha256 } })
 }
 
 /// Checks a row and puts it into the vault. Returns the record of the row.
@@ -104,6 +104,7 @@ pub async fn put_row(
         object,
         bytes: facts.bytes as i64,
         sha256: sha256.to_vec(),
+        seed: Some(facts.seed.to_vec()),
     })
 }
 
@@ -153,6 +154,27 @@ pub fn check_pair(public_key: &PublicKeyFacts, head: &EvaluationKeyHead) -> Resu
 pub fn other_pair() -> ApiError {
     let message = "the public key and the evaluation key belong to different secret keys or parameters";
     ApiError::new(Code::InvalidParams, message).at("eval_key", "does not belong to the public key")
+}
+
+/// Returns the error for a public key whose seed has another content already, in the object `other`.
+pub fn public_key_seed_used(other: &str) -> ApiError {
+    seed_used(("public_key", "the public key"), other, Code::InvalidParams)
+}
+
+/// Returns the error for a row of an evaluation key whose seed has another content already, in the object `other`.
+pub fn row_seed_used(row: &KeyRowRecord, other: &str) -> ApiError {
+    let KeyRowRecord { row_index, kind, digit, .. } = row;
+    let name = format!("row {row_index} of the evaluation key ({kind}, digit {digit})");
+    seed_used(("eval_key", &name), other, Code::InvalidParams)
+}
+
+/// Returns the error for an object of a request whose seed has another content already, in the object `other`.
+pub fn seed_used((member, name): (&str, &str), other: &str, code: Code) -> ApiError {
+    let message = format!(
+        "{name} has the same seed as {other}, with other bytes: two contents under one mask reveal the secret key; draw a \
+         new seed from the operating system and make {name} again"
+    );
+    ApiError::new(code, message).at(member, "its seed is used already: draw a new seed")
 }
 
 /// SHA-256 of a material: of its public key, its parameters, its fingerprint and the digests of its rows.

@@ -41,6 +41,8 @@ pub struct RowOrder {
     pub rows: u64,
     /// Kind and Galois element of each part so far.
     parts: HashSet<(String, i64)>,
+    /// Of the first row of a part to or from the sparse secret: kind and tag.
+    sparse: Option<(String, i64)>,
     /// Level, index in its part and number of rows of its part, for the last row.
     last: Option<(i64, i64, i64)>,
     /// Kind and Galois element of the last row's part.
@@ -51,10 +53,12 @@ impl RowOrder {
     /// Returns the state of the check after these rows.
     pub fn after(rows: &[KeyRowRecord]) -> RowOrder {
         let mut order = RowOrder { rows: rows.len() as u64, ..RowOrder::default() };
-        order.parts = rows.iter().map(|row| (row.kind.clone(), row.element)).collect();
+        order.parts = rows.iter().map(|row| part_of(&row.kind, row.element)).collect();
+        let mut sparse = rows.iter().filter(|row| is_sparse(&row.kind));
+        order.sparse = sparse.next().map(|row| (row.kind.clone(), row.element));
         if let Some(last) = rows.last() {
             order.last = Some((last.level, last.digit, last.digits));
-            order.part = (last.kind.clone(), last.element);
+            order.part = part_of(&last.kind, last.element);
         }
         order
     }
@@ -73,7 +77,19 @@ impl RowOrder {
         if self.rows >= u64::from(announced) {
             return refuse("more rows than the head announces");
         }
-        let part = (row.kind.to_owned(), i64::from(row.element));
+        let tag = i64::from(row.element);
+        if is_sparse(row.kind) {
+            let (other, of_other) = self.sparse.get_or_insert_with(|| (row.kind.to_owned(), tag));
+            if *of_other != tag {
+                let why = format!(
+                    "the part {} belongs to another sparse secret than the part {other} (tags {tag} and {of_other}): make \
+                     both parts again, with one client and from one secret key",
+                    row.kind
+                );
+                return refuse(&why);
+            }
+        }
+        let part = part_of(row.kind, tag);
         let (level, digit, digits) = (row.level.into(), row.digit.into(), row.digits.into());
         let follows = match self.last {
             Some((last_level, last, _)) if !self.is_complete() => {
@@ -91,6 +107,16 @@ impl RowOrder {
         (self.last, self.part) = (Some((level, digit, digits)), part);
         Ok(())
     }
+}
+
+/// Whether parts of this kind switch to or from the sparse secret of bootstrapping.
+fn is_sparse(kind: &str) -> bool {
+    matches!(kind, "to-sparse" | "from-sparse")
+}
+
+/// Returns the kind and the Galois element of a part. The number of a part of the sparse secret is a tag instead.
+fn part_of(kind: &str, element: i64) -> (String, i64) {
+    (kind.to_owned(), if is_sparse(kind) { 0 } else { element })
 }
 
 impl RowCutter {

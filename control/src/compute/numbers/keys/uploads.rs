@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use store::{Added, KeyMaterial, KeyRowRecord, KeyUpload, NewKeyHead, NewKeyMaterial, NewKeyUpload, NewPublicKey};
 
 use super::material::{
-    MaterialDigest, Owner, other_pair, put_public_key, put_row, read_recorded_params, recorded_params,
+    MaterialDigest, Owner, other_pair, public_key_seed_used, put_public_key, put_row, read_recorded_params,
+    recorded_params, row_seed_used,
 };
 use super::rows::{Cut, RowCutter, RowOrder};
 use super::wanted::WantedKey;
@@ -208,13 +209,13 @@ pub async fn put_public(
     });
     let (public, bytes) = reading.await??;
     let params = recorded_params(&public.params)?;
-    let put = put_public_key(&compute, &owner, &upload.material_id, bytes).await?;
+    let put = put_public_key(&compute, &owner, &upload.material_id, (public.seed, bytes)).await?;
     let new = NewPublicKey {
         params: &params,
         fingerprint: &public.fingerprint,
         object: &put.object,
         bytes: put.bytes,
-        sha256: &put.sha256,
+        seeded: put.seeded,
     };
     let now = compute.clock.now();
     let writing = compute.store.write(async |tx| tx.put_public_key(&upload.material_id, &new, now.0).await);
@@ -222,7 +223,9 @@ pub async fn put_public(
         Ok(Added::Done) => {}
         other => {
             compute.vault.take_back(Shelf::Keys, [put.object.clone()]).await;
-            other?;
+            if let Added::SeedUsed { other, .. } = other? {
+                return Err(public_key_seed_used(&other));
+            }
             // the upload was completed or deleted in between, or its evaluation key belongs to another public key
             find_open(&compute, &caller, &upload.upload_id).await?;
             return Err(other_pair());
@@ -432,7 +435,7 @@ impl<'c> Gathering<'c> {
         let id = &self.upload.material_id;
         match self.compute.store.write(async |tx| tx.put_key_head(id, &new).await).await? {
             Added::Done => self.offset = bytes,
-            Added::NotAsExpected => return Err(overtaken()),
+            Added::NotAsExpected | Added::SeedUsed { .. } => return Err(overtaken()),
         }
         self.cutter = RowCutter::go_on(head, RowOrder::default());
         Ok(())
@@ -446,13 +449,17 @@ impl<'c> Gathering<'c> {
         }
         let (id, offset) = (&self.upload.material_id, self.offset);
         let added = self.compute.store.write(async |tx| tx.add_key_rows(id, offset, &rows).await).await;
-        if !matches!(added, Ok(Added::Done)) {
-            self.compute.vault.take_back(Shelf::Keys, rows.into_iter().map(|row| row.object)).await;
-            added?;
-            return Err(overtaken());
+        let (count, refusal) = match added {
+            Ok(Added::Done) => (rows.len(), Ok(())),
+            Ok(Added::SeedUsed { rows: count, other }) => (count, Err(row_seed_used(&rows[count], &other))),
+            Ok(Added::NotAsExpected) => (0, Err(overtaken())),
+            Err(error) => (0, Err(error.into())),
+        };
+        self.offset += rows[..count].iter().map(|row| row.bytes).sum::<i64>();
+        if refusal.is_err() {
+            self.compute.vault.take_back(Shelf::Keys, rows.into_iter().skip(count).map(|row| row.object)).await;
         }
-        self.offset += rows.iter().map(|row| row.bytes).sum::<i64>();
-        Ok(())
+        refusal
     }
 
     /// Returns an error if the part has ended within a row.
