@@ -251,6 +251,7 @@ impl App {
             told: Notify::new(),
         });
         let docs = Arc::new(Docs {
+            searches: crate::docs::params::Searches::new(),
             web: web.clone(),
             access: access.clone(),
             compute: compute.clone(),

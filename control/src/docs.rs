@@ -31,6 +31,8 @@ pub struct Docs {
     pub(crate) compute: Arc<Compute>,
     /// Whether health hides the GPU (readings O6).
     pub(crate) hide_gpu: bool,
+    /// Searches for parameters of keys.
+    pub(crate) searches: params::Searches,
     /// When the node started.
     pub(crate) started: Instant,
     pub(crate) database_probe: Probe,

@@ -258,7 +258,7 @@ pub struct CircuitRequest {
     pub seeds: Option<Vec<Seed>>,
 }
 
-/// State of a circuit's run.
+/// State of a circuit's run or of an operation on numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -6,7 +6,7 @@ use crate::words;
 
 // Specification, Encryption keys.
 /// A security level that a request can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum SecurityLevel {
     /// No security: for tests.

@@ -40,8 +40,8 @@ pub struct CircuitsConfig {
     #[arg(env = "ANGO_CIRCUIT_BITS_MAX", default_value = "16384")]
     #[arg(value_parser = number::<usize>(1..=PORT_BITS_MAX as u64))]
     pub bits_max: usize,
-    /// Longest time in seconds for a circuit, or an operation on numbers, that runs in the background (Prefer:
-    /// respond-async). All other requests have the deadline ANGO_REQUEST_DEADLINE_S.
+    /// Longest time in seconds for a circuit that runs in the background (Prefer: respond-async). All other requests,
+    /// and operations on numbers in the background, have the deadline ANGO_REQUEST_DEADLINE_S.
     #[arg(id = "circuit_deadline", env = "ANGO_CIRCUIT_DEADLINE_S", default_value = "3600")]
     #[arg(value_parser = seconds(1..=WEEK_S))]
     pub deadline: Duration,

@@ -1,21 +1,29 @@
 //! Suggests parameters that meet a security level (readings section 14).
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Code;
-use api::params::{SecurityLevel, SuggestedParams};
+use api::params::{ArithmeticFacts, SecurityLevel, SuggestedParams};
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use super::Docs;
 use crate::compute::engine::{Preset, numbers, preset_facts};
 use crate::resource::Payer;
 use crate::web::error::ApiError;
+use crate::web::offload::Offload;
 
 /// Depth if the request has none. The next constant is the scale in bits if the request has none.
 const DEPTH_DEFAULT: u32 = 5;
 const SCALE_BITS_DEFAULT: u32 = 40;
+/// How long a request waits for other searches. The client should try again after the next constant.
+const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_secs(2);
 
 /// The parameters that meet a security level: presets of gate sessions, and parameters for arithmetic.
 ///
@@ -47,16 +55,54 @@ pub async fn suggest(
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Json<SuggestedParams>, ApiError> {
     let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query string cannot be read"))?;
-    let Asked { level, depth, scale_bits, bootstrap } = parse(&query)?;
+    let asked = parse(&query)?;
+    let level = asked.level;
     let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= level.bits());
     let presets = presets.map(preset_facts).collect();
-    // the search for primes takes milliseconds
-    let search = move || numbers::suggested(level, depth, scale_bits, bootstrap);
-    let searched = docs.web.offload.run(Payer::without_key(), search);
-    Ok(Json(SuggestedParams { security_level: level, presets, arithmetic: searched.await? }))
+    let arithmetic = docs.searches.find(&docs.web.offload, asked).await?;
+    Ok(Json(SuggestedParams { security_level: level, presets, arithmetic: arithmetic.to_vec() }))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Searches for parameters. A search takes up to a second of CPU time, and anyone may ask for one. So one search runs at
+/// a time, and all results are kept: there are some thousand requests with different results, of a kilobyte each.
+pub struct Searches {
+    known: Mutex<HashMap<Asked, Arc<[ArithmeticFacts]>>>,
+    turn: Semaphore,
+}
+
+impl Searches {
+    /// No search has run.
+    pub fn new() -> Searches {
+        Searches { known: Mutex::default(), turn: Semaphore::new(1) }
+    }
+
+    /// Returns the known result, or searches.
+    ///
+    /// # Errors
+    /// 503 if the other searches take longer than [`PATIENCE`].
+    async fn find(&self, offload: &Offload, asked: Asked) -> Result<Arc<[ArithmeticFacts]>, ApiError> {
+        let known = || self.known.lock().get(&asked).cloned();
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let busy = || {
+            ApiError::unavailable("searches", "the node is searching for other parameters; try again later")
+                .retry_after(RETRY)
+        };
+        let turn = tokio::time::timeout(PATIENCE, self.turn.acquire()).await.map_err(|_| busy())?;
+        let _turn = turn.map_err(ApiError::internal)?;
+        // the search before may have been the same one
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let Asked { level, depth, scale_bits, bootstrap } = asked;
+        let search = move || numbers::suggested(level, depth, scale_bits, bootstrap);
+        let found = offload.run(Payer::without_key(), search).await?;
+        Ok(self.known.lock().entry(asked).or_insert(found.into()).clone())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Asked {
     level: SecurityLevel,
     depth: u32,
@@ -111,4 +157,24 @@ fn in_range(name: &str, value: Option<&str>, min: u32, max: u32) -> Result<Optio
             .at(name, format!("not in {min} to {max}")));
     }
     Ok(Some(number as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn searches_run_one_at_a_time_and_are_not_repeated() {
+        let (searches, offload) = (Searches::new(), Offload::new());
+        let asked = Asked { level: SecurityLevel::Bits128, depth: 2, scale_bits: 30, bootstrap: false };
+        let held = searches.turn.acquire().await.unwrap();
+        let refused = searches.find(&offload, asked).await.unwrap_err();
+        assert_eq!((refused.code, refused.retry_after_s), (Code::ServiceUnavailable, Some(2)));
+        drop(held);
+        let found = searches.find(&offload, asked).await.unwrap();
+        assert!(found.iter().any(|facts| facts.poly_degree == 8192));
+        // a known result needs no turn
+        let _held = searches.turn.acquire().await.unwrap();
+        assert!(Arc::ptr_eq(&found, &searches.find(&offload, asked).await.unwrap()));
+    }
 }

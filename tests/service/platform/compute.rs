@@ -487,6 +487,53 @@ async fn k15_a_deleted_key_computes_nothing_more() {
 }
 
 #[tokio::test]
+async fn f9_work_whose_key_is_deleted_meanwhile_ends_as_key_not_found() {
+    let server = TestServer::start().await;
+    let params = testing(4096, 7);
+    let mut parts = vec![(PartKind::Relinearization, 7)];
+    parts.extend(rotations(&params, &[1, 2], 7));
+    let numbers = Numbers::with_parts(&server, server.key(Role::Developer).await, &params, &parts).await;
+    let a = numbers.encrypted_within(&[0.5], 1.0).await;
+    let begin = async |operation: &str, more: Value| {
+        let request = numbers.request(operation, &[&a], more).header("Prefer", "respond-async");
+        numbers.send(request).await.ok(200)["op_id"].clone()
+    };
+    // the rotations wait for the polynomials, and no device has read their key parts
+    let mut operations = Vec::new();
+    for _ in 0..6 {
+        operations.push(begin("poly-eval", json!({"polynomial_coeffs": vec![0.1; 65]})).await);
+    }
+    operations.push(begin("rotate", json!({"rotation_steps": 1})).await);
+    let waits = async { numbers.compute("rotate", &[&a], json!({"rotation_steps": 2})).await };
+    let delete = async { numbers.send(Request::delete(format!("/api/v1/keys/{}", numbers.key_id))).await };
+    let (waited, deleted) = tokio::join!(waits, delete);
+    deleted.ok(200);
+    waited.error(404, "KEY_NOT_FOUND");
+    let mut failed = 0;
+    for operation in &operations {
+        let told = ended(&numbers, operation).await;
+        if told["status"] == "failed" {
+            failed += 1;
+            assert_eq!((&told["error"]["code"], &told["cost_units"]), (&json!("KEY_NOT_FOUND"), &json!(0)), "{told}");
+        }
+    }
+    assert!(failed > 0, "the rotation waited for the polynomials");
+}
+
+#[tokio::test]
+async fn f6_a_trial_gets_its_result_in_the_answer_whatever_it_prefers() {
+    let server = TestServer::start().await;
+    let numbers = Numbers::of(&server, server.key(Role::Trial).await, &testing(64, 3)).await;
+    let a = numbers.encrypted(&A).await;
+    let request = numbers.request("negate", &[&a], json!({})).header("Prefer", "respond-async");
+    let answer = numbers.send(request).await;
+    assert_eq!(answer.header("preference-applied"), None);
+    let told = answer.ok(200);
+    assert_eq!(told["status"], "COMPLETED");
+    assert_near(&numbers.opened(&bytes(&told["result_ciphertext"])), &A.map(|number| -number));
+}
+
+#[tokio::test]
 async fn keys_and_ciphertexts_are_computed_with_after_a_restart() {
     let server = TestServer::start().await;
     let mut numbers = Numbers::new(&server).await;

@@ -23,7 +23,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use store::Store;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Role};
 use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::Operation;
@@ -98,7 +98,8 @@ impl JsonBody for ComputeRequest {
 /// longest; the answer names the deleted ciphertexts.
 ///
 /// With `Prefer: respond-async` the answer comes at once, with the status `pending`. `GET /api/v1/compute/{op_id}` then
-/// returns the result's id. With `Accept: application/octet-stream` the answer is a head (the JSON) followed by the
+/// returns the result's id. Trial keys cannot call this GET, so the node does not apply their preference: the answer has
+/// the result. The deadline of a request holds for operations in the background too. With `Accept: application/octet-stream` the answer is a head (the JSON) followed by the
 /// result.
 #[utoipa::path(
     post,
@@ -209,9 +210,9 @@ async fn begin(
         claim,
         octets: octets::wanted(headers),
         with_result: request.return_ciphertext.unwrap_or(true),
-        waits: !client_does_not_wait(headers),
+        // a trial may not read an operation's state, so its answer must have the result
+        waits: caller.role == Role::Trial || !client_does_not_wait(headers),
     };
-    let deadline = if reply.waits { deadline } else { Instant::now() + compute.circuits.deadline };
     let prepared = prepare::prepare(&compute, &web, &caller, operation, request).await?;
     running::run(compute, caller, prepared, deadline, reply).await
 }

@@ -11,7 +11,7 @@ use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{Asked, OpenNumbersKey, Operation, PlannedOperation};
 use crate::compute::numbers::ciphertexts::unknown_ciphertext;
-use crate::compute::numbers::keys::find;
+use crate::compute::numbers::keys::{find, or_deleted};
 use crate::compute::numbers::vault::{Pinned, Shelf};
 use crate::resource::Payer;
 use crate::web::Web;
@@ -40,10 +40,27 @@ pub async fn prepare(
 ) -> Result<Prepared, ApiError> {
     check(operation, &request)?;
     let record = find(compute, caller, &request.key_id).await?;
-    let pinned = compute.vault.pin(request.ciphertext_ids.clone());
-    let records = operands(compute, caller, &record, &request.ciphertext_ids, Touch::Use).await?;
+    let ciphertext_ids = request.ciphertext_ids.clone();
+    let asked = asked(operation, request);
+    match under_key(compute, web, caller, &record, &ciphertext_ids, asked).await {
+        Ok((key, planned, pinned, reserved)) => Ok(Prepared { operation, record, key, planned, pinned, reserved }),
+        Err(error) => Err(or_deleted(compute, &caller.account, &record.key_id, error).await),
+    }
+}
+
+/// Reads the ciphertexts of a request under its key, and makes its plan.
+async fn under_key(
+    compute: &Compute,
+    web: &Web,
+    caller: &Caller,
+    record: &EncryptionKey,
+    ciphertext_ids: &[String],
+    asked: Asked,
+) -> Result<(Arc<OpenNumbersKey>, PlannedOperation, Pinned, Reserved), ApiError> {
+    let pinned = compute.vault.pin(ciphertext_ids.to_vec());
+    let records = operands(compute, caller, record, ciphertext_ids, Touch::Use).await?;
     let wanted = records.len();
-    let key = compute.open_keys.find(compute, caller, &record).await?;
+    let key = compute.open_keys.find(compute, caller, record).await?;
     let payer = Payer::from(caller);
     // memory for each operand as bytes and as 32-bit words, and for the result as words, as bytes and as base64
     let words = key.ciphertext_words_bytes();
@@ -56,10 +73,9 @@ pub async fn prepare(
             None => Arc::new(read(compute, caller, &payer, record).await?),
         });
     }
-    let asked = asked(operation, request);
     let planning = key.clone();
     let planned = compute.offload.run(payer, move || planning.plan(&asked, &containers)).await??;
-    Ok(Prepared { operation, record, key, planned, pinned, reserved })
+    Ok((key, planned, pinned, reserved))
 }
 
 /// Checks the members of a request that need no record.

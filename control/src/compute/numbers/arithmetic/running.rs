@@ -26,7 +26,7 @@ use crate::compute::Compute;
 use crate::compute::engine::numbers::{NumbersEnd, OpenNumbersKey, Operation, ResultFacts, Tail};
 use crate::compute::engine::{EngineOperation, RunError};
 use crate::compute::numbers::ciphertexts::{ROOM_ATTEMPTS, no_room};
-use crate::compute::numbers::keys::unknown_key;
+use crate::compute::numbers::keys::{or_deleted, unknown_key};
 use crate::compute::numbers::vault::{Pinned, Shelf};
 use crate::events::{EventType, event};
 use crate::ids;
@@ -265,6 +265,10 @@ impl OperationContext {
             Err(_) => Err(ApiError::internal("the engine dropped an operation")),
         };
         drop(reserved);
+        let finished = match finished {
+            Err(error) if error.code != Code::Conflict => Err(self.or_deleted(error).await),
+            finished => finished,
+        };
         if let Err(error) = &finished {
             self.reservation.give_back().await;
             if !self.reply.waits {
@@ -273,6 +277,10 @@ impl OperationContext {
         }
         self.compute.operations.end(&self.op_id);
         finished.map(|answer| self.reply.waits.then_some(answer))
+    }
+
+    async fn or_deleted(&self, error: ApiError) -> ApiError {
+        or_deleted(&self.compute, &self.caller.account, &self.record.key_id, error).await
     }
 
     /// Cancels an operation that could not be recorded. Nothing is charged.
@@ -412,7 +420,7 @@ impl OperationContext {
             octets::write_json(&told)?
         };
         let mut answer = written.respond(StatusCode::OK);
-        let bootstraps = self.key.params().literal().bootstrap;
+        let bootstraps = !is_bootstrap && self.key.bootstraps();
         tell_noise_budget(answer.headers_mut(), self.facts.budget_percent, bootstraps)?;
         Ok(answer)
     }
@@ -463,6 +471,7 @@ impl OperationContext {
             object: result.object.clone(),
             node_id: self.compute.vault.place().to_owned(),
             bytes: result.bytes.len() as i64,
+            seeded: None,
             bytes_max,
             evicted,
             now: now.0,
@@ -486,17 +495,18 @@ impl OperationContext {
     }
 }
 
-/// Adds headers that tell the remaining noise budget (specification, Compute; readings C11). `bootstraps`: whether the
-/// key's parameters have bootstrapping.
+/// Adds headers that tell the remaining noise budget (specification, Compute; readings C11). `bootstraps`: a bootstrap
+/// under the key would give more budget.
 fn tell_noise_budget(headers: &mut HeaderMap, percent: f64, bootstraps: bool) -> Result<(), ApiError> {
     let warning = percent < WARNING_PERCENT;
     let remaining = HeaderValue::from_str(&percent.to_string()).map_err(ApiError::internal)?;
     headers.insert(BUDGET_REMAINING, remaining);
     headers.insert(BUDGET_WARNING, HeaderValue::from_static(if warning { "true" } else { "false" }));
     if warning {
-        let hint = match bootstraps {
-            true => "bootstrap the ciphertext, or encrypt the numbers again, before many more operations",
-            false => "encrypt the numbers again before many more operations; a key of a larger max_depth allows more",
+        let hint = if bootstraps {
+            "bootstrap the ciphertext, or encrypt the numbers again, before many more operations"
+        } else {
+            "encrypt the numbers again before many more operations; a key with a larger max_depth allows more of them"
         };
         headers.insert(BUDGET_RECOVERY, HeaderValue::from_static(hint));
     }
@@ -512,16 +522,15 @@ mod tests {
         for (percent, told, warning) in
             [(100.0, "100", false), (50.0, "50", false), (49.9, "49.9", true), (0.0, "0", true)]
         {
-            for bootstraps in [false, true] {
-                let mut headers = HeaderMap::new();
-                tell_noise_budget(&mut headers, percent, bootstraps).unwrap();
-                assert_eq!(headers[BUDGET_REMAINING], told);
-                assert_eq!(headers[BUDGET_WARNING], if warning { "true" } else { "false" });
-                assert_eq!(headers.contains_key(BUDGET_RECOVERY), warning);
-                // F10: no advice that cannot be followed
-                let hint = headers.get(BUDGET_RECOVERY).map(|hint| hint.to_str().unwrap().contains("bootstrap"));
-                assert!(hint.is_none_or(|hint| hint == bootstraps));
-            }
+            let mut headers = HeaderMap::new();
+            tell_noise_budget(&mut headers, percent, true).unwrap();
+            assert_eq!(headers[BUDGET_REMAINING], told);
+            assert_eq!(headers[BUDGET_WARNING], if warning { "true" } else { "false" });
+            assert_eq!(headers.contains_key(BUDGET_RECOVERY), warning);
+            // no bootstrap is advised where none can be had
+            tell_noise_budget(&mut headers, percent, false).unwrap();
+            let hint = headers.get(BUDGET_RECOVERY).map(|hint| hint.to_str().unwrap());
+            assert!(hint.is_none_or(|hint| hint.contains("encrypt") && !hint.contains("bootstrap")), "{hint:?}");
         }
     }
 }
