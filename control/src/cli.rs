@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use store::Schema;
 
+use crate::compute::engine::driver_trial;
 use crate::config::{Config, Flags};
 use crate::{database, router};
 
@@ -56,6 +57,9 @@ enum Subcommands {
     #[command(subcommand)]
     Config(config::ConfigCommand),
     Devices(devices::DevicesArgs),
+    /// Try the driver of one kind of devices. A node runs this command before the node itself loads the driver.
+    #[command(hide = true)]
+    ProbeDevices(driver_trial::ProbeArgs),
     /// Print the OpenAPI description of the API.
     Openapi,
     #[cfg(feature = "client-tools")]
@@ -66,6 +70,7 @@ enum Subcommands {
 
 /// Runs the program. Errors are one line on stderr.
 pub fn main() -> ExitCode {
+    driver_trial::allow();
     match run(Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
@@ -86,6 +91,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Some(Subcommands::Migrate(settings)) => migrate(&settings.config()?).await,
             Some(Subcommands::Admin(command)) => admin::run(command).await,
             Some(Subcommands::Devices(args)) => devices::run(args),
+            Some(Subcommands::ProbeDevices(args)) => driver_trial::report(args),
             Some(Subcommands::Openapi) => Ok(std::io::stdout().write_all(router::openapi_json().as_bytes())?),
             #[cfg(feature = "client-tools")]
             Some(Subcommands::Client(args)) => self::client::run(args).await,

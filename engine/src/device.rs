@@ -1,7 +1,6 @@
 //! The thread of a device: carries out orders one after another and reports each. Only this code is generic over
 //! [`Schemes`]; the code above it has plain types.
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kernels::error::message_of;
 use kernels::{DeviceInfo, Schemes};
 
 use crate::batch::Batch;
@@ -531,12 +531,4 @@ fn guarded<T>(lost: &mut Option<Failure>, call: impl FnOnce() -> kernels::Result
         }
         failure
     })
-}
-
-/// The message of a panic.
-pub(crate) fn message_of(panic: Box<dyn Any + Send>) -> String {
-    match panic.downcast::<String>() {
-        Ok(message) => *message,
-        Err(panic) => panic.downcast_ref::<&str>().copied().unwrap_or("without a message").to_owned(),
-    }
 }

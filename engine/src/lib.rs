@@ -63,8 +63,9 @@ use std::time::{Duration, Instant};
 
 use kernels::cpu::Cpu;
 use kernels::detect::{Detected, KnownAnswers};
+use kernels::error::message_of;
 
-use device::{PartBytes, Prepare, Report, message_of};
+use device::{PartBytes, Prepare, Report};
 use hub::Hub;
 use ids::DeviceId;
 use operation::Operation;
@@ -119,9 +120,10 @@ struct Opened {
 
 impl Engine {
     /// Opens the devices of this machine and starts the engine on them. If there are GPUs, the CPU is a stand-in: for
-    /// the case that all GPUs fail, and for keys that no GPU can hold, such as CKKS keys.
-    pub fn start(config: Config, choice: Choice) -> Result<Engine, Error> {
-        let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
+    /// the case that all GPUs fail, and for keys that no GPU can hold, such as CKKS keys. `trial` tries each driver
+    /// before this process loads it.
+    pub fn start(config: Config, choice: Choice, trial: detect::Trial<'_>) -> Result<Engine, Error> {
+        let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref(), trial);
         let all_gpus = !devices.iter().any(|device| matches!(device, detect::AnyDevice::Cpu(_)));
         let answers = known_answers()?;
         let make_device = || MakeDevice { answers: answers.clone(), every: Duration::from_secs(config.self_test_s) };

@@ -24,7 +24,7 @@ use crate::gpu::recordings::{Recordings, Sequence, new_id};
 use crate::gpu::{Buffer, Card, Gpu, Language, Launch, Source};
 pub use cache::{Cache, Image};
 use driver::{LaunchConfiguration, Memory, Stream, Together};
-use failed::failed;
+use failed::{failed, why};
 use graph::Graph;
 use nvrtc::Compiler;
 pub use paper::{Paper, shared_bytes_max};
@@ -118,9 +118,9 @@ impl Cuda {
             let card = describe(&context, count)?;
             Ok((context, card))
         };
-        let unavailable = |error| Error::Unavailable(format!("card {ordinal}: {error}"));
-        let (context, card) = open().map_err(|error| unavailable(failed("opening", error)))?;
-        let staging = Arc::new(Staging::new(&context).map_err(unavailable)?);
+        let unavailable = |why| Error::Unavailable(format!("card {ordinal}: {why}"));
+        let (context, card) = open().map_err(|error| unavailable(why("opening", error)))?;
+        let staging = Arc::new(Staging::new(&context).map_err(|error| unavailable(error.to_string()))?);
         let cache = kernel_cache.and_then(Cache::open);
         Ok(Cuda { card, staging, context, cache, modules: Mutex::default(), graphs: Arc::default() })
     }
@@ -187,7 +187,7 @@ fn count() -> Result<usize> {
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::Unavailable("libcuda.so.1 was not found: no NVIDIA driver is installed".into()));
     }
-    let unavailable = |error| Error::Unavailable(failed("counting the cards", error).to_string());
+    let unavailable = |error| Error::Unavailable(why("counting the cards", error));
     let mut version = 0;
     // SAFETY: the function writes one integer. Every version of the library has the function, and it may be called
     // before any other
@@ -197,7 +197,7 @@ fn count() -> Result<usize> {
         return Err(Error::Unavailable(format!("the NVIDIA driver has CUDA {major}.{minor}; 12.0 or newer is needed")));
     }
     match CudaContext::device_count().map_err(unavailable)? {
-        0 => Err(Error::Unavailable("the NVIDIA driver finds no card".into())),
+        0 => Err(unavailable(result::DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE))),
         count => Ok(count as usize),
     }
 }

@@ -3,6 +3,7 @@
 //! Every GPU must first prove itself on a few gates. A GPU that differs from the CPU in one bit is passed over, like a
 //! GPU that cannot be opened.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -10,7 +11,7 @@ use crate::backend::{Backend, DeviceInfo};
 use crate::cpu::{Cpu, Isa};
 #[cfg(feature = "cuda")]
 use crate::cuda::Cuda;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, message_of};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::gpu::Gpu;
 use crate::schemes::Schemes;
@@ -128,17 +129,30 @@ pub struct Detected {
     pub passed_over: Vec<PassedOver>,
 }
 
+/// Tries the driver of a kind of devices before this process loads the driver. An error is the reasons for which the
+/// kind is passed over.
+pub type Trial<'a> = &'a dyn Fn(Choice) -> std::result::Result<(), Vec<String>>;
+
+/// The trial that tries nothing.
+pub fn untried(_: Choice) -> std::result::Result<(), Vec<String>> {
+    Ok(())
+}
+
 /// Opens the devices of a choice, or the CPU if there are none. `kernel_cache` is the folder of compiled kernels,
-/// created if missing. Without a folder, every process compiles all kernels anew.
-pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
+/// created if missing. Without a folder, every process compiles all kernels anew. A kind that fails its trial, or whose
+/// driver panics, is passed over.
+pub fn detect(choice: Choice, kernel_cache: Option<&Path>, trial: Trial<'_>) -> Detected {
     let mut passed_over = Vec::new();
     for (kind, open) in [(Choice::Cuda, open_cuda as Open), (Choice::Wgpu, open_wgpu as Open)] {
         if choice != Choice::Auto && choice != kind {
             continue;
         }
-        let (devices, refused) = open(choice, kernel_cache);
+        let (devices, reasons) = match trial(kind) {
+            Ok(()) => opened(|| open(choice, kernel_cache)),
+            Err(reasons) => (Vec::new(), reasons),
+        };
         let backend = kind.name();
-        passed_over.extend(refused.into_iter().map(|error| PassedOver { backend, reason: reason(error) }));
+        passed_over.extend(reasons.into_iter().map(|reason| PassedOver { backend, reason }));
         if !devices.is_empty() {
             return Detected { devices, passed_over };
         }
@@ -149,6 +163,15 @@ pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
 /// A function that opens the devices of one kind. It returns the devices that passed the proof, and the errors of the
 /// other devices.
 type Open = fn(Choice, Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>);
+
+/// Opens devices, and returns the reasons for which others are passed over. The crates that call drivers panic where a
+/// driver lacks a function. Such a panic passes all devices of the kind over.
+fn opened(open: impl FnOnce() -> (Vec<AnyDevice>, Vec<Error>)) -> (Vec<AnyDevice>, Vec<String>) {
+    match catch_unwind(AssertUnwindSafe(open)) {
+        Ok((devices, refused)) => (devices, refused.into_iter().map(reason).collect()),
+        Err(panic) => (Vec::new(), vec![format!("the driver cannot be used: {}", message_of(panic))]),
+    }
+}
 
 /// Returns the text of an error, as a reason for the operator. For [`Error::Unavailable`], this is the message without
 /// a prefix.
@@ -390,7 +413,7 @@ mod tests {
     #[test]
     fn there_is_always_a_device_and_a_reason_for_each_kind_that_was_wanted_and_is_not() {
         for choice in Choice::ALL {
-            let Detected { devices, passed_over } = detect(choice, None);
+            let Detected { devices, passed_over } = detect(choice, None, &untried);
             assert!(!devices.is_empty());
             let software = devices.iter().any(|device| device.info().backend == "wgpu-software");
             assert!(!software || choice == Choice::Wgpu, "software Vulkan only when it was asked for");
@@ -409,6 +432,22 @@ mod tests {
             }
             assert!(passed_over.iter().all(|passed| wanted.contains(&passed.backend) && !passed.reason.is_empty()));
         }
+    }
+
+    #[test]
+    fn a_kind_that_fails_its_trial_is_not_opened() {
+        let refuse = |kind: Choice| Err(vec![format!("{} crashed", kind.name())]);
+        let Detected { devices, passed_over } = detect(Choice::Auto, None, &refuse);
+        assert!(matches!(&devices[..], [AnyDevice::Cpu(_)]));
+        let reasons: Vec<_> = passed_over.iter().map(|passed| (passed.backend, passed.reason.as_str())).collect();
+        assert_eq!(reasons, [("cuda", "cuda crashed"), ("wgpu", "wgpu crashed")]);
+    }
+
+    #[test]
+    fn a_panic_of_a_driver_is_a_reason() {
+        let (devices, reasons) = opened(|| panic!("Missing symbol cuDeviceGetCount"));
+        assert!(devices.is_empty());
+        assert_eq!(reasons, ["the driver cannot be used: Missing symbol cuDeviceGetCount"]);
     }
 
     /// A faulty device: the CPU with one wrong bit in one row, for keys of one preset's ring.

@@ -1,5 +1,7 @@
 //! Errors below the engine, classified by how the caller can react.
 
+use std::any::Any;
+
 /// A backend's failure. Programming errors of the caller fail assertions instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -22,3 +24,11 @@ pub enum Error {
 
 /// Result of a backend call.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Returns the message of a panic that was caught.
+pub fn message_of(panic: Box<dyn Any + Send>) -> String {
+    match panic.downcast::<String>() {
+        Ok(message) => *message,
+        Err(panic) => panic.downcast_ref::<&str>().copied().unwrap_or("without a message").to_owned(),
+    }
+}

@@ -26,7 +26,7 @@ pub fn run(args: DevicesArgs) -> anyhow::Result<()> {
     // if a node's data folder exists, use the compiled kernels in it; otherwise write no files
     let kernel_cache =
         if config.data_dir.is_dir() { Some(DataDir::open(&config.data_dir)?.kernel_cache()) } else { None };
-    let found = detect(choice, kernel_cache.as_deref());
+    let found = detect(&config.compute, kernel_cache.as_deref());
     if args.json {
         println!("{}", json(choice.name(), &found))
     } else {
@@ -76,7 +76,9 @@ mod tests {
 
     #[test]
     fn the_processor_is_shown_with_its_memory() {
-        let found = detect(BackendChoice::Cpu, None);
+        let mut config = Flags::default().config().unwrap().compute;
+        config.backend = BackendChoice::Cpu;
+        let found = detect(&config, None);
         let shown = json("cpu", &found);
         assert_eq!((&shown["choice"], &shown["passed_over"]), (&"cpu".into(), &serde_json::json!([])));
         assert!(shown["devices"][0]["backend"].as_str().unwrap().starts_with("cpu-"));

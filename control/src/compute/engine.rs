@@ -4,16 +4,18 @@
 //! specification.
 
 mod bits;
+pub mod driver_trial;
 pub mod numbers;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use api::Code;
 use api::gates::BATCH_GATES_MAX;
 
 use crate::caller;
-use crate::parsers::{megabytes, megabytes_or_auto, number, parsed};
+use crate::parsers::{megabytes, megabytes_or_auto, number, parsed, seconds};
 use crate::web::error::ApiError;
 
 pub use bits::*;
@@ -34,6 +36,10 @@ pub struct ComputeConfig {
     #[arg(env = "ANGO_BACKEND", default_value = "auto")]
     #[arg(value_parser = parsed::<BackendChoice>("auto, cuda, wgpu or cpu"))]
     pub backend: BackendChoice,
+    /// Longest time in seconds that a GPU driver may take in a trial. A process of its own tries each driver first,
+    /// because a faulty driver can end the process that loads it. 0: no trial.
+    #[arg(env = "ANGO_DEVICE_PROBE_S", default_value = "300", value_parser = seconds(0..=3600))]
+    pub driver_trial_s: Duration,
     /// Largest number of gates that may wait on the whole node. When the queue is full, requests are answered 503.
     #[arg(env = "ANGO_QUEUE_ROWS_MAX", default_value = "16384", value_parser = number::<usize>(ROWS_MAX))]
     pub queue_rows_max: usize,
@@ -84,8 +90,9 @@ pub struct Detected {
 }
 
 /// Looks for devices in the same way as [`Engine::start`], and releases the devices again.
-pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
-    let found = engine::detect::detect(choice, kernel_cache);
+pub fn detect(config: &ComputeConfig, kernel_cache: Option<&Path>) -> Detected {
+    let trial = |kind| driver_trial::run(config, kernel_cache, kind);
+    let found = engine::detect::detect(config.backend, kernel_cache, &trial);
     let devices = found.devices.iter().map(|device| device.info().clone()).collect();
     Detected { devices, passed_over: found.passed_over }
 }
@@ -146,8 +153,9 @@ impl Engine {
     /// Starts the engine on the devices that the settings choose. `kernel_cache`: the folder of kernels compiled at
     /// earlier starts; without it, compiling for a GPU takes seconds. Backends that are passed over are logged.
     pub fn start(config: &ComputeConfig, kernel_cache: PathBuf) -> anyhow::Result<Engine> {
-        let bounds = engine::Config { kernel_cache: Some(kernel_cache), ..bounds(config) };
-        let inner = engine::Engine::start(bounds, config.backend)?;
+        let trial = |kind| driver_trial::run(config, Some(&kernel_cache), kind);
+        let bounds = engine::Config { kernel_cache: Some(kernel_cache.clone()), ..bounds(config) };
+        let inner = engine::Engine::start(bounds, config.backend, &trial)?;
         for passed in inner.passed_over() {
             let (backend, reason) = (passed.backend, &passed.reason);
             match config.backend {

@@ -40,3 +40,43 @@ pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
         _ => Error::Device(message),
     }
 }
+
+/// Returns the reason for which a card, or all cards, cannot be opened, with the remedy where one is known.
+pub fn why(doing: &str, DriverError(code): DriverError) -> String {
+    use sys::CUresult::*;
+    match code {
+        CUDA_ERROR_NO_DEVICE => {
+            "the NVIDIA driver finds no card; to use a card in a container, start the container with \
+            the card (docker run --gpus all), and check CUDA_VISIBLE_DEVICES"
+                .into()
+        }
+        CUDA_ERROR_STUB_LIBRARY => {
+            "the libcuda.so.1 that the dynamic linker found is the stub for building programs; let \
+            it find the driver's own library first (LD_LIBRARY_PATH)"
+                .into()
+        }
+        CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "libcuda.so.1 and the kernel's module of the NVIDIA driver have different \
+            versions; restart the machine after the driver's update, and the container with it"
+                .into()
+        }
+        CUDA_ERROR_SYSTEM_NOT_READY => format!("{doing}: {code:?}; cards with NVSwitch need nvidia-fabricmanager"),
+        CUDA_ERROR_DEVICE_UNAVAILABLE => format!("{doing}: {code:?}; another process may hold the card alone"),
+        _ => format!("{doing}: {code:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_that_cannot_be_opened_was_not_lost() {
+        use sys::CUresult::*;
+        let none = why("counting the cards", DriverError(CUDA_ERROR_NO_DEVICE));
+        assert!(none.starts_with("the NVIDIA driver finds no card") && none.contains("--gpus"), "{none}");
+        for code in [CUDA_ERROR_NO_DEVICE, CUDA_ERROR_SYSTEM_NOT_READY, CUDA_ERROR_UNKNOWN, CUDA_ERROR_INVALID_DEVICE] {
+            assert!(!why("opening", DriverError(code)).contains("lost"), "{code:?}");
+        }
+    }
+}

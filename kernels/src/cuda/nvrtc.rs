@@ -5,13 +5,14 @@
 //! card's architecture, and the driver compiles the PTX for the card.
 
 use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::nvrtc::result::{self, NvrtcError};
 use cudarc::nvrtc::sys;
 
 use super::cache::Image;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, message_of};
 use crate::gpu::Source;
 
 /// The oldest compiler that can list its architectures and make cubins.
@@ -36,7 +37,12 @@ impl Compiler {
     /// [`Error::Unavailable`] when the machine has no usable compiler. The message names the package to install.
     pub fn of_this_machine() -> Result<&'static Compiler> {
         static COMPILER: OnceLock<Result<Compiler>> = OnceLock::new();
-        COMPILER.get_or_init(Compiler::open).as_ref().map_err(Clone::clone)
+        let open = || {
+            // the crate that calls NVRTC panics where the library lacks a function
+            catch_unwind(Compiler::open)
+                .unwrap_or_else(|panic| Err(Error::Unavailable(format!("NVRTC cannot be used: {}", message_of(panic)))))
+        };
+        COMPILER.get_or_init(open).as_ref().map_err(Clone::clone)
     }
 
     fn open() -> Result<Compiler> {
@@ -81,8 +87,14 @@ impl Compiler {
     ///
     /// # Errors
     /// [`Error::Compile`] with the compiler's log when compilation fails. Also [`Error::Compile`] when the card is
-    /// older than every architecture that the compiler knows.
+    /// older than every architecture that the compiler knows, or the library lacks a function.
     pub fn compile(&self, source: &Source, capability: (u32, u32)) -> Result<Image> {
+        catch_unwind(AssertUnwindSafe(|| self.image(source, capability))).unwrap_or_else(|panic| {
+            Err(Error::Compile(format!("{}: NVRTC cannot be used: {}", source.stem, message_of(panic))))
+        })
+    }
+
+    fn image(&self, source: &Source, capability: (u32, u32)) -> Result<Image> {
         let Target { name: target, binary } = target(&self.architectures, capability).ok_or_else(|| {
             let (major, minor) = capability;
             Error::Compile(format!(

@@ -16,7 +16,7 @@ use client::{Preset, SecretKey};
 use kernels::Backend;
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Cache, architecture};
-use kernels::detect::{AnyDevice, Choice, detect};
+use kernels::detect::{AnyDevice, Choice, detect, untried};
 use kernels::gpu::Gpu;
 use kernels::tfhe::{EvaluationKey, Gates};
 
@@ -78,7 +78,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(folder) = &arguments.precompile {
         return precompile(folder);
     }
-    let found = detect(arguments.backend, arguments.kernels.as_deref());
+    let found = detect(arguments.backend, arguments.kernels.as_deref(), &untried);
     for passed in &found.passed_over {
         eprintln!("passed over: {}: {}", passed.backend, passed.reason);
     }
