@@ -194,6 +194,8 @@ impl Config {
         if self.circuits.session_value_bytes_max == 0 {
             self.circuits.session_value_bytes_max = self.circuits.value_bytes_max / 4;
         }
+        self.compute.operand_bytes_max = self.circuits.value_bytes_max / 2;
+        self.compute.session_operand_bytes_max = self.circuits.session_value_bytes_max / 2;
         if self.compute.queue_rows_max < self.compute.session_rows_max {
             return Err(ConfigError::new("ANGO_QUEUE_ROWS_MAX", "must be at least ANGO_SESSION_ROWS_MAX"));
         }

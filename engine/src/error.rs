@@ -40,10 +40,10 @@ pub enum Error {
         bytes_max: u64,
     },
     /// The circuit alone exceeds a bound. Trying again does not help: another device or setting is needed.
-    #[error("the circuit takes {needed} {of}, more than {max}")]
+    #[error("the operation takes {needed} {of}; the largest has {max}")]
     CircuitTooLarge {
-        /// The bounded quantity: gates, bytes on the device, bytes of inputs and outputs.
-        of: &'static str,
+        /// The bounded quantity.
+        of: CircuitBound,
         /// The quantity that the circuit needs.
         needed: u64,
         /// The bound.
@@ -52,4 +52,18 @@ pub enum Error {
     /// A setting is out of range. The text says which setting.
     #[error("{0}")]
     Config(String),
+}
+
+/// A quantity of a circuit, or of an operation on numbers, that has a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CircuitBound {
+    /// Rows, such as bootstraps.
+    #[error("rows")]
+    Rows,
+    /// Host memory for inputs and outputs, in bytes.
+    #[error("bytes of inputs and outputs")]
+    HostBytes,
+    /// Memory of a device for all values of the circuit, in bytes.
+    #[error("bytes on the device")]
+    DeviceBytes,
 }

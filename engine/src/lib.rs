@@ -33,7 +33,7 @@ mod work;
 
 pub use config::Config;
 pub use device::Device;
-pub use error::Error;
+pub use error::{CircuitBound, Error};
 pub use fair::WEIGHTS;
 pub use ids::{AccountId, OperationId, PartId, SessionId};
 pub use kernels::container;

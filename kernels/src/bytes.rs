@@ -5,7 +5,7 @@
 pub enum Error {
     /// The bytes hold a secret key, either of Ango or of tfhe-rs (a client key; readings K5). A secret key must never
     /// be sent to a server.
-    #[error("the upload contains a secret key")]
+    #[error("these bytes are a secret key")]
     SecretKey,
     /// The bytes are neither an Ango container nor in a form of tfhe-rs.
     #[error("the bytes are neither an Ango container nor a tfhe-rs object")]

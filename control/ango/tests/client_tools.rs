@@ -339,6 +339,18 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
         ("client numbers decrypt ango-numbers/secret.key", "secret key"),
         ("client numbers keygen --out other --poly-degree 4096 --max-depth 9", "max_depth"),
         ("client numbers run --multiply --input 1", "takes 2 ciphertexts"),
+        // files of another kind are named, with the command that takes them
+        (
+            "client numbers decrypt ango-numbers/secret.key",
+            "is a secret key for numbers, and a ciphertext of numbers is",
+        ),
+        ("client numbers decrypt ango-numbers/evaluation.key", "is an evaluation key for numbers"),
+        (
+            "client decrypt a.ct --secret-key ango-numbers/secret.key",
+            "is a secret key for numbers, and a secret key for bits",
+        ),
+        ("client decrypt a.ct --secret-key ango-numbers/secret.key", "`ango client numbers decrypt`"),
+        ("client run --gate NOT --input @a.ct", "is a ciphertext of numbers"),
     ] {
         let refused = shell.refusal(line);
         assert!(refused.contains(words), "{line}: {refused}");

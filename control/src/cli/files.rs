@@ -6,18 +6,49 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use client::container::Tag;
+use zeroize::Zeroizing;
 
 /// Reads a file. Refuses a file with more than `bytes_max` bytes.
 pub fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Vec<u8>> {
+    checked_length(path, beginning(path, bytes_max + 1)?, bytes_max)
+}
+
+/// Reads a file like [`read`]. Refuses a container of a kind that is not wanted, and names the kind and the command
+/// that takes it. The caller checks everything else.
+pub fn read_container(path: &Path, bytes_max: usize, wanted: &[Tag]) -> anyhow::Result<Vec<u8>> {
+    // zeroized on a refusal, because a file of another kind may be a secret key
+    let mut bytes = Zeroizing::new(beginning(path, bytes_max + 1)?);
+    if let Some(found) = Tag::of(&bytes).filter(|found| !wanted.contains(found)) {
+        let command = match found {
+            Tag::SecretKey | Tag::Ciphertext | Tag::SeededCiphertexts => "`ango client decrypt` and `ango client run`",
+            Tag::EvaluationKey => "`ango client session open`",
+            Tag::ArithmeticSecretKey | Tag::ArithmeticCiphertext => {
+                "`ango client numbers decrypt` and `ango client numbers run`"
+            }
+            Tag::ArithmeticPublicKey | Tag::ArithmeticEvaluationKey => "`ango client numbers key upload`",
+        };
+        let (path, wanted) = (path.display(), wanted[0].name());
+        bail!("{path} is {}, and {wanted} is needed here; {command} take such a file", found.name());
+    }
+    checked_length(path, std::mem::take(&mut *bytes), bytes_max)
+}
+
+fn checked_length(path: &Path, bytes: Vec<u8>, bytes_max: usize) -> anyhow::Result<Vec<u8>> {
+    if bytes.len() > bytes_max {
+        bail!("{} has more than {bytes_max} bytes", path.display());
+    }
+    Ok(bytes)
+}
+
+/// Reads the first `bytes_max` bytes of a file.
+fn beginning(path: &Path, bytes_max: usize) -> anyhow::Result<Vec<u8>> {
     let context = || format!("cannot read {}", path.display());
     let file = File::open(path).with_context(context)?;
     // one allocation of the right size: a buffer that grows would leave copies of a secret in memory
     let expected = file.metadata().with_context(context)?.len().min(bytes_max as u64) as usize;
     let mut bytes = Vec::with_capacity(expected + 1);
-    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).with_context(context)?;
-    if bytes.len() > bytes_max {
-        bail!("{} has more than {bytes_max} bytes", path.display());
-    }
+    file.take(bytes_max as u64).read_to_end(&mut bytes).with_context(context)?;
     Ok(bytes)
 }
 

@@ -55,7 +55,8 @@ pub struct CircuitsConfig {
     #[arg(env = "ANGO_CIRCUITS_KEPT_MB", default_value = "128", value_parser = megabytes(1..=1 << 20))]
     pub kept_bytes_max: u64,
     /// Memory in MB for inputs and results of circuits and for results under handles, of all sessions together. When
-    /// this memory is full, requests are answered 503. `auto` is an eighth of the memory that the process may use, at
+    /// this memory is full, requests are answered 503. Half of this memory is for inputs and results of operations that
+    /// wait or run, on numbers too. `auto` is an eighth of the memory that the process may use, at
     /// most 1024.
     #[arg(env = "ANGO_VALUE_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(1..=1 << 24, || (memory_bytes() / 8).min(1 << 30)))]

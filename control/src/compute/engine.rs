@@ -24,8 +24,8 @@ pub use engine::Device as EngineDevice;
 pub use engine::builtin;
 pub use engine::container::Form;
 pub use engine::{
-    CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, OperationId as EngineOperation,
-    PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
+    CircuitBound, CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock,
+    OperationId as EngineOperation, PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
 };
 
 /// Limits on computing, as the engine defines them.
@@ -62,6 +62,12 @@ pub struct ComputeConfig {
     /// Memory in MB for keys that are prepared for computing. When unset, the limit follows from the device's memory.
     #[arg(env = "ANGO_RESIDENT_MEMORY_MB", value_parser = megabytes(128..=1 << 24))]
     pub resident_bytes_max: Option<u64>,
+    /// Half of ANGO_VALUE_MEMORY_MB, in bytes: room for inputs and outputs of operations that wait or run.
+    #[arg(skip)]
+    pub operand_bytes_max: u64,
+    /// Half of ANGO_SESSION_VALUE_MEMORY_MB, in bytes: as above, for one session or one key of numbers.
+    #[arg(skip)]
+    pub session_operand_bytes_max: u64,
 }
 
 const ROWS_MAX: RangeInclusive<u64> = BATCH_GATES_MAX as u64..=1 << 24;
@@ -214,12 +220,15 @@ pub fn memory_bytes() -> u64 {
 
 /// Makes the engine's configuration with the bounds that the settings give.
 fn bounds(config: &ComputeConfig) -> engine::Config {
+    let default = engine::Config::default();
     engine::Config {
+        circuit_bytes_max: default.circuit_bytes_max.max(config.operand_bytes_max),
+        session_circuit_bytes_max: default.session_circuit_bytes_max.max(config.session_operand_bytes_max),
         queue_rows_max: config.queue_rows_max,
         session_rows_max: config.session_rows_max,
         wait_us_max: config.wait_us_max,
         resident_bytes_max: config.resident_bytes_max,
-        ..engine::Config::default()
+        ..default
     }
 }
 
@@ -268,11 +277,51 @@ fn refused(error: engine::Error) -> ApiError {
             ApiError::unavailable("key", "the key cannot be read at the moment; nothing was charged")
         }
         Error::KeyTooLarge { .. } => too_large_key(),
-        Error::CircuitTooLarge { .. } => ApiError::new(Code::PayloadTooLarge, error.to_string()),
+        Error::CircuitTooLarge { of, .. } => {
+            let remedy = match of {
+                CircuitBound::Rows => "divide the work into several operations",
+                CircuitBound::HostBytes => {
+                    "the node's operator can raise ANGO_VALUE_MEMORY_MB and ANGO_SESSION_VALUE_MEMORY_MB"
+                }
+                CircuitBound::DeviceBytes => "this node's device has too little memory for the operation",
+            };
+            ApiError::new(Code::PayloadTooLarge, format!("{error}: {remedy}"))
+        }
         Error::Config(cause) => ApiError::internal(cause),
     }
 }
 
 fn too_large_key() -> ApiError {
     ApiError::new(Code::InvalidParams, "the key is too large for the memory of this node")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Flags;
+
+    #[test]
+    fn an_operation_above_a_bound_is_refused_with_the_remedy() {
+        let refusal = |of| {
+            let error = refused(engine::Error::CircuitTooLarge { of, needed: 15_990_784, max: 11_468_800 });
+            assert_eq!(error.code, Code::PayloadTooLarge);
+            assert!(error.message.starts_with("the operation takes 15990784 "), "{}", error.message);
+            error.message
+        };
+        assert!(refusal(CircuitBound::HostBytes).contains("raise ANGO_VALUE_MEMORY_MB"));
+        assert!(refusal(CircuitBound::Rows).contains("divide the work"));
+        assert!(refusal(CircuitBound::DeviceBytes).contains("too little memory"));
+    }
+
+    #[test]
+    fn more_value_memory_makes_room_for_larger_operations() {
+        let mut config = Flags::default().config().unwrap().compute;
+        let before = bounds(&config);
+        (config.operand_bytes_max, config.session_operand_bytes_max) = (1 << 40, 1 << 38);
+        let after = bounds(&config);
+        assert_eq!((after.circuit_bytes_max, after.session_circuit_bytes_max), (1 << 40, 1 << 38));
+        // a small setting takes nothing away
+        (config.operand_bytes_max, config.session_operand_bytes_max) = (1, 1);
+        assert_eq!(bounds(&config), before);
+    }
 }

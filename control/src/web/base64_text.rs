@@ -1,15 +1,32 @@
 //! Base64 members: standard or URL-safe alphabet, padded or not, no white space; limits count decoded bytes (readings X5).
 
-use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use base64::{DecodeError, DecodeSliceError, Engine};
 use zeroize::Zeroize;
 
-/// Why a text is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a text is refused. Places are numbers of characters, and the first character has number 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Base64Error {
-    /// Not base64.
-    NotBase64,
+    /// White space at this place. Many tools end a text with a line end, or break it into lines.
+    #[error("white space at character {0}; send base64 without spaces and line ends (for example `base64 -w 0`)")]
+    WhiteSpace(usize),
+    /// A character of neither alphabet at this place.
+    #[error("character {0} is not in the alphabet of base64")]
+    Character(usize),
+    /// A character after the padding, at this place.
+    #[error("character {0} is behind the padding (=)")]
+    AfterPadding(usize),
+    /// The padding does not fill the last group of four characters.
+    #[error("the padding (=) does not fill the last group of four characters")]
+    Padding,
+    /// The text ends within a byte.
+    #[error("the text is cut short: its last characters hold no whole byte")]
+    CutShort,
+    /// The unused bits of the last character, at this place, are not zero.
+    #[error("character {0}, the last one, has bits that belong to no byte")]
+    LastCharacter(usize),
     /// Decodes to more bytes than allowed.
+    #[error("too large")]
     TooLarge,
 }
 
@@ -54,7 +71,11 @@ impl Decoder {
                     self.padding += 1;
                     continue;
                 }
-                _ if self.padding > 0 => return Err(Base64Error::NotBase64),
+                b' ' | b'\t' | b'\n' | b'\r' => {
+                    self.flush()?; // reports an earlier fault first
+                    return Err(Base64Error::WhiteSpace(self.next_place()));
+                }
+                _ if self.padding > 0 => return Err(Base64Error::AfterPadding(self.next_place())),
                 b'-' => self.block.push(b'+'),
                 b'_' => self.block.push(b'/'),
                 _ => self.block.push(character),
@@ -67,11 +88,16 @@ impl Decoder {
         Ok(())
     }
 
+    /// The place of the next character.
+    pub fn next_place(&self) -> usize {
+        self.digits + self.padding + 1
+    }
+
     /// Returns the decoded bytes, after the last piece.
     pub fn finish(mut self) -> Result<Vec<u8>, Base64Error> {
         self.flush()?;
         if self.padding > 2 || (self.padding > 0 && !(self.digits + self.padding).is_multiple_of(4)) {
-            return Err(Base64Error::NotBase64);
+            return Err(Base64Error::Padding);
         }
         Ok(std::mem::take(&mut self.out))
     }
@@ -89,7 +115,8 @@ impl Decoder {
         }
         self.out.resize(start + estimate, 0);
         let decoded = STANDARD_NO_PAD.decode_slice(&self.block, &mut self.out[start..]);
-        self.out.truncate(start + decoded.map_err(|_| Base64Error::NotBase64)?);
+        let place = |at: usize| self.digits - self.block.len() + at + 1;
+        self.out.truncate(start + decoded.map_err(|error| fault(error, place))?);
         self.block.clear();
         Ok(())
     }
@@ -99,6 +126,18 @@ impl Decoder {
         let mut roomy = Vec::with_capacity((2 * self.out.capacity()).min(self.bytes_max).max(needed));
         roomy.extend_from_slice(&self.out);
         std::mem::replace(&mut self.out, roomy).zeroize();
+    }
+}
+
+/// `place` converts the index of a character in the block to its number in the text.
+fn fault(error: DecodeSliceError, place: impl Fn(usize) -> usize) -> Base64Error {
+    match error {
+        DecodeSliceError::DecodeError(DecodeError::InvalidByte(at, _)) => Base64Error::Character(place(at)),
+        DecodeSliceError::DecodeError(DecodeError::InvalidLastSymbol(at, _)) => Base64Error::LastCharacter(place(at)),
+        DecodeSliceError::DecodeError(DecodeError::InvalidLength(_) | DecodeError::InvalidPadding) => {
+            Base64Error::CutShort
+        }
+        DecodeSliceError::OutputSliceTooSmall => unreachable!("the buffer has the estimated room"),
     }
 }
 
@@ -126,9 +165,42 @@ mod tests {
 
     #[test]
     fn x5_anything_else_is_refused() {
-        for text in ["A", "AQ=", "AQ===", "AQ==AQ==", "=", "A Q=", "AQ\n", "AR==", "A\u{e9}", "AA=A", "AAAA===="] {
-            assert_eq!(decode(text, 100), Err(Base64Error::NotBase64), "{text}");
+        use Base64Error::*;
+        for (text, fault) in [
+            ("A", CutShort),
+            ("AQ=", Padding),
+            ("AQ===", Padding),
+            ("AQ==AQ==", AfterPadding(5)),
+            ("=", Padding),
+            ("AAAA====", Padding),
+            ("AA=A", AfterPadding(4)),
+            ("AR==", LastCharacter(2)),
+            ("A\u{e9}", Character(2)),
+            ("data:AAAA", Character(5)),
+            ("\u{feff}AAAA", Character(1)),
+        ] {
+            assert_eq!(decode(text, 100), Err(fault), "{text}");
         }
+    }
+
+    #[test]
+    fn white_space_is_named_with_its_place() {
+        let long = encode(&[7; 10_000]);
+        let broken = format!("{}\n{}", &long[..5000], &long[5000..]);
+        for (text, place) in [
+            ("AQ==\n", 5),
+            ("AQ\n", 3),
+            ("AQ\r\n==", 3),
+            ("A Q=", 2),
+            ("\tAAAA", 1),
+            (&format!("{long}\n")[..], long.len() + 1),
+            (&broken[..], 5001),
+        ] {
+            assert_eq!(decode(text, 10_000), Err(Base64Error::WhiteSpace(place)));
+        }
+        // the first fault is reported
+        assert_eq!(decode("A!AA\n", 100), Err(Base64Error::Character(2)));
+        assert_eq!(decode(&format!("{}!", &long[..5000]), 10_000), Err(Base64Error::Character(5001)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::devices::DeviceBooks;
 use super::{Command, OperationBooks, QueuedRows, Scheduler};
-use crate::error::Error;
+use crate::error::{CircuitBound, Error};
 use crate::fair::COST_OF_UNIT;
 use crate::ids::{DeviceId, OperationId, PartId, SessionId};
 use crate::residency::PartState;
@@ -79,8 +79,8 @@ impl Scheduler {
         let books = self.admit(session, key)?;
         let (limits, totals) = (&self.limits, &self.totals);
         let (rows, bytes) = (rows as u64, levels.host_bytes);
-        const ROWS: &str = "rows";
-        const BYTES: &str = "bytes of inputs and outputs";
+        const ROWS: CircuitBound = CircuitBound::Rows;
+        const BYTES: CircuitBound = CircuitBound::HostBytes;
         let bounds = [
             (ROWS, rows, books.circuit_rows as u64, limits.session_circuit_rows_max as u64),
             (ROWS, rows, totals.circuit_rows as u64, limits.circuit_rows_max as u64),
@@ -130,7 +130,7 @@ impl Scheduler {
             None => Err(self.no_device_serves()),
             Some((_, device)) if lacks(device) > 0 => {
                 let (needed, max) = bytes(device);
-                Err(Error::CircuitTooLarge { of: "bytes on the device", needed, max })
+                Err(Error::CircuitTooLarge { of: CircuitBound::DeviceBytes, needed, max })
             }
             Some(_) => Err(self.busy_with_circuits()),
         }

@@ -50,16 +50,22 @@ impl Tag {
         Tag::ArithmeticCiphertext,
     ];
 
+    /// Returns the type that these bytes claim, if they begin like a container.
+    pub fn of(bytes: &[u8]) -> Option<Tag> {
+        let code = *bytes.strip_prefix(&MAGIC)?.get(2)?;
+        Tag::ALL.into_iter().find(|&tag| tag as u8 == code)
+    }
+
     /// Returns the type in words, for messages.
     pub fn name(self) -> &'static str {
         match self {
-            Tag::SecretKey => "a secret key",
-            Tag::EvaluationKey => "an evaluation key",
-            Tag::Ciphertext => "a ciphertext",
-            Tag::SeededCiphertexts => "seeded ciphertexts",
-            Tag::ArithmeticSecretKey => "a secret key of arithmetic",
-            Tag::ArithmeticPublicKey => "a public key of arithmetic",
-            Tag::ArithmeticEvaluationKey => "an evaluation key of arithmetic",
+            Tag::SecretKey => "a secret key for bits",
+            Tag::EvaluationKey => "an evaluation key for bits",
+            Tag::Ciphertext => "a ciphertext of a bit",
+            Tag::SeededCiphertexts => "seeded ciphertexts of bits",
+            Tag::ArithmeticSecretKey => "a secret key for numbers",
+            Tag::ArithmeticPublicKey => "a public key for numbers",
+            Tag::ArithmeticEvaluationKey => "an evaluation key for numbers",
             Tag::ArithmeticCiphertext => "a ciphertext of numbers",
         }
     }
@@ -227,10 +233,15 @@ fn open(bytes: &[u8], wanted: Tag) -> Result<Opened, Error> {
     if !bytes.starts_with(&MAGIC) {
         return Err(Error::UnknownForm);
     }
-    let tag = bytes.get(6).and_then(|&code| Tag::ALL.into_iter().find(|&tag| tag as u8 == code));
-    // checked before everything else, because bytes that claim to be a secret key are treated as a secret key
-    if tag.is_some_and(|tag| tag.is_secret() && tag != wanted) {
-        return Err(Error::SecretKey);
+    let tag = Tag::of(bytes);
+    // checked before everything else, because bytes that claim to be a secret key are treated as a secret key; only a
+    // client reads secret keys, and it may name the kind that it found
+    match tag.filter(|&tag| tag.is_secret() && tag != wanted) {
+        Some(tag) if wanted.is_secret() => {
+            return Err(Error::WrongType { expected: wanted.name(), found: tag.name() });
+        }
+        Some(_) => return Err(Error::SecretKey),
+        None => {}
     }
     if bytes.len() < HEADER_BYTES {
         return malformed(format!("a container has at least {HEADER_BYTES} bytes, found {}", bytes.len()));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Config, Engine, Error, Failed, Gate, LweList, Task, Usage};
+use engine::{CircuitBound, Config, Engine, Error, Failed, Gate, LweList, Task, Usage};
 
 use crate::client::{Sum, bits, close, eventually, open, soon, start, start_with, submit};
 use crate::dice::{Dice, for_each_seed};
@@ -181,9 +181,9 @@ fn circuits_that_never_fit_are_refused_and_those_that_do_not_fit_now_wait_at_the
     // a slot takes 16 bytes, and the device keeps 24 slots for gates
     let bytes = 16 * (sum.plan.slots() as u64 + 24);
     for (config, of) in [
-        (Config { circuit_rows_max: 119, ..Config::default() }, "rows"),
-        (Config { circuit_bytes_max: 80 * 16 - 1, ..Config::default() }, "bytes of inputs and outputs"),
-        (Config { arena_bytes_max: Some(bytes - 1), ..Config::default() }, "bytes on the device"),
+        (Config { circuit_rows_max: 119, ..Config::default() }, CircuitBound::Rows),
+        (Config { circuit_bytes_max: 80 * 16 - 1, ..Config::default() }, CircuitBound::HostBytes),
+        (Config { arena_bytes_max: Some(bytes - 1), ..Config::default() }, CircuitBound::DeviceBytes),
     ] {
         let (engine, _) = start_with(config);
         let session = open(&engine).unwrap();

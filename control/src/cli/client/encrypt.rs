@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use client::container::Tag;
 use client::{bundle, value};
 
 use super::keys::SecretKeyArgs;
@@ -94,7 +95,11 @@ pub fn show(bits: &[bool], hex: bool) -> String {
 
 /// Reads the ciphertexts in a file, bit 0 first. The caller checks the contents of the ciphertexts.
 pub fn read_ciphertexts(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
-    let bytes = files::read(path, CIPHERTEXT_BYTES_MAX * bundle::CIPHERTEXTS_MAX)?;
+    let bytes = files::read_container(
+        path,
+        CIPHERTEXT_BYTES_MAX * bundle::CIPHERTEXTS_MAX,
+        &[Tag::Ciphertext, Tag::SeededCiphertexts],
+    )?;
     let ciphertexts = bundle::split(&bytes).with_context(|| format!("{} holds no ciphertexts", path.display()))?;
     Ok(ciphertexts.into_iter().map(<[u8]>::to_vec).collect())
 }

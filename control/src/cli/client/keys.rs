@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use client::{Preset, SecretKey, container};
+use client::container::{self, Tag};
+use client::{Preset, SecretKey};
 use zeroize::Zeroizing;
 
 use crate::cli::arguments::parse_preset;
@@ -87,7 +88,7 @@ impl SecretKeyArgs {
                 path.display()
             );
         }
-        let bytes = Zeroizing::new(files::read(path, SECRET_KEY_BYTES_MAX)?);
+        let bytes = Zeroizing::new(files::read_container(path, SECRET_KEY_BYTES_MAX, &[Tag::SecretKey])?);
         SecretKey::from_bytes(&bytes).with_context(|| format!("{} is not a usable secret key", path.display()))
     }
 }

@@ -155,7 +155,9 @@ async fn open(
 
 /// Open a blind session on an uploaded evaluation key.
 ///
-/// The service finds the preset from the key. A key that can decrypt is refused.
+/// The service finds the preset from the key. A key that can decrypt is refused. Keys of node-tfhe 0.9.1 and earlier are
+/// taken, but gates under them give wrong bits, because their levels are in the other order and nothing in the key tells
+/// this. Under a key of an unknown version, compute a gate on bits that you know first.
 #[utoipa::path(
     post,
     path = "/api/v1/tfhe/eval-session",

@@ -167,11 +167,10 @@ impl Splitter {
             _ => base64_text::decode(&request.eval_key_b64, EVALUATION_KEY_BYTES_MAX),
         };
         decoded.map(Zeroizing::new).map_err(|fault| match fault {
-            Base64Error::NotBase64 => {
-                ApiError::new(Code::InvalidParams, "eval_key_b64 is not base64").at("eval_key_b64", "not base64")
-            }
             Base64Error::TooLarge => ApiError::new(Code::PayloadTooLarge, "an evaluation key may have at most 40 MB")
                 .at("eval_key_b64", "more than 40 MB"),
+            fault => ApiError::new(Code::InvalidParams, format!("eval_key_b64 is not base64: {fault}"))
+                .at("eval_key_b64", fault.to_string()),
         })
     }
 }
@@ -201,7 +200,7 @@ impl LongText {
             let escape = std::mem::take(&mut self.escape);
             match serde_json::from_slice::<char>(&[b"\"", &escape[..], b"\""].concat()) {
                 Ok(character) => self.decode(character.encode_utf8(&mut [0; 4]).as_bytes()),
-                Err(_) => self.fault = self.fault.or(Some(Base64Error::NotBase64)),
+                Err(_) => self.fault = self.fault.or(Some(Base64Error::Character(self.decoder.next_place()))),
             }
         }
         1
@@ -218,7 +217,7 @@ impl LongText {
     fn finish(self) -> Result<Vec<u8>, Base64Error> {
         match self.fault {
             Some(fault) => Err(fault),
-            None if !self.escape.is_empty() => Err(Base64Error::NotBase64),
+            None if !self.escape.is_empty() => Err(Base64Error::Character(self.decoder.next_place())),
             None => self.decoder.finish(),
         }
     }

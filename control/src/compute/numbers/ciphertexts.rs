@@ -340,13 +340,12 @@ pub fn unknown_ciphertext() -> ApiError {
 
 fn decoded(text: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     base64_text::decode(text, CIPHERTEXT_BYTES_MAX).map(Zeroizing::new).map_err(|fault| match fault {
-        Base64Error::NotBase64 => {
-            ApiError::new(Code::InvalidCiphertext, "ciphertext is not base64").at("ciphertext", "not base64")
-        }
         Base64Error::TooLarge => {
             let message = "a ciphertext may have at most 2 MB in JSON: upload it as application/octet-stream";
             ApiError::new(Code::PayloadTooLarge, message).at("ciphertext", "more than 2 MB")
         }
+        fault => ApiError::new(Code::InvalidCiphertext, format!("ciphertext is not base64: {fault}"))
+            .at("ciphertext", fault.to_string()),
     })
 }
 

@@ -306,9 +306,6 @@ fn uploaded(
 /// Decodes a member in base64. Refuses a member of more than `bytes_max` decoded bytes (readings K4).
 fn decoded(member: &'static str, text: &str, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     base64_text::decode(text, bytes_max).map(Zeroizing::new).map_err(|fault| match fault {
-        Base64Error::NotBase64 => {
-            ApiError::new(Code::InvalidParams, format!("{member} is not base64")).at(member, "not base64")
-        }
         Base64Error::TooLarge => {
             let most = bytes_max >> 20;
             ApiError::new(
@@ -316,6 +313,9 @@ fn decoded(member: &'static str, text: &str, bytes_max: usize) -> Result<Zeroizi
                 format!("{member} may have at most {most} MB here: upload it in parts"),
             )
             .at(member, format!("more than {most} MB"))
+        }
+        fault => {
+            ApiError::new(Code::InvalidParams, format!("{member} is not base64: {fault}")).at(member, fault.to_string())
         }
     })
 }

@@ -82,7 +82,7 @@ fn room_is_promised_to_a_circuit_before_it_begins() {
     let refused = submit(&mut desk, op(3), circuit(&[8, 8], 77));
     assert!(matches!(refused[..], [Command::Refuse { error: Error::Busy { .. }, .. }]), "{refused:?}");
     assert_eq!(submit(&mut desk, op(4), circuit(&[8, 8], 76)), []);
-    let error = Error::CircuitTooLarge { of: "bytes on the device", needed: 1001, max: 1000 };
+    let error = Error::CircuitTooLarge { of: crate::CircuitBound::DeviceBytes, needed: 1001, max: 1000 };
     assert_eq!(submit(&mut desk, op(5), circuit(&[8], 977)), [Command::Refuse { operation: op(5), error }]);
 }
 

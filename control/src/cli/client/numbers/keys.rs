@@ -13,6 +13,7 @@ use client::ckks::{
     Params, ParamsLiteral, PartKind, SecretKey, SecurityLevel, evaluation_key_parts, matrix_product_parts,
     power_of_two_steps, rotations,
 };
+use client::container::Tag;
 use client::http;
 use zeroize::Zeroizing;
 
@@ -186,7 +187,7 @@ impl KeysArgs {
                 path.display()
             );
         }
-        let bytes = Zeroizing::new(files::read(&path, SECRET_KEY_BYTES_MAX)?);
+        let bytes = Zeroizing::new(files::read_container(&path, SECRET_KEY_BYTES_MAX, &[Tag::ArithmeticSecretKey])?);
         SecretKey::from_bytes(&bytes)
             .with_context(|| format!("{} is not a usable secret key for encrypted numbers", path.display()))
     }
@@ -194,7 +195,7 @@ impl KeysArgs {
     /// Uploads the public key and the evaluation key.
     pub async fn upload(&self, client: &http::Client) -> anyhow::Result<UploadedKey> {
         let files = self.files();
-        let public = files::read(&files.public(), PUBLIC_KEY_BYTES_MAX)?;
+        let public = files::read_container(&files.public(), PUBLIC_KEY_BYTES_MAX, &[Tag::ArithmeticPublicKey])?;
         let key = container::read_public_key(&public).with_context(|| {
             format!("{} is not a usable public key for encrypted numbers", files.public().display())
         })?;
@@ -349,7 +350,7 @@ pub fn read_ciphertext(path: &Path) -> anyhow::Result<Vec<u8>> {
     /// Largest size of a ciphertext in bytes: two polynomials of 32,768 coefficients modulo primes that have 881 bits
     /// together.
     const CIPHERTEXT_BYTES_MAX: usize = 8 << 20;
-    files::read(path, CIPHERTEXT_BYTES_MAX)
+    files::read_container(path, CIPHERTEXT_BYTES_MAX, &[Tag::ArithmeticCiphertext])
 }
 
 #[cfg(test)]

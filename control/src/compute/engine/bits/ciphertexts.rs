@@ -184,10 +184,10 @@ fn write(key: &OpenKey, words: &[u32], form: Form) -> String {
 
 fn decode_ciphertext(text: &str, field: impl Fn() -> String) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     let bytes = base64_text::decode(text, CIPHERTEXT_BYTES_MAX).map_err(|fault| match fault {
-        Base64Error::NotBase64 => invalid_ciphertext(field(), "not base64"),
         Base64Error::TooLarge => {
             ApiError::new(Code::PayloadTooLarge, "a ciphertext may have at most 2 MB").at(field(), "more than 2 MB")
         }
+        fault => invalid_ciphertext(field(), &format!("not base64: {fault}")),
     })?;
     Ok(Zeroizing::new(bytes))
 }
