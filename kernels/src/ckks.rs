@@ -20,6 +20,7 @@ pub mod plan;
 pub mod polynomial;
 pub mod room;
 pub mod rotation;
+pub mod sources;
 mod stages;
 
 pub use backend::{Arithmetic, KeyedSteps, NoPart, PartShape, PlannedSteps, SeededRow};

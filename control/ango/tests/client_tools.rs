@@ -331,6 +331,7 @@ fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
     assert!(refused.contains("INVALID_PARAMS"), "{refused}");
     shell.run(&format!("client numbers key delete {key}"));
     assert!(shell.refusal(&format!("client numbers key show {key}")).contains("KEY_NOT_FOUND"));
+    shell.run("client keygen");
     for (line, words) in [
         ("client numbers encrypt 1,x --out c.ct", "number 2, `x`, is not a number"),
         ("client numbers encrypt 5 --bound 4 --out c.ct", "above the bound"),

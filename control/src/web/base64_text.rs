@@ -72,7 +72,11 @@ impl Decoder {
                     continue;
                 }
                 b' ' | b'\t' | b'\n' | b'\r' => {
-                    self.flush()?; // reports an earlier fault first
+                    // an earlier fault is reported first; that the characters before end within a byte is none
+                    match self.flush() {
+                        Ok(()) | Err(Base64Error::CutShort | Base64Error::LastCharacter(_)) => {}
+                        Err(fault) => return Err(fault),
+                    }
                     return Err(Base64Error::WhiteSpace(self.next_place()));
                 }
                 _ if self.padding > 0 => return Err(Base64Error::AfterPadding(self.next_place())),

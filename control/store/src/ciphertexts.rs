@@ -44,6 +44,8 @@ pub struct NewCiphertext {
     pub variance: f64,
     /// Whether an operation may have put numbers behind the first slots, which a matrix product takes for zeros.
     pub mixed: bool,
+    /// Names of the fresh encryptions from which the ciphertext was computed, 4 bytes each. `None`: unknown.
+    pub sources: Option<Vec<u8>>,
     /// The name of the object with the bytes.
     pub object: String,
     /// The node in whose folder the object is. Empty: all nodes share the objects.
@@ -81,6 +83,8 @@ pub struct CiphertextRecord {
     pub variance: f64,
     /// Whether an operation may have put numbers behind the first slots, which a matrix product takes for zeros.
     pub mixed: bool,
+    /// Names of the fresh encryptions from which the ciphertext was computed, 4 bytes each. `None`: unknown.
+    pub sources: Option<Vec<u8>>,
     /// The name of the object with the bytes.
     pub object: String,
     /// The node in whose folder the object is. Empty: all nodes share the objects.
@@ -104,6 +108,7 @@ struct Stored {
     value_bound: i64,
     variance: i64,
     mixed: bool,
+    sources: Option<Vec<u8>>,
     object: String,
     node_id: String,
     bytes: i64,
@@ -121,6 +126,7 @@ from_row!(Stored {
     value_bound,
     variance,
     mixed,
+    sources,
     object,
     node_id,
     bytes,
@@ -131,7 +137,7 @@ from_row!(Stored {
 impl From<Stored> for CiphertextRecord {
     fn from(stored: Stored) -> CiphertextRecord {
         let Stored { ciphertext_id, key_id, origin, slot_count, level, object, node_id, bytes, .. } = stored;
-        let Stored { scale, value_bound, variance, mixed, created_at, last_used_at, .. } = stored;
+        let Stored { scale, value_bound, variance, mixed, sources, created_at, last_used_at, .. } = stored;
         CiphertextRecord {
             ciphertext_id,
             key_id,
@@ -142,6 +148,7 @@ impl From<Stored> for CiphertextRecord {
             value_bound: from_bits(value_bound),
             variance: from_bits(variance),
             mixed,
+            sources,
             object,
             node_id,
             bytes,
@@ -162,8 +169,8 @@ fn from_bits(bits: i64) -> f64 {
 /// The names of the columns of [`Stored`], for a query.
 macro_rules! columns {
     () => {
-        "ciphertext_id, key_id, origin, slot_count, level, scale, value_bound, variance, mixed, object, node_id, bytes, \
-         created_at, last_used_at"
+        "ciphertext_id, key_id, origin, slot_count, level, scale, value_bound, variance, mixed, sources, object, node_id, \
+         bytes, created_at, last_used_at"
     };
 }
 
@@ -314,8 +321,8 @@ impl Tx {
             return Err(Error::NoRoom);
         }
         let sql = "INSERT INTO ciphertexts (ciphertext_id, account_id, key_id, environment, origin, slot_count, level, scale, \
-             value_bound, variance, mixed, object, node_id, bytes, created_at, last_used_at, seed, sha256) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16, $17)";
+             value_bound, variance, mixed, sources, object, node_id, bytes, created_at, last_used_at, seed, sha256) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16, $17, $18)";
         let of = values![
             &new.ciphertext_id,
             &new.account_id,
@@ -328,6 +335,7 @@ impl Tx {
             bits(new.value_bound),
             bits(new.variance),
             new.mixed,
+            new.sources.as_deref(),
             &new.object,
             &new.node_id,
             new.bytes,

@@ -2,6 +2,7 @@
 
 use super::noise::Noise;
 use super::params::Params;
+use super::sources::Sources;
 use crate::xof;
 
 /// A ciphertext `(c0, c1)`; its phase under the secret `s` is `c0 + c1 s`.
@@ -44,7 +45,8 @@ impl SeededCiphertext {
         words.resize(2 * self.body.len(), 0);
         let mask = &mut words[self.body.len()..];
         fill_mask(params, &self.seed, xof::DOMAIN_NUMBERS, primes, mask);
-        Ciphertext { level: self.level, scale: self.scale, noise: self.noise, words }
+        let noise = Noise { sources: Sources::of_seed(&self.seed), ..self.noise };
+        Ciphertext { level: self.level, scale: self.scale, noise, words }
     }
 }
 

@@ -83,11 +83,18 @@ pub fn multiply(
     let product = builder.multiply_rescaled(matrix, vector);
     // (3) sum
     let sums = rotated_sums(builder, product, 1, products * bound);
-    // (4) mask
+    // (4) mask: the errors of the sums are multiplied by 0 too, in all slots but one of each run
+    let of_sums = builder.noise(sums);
+    builder.set_noise(sums, Noise { variance: 0.0, ..of_sums });
     let masked = builder.multiply_plain(sums, mask);
     let masked = builder.rescale(masked);
-    // (5) gather
-    rotated_sums(builder, masked, LEVELS, products * bound)
+    let kept = of_sums.variance * (builder.scale(masked) / builder.scale(sums)).powi(2);
+    // (5) gather: every slot of the result gets one unmasked slot, and the errors that steps (4) and (5) add to all
+    // slots
+    let result = rotated_sums(builder, masked, LEVELS, products * bound);
+    let noise = builder.noise(result);
+    builder.set_noise(result, Noise { variance: noise.variance + kept, ..noise });
+    result
 }
 
 #[cfg(test)]

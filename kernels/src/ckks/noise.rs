@@ -6,6 +6,7 @@
 
 use super::params::{Params, PartKind};
 use super::room;
+use super::sources::Sources;
 use crate::security::ERROR_STD;
 
 /// Variance of a coefficient of a uniform ternary secret.
@@ -44,12 +45,15 @@ pub struct Noise {
     /// The slots that `matmul` takes for zeros. Only whole operations know their effect on it, so the functions of a
     /// step leave [`Tail::AsSent`].
     pub tail: Tail,
+    /// The fresh encryptions from which the ciphertext was computed. Only whole operations tell them, so the functions
+    /// of a step leave [`Sources::UNKNOWN`].
+    pub sources: Sources,
 }
 
 impl Noise {
     /// Noise of this bound and this variance.
     pub const fn new(value_bound: f64, variance: f64) -> Noise {
-        Noise { value_bound, variance, tail: Tail::AsSent }
+        Noise { value_bound, variance, tail: Tail::AsSent, sources: Sources::UNKNOWN }
     }
 
     /// The same record with figures that a container holds: amounts too small for a normal double are raised to the

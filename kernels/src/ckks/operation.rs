@@ -10,10 +10,12 @@ use super::matmul;
 use super::noise::{Noise, Tail};
 use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
+use super::plan::gains;
 use super::plan::{Plain, Plan, PlanBuilder, SCALE_DRIFT_MAX, Value, drift};
 use super::polynomial;
 use super::room;
 use super::rotation::{self, Paths};
+use super::sources::Sources;
 
 /// An operation that a client may request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,12 +148,20 @@ pub fn plan(plaintexts: &Plaintexts, params: &Params, request: &Request<'_>) -> 
         return Err(Refusal::Invalid(format!("{name} takes {wanted} ciphertexts, not {found}")));
     }
     let mut builder = PlanBuilder::new(params);
+    let mut all_sources = operands.iter().map(|operand| operand.noise.sources);
+    if let (Some(first), Some(second)) = (all_sources.next(), all_sources.next())
+        && first.are_disjoint(second)
+    {
+        builder.independent_inputs();
+    }
     let inputs: Vec<Value> =
         operands.iter().map(|operand| builder.input(operand.level, operand.scale, operand.noise)).collect();
     let mut planning = Planning { builder, plaintexts, request, paths: RefCell::default() };
     let result = planning.result(&inputs)?;
     planning.check(result)?;
-    let noise = Noise { tail: planning.tail(), ..planning.builder.noise(result) };
+    let sources = operands.iter().map(|operand| operand.noise.sources).reduce(Sources::union);
+    let sources = sources.expect("an operation has operands");
+    let noise = Noise { tail: planning.tail(), sources, ..planning.builder.noise(result) };
     planning.builder.set_noise(result, noise);
     let plan = planning.builder.finish(&[result]);
     for (kind, level) in plan.parts() {
@@ -528,7 +538,11 @@ impl Planning<'_> {
         }
         let value = self.at_default_scale(value)?;
         self.needs_levels(value, polynomial::levels(polynomial::used(coefficients).len()))?;
-        Ok(polynomial::evaluate(&mut self.builder, value, coefficients))
+        let result = polynomial::evaluate(&mut self.builder, value, coefficients);
+        let degree = polynomial::used(coefficients).len() - 1;
+        let noise = gains::of_polynomial(&self.builder, value, result, degree);
+        self.builder.set_noise(result, noise);
+        Ok(result)
     }
 }
 

@@ -6,6 +6,7 @@
 //! and can be cancelled or restarted between levels.
 
 mod builder;
+pub mod gains;
 
 use super::noise::Noise;
 use super::params::{Params, PartKind};

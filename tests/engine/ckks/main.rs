@@ -5,6 +5,7 @@ mod compose;
 mod edges;
 mod engine_runs;
 mod party;
+mod steer;
 
 use client::ckks::{
     Params, ParamsLiteral, PartKind, SecurityLevel, evaluation_key_parts, matrix_product_parts, power_of_two_steps,

@@ -228,6 +228,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
             value_bound: 1.0,
             variance: 1.0,
             mixed: false,
+            sources: None,
             object: format!("ct of {key_id}"),
             node_id: String::new(),
             bytes: 5,

@@ -16,6 +16,7 @@ fn ciphertext(id: &str, bytes: i64, now: i64) -> NewCiphertext {
         value_bound: 0.1,
         variance: 1.5e-300,
         mixed: false,
+        sources: None,
         object: format!("object of {id}"),
         node_id: String::new(),
         bytes,

@@ -90,7 +90,7 @@ pub const STORE: Crate = Crate {
         &["commits", "statements"],
         // one SQL interface to two databases
         &["database"],
-        &["backup", "pages", "schema", "work"],
+        &["backup", "pages", "schema", "seeds", "work"],
         // tables
         &[
             "accounts",

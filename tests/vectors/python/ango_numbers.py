@@ -313,7 +313,9 @@ def write_ciphertext(params, fingerprint, level, record, rows, seed=b""):
 def read_ciphertext(params, fingerprint, data):
     """The level, the record (scale, bound, variance), and the values of both polynomials."""
     found, payload = open_frame(data, CIPHERTEXT)
-    assert found == fingerprint and payload[:8] == params.block and payload[10:12] == bytes(2)
+    assert found == fingerprint and payload[:8] == params.block
+    # byte 10 tells whether an operation may have put numbers behind the first slots
+    assert payload[10] in (0, 1) and payload[11] == 0
     level, form = payload[8], payload[9]
     record, primes, rest = struct.unpack_from("<3d", payload, 12), params.levels[level], payload[36:]
     seed, rest = (rest[:32], rest[32:]) if form == 1 else (None, rest)

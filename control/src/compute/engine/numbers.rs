@@ -18,10 +18,11 @@ pub use containers::{
     read_ciphertext, read_public_key,
 };
 pub use engine::ckks::noise::Tail;
+pub use engine::ckks::sources::Sources;
 pub use engine::ckks::{Noise, Params};
 pub use running::{
-    Asked, NumbersEnd, OpenNumbersKey, Operation, Outlook, PlannedOperation, ResultFacts, StoredNumbersKey, StoredRow,
-    key_head, outlook,
+    Asked, NumbersEnd, OpenNumbersKey, Operation, Outlook, PlannedOperation, ResultFacts, StoredNumbersKey,
+    StoredOperand, StoredRow, key_head, outlook,
 };
 
 /// Smallest degree of the ring that is not only for testing (readings K16).

@@ -185,6 +185,7 @@ async fn keep(
         value_bound: facts.value_bound,
         variance: facts.variance,
         mixed: facts.tail == Tail::Mixed,
+        sources: facts.sources.to_bytes(),
         object: object.clone(),
         node_id: compute.vault.place().to_owned(),
         bytes: count,

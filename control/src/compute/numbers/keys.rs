@@ -122,7 +122,7 @@ pub async fn upload(
         let material_id = ids::random_hex::<16>("mat_");
         let mut put = Vec::new();
         let made =
-            keep_whole(&compute, &caller, &claim, &wanted, (&material_id, public_key, &eval_key, head), &mut put);
+            keep_whole(&compute, &caller, &claim, &wanted, (&material_id, &eval_key, head), public_key, &mut put);
         let made = made.await;
         drop(reserved);
         if made.is_err() {
@@ -139,7 +139,8 @@ async fn keep_whole(
     caller: &Caller,
     claim: &Claim,
     wanted: &WantedKey,
-    (material_id, public_key, eval_key, head): (&str, ([u8; 32], Zeroizing<Vec<u8>>), &[u8], EvaluationKeyHead),
+    (material_id, eval_key, head): (&str, &[u8], EvaluationKeyHead),
+    public_key: ([u8; 32], Zeroizing<Vec<u8>>),
     put: &mut Vec<String>,
 ) -> Result<Response, ApiError> {
     let owner = Owner::from(caller);

@@ -11,6 +11,19 @@ pub(super) struct Node {
     pub(super) level: usize,
     pub(super) scale: f64,
     pub(super) noise: Noise,
+    /// The part of the error that the step itself adds.
+    pub(super) own: Own,
+    /// The inputs on which the value depends: bit `i` for input `i`.
+    of_inputs: u8,
+}
+
+/// The error that a step adds to the errors of the values that it reads, in units of 1 (not divided by the scale).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Own {
+    /// Variance of a coefficient's error.
+    pub(super) variance: f64,
+    /// Bound on a further error, which may be the same in all slots: a constant, or a scale, was rounded.
+    pub(super) bound: f64,
 }
 
 /// A plaintext with its words.
@@ -23,7 +36,9 @@ pub(super) struct PlainNode {
     value_bound: f64,
 }
 
-/// Collects the steps of a plan. Errors are assumed to be correlated, so the noise of a result is an upper estimate.
+/// Collects the steps of a plan. Errors of two values are assumed to be correlated, unless the values depend on
+/// different inputs, and the caller knows that all inputs have independent errors ([`PlanBuilder::independent_inputs`]).
+/// So the noise of a result is an upper estimate.
 ///
 /// # Panics
 /// The methods panic on values of another plan, on levels that do not fit, and on scales that differ by more than
@@ -35,13 +50,21 @@ pub struct PlanBuilder {
     pub(super) plains: Vec<PlainNode>,
     /// Level of the key parts that the noise estimate assumes, because the estimate depends on the parts' digits.
     key_level: usize,
+    /// Whether different inputs have independent errors.
+    independent_inputs: bool,
 }
 
 impl PlanBuilder {
     /// Makes an empty builder.
     pub fn new(params: &Params) -> PlanBuilder {
         let key_level = params.raised_level();
-        PlanBuilder { params: params.clone(), nodes: Vec::new(), inputs: Vec::new(), plains: Vec::new(), key_level }
+        let (nodes, inputs, plains) = (Vec::new(), Vec::new(), Vec::new());
+        PlanBuilder { params: params.clone(), nodes, inputs, plains, key_level, independent_inputs: false }
+    }
+
+    /// The caller knows that the inputs' errors are independent of each other.
+    pub fn independent_inputs(&mut self) {
+        self.independent_inputs = true;
     }
 
     /// The parameters.
@@ -67,7 +90,8 @@ impl PlanBuilder {
     /// Adds the next input ciphertext.
     pub fn input(&mut self, level: usize, scale: f64, noise: Noise) -> Value {
         assert!(level <= self.params.raised_level(), "a level of the parameters");
-        let value = self.push(None, level, scale, noise);
+        let value = self.push(None, level, scale, noise, Own::default());
+        self.nodes[value.0].of_inputs = 1 << self.inputs.len();
         self.inputs.push(value);
         value
     }
@@ -83,14 +107,12 @@ impl PlanBuilder {
 
     /// Adds the step `a + b`. Both ciphertexts have the same level and, but for a drift, the same scale.
     pub fn add(&mut self, a: Value, b: Value) -> Value {
-        let (level, scale, noise) = self.sum(a, b);
-        self.push(Some(Step::Add(a, b)), level, scale, noise)
+        self.sum(a, b, Step::Add(a, b))
     }
 
     /// Adds the step `a - b`. Both ciphertexts have the same level and, but for a drift, the same scale.
     pub fn sub(&mut self, a: Value, b: Value) -> Value {
-        let (level, scale, noise) = self.sum(a, b);
-        self.push(Some(Step::Sub(a, b)), level, scale, noise)
+        self.sum(a, b, Step::Sub(a, b))
     }
 
     /// Adds a step that computes `-a`.
@@ -103,7 +125,8 @@ impl PlanBuilder {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let PlainNode { level: of_plain, scale: plain_scale, value_bound, .. } = self.plains[plain.0];
         assert!(of_plain == level && same_scale(scale, plain_scale), "a plaintext of the ciphertext's level and scale");
-        self.push(Some(Step::AddPlain(a, plain)), level, scale, noise.add_plain(self.params.n(), scale, value_bound))
+        let n = self.params.n();
+        self.push_after(Step::AddPlain(a, plain), level, scale, noise, |noise| noise.add_plain(n, scale, value_bound))
     }
 
     /// Adds the step `a plain`. The scale of the result is the product of the scales of `a` and `plain`.
@@ -111,14 +134,16 @@ impl PlanBuilder {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let PlainNode { level: of_plain, scale: plain_scale, value_bound, .. } = self.plains[plain.0];
         assert_eq!(of_plain, level, "a plaintext of the ciphertext's level");
-        let noise = noise.multiply_plain(self.params.n(), [scale, plain_scale], value_bound);
-        self.push(Some(Step::MultiplyPlain(a, plain)), level, scale * plain_scale, noise)
+        let n = self.params.n();
+        let after = |noise: Noise| noise.multiply_plain(n, [scale, plain_scale], value_bound);
+        self.push_after(Step::MultiplyPlain(a, plain), level, scale * plain_scale, noise, after)
     }
 
     /// Adds a step that multiplies `a` by a whole number. The scale stays the same.
     pub fn multiply_integer(&mut self, a: Value, factor: i128) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
-        self.push(Some(Step::MultiplyInteger(a, factor)), level, scale, noise.multiply_number(factor as f64))
+        let after = |noise: Noise| noise.multiply_number(factor as f64);
+        self.push_after(Step::MultiplyInteger(a, factor), level, scale, noise, after)
     }
 
     /// Adds a step that multiplies `a` by a constant, the same for every slot and rounded to a multiple of `1 / by`.
@@ -128,10 +153,11 @@ impl PlanBuilder {
         let factor = (constant * by).round();
         let scaled = noise.multiply_number(factor);
         // the rounding error of the factor
-        let off = (constant * by - factor).abs();
-        let rounded = scaled.deviate(off * scale * noise.value_bound, self.params.n());
+        let off = (constant * by - factor).abs() * scale * noise.value_bound;
+        let rounded = scaled.deviate(off, self.params.n());
         let noise = Noise { value_bound: noise.value_bound * constant.abs(), ..rounded };
-        self.push(Some(Step::MultiplyInteger(a, factor as i128)), level, scale * by, noise)
+        let own = Own { variance: 0.0, bound: off };
+        self.push(Some(Step::MultiplyInteger(a, factor as i128)), level, scale * by, noise, own)
     }
 
     /// Adds a step that adds a constant to `a`, the same for every slot and rounded to a multiple of 1 divided by the
@@ -139,28 +165,27 @@ impl PlanBuilder {
     pub fn add_constant(&mut self, a: Value, constant: f64) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let number = (constant * scale).round() as i128;
-        self.push(
-            Some(Step::AddInteger(a, number)),
-            level,
-            scale,
-            noise.add_plain(self.params.n(), scale, constant.abs()),
-        )
+        let n = self.params.n();
+        let after = |noise: Noise| noise.add_plain(n, scale, constant.abs());
+        self.push_after(Step::AddInteger(a, number), level, scale, noise, after)
     }
 
     /// Adds the step `a b`. The result has the level of `a` and `b`, and its scale is the product of their scales.
     pub fn multiply(&mut self, a: Value, b: Value) -> Value {
-        let (level, scale, noise) = self.product(a, b);
-        let noise = noise.key_switch(&self.params, PartKind::Relinearization, self.key_level, level);
-        self.push(Some(Step::Multiply { a, b, to: level }), level, scale, noise)
+        let (level, scale, product) = self.product(a, b);
+        let after = |noise: Noise| noise.key_switch(&self.params, PartKind::Relinearization, self.key_level, level);
+        let (noise, own) = (after(product.noise), Own { variance: after(product.small).variance, bound: 0.0 });
+        self.push(Some(Step::Multiply { a, b, to: level }), level, scale, noise, own)
     }
 
     /// Adds a step that multiplies `a` by `b` and rescales the product to the level below.
     pub fn multiply_rescaled(&mut self, a: Value, b: Value) -> Value {
-        let (level, scale, noise) = self.product(a, b);
+        let (level, scale, product) = self.product(a, b);
         assert!(level > 0, "factors of a level above 0");
         let scale = scale / self.params.chain().divisor(level, level - 1);
-        let noise = noise.relinearize_rescale(&self.params, self.key_level, level, level - 1);
-        self.push(Some(Step::Multiply { a, b, to: level - 1 }), level - 1, scale, noise)
+        let after = |noise: Noise| noise.relinearize_rescale(&self.params, self.key_level, level, level - 1);
+        let (noise, own) = (after(product.noise), Own { variance: after(product.small).variance, bound: 0.0 });
+        self.push(Some(Step::Multiply { a, b, to: level - 1 }), level - 1, scale, noise, own)
     }
 
     /// Adds a step that brings `a` to the level below. The scale is divided by [`super::super::Chain::divisor`].
@@ -168,8 +193,9 @@ impl PlanBuilder {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         assert!(level > 0, "level 0 has none below");
         let scale = scale / self.params.chain().divisor(level, level - 1);
-        let noise = noise.rescale(&self.params, level, level - 1, 1.0);
-        self.push(Some(Step::Divide { a, to: level - 1, factor: 1 }), level - 1, scale, noise)
+        let params = self.params.clone();
+        let after = |noise: Noise| noise.rescale(&params, level, level - 1, 1.0);
+        self.push_after(Step::Divide { a, to: level - 1, factor: 1 }, level - 1, scale, noise, after)
     }
 
     /// Adds a step that brings `a` to the lower level `to` and to the scale `scale`, by a whole factor. The factor is
@@ -181,8 +207,9 @@ impl PlanBuilder {
         let divisor = self.params.chain().divisor(level, to);
         let factor = (scale * divisor / before).round().max(1.0);
         assert!(factor < (1u128 << 120) as f64, "a scale that the levels between have room for");
-        let noise = noise.rescale(&self.params, level, to, factor);
-        self.push(Some(Step::Divide { a, to, factor: factor as u128 }), to, before * factor / divisor, noise)
+        let params = self.params.clone();
+        let after = |noise: Noise| noise.rescale(&params, level, to, factor);
+        self.push_after(Step::Divide { a, to, factor: factor as u128 }, to, before * factor / divisor, noise, after)
     }
 
     /// Adds a step that raises `a`, a ciphertext of level 0, to the highest level of the chain.
@@ -190,22 +217,24 @@ impl PlanBuilder {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         assert_eq!(level, 0, "level 0 is raised");
         let top = self.params.raised_level();
-        self.push(Some(Step::Raise(a)), top, scale, noise)
+        self.push_after(Step::Raise(a), top, scale, noise, |noise| noise)
     }
 
     /// Adds a step that switches `a` to another secret.
     pub fn switch(&mut self, a: Value, kind: PartKind) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
         let key_level = if kind == PartKind::ToSparse { 0 } else { self.key_level };
-        let noise = noise.key_switch(&self.params, kind, key_level, level);
-        self.push(Some(Step::Switch { a, kind }), level, scale, noise)
+        let params = self.params.clone();
+        let after = |noise: Noise| noise.key_switch(&params, kind, key_level, level);
+        self.push_after(Step::Switch { a, kind }, level, scale, noise, after)
     }
 
     /// Adds a step that computes `a(X^element)`.
     pub fn automorphism(&mut self, a: Value, element: u32) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];
-        let noise = noise.key_switch(&self.params, PartKind::Galois(element), self.key_level, level);
-        self.push(Some(Step::Automorphism { a, element }), level, scale, noise)
+        let (params, key_level) = (self.params.clone(), self.key_level);
+        let after = |noise: Noise| noise.key_switch(&params, PartKind::Galois(element), key_level, level);
+        self.push_after(Step::Automorphism { a, element }, level, scale, noise, after)
     }
 
     /// Reinterprets a value at another scale: the value's numbers change by the ratio of both scales, without a
@@ -226,26 +255,66 @@ impl PlanBuilder {
         Plan::of(self, outputs)
     }
 
-    fn sum(&self, a: Value, b: Value) -> (usize, f64, Noise) {
+    fn sum(&mut self, a: Value, b: Value, step: Step) -> Value {
+        let independent = self.are_independent(a, b);
         let (a, b) = (&self.nodes[a.0], &self.nodes[b.0]);
         assert_eq!(a.level, b.level, "terms of one level");
         assert!(drift(a.scale, b.scale) < SCALE_DRIFT_MAX, "terms of one scale: {} and {}", a.scale, b.scale);
         // the result has the scale of the larger numbers, because a drift is an error relative to the numbers
         let (large, small) = if a.noise.value_bound < b.noise.value_bound { (b, a) } else { (a, b) };
-        (a.level, large.scale, large.noise.add(small.noise, [large.scale, small.scale], self.params.n()))
+        let (level, scale, scales, n) = (a.level, large.scale, [large.scale, small.scale], self.params.n());
+        let noise = match independent {
+            true => large.noise.add_independent(small.noise, scales, n),
+            false => large.noise.add(small.noise, scales, n),
+        };
+        let own = Own { variance: 0.0, bound: small.noise.value_bound * (large.scale - small.scale).abs() };
+        self.push(Some(step), level, scale, noise, own)
     }
 
-    fn product(&self, a: Value, b: Value) -> (usize, f64, Noise) {
+    fn product(&self, a: Value, b: Value) -> (usize, f64, Product) {
+        let independent = self.are_independent(a, b);
         let (a, b) = (&self.nodes[a.0], &self.nodes[b.0]);
         assert_eq!(a.level, b.level, "factors of one level");
-        let noise = a.noise.multiply_dependent(b.noise, [a.scale, b.scale], self.params.n());
-        (a.level, a.scale * b.scale, noise)
+        let (scales, n) = ([a.scale, b.scale], self.params.n());
+        let product = |a: Noise, b: Noise| match independent {
+            true => a.multiply(b, scales, n),
+            false => a.multiply_dependent(b, scales, n),
+        };
+        // without the numbers, only the product of the errors is left
+        let [alone_a, alone_b] = [a, b].map(|factor| Noise { value_bound: 0.0, ..factor.noise });
+        (a.level, a.scale * b.scale, Product { noise: product(a.noise, b.noise), small: product(alone_a, alone_b) })
     }
 
-    fn push(&mut self, step: Option<Step>, level: usize, scale: f64, noise: Noise) -> Value {
-        self.nodes.push(Node { step, level, scale, noise: noise.normal() });
+    /// Whether the errors of two values are independent.
+    fn are_independent(&self, a: Value, b: Value) -> bool {
+        self.independent_inputs && self.nodes[a.0].of_inputs & self.nodes[b.0].of_inputs == 0
+    }
+
+    /// Adds a step on one value. `after` computes the noise of the result from the noise of this value.
+    fn push_after(
+        &mut self,
+        step: Step,
+        level: usize,
+        scale: f64,
+        before: Noise,
+        after: impl Fn(Noise) -> Noise,
+    ) -> Value {
+        let own = after(Noise { variance: 0.0, ..before }).variance;
+        self.push(Some(step), level, scale, after(before), Own { variance: own, bound: 0.0 })
+    }
+
+    fn push(&mut self, step: Option<Step>, level: usize, scale: f64, noise: Noise, own: Own) -> Value {
+        let of_inputs = step.iter().flat_map(Step::reads).map(|read| self.nodes[read.0].of_inputs);
+        let of_inputs = of_inputs.fold(0, |all, of| all | of);
+        self.nodes.push(Node { step, level, scale, noise: noise.normal(), own, of_inputs });
         Value(self.nodes.len() - 1)
     }
+}
+
+/// The noise of a product, and its part that is left when both factors are zero: the product of both errors.
+struct Product {
+    noise: Noise,
+    small: Noise,
 }
 
 /// Whether two scales are equal, apart from rounding.

@@ -38,7 +38,7 @@ pub fn beside(ciphertext: &Path) -> PathBuf {
 
 /// Writes the file beside a result.
 pub fn write(result: &Path, bytes: &[u8], expected: &Operand, force: bool) -> anyhow::Result<()> {
-    let Operand { level, scale, noise: Noise { value_bound, variance, tail } } = *expected;
+    let Operand { level, scale, noise: Noise { value_bound, variance, tail, .. } } = *expected;
     let mixed = tail == Tail::Mixed;
     let expected = Expected { ciphertext_sha256: digest(bytes), level, scale, value_bound, variance, mixed };
     files::write(&beside(result), &serde_json::to_vec_pretty(&expected)?, FileReaders::Shared, force)
@@ -57,7 +57,7 @@ pub fn read(file: &Path, bytes: &[u8]) -> anyhow::Result<Operand> {
         bail!("{} has a number that is negative or not finite", file.display());
     }
     let tail = if mixed { Tail::Mixed } else { Tail::AsSent };
-    Ok(Operand { level, scale, noise: Noise { value_bound, variance, tail } })
+    Ok(Operand { level, scale, noise: Noise { tail, ..Noise::new(value_bound, variance) } })
 }
 
 /// What the client knows of an operand without the node: a seeded ciphertext is a fresh encryption, and any other

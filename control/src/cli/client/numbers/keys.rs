@@ -364,18 +364,22 @@ mod tests {
 
     #[test]
     fn rotations_go_both_ways_where_no_limit_is_crossed_for_it_and_no_part_is_there_twice() {
-        for (params, both_ways) in [
-            (params(8192, 40, 3, false), true),
-            (params(64, 40, 2, true), true),
-            (params(4096, 25, 1, false), true),
-            (params(32768, 50, 14, false), false),
-        ] {
+        let small = [params(8192, 40, 3, false), params(64, 40, 2, true), params(4096, 25, 1, false)];
+        let large = (1..=5).map(|depth| params(16384, 40, depth, false));
+        let larger = (1..=14).map(|depth| params(32768, 50, depth, false));
+        let mut only_left = 0;
+        for params in small.into_iter().chain(large).chain(larger) {
+            let [left, both] = [Rotations::Left, Rotations::Both].map(|chosen| parts(&params, Some(chosen)));
+            assert!(both.len() > left.len() + 2);
             let found = parts(&params, None);
             assert!(found.iter().enumerate().all(|(at, (kind, _))| found[..at].iter().all(|(of, _)| of != kind)));
-            let chosen = if both_ways { Rotations::Both } else { Rotations::Left };
-            assert_eq!(found, parts(&params, Some(chosen)), "{:?}", params.literal());
-            let [left, both] = [Rotations::Left, Rotations::Both].map(|chosen| parts(&params, Some(chosen)).len());
-            assert!(both > left + 2);
+            let crossed = |limit: u64| (key_bytes(&params, &left)..key_bytes(&params, &both)).contains(&limit);
+            let table = PlanTable::default();
+            let crosses = Plan::ALL.into_iter().any(|plan| crossed(table.of(plan).encryption_key_bytes()))
+                || crossed(EVALUATION_KEY_BYTES_MAX as u64);
+            assert_eq!(found, if crosses { left } else { both }, "{:?}", params.literal());
+            only_left += usize::from(crosses);
         }
+        assert!(only_left > 0, "a limit is crossed by some parameters");
     }
 }

@@ -8,7 +8,7 @@ use engine::ckks::PartKind;
 use engine::ckks::container::{self, KeyHead};
 use engine::container::Error;
 
-use super::{Params, Tail};
+use super::{Params, Sources, Tail};
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
 
@@ -66,6 +66,8 @@ pub struct CiphertextFacts {
     pub variance: f64,
     /// The slots that `matmul` takes for zeros.
     pub tail: Tail,
+    /// The fresh encryptions from which the ciphertext was computed.
+    pub sources: Sources,
     /// The seed of the mask. `None`: the container has the mask itself.
     pub seed: Option<[u8; 32]>,
 }
@@ -153,6 +155,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
         value_bound: read.noise.value_bound,
         variance: read.noise.variance,
         tail: read.noise.tail,
+        sources: read.noise.sources,
         seed: container::ciphertext_seed(bytes),
     })
 }

@@ -8,6 +8,7 @@ use engine::ckks::container::{self, KeyHead};
 use engine::ckks::noise::{NoiseBudget, Tail};
 use engine::ckks::operation::{self, Operand, Refusal, Request};
 use engine::ckks::plaintexts::Plaintexts;
+use engine::ckks::sources::Sources;
 use engine::ckks::{Ciphertext, Noise, Params, PartKind, PartShape, Plan};
 use engine::{KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, PartId, SwitchingKeyRow, Task};
 use tokio::sync::oneshot;
@@ -178,6 +179,8 @@ pub struct ResultFacts {
     pub variance: f64,
     /// The slots that `matmul` takes for zeros.
     pub tail: Tail,
+    /// The fresh encryptions from which the result is computed.
+    pub sources: Sources,
     /// `noise_budget_remaining`: percent, to one decimal (readings C11).
     pub budget_percent: f64,
     /// Number of bits after the binary point that are correct in every slot, to one decimal.
@@ -231,16 +234,17 @@ impl OpenNumbersKey {
     ///
     /// # Errors
     /// The fault of the request. Nothing was computed.
-    pub fn plan(&self, asked: &Asked, containers: &[Arc<Zeroizing<Vec<u8>>>]) -> Result<PlannedOperation, ApiError> {
+    pub fn plan(&self, asked: &Asked, containers: &[StoredOperand]) -> Result<PlannedOperation, ApiError> {
         let mut ciphertexts: Vec<(Operand, Arc<Vec<u32>>)> = Vec::with_capacity(containers.len());
-        for (at, bytes) in containers.iter().enumerate() {
+        for (at, StoredOperand { bytes, sources }) in containers.iter().enumerate() {
             // both operands of an operation may be the same ciphertext: read it only once
-            if let Some(same) = containers[..at].iter().position(|before| Arc::ptr_eq(before, bytes)) {
+            if let Some(same) = containers[..at].iter().position(|before| Arc::ptr_eq(&before.bytes, bytes)) {
                 ciphertexts.push(ciphertexts[same].clone());
                 continue;
             }
             let read = container::read_ciphertext(bytes, self.params(), self.fingerprint);
             let Ciphertext { level, scale, noise, words } = read.map_err(ApiError::internal)?;
+            let noise = Noise { sources: *sources, ..noise };
             ciphertexts.push((Operand { level, scale, noise }, Arc::new(words)));
         }
         let (operands, words): (Vec<Operand>, Vec<_>) = ciphertexts.into_iter().unzip();
@@ -256,10 +260,18 @@ impl OpenNumbersKey {
 
     /// Writes a result's container. Takes milliseconds of CPU time, so call this outside the async threads.
     pub fn write(&self, facts: &ResultFacts, words: Vec<u32>) -> Vec<u8> {
-        let noise = Noise { value_bound: facts.value_bound, variance: facts.variance, tail: facts.tail };
+        let noise = Noise { tail: facts.tail, ..Noise::new(facts.value_bound, facts.variance) };
         let ciphertext = Ciphertext { level: facts.level, scale: facts.scale, noise, words };
         container::write_ciphertext(&ciphertext, self.params(), self.fingerprint)
     }
+}
+
+/// A stored ciphertext that is an operand.
+pub struct StoredOperand {
+    /// The container.
+    pub bytes: Arc<Zeroizing<Vec<u8>>>,
+    /// The fresh encryptions from which the ciphertext was computed. The container does not tell them.
+    pub sources: Sources,
 }
 
 /// What an operation would give, without the operation.
@@ -281,8 +293,8 @@ pub fn outlook(
     operands: &[CiphertextFacts],
 ) -> Result<Outlook, ApiError> {
     let operand = |facts: &CiphertextFacts| {
-        let &CiphertextFacts { level, scale, value_bound, variance, tail, .. } = facts;
-        Operand { level, scale, noise: Noise { value_bound, variance, tail } }
+        let &CiphertextFacts { level, scale, value_bound, variance, tail, sources, .. } = facts;
+        Operand { level, scale, noise: Noise { tail, sources, ..Noise::new(value_bound, variance) } }
     };
     let operands: Vec<Operand> = operands.iter().map(operand).collect();
     let (plan, result) = planned(&Plaintexts::without_words(params), params, &parts_of(stored)?, asked, &operands)?;
@@ -362,6 +374,7 @@ fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f
         value_bound: noise.value_bound,
         variance: noise.variance,
         tail: noise.tail,
+        sources: noise.sources,
         budget_percent: tenths(percent),
         precision_bits: precision_told(precision_bits),
         error_bound: noise.error_bound(params.n(), scale),

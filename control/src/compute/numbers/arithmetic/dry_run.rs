@@ -9,7 +9,7 @@ use crate::billing::compute_units::OperationPrice;
 use crate::billing::ledger::PaidBy;
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, CiphertextFacts, Operation, Outlook, StoredRow, Tail};
+use crate::compute::engine::numbers::{self, CiphertextFacts, Operation, Outlook, Sources, StoredRow, Tail};
 use crate::compute::numbers::ciphertexts::scale_bits;
 use crate::compute::numbers::keys::material::{all_rows, stored_row};
 use crate::compute::numbers::keys::{find, params_and_fingerprint};
@@ -69,6 +69,7 @@ fn facts(record: &CiphertextRecord) -> CiphertextFacts {
         value_bound: record.value_bound,
         variance: record.variance,
         tail: if record.mixed { Tail::Mixed } else { Tail::AsSent },
+        sources: Sources::from_bytes(record.sources.as_deref()),
         seed: None,
     }
 }

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{Asked, OpenNumbersKey, Operation, PlannedOperation};
+use crate::compute::engine::numbers::{Asked, OpenNumbersKey, Operation, PlannedOperation, Sources, StoredOperand};
 use crate::compute::numbers::ciphertexts::unknown_ciphertext;
 use crate::compute::numbers::keys::{find, or_deleted};
 use crate::compute::numbers::vault::{Pinned, Shelf};
@@ -65,13 +65,14 @@ async fn under_key(
     // memory for each operand as bytes and as 32-bit words, and for the result as words, as bytes and as base64
     let words = key.ciphertext_words_bytes();
     let reserved = reserve(&web.bodies, &payer, (2 * wanted as u64 + 4) * words).await?;
-    let mut containers: Vec<Arc<Zeroizing<Vec<u8>>>> = Vec::with_capacity(wanted);
+    let mut containers: Vec<StoredOperand> = Vec::with_capacity(wanted);
     for (at, record) in records.iter().enumerate() {
         let same = records[..at].iter().position(|before| before.ciphertext_id == record.ciphertext_id);
-        containers.push(match same {
-            Some(same) => containers[same].clone(),
+        let bytes = match same {
+            Some(same) => containers[same].bytes.clone(),
             None => Arc::new(read(compute, caller, &payer, record).await?),
-        });
+        };
+        containers.push(StoredOperand { bytes, sources: Sources::from_bytes(record.sources.as_deref()) });
     }
     let planning = key.clone();
     let planned = compute.offload.run(payer, move || planning.plan(&asked, &containers)).await??;

@@ -468,6 +468,7 @@ impl OperationContext {
             value_bound: self.facts.value_bound,
             variance: self.facts.variance,
             mixed: self.facts.tail == Tail::Mixed,
+            sources: self.facts.sources.to_bytes(),
             object: result.object.clone(),
             node_id: self.compute.vault.place().to_owned(),
             bytes: result.bytes.len() as i64,
