@@ -36,7 +36,7 @@ pub struct ComputeConfig {
     #[arg(env = "ANGO_BACKEND", default_value = "auto")]
     #[arg(value_parser = parsed::<BackendChoice>("auto, cuda, wgpu or cpu"))]
     pub backend: BackendChoice,
-    /// Longest time in seconds that a GPU driver may take in a trial. A process of its own tries each driver first,
+    /// Longest time in seconds for the trial of a GPU driver. Before the node loads a driver, a child process loads it,
     /// because a faulty driver can end the process that loads it. 0: no trial.
     #[arg(env = "ANGO_DEVICE_PROBE_S", default_value = "300", value_parser = seconds(0..=3600))]
     pub driver_trial_s: Duration,

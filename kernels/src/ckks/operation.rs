@@ -159,9 +159,7 @@ pub fn plan(plaintexts: &Plaintexts, params: &Params, request: &Request<'_>) -> 
     let mut planning = Planning { builder, plaintexts, request, paths: RefCell::default() };
     let result = planning.result(&inputs)?;
     planning.check(result)?;
-    let sources = operands.iter().map(|operand| operand.noise.sources).reduce(Sources::union);
-    let sources = sources.expect("an operation has operands");
-    let noise = Noise { tail: planning.tail(), sources, ..planning.builder.noise(result) };
+    let noise = Noise { tail: planning.tail(), sources: planning.sources(), ..planning.builder.noise(result) };
     planning.builder.set_noise(result, noise);
     let plan = planning.builder.finish(&[result]);
     for (kind, level) in plan.parts() {
@@ -251,6 +249,24 @@ impl Planning<'_> {
             Operation::Matmul => true,
         };
         if is_mixed { Tail::Mixed } else { Tail::AsSent }
+    }
+
+    /// The fresh encryptions behind the result. Unknown if the operation itself adds an error that follows from the
+    /// numbers: the error of a sine, of rounded constants, plaintexts or masks, or of scales that differ. Ciphertexts
+    /// from different encryptions of equal numbers then have equal errors.
+    fn sources(&self) -> Sources {
+        let Request { operation, operands, .. } = *self.request;
+        let keeps = match operation {
+            Operation::Add => operands.windows(2).all(|pair| pair[0].scale == pair[1].scale),
+            Operation::Multiply | Operation::Negate | Operation::Rescale | Operation::Rotate => true,
+            Operation::AddPlain
+            | Operation::MultiplyPlain
+            | Operation::Matmul
+            | Operation::PolyEval
+            | Operation::Bootstrap => false,
+        };
+        let all = operands.iter().map(|operand| operand.noise.sources).reduce(Sources::union);
+        all.filter(|_| keeps).unwrap_or(Sources::UNKNOWN)
     }
 
     /// Checks that the numbers are in the range of a bootstrap.

@@ -1,9 +1,9 @@
 //! The fresh encryptions from which a ciphertext was computed. Ciphertexts without a common source have independent
 //! errors.
 //!
-//! A fresh encryption has errors of its own. Rounding errors and errors of key switches follow from the words of the
-//! operands. Words computed from different fresh encryptions are independent and uniform, so these errors are uncorrelated
-//! too. All this holds whatever the numbers are.
+//! Every encryption draws new noise. The words of two fresh encryptions are independent and uniform. Rounding errors and
+//! errors of key switches depend on these words only, so they are uncorrelated as well. Errors that depend on the
+//! encrypted numbers are not, so the operations that cause such errors leave unknown sources.
 
 /// Largest number of sources that are told apart. A ciphertext of more sources counts as one of unknown sources.
 pub const SOURCES_MAX: usize = 32;

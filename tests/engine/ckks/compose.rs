@@ -72,7 +72,7 @@ fn run(party: &Party, operation: Operation, first: &Known, second: &Known, scale
 }
 
 /// The first `d` numbers of a matrix times a vector.
-fn product(matrix: &[f64], vector: &[f64]) -> Vec<f64> {
+pub fn product(matrix: &[f64], vector: &[f64]) -> Vec<f64> {
     let d = matmul::dimension(matrix.len());
     (0..d).map(|row| (0..d).map(|at| matrix[row * d + at] * vector[at]).sum()).collect()
 }

@@ -8,6 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tests_extent::Extent;
 
+use crate::compose::product as product_of;
 use crate::party::{Encrypted, More, Party, engine, numbers};
 use crate::{STABLE, horner, map, params, parts, turned, zip};
 
@@ -72,8 +73,7 @@ fn gaps(party: &Party, seed: u64) -> Vec<(&'static str, f64, f64)> {
     let mut vector = numbers(d, 5);
     vector.resize(slots, 0.0);
     let vector = party.encrypt(&vector);
-    let row = |row: usize| (0..d).map(|j| matrix.expected[row * d + j] * vector.expected[j]).sum();
-    single("matmul", Operation::Matmul, &[&matrix, &vector], STABLE, (0..d).map(row).collect());
+    single("matmul", Operation::Matmul, &[&matrix, &vector], STABLE, product_of(&matrix.expected, &vector.expected));
     gaps
 }
 

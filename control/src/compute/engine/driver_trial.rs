@@ -45,7 +45,7 @@ pub struct ProbeArgs {
     kernel_cache: Option<PathBuf>,
 }
 
-/// What a trial prints in its last line.
+/// The result of a trial. The child process prints it as its last line, in JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
     /// Number of devices of the kind that compute.
@@ -125,7 +125,8 @@ fn ended(child: &mut Child, within: Duration) -> io::Result<Option<ExitStatus>> 
     }
 }
 
-/// Reads a stream to its end in a thread of its own, so that the writer never waits, and keeps its last bytes.
+/// Starts a thread that reads a stream to its end. The child process never waits for a reader. The thread returns the
+/// last bytes of the stream.
 fn drained(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut kept = Vec::new();

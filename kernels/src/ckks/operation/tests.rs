@@ -177,3 +177,51 @@ fn bootstrapping_is_refused_where_parameters_or_keys_have_none() {
     assert!(matches!(asked(&with, &all_parts(&with)), Err(Refusal::Invalid(_))));
     assert_eq!(asked(&with, &bootstrap::parts(&with)), Ok(3));
 }
+
+#[test]
+fn errors_that_follow_from_the_numbers_are_not_independent() {
+    let literal = ParamsLiteral {
+        poly_degree: 64,
+        scale_bits: 40,
+        max_depth: 3,
+        security: SecurityLevel::Testing,
+        bootstrap: true,
+    };
+    let params = Params::new(literal).unwrap();
+    let plaintexts = Plaintexts::new(&params);
+    let mut parts = crate::ckks::bootstrap::parts(&params);
+    let all = (1..128).step_by(2).map(PartKind::Galois).chain([PartKind::Relinearization]);
+    parts.extend(all.map(|kind| (kind, params.raised_level())));
+    let of = |seed: u8, level: usize| {
+        let operand = fresh(&params, level);
+        Operand { noise: Noise { sources: Sources::of_seed(&[seed; 32]), ..operand.noise }, ..operand }
+    };
+    let plain = vec![0.5; params.slots()];
+    let result = |operation: Operation, operands: &[Operand]| {
+        let plain = matches!(operation, Operation::AddPlain | Operation::MultiplyPlain).then_some(&plain[..]);
+        let coefficients = (operation == Operation::PolyEval).then_some(&[0.5, 0.25][..]);
+        let steps = (operation == Operation::Rotate).then_some(1);
+        let request = Request { operation, operands, plain, coefficients, steps, scale_stable: true, parts: &parts };
+        let plan = plan(&plaintexts, &params, &request).unwrap();
+        let output = plan.outputs().next().unwrap();
+        Operand { level: output.level, scale: output.scale, noise: output.noise }
+    };
+    for operation in Operation::ALL {
+        let operands = |seed: u8| (0..operation.operands() as u8).map(|i| of(seed + i, 3)).collect::<Vec<_>>();
+        let [a, b] = [10, 20].map(|seed| result(operation, &operands(seed)));
+        let sum = result(Operation::Add, &[a, b]);
+        let follows = matches!(
+            operation,
+            Operation::AddPlain
+                | Operation::MultiplyPlain
+                | Operation::Matmul
+                | Operation::PolyEval
+                | Operation::Bootstrap
+        );
+        assert_eq!(a.noise.sources == Sources::UNKNOWN, follows, "{operation:?}");
+        // deviations add up if the errors may be equal, variances if they are independent
+        let ratio = sum.noise.variance / a.noise.variance;
+        let expected = if follows { 4.0 } else { 2.0 };
+        assert!((ratio / expected - 1.0).abs() < 1e-9, "{operation:?}: {ratio}");
+    }
+}
