@@ -160,19 +160,29 @@ fn argument(params: &Params, value_bound: f64, message_scale: f64) -> f64 {
 }
 
 /// Bound on the error of a bootstrap in each slot, for numbers up to `value_bound` that are encoded at `message_scale`
-/// at level 0.
+/// at level 0. The error has four parts:
 ///
-/// The sine of the argument `t` is off by at most `t^3 / 6`. The coefficients `m` of numbers up to `v` have
-/// `sum m^2 <= v^2`, so the errors of all coefficients add up to at most `v t^2 / 6` in a slot; equal numbers in all
-/// slots reach this bound. No formula over the steps gives the other two errors: one of all steps, and one relative to the
-/// numbers, because the matrices of step (6) are rounded. Their figures are fits to measurements at both degrees and at
-/// scales of 25, 28, 30, 33, 36 and 40 bits; most are two bits larger than the largest measured error.
+/// - The sine of the argument `t` is off by at most `t^3 / 6`. The coefficients `m` of numbers up to `v` have
+///   `sum m^2 <= v^2`, so the errors of all coefficients add up to at most `v t^2 / 6` in a slot; equal numbers in all
+///   slots reach this bound.
+/// - The steps up to (5) have errors relative to `q0`.
+/// - The plaintexts of step (6) are rounded, which causes an error relative to the numbers.
+/// - The results of step (6) are rounded. The coarsest rounding is at the least scale of this step.
+///
+/// The constants of the last three parts are fits to measurements: both degrees, scales of 25 to 40 bits, numbers up to
+/// 1/1024 to 16, random and chosen messages. Each bound is 1.1 to 1.5 bits above the largest measured error.
 fn error(params: &Params, value_bound: f64, message_scale: f64) -> f64 {
-    let scale_bits = f64::from(params.scale_bits_effective());
-    let of_steps = (12.0 - scale_bits).max(-23.5).exp2() * params.level(0).scale / message_scale;
-    let of_matrices = value_bound * (30.1 - 1.5 * scale_bits).max(-23.0).exp2();
+    let size = params.n() as f64;
+    let ratio = params.level(0).log_modulus.exp2() / message_scale;
+    let scale = f64::from(params.scale_bits_effective()).exp2();
+    // the scale at which step (6) begins, and the scale after its first matrix
+    let first = f64::from(STAGE_BITS).exp2() * 2.0 * std::f64::consts::PI / ratio;
+    let middle = (first * scale).sqrt();
     let of_sine = value_bound * argument(params, value_bound, message_scale).powi(2) / 6.0;
-    of_steps + of_matrices + of_sine
+    let of_steps = size.powf(1.5) * (-46.7f64).exp2() * ratio;
+    let of_plaintexts = value_bound * size.sqrt() * 1.2f64.exp2() * first / (middle * scale);
+    let of_roundings = size * 2.4f64.exp2() / scale.min(middle);
+    of_sine + of_steps + of_plaintexts + of_roundings
 }
 
 /// Computes `sin(2 pi 16 y)` in each slot, where `y` is the number in the slot.

@@ -14,8 +14,10 @@ use crate::modular::Modulus;
 pub(super) use search::ROTATION_EXCESS_BITS;
 
 /// Version of the search. Containers contain this number, so the search of a given version must always find the same
-/// chains.
-pub const CHAIN_VERSION: u8 = 1;
+/// chains. Chains with the levels of bootstrapping have their own version.
+pub const fn chain_version(bootstrap: bool) -> u8 {
+    if bootstrap { 2 } else { 1 }
+}
 
 /// One level: the primes of the ciphertext modulus, and the default scale.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +52,8 @@ pub(super) struct Wanted {
     pub polynomial_size: usize,
     /// Bits of level 0's scale.
     pub scale_bits: u32,
+    /// The least number of bits that level 0 has above its scale; 0 leaves the choice to the search.
+    pub headroom_min: u32,
     /// For each level from level 0 on: by how many bits the modulus of the next higher level is larger.
     pub steps: Vec<u32>,
     /// Upper bound on `log2 QP`, if the security level sets one.

@@ -20,7 +20,7 @@ pub use evaluation_key::{
 };
 pub use public_key::{public_key_bytes, read_public_key, write_public_key};
 
-use super::chain::CHAIN_VERSION;
+use super::chain::chain_version;
 use super::params::{Params, ParamsLiteral, SecurityLevel};
 use crate::container::{Error, HEADER_BYTES, MAGIC, Tag, frame_arithmetic, refuse_foreign_secrets, unframe_arithmetic};
 
@@ -80,7 +80,7 @@ pub fn open_secret_key(bytes: &[u8]) -> Result<(Params, [u8; 8], &[u8]), Error> 
 fn params_block(params: &Params) -> [u8; PARAMS_BYTES] {
     let ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap } = params.literal();
     let log_n = poly_degree.trailing_zeros() as u8;
-    [log_n, scale_bits as u8, max_depth as u8, security.code(), u8::from(bootstrap), CHAIN_VERSION, 0, 0]
+    [log_n, scale_bits as u8, max_depth as u8, security.code(), u8::from(bootstrap), chain_version(bootstrap), 0, 0]
 }
 
 fn literal_of(block: &[u8]) -> Result<ParamsLiteral, Error> {
@@ -88,14 +88,19 @@ fn literal_of(block: &[u8]) -> Result<ParamsLiteral, Error> {
         return Err(Error::Malformed("the last bytes of the parameters are not zero".into()));
     };
     let params = |why: String| Err(Error::Params(why));
-    if version != CHAIN_VERSION {
-        return params(format!("the version of the primes must be {CHAIN_VERSION}, not {version}"));
-    }
     let Some(security) = SecurityLevel::from_code(security) else {
         return params(format!("unknown security level {security}"));
     };
     if flags > 1 {
         return params(format!("unknown flags {flags}"));
+    }
+    let bootstrap = flags == 1;
+    let expected = chain_version(bootstrap);
+    if version != expected {
+        let with = if bootstrap { "with" } else { "without" };
+        return params(format!(
+            "the version of chains {with} the levels of bootstrapping is {expected}, not {version}; make a new key"
+        ));
     }
     if log_n > 15 {
         return params(format!("2^{log_n} is not a poly_degree"));
@@ -105,7 +110,7 @@ fn literal_of(block: &[u8]) -> Result<ParamsLiteral, Error> {
         scale_bits: u32::from(scale_bits),
         max_depth: u32::from(max_depth),
         security,
-        bootstrap: flags == 1,
+        bootstrap,
     })
 }
 

@@ -1,8 +1,9 @@
 //! A promise is worth steering by: the promised bound is above the largest error over all slots, and at most a few bits
 //! above it, over random numbers (F8).
 
+use client::ckks::{ParamsLiteral, evaluation_key_parts};
 use engine::ckks::operation::Operation;
-use engine::ckks::{Ciphertext, PartKind};
+use engine::ckks::{Ciphertext, Params, PartKind};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -136,6 +137,28 @@ fn fourteen_products_keep_a_promise_worth_steering_by() {
         }
         println!("{degree} fourteen products: {bits:.1} bits");
         assert!(bits <= LONG_BITS, "fourteen products at {degree}: {bits:.1} bits");
+    }
+}
+
+/// Bootstraps from level 0, where the scale is fixed, and from a higher level, where the plan chooses it.
+#[test]
+fn bootstraps_keep_a_promise_worth_steering_by() {
+    for (degree, scale_bits, vectors) in [(64, 30, 8), (64, 36, 8), (64, 40, 8), (256, 30, 2), (256, 33, 2), (256, 40, 2)]
+    {
+        let literal = ParamsLiteral { scale_bits, ..params(degree, 3, true).literal() };
+        let params = Params::new(literal).expect("a set of the search");
+        let party = Party::new(engine(), &params, &evaluation_key_parts(&params));
+        for level in [0, 2] {
+            let gaps = (0..vectors).map(|seed| {
+                let message = numbers(params.slots(), 100 + seed);
+                let ciphertext = party.secret.encrypt_at(level, &message, 1.0).expect("room").expand(&params);
+                let encrypted = Encrypted { ciphertext, expected: message.clone() };
+                run(&party, Operation::Bootstrap, &[&encrypted], STABLE, message).1
+            });
+            let bits = gaps.fold(f64::INFINITY, f64::min);
+            println!("{degree}, scale {scale_bits}, level {level}: {bits:.1} bits");
+            assert!(bits <= LONG_BITS, "N = {degree}, scale {scale_bits}, level {level}: {bits:.1} bits");
+        }
     }
 }
 

@@ -34,7 +34,7 @@ class Params:
         self.special = list(range(len(self.primes) - told["special_primes"], len(self.primes)))
         self.p = math.prod(self.primes[i] for i in self.special)
         log_n, security = self.n.bit_length() - 1, SECURITY[told["security_level"]]
-        self.block = bytes([log_n, self.scale_bits, self.max_depth, security, told["bootstrap"], 1, 0, 0])
+        self.block = bytes([log_n, self.scale_bits, self.max_depth, security, told["bootstrap"], 1 + told["bootstrap"], 0, 0])
         self.rings = [Ring(q, self.n) for q in self.primes]
 
     def of_ciphertexts(self, level):
