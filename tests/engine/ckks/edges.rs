@@ -110,7 +110,10 @@ fn all_sets_decrypt_within_the_promise_at_the_largest_bound() {
     for poly_degree in [64, 256, 4096, 8192, 16384, 32768] {
         let sets = (10..=50).flat_map(|scale_bits| (1..=14).map(move |max_depth| (scale_bits, max_depth)));
         let least = sets.map(|(scale_bits, max_depth)| check_squares(&set(poly_degree, scale_bits, max_depth)));
-        println!("N = {poly_degree}: 574 sets, {:.1} bits above the largest error", least.fold(f64::INFINITY, f64::min));
+        println!(
+            "N = {poly_degree}: 574 sets, {:.1} bits above the largest error",
+            least.fold(f64::INFINITY, f64::min)
+        );
     }
 }
 
@@ -151,7 +154,7 @@ fn all_sets_bootstrap_within_the_promise_at_the_largest_bound() {
                     let scale = params.level(level).scale;
                     let noise = Noise::encrypt_secret(bound).encoded(params.n(), scale);
                     let of = Ciphertext { level, scale, noise, words: Vec::new() };
-                    party.secret.encrypt_at(level, &[bound], bound).is_ok()
+                    party.secret.encrypt_at(level, &vec![bound; params.slots()], bound).is_ok()
                         && party.plan(Operation::Bootstrap, &[&of], More::default()).is_ok()
                 };
                 let bound = largest_bound(0.01, accepts).expect("numbers up to 1");

@@ -143,7 +143,8 @@ fn fourteen_products_keep_a_promise_worth_steering_by() {
 /// Bootstraps from level 0, where the scale is fixed, and from a higher level, where the plan chooses it.
 #[test]
 fn bootstraps_keep_a_promise_worth_steering_by() {
-    for (degree, scale_bits, vectors) in [(64, 30, 8), (64, 36, 8), (64, 40, 8), (256, 30, 2), (256, 33, 2), (256, 40, 2)]
+    for (degree, scale_bits, vectors) in
+        [(64, 30, 8), (64, 36, 8), (64, 40, 8), (256, 30, 2), (256, 33, 2), (256, 40, 2)]
     {
         let literal = ParamsLiteral { scale_bits, ..params(degree, 3, true).literal() };
         let params = Params::new(literal).expect("a set of the search");
