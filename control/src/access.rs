@@ -86,6 +86,14 @@ impl Access {
         self.tell_others(News::Keys { lineage: lineage.to_owned() }).await;
     }
 
+    /// Invalidates the cached keys and session tokens of an account on every node, because its plan or its standing
+    /// changed (readings P11, P18).
+    pub(crate) async fn forget_account(&self, account_id: &str) {
+        self.api_keys.forget_account(account_id);
+        self.session_tokens.forget_checked();
+        self.tell_others(News::Account { account_id: account_id.to_owned() }).await;
+    }
+
     /// Invalidates the cached session tokens on every node, because some tokens have ended.
     async fn forget_tokens(&self) {
         self.session_tokens.forget_checked();
@@ -118,6 +126,10 @@ impl Follower for Access {
     fn hear(&self, news: News) {
         match news {
             News::Keys { lineage } => self.api_keys.forget(&lineage),
+            News::Account { account_id } => {
+                self.api_keys.forget_account(&account_id);
+                self.session_tokens.forget_checked();
+            }
             News::Tokens => self.session_tokens.forget_checked(),
             News::Lockouts => self.limits.look_at_lockouts(),
         }

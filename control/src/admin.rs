@@ -5,6 +5,7 @@ pub mod invoices;
 pub mod keys;
 pub mod ledger;
 pub mod lockouts;
+pub mod provider_events;
 pub mod signing_key;
 pub mod usage;
 pub mod users;
@@ -183,6 +184,7 @@ impl Operator {
         if self.store.set_plan(account.as_str(), plan).await? {
             let (account_id, plan) = (account.as_str(), plan.as_str());
             tracing::info!(target: "security", account_id, plan, "plan set by the operator");
+            self.tell_nodes(News::Account { account_id: account_id.to_owned() }).await;
             Ok(())
         } else {
             bail!("there is no account {account}")

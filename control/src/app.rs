@@ -312,10 +312,10 @@ impl App {
             tokio::spawn(erase(compute.clone(), stopped.clone())),
             tokio::spawn(record_ends(compute.clone(), stopped.clone())),
             tokio::spawn(deliver::keep(areas.events.clone(), stopped.clone())),
-            tokio::spawn(billing::jobs::keep(areas.billing.clone(), stopped.clone())),
             tokio::spawn(office::jobs::keep(areas.office.clone(), stopped.clone())),
-            tokio::spawn(keep_house(areas.clone(), stopped)),
+            tokio::spawn(keep_house(areas.clone(), stopped.clone())),
         ]);
+        tasks.extend(billing::jobs::start(&areas.billing, &stopped));
         Ok(Running {
             api_addr,
             metrics_addr,

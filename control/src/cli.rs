@@ -12,6 +12,7 @@ mod files;
 mod invoices;
 #[cfg(feature = "client-tools")]
 mod progress;
+mod provider_events;
 
 mod admin;
 mod backups;

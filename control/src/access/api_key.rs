@@ -151,6 +151,11 @@ impl ApiKeys {
         self.known.forget(of_lineage);
     }
 
+    /// Invalidates the cached keys of an account at once, because its plan or its standing changed.
+    pub fn forget_account(&self, account_id: &str) {
+        self.known.forget(|known: &ValidKey| known.caller.account.as_str() == account_id);
+    }
+
     /// Invalidates all cached keys.
     pub fn forget_all(&self) {
         self.known.forget(|_| true);

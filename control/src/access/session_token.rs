@@ -195,7 +195,7 @@ impl SessionTokens {
             // the role from the database, because the role in the token may be an hour old
             role: standing.role,
             plan: standing.plan,
-            is_suspended: false,
+            is_suspended: standing.is_suspended,
             credential: Credential::Token {
                 user_id: claims.sub.parse().map_err(|_| invalid_token())?,
                 sign_in_id: Some(sid.parse().map_err(|_| invalid_token())?),
@@ -251,7 +251,7 @@ impl SessionTokens {
             environment: Environment::Live,
             role: said.unwrap_or(unsaid),
             plan: user.plan,
-            is_suspended: false,
+            is_suspended: user.is_suspended,
             credential: Credential::Token {
                 user_id: user.user_id.parse().map_err(|_| broken_account())?,
                 sign_in_id: None,

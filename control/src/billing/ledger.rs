@@ -1,10 +1,12 @@
 //! The ledger. Before work begins, its price is reserved: operations of a trial, compute units, yen. When the work
 //! ends, the reservation is posted with the results, or given back (readings A14, P5-P8, P24).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::{AccountId, Code};
+use parking_lot::Mutex;
 use store::{BeyondAllowance, LostReservation, NewReservation, OperationCounts, Posting, Reserved, Store, Wanted};
 
 use crate::access::limits::Period;
@@ -29,6 +31,9 @@ pub struct Ledger {
     clock: Clock,
     /// Reservations that are being given back. The node waits for them before it stops.
     unfinished: InFlight,
+    /// The transfers of the reservations that this process holds. An open reservation of this node that is not among
+    /// them was not given back, for example because the database did not answer.
+    held: Mutex<HashSet<String>>,
 }
 
 /// The payer of work.
@@ -67,7 +72,7 @@ pub struct Reservation {
 impl Ledger {
     /// Gives access to the ledger of this database. The node waits for `unfinished` before it stops.
     pub fn new(store: Store, node_id: String, rate: UsdRate, clock: Clock, unfinished: InFlight) -> Ledger {
-        Ledger { store, node_id, rate, clock, unfinished }
+        Ledger { store, node_id, rate, clock, unfinished, held: Mutex::default() }
     }
 
     /// Returns the present exchange rate, in yen for a dollar.
@@ -132,6 +137,7 @@ impl Ledger {
         let Some(wanted) = wanted else { return Ok(reservation) };
         let new = self.new_reservation(by, wanted, now);
         // set before the write, because the reservation may exist even if the caller leaves before the database answers
+        self.held.lock().insert(new.transfer_id.clone());
         reservation.transfer_id = Some(new.transfer_id.clone());
         reservation.settled = AtomicBool::new(false);
         let reserved = self.store.reserve(new).await?;
@@ -182,12 +188,34 @@ impl Ledger {
     /// When the database does not answer.
     pub async fn give_back_lost(&self) -> Result<(), store::Error> {
         loop {
-            let lost = self.store.reservations_of_node(&self.node_id, LOST_AT_ONCE).await?;
+            let lost = self.store.reservations_of_node(&self.node_id, "", LOST_AT_ONCE).await?;
             if lost.is_empty() {
                 return Ok(());
             }
             tracing::info!(reservations = lost.len(), "reservations of an earlier process of this node are given back");
             self.void_all(&lost).await?;
+        }
+    }
+
+    /// Gives back the open reservations of this node that no work of this process holds. Work that ended while the
+    /// database did not answer left them behind.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn give_back_left_behind(&self) -> Result<(), store::Error> {
+        let mut after = String::new();
+        loop {
+            let open = self.store.reservations_of_node(&self.node_id, &after, LOST_AT_ONCE).await?;
+            let Some(last) = open.last() else { return Ok(()) };
+            after = last.transfer_id.clone();
+            let left: Vec<LostReservation> = {
+                let held = self.held.lock();
+                open.into_iter().filter(|one| !held.contains(&one.transfer_id)).collect()
+            };
+            if !left.is_empty() {
+                tracing::warn!(reservations = left.len(), "reservations that no work holds are given back");
+            }
+            self.void_all(&left).await?;
         }
     }
 
@@ -216,8 +244,10 @@ impl Ledger {
     async fn give_back(&self, account: &AccountId, transfer_id: &str) {
         let now = self.clock.now();
         if let Err(error) = self.store.void_reservation(transfer_id, account.as_str(), now.0).await {
-            tracing::error!(%error, account = account.as_str(), transfer_id, "a reservation could not be given back");
+            let account = account.as_str();
+            tracing::error!(%error, account, transfer_id, "a reservation could not be given back and will be tried again");
         }
+        self.held.lock().remove(transfer_id);
     }
 }
 
@@ -247,6 +277,9 @@ impl Reservation {
     /// Notes that the reservation was posted, so that dropping it gives nothing back.
     pub fn keep(&self) {
         self.settled.store(true, Ordering::Relaxed);
+        if let Some(transfer_id) = &self.transfer_id {
+            self.ledger.held.lock().remove(transfer_id);
+        }
     }
 
     /// Gives the reservation back because the work failed. A reservation that was posted stays posted.

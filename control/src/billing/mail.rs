@@ -9,9 +9,10 @@ use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use zeroize::Zeroizing;
 
 use super::Billing;
+use super::jobs::{Job, holds_lease};
 use store::Email;
 
-/// Timeout for sending a mail.
+/// Timeout for sending a mail, from the connection to the server's last answer.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest number of e-mails that one look for billing work sends.
 const AT_ONCE: i64 = 20;
@@ -115,8 +116,16 @@ impl Mailer {
             }
         };
         let message = message.map_err(|error| forever(&error))?;
-        let sent = self.transport.send(message).await;
-        sent.map(drop).map_err(|error| Unsent { why: error.to_string(), forever: error.is_permanent() })
+        // the transport's own timeout bounds the connection only, not the answers
+        match tokio::time::timeout(SEND_TIMEOUT, self.transport.send(message)).await {
+            Ok(sent) => {
+                sent.map(drop).map_err(|error| Unsent { why: error.to_string(), forever: error.is_permanent() })
+            }
+            Err(_) => {
+                let why = format!("the mail server took more than {} s", SEND_TIMEOUT.as_secs());
+                Err(Unsent { why, forever: false })
+            }
+        }
     }
 }
 
@@ -136,6 +145,9 @@ struct Unsent {
 pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
     let Some(mailer) = &billing.mailer else { return Ok(()) };
     for email in billing.store.due_emails(billing.clock.now().0, AT_ONCE).await? {
+        if !holds_lease(billing, Job::Mails).await? {
+            return Ok(());
+        }
         let sent = match attached(billing, &email).await? {
             Ok(attached) => mailer.send(&email, attached).await,
             Err(unsent) => Err(unsent),

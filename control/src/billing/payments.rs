@@ -99,8 +99,10 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, PaymentError>>;
 pub enum PaymentError {
     /// The customer's bank did not pay.
     Declined(String),
-    /// The provider did not answer, or answered with an error. A retry is safe.
+    /// The provider did not answer, or has an error of its own. A retry is safe, and may succeed.
     Unavailable(String),
+    /// The provider refuses the request, or its answer cannot be used. Only an operator or a new version helps.
+    Refused(String),
     /// The provider has no such object.
     Unknown(String),
 }
@@ -110,6 +112,7 @@ impl std::fmt::Display for PaymentError {
         match self {
             PaymentError::Declined(why) => write!(f, "the payment was declined: {why}"),
             PaymentError::Unavailable(why) => write!(f, "the payment provider failed: {why}"),
+            PaymentError::Refused(why) => write!(f, "the payment provider refused: {why}"),
             PaymentError::Unknown(what) => write!(f, "the payment provider does not know {what}"),
         }
     }
@@ -124,7 +127,7 @@ impl From<PaymentError> for ApiError {
                 let message = "the payment method was declined; store another one and try again";
                 ApiError::new(Code::NoPaymentMethod, message)
             }
-            PaymentError::Unavailable(why) | PaymentError::Unknown(why) => {
+            PaymentError::Unavailable(why) | PaymentError::Refused(why) | PaymentError::Unknown(why) => {
                 tracing::error!(cause = %why, "the payment provider failed");
                 unavailable()
             }
@@ -186,14 +189,18 @@ pub struct ProvidedInvoice {
     pub invoice_id: String,
     /// The provider's id of the customer.
     pub customer_id: String,
+    /// The account that this service wrote into the invoice's metadata.
+    pub account_id: Option<String>,
+    /// The currency, in lower case.
+    pub currency: String,
     /// The subscription that the invoice is for.
     pub subscription_id: Option<String>,
     /// The month whose usage is billed. This service wrote the month into the invoice's metadata.
     pub month: Option<i64>,
     /// The invoice's state.
     pub status: store::InvoiceState,
-    /// The amount in US cents.
-    pub amount_usd_cents: i64,
+    /// The amount in the currency's smallest unit.
+    pub amount: i64,
     /// The first moment of the period that the invoice is for.
     pub period_start: Timestamp,
     /// The first moment after the period that the invoice is for.

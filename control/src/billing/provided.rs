@@ -7,7 +7,7 @@ use serde_json::json;
 use store::{Invoice, InvoiceState, NewEvent, Subscription, SubscriptionState};
 
 use super::Billing;
-use super::payments::{PaymentProvider, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
+use super::payments::{PaymentError, PaymentProvider, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
 use super::plan_change::{end, unschedule};
 use super::purchases::sync_purchase;
 use crate::access::limits::Period;
@@ -21,9 +21,51 @@ pub const GRACE: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3
 /// Largest number of attempts to replace a record that other requests change too.
 const TRIES_MAX: usize = 5;
 
+/// The currency of this service's invoices.
+const CURRENCY: &str = "usd";
+
+/// Why an object's state could not be copied from the provider.
+#[derive(Debug)]
+pub enum SyncError {
+    /// The provider.
+    Provider(PaymentError),
+    /// The database.
+    Store(store::Error),
+    /// Anything else.
+    Other(ApiError),
+}
+
+impl From<PaymentError> for SyncError {
+    fn from(error: PaymentError) -> SyncError {
+        SyncError::Provider(error)
+    }
+}
+
+impl From<store::Error> for SyncError {
+    fn from(error: store::Error) -> SyncError {
+        SyncError::Store(error)
+    }
+}
+
+impl From<ApiError> for SyncError {
+    fn from(error: ApiError) -> SyncError {
+        SyncError::Other(error)
+    }
+}
+
+impl From<SyncError> for ApiError {
+    fn from(error: SyncError) -> ApiError {
+        match error {
+            SyncError::Provider(error) => error.into(),
+            SyncError::Store(error) => error.into(),
+            SyncError::Other(error) => error,
+        }
+    }
+}
+
 /// Copies a subscription's present state from the provider. False: the subscription belongs to no account of this
 /// service.
-pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Result<bool, ApiError> {
+pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Result<bool, SyncError> {
     let provider = provider(billing)?;
     for _ in 0..TRIES_MAX {
         let provided = provider.subscription(subscription_id).await?;
@@ -48,6 +90,7 @@ pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Resu
         }
         subscription.updated_at = billing.clock.now().0;
         if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await? {
+            billing.access.forget_account(&subscription.account_id).await;
             if before.plan != subscription.plan || before.status != subscription.status {
                 tracing::info!(
                     account_id = subscription.account_id,
@@ -59,7 +102,7 @@ pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Resu
             return Ok(true);
         }
     }
-    Err(ApiError::new(Code::Conflict, "the subscription keeps changing: try again"))
+    Err(SyncError::Other(ApiError::new(Code::Conflict, "the subscription keeps changing: try again")))
 }
 
 /// Copies an invoice's present state from the provider, and writes the events about it. `failed_attempt`: after a
@@ -69,9 +112,16 @@ pub async fn sync_invoice(
     billing: &Billing,
     invoice_id: &str,
     failed_attempt: Option<(i64, String)>,
-) -> Result<bool, ApiError> {
+) -> Result<bool, SyncError> {
     let provided = provider(billing)?.invoice(invoice_id).await?;
-    let Some(subscription) = account_of(billing, &provided.customer_id, None).await? else { return Ok(false) };
+    let account_id = provided.account_id.as_deref();
+    let Some(subscription) = account_of(billing, &provided.customer_id, account_id).await? else { return Ok(false) };
+    if provided.currency != CURRENCY {
+        // an invoice of the operator's other business, to somebody who is a customer of this service too
+        let (account_id, currency) = (subscription.account_id, provided.currency);
+        tracing::info!(account_id, invoice_id, currency, "an invoice in another currency is not recorded");
+        return Ok(false);
+    }
     if let Some(of) = &provided.subscription_id {
         // a payment or a failed payment also changes the subscription
         sync_subscription(billing, of).await?;
@@ -80,7 +130,7 @@ pub async fn sync_invoice(
     let mut invoice = invoice_of(&subscription, &provided);
     let attempt = failed_attempt.as_ref().map_or(0, |(attempt, _)| *attempt);
     invoice.failures = invoice.failures.max(attempt);
-    let account = subscription.account_id.parse().map_err(ApiError::internal)?;
+    let account = subscription.account_id.parse().map_err(|why| SyncError::Other(ApiError::internal(why)))?;
     let data = invoice_data(&invoice);
     let told = |kind, data: &serde_json::Value| event(&account, kind, data, now);
     let mut told_of: Vec<(String, NewEvent)> = Vec::new();
@@ -114,7 +164,7 @@ pub async fn sync_invoice(
 }
 
 /// Records the result of a checkout: a subscription or a payment method.
-pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, ApiError> {
+pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, SyncError> {
     let provider = provider(billing)?;
     let checkout = provider.checkout(session_id).await?;
     let Some(mut subscription) = account_of(billing, &checkout.customer_id, checkout.account_id.as_deref()).await?
@@ -138,6 +188,7 @@ pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, 
             subscription.customer_id = checkout.customer_id.clone();
             subscription.updated_at = billing.clock.now().0;
             if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await? {
+                billing.access.forget_account(&subscription.account_id).await;
                 return Ok(true);
             }
             let found = billing.store.subscription(&subscription.account_id).await?;
@@ -148,8 +199,8 @@ pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, 
     Ok(true)
 }
 
-fn provider(billing: &Billing) -> Result<&dyn PaymentProvider, ApiError> {
-    billing.provider.as_deref().ok_or_else(super::payments::unavailable)
+fn provider(billing: &Billing) -> Result<&dyn PaymentProvider, SyncError> {
+    billing.provider.as_deref().ok_or_else(|| SyncError::Other(super::payments::unavailable()))
 }
 
 /// Finds the subscription record of a customer. If there is none, finds the record of the account that an object names.
@@ -157,7 +208,7 @@ async fn account_of(
     billing: &Billing,
     customer_id: &str,
     account_id: Option<&str>,
-) -> Result<Option<Subscription>, ApiError> {
+) -> Result<Option<Subscription>, SyncError> {
     if !customer_id.is_empty()
         && let Some(found) = billing.store.subscription_of_customer(customer_id).await?
     {
@@ -229,7 +280,7 @@ fn invoice_of(subscription: &Subscription, provided: &ProvidedInvoice) -> Invoic
         account_id: subscription.account_id.clone(),
         month: provided.month.unwrap_or_else(|| Period::of(provided.period_start).month),
         status: provided.status,
-        amount_usd_cents: provided.amount_usd_cents,
+        amount_usd_cents: provided.amount,
         period_start: provided.period_start.0,
         period_end: provided.period_end.0,
         issued_at: provided.issued_at.0,

@@ -13,8 +13,10 @@ use serde_json::Value;
 use store::ProviderEvent;
 
 use super::Billing;
+use super::jobs::{Job, holds_lease};
+use super::payments::PaymentError;
 use super::payments::signature::is_signed;
-use super::provided::{sync_checkout, sync_invoice, sync_subscription};
+use super::provided::{SyncError, sync_checkout, sync_invoice, sync_subscription};
 use super::purchases::end_purchases;
 use crate::web::error::ApiError;
 
@@ -22,8 +24,13 @@ use crate::web::error::ApiError;
 const EVENT_BYTES_MAX: usize = 1 << 20;
 /// Longest id or type, in characters.
 const WORD_CHARACTERS_MAX: usize = 255;
-/// Largest number of events that one query reads.
-const AT_ONCE: i64 = 100;
+/// Largest number of new events that one query reads, and of events that failed before.
+const AT_ONCE: i64 = 20;
+const AGAIN_AT_ONCE: i64 = 5;
+/// Number of requests without an answer, one after another, after which a round ends.
+const UNANSWERED_MAX: u32 = 3;
+/// Number of attempts after which an event is stuck, unless the provider does not answer: about 8 minutes.
+const ATTEMPTS_MAX: i64 = 8;
 /// Exponential backoff of retries: the wait doubles each time, up to an hour.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LAST_WAIT: Duration = Duration::from_secs(3600);
@@ -74,46 +81,86 @@ pub async fn receive(
     Ok(Json(ReceivedEvent { received: true }))
 }
 
-/// Processes the events that are due, in the order of their arrival. An event that fails is tried again later and does
-/// not hold up the others.
+/// Processes the events that are due: new events in the order of their arrival, and after each few of them some that
+/// failed before. An event that fails is tried again later and does not hold up the others. The round ends if the
+/// provider does not answer several times one after another.
 pub(super) async fn work_through(billing: &Billing) -> Result<(), store::Error> {
+    let mut unanswered = 0;
     loop {
-        let due = billing.store.due_provider_events(billing.clock.now().0, AT_ONCE).await?;
-        if due.is_empty() {
+        let now = billing.clock.now().0;
+        let mut due = billing.store.due_provider_events(now, false, AT_ONCE).await?;
+        due.extend(billing.store.due_provider_events(now, true, AGAIN_AT_ONCE).await?);
+        if due.is_empty() || !holds_lease(billing, Job::ProviderEvents).await? {
             return Ok(());
         }
         for event in due {
-            match carry_out(billing, &event).await {
-                Ok(()) => {
-                    billing.telemetry.provider_event("done");
-                    billing.store.write(async |tx| tx.finish_provider_event(&event.event_id).await).await?;
-                }
-                Err(error) => {
-                    billing.telemetry.provider_event("put_off");
-                    let wait = FIRST_WAIT.saturating_mul(1 << event.attempts.clamp(0, 16)).min(LAST_WAIT);
-                    let why: String = error.message.chars().take(ERROR_CHARACTERS_MAX).collect();
-                    tracing::warn!(
-                        event_id = event.event_id,
-                        cause = why,
-                        "an event of the provider failed and will be tried again"
-                    );
-                    let due_at = billing.clock.now().plus(wait).0;
-                    billing.store.put_provider_event_off(&event.event_id, due_at, &why).await?;
-                    if error.code == Code::ProviderUnavailable {
-                        // the provider does not answer, so the other events would fail too: stop here, so that the
-                        // other jobs can run
-                        return Ok(());
-                    }
-                }
+            unanswered = match process(billing, &event).await? {
+                Processed::Done => 0,
+                Processed::Failed { provider_answered: true } => 0,
+                Processed::Failed { provider_answered: false } => unanswered + 1,
+            };
+            if unanswered == UNANSWERED_MAX {
+                return Ok(());
             }
         }
     }
 }
 
+/// How the processing of an event ended.
+enum Processed {
+    Done,
+    Failed { provider_answered: bool },
+}
+
+/// Processes an event and records how that ended.
+async fn process(billing: &Billing, event: &ProviderEvent) -> Result<Processed, store::Error> {
+    let now = billing.clock.now();
+    let (why, is_provider_silent) = match carry_out(billing, event).await {
+        Ok(()) => return finish(billing, event).await,
+        // the object is gone, so nothing is left to do
+        Err(SyncError::Provider(PaymentError::Unknown(what))) => {
+            tracing::info!(
+                event_id = event.event_id,
+                what,
+                "an event is about an object that the provider no longer has"
+            );
+            return finish(billing, event).await;
+        }
+        // the database does not answer: nothing is recorded, and the whole round ends
+        Err(SyncError::Store(error)) => return Err(error),
+        Err(SyncError::Provider(error @ PaymentError::Unavailable(_))) => (error.to_string(), true),
+        Err(SyncError::Provider(error)) => (error.to_string(), false),
+        Err(SyncError::Other(error)) => (error.message.to_string(), false),
+    };
+    let why: String = why.chars().take(ERROR_CHARACTERS_MAX).collect();
+    // another attempt helps only if the provider was silent; an operator decides about the rest
+    if !is_provider_silent && event.attempts + 1 >= ATTEMPTS_MAX {
+        billing.telemetry.provider_event("stuck");
+        tracing::error!(event_id = event.event_id, cause = why, "an event of the provider cannot be processed");
+        billing.store.set_provider_event_stuck(&event.event_id, &why).await?;
+    } else {
+        billing.telemetry.provider_event("put_off");
+        tracing::warn!(
+            event_id = event.event_id,
+            cause = why,
+            "an event of the provider failed and will be tried again"
+        );
+        let wait = FIRST_WAIT.saturating_mul(1 << event.attempts.clamp(0, 16)).min(LAST_WAIT);
+        billing.store.put_provider_event_off(&event.event_id, now.plus(wait).0, &why).await?;
+    }
+    Ok(Processed::Failed { provider_answered: !is_provider_silent })
+}
+
+async fn finish(billing: &Billing, event: &ProviderEvent) -> Result<Processed, store::Error> {
+    billing.telemetry.provider_event("done");
+    billing.store.write(async |tx| tx.finish_provider_event(&event.event_id).await).await?;
+    Ok(Processed::Done)
+}
+
 /// Carries an event out. The event only contains the id of an object, and the object's present state is read from the
 /// provider (readings W4).
-async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiError> {
-    let content: Value = serde_json::from_str(&event.body).map_err(ApiError::internal)?;
+async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), SyncError> {
+    let content: Value = serde_json::from_str(&event.body).map_err(|why| SyncError::Other(ApiError::internal(why)))?;
     let object = &content["data"]["object"];
     let Some(id) = object["id"].as_str() else { return Ok(()) };
     let is_ours = match event.event_type.as_str() {
@@ -140,7 +187,7 @@ async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiEr
 }
 
 /// Makes a customer's first payment method pay the invoices.
-async fn set_first_payment_method(billing: &Billing, object: &Value, id: &str) -> Result<bool, ApiError> {
+async fn set_first_payment_method(billing: &Billing, object: &Value, id: &str) -> Result<bool, SyncError> {
     let Some(customer) = object["customer"].as_str() else { return Ok(false) };
     let Some(provider) = &billing.provider else { return Ok(false) };
     if billing.store.subscription_of_customer(customer).await?.is_none() {

@@ -8,6 +8,7 @@ use store::{NewApiKey, NewPurchase, Purchase};
 
 use super::Billing;
 use super::payments::{FinishedCheckout, PaymentError};
+use super::provided::SyncError;
 use crate::access::api_key::FreshKey;
 use crate::caller::{Environment, Plan, Role};
 use crate::clock::Timestamp;
@@ -32,7 +33,11 @@ pub enum Bought {
 }
 
 /// Records a purchase with its key, once. False: the checkout is not a purchase, or is not paid yet.
-pub async fn sync_purchase(billing: &Billing, session_id: &str, checkout: &FinishedCheckout) -> Result<bool, ApiError> {
+pub async fn sync_purchase(
+    billing: &Billing,
+    session_id: &str,
+    checkout: &FinishedCheckout,
+) -> Result<bool, SyncError> {
     let is_purchase = checkout.is_complete && checkout.is_paid && !checkout.is_setup && checkout.account_id.is_none();
     if !is_purchase {
         return Ok(false);
@@ -84,6 +89,7 @@ pub async fn sync_purchase(billing: &Billing, session_id: &str, checkout: &Finis
         })
         .await?;
     if is_new {
+        billing.access.forget_account(key.account_id).await;
         tracing::info!(target: "security", account_id = key.account_id, key_id = key.key_id, plan = plan.as_str(), "key bought");
         if !unknown_plan.is_empty() {
             tracing::warn!(
@@ -99,7 +105,7 @@ pub async fn sync_purchase(billing: &Billing, session_id: &str, checkout: &Finis
 
 /// Revokes the keys of a subscription that has ended. False: no key was bought with the subscription yet. A key that is
 /// bought with the subscription later is revoked from the start.
-pub async fn end_purchases(billing: &Billing, subscription_id: &str) -> Result<bool, ApiError> {
+pub async fn end_purchases(billing: &Billing, subscription_id: &str) -> Result<bool, SyncError> {
     let now = billing.clock.now();
     let lineages = billing.store.write(async |tx| tx.end_purchases(subscription_id, now.0).await).await?;
     for lineage in &lineages {

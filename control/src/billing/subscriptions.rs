@@ -180,6 +180,7 @@ impl Billing {
                 Ok::<_, ApiError>(tx.keep(kept.as_ref()).await?)
             })
             .await?;
+        self.access.forget_account(&subscription.account_id).await;
         Ok(answer)
     }
 
@@ -335,6 +336,7 @@ impl Billing {
         subscription.plan = Plan::Free;
         subscription.updated_at = now.0;
         self.store.write(async |tx| put(tx, &subscription).await).await?;
+        self.access.forget_account(&subscription.account_id).await;
         Ok(CancelledSubscription { status: SubscriptionStatus::Cancelled, current_period_end: now.rfc3339() })
     }
 

@@ -24,6 +24,11 @@ pub enum News {
         /// `lin_...`
         lineage: String,
     },
+    /// The plan or the standing of this account changed.
+    Account {
+        /// `acct_...`
+        account_id: String,
+    },
     /// Session tokens ended.
     Tokens,
     /// Failed attempts were counted or cleared.
@@ -105,7 +110,8 @@ mod tests {
     fn a_message_is_read_by_everybody_but_its_sender_and_nothing_else_is_one() {
         let config = CacheStoreConfig::at("redis://127.0.0.1").unwrap();
         let [one, other] = [(); 2].map(|()| CacheStore::new(config.clone()).unwrap());
-        for news in [News::Keys { lineage: "lin_1".to_owned() }, News::Tokens, News::Lockouts] {
+        let account = News::Account { account_id: "acct_1".to_owned() };
+        for news in [News::Keys { lineage: "lin_1".to_owned() }, account, News::Tokens, News::Lockouts] {
             let message = Message::of(&one.0.name, news.clone());
             assert_eq!(one.read(message.as_bytes()), Ok(None));
             assert_eq!(other.read(message.as_bytes()), Ok(Some(news.clone())));

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::common::Common;
-use super::{backups, invoices, users};
+use super::{backups, invoices, provider_events, users};
 use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
@@ -27,6 +27,8 @@ pub enum Admin {
     AuditLedger(AuditLedger),
     #[command(flatten)]
     Invoices(invoices::Invoices),
+    #[command(flatten)]
+    ProviderEvents(provider_events::ProviderEvents),
     #[command(flatten)]
     Users(users::Users),
     ListLockouts(ListLockouts),
@@ -173,6 +175,7 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::ListAccounts(args) => list_accounts(args).await,
         Admin::SetPlan(args) => set_plan(args).await,
         Admin::Invoices(command) => invoices::run(command).await,
+        Admin::ProviderEvents(command) => provider_events::run(command).await,
         Admin::Users(command) => users::run(command).await,
         Admin::ListLockouts(args) => list_lockouts(args).await,
         Admin::ClearLockout(args) => clear_lockout(args).await,

@@ -49,6 +49,11 @@ pub async fn keep(compute: Arc<Compute>, mut stopped: watch::Receiver<bool>) {
         {
             tracing::warn!(cause = %error, "reservations of dead nodes could not be given back");
         }
+        if looks % RENEW_LOOKS == 0
+            && let Err(error) = compute.ledger.give_back_left_behind().await
+        {
+            tracing::warn!(cause = %error, "reservations that no work holds could not be given back");
+        }
         if looks % FORGET_LOOKS == 0
             && let Err(error) = forget(&compute).await
         {

@@ -89,7 +89,8 @@ impl Store {
     }
 
     /// Records the result of an attempt to send an e-mail. The e-mail was sent, or is tried again at `due_at`, or was
-    /// given up if `due_at` is 0. The attached document gets the same status.
+    /// given up if `due_at` is 0. The attached document gets the same status. If another node recorded the end of this
+    /// e-mail first, nothing changes.
     pub async fn note_email(&self, email_id: &str, sent: bool, due_at: i64, error: &str) -> Result<()> {
         let status = if sent {
             "sent"
@@ -99,7 +100,8 @@ impl Store {
             "failed"
         };
         self.write(async |tx: &mut Tx| {
-            let sql = "UPDATE emails SET status = $2, attempts = attempts + 1, due_at = $3, error = $4 WHERE email_id = $1 RETURNING document_id";
+            let sql = "UPDATE emails SET status = $2, attempts = attempts + 1, due_at = $3, error = $4 \
+                 WHERE email_id = $1 AND status = 'pending' RETURNING document_id";
             let row: Option<(String,)> = tx.fetch_optional(sql, values![email_id, status, due_at, error]).await?;
             let Some((document_id,)) = row.filter(|(document_id,)| !document_id.is_empty()) else { return Ok(()) };
             let sql = "UPDATE stored_documents SET delivery_status = $2 WHERE document_id = $1";

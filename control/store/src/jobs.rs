@@ -4,18 +4,6 @@ use crate::database::{Tx, values};
 use crate::{Result, Store};
 
 impl Store {
-    /// Returns whether billing has something to do: an alert to announce, an e-mail that is due, an event of the
-    /// provider that is due, a subscription whose period is over, or a subscription that has been past due since before
-    /// `past_due_before`.
-    pub async fn has_billing_work(&self, now: i64, past_due_before: i64) -> Result<bool> {
-        let sql = "SELECT 1 WHERE EXISTS (SELECT 1 FROM alerts WHERE is_told = FALSE) \
-             OR EXISTS (SELECT 1 FROM emails WHERE status = 'pending' AND due_at <= $1) \
-             OR EXISTS (SELECT 1 FROM provider_events WHERE status = 'pending' AND due_at <= $1) \
-             OR EXISTS (SELECT 1 FROM subscriptions WHERE period_end <= $1 AND status <> 'none') \
-             OR EXISTS (SELECT 1 FROM subscriptions WHERE status = 'past_due' AND past_due_since <= $2)";
-        Ok(self.db.fetch_optional::<(i32,)>(sql, values![now, past_due_before]).await?.is_some())
-    }
-
     /// Takes a job's lease or renews it. False: another node holds the lease.
     pub async fn take_job(&self, name: &str, node_id: &str, now: i64, leased_until: i64) -> Result<bool> {
         let sql = "INSERT INTO jobs (name, node_id, leased_until, done_through) VALUES ($1, $2, $4, 0) \

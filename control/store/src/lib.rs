@@ -90,7 +90,7 @@ pub use office::{
 pub use operation_counts::OperationCounts;
 pub use outbox::{Attempt, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};
 pub use pages::PageRows;
-pub use provider_events::ProviderEvent;
+pub use provider_events::{ProviderEvent, StuckEvent};
 pub use request_counts::{Reservation, Settled, Settlement};
 pub use schema::Schema;
 pub use seeds::Seeded;

@@ -19,6 +19,23 @@ pub struct ProviderEvent {
     pub received_at: i64,
 }
 
+/// An event that cannot be processed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StuckEvent {
+    /// The provider's id for the event.
+    pub event_id: String,
+    /// The event's type.
+    pub event_type: String,
+    /// Number of attempts to process the event.
+    pub attempts: i64,
+    /// Why the last attempt failed.
+    pub error: String,
+    /// When the event arrived, in microseconds since 1970.
+    pub received_at: i64,
+}
+
+from_row!(StuckEvent { event_id, event_type, attempts, error, received_at });
+
 from_row!(ProviderEvent { event_id, event_type, body, attempts, received_at });
 
 impl Store {
@@ -30,11 +47,45 @@ impl Store {
         Ok(self.db.execute(sql, of).await? == 1)
     }
 
-    /// Returns the events that are due, at most `limit`. The event that has been due longest is first.
-    pub async fn due_provider_events(&self, now: i64, limit: i64) -> Result<Vec<ProviderEvent>> {
+    /// Returns the events that are due, at most `limit`. The event that has been due longest is first. `again`: events
+    /// that failed before, or else new events.
+    pub async fn due_provider_events(&self, now: i64, again: bool, limit: i64) -> Result<Vec<ProviderEvent>> {
         let sql = "SELECT event_id, event_type, body, attempts, received_at FROM provider_events \
-             WHERE status = 'pending' AND due_at <= $1 ORDER BY due_at, received_at, event_id LIMIT $2";
-        self.db.fetch_all(sql, values![now, limit]).await
+             WHERE status = 'pending' AND (attempts > 0) = $2 AND due_at <= $1 ORDER BY due_at, received_at, event_id LIMIT $3";
+        self.db.fetch_all(sql, values![now, again, limit]).await
+    }
+
+    /// Whether an event is due.
+    pub async fn has_due_provider_events(&self, now: i64) -> Result<bool> {
+        let sql = "SELECT 1 FROM provider_events WHERE status = 'pending' AND due_at <= $1 LIMIT 1";
+        Ok(self.db.fetch_optional::<(i32,)>(sql, values![now]).await?.is_some())
+    }
+
+    /// Records that an event cannot be processed. Only an operator can retry or drop it.
+    pub async fn set_provider_event_stuck(&self, event_id: &str, error: &str) -> Result<()> {
+        let sql = "UPDATE provider_events SET status = 'stuck', attempts = attempts + 1, error = $2 \
+             WHERE event_id = $1 AND status = 'pending'";
+        self.db.execute(sql, values![event_id, error]).await.map(drop)
+    }
+
+    /// Returns the events that are stuck, the oldest first, at most `limit`, each with its last error.
+    pub async fn stuck_provider_events(&self, limit: i64) -> Result<Vec<StuckEvent>> {
+        let sql = "SELECT event_id, event_type, attempts, error, received_at FROM provider_events \
+             WHERE status = 'stuck' ORDER BY received_at, event_id LIMIT $1";
+        self.db.fetch_all(sql, values![limit]).await
+    }
+
+    /// Makes a stuck event due again. False: no stuck event has this id.
+    pub async fn retry_provider_event(&self, event_id: &str, now: i64) -> Result<bool> {
+        let sql = "UPDATE provider_events SET status = 'pending', attempts = 0, due_at = $2 \
+             WHERE event_id = $1 AND status = 'stuck'";
+        Ok(self.db.execute(sql, values![event_id, now]).await? == 1)
+    }
+
+    /// Ends a stuck event without processing it. False: no stuck event has this id.
+    pub async fn drop_provider_event(&self, event_id: &str) -> Result<bool> {
+        let sql = "UPDATE provider_events SET status = 'dropped' WHERE event_id = $1 AND status = 'stuck'";
+        Ok(self.db.execute(sql, values![event_id]).await? == 1)
     }
 
     /// Records that an event could not be processed, and when it is due again.
@@ -51,7 +102,7 @@ impl Store {
 
     /// Deletes processed events that arrived before this time.
     pub async fn forget_provider_events(&self, before: i64) -> Result<u64> {
-        let sql = "DELETE FROM provider_events WHERE received_at < $1 AND status = 'done'";
+        let sql = "DELETE FROM provider_events WHERE received_at < $1 AND status IN ('done', 'dropped')";
         self.db.execute(sql, values![before]).await
     }
 }

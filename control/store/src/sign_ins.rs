@@ -84,6 +84,8 @@ pub struct NextRefreshToken<'a> {
 pub struct TokenStanding {
     /// The account's plan.
     pub plan: Plan,
+    /// Whether a payment of the account has been due for too long.
+    pub is_suspended: bool,
     /// The user's present role.
     pub role: Role,
     /// When the operator disabled the user.
@@ -92,7 +94,7 @@ pub struct TokenStanding {
     pub revoked_at: Option<i64>,
 }
 
-from_row!(TokenStanding { plan as word, role as word, disabled_at, revoked_at });
+from_row!(TokenStanding { plan as word, is_suspended, role as word, disabled_at, revoked_at });
 
 impl Tx {
     /// Ends an access token early. Also ends the token's sign-in with all refresh tokens, if the token has a sign-in
@@ -200,7 +202,7 @@ impl Store {
         sign_in_id: &str,
         account_id: &str,
     ) -> Result<Option<TokenStanding>> {
-        let sql = "SELECT a.plan, u.role, u.disabled_at, s.revoked_at FROM users u \
+        let sql = "SELECT a.plan, a.is_suspended, u.role, u.disabled_at, s.revoked_at FROM users u \
              JOIN sign_ins s ON s.user_id = u.user_id JOIN accounts a ON a.account_id = u.account_id \
              WHERE u.user_id = $1 AND s.sign_in_id = $2 AND a.account_id = $3";
         self.db.fetch_optional(sql, values![user_id, sign_in_id, account_id]).await

@@ -151,14 +151,24 @@ impl Store {
     }
 
     /// Returns subscriptions whose period is over, and subscriptions whose payment has been due since before
-    /// `past_due_before`, at most `limit` of each kind.
-    pub async fn due_subscriptions(&self, now: i64, past_due_before: i64, limit: i64) -> Result<Vec<Subscription>> {
-        let sql = select_subscriptions!("WHERE period_end <= $1 AND status <> 'none' ORDER BY period_end LIMIT $2");
-        let mut due: Vec<Subscription> = self.db.fetch_all(sql, values![now, limit]).await?;
+    /// `past_due_before`, at most `limit` of each kind. `provided`: subscriptions that the payment provider holds, or
+    /// else those that the node holds itself.
+    pub async fn due_subscriptions(
+        &self,
+        now: i64,
+        past_due_before: i64,
+        provided: bool,
+        limit: i64,
+    ) -> Result<Vec<Subscription>> {
         let sql = select_subscriptions!(
-            "WHERE status = 'past_due' AND past_due_since <= $1 AND period_end > $2 ORDER BY past_due_since LIMIT $3"
+            "WHERE period_end <= $1 AND status <> 'none' AND (provider_subscription_id <> '') = $2 ORDER BY period_end LIMIT $3"
         );
-        due.extend(self.db.fetch_all::<Subscription>(sql, values![past_due_before, now, limit]).await?);
+        let mut due: Vec<Subscription> = self.db.fetch_all(sql, values![now, provided, limit]).await?;
+        let sql = select_subscriptions!(
+            "WHERE status = 'past_due' AND past_due_since <= $1 AND period_end > $2 AND (provider_subscription_id <> '') = $3 \
+             ORDER BY past_due_since LIMIT $4"
+        );
+        due.extend(self.db.fetch_all::<Subscription>(sql, values![past_due_before, now, provided, limit]).await?);
         Ok(due)
     }
 

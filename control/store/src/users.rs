@@ -108,11 +108,13 @@ pub struct ExternalUser {
     pub role: Role,
     /// The account's plan.
     pub plan: Plan,
+    /// Whether a payment of the account has been due for too long.
+    pub is_suspended: bool,
     /// When the operator disabled the user.
     pub disabled_at: Option<i64>,
 }
 
-from_row!(ExternalUser { user_id, account_id, role as word, plan as word, disabled_at });
+from_row!(ExternalUser { user_id, account_id, role as word, plan as word, is_suspended, disabled_at });
 
 impl Tx {
     /// Changes a user's password, and ends all sign-ins of the user except `keep_sign_in`.
@@ -286,11 +288,11 @@ impl Store {
 
     async fn known_external_user(&self, seen: &NewExternalUser<'_>) -> Result<Option<ExternalUser>> {
         let Some(name) = seen.account else {
-            let sql = "SELECT user_id, u.account_id, role, plan, disabled_at FROM users u \
+            let sql = "SELECT user_id, u.account_id, role, plan, is_suspended, disabled_at FROM users u \
                  JOIN accounts a ON a.account_id = u.account_id WHERE issuer = $1 AND subject = $2";
             return self.db.fetch_optional(sql, values![seen.issuer, seen.subject]).await;
         };
-        let sql = "SELECT user_id, a.account_id, role, plan, disabled_at FROM users u \
+        let sql = "SELECT user_id, a.account_id, role, plan, is_suspended, disabled_at FROM users u \
              JOIN external_accounts e ON e.issuer = u.issuer JOIN accounts a ON a.account_id = e.account_id \
              WHERE u.issuer = $1 AND subject = $2 AND e.name = $3";
         self.db.fetch_optional(sql, values![seen.issuer, seen.subject, name]).await

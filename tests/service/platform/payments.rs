@@ -15,7 +15,7 @@ use crate::subscriptions::{CHECKOUT, PORTAL, PROVIDER_WEBHOOK, SUBSCRIBE, Subscr
 use tests_service::gates::GATE;
 
 /// Starts a provider, and a node that uses the provider.
-async fn pair() -> (PaymentStandIn, TestServer) {
+pub async fn pair() -> (PaymentStandIn, TestServer) {
     let provider = PaymentStandIn::start().await;
     let server = TestServer::with(|config| {
         provider.configure(config);
@@ -27,7 +27,7 @@ async fn pair() -> (PaymentStandIn, TestServer) {
 }
 
 /// Waits until the node has processed all received events.
-async fn worked_through(server: &TestServer) {
+pub async fn worked_through(server: &TestServer) {
     let store = server.running().store();
     for _ in 0..3000 {
         if store.pending_provider_events().await.unwrap() == 0 {
@@ -35,11 +35,11 @@ async fn worked_through(server: &TestServer) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the node has not processed these events: {:?}", store.due_provider_events(i64::MAX, 9).await);
+    panic!("the node has not processed these events: {:?}", store.due_provider_events(i64::MAX, true, 9).await);
 }
 
 /// Makes a subscriber with a card at the provider. Returns the subscriber, and the id of the provider's customer.
-async fn with_card<'s>(provider: &PaymentStandIn, server: &'s TestServer) -> (Subscriber<'s>, String) {
+pub async fn with_card<'s>(provider: &PaymentStandIn, server: &'s TestServer) -> (Subscriber<'s>, String) {
     let subscriber = Subscriber::new(server, Plan::Free).await;
     subscriber.subscribe("starter", "monthly").await.ok(200);
     let account = json!(subscriber.account.as_str());

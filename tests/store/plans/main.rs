@@ -436,10 +436,11 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert!(!store.has_open_reservations("acct_1", 1).await?);
     assert_eq!(store.open_items("acct_1", 1).await?.len(), 1);
     assert!(store.subscription_of_customer("cus_1").await?.is_some_and(|found| found.version == 1));
-    assert_eq!(store.due_subscriptions(9, 5, 9).await?.len(), 1);
+    assert_eq!(store.due_subscriptions(9, 5, false, 9).await?.len(), 1);
     assert_eq!(store.plan_requests().await?.len(), 1);
     assert!(store.keep_provider_event(&event).await?);
-    assert_eq!(store.due_provider_events(3, 9).await?.len(), 1);
+    assert_eq!(store.due_provider_events(3, false, 9).await?.len(), 1);
+    assert!(store.has_due_provider_events(3).await?);
     store.put_provider_event_off("evt_1", 4, "why").await?;
     assert_eq!(store.pending_provider_events().await?, 1);
     assert_eq!(store.untold_alerts(9).await?.len(), 1);
@@ -462,7 +463,6 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert_eq!(store.invoices("acct_1", 9).await?.len(), 1);
     assert!(store.invoice("inv_1").await?.is_some());
     assert_eq!(store.items_of_invoice("inv_1").await?.len(), 1);
-    assert!(store.has_billing_work(20, 5).await?);
     assert!(store.take_job("billing", "node_1", 5, 9).await?);
     assert!(!store.take_job("billing", "node_2", 5, 9).await?);
     store.note_job("billing", 3).await?;
@@ -539,7 +539,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     };
     store.write(async |tx| tx.set_monthly_cap(&budget).await).await?;
     store.monthly_cap("acct_1").await?;
-    store.reservations_of_node("node_1", 9).await?;
+    store.reservations_of_node("node_1", "", 9).await?;
     store.forsaken_reservations("node_1", 5, 9).await?;
     store.audit_ledger().await?;
     store.gate_usage_totals("acct_1").await?;

@@ -149,7 +149,7 @@ on_both! {
         assert_eq!(ids(store.forsaken_reservations("node_1", 60, 1).await.unwrap()), ["t_2"]);
         // a node does not regard itself as gone, even after the end of its own lease
         assert_eq!(ids(store.forsaken_reservations("node_2", 60, 9).await.unwrap()), ["t_3"]);
-        assert_eq!(ids(store.reservations_of_node("node_3", 9).await.unwrap()), ["t_3", "t_4"]);
+        assert_eq!(ids(store.reservations_of_node("node_3", "", 9).await.unwrap()), ["t_3", "t_4"]);
     }
 
     async fn an_audit_finds_what_does_not_add_up(store: Store) {

@@ -145,7 +145,7 @@ impl Model {
             10 => {
                 // a node that restarts, or another node, gives back the open reservations of the lost node
                 let node = self.below(3);
-                let lost = store.reservations_of_node(&format!("{}_node_{node}", self.account), 100).await.unwrap();
+                let lost = store.reservations_of_node(&format!("{}_node_{node}", self.account), "", 100).await.unwrap();
                 assert_eq!(lost.len(), self.open.values().filter(|taken| taken.node == node).count());
                 for lost in lost {
                     store.void_reservation(&lost.transfer_id, &lost.account_id, 20).await.unwrap();

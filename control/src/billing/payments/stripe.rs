@@ -81,9 +81,8 @@ impl Stripe {
         loop {
             let why = match self.try_once(&method, path, &form, key).await {
                 Ok(value) => {
-                    return serde_json::from_value(value).map_err(|error| {
-                        PaymentError::Unavailable(format!("{method} {path}: the answer cannot be read: {error}"))
-                    });
+                    return serde_json::from_value(value)
+                        .map_err(|error| refused(format!("{method} {path}: the answer cannot be read: {error}")));
                 }
                 Err(Failed::Final(error)) => return Err(error),
                 Err(Failed::Again(why)) => why,
@@ -106,7 +105,7 @@ impl Stripe {
         form: &[(&str, String)],
         key: Option<&str>,
     ) -> Result<Value, Failed> {
-        let mut url = self.base.join(path).map_err(|error| Failed::Final(unavailable(error)))?;
+        let mut url = self.base.join(path).map_err(|error| Failed::Final(refused(error)))?;
         let encoded = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         let mut request = match *method {
             Method::GET => {
@@ -127,7 +126,7 @@ impl Stripe {
         let (status, mut body) = (answer.status(), Vec::new());
         while let Some(part) = answer.chunk().await.map_err(|error| Failed::Again(error.without_url().to_string()))? {
             if body.len() + part.len() > ANSWER_BYTES_MAX {
-                return Err(Failed::Final(unavailable("the answer is too long")));
+                return Err(Failed::Final(refused("the answer is too long")));
             }
             body.extend_from_slice(&part);
         }
@@ -153,7 +152,7 @@ impl Stripe {
             StatusCode::NOT_FOUND => Err(Failed::Final(PaymentError::Unknown(path.to_owned()))),
             _ => {
                 let (kind, parameter) = (said("type"), said("param"));
-                Err(Failed::Final(unavailable(format!(
+                Err(Failed::Final(refused(format!(
                     "{path}: Stripe answered {status}: {kind} {} {parameter}",
                     said("code")
                 ))))
@@ -170,7 +169,7 @@ impl Stripe {
         let query = vec![("lookup_keys[]", key.clone()), ("active", "true".to_owned())];
         let found: List<Price> = self.get("v1/prices", query).await?;
         let price = found.data.into_iter().next();
-        let price = price.ok_or_else(|| unavailable(format!("there is no price with the lookup key {key}")))?;
+        let price = price.ok_or_else(|| refused(format!("there is no price with the lookup key {key}")))?;
         self.prices.lock().insert(key, price.id.clone());
         Ok(price.id)
     }
@@ -409,6 +408,6 @@ fn jittered(wait: Duration) -> Duration {
     wait + wait.mul_f64(f64::from(u16::from_be_bytes(ids::random())) / f64::from(u16::MAX))
 }
 
-fn unavailable(why: impl std::fmt::Display) -> PaymentError {
-    PaymentError::Unavailable(why.to_string())
+fn refused(why: impl std::fmt::Display) -> PaymentError {
+    PaymentError::Refused(why.to_string())
 }

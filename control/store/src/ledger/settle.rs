@@ -48,11 +48,11 @@ impl Store {
         self.writers.submit(Voiding { transfer_id, account_id, at }).await
     }
 
-    /// Returns the open reservations that an earlier process of this node made, at most `limit`.
-    pub async fn reservations_of_node(&self, node_id: &str, limit: i64) -> Result<Vec<LostReservation>> {
-        let sql =
-            "SELECT transfer_id, account_id FROM open_reservations WHERE node_id = $1 ORDER BY transfer_id LIMIT $2";
-        Ok(lost(self.db.fetch_all(sql, values![node_id, limit]).await?))
+    /// Returns the open reservations of this node whose transfer ids come after `after`, in order, at most `limit`.
+    pub async fn reservations_of_node(&self, node_id: &str, after: &str, limit: i64) -> Result<Vec<LostReservation>> {
+        let sql = "SELECT transfer_id, account_id FROM open_reservations WHERE node_id = $1 AND transfer_id > $2 \
+             ORDER BY transfer_id LIMIT $3";
+        Ok(lost(self.db.fetch_all(sql, values![node_id, after, limit]).await?))
     }
 
     /// Returns the open reservations of those other nodes whose lease ended before `silent_since`, at most `limit`

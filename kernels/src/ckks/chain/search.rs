@@ -54,7 +54,10 @@ pub(super) fn search(wanted: &Wanted) -> Option<Chain> {
     let choices = HEADROOMS.into_iter().flat_map(|headrooms| {
         DEVIATIONS.into_iter().flat_map(move |deviation| headrooms.iter().map(move |&headroom| (headroom, deviation)))
     });
-    choices.into_iter().filter(|(headroom, _)| *headroom >= wanted.headroom_min).find_map(|(headroom, deviation)| within(&mut pool, wanted, headroom, deviation))
+    choices
+        .into_iter()
+        .filter(|(headroom, _)| *headroom >= wanted.headroom_min)
+        .find_map(|(headroom, deviation)| within(&mut pool, wanted, headroom, deviation))
 }
 
 /// Finds the cheapest chain of this headroom whose moduli deviate by at most `deviation` bits from their targets.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use store::InvoiceState;
 
 use super::super::{FinishedCheckout, PaymentError, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
-use super::unavailable;
+use super::refused;
 use crate::billing::plans::SUBSCRIBED;
 use crate::caller::Plan;
 use crate::clock::Timestamp;
@@ -121,14 +121,13 @@ pub struct Item {
 
 impl Subscription {
     pub fn item(&self) -> Result<&Item, PaymentError> {
-        self.items.data.first().ok_or_else(|| unavailable(format!("the subscription {} has no item", self.id)))
+        self.items.data.first().ok_or_else(|| refused(format!("the subscription {} has no item", self.id)))
     }
 
     pub fn cycle(&self) -> Result<BillingCycle, PaymentError> {
         let plan = self.item()?.price.plan();
-        plan.map(|(_, cycle)| cycle).ok_or_else(|| {
-            unavailable(format!("the price of the subscription {} is not a price of this service", self.id))
-        })
+        plan.map(|(_, cycle)| cycle)
+            .ok_or_else(|| refused(format!("the price of the subscription {} is not a price of this service", self.id)))
     }
 
     pub fn provided(&self) -> Result<ProvidedSubscription, PaymentError> {
@@ -194,16 +193,13 @@ struct LinePeriod {
 
 impl Invoice {
     pub fn provided(&self) -> Result<ProvidedInvoice, PaymentError> {
-        if self.currency.as_deref().is_some_and(|currency| currency != "usd") {
-            return Err(unavailable(format!("the invoice {} is not in US dollars", self.id)));
-        }
         let status = match self.status.as_deref() {
             None | Some("draft") => InvoiceState::Draft,
             Some("open") => InvoiceState::Open,
             Some("paid") => InvoiceState::Paid,
             Some("void") => InvoiceState::Void,
             Some("uncollectible") => InvoiceState::Uncollectible,
-            Some(other) => return Err(unavailable(format!("the invoice {} has the unknown status {other}", self.id))),
+            Some(other) => return Err(refused(format!("the invoice {} has the unknown status {other}", self.id))),
         };
         // The period in the invoice itself is the period before the period of the invoice's lines. Use the line whose
         // period ends last, because the line of a credit may come before the line of the charge.
@@ -215,10 +211,12 @@ impl Invoice {
         Ok(ProvidedInvoice {
             invoice_id: self.id.clone(),
             customer_id: self.customer.clone().unwrap_or_default(),
+            account_id: named(&self.metadata, "account_id"),
+            currency: self.currency.clone().unwrap_or_else(|| "usd".to_owned()),
             subscription_id: subscription.and_then(Value::as_str).map(str::to_owned),
             month: named(&self.metadata, "month").and_then(|month| month.parse().ok()),
             status,
-            amount_usd_cents: self.total,
+            amount: self.total,
             period_start: moment(start),
             period_end: moment(end),
             issued_at: moment(self.created),
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invoice_is_of_the_month_of_its_last_line_and_in_dollars() {
+    fn an_invoice_is_of_the_month_of_its_last_line_and_has_a_currency() {
         let mut object = json!({
             "id": "in_1", "customer": "cus_1", "status": "open", "currency": "usd", "total": 4900, "period_start": 1,
             "period_end": 2, "created": 3, "lines": {"data": [{"period": {"start": 4, "end": 5}}, {"period": {"start": 6, "end": 7}}]},
@@ -285,7 +283,8 @@ mod tests {
         let invoice = read(&object).unwrap();
         assert_eq!((invoice.period_start, invoice.period_end), (moment(6), moment(7)));
         assert_eq!(invoice.subscription_id.as_deref(), Some("sub_1"));
+        assert_eq!(invoice.currency, "usd");
         object["currency"] = json!("jpy");
-        assert!(read(&object).is_err());
+        assert_eq!(read(&object).unwrap().currency, "jpy");
     }
 }
