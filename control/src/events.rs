@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod deliver;
+mod names;
 pub mod send;
 pub(crate) mod webhooks;
 

@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::address::{Refused, WebhooksConfig, vetted, webhook_url};
+use super::names::Names;
 use crate::clock::Timestamp;
 
 /// Timeout from resolving the name to the end of the TLS handshake.
@@ -46,7 +47,8 @@ pub struct Sender {
     config: WebhooksConfig,
     /// Made at the first delivery over TLS.
     tls: OnceLock<TlsConnector>,
-    /// Replaces the system's resolver in tests.
+    names: Names,
+    /// Replaces `names` in tests.
     resolve: Option<Box<Resolve>>,
 }
 
@@ -91,7 +93,7 @@ pub enum Outcome {
 impl Sender {
     /// Creates a sender with these settings.
     pub fn new(config: WebhooksConfig) -> Sender {
-        Sender { config, tls: OnceLock::new(), resolve: None }
+        Sender { config, tls: OnceLock::new(), names: Names::default(), resolve: None }
     }
 
     /// Makes one attempt to deliver an event.
@@ -117,15 +119,23 @@ impl Sender {
         }
     }
 
+    /// Checks the addresses to which a name resolves now. A name that does not resolve is accepted (readings H4).
+    pub async fn vet_name(&self, name: &str, port: u16) -> Result<(), Refused> {
+        match self.names.addresses(name, port).await {
+            Ok(found) => vetted(&self.config, name, found).map(drop),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Connects to an allowed address of the URL's host.
     async fn connect(&self, url: &Url) -> Result<Box<dyn Stream>, Sent> {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         let port = url.port_or_known_default().unwrap_or(443);
         let found = match &self.resolve {
             Some(resolve) => resolve(host),
-            None => match tokio::net::lookup_host((host, port)).await {
-                Ok(found) => found.collect(),
-                Err(error) => return Err(failed(Outcome::Broken, format!("the name does not resolve: {error}"))),
+            None => match self.names.addresses(host, port).await {
+                Ok(found) => found,
+                Err(why) => return Err(failed(Outcome::Broken, format!("the name does not resolve: {why}"))),
             },
         };
         let addresses =

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use store::{Attempt, DeliveryRecord, DeliveryStatus, DueDelivery, Webhook};
 use tokio::task::JoinSet;
 
-use super::address::{Refused, vetted, webhook_url};
+use super::address::{Refused, webhook_url};
 use super::deliver::attempt;
 use super::send::SECRET_PREFIX;
 use super::{EventType, Events, event};
@@ -479,11 +479,7 @@ async fn checked_url(events: &Events, text: &str) -> Result<String, ApiError> {
     let url = webhook_url(&events.config, text).map_err(refused)?;
     if let Some(name) = url.domain() {
         let port = url.port_or_known_default().unwrap_or(443);
-        let found =
-            tokio::time::timeout(std::time::Duration::from_secs(2), tokio::net::lookup_host((name, port))).await;
-        if let Ok(Ok(found)) = found {
-            vetted(&events.config, name, found.collect()).map_err(refused)?;
-        }
+        events.sender.vet_name(name, port).await.map_err(refused)?;
     }
     Ok(text.to_owned())
 }
