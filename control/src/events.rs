@@ -3,6 +3,7 @@
 pub mod address;
 pub mod deliver;
 mod names;
+mod places;
 pub mod send;
 pub(crate) mod webhooks;
 
@@ -17,6 +18,7 @@ use crate::ids;
 use crate::sealing::AccountSeals;
 use crate::telemetry::Telemetry;
 use address::WebhooksConfig;
+use places::Calls;
 use send::Sender;
 
 /// The types of events (specification, Events).
@@ -84,6 +86,7 @@ pub struct Events {
     pub(crate) seals: AccountSeals,
     pub(crate) config: WebhooksConfig,
     pub(crate) sender: Sender,
+    pub(crate) calls: Calls,
     pub(crate) telemetry: Arc<Telemetry>,
 }
 
@@ -97,6 +100,6 @@ impl Events {
         telemetry: Arc<Telemetry>,
     ) -> Arc<Events> {
         let sender = Sender::new(config.clone());
-        Arc::new(Events { clock, store, seals, config, sender, telemetry })
+        Arc::new(Events { clock, store, seals, config, sender, calls: Calls::default(), telemetry })
     }
 }

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::AccountId;
-use store::{Attempt, DeliveryStatus, DueDelivery};
+use store::{Attempt, Busy, DeliveryStatus, DueDelivery};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 
 use super::Events;
+use super::places::{Place, Places};
 use super::send::{Letter, Outcome, Sent};
 
-/// Largest numbers of deliveries that a node runs at the same time: in total, and to one webhook. The second bound
-/// keeps a receiver that hangs from delaying the deliveries to other receivers.
-const AT_ONCE_MAX: usize = 256;
-const OF_WEBHOOK_MAX: usize = 32;
 /// How often the outbox is read for due deliveries: retries, and events of other nodes.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 /// Length of a delivery's lease. After this time another node may take the delivery. The lease is longer than an
@@ -39,7 +36,7 @@ pub async fn keep(events: Arc<Events>, mut stopped: watch::Receiver<bool>) {
         tokio::select! {
             _ = tick.tick() => {}
             () = events.store.events_were_emitted() => {}
-            Some(ended) = running.tasks.join_next() => running.note(ended),
+            Some(ended) = running.tasks.join_next_with_id() => running.note(ended),
             _ = stopped.wait_for(|stopped| *stopped) => break,
         }
         running.note_all();
@@ -48,7 +45,7 @@ pub async fn keep(events: Arc<Events>, mut stopped: watch::Receiver<bool>) {
     }
     // wait for the running attempts and record them, so that no other node sends their events again
     let _ = tokio::time::timeout(LAST_WAIT, async {
-        while let Some(ended) = running.tasks.join_next().await {
+        while let Some(ended) = running.tasks.join_next_with_id().await {
             running.note(ended);
         }
     })
@@ -68,23 +65,22 @@ pub async fn forget_old(events: &Events) {
 #[derive(Default)]
 struct Running {
     tasks: JoinSet<Attempt>,
-    of_webhook: HashMap<String, usize>,
+    /// The place of each running task.
+    of_task: HashMap<Id, Place>,
+    places: Places,
     /// Finished attempts that are not recorded yet.
     ended: Vec<Attempt>,
 }
 
 impl Running {
-    fn note(&mut self, ended: Result<Attempt, tokio::task::JoinError>) {
+    fn note(&mut self, ended: Result<(Id, Attempt), JoinError>) {
+        let task = ended.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
+        let answered = ended.as_ref().ok().map(|(_, attempt)| attempt.status_code > 0);
+        if let Some(place) = self.of_task.remove(&task) {
+            self.places.leave(place, answered);
+        }
         match ended {
-            Ok(attempt) => {
-                if let Some(count) = self.of_webhook.get_mut(&attempt.webhook_id) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.of_webhook.remove(&attempt.webhook_id);
-                    }
-                }
-                self.ended.push(attempt);
-            }
+            Ok((_, attempt)) => self.ended.push(attempt),
             Err(error) => {
                 tracing::error!(%error, "a delivery's task failed; another attempt follows when the delivery's lease ends")
             }
@@ -92,7 +88,7 @@ impl Running {
     }
 
     fn note_all(&mut self) {
-        while let Some(ended) = self.tasks.try_join_next() {
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
             self.note(ended);
         }
     }
@@ -117,8 +113,16 @@ impl Running {
     async fn fill(&mut self, events: &Arc<Events>) {
         // Begin no delivery while finished attempts cannot be recorded. If new attempts could not be recorded either,
         // their leases would end and their events would be sent again.
-        while self.ended.is_empty() && self.tasks.len() < AT_ONCE_MAX {
-            match self.take(events).await {
+        while self.ended.is_empty() && self.places.free() > 0 {
+            // when places are scarce, an account without an attempt comes before the others
+            let begun = match self.places.is_crowded() {
+                false => self.take(events, false).await,
+                true => match self.take(events, true).await {
+                    Ok(0) => self.take(events, false).await,
+                    begun => begun,
+                },
+            };
+            match begun {
                 Ok(0) => return,
                 Ok(_) => {}
                 Err(error) => return tracing::warn!(%error, "the deliveries that are due could not be read"),
@@ -126,31 +130,26 @@ impl Running {
         }
     }
 
-    /// Takes due deliveries and begins them. Returns how many deliveries it began.
-    async fn take(&mut self, events: &Arc<Events>) -> Result<usize, store::Error> {
+    /// Takes due deliveries and begins them. `new`: only deliveries of accounts that have no attempt yet. Returns how
+    /// many deliveries it began.
+    async fn take(&mut self, events: &Arc<Events>, new: bool) -> Result<usize, store::Error> {
         let now = events.clock.now();
         if !events.store.has_due_deliveries(now.0).await? {
             return Ok(0);
         }
-        let busy: Vec<&str> = self
-            .of_webhook
-            .iter()
-            .filter(|(_, count)| **count >= OF_WEBHOOK_MAX)
-            .map(|(webhook, _)| webhook.as_str())
-            .collect();
-        let room = AT_ONCE_MAX - self.tasks.len();
-        let taken = events.store.take_deliveries(&busy, now.0, now.plus(LEASE).0, room as i64).await?;
+        let busy = Busy { accounts: &self.places.busy_accounts(new), webhooks: &self.places.busy_webhooks() };
+        let room = self.places.free() as i64;
+        let taken = events.store.take_deliveries(&busy, now.0, now.plus(LEASE).0, room).await?;
         let (mut begun, mut too_many) = (0, Vec::new());
         for due in taken {
-            let count = self.of_webhook.entry(due.webhook_id.clone()).or_default();
-            if *count >= OF_WEBHOOK_MAX {
+            let Some(place) = self.places.take(&due.account_id, &due.webhook_id) else {
                 too_many.push(due);
                 continue;
-            }
-            *count += 1;
+            };
             begun += 1;
             let events = events.clone();
-            self.tasks.spawn(async move { attempt(&events, &due).await });
+            let task = self.tasks.spawn(async move { attempt(&events, &due).await });
+            self.of_task.insert(task.id(), place);
         }
         if !too_many.is_empty() {
             events.store.give_deliveries_back(&too_many).await?;

@@ -1,6 +1,7 @@
 //! The endpoints of webhooks (specification, Webhooks; readings H1-H21).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::sign_in::Hidden;
 use api::webhooks::{
@@ -21,6 +22,7 @@ use tokio::task::JoinSet;
 
 use super::address::{Refused, webhook_url};
 use super::deliver::attempt;
+use super::places::Call;
 use super::send::SECRET_PREFIX;
 use super::{EventType, Events, event};
 use crate::caller::Caller;
@@ -247,7 +249,7 @@ pub async fn delete(
     tag = "Webhooks",
     request_body = SendTestEvent,
     responses((status = 200, description = "The result for each webhook.", body = SentTestEvent)),
-    extensions(("x-errors" = json!([Code::InvalidRequest, BODY])))
+    extensions(("x-errors" = json!([Code::InvalidRequest, Code::RateLimited, BODY])))
 )]
 pub async fn test(
     State(events): State<Arc<Events>>,
@@ -256,6 +258,7 @@ pub async fn test(
     body: Json<SendTestEvent>,
 ) -> Result<Response, ApiError> {
     let kind = event_type(&body.value.event_type)?;
+    let _call = begin_call(&events, &caller)?;
     let new = event(&caller.account, kind, &sample(kind), events.clock.now());
     let mut sending = JoinSet::new();
     for webhook in events.store.webhooks(caller.account.as_str()).await? {
@@ -364,7 +367,7 @@ pub async fn list_deliveries(
         ("delivery_id" = String, Path, description = "A delivery to it."),
     ),
     responses((status = 200, description = "The result of the attempt.", body = ReplayedDelivery)),
-    extensions(("x-errors" = json!([Code::WebhookNotFound, Code::DeliveryNotFound])))
+    extensions(("x-errors" = json!([Code::WebhookNotFound, Code::DeliveryNotFound, Code::RateLimited])))
 )]
 pub async fn replay(
     State(events): State<Arc<Events>>,
@@ -396,6 +399,7 @@ pub async fn replay(
                 sealed_secret: webhook.sealed_secret,
                 body: record.body,
             };
+            let _call = begin_call(&events, &caller)?;
             let ended = attempt(&events, &due).await;
             let success = ended.status == DeliveryStatus::Succeeded;
             let status = if success { DeliveryStatus::Succeeded } else { DeliveryStatus::Failed };
@@ -407,6 +411,14 @@ pub async fn replay(
     let (answer, kept) = claim.keep(Answer(replayed).into_response()).await?;
     events.store.write(async |tx| tx.keep(kept.as_ref()).await).await?;
     Ok(answer)
+}
+
+/// Begins a test or replay call, if not too many are running.
+fn begin_call<'e>(events: &'e Events, caller: &Caller) -> Result<Call<'e>, ApiError> {
+    events.calls.begin(caller.account.as_str()).ok_or_else(|| {
+        let message = "too many test and replay calls are running: try again when one has ended";
+        ApiError::new(Code::RateLimited, message).retry_after(Duration::from_secs(10))
+    })
 }
 
 async fn find(events: &Events, caller: &Caller, path: &PathParts) -> Result<Webhook, ApiError> {

@@ -88,7 +88,7 @@ pub use office::{
     NewPayment, NewPurchase, OfficeCharge, OfficeCharged, OfficeTotal, PaymentState, Purchase, StoredDocument,
 };
 pub use operation_counts::OperationCounts;
-pub use outbox::{Attempt, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};
+pub use outbox::{Attempt, Busy, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};
 pub use pages::PageRows;
 pub use provider_events::{ProviderEvent, StuckEvent};
 pub use request_counts::{Reservation, Settled, Settlement};

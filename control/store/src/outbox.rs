@@ -47,6 +47,15 @@ pub struct DueDelivery {
 
 from_row!(DueDelivery { webhook_id, event_id, account_id, event_type, attempts, url, sealed_secret, body });
 
+/// Accounts and webhooks whose deliveries must wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Busy<'b> {
+    /// Ids of accounts.
+    pub accounts: &'b [&'b str],
+    /// Ids of webhooks.
+    pub webhooks: &'b [&'b str],
+}
+
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
@@ -152,11 +161,11 @@ impl Store {
         Ok(self.db.fetch_optional::<(i32,)>(sql, values![now]).await?.is_some())
     }
 
-    /// Leases due deliveries, the most overdue first, and returns them. Leaves out deliveries to the webhooks in
-    /// `busy`.
+    /// Leases due deliveries, the most overdue first, and returns them. Leaves out deliveries of accounts and to
+    /// webhooks in `busy`.
     pub async fn take_deliveries(
         &self,
-        busy: &[&str],
+        busy: &Busy<'_>,
         now: i64,
         leased_until: i64,
         limit: i64,
@@ -164,14 +173,14 @@ impl Store {
         let sql = Sql {
             sqlite: "UPDATE deliveries SET leased_until = $2 WHERE (webhook_id, event_id) IN ( \
                  SELECT webhook_id, event_id FROM deliveries WHERE status = 'pending' AND due_at <= $1 AND leased_until <= $1 \
-                 AND instr($4, webhook_id) = 0 ORDER BY due_at LIMIT $3) RETURNING webhook_id, event_id",
+                 AND instr($4, webhook_id) = 0 AND instr($5, account_id) = 0 ORDER BY due_at LIMIT $3) RETURNING webhook_id, event_id",
             postgres: "UPDATE deliveries SET leased_until = $2 WHERE (webhook_id, event_id) IN ( \
                  SELECT webhook_id, event_id FROM deliveries WHERE status = 'pending' AND due_at <= $1 AND leased_until <= $1 \
-                 AND strpos($4, webhook_id) = 0 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING webhook_id, event_id",
+                 AND strpos($4, webhook_id) = 0 AND strpos($5, account_id) = 0 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING webhook_id, event_id",
         };
-        let busy = busy.join(",");
+        let (webhooks, accounts) = (busy.webhooks.join(","), busy.accounts.join(","));
         self.write(async |tx| {
-            let taken: Vec<(String, String)> = tx.fetch_all(sql, values![now, leased_until, limit, &busy]).await?;
+            let taken: Vec<(String, String)> = tx.fetch_all(sql, values![now, leased_until, limit, &webhooks, &accounts]).await?;
             if taken.is_empty() {
                 return Ok(Vec::new());
             }

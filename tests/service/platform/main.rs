@@ -18,6 +18,7 @@ mod docs;
 mod encryption_keys;
 mod errors;
 mod external_issuer;
+mod fair_deliveries;
 mod faults;
 mod gate_handles;
 mod generated_keys;

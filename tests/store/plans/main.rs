@@ -347,11 +347,12 @@ async fn tour_of_webhooks(store: &Store) -> store::Result<()> {
     store.webhooks_page("acct_1", None, 9).await?;
     store.webhooks_page("acct_1", Some((0, "")), 9).await?;
     assert!(store.has_due_deliveries(7).await?);
-    let taken = store.take_deliveries(&[], 7, 9, 9).await?;
+    let taken = store.take_deliveries(&Busy::default(), 7, 9, 9).await?;
     assert_eq!(taken.len(), 2);
     assert!(!store.has_due_deliveries(7).await?);
     store.give_deliveries_back(&taken[..1]).await?;
-    assert_eq!(store.take_deliveries(&["wh_1"], 7, 9, 9).await?, []);
+    let busy = Busy { webhooks: &["wh_1"], accounts: &["acct_2"] };
+    assert_eq!(store.take_deliveries(&busy, 7, 9, 9).await?, []);
     store.record_attempts(&[ended(1), ended(2)]).await?;
     assert_eq!(store.delivery("acct_1", "wh_1", "evt_1").await?.map(|one| one.attempts), Some(1));
     assert_eq!(store.deliveries_of_account("acct_1", 9).await?.len(), 3);
