@@ -7,6 +7,7 @@ pub(crate) mod checkout;
 pub mod compute_units;
 pub(crate) mod invoices;
 pub(crate) mod jobs;
+pub(crate) mod leases;
 pub mod ledger;
 pub mod mail;
 pub(crate) mod months;
@@ -18,6 +19,7 @@ pub(crate) mod provided;
 pub(crate) mod provider_events;
 pub(crate) mod purchases;
 pub(crate) mod subscriptions;
+mod sync_error;
 pub mod tariff;
 pub(crate) mod usage;
 

@@ -47,7 +47,7 @@ impl Telemetry {
             );
             describe_counter!(
                 "ango_provider_events_total",
-                "Events of the payment provider, by outcome: done, put_off."
+                "Events of the payment provider, by outcome: done, put_off, stuck."
             );
             describe_counter!("ango_emails_total", "E-mails, by outcome: sent, put_off, given_up.");
             describe_counter!("ango_bootstraps_total", "Bootstraps computed; a folded gate has none.");

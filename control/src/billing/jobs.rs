@@ -10,14 +10,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use super::leases::{Job, holds_lease};
 use super::{Billing, alerts, mail, months, periods, provider_events, purchases};
 use crate::clock::Timestamp;
 use crate::web::error::ApiError;
 
 /// Time between two looks for work.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// Length of a job's lease. After this time another node may take the job. A job renews its lease before each step.
-const LEASE: Duration = Duration::from_secs(120);
 /// Time between two removals of old records.
 const FORGET_PERIOD: Duration = Duration::from_secs(3600);
 /// Pause between two attempts to bill a month that could not be billed. Also the pause between two reads of
@@ -25,52 +24,9 @@ const FORGET_PERIOD: Duration = Duration::from_secs(3600);
 /// hour later.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A kind of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
-    /// Announces alerts.
-    Alerts,
-    /// Sends e-mails.
-    Mails,
-    /// Processes the payment provider's events.
-    ProviderEvents,
-    /// Begins or ends the periods of subscriptions that the node holds itself.
-    Periods,
-    /// Reads subscriptions from the payment provider after their periods ended.
-    ProvidedPeriods,
-    /// Bills months. The record of this job's lease also says the last month that is billed.
-    Months,
-    /// Removes old records.
-    Forget,
-}
-
-impl Job {
-    const ALL: [Job; 7] =
-        [Job::Alerts, Job::Mails, Job::ProviderEvents, Job::Periods, Job::ProvidedPeriods, Job::Months, Job::Forget];
-
-    /// The name of the lease.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Job::Alerts => "alerts",
-            Job::Mails => "mails",
-            Job::ProviderEvents => "provider_events",
-            Job::Periods => "periods",
-            Job::ProvidedPeriods => "provided_periods",
-            Job::Months => "months",
-            Job::Forget => "forget",
-        }
-    }
-}
-
 /// Starts the jobs of billing. They run until the node stops.
 pub fn start(billing: &Arc<Billing>, stopped: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     Job::ALL.into_iter().map(|job| tokio::spawn(keep(billing.clone(), job, stopped.clone()))).collect()
-}
-
-/// Takes a job's lease or renews it. False: another node does the job.
-pub(super) async fn holds_lease(billing: &Billing, job: Job) -> Result<bool, store::Error> {
-    let now = billing.clock.now();
-    billing.store.take_job(job.name(), &billing.node_id, now.0, now.plus(LEASE).0).await
 }
 
 async fn keep(billing: Arc<Billing>, job: Job, mut stopped: watch::Receiver<bool>) {

@@ -9,7 +9,7 @@ use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use zeroize::Zeroizing;
 
 use super::Billing;
-use super::jobs::{Job, holds_lease};
+use super::leases::{Job, holds_lease};
 use store::Email;
 
 /// Timeout for sending a mail, from the connection to the server's last answer.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt as _};
 
 use super::invoices::month_before;
-use super::jobs::{Job, holds_lease};
+use super::leases::{Job, holds_lease};
 use super::payments::{PaymentError, UsageBill};
-use super::provided::{SyncError, sync_invoice};
+use super::provided::sync_invoice;
+use super::sync_error::SyncError;
 use super::{Billing, invoices};
 use crate::access::limits::month_start;
 use crate::clock::Timestamp;

@@ -3,7 +3,7 @@
 use futures_util::stream::{self, StreamExt as _};
 use store::Subscription;
 
-use super::jobs::{Job, holds_lease};
+use super::leases::{Job, holds_lease};
 use super::plan_change::renew;
 use super::provided::{GRACE, sync_subscription};
 use super::{Billing, invoices};

@@ -7,9 +7,10 @@ use serde_json::json;
 use store::{Invoice, InvoiceState, NewEvent, Subscription, SubscriptionState};
 
 use super::Billing;
-use super::payments::{PaymentError, PaymentProvider, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
+use super::payments::{PaymentProvider, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
 use super::plan_change::{end, unschedule};
 use super::purchases::sync_purchase;
+use super::sync_error::SyncError;
 use crate::access::limits::Period;
 use crate::caller::Plan;
 use crate::clock::Timestamp;
@@ -23,45 +24,6 @@ const TRIES_MAX: usize = 5;
 
 /// The currency of this service's invoices.
 const CURRENCY: &str = "usd";
-
-/// Why an object's state could not be copied from the provider.
-#[derive(Debug)]
-pub enum SyncError {
-    /// The provider.
-    Provider(PaymentError),
-    /// The database.
-    Store(store::Error),
-    /// Anything else.
-    Other(ApiError),
-}
-
-impl From<PaymentError> for SyncError {
-    fn from(error: PaymentError) -> SyncError {
-        SyncError::Provider(error)
-    }
-}
-
-impl From<store::Error> for SyncError {
-    fn from(error: store::Error) -> SyncError {
-        SyncError::Store(error)
-    }
-}
-
-impl From<ApiError> for SyncError {
-    fn from(error: ApiError) -> SyncError {
-        SyncError::Other(error)
-    }
-}
-
-impl From<SyncError> for ApiError {
-    fn from(error: SyncError) -> ApiError {
-        match error {
-            SyncError::Provider(error) => error.into(),
-            SyncError::Store(error) => error.into(),
-            SyncError::Other(error) => error,
-        }
-    }
-}
 
 /// Copies a subscription's present state from the provider. False: the subscription belongs to no account of this
 /// service.

@@ -13,11 +13,12 @@ use serde_json::Value;
 use store::ProviderEvent;
 
 use super::Billing;
-use super::jobs::{Job, holds_lease};
+use super::leases::{Job, holds_lease};
 use super::payments::PaymentError;
 use super::payments::signature::is_signed;
-use super::provided::{SyncError, sync_checkout, sync_invoice, sync_subscription};
+use super::provided::{sync_checkout, sync_invoice, sync_subscription};
 use super::purchases::end_purchases;
+use super::sync_error::SyncError;
 use crate::web::error::ApiError;
 
 /// Longest event that is read, in bytes.

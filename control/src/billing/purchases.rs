@@ -8,7 +8,7 @@ use store::{NewApiKey, NewPurchase, Purchase};
 
 use super::Billing;
 use super::payments::{FinishedCheckout, PaymentError};
-use super::provided::SyncError;
+use super::sync_error::SyncError;
 use crate::access::api_key::FreshKey;
 use crate::caller::{Environment, Plan, Role};
 use crate::clock::Timestamp;

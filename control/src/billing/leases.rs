@@ -1,0 +1,51 @@
+//! The kinds of work that billing does in the background, and their leases in the database.
+
+use std::time::Duration;
+
+use super::Billing;
+
+/// Length of a job's lease. After this time another node may take the job. A job renews its lease before each step.
+const LEASE: Duration = Duration::from_secs(120);
+
+/// A kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// Announces alerts.
+    Alerts,
+    /// Sends e-mails.
+    Mails,
+    /// Processes the payment provider's events.
+    ProviderEvents,
+    /// Begins or ends the periods of subscriptions that the node holds itself.
+    Periods,
+    /// Reads subscriptions from the payment provider after their periods ended.
+    ProvidedPeriods,
+    /// Bills months. The record of this job's lease also says the last month that is billed.
+    Months,
+    /// Removes old records.
+    Forget,
+}
+
+impl Job {
+    pub(super) const ALL: [Job; 7] =
+        [Job::Alerts, Job::Mails, Job::ProviderEvents, Job::Periods, Job::ProvidedPeriods, Job::Months, Job::Forget];
+
+    /// The name of the lease.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Job::Alerts => "alerts",
+            Job::Mails => "mails",
+            Job::ProviderEvents => "provider_events",
+            Job::Periods => "periods",
+            Job::ProvidedPeriods => "provided_periods",
+            Job::Months => "months",
+            Job::Forget => "forget",
+        }
+    }
+}
+
+/// Takes a job's lease or renews it. False: another node does the job.
+pub(super) async fn holds_lease(billing: &Billing, job: Job) -> Result<bool, store::Error> {
+    let now = billing.clock.now();
+    billing.store.take_job(job.name(), &billing.node_id, now.0, now.plus(LEASE).0).await
+}
