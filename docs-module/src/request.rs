@@ -17,6 +17,7 @@ mod tests;
 pub use account::{DeliveryMode, KeyOrder, Profile, cap, key_order, profile};
 pub use document::document;
 pub use fault::{Fault, Place};
+pub use field::escaped_nul;
 pub use lists::{Published, Verification, Watch, reconciled, verification, watch};
 pub use payments::{document_of_payment, document_of_payments};
 pub use records::{RecordsOrder, records, records_of_transfers};

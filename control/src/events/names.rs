@@ -122,11 +122,9 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let mut connection = ConnectionConfig::udp();
         connection.port = server.local_addr().unwrap().port();
-        let config = NameServerConfig {
-            connections: vec![connection],
-            ..NameServerConfig::udp(server.local_addr().unwrap().ip())
-        };
-        let config = ResolverConfig::from_parts(None, vec![], vec![config]);
+        let mut server_config = NameServerConfig::udp(server.local_addr().unwrap().ip());
+        server_config.connections = vec![connection];
+        let config = ResolverConfig::from_parts(None, vec![], vec![server_config]);
         let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         (builder.options_mut().timeout, builder.options_mut().attempts) = (Duration::from_millis(50), 0);
         let names = Names::default();

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use docs_module::document::{Problem, Step};
 use docs_module::payment_import::{self, Payment, Provider};
-use docs_module::request::{Fault, Place};
+use docs_module::request::{Fault, Place, escaped_nul};
 use serde_json::Value;
 use store::{ClaimedPayment, IngestedPayment, IssuerProfile, NewPayment, PaymentState};
 
@@ -84,6 +84,9 @@ struct Told {
 
 /// Reads an event. `None` means that the event announces no payment that gets a document.
 fn read(body: &[u8], set: &SetProfile, office: &Office) -> Result<Option<Told>, ApiError> {
+    if escaped_nul(body).is_some() {
+        return Err(fault(&[], "string_unicode", "should not hold the character U+0000"));
+    }
     let event: Value = serde_json::from_slice(body).map_err(|_| fault(&[], "json_invalid", "should be JSON"))?;
     let Some(kind) = event["type"].as_str() else { return Err(fault(&["type"], "missing", "is required")) };
     if !TYPES.contains(&kind) {

@@ -1,7 +1,7 @@
 //! JSON bodies: checked for forbidden content, then read as a type.
 //!
-//! The first pass stores nothing. This pass refuses duplicate members (readings X7), deep nesting, and members that
-//! name a secret key (K5). The second pass reads the type and reports the member with the wrong shape (E1, E2).
+//! The first pass stores nothing. This pass refuses duplicate members (readings X7), deep nesting, the character U+0000,
+//! and members that name a secret key (K5). The second pass reads the type and reports the member with the wrong shape (E1, E2).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -63,6 +63,9 @@ fn check(bytes: &[u8]) -> Result<(), ApiError> {
         (_, Some(Fault::TooManyMembers)) => {
             Err(ApiError::new(Code::InvalidRequest, format!("an object has more than {MEMBERS_MAX} members")))
         }
+        (_, Some(Fault::Nul)) => {
+            Err(ApiError::new(Code::InvalidRequest, "a text holds the character U+0000, which cannot be stored"))
+        }
         (Err(error), None) => Err(ApiError::new(
             Code::InvalidRequest,
             format!("the body is not JSON: fault at line {}, column {}", error.line(), error.column()),
@@ -120,6 +123,8 @@ enum Fault {
     Duplicate(String),
     TooDeep,
     TooManyMembers,
+    /// A text holds U+0000, which PostgreSQL cannot store.
+    Nul,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -207,8 +212,8 @@ impl<'de> Visitor<'de> for Walk<'_> {
         Ok(Kind::Other)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Kind, E> {
-        Ok(Kind::Other)
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Kind, E> {
+        if text.contains('\0') { Err(self.stop(Fault::Nul)) } else { Ok(Kind::Other) }
     }
 
     fn visit_unit<E>(self) -> Result<Kind, E> {
@@ -233,7 +238,7 @@ mod tests {
             any::<bool>().prop_map(Into::into),
             any::<i64>().prop_map(Into::into),
             any::<f64>().prop_map(Into::into),
-            ".{0,8}".prop_map(Into::into),
+            "[^\u{0}\n]{0,8}".prop_map(Into::into),
         ];
         leaf.prop_recursive(6, 64, 6, |inner| {
             prop_oneof![
@@ -343,6 +348,15 @@ mod tests {
             assert!(parse::<Request>(format!(r#"{{"name": "n", "{name}": "x"}}"#).as_bytes()).is_ok(), "{name}");
         }
         assert!(parse::<Request>(br#"{"name": "n", "secret_key": null}"#).is_ok());
+    }
+
+    #[test]
+    fn a_text_with_a_nul_is_refused_at_any_depth() {
+        for text in [r#"{"url": "a\u0000b"}"#, r#"{"a": [{"b": "\u0000"}]}"#] {
+            let error = parse::<serde_json::Value>(text.as_bytes()).unwrap_err();
+            assert_eq!((error.code, error.message.contains("U+0000")), (Code::InvalidRequest, true), "{text}");
+        }
+        assert!(parse::<serde_json::Value>(br#"{"url": "\\u0000"}"#).is_ok());
     }
 
     #[test]

@@ -31,11 +31,30 @@ pub(super) fn body<T>(bytes: &[u8], read: impl FnOnce(&Object<'_>) -> Option<T>)
     }
 }
 
+/// Finds the character U+0000 in a text of a JSON body, where it is always escaped. Databases cannot store it. Returns
+/// the place of the escape.
+pub fn escaped_nul(json: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(backslash) = json[at..].iter().position(|byte| *byte == b'\\').map(|found| at + found) {
+        if json[backslash..].starts_with(br"\u0000") {
+            return Some(backslash);
+        }
+        // the character behind a backslash begins no escape, also if it is a backslash
+        at = (backslash + 2).min(json.len());
+    }
+    None
+}
+
 /// Reads the whole body as one value.
 fn whole<'a>(bytes: &'a [u8], faults: &'a Faults) -> Option<Field<'a>> {
     let at = vec![Place::from("body")];
     if bytes.iter().all(u8::is_ascii_whitespace) {
         faults.add(Fault::new("missing", at, "is required"));
+        return None;
+    }
+    if let Some(place) = escaped_nul(bytes) {
+        let loc = vec![Place::from("body"), Place::Index(place)];
+        faults.add(Fault::new("string_unicode", loc, "should not hold the character U+0000"));
         return None;
     }
     match serde_json::from_slice::<&RawValue>(bytes) {
