@@ -4,11 +4,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use api::Code;
 use futures_util::stream::{self, StreamExt as _};
+use store::{InvoiceState, UsageBillRecord};
 
 use super::invoices::month_before;
 use super::leases::{Job, holds_lease};
-use super::payments::{PaymentError, UsageBill};
+use super::payments::{PaymentError, PaymentProvider, UsageBill};
 use super::provided::sync_invoice;
 use super::sync_error::SyncError;
 use super::{Billing, invoices};
@@ -21,10 +23,13 @@ use crate::web::error::ApiError;
 const MONTH_GRACE: Duration = Duration::from_secs(600);
 /// Largest number of accounts that one query reads.
 const AT_ONCE: i64 = 100;
+/// How long repetitions of an attempt to bill a month have the same idempotency keys. The provider keeps a key and its
+/// answer for a day, also the answer to a request that failed.
+const SAME_ATTEMPT: Duration = Duration::from_secs(3600);
 /// Largest number of accounts that are billed side by side.
 const SIDE_BY_SIDE: usize = 16;
 
-/// Whether a month is over that is billed after `billed_through`, and its grace period too.
+/// Whether a month after `billed_through` is over, with its grace period.
 pub(super) fn is_due(billed_through: i64, now: Timestamp) -> bool {
     billed_through < month_before(now) && now >= month_start(month_before(now) + 1).plus(MONTH_GRACE)
 }
@@ -118,44 +123,114 @@ async fn bill_if_ready(billing: &Billing, account_id: &str, month: i64) -> Outco
 /// Bills an account's month: through the provider if the account is its customer, otherwise by an invoice made here.
 async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), SyncError> {
     let subscription = billing.store.subscription(account_id).await?;
-    let customer = subscription.map(|subscription| subscription.customer_id).unwrap_or_default();
+    let mut customer = subscription.map(|subscription| subscription.customer_id).unwrap_or_default();
+    if customer.is_empty() {
+        customer = billing.store.buyer_of_account(account_id).await?;
+    }
     let Some(provider) = billing.provider.as_deref().filter(|_| !customer.is_empty()) else {
         if billing.provider.is_some() {
             tracing::warn!(account_id, "the account has no customer at the payment provider: its invoice is made here");
         }
         return Ok(billing.bill_here(account_id, month).await?);
     };
-    let spent = billing.store.used_in_month(account_id, month).await?.spend.cents();
-    // open items: fees of a subscription that began while the node had no payment provider
-    let open = billing.store.open_items(account_id, month).await?;
-    let cents = spent + open.iter().map(|item| item.amount_usd_cents).sum::<i64>();
-    let mut invoice_id = None;
-    if cents > 0 {
-        let fees = if open.is_empty() { "" } else { ", and fees of the plan" };
-        let bill = UsageBill {
-            customer_id: &customer,
-            account_id,
-            month,
-            cents,
-            // The key is the same for every repetition, so the provider bills the month once. The provider refuses a
-            // repetition with other words, for example by a node of the next version, so these words never change.
-            description: &format!("Use in {} beyond the plan, and gates{fees}", invoices::month_words(month)),
-            key: &format!("usage:{account_id}:{month}"),
-        };
-        let made = provider.bill_usage(&bill).await?;
-        sync_invoice(billing, &made.invoice_id, None).await?;
-        invoice_id = Some(made.invoice_id);
-    }
-    let now: Timestamp = billing.clock.now();
-    let on_it: Vec<&str> = open.iter().map(|item| item.item_id.as_str()).collect();
+    let bill = intended(billing, account_id, month).await?;
+    let now = billing.clock.now();
+    let Some(bill) = bill else {
+        billing.store.write(async |tx| tx.close_month(account_id, month, now.0).await).await?;
+        return Ok(());
+    };
+    let bill = bill_there(billing, provider, &customer, bill).await?;
+    sync_invoice(billing, &bill.invoice_id, None).await?;
     billing
         .store
         .write(async |tx| {
-            if let Some(invoice_id) = &invoice_id {
-                tx.put_items_on(invoice_id, &on_it).await?;
-            }
+            tx.put_bill_on_invoice(&bill).await?;
             tx.close_month(account_id, month, now.0).await
         })
         .await?;
     Ok(())
+}
+
+/// Reads the bill of an account's month, and records the intent if there is none yet. `None`: nothing is to be paid.
+async fn intended(billing: &Billing, account_id: &str, month: i64) -> Result<Option<UsageBillRecord>, SyncError> {
+    if let Some(bill) = billing.store.usage_bill(account_id, month).await? {
+        return Ok(Some(bill));
+    }
+    let spent = billing.store.used_in_month(account_id, month).await?.spend.cents();
+    // open items: fees of a subscription that began while the node had no payment provider
+    let open = billing.store.open_items(account_id, month).await?;
+    let cents = spent + open.iter().map(|item| item.amount_usd_cents).sum::<i64>();
+    if cents <= 0 {
+        return Ok(None);
+    }
+    let bill = UsageBillRecord {
+        account_id: account_id.to_owned(),
+        month,
+        cents,
+        invoice_id: String::new(),
+        attempt: 0,
+        attempted_at: 0,
+    };
+    let lines: Vec<&str> = open.iter().map(|item| item.item_id.as_str()).collect();
+    billing.store.write(async |tx| tx.intend_usage_bill(&bill, &lines).await).await?;
+    Ok(billing.store.usage_bill(account_id, month).await?)
+}
+
+/// Brings a bill to the provider: looks for its invoice, makes one if there is none, and adds the line if the invoice
+/// has none. Returns the bill with the invoice.
+async fn bill_there(
+    billing: &Billing,
+    provider: &dyn PaymentProvider,
+    customer: &str,
+    record: UsageBillRecord,
+) -> Result<UsageBillRecord, SyncError> {
+    let mut record = begun(billing, record).await?;
+    let fees = if billing.store.has_bill_lines(&record).await? { ", and fees of the plan" } else { "" };
+    let described = format!("Use in {} beyond the plan, and gates{fees}", invoices::month_words(record.month));
+    let (account_id, month) = (record.account_id.clone(), record.month);
+    let bill = UsageBill {
+        customer_id: customer,
+        account_id: &account_id,
+        month,
+        cents: record.cents,
+        description: &described,
+        attempt: record.attempt,
+    };
+    // The provider forgets idempotency keys after a day, so only its invoices show what an earlier attempt has done.
+    let found = provider.usage_invoices(&bill).await?;
+    let billed = found.iter().find(|invoice| invoice.amount > 0);
+    let without_line = found.iter().find(|invoice| invoice.status == InvoiceState::Draft && invoice.amount == 0);
+    let invoice = match billed.or(without_line) {
+        Some(invoice) => invoice.clone(),
+        None => provider.make_usage_invoice(&bill).await?,
+    };
+    if record.invoice_id != invoice.invoice_id {
+        record.invoice_id = invoice.invoice_id.clone();
+        if !billing.store.put_usage_bill(&record, record.attempt).await? {
+            return Err(other_node());
+        }
+    }
+    if invoice.amount == 0 {
+        provider.add_usage_line(&invoice.invoice_id, &bill).await?;
+    } else if invoice.amount != record.cents {
+        let (invoice_id, amount, cents) = (&invoice.invoice_id, invoice.amount, record.cents);
+        tracing::error!(account_id, invoice_id, amount, cents, "the provider's invoice of a month has another amount");
+    }
+    Ok(record)
+}
+
+/// Begins an attempt. A repetition within `SAME_ATTEMPT` has the number of the attempt before, because the provider may
+/// still work on that one.
+async fn begun(billing: &Billing, mut record: UsageBillRecord) -> Result<UsageBillRecord, SyncError> {
+    let now = billing.clock.now();
+    if record.attempt > 0 && now.is_near(Timestamp(record.attempted_at), SAME_ATTEMPT) {
+        return Ok(record);
+    }
+    let before = record.attempt;
+    (record.attempt, record.attempted_at) = (before + 1, now.0);
+    if billing.store.put_usage_bill(&record, before).await? { Ok(record) } else { Err(other_node()) }
+}
+
+fn other_node() -> SyncError {
+    SyncError::Other(ApiError::new(Code::Conflict, "another node bills this month"))
 }

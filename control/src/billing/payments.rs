@@ -300,8 +300,8 @@ pub struct UsageBill<'a> {
     pub cents: i64,
     /// The text of the invoice's line.
     pub description: &'a str,
-    /// Idempotency key.
-    pub key: &'a str,
+    /// Number of the attempt, a part of the idempotency keys. A repetition with the same number has no further effect.
+    pub attempt: i64,
 }
 
 /// A payment provider. Each method that changes something takes an idempotency key: a repetition with the same key has
@@ -342,8 +342,12 @@ pub trait PaymentProvider: Send + Sync {
     fn subscription<'a>(&'a self, subscription_id: &'a str) -> Asked<'a, ProvidedSubscription>;
     /// Reads an invoice as it is now.
     fn invoice<'a>(&'a self, invoice_id: &'a str) -> Asked<'a, ProvidedInvoice>;
-    /// Makes the invoice for what an account used in a month beyond its plan.
-    fn bill_usage<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice>;
+    /// Returns the invoices that were made for what an account used in this month beyond its plan.
+    fn usage_invoices<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, Vec<ProvidedInvoice>>;
+    /// Makes an invoice for what an account used in a month beyond its plan. The invoice has no lines yet.
+    fn make_usage_invoice<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice>;
+    /// Adds the line with the amount to such an invoice, which must be a draft.
+    fn add_usage_line<'a>(&'a self, invoice_id: &'a str, bill: &'a UsageBill<'a>) -> Asked<'a, ()>;
 }
 
 /// Creates the client for the provider that the settings name, if they name one.

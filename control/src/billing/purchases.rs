@@ -20,7 +20,7 @@ const SHOWN: Duration = Duration::from_secs(24 * 3600);
 /// Number of characters of a label that are stored.
 const LABEL_CHARACTERS_MAX: usize = 200;
 
-/// Plans that can be bought, and the plan of a purchase without a plan or with an unknown plan (readings B7).
+/// Plans that can be bought, from the lowest to the highest, and the plan of a purchase without a plan or with an unknown plan (readings B7).
 const BOUGHT: [Plan; 6] = [Plan::Free, Plan::Payg, Plan::Starter, Plan::Pro, Plan::Scale, Plan::Enterprise];
 const DEFAULT_PLAN: Plan = Plan::Payg;
 
@@ -49,7 +49,14 @@ pub async fn sync_purchase(
     let now = billing.clock.now();
     let (key_id, lineage_id) = (ids::key(now), ids::lineage(now));
     let earlier = billing.store.account_of_buyer(&checkout.customer_id).await?;
-    let is_known = earlier.is_some();
+    // a purchase gives the account a higher plan, and never a lower one
+    let raises_plan = match &earlier {
+        Some(account_id) => {
+            let current = billing.store.subscription(account_id).await?.map(|subscription| subscription.plan);
+            current.is_some_and(|current| rank(plan) > rank(current))
+        }
+        None => false,
+    };
     let account: AccountId = match earlier {
         Some(account_id) => account_id.parse().map_err(ApiError::internal)?,
         None => ids::account(now),
@@ -81,7 +88,7 @@ pub async fn sync_purchase(
             if !tx.insert_purchase(&purchase, &key).await? {
                 return Ok::<_, store::Error>(false);
             }
-            if is_known {
+            if raises_plan {
                 tx.set_plan(key.account_id, plan).await?;
             }
             tx.label_key(key.lineage_id, &label).await?;
@@ -155,6 +162,11 @@ fn shown(billing: &Billing, purchase: &Purchase) -> Result<Bought, ApiError> {
     let key = key.ok_or_else(|| ApiError::internal("the API key of a purchase was sealed under another secret"))?;
     let text = std::str::from_utf8(&key).map_err(ApiError::internal)?;
     Ok(Bought::Key(text.to_owned().into(), purchase.plan.clone()))
+}
+
+/// The place of a plan among the plans that can be bought. 0: the plan cannot be bought.
+fn rank(plan: Plan) -> usize {
+    BOUGHT.iter().position(|known| *known == plan).map_or(0, |place| place + 1)
 }
 
 /// The plan and label of a purchase.

@@ -1,7 +1,8 @@
 //! JSON bodies: checked for forbidden content, then read as a type.
 //!
 //! The first pass stores nothing. This pass refuses duplicate members (readings X7), deep nesting, the character U+0000,
-//! and members that name a secret key (K5). The second pass reads the type and reports the member with the wrong shape (E1, E2).
+//! and members that name a secret key (K5). The second pass reads the type and reports the member with the wrong shape
+//! (E1, E2).
 
 use std::borrow::Cow;
 use std::cell::Cell;

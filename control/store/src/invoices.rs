@@ -157,7 +157,8 @@ impl Store {
         let sql = "SELECT account_id FROM (\
              SELECT account_id FROM ledger_balances WHERE month = $1 AND (nano_usd > 0 OR milli_yen > 0 OR \
              nano_usd_reserved > 0 OR milli_yen_reserved > 0) AND account_id > $2 \
-             UNION SELECT account_id FROM invoice_items WHERE invoice_id = '' AND month <= $1 AND account_id > $2) u \
+             UNION SELECT account_id FROM invoice_items WHERE invoice_id = '' AND month <= $1 AND account_id > $2 \
+             UNION SELECT account_id FROM usage_bills WHERE month = $1 AND account_id > $2) u \
              WHERE NOT EXISTS (SELECT 1 FROM closed_months c WHERE c.account_id = u.account_id AND c.month = $1) \
              ORDER BY account_id LIMIT $3";
         let rows: Vec<(String,)> = self.db.fetch_all(sql, values![month, after, limit]).await?;

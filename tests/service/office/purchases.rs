@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use client::Preset;
 use serde_json::{Value, json};
 use tests_service::TestServer;
+use tests_service::gates::{Account, BATCH, open_session};
 use tests_service::http::{Request, Response};
 use tests_service::payments::{PaymentStandIn, WEBHOOK_SECRET, signature};
 
@@ -133,4 +135,51 @@ async fn b8_the_end_of_a_subscription_revokes_its_key_in_any_order() {
     // an event with a wrong signature is refused
     let request = Request::post(WEBHOOK, &ended("cs_1")).header("Stripe-Signature", "t=1,v1=00");
     refused(&server.send(request).await, 400, "INVALID_SIGNATURE");
+}
+
+#[tokio::test]
+async fn b7_a_purchase_never_lowers_the_plan_of_its_account() {
+    let (provider, server) = pair().await;
+    tell(&server, &bought(&provider, "cs_1", json!({"metadata": {"plan": "pro"}}))).await.ok(200);
+    let key = by_session(&server, "cs_1").await.ok(200)["key"].as_str().unwrap().to_owned();
+    let plan = async || server.send(Request::get(ME).key(&key)).await.ok(200)["plan"].clone();
+    // a cheaper key, and a paid checkout of something else
+    for (session, more) in [("cs_2", json!({"metadata": {"plan": "free"}})), ("cs_3", json!({}))] {
+        tell(&server, &bought(&provider, session, more)).await.ok(200);
+        assert_eq!(plan().await, "pro", "{session}");
+    }
+    tell(&server, &bought(&provider, "cs_4", json!({"metadata": {"plan": "scale"}}))).await.ok(200);
+    assert_eq!(plan().await, "scale");
+}
+
+#[tokio::test]
+async fn p9_what_a_bought_key_used_is_billed_to_its_buyer() {
+    let (provider, server) = pair().await;
+    provider.account().put(json!({"id": "cus_buyer", "object": "customer", "metadata": {}}));
+    tell(&server, &bought(&provider, "cs_1", json!({}))).await.ok(200);
+    let key = by_session(&server, "cs_1").await.ok(200)["key"].as_str().unwrap().to_owned();
+    let session = open_session(&server, &key, Preset::Fast128).await;
+    let secret = tests_service::keys::of(Preset::Fast128);
+    let account = Account { server: &server, key, session, secret };
+    for _ in 0..5 {
+        account.post(BATCH, &account.batch("NAND", 1000)).await.ok(200);
+    }
+    let month = |server: &TestServer| server.clock.now().rfc3339()[..7].to_owned();
+    let used_in = month(&server);
+    while month(&server) == used_in {
+        server.clock.advance(Duration::from_secs(3600));
+    }
+    server.clock.advance(Duration::from_secs(3600));
+    let of_buyer = || {
+        let all = provider.account().all("in_");
+        all.into_iter().filter(|one| one["customer"] == "cus_buyer" && one["total"] != 0).collect::<Vec<_>>()
+    };
+    for _ in 0..3000 {
+        if !of_buyer().is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let invoices = of_buyer();
+    assert_eq!((invoices.len(), &invoices[0]["total"]), (1, &json!(233)));
 }

@@ -12,12 +12,12 @@ use tests_service::TestServer;
 use tests_service::gates::GATE;
 use tests_service::http::Request;
 use tests_service::ledger::assert_adds_up;
-use tests_service::payments::PaymentStandIn;
+use tests_service::payments::{Fault, PaymentStandIn};
 use tokio::net::TcpListener;
 
 use crate::billing::time_of;
 use crate::payments::{pair, with_card, worked_through};
-use crate::subscriptions::{SUBSCRIPTION, Subscriber};
+use crate::subscriptions::{SUBSCRIPTION, Subscriber, after, move_to};
 
 /// Makes an invoice of the operator's other business at the provider, and returns the event that tells of it.
 fn invoice_of_another_business(provider: &PaymentStandIn, customer: &str, number: usize, currency: &str) -> Value {
@@ -64,7 +64,7 @@ async fn a_silent_mail_server_delays_e_mails_and_nothing_else() {
     let is_due = async || store.due_emails(i64::MAX, 9).await.unwrap().len();
     subscriber.until(is_due, |due| *due > 0).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    // an event of the provider, and the month's end
+    // events of the provider go on
     let events = (0..20).map(|number| invoice_of_another_business(&provider, &customer, number, "usd"));
     for event in events.collect::<Vec<_>>() {
         provider.deliver(server.address, &event).await.ok(200);
@@ -206,4 +206,39 @@ async fn p18_a_session_token_is_suspended_as_a_key_is() {
     server.send(session).await.error(402, "ACCOUNT_SUSPENDED");
     // reading goes on
     server.send(Request::get("/api/v1/billing/invoices").key(&user.token)).await.ok(200);
+}
+
+/// Bills a month whose first attempt fails in this way at the line of the invoice, and goes on a day later.
+async fn bill_a_day_later(fault: Fault) {
+    let (provider, server) = pair().await;
+    let (subscriber, customer) = with_card(&provider, &server).await;
+    let told = subscriber.subscribe("starter", "monthly").await.ok(200);
+    for _ in 0..5 {
+        subscriber.use_gates(1000).await;
+    }
+    provider.fail("/invoiceitems", &[fault; 3]);
+    move_to(&server, &after(told["current_period_end"].as_str().unwrap(), 11));
+    let lines = async || provider.asked().iter().filter(|one| one.contains("invoiceitems")).count();
+    subscriber.until(lines, |lines| *lines >= 3).await;
+    // the provider forgets idempotency keys after a day
+    provider.forget_keys();
+    server.clock.advance(Duration::from_secs(25 * 3600));
+    subscriber.until_billed(&server).await;
+    let of_usage = |one: &Value| one["metadata"]["month"].is_string() && one["customer"] == json!(customer);
+    let made: Vec<Value> = provider.account().all("in_").into_iter().filter(of_usage).collect();
+    assert_eq!((made.len(), &made[0]["total"]), (1, &json!(233)), "{fault:?}: {made:?}");
+    let bill = server.running().store();
+    let month = control::access::limits::Period::of(server.clock.now()).month - 1;
+    let bill = bill.usage_bill(subscriber.account.as_str(), month).await.unwrap().unwrap();
+    assert_eq!((bill.cents, bill.invoice_id.as_str()), (233, made[0]["id"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn w8_a_month_whose_line_was_made_is_not_billed_again_a_day_later() {
+    bill_a_day_later(Fault::ErrorAfter).await;
+}
+
+#[tokio::test]
+async fn w8_a_month_whose_invoice_has_no_line_gets_the_line_a_day_later() {
+    bill_a_day_later(Fault::Error).await;
 }

@@ -129,6 +129,11 @@ impl PaymentStandIn {
         self.shared.faults.lock().expect("no panic").extend(faults);
     }
 
+    /// Forgets all idempotency keys, as the provider does after a day.
+    pub fn forget_keys(&self) {
+        self.shared.answers.lock().expect("no panic").clear();
+    }
+
     /// Returns the method and path of all requests so far.
     pub fn asked(&self) -> Vec<String> {
         self.shared.asked.lock().expect("no panic").clone()

@@ -16,6 +16,7 @@ use super::{
     Asked, FinishedCheckout, NewCheckout, NewSubscription, PaymentError, PaymentProvider, PaymentSecret,
     ProvidedInvoice, ProvidedSubscription, StartedCheckout, UsageBill,
 };
+use crate::access::limits::month_start;
 use crate::caller::Plan;
 use crate::ids;
 use objects::{Checkout, Customer, Invoice, List, PaymentMethod, Portal, Price, Schedule, Subscription, lookup_key};
@@ -368,29 +369,55 @@ impl PaymentProvider for Stripe {
         Box::pin(async move { self.get::<Invoice>(&path(&["invoices", invoice_id]), vec![]).await?.provided() })
     }
 
-    fn bill_usage<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice> {
+    fn usage_invoices<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, Vec<ProvidedInvoice>> {
+        Box::pin(async move {
+            let query = vec![
+                ("customer", bill.customer_id.to_owned()),
+                // a month is billed after it has ended
+                ("created[gte]", month_start(bill.month + 1).seconds().to_string()),
+                ("limit", "100".to_owned()),
+            ];
+            let found: List<Invoice> = self.get("v1/invoices", query).await?;
+            let is_of_month = |invoice: &ProvidedInvoice| {
+                invoice.month == Some(bill.month) && invoice.account_id.as_deref() == Some(bill.account_id)
+            };
+            let invoices: Result<Vec<_>, _> = found.data.iter().map(Invoice::provided).collect();
+            Ok(invoices?.into_iter().filter(is_of_month).collect())
+        })
+    }
+
+    fn make_usage_invoice<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice> {
         Box::pin(async move {
             let form = vec![
                 ("customer", bill.customer_id.to_owned()),
                 ("auto_advance", "true".to_owned()),
                 ("collection_method", "charge_automatically".to_owned()),
-                // the invoice gets no lines but the one below
+                // the invoice gets no lines but the line of this bill
                 ("pending_invoice_items_behavior", "exclude".to_owned()),
                 ("metadata[account_id]", bill.account_id.to_owned()),
                 ("metadata[month]", bill.month.to_string()),
             ];
-            let made: Invoice = self.post("v1/invoices", form, &format!("{}:invoice", bill.key)).await?;
+            self.post::<Invoice>("v1/invoices", form, &usage_key(bill, "invoice")).await?.provided()
+        })
+    }
+
+    fn add_usage_line<'a>(&'a self, invoice_id: &'a str, bill: &'a UsageBill<'a>) -> Asked<'a, ()> {
+        Box::pin(async move {
             let form = vec![
                 ("customer", bill.customer_id.to_owned()),
-                ("invoice", made.id.clone()),
+                ("invoice", invoice_id.to_owned()),
                 ("currency", "usd".to_owned()),
                 ("amount", bill.cents.to_string()),
                 ("description", bill.description.to_owned()),
             ];
-            self.post::<Value>("v1/invoiceitems", form, &format!("{}:line", bill.key)).await?;
-            self.invoice(&made.id).await
+            self.post::<Value>("v1/invoiceitems", form, &usage_key(bill, "line")).await.map(drop)
         })
     }
+}
+
+/// Makes the idempotency key of a step of a usage bill.
+fn usage_key(bill: &UsageBill<'_>, step: &str) -> String {
+    format!("usage:{}:{}:{}:{step}", bill.account_id, bill.month, bill.attempt)
 }
 
 /// Joins these parts to a URL path. Each part is encoded because ids come from outside.

@@ -53,6 +53,14 @@ impl Store {
         Ok(row.map(|(account_id,)| account_id))
     }
 
+    /// Returns the provider's id of the customer who bought the newest key of this account. Empty: no key was bought, or
+    /// the buyer is a guest.
+    pub async fn buyer_of_account(&self, account_id: &str) -> Result<String> {
+        let sql = "SELECT customer_id FROM purchases WHERE account_id = $1 AND customer_id <> '' ORDER BY created_at DESC LIMIT 1";
+        let row: Option<(String,)> = self.db.fetch_optional(sql, values![account_id]).await?;
+        Ok(row.map(|(customer_id,)| customer_id).unwrap_or_default())
+    }
+
     /// Erases the encrypted copies of keys that were bought before this time. Returns the number of keys.
     pub async fn hide_purchased_keys(&self, bought_before: i64) -> Result<u64> {
         let sql = "UPDATE purchases SET sealed_key = NULL WHERE sealed_key IS NOT NULL AND created_at < $1";

@@ -343,6 +343,7 @@ impl Account {
             ("POST", ["subscription_schedules"]) => self.new_schedule(form),
             ("POST", ["subscription_schedules", id, "release"]) => self.release(id),
             ("POST", ["subscription_schedules", id]) => self.change_schedule(id, form),
+            ("GET", ["invoices"]) => self.invoices_of(form),
             ("POST", ["invoices"]) => self.new_invoice(form),
             ("POST", ["invoiceitems"]) => self.new_line(form),
             ("GET", ["customers" | "subscriptions" | "invoices", id]) => self.found(id),
@@ -567,6 +568,16 @@ impl Account {
         self.change(&subscription, json!({"schedule": null}));
         self.tell("customer.subscription.updated", &subscription);
         Ok(found)
+    }
+
+    fn invoices_of(&self, form: &Form) -> Result<Value, Refusal> {
+        form.only(&["customer", "created[gte]", "limit"])?;
+        let (customer, since) = (form.need("customer")?, form.need("created[gte]")?.parse::<i64>().expect("seconds"));
+        let is_listed =
+            |one: &Value| one["customer"] == customer && one["created"].as_i64().is_some_and(|at| at >= since);
+        let mut data = self.all("in_").into_iter().filter(is_listed).collect::<Vec<_>>();
+        data.reverse();
+        Ok(json!({"object": "list", "has_more": false, "data": data}))
     }
 
     fn new_invoice(&mut self, form: &Form) -> Result<Value, Refusal> {
