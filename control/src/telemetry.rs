@@ -49,6 +49,17 @@ impl Telemetry {
                 "ango_provider_events_total",
                 "Events of the payment provider, by outcome: done, put_off, stuck."
             );
+            describe_gauge!(
+                "ango_oldest_reservation_seconds",
+                "Age of the oldest reservation of work that has not ended."
+            );
+            describe_gauge!(
+                "ango_overdue_seconds",
+                "How long the most overdue work waits, by kind: provider_event, email, delivery."
+            );
+            describe_gauge!("ango_stuck_provider_events", "Events of the payment provider that cannot be processed.");
+            describe_gauge!("ango_open_invoices", "Invoices that are not paid.");
+            describe_gauge!("ango_unbilled_months", "Months that are over and not billed for every account.");
             describe_counter!("ango_emails_total", "E-mails, by outcome: sent, put_off, given_up.");
             describe_counter!("ango_bootstraps_total", "Bootstraps computed; a folded gate has none.");
             describe_counter!("ango_batches_total", "Batches run on the device.");

@@ -1,6 +1,7 @@
 //! The second listener: metrics and probes for operators. It needs no authentication and is on loopback by default.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -8,10 +9,16 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use metrics::{counter, gauge};
-use store::LockoutKind;
+use store::{Backlog, LockoutKind};
+use tokio::time::timeout;
 
 use super::{Docs, health};
+use crate::access::limits::Period;
+use crate::clock::Timestamp;
 use crate::compute::engine::DeviceState;
+
+/// Timeout for reading what waits in the database.
+const BACKLOG_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes the routes of the second listener.
 pub fn router(docs: Arc<Docs>) -> Router {
@@ -23,7 +30,28 @@ pub fn router(docs: Arc<Docs>) -> Router {
 }
 
 async fn metrics(State(docs): State<Arc<Docs>>) -> impl IntoResponse {
+    // without the database the page has the other figures, and the last ones of the backlog
+    if let Ok(Ok(backlog)) = timeout(BACKLOG_TIMEOUT, docs.compute.store.backlog()).await {
+        show_backlog(&docs, &backlog);
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page(&docs))
+}
+
+fn show_backlog(docs: &Docs, backlog: &Backlog) {
+    let now = docs.access.clock.now();
+    let seconds = |since: Option<i64>| since.map_or(0.0, |since| now.since(Timestamp(since)).as_secs_f64());
+    docs.web.telemetry.record(|| {
+        gauge!("ango_oldest_reservation_seconds").set(seconds(backlog.reservation));
+        for (kind, due_at) in
+            [("provider_event", backlog.provider_event), ("email", backlog.email), ("delivery", backlog.delivery)]
+        {
+            gauge!("ango_overdue_seconds", "kind" => kind).set(seconds(due_at));
+        }
+        gauge!("ango_stuck_provider_events").set(backlog.stuck_events as f64);
+        gauge!("ango_open_invoices").set(backlog.open_invoices as f64);
+        let unbilled = backlog.billed_through.map_or(0, |through| Period::of(now).month - 1 - through);
+        gauge!("ango_unbilled_months").set(unbilled as f64);
+    });
 }
 
 /// Writes the page of metrics, with the present figures.

@@ -8,6 +8,7 @@ pub mod accounts;
 pub mod alerts;
 pub mod api_keys;
 pub mod arithmetic_operations;
+pub mod backlog;
 pub mod backup;
 pub mod ciphertexts;
 pub mod circuit_operations;
@@ -66,6 +67,7 @@ pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
 pub use arithmetic_operations::{
     ArithmeticOperationEnd, ArithmeticOperationRecord, ArithmeticUsage, NewArithmeticOperation,
 };
+pub use backlog::Backlog;
 pub use ciphertexts::{CIPHERTEXT_OBJECTS, CiphertextRecord, NewCiphertext};
 pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
 pub use circuits::{CircuitInRow, CircuitKept, CircuitRecord, CircuitsMax, ForgottenCircuit, NetlistPlace, NewCircuit};

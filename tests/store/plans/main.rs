@@ -464,6 +464,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert_eq!(store.invoices("acct_1", 9).await?.len(), 1);
     assert!(store.invoice("inv_1").await?.is_some());
     assert_eq!(store.items_of_invoice("inv_1").await?.len(), 1);
+    assert_eq!(store.backlog().await?.stuck_events, 0);
     assert!(store.take_job("billing", "node_1", 5, 9).await?);
     assert!(!store.take_job("billing", "node_2", 5, 9).await?);
     store.note_job("billing", 3).await?;

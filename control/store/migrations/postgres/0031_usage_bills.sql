@@ -17,3 +17,6 @@ CREATE INDEX usage_bills_of_month ON usage_bills (month, account_id);
 
 -- finds the customer of an account whose keys were bought
 CREATE INDEX purchases_of_account ON purchases (account_id, created_at);
+
+-- counts what customers owe
+CREATE INDEX invoices_open ON invoices (issued_at) WHERE status = 'open';
