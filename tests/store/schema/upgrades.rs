@@ -266,6 +266,11 @@ const ROWS: &[(i64, &str)] = &[
          VALUES ('cs_1', 'cus_1', 'sub_1', 'acct_1', 'lin_1', 'payg', 'gold', #6, 5)",
     ),
     (25, "INSERT INTO ended_purchases (subscription_id, ended_at) VALUES ('sub_2', 5)"),
+    (
+        31,
+        "INSERT INTO usage_bills (account_id, month, cents, invoice_id, attempt, attempted_at) VALUES \
+         ('acct_1', 1, 2, 'in_1', 3, 4)",
+    ),
 ];
 
 /// Translates a statement of [`ROWS`] into the SQL of this database.
