@@ -201,12 +201,15 @@ impl Tx {
     }
 
     /// Writes an invoice. If the invoice exists, replaces its state, amount, time of payment, page address and number
-    /// of failed payments.
+    /// of failed payments. Two nodes may read an invoice at the same time and write it in the other order, so an ended
+    /// invoice never becomes open again, and failed payments are never fewer.
     pub async fn put_invoice(&mut self, invoice: &Invoice) -> Result<()> {
         let sql = "INSERT INTO invoices (invoice_id, account_id, month, status, amount_usd_cents, period_start, period_end, issued_at, \
              paid_at, url, failures, is_provided) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
              ON CONFLICT (invoice_id) DO UPDATE SET status = excluded.status, amount_usd_cents = excluded.amount_usd_cents, \
-             paid_at = excluded.paid_at, url = excluded.url, failures = excluded.failures";
+             paid_at = excluded.paid_at, url = excluded.url, \
+             failures = CASE WHEN excluded.failures > invoices.failures THEN excluded.failures ELSE invoices.failures END \
+             WHERE invoices.status IN ('draft', 'open') OR excluded.status IN ('paid', 'void', 'uncollectible')";
         let of = values![
             &invoice.invoice_id,
             &invoice.account_id,

@@ -28,6 +28,7 @@ mod api_keys;
 mod ciphertexts;
 mod encryption_keys;
 mod groups;
+mod invoices;
 mod kept_answers;
 mod ledger;
 mod ledger_model;
