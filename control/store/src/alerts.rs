@@ -112,7 +112,8 @@ impl Store {
 
     /// Deletes the e-mails that were written before this time.
     pub async fn forget_emails(&self, before: i64) -> Result<u64> {
-        self.db.execute("DELETE FROM emails WHERE created_at < $1", values![before]).await
+        let sql = "DELETE FROM emails WHERE email_id IN (SELECT email_id FROM emails WHERE created_at < $1 LIMIT $2)";
+        self.db.delete_in_portions(sql, before).await
     }
 }
 

@@ -143,7 +143,9 @@ impl Store {
 
     /// Deletes operations that ended before this time.
     pub async fn forget_arithmetic_operations(&self, ended_before: i64) -> Result<u64> {
-        self.db.execute("DELETE FROM arithmetic_operations WHERE ended_at < $1", values![ended_before]).await
+        let sql = "DELETE FROM arithmetic_operations WHERE op_id IN \
+             (SELECT op_id FROM arithmetic_operations WHERE ended_at < $1 LIMIT $2)";
+        self.db.delete_in_portions(sql, ended_before).await
     }
 }
 

@@ -129,8 +129,8 @@ impl Store {
 
     /// Deletes runs that ended before this time.
     pub async fn forget_circuit_operations(&self, ended_before: i64) -> Result<u64> {
-        let done = self.db.execute("DELETE FROM circuit_operations WHERE ended_at < $1", values![ended_before]).await?;
-        Ok(done)
+        let sql = "DELETE FROM circuit_operations WHERE op_id IN (SELECT op_id FROM circuit_operations WHERE ended_at < $1 LIMIT $2)";
+        self.db.delete_in_portions(sql, ended_before).await
     }
 }
 

@@ -67,6 +67,9 @@ macro_rules! locking {
 }
 pub(crate) use locking;
 
+/// Number of old rows that one statement deletes.
+pub(crate) const PORTION: i64 = 1000;
+
 /// A value for a placeholder. Null values have types too, which PostgreSQL needs.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
@@ -345,6 +348,20 @@ impl Database {
         })?;
         reach(Moment::After);
         Ok(changed)
+    }
+
+    /// Runs a statement that deletes old rows, again and again, until fewer than `PORTION` rows are left. Other writers go
+    /// on between the portions. `$1` is `before`, and `$2` is the size of a portion. Returns the number of deleted rows.
+    pub(crate) async fn delete_in_portions(&self, sql: impl Into<Sql>, before: i64) -> Result<u64> {
+        let sql = sql.into();
+        let mut all = 0;
+        loop {
+            let deleted = self.execute(sql, values![before, PORTION]).await?;
+            all += deleted;
+            if deleted < PORTION as u64 {
+                return Ok(all);
+            }
+        }
     }
 
     /// Runs a statement that only reads, and returns its single row.

@@ -93,11 +93,12 @@ impl Store {
     pub async fn forget_kept_answers(&self, now: i64) -> Result<u64> {
         // lock in the same order as when answers are stored, because otherwise two transactions can deadlock
         let sql = Sql {
-            sqlite: "DELETE FROM kept_answers WHERE held_until <= $1",
+            sqlite: "DELETE FROM kept_answers WHERE digest IN \
+                 (SELECT digest FROM kept_answers WHERE held_until <= $1 LIMIT $2)",
             postgres: "DELETE FROM kept_answers WHERE digest IN \
-                 (SELECT digest FROM kept_answers WHERE held_until <= $1 ORDER BY digest FOR UPDATE)",
+                 (SELECT digest FROM kept_answers WHERE held_until <= $1 ORDER BY digest LIMIT $2 FOR UPDATE)",
         };
-        self.db.execute(sql, values![now]).await
+        self.db.delete_in_portions(sql, now).await
     }
 
     /// Returns the names of all objects that contain the bodies of answers.

@@ -5,7 +5,7 @@
 //! due deliveries under a lease. If a node dies, other nodes take its deliveries when the lease ends. So an event may
 //! arrive twice, with the same id and bytes.
 
-use crate::database::{Column, Sql, Tx, from_row, values};
+use crate::database::{Column, PORTION, Sql, Tx, from_row, values};
 use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
@@ -281,14 +281,29 @@ impl Store {
         self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(pending,)| pending)
     }
 
-    /// Deletes the events that happened before this time, with their deliveries.
+    /// Deletes the events that happened before this time, with their deliveries, in portions. Returns the number of
+    /// events.
     pub async fn forget_events(&self, before: i64) -> Result<u64> {
-        self.write(async |tx| {
-            let sql = "DELETE FROM deliveries WHERE event_id IN (SELECT event_id FROM events WHERE created_at < $1)";
-            tx.execute(sql, values![before]).await?;
-            tx.execute("DELETE FROM events WHERE created_at < $1", values![before]).await
-        })
-        .await
+        let mut all = 0;
+        loop {
+            let deleted = self
+                .write(async |tx| {
+                    let sql = "DELETE FROM events WHERE event_id IN \
+                         (SELECT event_id FROM events WHERE created_at < $1 LIMIT $2) RETURNING event_id";
+                    let deleted: Vec<(String,)> = tx.fetch_all(sql, values![before, PORTION]).await?;
+                    let sql = Sql {
+                        sqlite: "DELETE FROM deliveries WHERE event_id IN (SELECT r.value->>0 FROM json_each($1) r)",
+                        postgres: "DELETE FROM deliveries WHERE event_id = ANY ($1::text[])",
+                    };
+                    tx.execute_rows(sql, &[Column::texts(&deleted, |(event_id,)| event_id)]).await?;
+                    Ok::<_, crate::Error>(deleted.len())
+                })
+                .await?;
+            all += deleted as u64;
+            if deleted < PORTION as usize {
+                return Ok(all);
+            }
+        }
     }
 }
 

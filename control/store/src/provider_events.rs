@@ -102,8 +102,9 @@ impl Store {
 
     /// Deletes processed events that arrived before this time.
     pub async fn forget_provider_events(&self, before: i64) -> Result<u64> {
-        let sql = "DELETE FROM provider_events WHERE received_at < $1 AND status IN ('done', 'dropped')";
-        self.db.execute(sql, values![before]).await
+        let sql = "DELETE FROM provider_events WHERE event_id IN (SELECT event_id FROM provider_events \
+             WHERE received_at < $1 AND status IN ('done', 'dropped') LIMIT $2)";
+        self.db.delete_in_portions(sql, before).await
     }
 }
 

@@ -34,6 +34,7 @@ mod ledger;
 mod ledger_model;
 mod limits;
 mod pages;
+mod retention;
 mod trials;
 mod users;
 
