@@ -37,6 +37,12 @@ const STATES: [&str; 5] = ["status", "payment_status", "paid", "captured", "curr
 /// Lease of a document. After this time another node may make the document.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Largest number of an account's payments that wait for their documents, and of the bytes of their events.
+const UNFINISHED_MAX: i64 = 1000;
+const UNFINISHED_BYTES_MAX: i64 = 32 << 20;
+/// When the provider may send an event again that found no room.
+const UNFINISHED_WAIT: Duration = Duration::from_secs(3600);
+
 /// Receive an event of a payment provider.
 ///
 /// The provider sends its events to this route, at the URL that `POST /v1/account/profile` returned.
@@ -68,6 +74,12 @@ pub async fn receive(
     let set = office.opened_profile(&record)?;
     if !set.signing_secret.is_empty() && !is_signed(&header, &body, &[secret(&set)], now) {
         return Err(ApiError::new(Code::InvalidSignature, "the signature is missing, wrong or older than 5 minutes"));
+    }
+    let (payments, bytes) = office.store.unfinished_payments(&record.account_id).await?;
+    if payments >= UNFINISHED_MAX || bytes >= UNFINISHED_BYTES_MAX {
+        // the provider keeps the event and sends it again
+        let message = "too many payments of this account wait for their documents: raise the cap of the key";
+        return Err(ApiError::unavailable("ingest", message).retry_after(UNFINISHED_WAIT));
     }
     let Some(told) = read(&body, &set, &office)? else { return Ok(answer("ignored", None)) };
     // a separate task, so the work goes on if the provider closes the connection

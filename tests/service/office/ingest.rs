@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use control::config::SmtpUrl;
 use serde_json::{Value, json};
+use store::NewPayment;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::mailbox::Mailbox;
@@ -273,4 +274,48 @@ async fn b11_without_mail_documents_are_kept_and_not_sent() {
     let path = shop.set_profile(json!({"delivery_mode": "both"})).await;
     tell(&server, &path, &event("1", "charge.succeeded", charge("1", 1_000))).await.ok(200);
     assert_eq!(shop.stored("").await[0]["delivery_status"], "not_sent");
+}
+
+#[tokio::test]
+async fn b16_payments_that_wait_are_bounded_and_the_provider_keeps_the_rest() {
+    let server = TestServer::start().await;
+    let shop = Shop::new(&server).await;
+    let path = shop.set_profile(json!({})).await;
+    let store = server.running().store();
+    let now = server.clock.now().0;
+    let waiting = |number: usize| NewPayment {
+        document_id: format!("inv_{number}"),
+        account_id: shop.account.as_str().to_owned(),
+        lineage_id: "lin_1".to_owned(),
+        names: vec![format!("ch_{number}")],
+        sealed_event: vec![1],
+        customer: String::new(),
+        total_yen: 1,
+        paid_at: now,
+        is_invoice: false,
+        is_intent: false,
+        due_at: i64::MAX,
+        received_at: now,
+    };
+    let claim = async |numbers: std::ops::Range<usize>| {
+        store
+            .write(async |tx| {
+                for number in numbers {
+                    tx.claim_payment(&waiting(number)).await?;
+                }
+                Ok::<_, store::Error>(())
+            })
+            .await
+            .unwrap();
+    };
+    claim(0..999).await;
+    let event = |id: &str| event(id, "charge.succeeded", charge(id, 1_000));
+    assert_eq!(tell(&server, &path, &event("one")).await.ok(200)["status"], "created");
+    claim(999..1000).await;
+    let full = tell(&server, &path, &event("two")).await;
+    assert_eq!((full.status, full.header("retry-after")), (503, Some("3600")));
+    // another account is not concerned
+    let other = Shop::new(&server).await;
+    let path = other.set_profile(json!({})).await;
+    assert_eq!(tell(&server, &path, &event("three")).await.ok(200)["status"], "created");
 }

@@ -91,6 +91,13 @@ impl Store {
         self.db.fetch_all(sql, values![now, limit]).await
     }
 
+    /// Returns the number of an account's payments that have no document yet, and the bytes of their events.
+    pub async fn unfinished_payments(&self, account_id: &str) -> Result<(i64, i64)> {
+        let sql = "SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(sealed_event)), 0) AS BIGINT) FROM ingested_payments \
+             WHERE account_id = $1 AND state <> 'issued'";
+        self.db.fetch_one(sql, values![account_id]).await
+    }
+
     /// Returns whether there is a payment whose document is to be made now.
     pub async fn has_due_payments(&self, now: i64) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM ingested_payments WHERE state IN ('waiting', 'held') AND due_at <= $1 LIMIT 1";

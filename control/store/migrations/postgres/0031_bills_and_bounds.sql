@@ -2,16 +2,16 @@
 -- between goes on with the same invoice, however late.
 CREATE TABLE usage_bills (
     account_id   TEXT NOT NULL,
-    month        INTEGER NOT NULL,
+    month        BIGINT NOT NULL,
     -- the amount of the bill, decided once
-    cents        INTEGER NOT NULL,
+    cents        BIGINT NOT NULL,
     -- the provider's invoice; empty until the provider has made one
     invoice_id   TEXT NOT NULL,
     -- number of attempts, a part of idempotency keys, and when the last attempt began
-    attempt      INTEGER NOT NULL,
-    attempted_at INTEGER NOT NULL,
+    attempt      BIGINT NOT NULL,
+    attempted_at BIGINT NOT NULL,
     PRIMARY KEY (account_id, month)
-) STRICT, WITHOUT ROWID;
+);
 
 CREATE INDEX usage_bills_of_month ON usage_bills (month, account_id);
 
@@ -20,3 +20,6 @@ CREATE INDEX purchases_of_account ON purchases (account_id, created_at);
 
 -- counts what customers owe
 CREATE INDEX invoices_open ON invoices (issued_at) WHERE status = 'open';
+
+-- counts the payments of an account that have no document yet
+CREATE INDEX ingested_payments_unfinished ON ingested_payments (account_id) WHERE state <> 'issued';
