@@ -115,6 +115,10 @@ fn bounded(object: &Object<'_>, name: &'static str, most: usize) -> String {
     if text.chars().count() > most {
         object.fault(name, &format!("should have at most {most} characters"));
     }
+    // documents leave this character out, but this text is stored as it is, and PostgreSQL cannot store the character
+    if text.contains('\0') {
+        object.fault(name, "should not hold the character U+0000");
+    }
     text
 }
 

@@ -52,11 +52,6 @@ fn whole<'a>(bytes: &'a [u8], faults: &'a Faults) -> Option<Field<'a>> {
         faults.add(Fault::new("missing", at, "is required"));
         return None;
     }
-    if let Some(place) = escaped_nul(bytes) {
-        let loc = vec![Place::from("body"), Place::Index(place)];
-        faults.add(Fault::new("string_unicode", loc, "should not hold the character U+0000"));
-        return None;
-    }
     match serde_json::from_slice::<&RawValue>(bytes) {
         Ok(raw) => Some(Field { raw, at, faults }),
         Err(error) => {
