@@ -51,7 +51,7 @@ async fn keep(billing: Arc<Billing>, job: Job, mut stopped: watch::Receiver<bool
     }
 }
 
-/// What a job with pauses remembers.
+/// The state of a job between two looks for work.
 struct Last {
     /// The last attempt.
     tried: Timestamp,

@@ -99,7 +99,7 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, PaymentError>>;
 pub enum PaymentError {
     /// The customer's bank did not pay.
     Declined(String),
-    /// The provider did not answer, or has an error of its own. A retry is safe, and may succeed.
+    /// The provider did not answer, or answered with a server error. A retry is safe, and may succeed.
     Unavailable(String),
     /// The provider refuses the request, or its answer cannot be used. Only an operator or a new version helps.
     Refused(String),

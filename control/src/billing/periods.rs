@@ -15,7 +15,7 @@ const AT_ONCE: i64 = 100;
 const SIDE_BY_SIDE: usize = 8;
 
 /// Returns subscriptions whose period is over, and subscriptions that are past due for longer than the grace period.
-/// `provided`: those that the payment provider holds, or else those that the node holds itself.
+/// If `provided` is true, returns the subscriptions at the payment provider, otherwise those without a provider.
 pub(super) async fn due(billing: &Billing, provided: bool, limit: i64) -> Result<Vec<Subscription>, store::Error> {
     let now = billing.clock.now();
     billing.store.due_subscriptions(now.0, now.0 - GRACE.as_micros() as i64, provided, limit).await

@@ -7,7 +7,7 @@ use serde_json::json;
 use store::{Invoice, InvoiceState, NewEvent, Subscription, SubscriptionState};
 
 use super::Billing;
-use super::payments::{PaymentProvider, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
+use super::payments::{PaymentError, PaymentProvider, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
 use super::plan_change::{end, unschedule};
 use super::purchases::sync_purchase;
 use super::sync_error::SyncError;
@@ -79,14 +79,18 @@ pub async fn sync_invoice(
     let account_id = provided.account_id.as_deref();
     let Some(subscription) = account_of(billing, &provided.customer_id, account_id).await? else { return Ok(false) };
     if provided.currency != CURRENCY {
-        // an invoice of the operator's other business, to somebody who is a customer of this service too
+        // The operator sends this customer other invoices too. This service's own invoices are in US dollars.
         let (account_id, currency) = (subscription.account_id, provided.currency);
         tracing::info!(account_id, invoice_id, currency, "an invoice in another currency is not recorded");
         return Ok(false);
     }
     if let Some(of) = &provided.subscription_id {
-        // a payment or a failed payment also changes the subscription
-        sync_subscription(billing, of).await?;
+        // A payment or a failed payment also changes the subscription. The invoice counts even if the provider no longer
+        // has the subscription.
+        match sync_subscription(billing, of).await {
+            Ok(_) | Err(SyncError::Provider(PaymentError::Unknown(_))) => {}
+            Err(error) => return Err(error),
+        }
     }
     let now = billing.clock.now();
     let mut invoice = invoice_of(&subscription, &provided);

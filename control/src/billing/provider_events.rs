@@ -30,7 +30,8 @@ const AT_ONCE: i64 = 20;
 const AGAIN_AT_ONCE: i64 = 5;
 /// Number of requests without an answer, one after another, after which a round ends.
 const UNANSWERED_MAX: u32 = 3;
-/// Number of attempts after which an event is stuck, unless the provider does not answer: about 8 minutes.
+/// Number of attempts after which an event is stuck, unless the provider does not answer. The waits between
+/// these attempts add up to 254 s.
 const ATTEMPTS_MAX: i64 = 8;
 /// Exponential backoff of retries: the wait doubles each time, up to an hour.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
@@ -167,7 +168,12 @@ async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), SyncE
     let is_ours = match event.event_type.as_str() {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => sync_checkout(billing, id).await?,
         "customer.subscription.created" | "customer.subscription.updated" => sync_subscription(billing, id).await?,
-        "customer.subscription.deleted" => sync_subscription(billing, id).await? || end_purchases(billing, id).await?,
+        "customer.subscription.deleted" => match sync_subscription(billing, id).await {
+            Ok(true) => true,
+            // the keys that were bought with the subscription end, also if the provider no longer has it
+            Ok(false) | Err(SyncError::Provider(PaymentError::Unknown(_))) => end_purchases(billing, id).await?,
+            Err(error) => return Err(error),
+        },
         "invoice.payment_failed" => {
             let attempt = object["attempt_count"].as_i64().unwrap_or(1);
             let said = &object["last_finalization_error"]["code"];

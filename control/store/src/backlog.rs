@@ -1,4 +1,4 @@
-//! What waits: the oldest of each kind of unfinished work, for an operator's gauges and alerts.
+//! The backlog: the oldest unfinished work of each kind. The gauges for operators show it.
 
 use crate::database::{from_row, values};
 use crate::{Result, Store};

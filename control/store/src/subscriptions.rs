@@ -151,8 +151,8 @@ impl Store {
     }
 
     /// Returns subscriptions whose period is over, and subscriptions whose payment has been due since before
-    /// `past_due_before`, at most `limit` of each kind. `provided`: subscriptions that the payment provider holds, or
-    /// else those that the node holds itself.
+    /// `past_due_before`, at most `limit` of each kind. If `provided` is true, returns subscriptions at the payment
+    /// provider, otherwise subscriptions without a provider.
     pub async fn due_subscriptions(
         &self,
         now: i64,

@@ -132,6 +132,12 @@ async fn b8_the_end_of_a_subscription_revokes_its_key_in_any_order() {
     tell(&server, &bought(&provider, "cs_2", json!({}))).await.ok(200);
     let key = by_session(&server, "cs_2").await.ok(200)["key"].as_str().unwrap().to_owned();
     refused(&server.send(Request::get(ME).key(&key)).await, 401, "INVALID_API_KEY");
+    // the provider no longer has the subscription of cs_3
+    tell(&server, &bought(&provider, "cs_3", json!({}))).await.ok(200);
+    let key = by_session(&server, "cs_3").await.ok(200)["key"].as_str().unwrap().to_owned();
+    let gone = json!({"id": "sub_cs_3", "object": "subscription", "customer": "cus_buyer", "status": "canceled"});
+    tell(&server, &event("end_cs_3", "customer.subscription.deleted", gone)).await.ok(200);
+    refused(&server.send(Request::get(ME).key(&key)).await, 401, "INVALID_API_KEY");
     // an event with a wrong signature is refused
     let request = Request::post(WEBHOOK, &ended("cs_1")).header("Stripe-Signature", "t=1,v1=00");
     refused(&server.send(request).await, 400, "INVALID_SIGNATURE");
