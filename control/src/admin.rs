@@ -7,6 +7,7 @@ pub mod ledger;
 pub mod lockouts;
 pub mod provider_events;
 pub mod signing_key;
+pub mod unpaid;
 pub mod usage;
 pub mod users;
 
@@ -176,18 +177,19 @@ impl Operator {
         Ok(facts.collect())
     }
 
-    /// Sets the plan of an account.
+    /// Grants a plan to an account. Returns the plan in force, which is higher if a subscription or a purchase gives the
+    /// account a higher plan (readings B7).
     ///
     /// # Errors
     /// When the account does not exist.
-    pub async fn set_plan(&self, account: &AccountId, plan: Plan) -> anyhow::Result<()> {
-        if self.store.set_plan(account.as_str(), plan).await? {
-            let (account_id, plan) = (account.as_str(), plan.as_str());
-            tracing::info!(target: "security", account_id, plan, "plan set by the operator");
-            self.tell_nodes(News::Account { account_id: account_id.to_owned() }).await;
-            Ok(())
-        } else {
+    pub async fn set_plan(&self, account: &AccountId, plan: Plan) -> anyhow::Result<Plan> {
+        let now = self.clock.now();
+        if !self.store.grant_plan(account.as_str(), plan, now.0).await? {
             bail!("there is no account {account}")
         }
+        let (account_id, granted) = (account.as_str(), plan.as_str());
+        tracing::info!(target: "security", account_id, plan = granted, "plan granted by the operator");
+        self.tell_nodes(News::Account { account_id: account_id.to_owned() }).await;
+        Ok(self.store.account_standing(account_id).await?.map_or(plan, |standing| standing.plan))
     }
 }

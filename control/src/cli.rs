@@ -20,6 +20,7 @@ mod common;
 mod config;
 mod run_job;
 mod serve;
+mod unpaid;
 mod users;
 
 use std::io::Write;

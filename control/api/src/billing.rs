@@ -68,6 +68,31 @@ pub struct Budget {
     pub alerts_sent: Vec<String>,
     /// The next threshold: 80, then 100.
     pub next_alert_threshold_pct: i64,
+    /// The payment that is due. Absent: the account owes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_due: Option<PaymentDue>,
+}
+
+/// The payment that an account owes, and the consequences if the account does not pay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PaymentDue {
+    /// The sum of the unpaid invoices in US cents. 0: a payment of the subscription failed, and its invoice is not known
+    /// yet.
+    pub amount_usd_cents: i64,
+    /// The unpaid invoices, the oldest first, at most 100.
+    pub invoice_ids: Vec<String>,
+    /// When the oldest payment is or was due.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub due_at: String,
+    /// Whether the payment is overdue.
+    pub is_overdue: bool,
+    /// When the account is or was suspended unless the payment arrives: 7 days after `due_at`, or later if the operator
+    /// agreed. From then on, compute operations, gates and key generation are refused.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub suspended_at: String,
+    /// Whether the account is suspended.
+    pub is_suspended: bool,
 }
 
 /// How often a subscription is paid.
@@ -154,6 +179,9 @@ pub struct Subscription {
     /// this step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkout_url: Option<String>,
+    /// The payment that is due. Absent: the account owes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payment_due: Option<PaymentDue>,
 }
 
 /// A subscription that ends with its period.

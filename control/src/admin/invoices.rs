@@ -6,6 +6,7 @@ use serde::Serialize;
 use store::InvoiceState;
 
 use super::Operator;
+use crate::cache_store::News;
 use crate::billing::invoices::invoice_paid_event;
 use crate::caller::Plan;
 use crate::clock::Timestamp;
@@ -57,16 +58,17 @@ impl Operator {
         let ended = self
             .store
             .write(async |tx| {
-                let ended = tx.end_invoice(invoice_id, status, invoice.paid_at).await?;
-                if let Some(event) = event.as_ref().filter(|_| ended) {
+                let ended = tx.end_invoice(invoice_id, status, invoice.paid_at, now.0).await?;
+                if let Some(event) = event.as_ref().filter(|_| ended.is_some()) {
                     tx.emit(std::slice::from_ref(event)).await?;
                 }
                 Ok::<_, store::Error>(ended)
             })
             .await?;
-        if !ended {
-            bail!("the invoice {invoice_id} is not open");
+        if ended.is_none() {
+            bail!("the invoice {invoice_id} has ended already");
         }
+        self.tell_nodes(News::Account { account_id: invoice.account_id }).await;
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ impl JsonBody for SetBudget {
 )]
 pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result<Json<Budget>, ApiError> {
     let budget = billing.store.monthly_cap(caller.account.as_str()).await?;
-    Ok(Json(billing.standing(&caller, budget).await?))
+    Ok(Json(billing.budget(&caller, budget).await?))
 }
 
 /// Set the account's monthly cap. The new cap replaces the old one.
@@ -73,11 +73,11 @@ pub async fn set(
         alert_email,
         updated_at: billing.clock.now().0,
     };
-    let standing = billing.standing(&caller, Some(budget.clone())).await?;
+    let shown = billing.budget(&caller, Some(budget.clone())).await?;
     // if the new cap is below the present spending, the thresholds that are reached are announced at once
-    let spent = standing.current_spend_usd.0;
+    let spent = shown.current_spend_usd.0;
     let reached = budget_alerts(&budget.account_id, budget.cap_nano_usd, spent, billing.clock.now());
-    let (answer, kept) = claim.keep(Json(standing).into_response()).await?;
+    let (answer, kept) = claim.keep(Json(shown).into_response()).await?;
     billing
         .store
         .write(async |tx| {
@@ -90,7 +90,8 @@ pub async fn set(
 }
 
 impl Billing {
-    async fn standing(&self, caller: &Caller, budget: Option<store::MonthlyCap>) -> Result<Budget, ApiError> {
+    async fn budget(&self, caller: &Caller, budget: Option<store::MonthlyCap>) -> Result<Budget, ApiError> {
+        let payment_due = self.view(caller).await?.payment_due();
         let month = Period::of(self.clock.now()).month;
         let spend = self.store.used_in_month(caller.account.as_str(), month).await?.spend;
         let Some(budget) = budget else {
@@ -103,6 +104,7 @@ impl Billing {
                 allow_soft_overage: true,
                 alerts_sent: Vec::new(),
                 next_alert_threshold_pct: BUDGET_THRESHOLDS[0],
+                payment_due,
             });
         };
         let reached = |percent: &&i64| is_reached(spend.nano_usd(), budget.cap_nano_usd, **percent);
@@ -115,6 +117,7 @@ impl Billing {
             allow_soft_overage: budget.allow_soft_overage,
             alerts_sent: reached.iter().map(|percent| format!("{percent}%")).collect(),
             next_alert_threshold_pct: if reached.is_empty() { BUDGET_THRESHOLDS[0] } else { BUDGET_THRESHOLDS[1] },
+            payment_due,
         })
     }
 }

@@ -12,6 +12,7 @@ use store::SubscriptionState;
 use url::Host;
 
 use super::Billing;
+use super::standing::AccountView;
 use super::payments::{NewCheckout, unavailable};
 use super::plan_change::period_end;
 use super::plans::SUBSCRIBED;
@@ -57,8 +58,8 @@ pub async fn portal(
     must_manage(&caller)?;
     let disabled = |why: &str| ApiError::new(Code::BillingPortalDisabled, why);
     let provider = billing.provider.clone().ok_or_else(|| disabled("this node has no payment provider"))?;
-    let mut subscription = billing.subscription(&caller).await?;
-    if subscription.plan == Plan::Enterprise && subscription.customer_id.is_empty() {
+    let AccountView { mut subscription, standing, .. } = billing.view(&caller).await?;
+    if standing.plan == Plan::Enterprise && subscription.customer_id.is_empty() {
         return Err(disabled("the operator sets and bills this plan"));
     }
     let customer = billing.customer(&*provider, &mut subscription, "").await?;

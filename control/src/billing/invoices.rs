@@ -69,6 +69,13 @@ fn told(invoice: Invoice) -> Option<api::billing::Invoice> {
     })
 }
 
+/// The first moment after the last day (UTC) on which an invoice can be paid in time, if it is made now and must be paid
+/// within `term` days.
+fn due_at(now: Timestamp, term: i64) -> Timestamp {
+    let day = 86_400_000_000;
+    Timestamp((now.0.div_euclid(day) + term + 1) * day)
+}
+
 /// Writes a month as text, such as `2026-01`.
 pub(super) fn month_words(month: i64) -> String {
     format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12) + 1)
@@ -109,6 +116,7 @@ impl Billing {
         }
         let total: i64 = items.iter().map(|item| item.amount_usd_cents).sum();
         let invoice_id = ids::invoice(now).as_str().to_owned();
+        let term = self.store.invoice_term(account_id).await?.unwrap_or(i64::from(self.payments.invoice_term_days));
         let invoice = Invoice {
             url: self.invoice_page(&invoice_id),
             invoice_id,
@@ -122,6 +130,7 @@ impl Billing {
             paid_at: 0,
             failures: 0,
             is_provided: false,
+            due_at: due_at(now, term).0,
         };
         let account = account_id.parse().map_err(ApiError::internal)?;
         let created = event(&account, EventType::InvoiceCreated, &invoice_data(&invoice), now);
@@ -139,7 +148,7 @@ impl Billing {
                     return Ok(());
                 }
                 tx.put_items_on(&invoice.invoice_id, &on_it).await?;
-                tx.put_invoice(&invoice).await?;
+                tx.put_invoice(&invoice, now.0).await?;
                 tx.emit(std::slice::from_ref(&created)).await
             })
             .await?;

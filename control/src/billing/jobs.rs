@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::leases::{Job, holds_lease};
-use super::{Billing, alerts, mail, months, periods, provider_events, purchases};
+use super::{Billing, alerts, mail, months, notices, periods, provider_events, purchases, standing};
 use crate::clock::Timestamp;
 use crate::web::error::ApiError;
 
@@ -66,6 +66,8 @@ async fn look(billing: &Billing, job: Job, last: &mut Last) -> Result<(), ApiErr
         Job::Alerts => !store.untold_alerts(1).await?.is_empty(),
         Job::Mails => billing.mailer.is_some() && !store.due_emails(now.0, 1).await?.is_empty(),
         Job::ProviderEvents => store.has_due_provider_events(now.0).await?,
+        Job::Standings => !store.due_standings(now.0, 1).await?.is_empty(),
+        Job::Notices => notices::has_due(billing).await?,
         Job::Periods => !periods::due(billing, false, 1).await?.is_empty(),
         Job::ProvidedPeriods => {
             billing.provider.is_some()
@@ -86,6 +88,8 @@ async fn look(billing: &Billing, job: Job, last: &mut Last) -> Result<(), ApiErr
         Job::Alerts => alerts::tell(billing).await?,
         Job::Mails => mail::send_due(billing).await?,
         Job::ProviderEvents => provider_events::work_through(billing).await?,
+        Job::Standings => standing::update_due(billing).await?,
+        Job::Notices => notices::send_due(billing).await?,
         Job::Periods => periods::end(billing).await?,
         Job::ProvidedPeriods => periods::read_again(billing).await?,
         Job::Months => last.billed_through = months::close(billing).await?,

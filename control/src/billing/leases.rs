@@ -16,6 +16,10 @@ pub(super) enum Job {
     Mails,
     /// Processes the payment provider's events.
     ProviderEvents,
+    /// Computes the standing of accounts again when time changes it.
+    Standings,
+    /// Writes notices about payments.
+    Notices,
     /// Begins or ends the periods of subscriptions that the node holds itself.
     Periods,
     /// Reads subscriptions from the payment provider after their periods ended.
@@ -27,8 +31,17 @@ pub(super) enum Job {
 }
 
 impl Job {
-    pub(super) const ALL: [Job; 7] =
-        [Job::Alerts, Job::Mails, Job::ProviderEvents, Job::Periods, Job::ProvidedPeriods, Job::Months, Job::Forget];
+    pub(super) const ALL: [Job; 9] = [
+        Job::Alerts,
+        Job::Mails,
+        Job::ProviderEvents,
+        Job::Standings,
+        Job::Notices,
+        Job::Periods,
+        Job::ProvidedPeriods,
+        Job::Months,
+        Job::Forget,
+    ];
 
     /// The name of the lease.
     pub(super) fn name(self) -> &'static str {
@@ -36,6 +49,8 @@ impl Job {
             Job::Alerts => "alerts",
             Job::Mails => "mails",
             Job::ProviderEvents => "provider_events",
+            Job::Standings => "standings",
+            Job::Notices => "notices",
             Job::Periods => "periods",
             Job::ProvidedPeriods => "provided_periods",
             Job::Months => "months",

@@ -43,6 +43,16 @@ pub struct PaymentsConfig {
     /// The host of ANGO_PUBLIC_URL and localhost are always included.
     #[arg(env = "ANGO_PAYMENTS_RETURN_DOMAINS", value_delimiter = ',', value_parser = domain)]
     pub return_domains: Vec<String>,
+    // readings B7
+    /// Prices and payment links at Stripe that sell API keys, separated by commas: `price_...`, `plink_...`. When unset, every
+    /// paid checkout sells a key, unless it is an account's own. Set this if you also sell other things.
+    #[arg(env = "ANGO_PAYMENTS_KEY_PRICES", value_delimiter = ',', value_parser = sold_id)]
+    pub key_prices: Vec<String>,
+    // readings P18
+    /// Number of days in which a customer must pay an invoice that the node made itself. `ango admin set-invoice-term` sets
+    /// another number for an account.
+    #[arg(env = "ANGO_PAYMENTS_INVOICE_TERM_DAYS", default_value = "30", value_parser = clap::value_parser!(u32).range(1..=365))]
+    pub invoice_term_days: u32,
     // readings P14
     /// Address for customers who want a plan with a negotiated price. When unset, the address of the documentation.
     #[arg(env = "ANGO_PAYMENTS_CONTACT_URL", value_parser = contact)]
@@ -84,6 +94,12 @@ fn domain(text: &str) -> Result<String, &'static str> {
         Ok(url::Host::Domain(domain)) => Ok(domain),
         _ => Err("must be a list of domains such as example.com"),
     }
+}
+
+fn sold_id(text: &str) -> Result<String, &'static str> {
+    let text = text.trim();
+    let is_id = (1..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_id { Ok(text.to_owned()) } else { Err("must be a list of ids such as price_1 or plink_1") }
 }
 
 fn contact(text: &str) -> Result<Url, &'static str> {
@@ -266,6 +282,8 @@ pub struct FinishedCheckout {
     pub plan: String,
     /// `client_reference_id`. Empty if absent.
     pub reference: String,
+    /// The provider's ids of the payment link and of the prices.
+    pub sold: Vec<String>,
 }
 
 /// A new subscription.

@@ -5,7 +5,7 @@ use store::Subscription;
 
 use super::leases::{Job, holds_lease};
 use super::plan_change::renew;
-use super::provided::{GRACE, sync_subscription};
+use super::provided::sync_subscription;
 use super::{Billing, invoices};
 use crate::web::error::ApiError;
 
@@ -14,11 +14,14 @@ const AT_ONCE: i64 = 100;
 /// Largest number of subscriptions that are read from the payment provider side by side.
 const SIDE_BY_SIDE: usize = 8;
 
-/// Returns subscriptions whose period is over, and subscriptions that are past due for longer than the grace period.
-/// If `provided` is true, returns the subscriptions at the payment provider, otherwise those without a provider.
+/// Subscriptions that are past due are read from the payment provider again this long before they are suspended, in
+/// microseconds, because a payment may have arrived without an event.
+const BEFORE_SUSPENSION: i64 = 600_000_000;
+
+/// Returns subscriptions whose period is over, and subscriptions that are past due and will be suspended soon. If `provided` is true, returns the subscriptions at the payment provider, otherwise those without a provider.
 pub(super) async fn due(billing: &Billing, provided: bool, limit: i64) -> Result<Vec<Subscription>, store::Error> {
     let now = billing.clock.now();
-    billing.store.due_subscriptions(now.0, now.0 - GRACE.as_micros() as i64, provided, limit).await
+    billing.store.due_subscriptions(now.0, now.0 - store::GRACE, BEFORE_SUSPENSION, provided, limit).await
 }
 
 /// Begins the next periods of subscriptions that the node holds itself, or ends the subscriptions.
@@ -33,7 +36,7 @@ pub(super) async fn end(billing: &Billing) -> Result<(), ApiError> {
             .write(async |tx| {
                 // if another request changed the subscription meanwhile, nothing is written; the next look for work
                 // reads the subscription again
-                if tx.put_subscription(&subscription).await? {
+                if tx.put_subscription(&subscription).await?.is_some() {
                     for item in &items {
                         tx.add_invoice_item(item).await?;
                     }

@@ -139,16 +139,14 @@ pub fn renew(subscription: &mut Subscription, now: Timestamp) -> Vec<Fee> {
     fees
 }
 
-/// Ends a subscription. The account is then on the free plan (readings P16), unless the operator set another plan.
+/// Ends a subscription. The account is then on the free plan (readings P16), unless another record gives it a plan.
 pub fn end(subscription: &mut Subscription) {
     subscription.status = SubscriptionState::None;
     subscription.billing_cycle = BillingCycle::Monthly;
     subscription.past_due_since = 0;
     subscription.provider_subscription_id = String::new();
     unschedule(subscription);
-    if subscription.plan != Plan::Enterprise {
-        subscription.plan = Plan::Free;
-    }
+    subscription.plan = Plan::Free;
 }
 
 /// Returns the plan and billing cycle that are scheduled for the period's end.
@@ -185,7 +183,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_771_113_600_000_000);
 
     fn none() -> Subscription {
-        Subscription::none("acct_1", Plan::Free)
+        Subscription::none("acct_1")
     }
 
     fn on(plan: Plan, cycle: BillingCycle) -> Subscription {

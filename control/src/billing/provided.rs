@@ -17,8 +17,6 @@ use crate::clock::Timestamp;
 use crate::events::{EventType, event};
 use crate::web::error::ApiError;
 
-/// Grace period: how long the service goes on after a payment failed (readings P18).
-pub const GRACE: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
 /// Largest number of attempts to replace a record that other requests change too.
 const TRIES_MAX: usize = 5;
 
@@ -51,7 +49,7 @@ pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Resu
             return Ok(true);
         }
         subscription.updated_at = billing.clock.now().0;
-        if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await? {
+        if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await?.is_some() {
             billing.access.forget_account(&subscription.account_id).await;
             if before.plan != subscription.plan || before.status != subscription.status {
                 tracing::info!(
@@ -93,7 +91,7 @@ pub async fn sync_invoice(
         }
     }
     let now = billing.clock.now();
-    let mut invoice = invoice_of(&subscription, &provided);
+    let mut invoice = invoice_of(&subscription, &provided, now);
     let attempt = failed_attempt.as_ref().map_or(0, |(attempt, _)| *attempt);
     invoice.failures = invoice.failures.max(attempt);
     let account = subscription.account_id.parse().map_err(|why| SyncError::Other(ApiError::internal(why)))?;
@@ -113,19 +111,22 @@ pub async fn sync_invoice(
     if invoice.status == InvoiceState::Paid {
         told_of.push((format!("invoice:{invoice_id}:paid"), told(EventType::InvoicePaid, &data)));
     }
-    billing
+    let change = billing
         .store
         .write(async |tx| {
-            tx.put_invoice(&invoice).await?;
+            let change = tx.put_invoice(&invoice, now.0).await?;
             // announce each event once, in this order (readings W6)
             for (fact, event) in &told_of {
                 if tx.announce(fact, now.0).await? {
                     tx.emit(std::slice::from_ref(event)).await?;
                 }
             }
-            Ok::<_, store::Error>(())
+            Ok::<_, store::Error>(change)
         })
         .await?;
+    if change.is_some_and(|change| change.before != change.after) {
+        billing.access.forget_account(&invoice.account_id).await;
+    }
     Ok(true)
 }
 
@@ -147,13 +148,14 @@ pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, 
         provider.set_payment_method(&checkout.customer_id, method).await?;
         for _ in 0..TRIES_MAX {
             // readings P13: if a customer on the free plan stores a card, the account changes to pay as you go
-            if subscription.plan != Plan::Free {
+            let standing = billing.store.account_standing(&subscription.account_id).await?;
+            if standing.is_none_or(|standing| standing.plan != Plan::Free) {
                 return Ok(true);
             }
             subscription.plan = Plan::Payg;
             subscription.customer_id = checkout.customer_id.clone();
             subscription.updated_at = billing.clock.now().0;
-            if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await? {
+            if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await?.is_some() {
                 billing.access.forget_account(&subscription.account_id).await;
                 return Ok(true);
             }
@@ -215,19 +217,15 @@ fn take_over(subscription: &mut Subscription, provided: &ProvidedSubscription, n
         ProvidedStatus::Other if !is_ours => return,
         ProvidedStatus::Other => subscription.status,
         ProvidedStatus::Unpaid => SubscriptionState::Unpaid,
-        ProvidedStatus::PastDue => {
-            if subscription.past_due_since == 0 {
-                subscription.past_due_since = now.0;
-            }
-            let is_over = Timestamp(subscription.past_due_since).plus(GRACE) <= now;
-            if is_over { SubscriptionState::Unpaid } else { SubscriptionState::PastDue }
-        }
+        ProvidedStatus::PastDue => SubscriptionState::PastDue,
         _ if provided.ends => SubscriptionState::Cancelled,
         ProvidedStatus::Trialing => SubscriptionState::Trial,
         ProvidedStatus::Active => SubscriptionState::Active,
     };
     if !matches!(provided.status, ProvidedStatus::PastDue | ProvidedStatus::Unpaid) {
         subscription.past_due_since = 0;
+    } else if subscription.past_due_since == 0 {
+        subscription.past_due_since = now.0;
     }
     subscription.status = status;
     subscription.provider_subscription_id = provided.subscription_id.clone();
@@ -240,8 +238,15 @@ fn take_over(subscription: &mut Subscription, provided: &ProvidedSubscription, n
     }
 }
 
-fn invoice_of(subscription: &Subscription, provided: &ProvidedInvoice) -> Invoice {
+fn invoice_of(subscription: &Subscription, provided: &ProvidedInvoice, now: Timestamp) -> Invoice {
+    // the provider collects the amount at once, so an invoice is overdue since its first attempt failed
+    let is_overdue = match provided.status {
+        InvoiceState::Open => provided.attempts > 0,
+        InvoiceState::Uncollectible => true,
+        _ => false,
+    };
     Invoice {
+        due_at: if is_overdue { now.0 } else { 0 },
         invoice_id: provided.invoice_id.clone(),
         account_id: subscription.account_id.clone(),
         month: provided.month.unwrap_or_else(|| Period::of(provided.period_start).month),

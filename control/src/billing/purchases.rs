@@ -20,7 +20,7 @@ const SHOWN: Duration = Duration::from_secs(24 * 3600);
 /// Number of characters of a label that are stored.
 const LABEL_CHARACTERS_MAX: usize = 200;
 
-/// Plans that can be bought, from the lowest to the highest, and the plan of a purchase without a plan or with an unknown plan (readings B7).
+/// Plans that can be bought, and the plan of a purchase without a plan or with an unknown plan (readings B7).
 const BOUGHT: [Plan; 6] = [Plan::Free, Plan::Payg, Plan::Starter, Plan::Pro, Plan::Scale, Plan::Enterprise];
 const DEFAULT_PLAN: Plan = Plan::Payg;
 
@@ -39,7 +39,7 @@ pub async fn sync_purchase(
     checkout: &FinishedCheckout,
 ) -> Result<bool, SyncError> {
     let is_purchase = checkout.is_complete && checkout.is_paid && !checkout.is_setup && checkout.account_id.is_none();
-    if !is_purchase {
+    if !is_purchase || !sells_key(billing, checkout) {
         return Ok(false);
     }
     if billing.store.purchase(session_id).await?.is_some() {
@@ -49,14 +49,6 @@ pub async fn sync_purchase(
     let now = billing.clock.now();
     let (key_id, lineage_id) = (ids::key(now), ids::lineage(now));
     let earlier = billing.store.account_of_buyer(&checkout.customer_id).await?;
-    // a purchase gives the account a higher plan, and never a lower one
-    let raises_plan = match &earlier {
-        Some(account_id) => {
-            let current = billing.store.subscription(account_id).await?.map(|subscription| subscription.plan);
-            current.is_some_and(|current| rank(plan) > rank(current))
-        }
-        None => false,
-    };
     let account: AccountId = match earlier {
         Some(account_id) => account_id.parse().map_err(ApiError::internal)?,
         None => ids::account(now),
@@ -88,9 +80,6 @@ pub async fn sync_purchase(
             if !tx.insert_purchase(&purchase, &key).await? {
                 return Ok::<_, store::Error>(false);
             }
-            if raises_plan {
-                tx.set_plan(key.account_id, plan).await?;
-            }
             tx.label_key(key.lineage_id, &label).await?;
             Ok(true)
         })
@@ -110,16 +99,24 @@ pub async fn sync_purchase(
     Ok(true)
 }
 
+/// Whether a checkout sells a key (readings B7). Operators who sell other things too name the prices and payment links
+/// that sell keys; without such names, every checkout sells a key.
+fn sells_key(billing: &Billing, checkout: &FinishedCheckout) -> bool {
+    let named = &billing.payments.key_prices;
+    named.is_empty() || checkout.sold.iter().any(|sold| named.contains(sold))
+}
+
 /// Revokes the keys of a subscription that has ended. False: no key was bought with the subscription yet. A key that is
 /// bought with the subscription later is revoked from the start.
 pub async fn end_purchases(billing: &Billing, subscription_id: &str) -> Result<bool, SyncError> {
     let now = billing.clock.now();
-    let lineages = billing.store.write(async |tx| tx.end_purchases(subscription_id, now.0).await).await?;
-    for lineage in &lineages {
-        billing.access.forget_keys(lineage).await;
-        tracing::info!(target: "security", lineage, "keys revoked because the subscription they were bought with has ended");
+    let ended = billing.store.write(async |tx| tx.end_purchases(subscription_id, now.0).await).await?;
+    for store::EndedPurchase { account_id, lineage_id } in &ended {
+        billing.access.forget_keys(lineage_id).await;
+        billing.access.forget_account(account_id).await;
+        tracing::info!(target: "security", account_id, lineage_id, "keys revoked because the subscription they were bought with has ended");
     }
-    Ok(!lineages.is_empty())
+    Ok(!ended.is_empty())
 }
 
 /// Returns the key that was bought in a checkout. The checkout's id is the only permission needed. A purchase that is
@@ -134,7 +131,8 @@ pub async fn bought(billing: &Billing, session_id: &str) -> Result<Bought, ApiEr
         Err(PaymentError::Unknown(_)) => return Err(unknown()),
         checkout => checkout?,
     };
-    if checkout.account_id.is_some() || checkout.is_setup || !checkout.is_complete {
+    let is_other = checkout.account_id.is_some() || checkout.is_setup || !sells_key(billing, &checkout);
+    if is_other || !checkout.is_complete {
         return Err(unknown());
     }
     if !checkout.is_paid {
@@ -162,11 +160,6 @@ fn shown(billing: &Billing, purchase: &Purchase) -> Result<Bought, ApiError> {
     let key = key.ok_or_else(|| ApiError::internal("the API key of a purchase was sealed under another secret"))?;
     let text = std::str::from_utf8(&key).map_err(ApiError::internal)?;
     Ok(Bought::Key(text.to_owned().into(), purchase.plan.clone()))
-}
-
-/// The place of a plan among the plans that can be bought. 0: the plan cannot be bought.
-fn rank(plan: Plan) -> usize {
-    BOUGHT.iter().position(|known| *known == plan).map_or(0, |place| place + 1)
 }
 
 /// The plan and label of a purchase.

@@ -8,7 +8,7 @@ use api::billing::{BillingCycle, CancelledSubscription, Subscribe, SubscriptionS
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use store::{PlanRequest, Subscription, SubscriptionState, Tx};
+use store::{AccountStanding, PaymentStanding, PlanRequest, Subscription, SubscriptionState, Tx};
 
 use super::Billing;
 use super::invoices::items_of;
@@ -16,6 +16,7 @@ use super::payments::{NewCheckout, NewSubscription, PaymentProvider};
 use super::plan_change::{Step, apply, period_end, scheduled, steps_to};
 use super::plans::{SUBSCRIBED, allowance, monthly_price_cents};
 use super::provided::sync_subscription;
+use super::standing::AccountView;
 use super::usage::NANO_USD_OF_CENT;
 use crate::access::users::normal_email;
 use crate::caller::{Caller, Environment, Plan, UNLIMITED};
@@ -45,8 +46,8 @@ pub async fn show(
     State(billing): State<Arc<Billing>>,
     caller: Caller,
 ) -> Result<Json<api::billing::Subscription>, ApiError> {
-    let subscription = billing.subscription(&caller).await?;
-    Ok(Json(told(&subscription, billing.clock.now(), None)))
+    let view = billing.view(&caller).await?;
+    Ok(Json(told(&view, billing.clock.now(), None)))
 }
 
 /// Subscribe to a plan, change the plan, or take a cancellation back.
@@ -134,12 +135,12 @@ impl Billing {
     /// Records a request for an enterprise plan for the operator (readings P14).
     async fn request_plan(&self, caller: &Caller, wanted: &Wanted, claim: &Claim) -> Result<Response, ApiError> {
         let now = self.clock.now();
-        let subscription = self.subscription(caller).await?;
+        let view = self.view(caller).await?;
         let contact =
             self.payments.contact_url.as_ref().map_or_else(|| format!("{}/docs", self.base_url), |url| url.to_string());
-        let (answer, kept) = claim.keep(Json(told(&subscription, now, Some(contact))).into_response()).await?;
+        let (answer, kept) = claim.keep(Json(told(&view, now, Some(contact))).into_response()).await?;
         let request = PlanRequest {
-            account_id: subscription.account_id,
+            account_id: view.subscription.account_id,
             plan: wanted.plan,
             email: wanted.email.clone(),
             requested_at: now.0,
@@ -161,19 +162,23 @@ impl Billing {
     /// Changes the plan without a provider: at once, and the fees become lines of the month's invoice (readings P19).
     async fn subscribe_here(&self, caller: &Caller, wanted: &Wanted, claim: &Claim) -> Result<Response, ApiError> {
         let now = self.clock.now();
-        let mut subscription = self.subscription(caller).await?;
-        check_changeable(&subscription)?;
+        let mut view = self.view(caller).await?;
+        check_changeable(&view.standing)?;
+        let subscription = &mut view.subscription;
         let mut fees = Vec::new();
-        for step in steps_to(&subscription, wanted.plan, wanted.cycle) {
-            fees.extend(apply(&mut subscription, step, now));
+        for step in steps_to(subscription, wanted.plan, wanted.cycle) {
+            fees.extend(apply(subscription, step, now));
         }
         subscription.email = wanted.email.clone();
         subscription.updated_at = now.0;
-        let items = items_of(&subscription, &fees, now);
-        let (answer, kept) = claim.keep(Json(told(&subscription, now, None)).into_response()).await?;
+        let items = items_of(subscription, &fees, now);
+        // the answer shows the plan as it will be in force when the record is written
+        view.standing.plan = highest(view.standing.plan, view.subscription.plan);
+        let (answer, kept) = claim.keep(Json(told(&view, now, None)).into_response()).await?;
+        let subscription = &view.subscription;
         self.store
             .write(async |tx| {
-                put(tx, &subscription).await?;
+                put(tx, subscription).await?;
                 for item in &items {
                     tx.add_invoice_item(item).await?;
                 }
@@ -200,13 +205,13 @@ impl Billing {
             sync_subscription(self, &subscription.provider_subscription_id).await?;
             subscription = self.subscription(caller).await?;
         }
-        check_changeable(&subscription)?;
+        check_changeable(&self.view(caller).await?.standing)?;
         let customer = self.customer(provider, &mut subscription, &wanted.email).await?;
         for step in steps_to(&subscription, wanted.plan, wanted.cycle) {
             match self.step_there(provider, &subscription, &customer, step).await {
                 Ok(None) => {}
                 Ok(Some(checkout_url)) => {
-                    let answer = told(&subscription, self.clock.now(), Some(checkout_url));
+                    let answer = told(&self.view(caller).await?, self.clock.now(), Some(checkout_url));
                     return self.keep_alone(claim, Json(answer).into_response()).await;
                 }
                 Err(error) => {
@@ -220,8 +225,7 @@ impl Billing {
                 }
             }
         }
-        let subscription = self.subscription(caller).await?;
-        let answer = Json(told(&subscription, self.clock.now(), None)).into_response();
+        let answer = Json(told(&self.view(caller).await?, self.clock.now(), None)).into_response();
         self.keep_alone(claim, answer).await
     }
 
@@ -335,21 +339,26 @@ impl Billing {
         let now = self.clock.now();
         subscription.plan = Plan::Free;
         subscription.updated_at = now.0;
-        self.store.write(async |tx| put(tx, &subscription).await).await?;
+        self.store
+            .write(async |tx| {
+                tx.grant_plan_instead(&subscription.account_id, Plan::Payg, Plan::Free).await?;
+                put(tx, &subscription).await
+            })
+            .await?;
         self.access.forget_account(&subscription.account_id).await;
         Ok(CancelledSubscription { status: SubscriptionStatus::Cancelled, current_period_end: now.rfc3339() })
     }
 
     /// Cancels the subscription (readings P16).
     async fn cancel(&self, caller: &Caller) -> Result<CancelledSubscription, ApiError> {
-        let mut subscription = self.subscription(caller).await?;
+        let AccountView { mut subscription, standing, .. } = self.view(caller).await?;
         let has_none = subscription.status == SubscriptionState::None;
-        if has_none && subscription.plan == Plan::Payg && caller.environment == Environment::Live {
+        if has_none && standing.plan == Plan::Payg && caller.environment == Environment::Live {
             return self.leave_payg(subscription).await;
         }
         if has_none {
             let message =
-                format!("the plan {} is not a subscription, so it cannot be cancelled", subscription.plan.as_str());
+                format!("the plan {} is not a subscription, so it cannot be cancelled", standing.plan.as_str());
             return Err(ApiError::new(Code::Conflict, message));
         }
         if caller.environment != Environment::Live {
@@ -385,41 +394,43 @@ impl Billing {
 /// Replaces a subscription record, if its version is still the one that was read.
 pub(super) async fn put(tx: &mut Tx, subscription: &Subscription) -> Result<(), ApiError> {
     match tx.put_subscription(subscription).await? {
-        true => Ok(()),
-        false => Err(ApiError::new(Code::Conflict, "another request changed the subscription meanwhile: try again")),
+        Some(_) => Ok(()),
+        None => Err(ApiError::new(Code::Conflict, "another request changed the subscription meanwhile: try again")),
     }
 }
 
 /// Refuses a change that the customer may not make now.
-fn check_changeable(subscription: &Subscription) -> Result<(), ApiError> {
-    match (subscription.plan, subscription.status) {
+fn check_changeable(standing: &AccountStanding) -> Result<(), ApiError> {
+    match (standing.plan, standing.payment) {
         (Plan::Enterprise, _) => Err(ApiError::new(Code::Conflict, "only the operator can change this plan")),
-        (_, SubscriptionState::PastDue | SubscriptionState::Unpaid) => {
-            Err(ApiError::new(Code::Conflict, "a payment is due: pay it first, in the billing portal"))
+        (_, PaymentStanding::PastDue | PaymentStanding::Unpaid) => {
+            Err(ApiError::new(Code::Conflict, "a payment is overdue: pay it first; GET /billing/subscription shows it"))
         }
-        _ => Ok(()),
+        (_, PaymentStanding::Active) => Ok(()),
     }
 }
 
-/// Describes a subscription as customers see it (readings P15).
-pub(super) fn told(
-    subscription: &Subscription,
-    now: Timestamp,
-    checkout_url: Option<String>,
-) -> api::billing::Subscription {
-    let Subscription { plan, billing_cycle, .. } = *subscription;
+/// The higher of two plans.
+fn highest(one: Plan, other: Plan) -> Plan {
+    if one as usize > other as usize { one } else { other }
+}
+
+/// Describes a subscription as customers see it (readings P15, P18).
+pub(super) fn told(view: &AccountView, now: Timestamp, checkout_url: Option<String>) -> api::billing::Subscription {
+    let AccountView { subscription, standing, .. } = view;
+    let (plan, billing_cycle) = (standing.plan, subscription.billing_cycle);
     let has_none = subscription.status == SubscriptionState::None;
     let end = if has_none { period_end(now, BillingCycle::Monthly) } else { Timestamp(subscription.period_end) };
     let (scheduled_plan, scheduled_billing_cycle) = scheduled(subscription);
     let limit = if plan == Plan::Payg { None } else { allowance(plan) };
     api::billing::Subscription {
         plan: plan.as_str().to_owned(),
-        status: match subscription.status {
-            SubscriptionState::None | SubscriptionState::Active => SubscriptionStatus::Active,
-            SubscriptionState::Trial => SubscriptionStatus::Trial,
-            SubscriptionState::Cancelled => SubscriptionStatus::Cancelled,
-            SubscriptionState::PastDue => SubscriptionStatus::PastDue,
-            SubscriptionState::Unpaid => SubscriptionStatus::Unpaid,
+        status: match (standing.payment, subscription.status) {
+            (PaymentStanding::PastDue, _) => SubscriptionStatus::PastDue,
+            (PaymentStanding::Unpaid, _) => SubscriptionStatus::Unpaid,
+            (PaymentStanding::Active, SubscriptionState::Trial) => SubscriptionStatus::Trial,
+            (PaymentStanding::Active, SubscriptionState::Cancelled) => SubscriptionStatus::Cancelled,
+            (PaymentStanding::Active, _) => SubscriptionStatus::Active,
         },
         current_period_end: end.rfc3339(),
         monthly_price_usd: NanoUsd(monthly_price_cents(plan, billing_cycle) * NANO_USD_OF_CENT),
@@ -430,6 +441,7 @@ pub(super) fn told(
         scheduled_plan: scheduled_plan.map(|plan| plan.as_str().to_owned()),
         scheduled_billing_cycle,
         checkout_url,
+        payment_due: view.payment_due(),
     }
 }
 

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::common::Common;
-use super::{backups, invoices, provider_events, users};
+use super::{backups, invoices, provider_events, unpaid, users};
 use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
@@ -27,6 +27,8 @@ pub enum Admin {
     AuditLedger(AuditLedger),
     #[command(flatten)]
     Invoices(invoices::Invoices),
+    #[command(flatten)]
+    Unpaid(unpaid::Unpaid),
     #[command(flatten)]
     ProviderEvents(provider_events::ProviderEvents),
     #[command(flatten)]
@@ -120,7 +122,8 @@ pub struct ListAccounts {
     common: Common,
 }
 
-/// Change the plan of an account. Running nodes apply the change within a second.
+/// Grant a plan to an account. The plan in force is the highest of this plan, the subscription's and those of bought keys.
+/// Running nodes apply the change within a second.
 #[derive(Debug, Args)]
 pub struct SetPlan {
     /// The account's id, as `list-accounts` shows it.
@@ -175,6 +178,7 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::ListAccounts(args) => list_accounts(args).await,
         Admin::SetPlan(args) => set_plan(args).await,
         Admin::Invoices(command) => invoices::run(command).await,
+        Admin::Unpaid(command) => unpaid::run(command).await,
         Admin::ProviderEvents(command) => provider_events::run(command).await,
         Admin::Users(command) => users::run(command).await,
         Admin::ListLockouts(args) => list_lockouts(args).await,
@@ -267,9 +271,12 @@ async fn list_accounts(args: ListAccounts) -> anyhow::Result<()> {
 }
 
 async fn set_plan(args: SetPlan) -> anyhow::Result<()> {
-    args.common.operator().await?.set_plan(&args.account, args.plan).await?;
-    let line = format!("{} is on the plan {}", args.account, args.plan.as_str());
-    args.common.done(json!({ "account_id": args.account, "plan": args.plan.as_str() }), line);
+    let in_force = args.common.operator().await?.set_plan(&args.account, args.plan).await?;
+    let mut line = format!("{} is on the plan {}", args.account, in_force.as_str());
+    if in_force != args.plan {
+        line += &format!(": a subscription or a purchase gives a higher plan than {}", args.plan.as_str());
+    }
+    args.common.done(json!({ "account_id": args.account, "plan": in_force.as_str(), "granted_plan": args.plan.as_str() }), line);
     Ok(())
 }
 

@@ -20,30 +20,38 @@ pub struct Account {
 
 from_row!(Account { account_id, plan as word, created_at, keys });
 
-/// An account's plan and whether it is suspended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AccountStanding {
-    /// The account's plan.
-    pub plan: Plan,
-    /// Whether the account is suspended because it has not paid (readings P18).
-    pub is_suspended: bool,
-}
-
-from_row!(AccountStanding { plan as word, is_suspended });
-
 impl Tx {
-    /// Sets an account's plan as part of a transaction. False: the account does not exist.
-    pub async fn set_plan(&mut self, account_id: &str, plan: Plan) -> Result<bool> {
-        let sql = "UPDATE accounts SET plan = $2 WHERE account_id = $1";
-        Ok(self.execute(sql, values![account_id, plan]).await? == 1)
+    /// Writes a new account. Its plan counts as granted by the operator. Does nothing if the account exists.
+    pub(crate) async fn insert_account(&mut self, account_id: &str, plan: Plan, now: i64) -> Result<()> {
+        let sql = "INSERT INTO accounts (account_id, created_at, plan, granted_plan) VALUES ($1, $2, $3, $3) \
+             ON CONFLICT (account_id) DO NOTHING";
+        self.execute(sql, values![account_id, now, plan]).await.map(drop)
+    }
+
+    /// Sets the number of days in which an account must pay the invoices that this service makes. `None`: the number
+    /// in the settings. False: the account does not exist.
+    pub async fn set_invoice_term(&mut self, account_id: &str, days: Option<i64>) -> Result<bool> {
+        let sql = "UPDATE accounts SET invoice_term_days = $2 WHERE account_id = $1";
+        Ok(self.execute(sql, values![account_id, days]).await? == 1)
     }
 }
 
 impl Store {
-    /// Returns an account's plan, and whether the account is suspended. `None`: the account does not exist.
-    pub async fn account_standing(&self, account_id: &str) -> Result<Option<AccountStanding>> {
-        let sql = "SELECT plan, is_suspended FROM accounts WHERE account_id = $1";
-        self.db.fetch_optional(sql, values![account_id]).await
+    /// Returns the number of days in which an account must pay the invoices that this service makes. `None`: the number
+    /// in the settings.
+    pub async fn invoice_term(&self, account_id: &str) -> Result<Option<i64>> {
+        let sql = "SELECT invoice_term_days FROM accounts WHERE account_id = $1";
+        let row: Option<(Option<i64>,)> = self.db.fetch_optional(sql, values![account_id]).await?;
+        Ok(row.and_then(|(days,)| days))
+    }
+
+    /// Returns the e-mail address for messages about payments: the billing contact, or else the address for budget
+    /// alerts, or else the address of the account's first user. Empty: the account has no address.
+    pub async fn contact_of_account(&self, account_id: &str) -> Result<String> {
+        let sql = "SELECT COALESCE(NULLIF((SELECT email FROM subscriptions WHERE account_id = $1), ''), \
+             NULLIF((SELECT alert_email FROM budgets WHERE account_id = $1), ''), \
+             (SELECT email FROM users WHERE account_id = $1 AND disabled_at IS NULL AND email IS NOT NULL ORDER BY created_at, user_id LIMIT 1), '')";
+        self.db.fetch_one::<(String,)>(sql, values![account_id]).await.map(|(email,)| email)
     }
 
     /// Returns all accounts, the oldest first.
@@ -61,9 +69,8 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// Sets an account's plan. False: the account does not exist.
-    pub async fn set_plan(&self, account_id: &str, plan: Plan) -> Result<bool> {
-        let sql = "UPDATE accounts SET plan = $2 WHERE account_id = $1";
-        Ok(self.db.execute(sql, values![account_id, plan]).await? == 1)
+    /// Grants a plan to an account. False: the account does not exist.
+    pub async fn grant_plan(&self, account_id: &str, plan: Plan, now: i64) -> Result<bool> {
+        self.write(async |tx: &mut Tx| Ok(tx.grant_plan(account_id, plan, now).await?.is_some())).await
     }
 }

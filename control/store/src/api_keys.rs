@@ -284,11 +284,7 @@ pub(crate) async fn revoke_all(tx: &mut Tx, lineages: &'static str, of: &str, at
 
 /// Writes a key, its account if the account is new, and its trial if the key is a trial key.
 pub(crate) async fn insert(tx: &mut Tx, key: &NewApiKey<'_>) -> Result<()> {
-    tx.execute(
-        "INSERT INTO accounts (account_id, created_at, plan) VALUES ($1, $2, $3) ON CONFLICT (account_id) DO NOTHING",
-        values![key.account_id, key.created_at, key.plan],
-    )
-    .await?;
+    tx.insert_account(key.account_id, key.plan, key.created_at).await?;
     tx.execute(
         "INSERT INTO api_keys (key_id, account_id, lineage_id, digest, key_prefix, role, environment, created_at, \
          expires_at, office) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",

@@ -2,6 +2,7 @@
 //! P25, W6).
 
 use crate::database::{Tx, from_row, values};
+use crate::standing::StandingChange;
 use crate::{Result, Store};
 
 /// The state of an invoice.
@@ -54,6 +55,9 @@ pub struct Invoice {
     pub failures: i64,
     /// Whether the provider made the invoice.
     pub is_provided: bool,
+    /// From this time on the invoice is overdue unless it is paid. For an invoice of the provider: when a payment first
+    /// failed. 0: not known.
+    pub due_at: i64,
 }
 
 from_row!(Invoice {
@@ -68,7 +72,8 @@ from_row!(Invoice {
     paid_at,
     url,
     failures,
-    is_provided
+    is_provided,
+    due_at
 });
 
 /// A line of an invoice.
@@ -103,7 +108,7 @@ macro_rules! select_invoices {
     ($rest:literal) => {
         concat!(
             "SELECT invoice_id, account_id, month, status, amount_usd_cents, period_start, period_end, issued_at, paid_at, url, \
-             failures, is_provided FROM invoices ",
+             failures, is_provided, due_at FROM invoices ",
             $rest
         )
     };
@@ -118,7 +123,40 @@ macro_rules! select_items {
     };
 }
 
+impl InvoiceState {
+    /// Whether the amount is still owed. An invoice that was given up is owed too: only its collection has ended.
+    pub fn is_owed(self) -> bool {
+        matches!(self, InvoiceState::Open | InvoiceState::Uncollectible)
+    }
+}
+
+/// An invoice about whose payment a notice is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueNotice {
+    /// The invoice.
+    pub invoice_id: String,
+    /// The last notice that was sent. Empty: none.
+    pub notice: String,
+}
+
+from_row!(DueNotice { invoice_id, notice });
+
 impl Store {
+    /// Returns the invoices that an account owes and that have a due time, the oldest first, at most `limit`.
+    pub async fn owed_invoices(&self, account_id: &str, limit: i64) -> Result<Vec<Invoice>> {
+        let sql = select_invoices!(
+            "WHERE account_id = $1 AND due_at > 0 AND status IN ('open', 'uncollectible') ORDER BY due_at, invoice_id LIMIT $2"
+        );
+        self.db.fetch_all(sql, values![account_id, limit]).await
+    }
+
+    /// Returns the notices about payments that are due, at most `limit`.
+    pub async fn due_notices(&self, now: i64, limit: i64) -> Result<Vec<DueNotice>> {
+        let sql = "SELECT invoice_id, notice FROM invoices WHERE notice_at > 0 AND notice_at <= $1 \
+             ORDER BY notice_at, invoice_id LIMIT $2";
+        self.db.fetch_all(sql, values![now, limit]).await
+    }
+
     /// Returns an account's newest invoices, without drafts.
     pub async fn invoices(&self, account_id: &str, limit: i64) -> Result<Vec<Invoice>> {
         let sql = select_invoices!(
@@ -200,16 +238,21 @@ impl Tx {
         Ok(changed)
     }
 
-    /// Writes an invoice. If the invoice exists, replaces its state, amount, time of payment, page address and number
-    /// of failed payments. Two nodes may read an invoice at the same time and write it in the other order, so an ended
-    /// invoice never becomes open again, and failed payments are never fewer.
-    pub async fn put_invoice(&mut self, invoice: &Invoice) -> Result<()> {
+    /// Writes an invoice, and computes the standing of its account. If the invoice exists, replaces its state, amount,
+    /// time of payment, page address and number of failed payments. Two nodes may read an invoice at the same time and
+    /// write it in the other order, so an ended invoice never becomes open again, failed payments are never fewer, and
+    /// the first due time stays.
+    pub async fn put_invoice(&mut self, invoice: &Invoice, now: i64) -> Result<Option<StandingChange>> {
         let sql = "INSERT INTO invoices (invoice_id, account_id, month, status, amount_usd_cents, period_start, period_end, issued_at, \
-             paid_at, url, failures, is_provided) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+             paid_at, url, failures, is_provided, due_at, notice_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
              ON CONFLICT (invoice_id) DO UPDATE SET status = excluded.status, amount_usd_cents = excluded.amount_usd_cents, \
              paid_at = excluded.paid_at, url = excluded.url, \
-             failures = CASE WHEN excluded.failures > invoices.failures THEN excluded.failures ELSE invoices.failures END \
+             failures = CASE WHEN excluded.failures > invoices.failures THEN excluded.failures ELSE invoices.failures END, \
+             due_at = CASE WHEN invoices.due_at > 0 THEN invoices.due_at ELSE excluded.due_at END, \
+             notice_at = CASE WHEN excluded.notice_at = 0 OR invoices.due_at = 0 THEN excluded.notice_at ELSE invoices.notice_at END \
              WHERE invoices.status IN ('draft', 'open') OR excluded.status IN ('paid', 'void', 'uncollectible')";
+        let first_notice = if invoice.is_provided { invoice.due_at } else { invoice.issued_at };
         let of = values![
             &invoice.invoice_id,
             &invoice.account_id,
@@ -222,15 +265,36 @@ impl Tx {
             invoice.paid_at,
             &invoice.url,
             invoice.failures,
-            invoice.is_provided
+            invoice.is_provided,
+            invoice.due_at,
+            if invoice.status.is_owed() && invoice.due_at > 0 { first_notice } else { 0 }
         ];
-        self.execute(sql, of).await.map(drop)
+        self.execute(sql, of).await?;
+        self.update_standing(&invoice.account_id, now).await
     }
 
-    /// Changes the state of an open invoice. False: the invoice is not open.
-    pub async fn end_invoice(&mut self, invoice_id: &str, status: InvoiceState, paid_at: i64) -> Result<bool> {
-        let sql = "UPDATE invoices SET status = $2, paid_at = $3 WHERE invoice_id = $1 AND status = 'open'";
-        Ok(self.execute(sql, values![invoice_id, status.as_str(), paid_at]).await? == 1)
+    /// Changes the state of an invoice that is open or was given up, and computes the standing of its account. `None`:
+    /// the invoice has ended, or has this state already.
+    pub async fn end_invoice(
+        &mut self,
+        invoice_id: &str,
+        status: InvoiceState,
+        paid_at: i64,
+        now: i64,
+    ) -> Result<Option<StandingChange>> {
+        let sql = "UPDATE invoices SET status = $2, paid_at = $3, notice_at = CASE WHEN $2 = 'uncollectible' THEN notice_at ELSE 0 END \
+             WHERE invoice_id = $1 AND status IN ('open', 'uncollectible') AND status <> $2 RETURNING account_id";
+        let row: Option<(String,)> =
+            self.fetch_optional(sql, values![invoice_id, status.as_str(), paid_at]).await?;
+        let Some((account_id,)) = row else { return Ok(None) };
+        self.update_standing(&account_id, now).await
+    }
+
+    /// Records the notice that was sent about an invoice, and when the next is due (0: none). False: another node has
+    /// sent a notice since this node read the notice `before`, or the invoice was paid.
+    pub async fn note_notice(&mut self, invoice_id: &str, before: &str, notice: &str, next_at: i64) -> Result<bool> {
+        let sql = "UPDATE invoices SET notice = $3, notice_at = $4 WHERE invoice_id = $1 AND notice = $2 AND notice_at > 0";
+        Ok(self.execute(sql, values![invoice_id, before, notice, next_at]).await? == 1)
     }
 
     /// Records that an account was billed for a month. False: the account was billed for this month before.

@@ -37,6 +37,7 @@ pub mod seeds;
 pub mod server_secret;
 pub mod sign_ins;
 pub mod signing_keys;
+pub mod standing;
 pub mod statements;
 pub mod subscriptions;
 pub mod trials;
@@ -61,7 +62,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use database::{Database, values};
 use writers::Writers;
 
-pub use accounts::{Account, AccountStanding};
+pub use accounts::Account;
 pub use alerts::{Alert, AlertKind, Email};
 pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
 pub use arithmetic_operations::{
@@ -77,7 +78,7 @@ pub use encryption_keys::{DeletedKey, EncryptionKey, KeyMade, NewEncryptionKey};
 pub use gate_sessions::{
     GateSession, GateUsage, NewGateSession, RecordedState, SessionEnd, SessionOpened, UsageTotals,
 };
-pub use invoices::{Invoice, InvoiceItem, InvoiceState};
+pub use invoices::{DueNotice, Invoice, InvoiceItem, InvoiceState};
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use key_materials::{Added, KEY_OBJECTS, KeyMaterial, KeyRowRecord, NewKeyHead, NewKeyMaterial, NewPublicKey};
 pub use key_uploads::{KeyUpload, NewKeyUpload};
@@ -88,7 +89,7 @@ pub use ledger::{
 pub use lockouts::{Locked, Lockout, LockoutKind};
 pub use office::{
     CAP_THRESHOLDS, CapAlert, ClaimedPayment, DeliveryState, DocumentFilter, IngestedPayment, IssuerProfile,
-    NewPayment, NewPurchase, OfficeCharge, OfficeCharged, OfficeTotal, PaymentState, Purchase, StoredDocument,
+    EndedPurchase, NewPayment, NewPurchase, OfficeCharge, OfficeCharged, OfficeTotal, PaymentState, Purchase, StoredDocument,
 };
 pub use operation_counts::OperationCounts;
 pub use outbox::{Attempt, Busy, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};
@@ -99,6 +100,7 @@ pub use schema::Schema;
 pub use seeds::Seeded;
 pub use sign_ins::{NewSignIn, NextRefreshToken, Refreshed, TokenStanding};
 pub use signing_keys::RetiredSigningKey;
+pub use standing::{AccountStanding, GRACE, PaymentStanding, StandingChange, suspended_from};
 pub use subscriptions::{PlanRequest, Subscription, SubscriptionState};
 pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
 pub use units::Unit;

@@ -13,4 +13,4 @@ pub use charges::{OfficeCharge, OfficeCharged, OfficeTotal};
 pub use documents::{DeliveryState, DocumentFilter, StoredDocument};
 pub use payments::{Claimed as ClaimedPayment, IngestedPayment, NewPayment, PaymentState};
 pub use profiles::IssuerProfile;
-pub use purchases::{NewPurchase, Purchase};
+pub use purchases::{EndedPurchase, NewPurchase, Purchase};

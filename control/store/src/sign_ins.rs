@@ -130,8 +130,7 @@ impl Store {
         let account_id = match account_id {
             Some(account_id) => account_id,
             None => {
-                let sql = "INSERT INTO accounts (account_id, created_at, plan) VALUES ($1, $2, $3)";
-                tx.execute(sql, values![sign_in.account_id, sign_in.now, sign_in.plan]).await?;
+                tx.insert_account(sign_in.account_id, sign_in.plan, sign_in.now).await?;
                 let sql = "UPDATE users SET account_id = $2 WHERE user_id = $1";
                 tx.execute(sql, values![sign_in.user_id, sign_in.account_id]).await?;
                 sign_in.account_id.to_owned()

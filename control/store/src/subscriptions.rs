@@ -1,10 +1,11 @@
-//! Subscriptions, and the payment provider's customers (readings P10-P18). The plan in force is stored with the
-//! account.
+//! Subscriptions, and the payment provider's customers (readings P10-P18). The plan in force is a part of the
+//! account's standing.
 
 use api::Plan;
 use api::billing::BillingCycle;
 
 use crate::database::{Tx, from_row, values};
+use crate::standing::StandingChange;
 use crate::{Result, Store};
 
 /// The state of an account's subscription.
@@ -41,7 +42,8 @@ pub struct Subscription {
     pub account_id: String,
     /// Number of changes. 0: the subscription is not recorded yet.
     pub version: i64,
-    /// The plan in force.
+    /// The plan of the subscription. Without a subscription: `payg` if the customer stored a payment method to pay as
+    /// they go, otherwise `free`.
     pub plan: Plan,
     /// The subscription's state.
     pub status: SubscriptionState,
@@ -102,9 +104,8 @@ from_row!(PlanRequest { account_id, plan as word, email, requested_at });
 macro_rules! select_subscriptions {
     ($rest:literal) => {
         concat!(
-            "SELECT s.account_id, version, a.plan, status, billing_cycle, period_start, period_end, scheduled_plan, \
-             scheduled_cycle, past_due_since, email, customer_id, provider_subscription_id, updated_at \
-             FROM subscriptions s JOIN accounts a ON a.account_id = s.account_id ",
+            "SELECT account_id, version, plan, status, billing_cycle, period_start, period_end, scheduled_plan, \
+             scheduled_cycle, past_due_since, email, customer_id, provider_subscription_id, updated_at FROM subscriptions ",
             $rest
         )
     };
@@ -112,11 +113,11 @@ macro_rules! select_subscriptions {
 
 impl Subscription {
     /// Returns the value that stands for an account without a recorded subscription.
-    pub fn none(account_id: &str, plan: Plan) -> Subscription {
+    pub fn none(account_id: &str) -> Subscription {
         Subscription {
             account_id: account_id.to_owned(),
             version: 0,
-            plan,
+            plan: Plan::Free,
             status: SubscriptionState::None,
             billing_cycle: BillingCycle::Monthly,
             period_start: 0,
@@ -135,13 +136,11 @@ impl Subscription {
 impl Store {
     /// Returns an account's subscription. `None`: the account does not exist.
     pub async fn subscription(&self, account_id: &str) -> Result<Option<Subscription>> {
-        let sql = select_subscriptions!("WHERE s.account_id = $1");
+        let sql = select_subscriptions!("WHERE account_id = $1");
         if let Some(subscription) = self.db.fetch_optional(sql, values![account_id]).await? {
             return Ok(Some(subscription));
         }
-        let sql = "SELECT plan FROM accounts WHERE account_id = $1";
-        let plan: Option<(String,)> = self.db.fetch_optional(sql, values![account_id]).await?;
-        Ok(plan.and_then(|(plan,)| Plan::from_name(&plan)).map(|plan| Subscription::none(account_id, plan)))
+        Ok(self.has_account(account_id).await?.then(|| Subscription::none(account_id)))
     }
 
     /// Returns the subscription of a customer of the provider.
@@ -150,13 +149,14 @@ impl Store {
         self.db.fetch_optional(sql, values![customer_id]).await
     }
 
-    /// Returns subscriptions whose period is over, and subscriptions whose payment has been due since before
-    /// `past_due_before`, at most `limit` of each kind. If `provided` is true, returns subscriptions at the payment
+    /// Returns subscriptions whose period is over, and subscriptions whose payment is due since at least `past_due_after`
+    /// and at most `within` microseconds later, at most `limit` of each kind. If `provided` is true, returns subscriptions at the payment
     /// provider, otherwise subscriptions without a provider.
     pub async fn due_subscriptions(
         &self,
         now: i64,
-        past_due_before: i64,
+        past_due_after: i64,
+        within: i64,
         provided: bool,
         limit: i64,
     ) -> Result<Vec<Subscription>> {
@@ -165,10 +165,10 @@ impl Store {
         );
         let mut due: Vec<Subscription> = self.db.fetch_all(sql, values![now, provided, limit]).await?;
         let sql = select_subscriptions!(
-            "WHERE status = 'past_due' AND past_due_since <= $1 AND period_end > $2 AND (provider_subscription_id <> '') = $3 \
-             ORDER BY past_due_since LIMIT $4"
+            "WHERE status = 'past_due' AND past_due_since >= $1 AND past_due_since <= $2 AND period_end > $3 \
+             AND (provider_subscription_id <> '') = $4 ORDER BY past_due_since LIMIT $5"
         );
-        due.extend(self.db.fetch_all::<Subscription>(sql, values![past_due_before, now, provided, limit]).await?);
+        due.extend(self.db.fetch_all::<Subscription>(sql, values![past_due_after, past_due_after + within, now, provided, limit]).await?);
         Ok(due)
     }
 
@@ -180,10 +180,10 @@ impl Store {
 }
 
 impl Tx {
-    /// Replaces a subscription and sets the plan of its account, if the recorded version is still the version that the
-    /// caller read. False: nothing was changed, because the subscription has another version now or the account was
-    /// deleted.
-    pub async fn put_subscription(&mut self, subscription: &Subscription) -> Result<bool> {
+    /// Replaces a subscription and computes the standing of its account, if the recorded version is still the version
+    /// that the caller read. `None`: nothing was changed, because the subscription has another version now or the
+    /// account was deleted.
+    pub async fn put_subscription(&mut self, subscription: &Subscription) -> Result<Option<StandingChange>> {
         let Subscription { account_id, version, plan, status, billing_cycle, period_start, period_end, .. } =
             subscription;
         let of = values![
@@ -199,25 +199,24 @@ impl Tx {
             &subscription.email,
             &subscription.customer_id,
             &subscription.provider_subscription_id,
-            subscription.updated_at
+            subscription.updated_at,
+            *plan
         ];
         let sql = "INSERT INTO subscriptions (account_id, version, status, billing_cycle, period_start, period_end, \
-             scheduled_plan, scheduled_cycle, past_due_since, email, customer_id, provider_subscription_id, updated_at) \
-             SELECT $1, $2 + 1, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13 WHERE $2 = 0 \
+             scheduled_plan, scheduled_cycle, past_due_since, email, customer_id, provider_subscription_id, updated_at, plan) \
+             SELECT $1, $2 + 1, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 WHERE $2 = 0 \
              ON CONFLICT (account_id) DO NOTHING";
         let sql = if *version == 0 {
             sql
         } else {
             "UPDATE subscriptions SET version = version + 1, status = $3, billing_cycle = $4, period_start = $5, period_end = $6, \
              scheduled_plan = $7, scheduled_cycle = $8, past_due_since = $9, email = $10, customer_id = $11, \
-             provider_subscription_id = $12, updated_at = $13 WHERE account_id = $1 AND version = $2"
+             provider_subscription_id = $12, updated_at = $13, plan = $14 WHERE account_id = $1 AND version = $2"
         };
         if self.execute(sql, of).await? == 0 {
-            return Ok(false);
+            return Ok(None);
         }
-        let sql = "UPDATE accounts SET plan = $2, is_suspended = $3 WHERE account_id = $1";
-        let is_suspended = *status == SubscriptionState::Unpaid;
-        Ok(self.execute(sql, values![account_id, *plan, is_suspended]).await? == 1)
+        self.update_standing(account_id, subscription.updated_at).await
     }
 
     /// Writes a request for a plan, in place of the account's earlier request for the same plan.

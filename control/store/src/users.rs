@@ -331,7 +331,6 @@ async fn external_account(tx: &mut Tx, seen: &NewExternalUser<'_>, name: &str) -
 }
 
 async fn new_account(tx: &mut Tx, seen: &NewExternalUser<'_>) -> Result<String> {
-    let sql = "INSERT INTO accounts (account_id, created_at, plan) VALUES ($1, $2, $3)";
-    tx.execute(sql, values![seen.account_id, seen.now, seen.plan]).await?;
+    tx.insert_account(seen.account_id, seen.plan, seen.now).await?;
     Ok(seen.account_id.to_owned())
 }

@@ -260,7 +260,7 @@ impl PaymentProvider for Stripe {
 
     fn checkout<'a>(&'a self, session_id: &'a str) -> Asked<'a, FinishedCheckout> {
         Box::pin(async move {
-            let query = vec![("expand[]", "setup_intent".to_owned())];
+            let query = vec![("expand[]", "setup_intent".to_owned()), ("expand[]", "line_items".to_owned())];
             let found: Checkout = self.get(&path(&["checkout", "sessions", session_id]), query).await?;
             Ok(found.finished())
         })

@@ -1,5 +1,7 @@
 //! Keys that customers bought through the payment provider (readings B6-B8, B46).
 
+use api::Plan;
+
 use crate::api_keys::{NewApiKey, insert, revoke_in_lineage};
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
@@ -22,6 +24,17 @@ pub struct Purchase {
 }
 
 from_row!(Purchase { session_id, account_id, lineage_id, plan, sealed_key, created_at });
+
+/// A purchase whose subscription has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedPurchase {
+    /// The account of the key.
+    pub account_id: String,
+    /// The key's lineage.
+    pub lineage_id: String,
+}
+
+from_row!(EndedPurchase { account_id, lineage_id });
 
 /// A purchase to record.
 #[derive(Clone, Debug)]
@@ -69,7 +82,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Records a purchase and writes its key. If the subscription has already ended, the key is revoked at once
+    /// Records a purchase, writes its key, and computes the standing of the account. If the subscription has already ended, the key is revoked at once
     /// (readings B8). False: nothing was changed, because the purchase was recorded before.
     pub async fn insert_purchase(&mut self, new: &NewPurchase<'_>, key: &NewApiKey<'_>) -> Result<bool> {
         let sql = "INSERT INTO purchases (session_id, customer_id, subscription_id, account_id, lineage_id, plan, unknown_plan, sealed_key, \
@@ -88,28 +101,32 @@ impl Tx {
         if self.execute(sql, of).await? == 0 {
             return Ok(false);
         }
+        // The account of a first purchase begins on the free plan: the purchase brings its plan as long as it lasts.
+        self.insert_account(key.account_id, Plan::Free, key.created_at).await?;
         insert(self, key).await?;
         let sql = "SELECT ended_at FROM ended_purchases WHERE subscription_id = $1";
         let ended: Option<(i64,)> = self.fetch_optional(sql, values![new.subscription_id]).await?;
         if ended.is_some() {
             revoke_in_lineage(self, key.lineage_id, key.created_at).await?;
         }
+        self.update_standing(key.account_id, key.created_at).await?;
         Ok(true)
     }
 
-    /// Revokes the keys of a subscription, and records that the subscription has ended. Returns the keys' lineages.
-    pub async fn end_purchases(&mut self, subscription_id: &str, now: i64) -> Result<Vec<String>> {
+    /// Revokes the keys of a subscription, records that the subscription has ended, and takes the plans back that the
+    /// purchases brought (readings B7, B8). Returns what was bought with the subscription.
+    pub async fn end_purchases(&mut self, subscription_id: &str, now: i64) -> Result<Vec<EndedPurchase>> {
         let sql = "INSERT INTO ended_purchases (subscription_id, ended_at) VALUES ($1, $2) ON CONFLICT (subscription_id) DO NOTHING";
         self.execute(sql, values![subscription_id, now]).await?;
-        let sql =
-            "SELECT lineage_id FROM purchases WHERE subscription_id = $1 AND subscription_id <> '' ORDER BY lineage_id";
-        let lineages: Vec<(String,)> = self.fetch_all(sql, values![subscription_id]).await?;
-        let mut revoked = Vec::new();
-        for (lineage_id,) in lineages {
-            if !revoke_in_lineage(self, &lineage_id, now).await?.is_empty() {
-                revoked.push(lineage_id);
-            }
+        let sql = "SELECT account_id, lineage_id FROM purchases WHERE subscription_id = $1 AND subscription_id <> '' \
+             ORDER BY account_id, lineage_id";
+        let purchases: Vec<EndedPurchase> = self.fetch_all(sql, values![subscription_id]).await?;
+        for purchase in &purchases {
+            revoke_in_lineage(self, &purchase.lineage_id, now).await?;
         }
-        Ok(revoked)
+        for purchase in &purchases {
+            self.update_standing(&purchase.account_id, now).await?;
+        }
+        Ok(purchases)
     }
 }

@@ -80,11 +80,22 @@ pub struct Checkout {
     #[serde(default)]
     setup_intent: Value,
     metadata: Option<HashMap<String, String>>,
+    payment_link: Option<String>,
+    /// The lines, if the request expanded them.
+    line_items: Option<List<CheckoutLine>>,
+}
+
+#[derive(Deserialize)]
+struct CheckoutLine {
+    price: Option<Price>,
 }
 
 impl Checkout {
     pub fn finished(self) -> FinishedCheckout {
+        let lines = self.line_items.map(|lines| lines.data).unwrap_or_default();
+        let prices = lines.into_iter().filter_map(|line| line.price).map(|price| price.id);
         FinishedCheckout {
+            sold: self.payment_link.into_iter().chain(prices).collect(),
             plan: named(&self.metadata, "plan").unwrap_or_default(),
             reference: self.client_reference_id.unwrap_or_default(),
             is_paid: matches!(self.payment_status.as_deref(), Some("paid" | "no_payment_required")),
