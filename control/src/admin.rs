@@ -141,6 +141,11 @@ impl Operator {
         Ok(Operator { store, clock: Clock::system(), cache_store: config.cache_store.clone() })
     }
 
+    /// Takes the time from this clock, for programs that embed the node.
+    pub fn with_clock(self, clock: Clock) -> Operator {
+        Operator { clock, ..self }
+    }
+
     /// Sends news to the running nodes at once. Without the news, the nodes would read the change from the database
     /// within a second.
     async fn tell_nodes(&self, news: News) {

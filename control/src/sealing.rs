@@ -19,6 +19,11 @@ impl AccountSeals {
         AccountSeals { root }
     }
 
+    /// Makes the seal of the service itself, for records that belong to no account.
+    pub fn of_service(&self) -> Seal {
+        Seal::new(&derived(&self.root, "service"))
+    }
+
     /// Makes the seal of an account.
     pub fn of(&self, account: &AccountId) -> Seal {
         Seal::new(&derived(&self.root, account.as_str()))

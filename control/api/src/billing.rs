@@ -49,8 +49,8 @@ pub struct SetBudget {
     pub allow_soft_overage: Option<bool>,
 }
 
-/// An account's monthly cap, and the account's spending. Spending is the cost of gates, and of compute units beyond
-/// the units that the plan includes. Spending does not include the plan's price.
+/// An account's monthly cap, and the account's spending. Spending is the cost of gates, of compute units beyond the
+/// units that the plan includes, and of the back office. Spending does not include the plan's price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Budget {

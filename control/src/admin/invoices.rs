@@ -6,8 +6,8 @@ use serde::Serialize;
 use store::InvoiceState;
 
 use super::Operator;
-use crate::cache_store::News;
 use crate::billing::invoices::invoice_paid_event;
+use crate::cache_store::News;
 use crate::caller::Plan;
 use crate::clock::Timestamp;
 

@@ -6,10 +6,10 @@ use store::{Alert, AlertKind, Email, MonthlyCap, is_reached};
 
 use super::Billing;
 use super::compute_units::NANO_USD_OF_UNIT;
+use super::mail::Letter;
 use crate::access::limits::{Period, month_start};
 use crate::clock::Timestamp;
 use crate::events::{EventType, event};
-use crate::ids;
 
 /// Largest number of alerts that one query reads.
 const AT_ONCE: i64 = 100;
@@ -131,15 +131,8 @@ fn budget_email(billing: &Billing, alert: &Alert, budget: Option<MonthlyCap>, no
         &month_start(alert.period + 1).rfc3339()[..10],
         billing.base_url,
     );
-    Some(Email {
-        email_id: ids::email(now).as_str().to_owned(),
-        recipient: alert_email,
-        subject: format!("{} % of your monthly budget is spent", alert.threshold),
-        body,
-        document_id: String::new(),
-        attempts: 0,
-        created_at: now.0,
-    })
+    let subject = format!("{} % of your monthly budget is spent", alert.threshold);
+    Some(Letter { recipient: alert_email, subject, body }.into_email(&billing.seals, "", now))
 }
 
 /// Converts billionths of a US dollar to a JSON number of dollars.

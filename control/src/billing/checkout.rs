@@ -12,10 +12,10 @@ use store::SubscriptionState;
 use url::Host;
 
 use super::Billing;
-use super::standing::AccountView;
 use super::payments::{NewCheckout, unavailable};
 use super::plan_change::period_end;
 use super::plans::SUBSCRIBED;
+use super::standing::AccountView;
 use super::subscriptions::wanted_cycle;
 use crate::caller::{Caller, Plan, Role};
 use crate::ids;

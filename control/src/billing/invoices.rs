@@ -9,7 +9,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use store::{Invoice, InvoiceItem, InvoiceState, Subscription};
+use store::{Invoice, InvoiceItem, InvoiceState, Subscription, UsedInMonth};
 
 use super::Billing;
 use super::plan_change::Fee;
@@ -69,6 +69,23 @@ fn told(invoice: Invoice) -> Option<api::billing::Invoice> {
     })
 }
 
+/// Describes what an account used in a month, for a line of an invoice. Names both kinds of use: compute, and the back
+/// office with its amount (readings P9).
+pub(super) fn use_words(month: i64, used: &UsedInMonth, office_milli_yen: i64) -> String {
+    let month = month_words(month);
+    let has_compute = used.overage_nano_usd > 0 || used.milli_yen > office_milli_yen;
+    let office = {
+        let (yen, rest) = (office_milli_yen / 1000, office_milli_yen % 1000);
+        let fraction = if rest == 0 { String::new() } else { format!(".{rest:03}") };
+        format!("back office ({yen}{fraction} yen)")
+    };
+    match (has_compute, office_milli_yen > 0) {
+        (true, true) => format!("Use in {month} beyond the plan, gates, and {office}"),
+        (false, true) => format!("Use in {month}: {office}"),
+        (_, false) => format!("Use in {month} beyond the plan, and gates"),
+    }
+}
+
 /// The first moment after the last day (UTC) on which an invoice can be paid in time, if it is made now and must be paid
 /// within `term` days.
 fn due_at(now: Timestamp, term: i64) -> Timestamp {
@@ -102,13 +119,15 @@ impl Billing {
     pub(super) async fn bill_here(&self, account_id: &str, month: i64) -> Result<(), ApiError> {
         let now = self.clock.now();
         let mut items = self.store.open_items(account_id, month).await?;
-        let spent = self.store.used_in_month(account_id, month).await?.spend.cents();
+        let used = self.store.used_in_month(account_id, month).await?;
+        let office_milli_yen = self.store.office_spending(account_id, month).await?;
+        let spent = used.spend.cents();
         if spent > 0 {
             items.push(InvoiceItem {
                 item_id: InvoiceItem::usage_id(account_id, month),
                 account_id: account_id.to_owned(),
                 month,
-                description: format!("Use in {} beyond the plan, and gates", month_words(month)),
+                description: use_words(month, &used, office_milli_yen),
                 amount_usd_cents: spent,
                 invoice_id: String::new(),
                 created_at: now.0,
@@ -227,6 +246,18 @@ pub(super) fn month_before(now: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p9_a_line_names_both_kinds_of_use() {
+        let words = |overage_nano_usd: i64, milli_yen: i64, office_milli_yen: i64| {
+            let used = UsedInMonth { overage_nano_usd, milli_yen, ..UsedInMonth::default() };
+            use_words(2026 * 12, &used, office_milli_yen)
+        };
+        assert_eq!(words(2_000, 100, 0), "Use in 2026-01 beyond the plan, and gates");
+        assert_eq!(words(0, 10_000, 10_000), "Use in 2026-01: back office (10 yen)");
+        assert_eq!(words(0, 10_100, 10_000), "Use in 2026-01 beyond the plan, gates, and back office (10 yen)");
+        assert_eq!(words(1, 10_500, 10_500), "Use in 2026-01 beyond the plan, gates, and back office (10.500 yen)");
+    }
 
     #[test]
     fn p25_a_month_is_written_as_year_and_month() {

@@ -6,11 +6,15 @@ use std::time::Duration;
 use lettre::message::header::ContentType;
 use lettre::message::{Attachment, Mailbox, MultiPart, SinglePart};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use serde::{Deserialize, Serialize};
+use store::Email;
 use zeroize::Zeroizing;
 
 use super::Billing;
 use super::leases::{Job, holds_lease};
-use store::Email;
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::sealing::AccountSeals;
 
 /// Timeout for sending a mail, from the connection to the server's last answer.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -72,6 +76,47 @@ fn sender(text: &str) -> Result<Mailbox, &'static str> {
     text.parse().map_err(|_| "must be an e-mail address, or a name and an address in <>")
 }
 
+/// An e-mail to write into the outbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Letter {
+    /// The recipients' addresses, separated by commas. All addresses after the first get blind copies.
+    pub recipient: String,
+    /// The subject.
+    pub subject: String,
+    /// The text.
+    pub body: String,
+}
+
+impl Letter {
+    /// Makes the record of the e-mail for the outbox. The letter is sealed, because it names a customer, and records
+    /// are kept for months. `document_id`: the attached document; empty for none.
+    pub fn into_email(self, seals: &AccountSeals, document_id: &str, now: Timestamp) -> Email {
+        let email_id = ids::email(now).as_str().to_owned();
+        let letter = serde_json::to_vec(&self).expect("texts become JSON");
+        Email {
+            sealed: Some(seals.of_service().seal(&email_id, &letter)),
+            email_id,
+            recipient: String::new(),
+            subject: String::new(),
+            body: String::new(),
+            document_id: document_id.to_owned(),
+            attempts: 0,
+            created_at: now.0,
+        }
+    }
+
+    /// Opens the letter of an e-mail in the outbox. `None`: the e-mail was sealed under another secret.
+    pub fn of(email: &Email, seals: &AccountSeals) -> Option<Letter> {
+        match &email.sealed {
+            Some(sealed) => serde_json::from_slice(&seals.of_service().open(&email.email_id, sealed)?).ok(),
+            None => {
+                let Email { recipient, subject, body, .. } = email.clone();
+                Some(Letter { recipient, subject, body })
+            }
+        }
+    }
+}
+
 /// Sends e-mails through an SMTP server.
 pub struct Mailer {
     transport: AsyncSmtpTransport<Tokio1Executor>,
@@ -90,9 +135,10 @@ impl Mailer {
         Ok(Some(Mailer { transport, from: config.smtp_from.clone() }))
     }
 
-    async fn send(&self, email: &Email, attached: Option<Attached>) -> Result<(), Unsent> {
+    async fn send(&self, email_id: &str, letter: Letter, attached: Option<Attached>) -> Result<(), Unsent> {
         let forever = |error: &dyn std::fmt::Display| Unsent { why: error.to_string(), forever: true };
-        let to: Result<Vec<Mailbox>, _> = email.recipient.split(',').map(str::parse).collect();
+        let Letter { recipient, subject, body } = letter;
+        let to: Result<Vec<Mailbox>, _> = recipient.split(',').map(str::parse).collect();
         let to = to.map_err(|error: lettre::address::AddressError| forever(&error))?;
         let host = self.from.email.domain();
         let mut builder = Message::builder().from(self.from.clone());
@@ -104,12 +150,12 @@ impl Mailer {
                 _ => builder.bcc(mailbox),
             };
         }
-        let builder = builder.subject(&email.subject).message_id(Some(format!("<{}@{host}>", email.email_id)));
+        let builder = builder.subject(subject).message_id(Some(format!("<{email_id}@{host}>")));
         let message = match attached {
-            None => builder.header(ContentType::TEXT_PLAIN).body(email.body.clone()),
+            None => builder.header(ContentType::TEXT_PLAIN).body(body),
             Some(Attached { name, pdf }) => {
                 let pdf_type = ContentType::parse("application/pdf").map_err(|error| forever(&error))?;
-                let text = SinglePart::plain(email.body.clone());
+                let text = SinglePart::plain(body);
                 builder.multipart(
                     MultiPart::mixed().singlepart(text).singlepart(Attachment::new(name).body(pdf, pdf_type)),
                 )
@@ -148,9 +194,10 @@ pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
         if !holds_lease(billing, Job::Mails).await? {
             return Ok(());
         }
-        let sent = match attached(billing, &email).await? {
-            Ok(attached) => mailer.send(&email, attached).await,
-            Err(unsent) => Err(unsent),
+        let sent = match (Letter::of(&email, &billing.seals), attached(billing, &email).await?) {
+            (Some(letter), Ok(attached)) => mailer.send(&email.email_id, letter, attached).await,
+            (None, _) => Err(Unsent { why: "the e-mail was sealed under another secret".to_owned(), forever: true }),
+            (_, Err(unsent)) => Err(unsent),
         };
         match sent {
             Ok(()) => {

@@ -186,7 +186,9 @@ async fn bill_there(
 ) -> Result<UsageBillRecord, SyncError> {
     let mut record = begun(billing, record).await?;
     let fees = if billing.store.has_bill_lines(&record).await? { ", and fees of the plan" } else { "" };
-    let described = format!("Use in {} beyond the plan, and gates{fees}", invoices::month_words(record.month));
+    let used = billing.store.used_in_month(&record.account_id, record.month).await?;
+    let office_milli_yen = billing.store.office_spending(&record.account_id, record.month).await?;
+    let described = invoices::use_words(record.month, &used, office_milli_yen) + fees;
     let (account_id, month) = (record.account_id.clone(), record.month);
     let bill = UsageBill {
         customer_id: customer,

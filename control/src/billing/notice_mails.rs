@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 
 /// The subject and text of an e-mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub struct Words {
     /// The subject.
     pub subject: String,
     /// The text.
@@ -16,7 +16,7 @@ pub struct Letter {
 }
 
 /// Writes the letter about an invoice.
-pub(super) fn invoice_letter(notice: Notice, invoice: &Invoice, view: &AccountView, base_url: &str) -> Letter {
+pub(super) fn invoice_letter(notice: Notice, invoice: &Invoice, view: &AccountView, base_url: &str) -> Words {
     let amount = dollars(invoice.amount_usd_cents);
     let due = last_day(invoice.due_at);
     let suspended = day(store::suspended_from(invoice.due_at, view.standing.excused_until));
@@ -61,7 +61,7 @@ pub(super) fn invoice_letter(notice: Notice, invoice: &Invoice, view: &AccountVi
 }
 
 /// Writes the letter about the suspension of an account, or about its end.
-pub(super) fn account_letter(view: &AccountView, base_url: &str) -> Letter {
+pub(super) fn account_letter(view: &AccountView, base_url: &str) -> Words {
     if view.standing.is_suspended {
         let ja = "お支払いが確認できないため、計算、ゲート演算および鍵の生成を停止いたしました。データの読み出しと削除、\
                   お支払いの手続きは引き続きご利用いただけます。お支払いが確認でき次第、停止を解除いたします。";
@@ -75,7 +75,7 @@ pub(super) fn account_letter(view: &AccountView, base_url: &str) -> Letter {
     }
 }
 
-fn letter(view: &AccountView, subject: &str, [ja, en]: [&str; 2], invoices: &[Invoice], base_url: &str) -> Letter {
+fn letter(view: &AccountView, subject: &str, [ja, en]: [&str; 2], invoices: &[Invoice], base_url: &str) -> Words {
     let account_id = &view.subscription.account_id;
     let lines = |ja: bool| -> String {
         let line = |invoice: &Invoice| {
@@ -101,7 +101,7 @@ fn letter(view: &AccountView, subject: &str, [ja, en]: [&str; 2], invoices: &[In
         block(lines(true)),
         block(lines(false)),
     );
-    Letter { subject: subject.to_owned(), body }
+    Words { subject: subject.to_owned(), body }
 }
 
 fn dollars(cents: i64) -> String {

@@ -6,12 +6,12 @@ use serde_json::json;
 use store::{Email, Invoice};
 
 use super::Billing;
-use super::notice_mails::{Letter, account_letter, invoice_letter};
+use super::mail::Letter;
+use super::notice_mails::{Words, account_letter, invoice_letter};
 use super::provided::invoice_data;
 use super::standing::AccountView;
 use crate::clock::Timestamp;
 use crate::events::{EventType, event};
-use crate::ids;
 
 /// Largest number of notices that one query reads.
 const AT_ONCE: i64 = 100;
@@ -77,15 +77,12 @@ impl Notice {
 /// Whether a notice is due.
 pub(super) async fn has_due(billing: &Billing) -> Result<bool, store::Error> {
     let store = &billing.store;
-    Ok(!store.due_notices(billing.clock.now().0, 1).await?.is_empty()
-        || !store.untold_suspensions(1).await?.is_empty())
+    Ok(!store.due_notices(billing.clock.now().0, 1).await?.is_empty() || !store.untold_suspensions(1).await?.is_empty())
 }
 
 /// Sends notices that are due, at most `AT_ONCE` about invoices and about suspensions.
 pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
-    for store::DueNotice { invoice_id, notice } in
-        billing.store.due_notices(billing.clock.now().0, AT_ONCE).await?
-    {
+    for store::DueNotice { invoice_id, notice } in billing.store.due_notices(billing.clock.now().0, AT_ONCE).await? {
         send_about_invoice(billing, &invoice_id, &notice).await?;
     }
     for account_id in billing.store.untold_suspensions(AT_ONCE).await? {
@@ -177,24 +174,21 @@ async fn send_about_suspension(billing: &Billing, account_id: &str) -> Result<()
 async fn addressed(
     billing: &Billing,
     account_id: &str,
-    letter: Option<Letter>,
+    letter: Option<Words>,
     now: Timestamp,
 ) -> Result<Option<Email>, store::Error> {
-    let Some(Letter { subject, body }) = letter.filter(|_| billing.mailer.is_some()) else { return Ok(None) };
+    let Some(text) = letter.filter(|_| billing.mailer.is_some()) else { return Ok(None) };
     let recipient = billing.store.contact_of_account(account_id).await?;
     if recipient.is_empty() {
-        tracing::warn!(account_id, subject, "the account has no e-mail address for a notice about a payment");
+        tracing::warn!(
+            account_id,
+            subject = text.subject,
+            "the account has no e-mail address for a notice about a payment"
+        );
         return Ok(None);
     }
-    Ok(Some(Email {
-        email_id: ids::email(now).as_str().to_owned(),
-        recipient,
-        subject,
-        body,
-        document_id: String::new(),
-        attempts: 0,
-        created_at: now.0,
-    }))
+    let letter = Letter { recipient, subject: text.subject, body: text.body };
+    Ok(Some(letter.into_email(&billing.seals, "", now)))
 }
 
 /// A letter that an account would get.
@@ -204,7 +198,7 @@ pub struct PlannedLetter {
     /// When the letter is sent. `None`: when the account has paid.
     pub at: Option<Timestamp>,
     /// The letter.
-    pub letter: Letter,
+    pub letter: Words,
 }
 
 /// Writes all letters that an account would get if it never paid, and the letter after it has paid. Nothing is sent.

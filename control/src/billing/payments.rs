@@ -98,7 +98,8 @@ fn domain(text: &str) -> Result<String, &'static str> {
 
 fn sold_id(text: &str) -> Result<String, &'static str> {
     let text = text.trim();
-    let is_id = (1..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_id =
+        (1..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if is_id { Ok(text.to_owned()) } else { Err("must be a list of ids such as price_1 or plink_1") }
 }
 

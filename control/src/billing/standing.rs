@@ -39,8 +39,10 @@ impl AccountView {
         let oldest = self.owed.first().map(|invoice| invoice.due_at);
         let overdue_since = (self.standing.overdue_since > 0).then_some(self.standing.overdue_since);
         let due_at = [oldest, overdue_since].into_iter().flatten().min()?;
-        let suspended_at =
-            self.standing.suspended_from().unwrap_or_else(|| store::suspended_from(due_at, self.standing.excused_until));
+        let suspended_at = self
+            .standing
+            .suspended_from()
+            .unwrap_or_else(|| store::suspended_from(due_at, self.standing.excused_until));
         Some(PaymentDue {
             amount_usd_cents: self.owed.iter().map(|invoice| invoice.amount_usd_cents).sum(),
             invoice_ids: self.owed.iter().map(|invoice| invoice.invoice_id.clone()).collect(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::NanoUsd;
-use api::billing::Usage;
+use api::billing::{BillingCycle, Usage};
 use axum::Json;
 use axum::extract::State;
 use store::UsedInMonth;
@@ -32,11 +32,11 @@ pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result
     let period = Period::of(billing.clock.now());
     let used = billing.store.used_in_month(caller.account.as_str(), period.month).await?;
     let subscription = billing.store.subscription(caller.account.as_str()).await?;
-    let fee_cents = subscription.map_or(0, |one| monthly_price_cents(one.plan, one.billing_cycle));
-    Ok(Json(usage(period, caller.plan, fee_cents, used)))
+    let cycle = subscription.map_or(BillingCycle::Monthly, |subscription| subscription.billing_cycle);
+    Ok(Json(usage(period, caller.plan, cycle, used)))
 }
 
-fn usage(period: Period, plan: Plan, fee_cents: i64, used: UsedInMonth) -> Usage {
+fn usage(period: Period, plan: Plan, cycle: BillingCycle, used: UsedInMonth) -> Usage {
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
     let moment = |seconds: u64| Timestamp(seconds as i64 * 1_000_000).rfc3339();
     let limit = if plan == Plan::Payg { None } else { allowance(plan) };
@@ -49,7 +49,7 @@ fn usage(period: Period, plan: Plan, fee_cents: i64, used: UsedInMonth) -> Usage
         monthly_fcu_used: count(used.fcu),
         operations_total: by_operation.values().sum(),
         by_operation,
-        estimated_cost_usd: NanoUsd(fee_cents * NANO_USD_OF_CENT + used.spend.nano_usd()),
+        estimated_cost_usd: NanoUsd(monthly_price_cents(plan, cycle) * NANO_USD_OF_CENT + used.spend.nano_usd()),
         overage_fcu: count(used.overage_nano_usd / NANO_USD_OF_UNIT),
         overage_cost_usd: NanoUsd(used.overage_nano_usd),
     }

@@ -276,7 +276,10 @@ async fn set_plan(args: SetPlan) -> anyhow::Result<()> {
     if in_force != args.plan {
         line += &format!(": a subscription or a purchase gives a higher plan than {}", args.plan.as_str());
     }
-    args.common.done(json!({ "account_id": args.account, "plan": in_force.as_str(), "granted_plan": args.plan.as_str() }), line);
+    args.common.done(
+        json!({ "account_id": args.account, "plan": in_force.as_str(), "granted_plan": args.plan.as_str() }),
+        line,
+    );
     Ok(())
 }
 

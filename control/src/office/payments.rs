@@ -19,7 +19,7 @@ use super::charge::{OfficeOperation, PayingKey};
 use super::documents::new_number;
 use crate::access::limits::{Period, month_start};
 use crate::access::users::normal_email;
-use crate::ids;
+use crate::billing::mail::Letter;
 use crate::resource;
 use crate::web::error::ApiError;
 
@@ -235,16 +235,8 @@ impl Office {
         let Some(buyer) = buyer else { return (DeliveryState::NotSent, None) };
         let copy = normal_email(&profile.delivery_email).map(|copy| format!(",{copy}")).unwrap_or_default();
         let now = self.clock.now();
-        let email = Email {
-            email_id: ids::email(now).as_str().to_owned(),
-            recipient: format!("{buyer}{copy}"),
-            subject: subject(document),
-            body: text(document),
-            document_id: document_id.to_owned(),
-            attempts: 0,
-            created_at: now.0,
-        };
-        (DeliveryState::Pending, Some(email))
+        let letter = Letter { recipient: format!("{buyer}{copy}"), subject: subject(document), body: text(document) };
+        (DeliveryState::Pending, Some(letter.into_email(&self.seals, document_id, now)))
     }
 }
 

@@ -52,11 +52,13 @@ impl Alert {
 pub struct Email {
     /// The e-mail's id.
     pub email_id: String,
-    /// The recipients' addresses, separated by commas. All addresses after the first get blind copies.
+    /// Recipients, subject and text, encrypted. `None`: an e-mail of the release before, whose texts are not encrypted.
+    pub sealed: Option<Vec<u8>>,
+    /// The recipients' addresses, if the e-mail is not encrypted.
     pub recipient: String,
-    /// The subject.
+    /// The subject, if the e-mail is not encrypted.
     pub subject: String,
-    /// The text.
+    /// The text, if the e-mail is not encrypted.
     pub body: String,
     /// The attached document. Empty: none.
     pub document_id: String,
@@ -66,7 +68,7 @@ pub struct Email {
     pub created_at: i64,
 }
 
-from_row!(Email { email_id, recipient, subject, body, document_id, attempts, created_at });
+from_row!(Email { email_id, sealed, recipient, subject, body, document_id, attempts, created_at });
 
 impl Store {
     /// Returns the alerts that are not announced yet, the oldest first, at most `limit`.
@@ -83,7 +85,7 @@ impl Store {
 
     /// Returns the e-mails that are due, at most `limit`.
     pub async fn due_emails(&self, now: i64, limit: i64) -> Result<Vec<Email>> {
-        let sql = "SELECT email_id, recipient, subject, body, document_id, attempts, created_at FROM emails \
+        let sql = "SELECT email_id, sealed, recipient, subject, body, document_id, attempts, created_at FROM emails \
              WHERE status = 'pending' AND due_at <= $1 ORDER BY due_at, email_id LIMIT $2";
         self.db.fetch_all(sql, values![now, limit]).await
     }
@@ -156,10 +158,11 @@ impl Tx {
 
     /// Writes an e-mail that is due at once.
     pub async fn write_email(&mut self, email: &Email) -> Result<()> {
-        let sql = "INSERT INTO emails (email_id, recipient, subject, body, document_id, status, attempts, due_at, error, created_at) \
-             VALUES ($1, $2, $3, $4, $5, 'pending', 0, $6, '', $6)";
+        let sql = "INSERT INTO emails (email_id, sealed, recipient, subject, body, document_id, status, attempts, due_at, error, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, 'pending', 0, $7, '', $7)";
         let of = values![
             &email.email_id,
+            email.sealed.as_deref(),
             &email.recipient,
             &email.subject,
             &email.body,

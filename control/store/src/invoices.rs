@@ -284,8 +284,7 @@ impl Tx {
     ) -> Result<Option<StandingChange>> {
         let sql = "UPDATE invoices SET status = $2, paid_at = $3, notice_at = CASE WHEN $2 = 'uncollectible' THEN notice_at ELSE 0 END \
              WHERE invoice_id = $1 AND status IN ('open', 'uncollectible') AND status <> $2 RETURNING account_id";
-        let row: Option<(String,)> =
-            self.fetch_optional(sql, values![invoice_id, status.as_str(), paid_at]).await?;
+        let row: Option<(String,)> = self.fetch_optional(sql, values![invoice_id, status.as_str(), paid_at]).await?;
         let Some((account_id,)) = row else { return Ok(None) };
         self.update_standing(&account_id, now).await
     }
@@ -293,7 +292,8 @@ impl Tx {
     /// Records the notice that was sent about an invoice, and when the next is due (0: none). False: another node has
     /// sent a notice since this node read the notice `before`, or the invoice was paid.
     pub async fn note_notice(&mut self, invoice_id: &str, before: &str, notice: &str, next_at: i64) -> Result<bool> {
-        let sql = "UPDATE invoices SET notice = $3, notice_at = $4 WHERE invoice_id = $1 AND notice = $2 AND notice_at > 0";
+        let sql =
+            "UPDATE invoices SET notice = $3, notice_at = $4 WHERE invoice_id = $1 AND notice = $2 AND notice_at > 0";
         Ok(self.execute(sql, values![invoice_id, before, notice, next_at]).await? == 1)
     }
 

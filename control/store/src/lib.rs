@@ -88,8 +88,9 @@ pub use ledger::{
 };
 pub use lockouts::{Locked, Lockout, LockoutKind};
 pub use office::{
-    CAP_THRESHOLDS, CapAlert, ClaimedPayment, DeliveryState, DocumentFilter, IngestedPayment, IssuerProfile,
-    EndedPurchase, NewPayment, NewPurchase, OfficeCharge, OfficeCharged, OfficeTotal, PaymentState, Purchase, StoredDocument,
+    CAP_THRESHOLDS, CapAlert, ClaimedPayment, DeliveryState, DocumentFilter, EndedPurchase, IngestedPayment,
+    IssuerProfile, NewPayment, NewPurchase, OfficeCharge, OfficeCharged, OfficeTotal, PaymentState, Purchase,
+    StoredDocument,
 };
 pub use operation_counts::OperationCounts;
 pub use outbox::{Attempt, Busy, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};

@@ -132,8 +132,7 @@ impl Store {
 
     /// Returns the accounts with an overdue payment, the oldest first, at most `limit`.
     pub async fn overdue_accounts(&self, limit: i64) -> Result<Vec<String>> {
-        let sql =
-            "SELECT account_id FROM accounts WHERE overdue_since > 0 ORDER BY overdue_since, account_id LIMIT $1";
+        let sql = "SELECT account_id FROM accounts WHERE overdue_since > 0 ORDER BY overdue_since, account_id LIMIT $1";
         let rows: Vec<(String,)> = self.db.fetch_all(sql, values![limit]).await?;
         Ok(rows.into_iter().map(|(account_id,)| account_id).collect())
     }

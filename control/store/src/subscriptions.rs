@@ -168,7 +168,11 @@ impl Store {
             "WHERE status = 'past_due' AND past_due_since >= $1 AND past_due_since <= $2 AND period_end > $3 \
              AND (provider_subscription_id <> '') = $4 ORDER BY past_due_since LIMIT $5"
         );
-        due.extend(self.db.fetch_all::<Subscription>(sql, values![past_due_after, past_due_after + within, now, provided, limit]).await?);
+        due.extend(
+            self.db
+                .fetch_all::<Subscription>(sql, values![past_due_after, past_due_after + within, now, provided, limit])
+                .await?,
+        );
         Ok(due)
     }
 

@@ -159,6 +159,59 @@ async fn b7_a_purchase_never_lowers_the_plan_of_its_account() {
 }
 
 #[tokio::test]
+async fn b7_the_end_of_a_purchase_takes_back_what_it_brought() {
+    let (provider, server) = pair().await;
+    let cheap = json!({"metadata": {"plan": "free"}});
+    tell(&server, &bought(&provider, "cs_1", cheap)).await.ok(200);
+    let key = by_session(&server, "cs_1").await.ok(200)["key"].as_str().unwrap().to_owned();
+    let me = async || server.send(Request::get(ME).key(&key)).await.ok(200);
+    let ended = |session: &str| {
+        let subscription = json!({"id": format!("sub_{session}"), "object": "subscription", "customer": "cus_buyer",
+            "status": "canceled", "items": {"data": [{"id": "si_1", "price": {"id": "price_1"}, "current_period_start": 1,
+            "current_period_end": 2}]}});
+        provider.account().put(subscription.clone());
+        event(&format!("end_{session}"), "customer.subscription.deleted", subscription)
+    };
+    for (session, plan) in [("cs_2", "pro"), ("cs_3", "scale")] {
+        tell(&server, &bought(&provider, session, json!({"metadata": {"plan": plan}}))).await.ok(200);
+        assert_eq!(me().await["plan"], plan);
+    }
+    // the dear purchase ends, then the next one, in any order and twice
+    for (session, plan) in [("cs_3", "pro"), ("cs_3", "pro"), ("cs_2", "free")] {
+        let mut end = ended(session);
+        end["id"] = json!(format!("evt_{session}_{plan}_{}", provider.account().take_events().len()));
+        tell(&server, &end).await.ok(200);
+        assert_eq!(me().await["plan"], plan, "{session}");
+    }
+    // the operator's word stays, whatever is bought and ends
+    let account = server.running().store().purchase("cs_1").await.unwrap().unwrap().account_id.parse().unwrap();
+    server.operator().await.set_plan(&account, control::caller::Plan::Starter).await.unwrap();
+    tell(&server, &bought(&provider, "cs_4", json!({"metadata": {"plan": "pro"}}))).await.ok(200);
+    tell(&server, &ended("cs_4")).await.ok(200);
+    assert_eq!(me().await["plan"], "starter");
+}
+
+#[tokio::test]
+async fn b7_what_the_operator_sells_beside_keys_makes_no_key() {
+    let provider = PaymentStandIn::start().await;
+    let server = TestServer::with(|config| {
+        provider.configure(config);
+        config.payments.key_prices = vec!["plink_keys".to_owned(), "price_key".to_owned()];
+    })
+    .await;
+    provider.follow(&server.clock);
+    let mug = json!({"payment_link": "plink_mugs", "line_items": {"data": [{"price": {"id": "price_mug"}}]}});
+    tell(&server, &bought(&provider, "cs_mug", mug)).await.ok(200);
+    refused(&by_session(&server, "cs_mug").await, 404, "KEY_NOT_FOUND");
+    let by_link = json!({"payment_link": "plink_keys", "metadata": {"plan": "pro"}});
+    let by_price = json!({"line_items": {"data": [{"price": {"id": "price_mug"}}, {"price": {"id": "price_key"}}]}});
+    for (session, more) in [("cs_link", by_link), ("cs_price", by_price)] {
+        tell(&server, &bought(&provider, session, more)).await.ok(200);
+        assert!(by_session(&server, session).await.ok(200)["key"].is_string());
+    }
+}
+
+#[tokio::test]
 async fn p9_what_a_bought_key_used_is_billed_to_its_buyer() {
     let (provider, server) = pair().await;
     provider.account().put(json!({"id": "cus_buyer", "object": "customer", "metadata": {}}));

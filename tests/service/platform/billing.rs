@@ -133,7 +133,7 @@ async fn p4_p5_gates_of_free_plans_and_of_test_keys_are_shown_with_their_cost_an
     assert_eq!((&usage["operations_total"], &usage["estimated_cost_usd"]), (&json!(1), &json!(0)));
     assert_eq!(usage["monthly_fcu_limit"], json!(10_000));
 
-    server.running().store().set_plan(customer.account.as_str(), Plan::Pro).await.unwrap();
+    server.running().store().grant_plan(customer.account.as_str(), Plan::Pro, 1).await.unwrap();
     let test = Customer { key: customer.other_key(Environment::Test).await, ..customer };
     let account = test.session().await;
     account.post(GATE, &account.gate("XOR", true, Some(true), None)).await.ok(200);
@@ -189,7 +189,7 @@ async fn p6_a_free_plan_ends_at_its_allowance_and_a_paid_one_goes_on_for_money()
     assert_eq!(usage["by_operation"], json!({"add": 1}));
 
     // the next use is on the plan `payg`, which has no allowance, so all its units are paid
-    server.running().store().set_plan(customer.account.as_str(), Plan::Payg).await.unwrap();
+    server.running().store().grant_plan(customer.account.as_str(), Plan::Payg, 1).await.unwrap();
     let key = customer.other_key(Environment::Live).await;
     let numbers = Numbers { key, ..numbers };
     // C2: the answer has the price. P10: the price is in yen at the present rate

@@ -41,6 +41,7 @@ mod seeds;
 mod session_tokens;
 mod sessions;
 mod sign_in;
+mod standing;
 mod stored_keys;
 mod subscriptions;
 mod tls;

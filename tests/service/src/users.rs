@@ -41,7 +41,8 @@ impl User {
 impl TestServer {
     /// Opens an operator's access to the node's database.
     pub async fn operator(&self) -> Operator {
-        Operator::open(self.running().config()).await.expect("the operator can open the database")
+        let operator = Operator::open(self.running().config()).await.expect("the operator can open the database");
+        operator.with_clock(self.clock.clone())
     }
 
     /// Creates a user with a new account, and signs the user in.

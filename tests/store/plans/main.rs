@@ -392,6 +392,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
         url: String::new(),
         failures: 0,
         is_provided: false,
+        due_at: 0,
     };
     let alert = Alert {
         account_id: "acct_1".to_owned(),
@@ -404,9 +405,10 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     };
     let email = Email {
         email_id: "mail_1".to_owned(),
-        recipient: "a@b".to_owned(),
-        subject: "words".to_owned(),
-        body: "more".to_owned(),
+        sealed: Some(vec![1]),
+        recipient: String::new(),
+        subject: String::new(),
+        body: String::new(),
         document_id: "inv_d".to_owned(),
         attempts: 0,
         created_at: 3,
@@ -426,7 +428,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     };
     store
         .write(async |tx| {
-            assert!(tx.put_subscription(&subscription).await?);
+            assert!(tx.put_subscription(&subscription).await?.is_some());
             tx.request_plan(&request).await?;
             tx.add_invoice_item(&item).await?;
             tx.add_alerts(std::slice::from_ref(&alert)).await?;
@@ -437,7 +439,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert!(!store.has_open_reservations("acct_1", 1).await?);
     assert_eq!(store.open_items("acct_1", 1).await?.len(), 1);
     assert!(store.subscription_of_customer("cus_1").await?.is_some_and(|found| found.version == 1));
-    assert_eq!(store.due_subscriptions(9, 5, false, 9).await?.len(), 1);
+    assert_eq!(store.due_subscriptions(9, 5, 1, false, 9).await?.len(), 1);
     assert_eq!(store.plan_requests().await?.len(), 1);
     assert!(store.keep_provider_event(&event).await?);
     assert_eq!(store.due_provider_events(3, false, 9).await?.len(), 1);
@@ -451,10 +453,15 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     subscription.status = SubscriptionState::Active;
     store
         .write(async |tx| {
-            assert!(tx.put_subscription(&subscription).await?);
+            assert!(tx.put_subscription(&subscription).await?.is_some());
             tx.put_items_on("inv_1", &["item_1"]).await?;
-            tx.put_invoice(&invoice).await?;
-            tx.end_invoice("inv_1", InvoiceState::Paid, 5).await?;
+            tx.put_invoice(&invoice, 5).await?;
+            tx.end_invoice("inv_1", InvoiceState::Paid, 5, 5).await?;
+            tx.note_notice("inv_1", "", "issued", 7).await?;
+            tx.excuse("acct_1", 5, 5).await?;
+            tx.grant_plan_instead("acct_1", Plan::Payg, Plan::Free).await?;
+            tx.set_invoice_term("acct_1", Some(7)).await?;
+            tx.tell_suspension("acct_1", true).await?;
             tx.close_month("acct_1", 1, 5).await?;
             tx.announce("fact", 5).await?;
             tx.finish_provider_event("evt_1").await?;
@@ -464,6 +471,13 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert_eq!(store.invoices("acct_1", 9).await?.len(), 1);
     assert!(store.invoice("inv_1").await?.is_some());
     assert_eq!(store.items_of_invoice("inv_1").await?.len(), 1);
+    assert_eq!(store.owed_invoices("acct_1", 9).await?.len(), 0);
+    assert_eq!(store.due_notices(9, 9).await?.len(), 0);
+    assert_eq!(store.invoice_term("acct_1").await?, Some(7));
+    assert_eq!(store.untold_suspensions(9).await?.len(), 0);
+    assert_eq!(store.overdue_accounts(9).await?.len(), 0);
+    assert_eq!(store.due_standings(9, 9).await?.len(), 0);
+    store.contact_of_account("acct_1").await?;
     assert_eq!(store.backlog().await?.stuck_events, 0);
     assert!(store.take_job("billing", "node_1", 5, 9).await?);
     assert!(!store.take_job("billing", "node_2", 5, 9).await?);

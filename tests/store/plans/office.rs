@@ -117,15 +117,16 @@ pub async fn tour(store: &Store) -> store::Result<()> {
             assert!(tx.insert_purchase(&purchase, &key).await?);
             assert!(!tx.insert_purchase(&purchase, &key).await?);
             tx.label_key("ak_bought", "a shop").await?;
-            assert!(tx.set_plan("acct_1", Plan::Free).await?);
+            assert!(tx.grant_plan("acct_1", Plan::Free, 7).await?.is_some());
             tx.end_purchases("sub_1", 7).await
         })
         .await?;
-    assert_eq!(ended, ["ak_bought"]);
+    assert_eq!(ended.iter().map(|one| one.lineage_id.as_str()).collect::<Vec<_>>(), ["ak_bought"]);
     assert!(store.purchase("cs_1").await?.is_some());
     assert_eq!(store.account_of_buyer("cus_1").await?.as_deref(), Some("acct_1"));
     assert_eq!(store.hide_purchased_keys(9).await?, 1);
     store.key_labels().await?;
     store.account_standing("acct_1").await?;
+    store.office_spending("acct_1", 1).await?;
     store.write(async |tx| tx.set_office_cap("lin_1", 0, 8).await).await
 }

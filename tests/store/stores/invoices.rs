@@ -16,13 +16,14 @@ fn invoice(status: InvoiceState, failures: i64) -> Invoice {
         url: String::new(),
         failures,
         is_provided: true,
+        due_at: 0,
     }
 }
 
 on_both! {
     async fn w4_two_nodes_that_write_an_invoice_in_the_other_order_lose_nothing(store: Store) {
         let put = async |invoice: Invoice| {
-            store.write(async |tx| tx.put_invoice(&invoice).await).await.unwrap();
+            store.write(async |tx| tx.put_invoice(&invoice, 5).await).await.unwrap();
             store.invoice("in_1").await.unwrap().unwrap()
         };
         put(invoice(InvoiceState::Open, 2)).await;

@@ -210,8 +210,8 @@ on_both! {
         store.insert_api_key(&NewApiKey { lineage_id: "lin_2", ..key(&[2; 32], "ak_2", "acct_1") }).await.unwrap();
         store.insert_api_key(&NewApiKey { lineage_id: "lin_3", created_at: 6, plan: Plan::Pro, ..key(&[3; 32], "ak_3", "acct_2") }).await.unwrap();
         store.revoke_api_key("ak_1", 9).await.unwrap().unwrap();
-        assert!(store.set_plan("acct_1", Plan::Scale).await.unwrap());
-        assert!(!store.set_plan("acct_3", Plan::Scale).await.unwrap());
+        assert!(store.grant_plan("acct_1", Plan::Scale, 9).await.unwrap());
+        assert!(!store.grant_plan("acct_3", Plan::Scale, 9).await.unwrap());
         let accounts = store.accounts().await.unwrap();
         let listed = accounts.iter().map(|one| (one.account_id.as_str(), one.plan, one.keys));
         assert_eq!(listed.collect::<Vec<_>>(), [("acct_1", Plan::Scale, 1), ("acct_2", Plan::Pro, 1)]);

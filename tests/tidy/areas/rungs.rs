@@ -91,6 +91,8 @@ pub const STORE: Crate = Crate {
         // one SQL interface to two databases
         &["database"],
         &["backup", "pages", "schema", "seeds", "work"],
+        // the standing of accounts, which follows from several tables
+        &["standing"],
         // tables
         &[
             "accounts",

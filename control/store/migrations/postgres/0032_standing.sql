@@ -42,6 +42,11 @@ ALTER TABLE invoices ADD COLUMN notice_at BIGINT NOT NULL DEFAULT 0;
 CREATE INDEX invoices_unpaid ON invoices (account_id, due_at) WHERE due_at > 0 AND status IN ('open', 'uncollectible');
 CREATE INDEX invoices_notice ON invoices (notice_at) WHERE notice_at > 0;
 
+-- Recipient, subject and text of an e-mail, and the body of an event of the provider, encrypted, because they name buyers. Null: the
+-- row is of the release before, and the text columns have the contents; otherwise the text columns are empty.
+ALTER TABLE emails ADD COLUMN sealed BYTEA;
+ALTER TABLE provider_events ADD COLUMN sealed_body BYTEA;
+
 -- Open invoices made here had no day on which they were due: they are due 30 days from now, with all notices.
 UPDATE invoices SET due_at = (CAST(EXTRACT(EPOCH FROM now()) AS BIGINT) + 30 * 86400) * 1000000, notice_at = 1 WHERE status = 'open' AND is_provided = FALSE;
 

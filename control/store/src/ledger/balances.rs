@@ -67,6 +67,8 @@ pub struct UsedInMonth {
     pub fcu: i64,
     /// Price of the compute units beyond the allowance, in billionths of a dollar.
     pub overage_nano_usd: i64,
+    /// Price of gates and of the back office, in thousandths of a yen.
+    pub milli_yen: i64,
     /// The sum of everything that is charged.
     pub spend: Spend,
     /// Number of completed operations, by name.
@@ -105,6 +107,7 @@ impl Store {
         for balance in balances {
             used.fcu += balance.fcu;
             used.overage_nano_usd += balance.nano_usd;
+            used.milli_yen += balance.milli_yen;
             used.spend.add(balance.nano_usd, balance.milli_yen, balance.usd_milli_jpy);
         }
         Ok(used)

@@ -82,6 +82,12 @@ const TOTALS_OF_KEY: &str = "SELECT operation, calls, units, milli_yen FROM offi
      WHERE account_id = $1 AND month = $2 AND lineage_id = $3 ORDER BY operation";
 
 impl Store {
+    /// Returns the amount in thousandths of a yen that an account was charged for calls of the back office in a month.
+    pub async fn office_spending(&self, account_id: &str, month: i64) -> Result<i64> {
+        let sql = "SELECT CAST(COALESCE(SUM(milli_yen), 0) AS BIGINT) FROM office_totals WHERE account_id = $1 AND month = $2";
+        self.db.fetch_one::<(i64,)>(sql, values![account_id, month]).await.map(|(milli_yen,)| milli_yen)
+    }
+
     /// Charges a completed call and stores its answer. Both are durable when this returns.
     pub async fn charge_office(&self, charge: OfficeCharge) -> Result<OfficeCharged> {
         self.writers.submit(charge).await
