@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 
 /// The number of concurrent callers.
 const CALLERS: usize = 512;
+/// The moment of all transfers: 2026-11-01, in microseconds since 1970.
+const MOMENT: i64 = 1_793_491_200_000_000;
 /// Duration of a measurement.
 const MEASURED: Duration = Duration::from_secs(10);
 
@@ -84,11 +86,12 @@ async fn pair(store: &Store, transfer_id: String, account_id: &str) {
         node_id: "node_1".to_owned(),
         month: 24_322,
         usd_milli_jpy: 150_000,
-        created_at: 5,
+        created_at: MOMENT,
         wanted: Wanted::MilliYen(100),
     };
     assert!(matches!(store.reserve(reservation).await.expect("a database"), Reserved::Made(_)));
-    let posting = Some(Posting { transfer_id, account_id: account_id.to_owned(), allowance: None, at: 6 });
+    let account_id = account_id.to_owned();
+    let posting = Some(Posting { transfer_id, account_id, allowance: None, nano_usd_of_unit: 0, at: MOMENT });
     store.submit(Unit { posting, ..Unit::default() }).await.expect("a database");
 }
 

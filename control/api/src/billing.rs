@@ -16,7 +16,8 @@ pub struct Usage {
     /// The first moment after the month.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub period_end: String,
-    /// Compute units that the plan includes in a month. 9007199254740991 means that the plan has no limit.
+    /// Compute units that this month includes: the plan's number, or after a change of plan within the month the number
+    /// of both plans in proportion. 9007199254740991 means that the plan has no limit.
     pub monthly_fcu_limit: u64,
     /// Compute units of completed operations.
     pub monthly_fcu_used: u64,

@@ -62,8 +62,10 @@ pub struct Reservation {
     month: i64,
     /// Whether the work is of a trial. Trials' operations are not counted by name (readings P5).
     is_of_trial: bool,
-    /// The number of compute units that the plan includes in a month.
+    /// The number of compute units that the plan includes in a month. `None`: any number.
     allowance: Option<i64>,
+    /// Price of a compute unit beyond the allowance, in billionths of a dollar. 0: not charged.
+    nano_usd_of_unit: i64,
     /// The transfer in the ledger. `None`: nothing is to be paid.
     transfer_id: Option<String>,
     settled: AtomicBool,
@@ -130,7 +132,11 @@ impl Ledger {
             account: by.account.clone(),
             month,
             is_of_trial: by.environment == Environment::Trial,
-            allowance: allowance(by.plan).filter(|units| *units > 0).map(|units| units as i64),
+            allowance: included(by.plan),
+            nano_usd_of_unit: match beyond_allowance(by.plan, by.environment) {
+                BeyondAllowance::Charged(nano_usd) => nano_usd,
+                BeyondAllowance::Refused | BeyondAllowance::Free => 0,
+            },
             transfer_id: None,
             settled: AtomicBool::new(true),
         };
@@ -163,7 +169,7 @@ impl Ledger {
         Ok(match reserved {
             Reserved::Made(_) => None,
             Reserved::TrialExhausted => Some(self.trial_exhausted(&by.account, wanted).await?),
-            Reserved::QuotaExceeded { fcu } => Some(quota_exceeded(by.plan, fcu, wanted)),
+            Reserved::QuotaExceeded { fcu, allowance } => Some(quota_exceeded(allowance, fcu, wanted)),
             Reserved::CapReached { cap_nano_usd } => Some(cap_reached(cap_nano_usd)),
         })
     }
@@ -260,8 +266,9 @@ impl Reservation {
     /// Makes the step, of a unit of work, that posts this reservation. `None`: nothing is to be paid.
     pub fn posting(&self, now: Timestamp) -> Option<Posting> {
         let account_id = self.account.as_str().to_owned();
-        let allowance = self.allowance;
-        self.transfer_id.clone().map(|transfer_id| Posting { transfer_id, account_id, allowance, at: now.0 })
+        let (allowance, nano_usd_of_unit) = (self.allowance, self.nano_usd_of_unit);
+        let transfer_id = self.transfer_id.clone()?;
+        Some(Posting { transfer_id, account_id, allowance, nano_usd_of_unit, at: now.0 })
     }
 
     /// Makes the step, of a unit of work, that counts completed operations by name. `None`: there is nothing to count.
@@ -312,7 +319,7 @@ fn wanted_units(by: &PaidBy, price: &OperationPrice) -> Option<Wanted> {
         Environment::Trial => trial_operations(1),
         environment => Some(Wanted::Fcu {
             fcu: price.units as i64,
-            allowance: allowance(by.plan).map(|units| units as i64),
+            allowance: included(by.plan),
             beyond: beyond_allowance(by.plan, environment),
         }),
     }
@@ -323,13 +330,17 @@ fn trial_operations(count: u64) -> Option<Wanted> {
     (count > 0).then_some(Wanted::TrialOperations { count, max: trials::OPERATIONS_MAX as i64 })
 }
 
-fn quota_exceeded(plan: Plan, used: i64, wanted: Wanted) -> ApiError {
+/// Returns the number of compute units that a plan includes in a month. `None`: any number.
+fn included(plan: Plan) -> Option<i64> {
+    allowance(plan).map(|units| i64::try_from(units).unwrap_or(i64::MAX))
+}
+
+/// `allowance` is the number of compute units in force: the plan's, or that of the month itself (readings P11).
+fn quota_exceeded(allowance: i64, used: i64, wanted: Wanted) -> ApiError {
     let wanted = if let Wanted::Fcu { fcu, .. } = wanted { fcu } else { 0 };
-    let allowance = allowance(plan).unwrap_or_default();
     let message = format!(
-        "the operation takes {wanted} compute units; of the {allowance} that the plan includes in a month, {used} are used or reserved"
+        "the operation takes {wanted} compute units; of the {allowance} that this month includes, {used} are used or reserved"
     );
-    debug_assert_eq!(beyond_allowance(plan, Environment::Live), BeyondAllowance::Refused);
     ApiError::new(Code::QuotaExceeded, message)
 }
 

@@ -33,13 +33,17 @@ pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result
     let used = billing.store.used_in_month(caller.account.as_str(), period.month).await?;
     let subscription = billing.store.subscription(caller.account.as_str()).await?;
     let cycle = subscription.map_or(BillingCycle::Monthly, |subscription| subscription.billing_cycle);
-    Ok(Json(usage(period, caller.plan, cycle, used)))
+    // readings P11: after a change of plan the month may have an allowance of its own
+    let of_month = billing.store.month_allowance(caller.account.as_str(), period.month).await?;
+    let of_plan = if caller.plan == Plan::Payg { None } else { allowance(caller.plan) };
+    let limit = of_month.and_then(|fcu| u64::try_from(fcu).ok()).or(of_plan);
+    Ok(Json(usage(period, caller.plan, limit, cycle, used)))
 }
 
-fn usage(period: Period, plan: Plan, cycle: BillingCycle, used: UsedInMonth) -> Usage {
+/// `limit`: number of compute units that are included in the month. `None`: unlimited.
+fn usage(period: Period, plan: Plan, limit: Option<u64>, cycle: BillingCycle, used: UsedInMonth) -> Usage {
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
     let moment = |seconds: u64| Timestamp(seconds as i64 * 1_000_000).rfc3339();
-    let limit = if plan == Plan::Payg { None } else { allowance(plan) };
     let by_operation: std::collections::BTreeMap<String, u64> =
         used.operations.into_iter().map(|(name, operations)| (name, count(operations))).collect();
     Usage {

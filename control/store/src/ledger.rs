@@ -8,6 +8,7 @@
 //! transfers, and concurrent requests together cannot exceed the cap. A cap in dollars is compared exactly ([`Spend`]).
 //! SQL with 64-bit integers cannot do that, so the comparison is in Rust, under the lock.
 
+mod allowances;
 mod at_once;
 mod audit;
 mod balances;

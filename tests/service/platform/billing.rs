@@ -160,7 +160,7 @@ pub async fn use_up(server: &TestServer, account_id: &str, name: &str, fcu: i64,
         wanted: Wanted::Fcu { fcu, allowance: None, beyond: BeyondAllowance::Free },
     };
     assert!(matches!(store.reserve(reservation).await.unwrap(), Reserved::Made(_)));
-    let posting = store::Posting { transfer_id, account_id, allowance, at: now };
+    let posting = store::Posting { transfer_id, account_id, allowance, nano_usd_of_unit: 0, at: now };
     store.submit(store::Unit { posting: Some(posting), ..store::Unit::default() }).await.unwrap();
 }
 

@@ -136,7 +136,8 @@ fn unit(n: u8) -> Unit {
         posting: Some(Posting {
             transfer_id: format!("t_{n}"),
             account_id: "acct_1".to_owned(),
-            allowance: None,
+            allowance: Some(0),
+            nano_usd_of_unit: 1,
             at: 6,
         }),
         counts: Some(OperationCounts {
@@ -555,6 +556,9 @@ async fn tour(store: &Store) -> store::Result<()> {
     };
     store.write(async |tx| tx.set_monthly_cap(&budget).await).await?;
     store.monthly_cap("acct_1").await?;
+    store.write(async |tx| tx.put_month_allowance("acct_1", 1, 5).await).await?;
+    store.month_allowance("acct_1", 1).await?;
+    store.write(async |tx| tx.forget_month_allowance("acct_1", 1).await).await?;
     store.reservations_of_node("node_1", "", 9).await?;
     store.forsaken_reservations("node_1", 5, 9).await?;
     store.audit_ledger().await?;

@@ -271,6 +271,7 @@ const ROWS: &[(i64, &str)] = &[
         "INSERT INTO usage_bills (account_id, month, cents, invoice_id, attempt, attempted_at) VALUES \
          ('acct_1', 1, 2, 'in_1', 3, 4)",
     ),
+    (33, "INSERT INTO month_allowances (account_id, month, fcu) VALUES ('acct_1', 1, 2)"),
 ];
 
 /// Translates a statement of [`ROWS`] into the SQL of this database.

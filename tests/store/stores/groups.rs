@@ -158,7 +158,7 @@ impl Dice {
             if self.one_in(2)
                 && let Some((transfer_id, account_id)) = self.transfer()
             {
-                unit.posting = Some(Posting { transfer_id, account_id, allowance: None, at: now });
+                unit.posting = Some(Posting { transfer_id, account_id, allowance: None, nano_usd_of_unit: 0, at: now });
             }
             if self.one_in(2) {
                 let operations = vec![("gate_and".to_owned(), 1), (format!("op_{}", self.below(3)), 2)];

@@ -22,8 +22,15 @@ async fn reserve(store: &Store, transfer_id: &str, wanted: Wanted) -> Reserved {
     store.reserve(reservation(transfer_id, "acct_1", wanted)).await.unwrap()
 }
 
+/// Posts a transfer of acct_1 under a plan with this allowance and 2,000 billionths of a dollar for a unit beyond it.
+fn posting_of(transfer_id: &str, allowance: i64) -> Unit {
+    let unit = posting(transfer_id, "acct_1");
+    let posting = unit.posting.map(|one| Posting { allowance: Some(allowance), nano_usd_of_unit: 2_000, ..one });
+    Unit { posting, ..unit }
+}
+
 async fn spent(store: &Store) -> i64 {
-    store.used_in_month("acct_1", 1).await.unwrap().spend.nano_usd()
+    store.used_in_month("acct_1", JANUARY).await.unwrap().spend.nano_usd()
 }
 
 /// Audits the ledger and checks that all sums agree.
@@ -64,7 +71,7 @@ on_both! {
         // the exhausted cap does not block free operations
         assert_eq!(reserve(&store, "t_3", units(5, 10, BeyondAllowance::Charged(2_000))).await, made(5, 0, 0));
         // the cap blocks neither another month nor another account
-        let other = NewReservation { month: 2, ..reservation("t_4", "acct_1", GATE) };
+        let other = NewReservation { month: FEBRUARY.0, created_at: FEBRUARY.1, ..reservation("t_4", "acct_1", GATE) };
         assert_eq!(store.reserve(other).await.unwrap(), made(0, 0, 100));
         assert_eq!(store.reserve(reservation("t_5", "acct_2", GATE)).await.unwrap(), made(0, 0, 100));
         store.void_reservation("t_1", "acct_1", 20).await.unwrap();
@@ -96,15 +103,84 @@ on_both! {
 
     async fn p6_units_beyond_the_allowance_are_refused_free_or_charged(store: Store) {
         assert_eq!(reserve(&store, "t_1", units(8, 10, BeyondAllowance::Refused)).await, made(8, 0, 0));
-        assert_eq!(reserve(&store, "t_2", units(3, 10, BeyondAllowance::Refused)).await, Reserved::QuotaExceeded { fcu: 8 });
+        assert_eq!(reserve(&store, "t_2", units(3, 10, BeyondAllowance::Refused)).await, Reserved::QuotaExceeded { fcu: 8, allowance: 10 });
         assert_eq!(reserve(&store, "t_3", units(3, 10, BeyondAllowance::Charged(2_000))).await, made(3, 2_000, 0));
         assert_eq!(reserve(&store, "t_4", units(3, 10, BeyondAllowance::Free)).await, made(3, 0, 0));
         assert_eq!(reserve(&store, "t_5", units(3, 10, BeyondAllowance::Charged(2_000))).await, made(3, 6_000, 0));
         let unlimited = Wanted::Fcu { fcu: 1 << 40, allowance: None, beyond: BeyondAllowance::Charged(2_000) };
         assert_eq!(reserve(&store, "t_6", unlimited).await, made(1 << 40, 0, 0));
-        store.submit(posting("t_3", "acct_1")).await.unwrap();
-        let used = store.used_in_month("acct_1", 1).await.unwrap();
-        assert_eq!((used.fcu, used.overage_nano_usd), (3, 2_000));
+        store.submit(posting_of("t_1", 10)).await.unwrap();
+        store.submit(posting_of("t_3", 10)).await.unwrap();
+        let used = store.used_in_month("acct_1", JANUARY).await.unwrap();
+        assert_eq!((used.fcu, used.overage_nano_usd), (11, 2_000));
+        audited(&store).await;
+    }
+
+    async fn p33_units_below_the_allowance_are_not_charged_when_work_in_flight_fails(store: Store) {
+        let starter = |fcu| units(fcu, 1_000_000, BeyondAllowance::Charged(2_000));
+        assert_eq!(reserve(&store, "t_used", starter(999_990)).await, made(999_990, 0, 0));
+        store.submit(posting_of("t_used", 1_000_000)).await.unwrap();
+        assert_eq!(reserve(&store, "t_fails", starter(10)).await, made(10, 0, 0));
+        assert_eq!(reserve(&store, "t_works", starter(5)).await, made(5, 10_000, 0));
+        store.void_reservation("t_fails", "acct_1", 20).await.unwrap();
+        store.submit(posting_of("t_works", 1_000_000)).await.unwrap();
+        let used = store.used_in_month("acct_1", JANUARY).await.unwrap();
+        assert_eq!((used.fcu, used.overage_nano_usd), (999_995, 0));
+        // the next units are charged from the allowance on
+        assert_eq!(reserve(&store, "t_next", starter(7)).await, made(7, 4_000, 0));
+        store.submit(posting_of("t_next", 1_000_000)).await.unwrap();
+        assert_eq!(store.used_in_month("acct_1", JANUARY).await.unwrap().overage_nano_usd, 4_000);
+        audited(&store).await;
+    }
+
+    async fn p33_postings_of_one_commit_are_charged_in_order(store: Store) {
+        let five = units(5, 10, BeyondAllowance::Charged(2_000));
+        for (transfer, nano_usd) in [("t_1", 0), ("t_2", 0), ("t_3", 10_000), ("t_4", 10_000)] {
+            assert_eq!(reserve(&store, transfer, five).await, made(5, nano_usd, 0));
+        }
+        store.void_reservation("t_1", "acct_1", 20).await.unwrap();
+        // units of one account that are asked together share a commit, in the order in which they were asked
+        let (four, three, two) = tokio::join!(
+            store.submit(posting_of("t_4", 10)), store.submit(posting_of("t_3", 10)), store.submit(posting_of("t_2", 10))
+        );
+        four.and(three).and(two).unwrap();
+        // the last one goes beyond the allowance, but nothing was reserved for it
+        assert_eq!(store.used_in_month("acct_1", JANUARY).await.unwrap().overage_nano_usd, 0);
+        assert_eq!(reserve(&store, "t_5", five).await, made(5, 10_000, 0));
+        store.submit(posting_of("t_5", 10)).await.unwrap();
+        assert_eq!(store.used_in_month("acct_1", JANUARY).await.unwrap().overage_nano_usd, 10_000);
+        audited(&store).await;
+    }
+
+    async fn p11_an_allowance_of_the_month_replaces_that_of_the_plan(store: Store) {
+        let put = async |month, fcu| {
+            store.write(async |tx| tx.put_month_allowance("acct_1", month, fcu).await).await.unwrap();
+        };
+        put(JANUARY, 4).await;
+        put(JANUARY, 6).await;
+        put(FEBRUARY.0, 1).await;
+        assert_eq!(store.month_allowance("acct_1", JANUARY).await.unwrap(), Some(6));
+        assert_eq!(store.month_allowance("acct_2", JANUARY).await.unwrap(), None);
+        let refused = Reserved::QuotaExceeded { fcu: 0, allowance: 6 };
+        let foretold = reservation("t_0", "acct_1", units(7, 10, BeyondAllowance::Refused));
+        assert_eq!(store.would_reserve(&foretold).await.unwrap(), refused);
+        assert_eq!(store.reserve(foretold).await.unwrap(), refused);
+        assert_eq!(reserve(&store, "t_1", units(8, 10, BeyondAllowance::Charged(2_000))).await, made(8, 4_000, 0));
+        // a plan without a limit has one in this month
+        let unlimited = Wanted::Fcu { fcu: 1, allowance: None, beyond: BeyondAllowance::Charged(2_000) };
+        assert_eq!(reserve(&store, "t_2", unlimited).await, made(1, 2_000, 0));
+        store.submit(posting_of("t_1", 10)).await.unwrap();
+        assert_eq!(store.used_in_month("acct_1", JANUARY).await.unwrap().overage_nano_usd, 4_000);
+        let reached = store.untold_alerts(9).await.unwrap();
+        let reached: Vec<_> = reached.iter().map(|alert| (alert.threshold, alert.of_limit, alert.used)).collect();
+        assert_eq!(reached, [(50, 6, 8), (80, 6, 8), (100, 6, 8)]);
+        // what was reserved under a smaller allowance is charged by the larger one
+        put(JANUARY, 9).await;
+        store.submit(posting_of("t_2", 10)).await.unwrap();
+        assert_eq!(store.used_in_month("acct_1", JANUARY).await.unwrap().overage_nano_usd, 4_000);
+        store.write(async |tx| tx.forget_month_allowance("acct_1", JANUARY).await).await.unwrap();
+        assert_eq!(store.month_allowance("acct_1", JANUARY).await.unwrap(), None);
+        assert_eq!(reserve(&store, "t_3", units(1, 10, BeyondAllowance::Refused)).await, made(1, 0, 0));
         audited(&store).await;
     }
 

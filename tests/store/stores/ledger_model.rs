@@ -28,6 +28,8 @@ struct Taken {
     nano_usd: i64,
     milli_yen: i64,
     node: u32,
+    /// Price of a compute unit beyond the allowance, in billionths of a dollar.
+    each: i64,
 }
 
 impl Taken {
@@ -65,8 +67,10 @@ impl Model {
                 let over = (used + fcu - ALLOWANCE).clamp(0, fcu);
                 taken.fcu = fcu;
                 match beyond {
-                    BeyondAllowance::Refused if over > 0 => return Reserved::QuotaExceeded { fcu: used },
-                    BeyondAllowance::Charged(each) => taken.nano_usd = each * over,
+                    BeyondAllowance::Refused if over > 0 => {
+                        return Reserved::QuotaExceeded { fcu: used, allowance: ALLOWANCE };
+                    }
+                    BeyondAllowance::Charged(each) => (taken.each, taken.nano_usd) = (each, each * over),
                     _ => {}
                 }
             }
@@ -82,6 +86,15 @@ impl Model {
         }
     }
 
+    /// Returns the charge for the units of a transfer that is posted now: the price of all posted units beyond the
+    /// allowance, without what was charged before, and at most the reserved amount.
+    fn charge(&self, taken: &Taken) -> i64 {
+        let posted = self.posted.iter().filter(|one| one.month == taken.month);
+        let (fcu, charged) = posted.fold((0, 0), |(fcu, usd), one| (fcu + one.fcu, usd + one.nano_usd));
+        let beyond = (fcu + taken.fcu - ALLOWANCE).max(0);
+        (beyond * taken.each - charged).clamp(0, taken.nano_usd)
+    }
+
     async fn step(&mut self, store: &Store, step: u32) {
         let id = format!("{}_{step}", self.account);
         let open = |model: &mut Model| -> Option<String> {
@@ -91,7 +104,8 @@ impl Model {
         };
         match self.below(12) {
             0..=5 => {
-                let (month, rate) = (1 + i64::from(self.below(2)), RATES[self.below(3) as usize]);
+                let (month, created_at) = if self.below(2) == 0 { (JANUARY, 10) } else { FEBRUARY };
+                let rate = RATES[self.below(3) as usize];
                 let wanted = match self.below(2) {
                     0 => Wanted::MilliYen(100 * i64::from(self.below(8))),
                     _ => Wanted::Fcu {
@@ -104,10 +118,11 @@ impl Model {
                         },
                     },
                 };
-                let mut taken = Taken { month, rate, fcu: 0, nano_usd: 0, milli_yen: 0, node: self.below(3) };
+                let mut taken = Taken { month, rate, fcu: 0, nano_usd: 0, milli_yen: 0, node: self.below(3), each: 0 };
                 let expected = self.expected(&mut taken, wanted);
                 let asked = NewReservation {
                     month,
+                    created_at,
                     usd_milli_jpy: rate,
                     node_id: format!("{}_node_{}", self.account, taken.node),
                     ..reservation(&id, &self.account, wanted)
@@ -120,20 +135,23 @@ impl Model {
             }
             6..=8 => {
                 let Some(id) = open(self) else { return };
-                let taken = self.open.remove(&id).unwrap();
+                let mut taken = self.open.remove(&id).unwrap();
+                taken.nano_usd = self.charge(&taken);
                 let counts = OperationCounts {
                     account_id: self.account.clone(),
                     month: taken.month,
                     operations: vec![("add".to_owned(), 1)],
                 };
-                let unit = Unit { counts: Some(counts), ..posting(&id, &self.account) };
+                let unit = posting(&id, &self.account);
+                let of_plan = |one| Posting { allowance: Some(ALLOWANCE), nano_usd_of_unit: taken.each, ..one };
+                let unit = Unit { counts: Some(counts), posting: unit.posting.map(of_plan), ..unit };
                 store.submit(unit.clone()).await.unwrap();
                 // a repeated transfer is refused; the test repeats one only rarely, because a failing unit breaks up
                 // the group that would commit it
                 if self.below(16) == 0 {
                     assert!(matches!(store.submit(unit).await, Err(Error::ReservationLost)), "{id}");
                 }
-                self.operations += i64::from(taken.month == 1);
+                self.operations += i64::from(taken.month == JANUARY);
                 self.posted.push(taken);
             }
             9 => {
@@ -166,9 +184,9 @@ impl Model {
         for step in 0..STEPS {
             self.step(&store, step).await;
         }
-        let used = store.used_in_month(&self.account, 1).await.unwrap();
+        let used = store.used_in_month(&self.account, JANUARY).await.unwrap();
         let mut expected = UsedInMonth::default();
-        for taken in self.posted.iter().filter(|taken| taken.month == 1) {
+        for taken in self.posted.iter().filter(|taken| taken.month == JANUARY) {
             expected.fcu += taken.fcu;
             expected.overage_nano_usd += taken.nano_usd;
             expected.spend.add(taken.nano_usd, taken.milli_yen, taken.rate);

@@ -92,7 +92,8 @@ fn charge(usage: GateUsage) -> Unit {
 
 fn posting(transfer_id: &str, account_id: &str) -> Unit {
     let (transfer_id, account_id) = (transfer_id.to_owned(), account_id.to_owned());
-    Unit { posting: Some(Posting { transfer_id, account_id, allowance: None, at: 20 }), ..Unit::default() }
+    let posting = Posting { transfer_id, account_id, allowance: None, nano_usd_of_unit: 0, at: 20 };
+    Unit { posting: Some(posting), ..Unit::default() }
 }
 
 fn begin(operation: NewCircuitOperation) -> Unit {
@@ -114,13 +115,18 @@ fn budget(account_id: &str) -> MonthlyCap {
     }
 }
 
-/// Describes a reservation in month 1, at 150 yen a dollar.
+/// January 1970, in which the times of these tests are.
+const JANUARY: i64 = 1970 * 12;
+/// February 1970, and its first moment.
+const FEBRUARY: (i64, i64) = (JANUARY + 1, 31 * 86_400_000_000);
+
+/// Describes a reservation in January 1970, at 150 yen a dollar.
 fn reservation(transfer_id: &str, account_id: &str, wanted: Wanted) -> NewReservation {
     NewReservation {
         transfer_id: transfer_id.to_owned(),
         account_id: account_id.to_owned(),
         node_id: "node_1".to_owned(),
-        month: 1,
+        month: JANUARY,
         usd_milli_jpy: 150_000,
         created_at: 10,
         wanted,

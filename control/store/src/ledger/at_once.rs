@@ -53,7 +53,7 @@ impl PostedAtOnce {
             return Posted::Made;
         }
         let WholeTransfer { account_id, month, usd_milli_jpy, amounts, .. } = *transfer;
-        if let Some(cap_nano_usd) = self.standing.cap(account_id) {
+        if let Some(cap_nano_usd) = self.standing.cap((account_id, month)) {
             let mut spend = self.standing.spend((account_id, month));
             spend.add(amounts.nano_usd, amounts.milli_yen, usd_milli_jpy);
             if !spend.is_at_most(cap_nano_usd) {
@@ -80,7 +80,7 @@ impl PostedAtOnce {
     }
 
     /// Writes the transfers, and changes the balances by their amounts.
-    pub async fn write(self, tx: &mut Tx) -> Result<()> {
+    pub async fn write(mut self, tx: &mut Tx) -> Result<()> {
         if self.made.is_empty() {
             return Ok(());
         }
@@ -89,11 +89,13 @@ impl PostedAtOnce {
         let (mut reserved, mut settled) = (Changes::default(), Changes::default());
         for row in &self.made {
             reserved.reserve(&row.account_id, row.month, row.usd_milli_jpy, row.amounts());
-            settled.settle(&row.account_id, row.month, row.usd_milli_jpy, row.amounts(), true);
+            settled.settle(&row.account_id, row.month, row.usd_milli_jpy, row.amounts(), row.amounts());
+            let book = (row.account_id.as_str(), row.month);
+            self.standing.post(book, row.usd_milli_jpy, row.amounts(), row.amounts());
         }
         reserved.add(tx).await?;
         settled.apply(tx).await?;
         let now = self.made.iter().map(|row| row.created_at).max().unwrap_or_default();
-        note_reached(tx, &settled, &Allowances::new(), now).await
+        note_reached(tx, &self.standing, &settled, &Allowances::new(), now).await
     }
 }

@@ -40,7 +40,8 @@ const CHECKS: [(&str, &str); 10] = [
         "SELECT e.account_id, e.transfer_id FROM transfers e LEFT JOIN transfers p \
          ON p.transfer_id = e.transfer_id AND p.phase = 'pending' WHERE e.phase <> 'pending' AND \
          (p.account_id IS NULL OR p.account_id <> e.account_id OR p.month <> e.month OR p.usd_milli_jpy <> e.usd_milli_jpy \
-         OR p.trial_operations <> e.trial_operations OR p.fcu <> e.fcu OR p.nano_usd <> e.nano_usd \
+         OR p.trial_operations <> e.trial_operations OR p.fcu <> e.fcu OR p.nano_usd < e.nano_usd \
+         OR (e.phase = 'voided' AND p.nano_usd <> e.nano_usd) \
          OR p.milli_yen <> e.milli_yen) LIMIT 100",
     ),
     (

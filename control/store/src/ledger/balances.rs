@@ -142,17 +142,55 @@ impl Tx {
 /// An account's id, and a month.
 pub(super) type Book<'a> = (&'a str, i64);
 
-/// The balances and caps of accounts. They were read by a transaction that has locked the accounts.
+/// An account's limits in a month: its monthly cap, and its allowance if the month has one of its own.
+struct Limits {
+    account_id: String,
+    month: i64,
+    cap_nano_usd: Option<i64>,
+    hard_cap: Option<bool>,
+    allow_soft_overage: Option<bool>,
+    allowance_fcu: Option<i64>,
+}
+
+from_row!(Limits { account_id, month, cap_nano_usd, hard_cap, allow_soft_overage, allowance_fcu });
+
+impl Limits {
+    /// Whether the cap blocks operations (readings P7).
+    fn blocks(&self) -> bool {
+        self.hard_cap == Some(true) || self.allow_soft_overage == Some(false)
+    }
+}
+
+macro_rules! limits_of_books {
+    ($account:literal, $month:literal, $books:literal) => {
+        concat!(
+            "SELECT ",
+            $account,
+            " AS account_id, CAST(",
+            $month,
+            " AS BIGINT) AS month, b.cap_nano_usd, b.hard_cap, b.allow_soft_overage, a.fcu AS allowance_fcu FROM ",
+            $books,
+            " LEFT JOIN budgets b ON b.account_id = ",
+            $account,
+            " LEFT JOIN month_allowances a ON a.account_id = ",
+            $account,
+            " AND a.month = ",
+            $month,
+            " WHERE b.account_id IS NOT NULL OR a.account_id IS NOT NULL"
+        )
+    };
+}
+
+/// The balances and limits of accounts. They were read by a transaction that has locked the accounts.
 #[derive(Default)]
 pub(super) struct Standing {
     balances: BTreeMap<(String, i64), Vec<Balance>>,
-    budgets: BTreeMap<String, MonthlyCap>,
+    limits: BTreeMap<(String, i64), Limits>,
 }
 
 impl Standing {
     pub async fn read(tx: &mut Tx, books: &BTreeSet<Book<'_>>) -> Result<Standing> {
         let mut standing = Standing::default();
-        let accounts: BTreeSet<&str> = books.iter().map(|(account, _)| *account).collect();
         let books: Vec<Book<'_>> = books.iter().copied().collect();
         let sql = Sql {
             sqlite: "SELECT b.account_id, b.month, b.usd_milli_jpy, b.fcu, b.fcu_reserved, b.nano_usd, b.nano_usd_reserved, \
@@ -165,18 +203,18 @@ impl Standing {
         let of = [Column::texts(&books, |(account, _)| account), Column::integers(&books, |(_, month)| *month)];
         let balances: Vec<Balance> = tx.fetch_rows(sql, &of).await?;
         let sql = Sql {
-            sqlite: concat!(
-                "SELECT ",
-                budget_columns!(),
-                " FROM budgets WHERE account_id IN (SELECT r.value->>0 FROM json_each($1) r)"
+            sqlite: limits_of_books!("(r.value->>0)", "(r.value->>1)", "json_each($1) r"),
+            postgres: limits_of_books!(
+                "r.account_id",
+                "r.month",
+                "unnest($1::text[], $2::bigint[]) AS r (account_id, month)"
             ),
-            postgres: concat!("SELECT ", budget_columns!(), " FROM budgets WHERE account_id = ANY($1::text[])"),
         };
-        let budgets: Vec<MonthlyCap> = tx.fetch_rows(sql, &[Column::Texts(accounts.into_iter().collect())]).await?;
+        let limits: Vec<Limits> = tx.fetch_rows(sql, &of).await?;
         for balance in balances {
             standing.balances.entry((balance.account_id.clone(), balance.month)).or_default().push(balance);
         }
-        standing.budgets = budgets.into_iter().map(|budget| (budget.account_id.clone(), budget)).collect();
+        standing.limits = limits.into_iter().map(|one| ((one.account_id.clone(), one.month), one)).collect();
         Ok(standing)
     }
 
@@ -202,16 +240,45 @@ impl Standing {
         spend
     }
 
+    fn limits(&self, (account, month): Book<'_>) -> Option<&Limits> {
+        self.limits.get(&(account.to_owned(), month))
+    }
+
     /// Returns the cap that blocks operations of this account, in billionths of a dollar. `None`: no cap blocks
     /// operations.
-    pub fn cap(&self, account: &str) -> Option<i64> {
-        let blocks = |budget: &&MonthlyCap| budget.hard_cap || !budget.allow_soft_overage;
-        self.budgets.get(account).filter(blocks).map(|budget| budget.cap_nano_usd)
+    pub fn cap(&self, book: Book<'_>) -> Option<i64> {
+        self.limits(book).filter(|limits| limits.blocks())?.cap_nano_usd
     }
 
     /// Returns an account's cap in billionths of a dollar, whether the cap blocks operations or not.
-    pub fn budget(&self, account: &str) -> Option<i64> {
-        self.budgets.get(account).map(|budget| budget.cap_nano_usd)
+    pub fn budget(&self, book: Book<'_>) -> Option<i64> {
+        self.limits(book)?.cap_nano_usd
+    }
+
+    /// Returns the number of compute units that are included in this month: the month's own allowance, or that of the
+    /// plan (readings P11). `None`: any number.
+    pub fn allowance(&self, book: Book<'_>, of_plan: Option<i64>) -> Option<i64> {
+        self.limits(book).and_then(|limits| limits.allowance_fcu).or(of_plan)
+    }
+
+    /// Returns the number of compute units of posted transfers, and what was charged for them in billionths of a
+    /// dollar.
+    pub fn posted_units(&self, book: Book<'_>) -> (i128, i128) {
+        let add = |(fcu, nano_usd), one: &Balance| (fcu + i128::from(one.fcu), nano_usd + i128::from(one.nano_usd));
+        self.of(book).iter().fold((0, 0), add)
+    }
+
+    /// Replaces a reservation by its posted amounts. The balance of the account, month and rate was read before.
+    pub fn post(&mut self, (account, month): Book<'_>, rate: i64, reserved: Amounts, posted: Amounts) {
+        let balances = self.balances.entry((account.to_owned(), month)).or_default();
+        if let Some(balance) = balances.iter_mut().find(|balance| balance.usd_milli_jpy == rate) {
+            balance.fcu += posted.fcu;
+            balance.fcu_reserved -= reserved.fcu;
+            balance.nano_usd += posted.nano_usd;
+            balance.nano_usd_reserved -= reserved.nano_usd;
+            balance.milli_yen += posted.milli_yen;
+            balance.milli_yen_reserved -= reserved.milli_yen;
+        }
     }
 
     /// Adds a reservation to the balance of an account, a month and a rate. False: a sum would overflow, and nothing
@@ -264,13 +331,11 @@ impl Changes {
         change.reserved = change.reserved.plus(amounts).expect("balances that fit");
     }
 
-    /// Removes a reservation. If `posted` is true, adds the reservation's amounts to the posted amounts.
-    pub fn settle(&mut self, account: &str, month: i64, rate: i64, amounts: Amounts, posted: bool) {
+    /// Removes the amounts of a reservation, and adds the amounts that were charged instead.
+    pub fn settle(&mut self, account: &str, month: i64, rate: i64, reserved: Amounts, posted: Amounts) {
         let change = self.of(account, month, rate);
-        change.reserved = change.reserved.minus(amounts).expect("balances that fit");
-        if posted {
-            change.posted = change.posted.plus(amounts).expect("balances that fit");
-        }
+        change.reserved = change.reserved.minus(reserved).expect("balances that fit");
+        change.posted = change.posted.plus(posted).expect("balances that fit");
     }
 
     /// Returns the amounts that were posted for an account in a month at a rate.

@@ -42,7 +42,8 @@ pub enum Wanted {
     Fcu {
         /// Number of compute units.
         fcu: i64,
-        /// Number of compute units that the plan includes in a month. `None`: no limit.
+        /// Number of compute units that the plan includes in a month. `None`: no limit. An allowance of the month itself
+        /// replaces this number (readings P11).
         allowance: Option<i64>,
         /// How compute units beyond the allowance are treated.
         beyond: BeyondAllowance,
@@ -73,6 +74,8 @@ pub enum Reserved {
     QuotaExceeded {
         /// Number of compute units that are used or reserved.
         fcu: i64,
+        /// Number of compute units that are included in the month.
+        allowance: i64,
     },
     /// The account's spending would exceed its cap.
     CapReached {
@@ -118,18 +121,23 @@ impl NewReservation {
             Wanted::MilliYen(milli_yen) => amounts.milli_yen = milli_yen,
             Wanted::Fcu { fcu, allowance, beyond } => {
                 let used = standing.fcu(self.book());
-                let left = allowance.map_or(fcu, |allowance| allowance.saturating_sub(used).clamp(0, fcu));
                 amounts.fcu = fcu;
-                match beyond {
-                    BeyondAllowance::Refused if left < fcu => return Reserved::QuotaExceeded { fcu: used },
-                    BeyondAllowance::Charged(each) => amounts.nano_usd = each.saturating_mul(fcu - left),
-                    _ => {}
+                if let Some(allowance) = standing.allowance(self.book(), allowance) {
+                    let over = fcu - allowance.saturating_sub(used).clamp(0, fcu);
+                    match beyond {
+                        BeyondAllowance::Refused if over > 0 => {
+                            return Reserved::QuotaExceeded { fcu: used, allowance };
+                        }
+                        // the worst case, in which all work in flight succeeds; `Posting` says what is charged
+                        BeyondAllowance::Charged(each) => amounts.nano_usd = each.saturating_mul(over),
+                        _ => {}
+                    }
                 }
             }
         }
         // a cap does not block work that costs nothing
         if (amounts.nano_usd > 0 || amounts.milli_yen > 0)
-            && let Some(cap_nano_usd) = standing.cap(&self.account_id)
+            && let Some(cap_nano_usd) = standing.cap(self.book())
         {
             let mut spend = standing.spend(self.book());
             spend.add(amounts.nano_usd, amounts.milli_yen, self.usd_milli_jpy);

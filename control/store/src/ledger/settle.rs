@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::balances::Changes;
-use super::rows;
+use super::balances::{Book, Changes, Standing};
+use super::rows::{self, TransferRow};
 use super::thresholds::{Allowances, note_reached};
-use super::{NO_MONTH, TransferPhase, lock};
+use super::{Amounts, NO_MONTH, TransferPhase, lock};
 use crate::database::{Tx, values};
 use crate::work::Work;
 use crate::{Error, Result, Store};
@@ -17,9 +17,11 @@ pub struct Posting {
     pub transfer_id: String,
     /// The account that pays.
     pub account_id: String,
-    /// Number of compute units that the plan includes in a month. `None`: no alerts are written about the account's
-    /// use.
+    /// Number of compute units that the plan includes in a month. `None`: any number. An allowance of the month itself
+    /// replaces this number (readings P11).
     pub allowance: Option<i64>,
+    /// Price of each compute unit beyond the allowance, in billionths of a dollar. 0: not charged.
+    pub nano_usd_of_unit: i64,
     /// Now, in microseconds since 1970.
     pub at: i64,
 }
@@ -91,7 +93,7 @@ impl Work for Voiding {
     async fn run(tx: &mut Tx, works: &[&Self]) -> Result<Vec<()>> {
         lock(tx, works.iter().map(|work| work.account_id.as_str()).collect()).await?;
         let ends: BTreeMap<&str, i64> = works.iter().map(|work| (work.transfer_id.as_str(), work.at)).collect();
-        settle(tx, TransferPhase::Voided, &ends, &Allowances::new()).await?;
+        void_all(tx, &ends).await?;
         Ok(vec![(); works.len()])
     }
 }
@@ -102,47 +104,75 @@ pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()>
         return Ok(());
     }
     lock(tx, postings.iter().map(|posting| posting.account_id.as_str()).collect::<BTreeSet<_>>()).await?;
-    let ends: BTreeMap<&str, i64> = postings.iter().map(|posting| (posting.transfer_id.as_str(), posting.at)).collect();
+    let mut closed = rows::close(tx, postings.iter().map(|posting| posting.transfer_id.as_str()).collect()).await?;
+    if closed.len() != postings.len() {
+        return Err(Error::ReservationLost);
+    }
+    // in the order of the postings, because each one is charged for what those before it left
+    let order: BTreeMap<&str, usize> =
+        postings.iter().enumerate().map(|(at, posting)| (posting.transfer_id.as_str(), at)).collect();
+    closed.sort_unstable_by_key(|row| order[row.transfer_id.as_str()]);
+    let books: BTreeSet<Book<'_>> =
+        closed.iter().filter(|row| row.month != NO_MONTH).map(|row| (row.account_id.as_str(), row.month)).collect();
+    let mut standing = if books.is_empty() { Standing::default() } else { Standing::read(tx, &books).await? };
+    let mut changes = Changes::default();
+    for (row, posting) in closed.iter_mut().zip(&postings) {
+        row.created_at = posting.at;
+        if row.month != NO_MONTH {
+            let reserved = row.amounts();
+            row.nano_usd = posting.charge(row, &standing);
+            let (book, posted) = ((row.account_id.as_str(), row.month), row.amounts());
+            standing.post(book, row.usd_milli_jpy, reserved, posted);
+            changes.settle(&row.account_id, row.month, row.usd_milli_jpy, reserved, posted);
+        }
+    }
+    rows::append(tx, TransferPhase::Posted, &closed).await?;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    changes.apply(tx).await?;
     let allowances: Allowances<'_> =
-        postings.iter().filter_map(|posting| Some((posting.account_id.as_str(), posting.allowance?))).collect();
-    match settle(tx, TransferPhase::Posted, &ends, &allowances).await? {
-        settled if settled == postings.len() => Ok(()),
-        _ => Err(Error::ReservationLost),
+        postings.iter().map(|posting| (posting.account_id.as_str(), posting.allowance)).collect();
+    let now = postings.iter().map(|posting| posting.at).max().unwrap_or_default();
+    note_reached(tx, &standing, &changes, &allowances, now).await
+}
+
+impl Posting {
+    /// Returns the charge for the transfer's compute units, in billionths of a dollar. The month's charge is the price
+    /// of the posted compute units beyond the allowance (readings P33). So work in flight that failed does not make
+    /// other work dearer. The charge is at most the reserved amount, which the cap permitted.
+    fn charge(&self, row: &TransferRow, standing: &Standing) -> i64 {
+        let book = (row.account_id.as_str(), row.month);
+        let (posted, charged) = standing.posted_units(book);
+        let allowance = standing.allowance(book, self.allowance).map_or(i128::MAX, i128::from);
+        let beyond = (posted + i128::from(row.fcu)).saturating_sub(allowance).max(0);
+        let due = beyond * i128::from(self.nano_usd_of_unit) - charged;
+        due.clamp(0, i128::from(row.nano_usd)) as i64
     }
 }
 
-/// Settles those transfers in `ends` that are still open. Returns how many were open. `ends` contains, for each
-/// transfer id, the time at which the transfer ends.
-async fn settle(
-    tx: &mut Tx,
-    phase: TransferPhase,
-    ends: &BTreeMap<&str, i64>,
-    allowances: &Allowances<'_>,
-) -> Result<usize> {
+/// Voids those transfers in `ends` that are still open. `ends` contains, for each transfer id, the time at which the
+/// transfer ends.
+async fn void_all(tx: &mut Tx, ends: &BTreeMap<&str, i64>) -> Result<()> {
     let mut closed = rows::close(tx, ends.keys().copied().collect()).await?;
-    let posted = phase == TransferPhase::Posted;
     let mut changes = Changes::default();
     for row in &mut closed {
         row.created_at = ends[row.transfer_id.as_str()];
         let amounts = row.amounts();
         if row.month != NO_MONTH {
-            changes.settle(&row.account_id, row.month, row.usd_milli_jpy, amounts, posted);
+            changes.settle(&row.account_id, row.month, row.usd_milli_jpy, amounts, Amounts::default());
         }
-        if amounts.trial_operations > 0 && !posted {
+        if amounts.trial_operations > 0 {
             // changes no row if the trial was erased after the reservation
             let sql = "UPDATE trials SET operations_used = operations_used - $2 WHERE account_id = $1";
             tx.execute(sql, values![&row.account_id, amounts.trial_operations]).await?;
         }
     }
     if !closed.is_empty() {
-        rows::append(tx, phase, &closed).await?;
+        rows::append(tx, TransferPhase::Voided, &closed).await?;
         if !changes.is_empty() {
             changes.apply(tx).await?;
-            if posted {
-                let now = ends.values().copied().max().unwrap_or_default();
-                note_reached(tx, &changes, allowances, now).await?;
-            }
         }
     }
-    Ok(closed.len())
+    Ok(())
 }

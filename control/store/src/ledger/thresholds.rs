@@ -14,19 +14,24 @@ pub const USAGE_THRESHOLDS: [i64; 3] = [50, 80, 100];
 /// Alerts are written at these percentages of the monthly cap.
 pub const BUDGET_THRESHOLDS: [i64; 2] = [80, 100];
 
-/// Number of compute units that each account's plan includes, by account.
-pub(super) type Allowances<'a> = BTreeMap<&'a str, i64>;
+/// Number of compute units that each account's plan includes in a month, by account. `None`: any number.
+pub(super) type Allowances<'a> = BTreeMap<&'a str, Option<i64>>;
 
 /// Returns whether `used` is at least this many percent of a limit.
 pub fn is_reached(used: i64, limit: i64, percent: i64) -> bool {
     i128::from(used) * 100 >= i128::from(limit) * i128::from(percent)
 }
 
-/// Writes alerts for the thresholds that these postings reached. The balances already include the postings, and the
-/// caller has locked the accounts.
-pub(super) async fn note_reached(tx: &mut Tx, changes: &Changes, allowances: &Allowances<'_>, now: i64) -> Result<()> {
+/// Writes alerts for the thresholds that these postings reached. `standing` already includes the postings. The caller
+/// has locked the accounts.
+pub(super) async fn note_reached(
+    tx: &mut Tx,
+    standing: &Standing,
+    changes: &Changes,
+    allowances: &Allowances<'_>,
+    now: i64,
+) -> Result<()> {
     let books = changes.books();
-    let standing = Standing::read(tx, &books).await?;
     let mut alerts = Vec::new();
     for book in books {
         let (account, period) = book;
@@ -51,11 +56,12 @@ pub(super) async fn note_reached(tx: &mut Tx, changes: &Changes, allowances: &Al
                 }
             }
         };
-        if let Some(limit) = allowances.get(account).filter(|limit| **limit > 0) {
+        let allowance = allowances.get(account).and_then(|of_plan| standing.allowance(book, *of_plan));
+        if let Some(limit) = allowance.filter(|limit| *limit > 0) {
             let used = [after.iter().map(|balance| before(balance).0).sum(), after.iter().map(|one| one.fcu).sum()];
-            note(AlertKind::Usage, &USAGE_THRESHOLDS, *limit, used);
+            note(AlertKind::Usage, &USAGE_THRESHOLDS, limit, used);
         }
-        if let Some(cap) = standing.budget(account) {
+        if let Some(cap) = standing.budget(book) {
             let (mut spent_before, mut spent) = (Spend::default(), Spend::default());
             for balance in after {
                 let (_, nano_usd, milli_yen) = before(balance);
