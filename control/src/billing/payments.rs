@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use api::Code;
 use api::billing::BillingCycle;
+use axum::http::HeaderMap;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use futures_util::future::BoxFuture;
 use reqwest::Url;
+use store::ProviderEvent;
 use zeroize::Zeroizing;
 
 use crate::caller::Plan;
 use crate::clock::Timestamp;
-use crate::parsers::either;
 use crate::web::error::ApiError;
 use stripe::Stripe;
 
@@ -24,8 +26,8 @@ pub struct PaymentsConfig {
     // readings P19
     /// The payment provider that collects money. With `none` subscriptions begin at once, and the node makes the invoices
     /// itself.
-    #[arg(env = "ANGO_PAYMENTS_PROVIDER", default_value = "none", value_parser = either(["stripe", "none"]))]
-    pub payments_stripe: bool,
+    #[arg(env = "ANGO_PAYMENTS_PROVIDER", default_value = "none", value_parser = choice())]
+    pub payments_provider: ProviderChoice,
     /// Address of Stripe's API.
     #[arg(env = "ANGO_PAYMENTS_STRIPE_API_BASE", default_value = "https://api.stripe.com", value_parser = api_base)]
     pub stripe_api_base: Url,
@@ -47,6 +49,22 @@ pub struct PaymentsConfig {
     /// Address for customers who want a plan with a negotiated price. When unset, the address of the documentation.
     #[arg(env = "ANGO_PAYMENTS_CONTACT_URL", value_parser = contact)]
     pub contact_url: Option<Url>,
+}
+
+/// Who collects the money.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderChoice {
+    /// Stripe.
+    Stripe,
+    /// No provider: this service makes the invoices itself.
+    None,
+}
+
+fn choice() -> impl TypedValueParser<Value = ProviderChoice> {
+    PossibleValuesParser::new(["stripe", "none"]).map(|word| match word.as_str() {
+        "stripe" => ProviderChoice::Stripe,
+        _ => ProviderChoice::None,
+    })
 }
 
 /// A secret of the payment provider. `Debug` hides the value.
@@ -304,10 +322,59 @@ pub struct UsageBill<'a> {
     pub attempt: i64,
 }
 
+/// An event whose signature is right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedEvent {
+    /// The provider's id of the event, 1 to 255 bytes.
+    pub event_id: String,
+    /// The provider's word for the event's type, 1 to 255 bytes.
+    pub event_type: String,
+}
+
+/// Why an event is refused on arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventFault {
+    /// The signature is missing, wrong or too old (readings W1).
+    NotSigned,
+    /// The signature is right, and the body has no id or no type.
+    Malformed,
+}
+
+/// The object that an event is about. The object's state is read from the provider, never from the event (readings W4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The checkout with this id was completed or paid.
+    Checkout(String),
+    /// The subscription with this id began or changed.
+    Subscription(String),
+    /// The subscription with this id has ended.
+    EndedSubscription(String),
+    /// An invoice.
+    Invoice {
+        /// The provider's id of the invoice.
+        id: String,
+        /// After a failed payment: the number of the attempt, and the provider's word for the reason.
+        failed: Option<(i64, String)>,
+    },
+    /// A customer stored a payment method.
+    PaymentMethod {
+        /// The provider's id of the payment method.
+        id: String,
+        /// The provider's id of the customer.
+        customer: String,
+    },
+    /// An object that changes nothing here.
+    Nothing,
+}
+
 /// A payment provider. Each method that changes something takes an idempotency key: a repetition with the same key has
 /// no further effect (readings W8). Errors: when three attempts of 10 seconds each bring no answer, or the provider
 /// refuses.
 pub trait PaymentProvider: Send + Sync {
+    /// Checks the signature of an event, and reads the event's id and type. `body` are the bytes as they arrived.
+    fn read_event(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<SignedEvent, EventFault>;
+    /// Reads which object a stored event is about. Errors: [`PaymentError::Refused`] if the event cannot be read.
+    fn about(&self, event: &ProviderEvent) -> Result<About, PaymentError>;
     /// Checks that the provider answers.
     fn probe(&self) -> Asked<'_, ()>;
     /// Returns the id of an account's customer. The first call creates the customer.
@@ -355,6 +422,8 @@ pub trait PaymentProvider: Send + Sync {
 /// # Errors
 /// When its client cannot be made.
 pub fn provider(config: &PaymentsConfig) -> anyhow::Result<Option<Arc<dyn PaymentProvider>>> {
-    let Some(secret_key) = config.stripe_secret_key.clone().filter(|_| config.payments_stripe) else { return Ok(None) };
-    Ok(Some(Arc::new(Stripe::new(config.stripe_api_base.clone(), secret_key)?)))
+    Ok(match config.payments_provider {
+        ProviderChoice::None => None,
+        ProviderChoice::Stripe => Some(Arc::new(Stripe::new(config)?)),
+    })
 }

@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use control::clock::Clock;
-use control::config::{Config, PaymentSecret};
+use control::config::{Config, PaymentSecret, ProviderChoice};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -91,7 +91,7 @@ impl PaymentStandIn {
     /// Sets the settings of a node so that the node uses this provider.
     pub fn configure(&self, config: &mut Config) {
         let secret = |text: &str| PaymentSecret(text.to_owned().into());
-        config.payments.payments_stripe = true;
+        config.payments.payments_provider = ProviderChoice::Stripe;
         config.payments.stripe_api_base = format!("http://{}", self.address).parse().expect("a URL");
         config.payments.stripe_secret_key = Some(secret(SECRET_KEY));
         config.payments.stripe_webhook_secrets = vec![secret(WEBHOOK_SECRET), secret(NEXT_WEBHOOK_SECRET)];

@@ -1,23 +1,28 @@
 //! A client for the part of Stripe's HTTP API that this service needs (readings W7, W8). Prices are found by lookup
 //! keys such as `ango_pro_monthly`.
 
+mod events;
 mod objects;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use anyhow::Context;
 use api::billing::BillingCycle;
+use axum::http::HeaderMap;
 use parking_lot::Mutex;
 use reqwest::{Client, Method, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use store::ProviderEvent;
 
 use super::{
-    Asked, FinishedCheckout, NewCheckout, NewSubscription, PaymentError, PaymentProvider, PaymentSecret,
-    ProvidedInvoice, ProvidedSubscription, StartedCheckout, UsageBill,
+    About, Asked, EventFault, FinishedCheckout, NewCheckout, NewSubscription, PaymentError, PaymentProvider,
+    PaymentSecret, PaymentsConfig, ProvidedInvoice, ProvidedSubscription, SignedEvent, StartedCheckout, UsageBill,
 };
 use crate::access::limits::month_start;
 use crate::caller::Plan;
+use crate::clock::Timestamp;
 use crate::ids;
 use objects::{Checkout, Customer, Invoice, List, PaymentMethod, Portal, Price, Schedule, Subscription, lookup_key};
 
@@ -37,6 +42,8 @@ pub struct Stripe {
     http: Client,
     base: Url,
     secret_key: PaymentSecret,
+    /// The secrets that sign events.
+    webhook_secrets: Vec<PaymentSecret>,
     /// Cache of the prices' ids, by lookup key.
     prices: Mutex<HashMap<String, String>>,
 }
@@ -51,7 +58,12 @@ enum Failed {
 }
 
 impl Stripe {
-    pub fn new(base: Url, secret_key: PaymentSecret) -> anyhow::Result<Stripe> {
+    /// Makes a client with these settings.
+    ///
+    /// # Errors
+    /// When the secret key is not set, or the HTTP client cannot be made.
+    pub fn new(config: &PaymentsConfig) -> anyhow::Result<Stripe> {
+        let secret_key = config.stripe_secret_key.clone().context("ANGO_PAYMENTS_STRIPE_SECRET_KEY must be set")?;
         crate::tls::choose_cryptography();
         let http = Client::builder()
             .timeout(ANSWER_TIMEOUT)
@@ -59,7 +71,13 @@ impl Stripe {
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("Ango/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Stripe { http, base, secret_key, prices: Mutex::default() })
+        Ok(Stripe {
+            http,
+            base: config.stripe_api_base.clone(),
+            secret_key,
+            webhook_secrets: config.stripe_webhook_secrets.clone(),
+            prices: Mutex::default(),
+        })
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str, query: Form<'_>) -> Result<T, PaymentError> {
@@ -181,6 +199,14 @@ impl Stripe {
 }
 
 impl PaymentProvider for Stripe {
+    fn read_event(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<SignedEvent, EventFault> {
+        events::read(headers, body, &self.webhook_secrets, now)
+    }
+
+    fn about(&self, event: &ProviderEvent) -> Result<About, PaymentError> {
+        events::about(event)
+    }
+
     fn probe(&self) -> Asked<'_, ()> {
         Box::pin(async move { self.get::<Value>("v1/balance", vec![]).await.map(drop) })
     }
