@@ -1,6 +1,7 @@
 //! The payment provider: the methods that this service needs of it (readings section 7). The only implementation for
 //! production is Stripe's.
 
+mod pace;
 pub(crate) mod signature;
 mod stripe;
 
@@ -17,6 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::caller::Plan;
 use crate::clock::Timestamp;
+use crate::parsers::number;
 use crate::web::error::ApiError;
 use stripe::Stripe;
 
@@ -40,6 +42,10 @@ pub struct PaymentsConfig {
     #[arg(env = "ANGO_PAYMENTS_STRIPE_WEBHOOK_SECRET", hide = true, value_delimiter = ',')]
     #[arg(value_parser = PaymentSecret::read)]
     pub stripe_webhook_secrets: Vec<PaymentSecret>,
+    /// Largest number of calls to the provider in a second from this node, 1 to 1000. Further calls wait, first come,
+    /// first served. Stripe answers 100 calls a second of a live account, and 25 in test mode.
+    #[arg(env = "ANGO_PAYMENTS_CALLS_PER_SECOND", default_value = "80", value_parser = number::<u32>(1..=1000))]
+    pub payments_calls_per_second: u32,
     // readings P26
     /// Domains to which the billing portal may send customers back, separated by commas. Their subdomains are included.
     /// The host of ANGO_PUBLIC_URL and localhost are always included.
@@ -117,8 +123,12 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, PaymentError>>;
 pub enum PaymentError {
     /// The customer's bank did not pay.
     Declined(String),
-    /// The provider did not answer, or answered with a server error. A retry is safe, and may succeed.
+    /// The provider did not answer, so nobody knows whether the request had its effect. A retry with the same
+    /// idempotency key is safe, and may succeed.
     Unavailable(String),
+    /// The provider answered with a server error. The provider repeats this answer for a day to requests with the same
+    /// idempotency key, so a retry needs another key. Read first whether the request had its effect.
+    Failing(String),
     /// The provider refuses the request, or its answer cannot be used. Only an operator or a new version helps.
     Refused(String),
     /// The provider has no such object.
@@ -129,7 +139,9 @@ impl std::fmt::Display for PaymentError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             PaymentError::Declined(why) => write!(f, "the payment was declined: {why}"),
-            PaymentError::Unavailable(why) => write!(f, "the payment provider failed: {why}"),
+            PaymentError::Unavailable(why) | PaymentError::Failing(why) => {
+                write!(f, "the payment provider failed: {why}")
+            }
             PaymentError::Refused(why) => write!(f, "the payment provider refused: {why}"),
             PaymentError::Unknown(what) => write!(f, "the payment provider does not know {what}"),
         }
@@ -138,6 +150,13 @@ impl std::fmt::Display for PaymentError {
 
 impl std::error::Error for PaymentError {}
 
+impl PaymentError {
+    /// Whether a later attempt may succeed without anybody's help.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, PaymentError::Unavailable(_) | PaymentError::Failing(_))
+    }
+}
+
 impl From<PaymentError> for ApiError {
     fn from(error: PaymentError) -> ApiError {
         match error {
@@ -145,7 +164,10 @@ impl From<PaymentError> for ApiError {
                 let message = "the payment method was declined; store another one and try again";
                 ApiError::new(Code::NoPaymentMethod, message)
             }
-            PaymentError::Unavailable(why) | PaymentError::Refused(why) | PaymentError::Unknown(why) => {
+            PaymentError::Unavailable(why)
+            | PaymentError::Failing(why)
+            | PaymentError::Refused(why)
+            | PaymentError::Unknown(why) => {
                 tracing::error!(cause = %why, "the payment provider failed");
                 unavailable()
             }
@@ -179,6 +201,8 @@ pub struct ProvidedSubscription {
     pub period_end: Timestamp,
     /// Whether a change is scheduled.
     pub has_schedule: bool,
+    /// The provider's id of the newest invoice.
+    pub latest_invoice: Option<String>,
 }
 
 /// The provider's states of a subscription (readings P18).
@@ -233,6 +257,26 @@ pub struct ProvidedInvoice {
     pub attempts: i64,
     /// When the provider will try again.
     pub next_attempt_at: Option<Timestamp>,
+}
+
+/// A customer as the provider has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvidedCustomer {
+    /// The provider's id of the customer.
+    pub customer_id: String,
+    /// The account that this service wrote into the customer's metadata.
+    pub account_id: Option<String>,
+}
+
+/// A part of a list of the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The objects, at most 100, the newest first.
+    pub items: Vec<T>,
+    /// Objects that this service cannot read: their ids, and the reasons.
+    pub unreadable: Vec<(String, String)>,
+    /// The id after which the next page begins. `None`: this is the last page.
+    pub next: Option<String>,
 }
 
 /// A checkout to begin.
@@ -377,8 +421,11 @@ pub trait PaymentProvider: Send + Sync {
     fn about(&self, event: &ProviderEvent) -> Result<About, PaymentError>;
     /// Checks that the provider answers.
     fn probe(&self) -> Asked<'_, ()>;
-    /// Returns the id of an account's customer. The first call creates the customer.
-    fn customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, String>;
+    /// Makes a customer for an account. Returns the customer's id.
+    fn new_customer<'a>(&'a self, account_id: &'a str, key: &'a str) -> Asked<'a, String>;
+    /// Returns the id of an account's oldest customer, found by the account's id in the metadata. A customer who was
+    /// made in the last minutes may be missing.
+    fn find_customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, Option<String>>;
     /// Sets a customer's e-mail address.
     fn set_email<'a>(&'a self, customer_id: &'a str, email: &'a str) -> Asked<'a, ()>;
     /// Reads which payment method pays a customer's invoices.
@@ -407,12 +454,20 @@ pub trait PaymentProvider: Send + Sync {
     fn end_now<'a>(&'a self, subscription_id: &'a str, key: &'a str) -> Asked<'a, ()>;
     /// Reads a subscription as it is now.
     fn subscription<'a>(&'a self, subscription_id: &'a str) -> Asked<'a, ProvidedSubscription>;
+    /// Returns a customer's subscriptions that have not ended, the newest first.
+    fn subscriptions_of<'a>(&'a self, customer_id: &'a str) -> Asked<'a, Vec<ProvidedSubscription>>;
     /// Reads an invoice as it is now.
     fn invoice<'a>(&'a self, invoice_id: &'a str) -> Asked<'a, ProvidedInvoice>;
     /// Returns the invoices that were made for what an account used in this month beyond its plan.
     fn usage_invoices<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, Vec<ProvidedInvoice>>;
     /// Makes an invoice for what an account used in a month beyond its plan. The invoice has no lines yet.
     fn make_usage_invoice<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice>;
+    /// Lists all customers. `after`: the id after which the page begins; empty for the first page.
+    fn customers<'a>(&'a self, after: &'a str) -> Asked<'a, Page<ProvidedCustomer>>;
+    /// Lists all subscriptions that have not ended, as [`PaymentProvider::customers`] does.
+    fn subscriptions<'a>(&'a self, after: &'a str) -> Asked<'a, Page<ProvidedSubscription>>;
+    /// Lists all invoices that were made since this moment, as [`PaymentProvider::customers`] does.
+    fn invoices<'a>(&'a self, since: Timestamp, after: &'a str) -> Asked<'a, Page<ProvidedInvoice>>;
     /// Adds the line with the amount to such an invoice, which must be a draft.
     fn add_usage_line<'a>(&'a self, invoice_id: &'a str, bill: &'a UsageBill<'a>) -> Asked<'a, ()>;
 }

@@ -125,8 +125,7 @@ async fn process(billing: &Billing, event: &ProviderEvent) -> Result<Processed, 
         }
         // the database does not answer: nothing is recorded, and the whole round ends
         Err(SyncError::Store(error)) => return Err(error),
-        Err(SyncError::Provider(error @ PaymentError::Unavailable(_))) => (error.to_string(), true),
-        Err(SyncError::Provider(error)) => (error.to_string(), false),
+        Err(SyncError::Provider(error)) => (error.to_string(), error.may_pass()),
         Err(SyncError::Other(error)) => (error.message.to_string(), false),
     };
     let why: String = why.chars().take(ERROR_CHARACTERS_MAX).collect();

@@ -3,6 +3,7 @@
 //! refuse requests. Events wait until the test delivers them, in any order and as often as the test likes.
 
 mod account;
+mod lists;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -38,11 +39,16 @@ const VERSION: &str = "2025-09-30.clover";
 /// The node's path for events.
 const WEBHOOK: &str = "/api/v1/billing/provider_webhook";
 
+/// How long the provider keeps an idempotency key and its answer, in seconds.
+const KEY_KEPT_S: i64 = 24 * 3600;
+
 /// A fault with which the provider answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Answers 500 and does nothing.
     Error,
+    /// Does nothing, answers 500, and repeats that answer for a day to requests with the same idempotency key.
+    Stored,
     /// Does the request and answers 500.
     ErrorAfter,
     /// Answers 429.
@@ -62,12 +68,22 @@ pub struct PaymentStandIn {
     task: JoinHandle<()>,
 }
 
+/// The answer to the first request with an idempotency key.
+#[derive(Clone)]
+struct Answer {
+    /// Seconds since 1970.
+    at_s: i64,
+    asked: String,
+    status: u16,
+    body: Value,
+}
+
 struct Shared {
     clock: Mutex<Clock>,
     account: Mutex<Account>,
     faults: Mutex<VecDeque<(String, Fault)>>,
-    /// For each idempotency key: the request that had the key, and the status and body of the answer.
-    answers: Mutex<HashMap<String, (String, u16, Value)>>,
+    /// By idempotency key.
+    answers: Mutex<HashMap<String, Answer>>,
     asked: Mutex<Vec<String>>,
 }
 
@@ -123,7 +139,8 @@ impl PaymentStandIn {
         self.shared.clock.lock().expect("no panic").now().seconds() as i64
     }
 
-    /// Lets the next requests whose path contains this text fail. Each fault affects one request.
+    /// Lets the next requests whose method and path, such as `POST /v1/customers`, contain this text fail. Each fault
+    /// affects one request.
     pub fn fail(&self, path: &str, faults: &[Fault]) {
         let faults = faults.iter().map(|fault| (path.to_owned(), *fault));
         self.shared.faults.lock().expect("no panic").extend(faults);
@@ -204,7 +221,8 @@ async fn answer(
     }
     let fault = {
         let mut faults = shared.faults.lock().expect("no panic");
-        let at = faults.iter().position(|(path, _)| uri.path().contains(path.as_str()));
+        let line = format!("{method} {}", uri.path());
+        let at = faults.iter().position(|(path, _)| line.contains(path.as_str()));
         at.and_then(|at| faults.remove(at)).map(|(_, fault)| fault)
     };
     match fault {
@@ -212,19 +230,23 @@ async fn answer(
         Some(Fault::TooMany) => return refused(429, "rate_limit_error", "rate_limit"),
         _ => {}
     }
-    let known = shared.answers.lock().expect("no panic").get(&key).cloned().filter(|_| !key.is_empty());
+    let now_s = shared.clock.lock().expect("no panic").now().seconds() as i64;
+    let is_kept = |answer: &Answer| !key.is_empty() && now_s < answer.at_s + KEY_KEPT_S;
+    let known = shared.answers.lock().expect("no panic").get(&key).cloned().filter(is_kept);
     let (status, value) = match known {
-        Some((before, ..)) if before != asked => return refused(400, "idempotency_error", "idempotency_key_in_use"),
-        Some((_, status, value)) => (status, value),
+        Some(before) if before.asked != asked => return refused(400, "idempotency_error", "idempotency_key_in_use"),
+        Some(Answer { status, body, .. }) => (status, body),
         None => {
-            let now_s = shared.clock.lock().expect("no panic").now().seconds() as i64;
-            let (status, value) = {
+            let (status, value) = if fault == Some(Fault::Stored) {
+                (500, json!({"error": {"type": "api_error", "message": "a message of the provider"}}))
+            } else {
                 let mut account = shared.account.lock().expect("no panic");
                 account.now_s = now_s;
                 account.answer(&method, uri.path(), &Form::read(&text))
             };
             if !key.is_empty() {
-                shared.answers.lock().expect("no panic").insert(key, (asked, status, value.clone()));
+                let answer = Answer { at_s: now_s, asked, status, body: value.clone() };
+                shared.answers.lock().expect("no panic").insert(key, answer);
             }
             (status, value)
         }
