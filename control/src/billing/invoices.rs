@@ -70,7 +70,7 @@ fn told(invoice: Invoice) -> Option<api::billing::Invoice> {
 }
 
 /// Writes a month as text, such as `2026-01`.
-pub(super) fn month_words(month: i64) -> String {
+pub(crate) fn month_words(month: i64) -> String {
     format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12) + 1)
 }
 

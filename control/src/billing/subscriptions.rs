@@ -268,7 +268,8 @@ impl Billing {
     /// raises the version: the next request reads the subscription, and then has another key. After a lost answer the
     /// key stays, because the same key finds out what became of the request. Returns the error for the customer.
     async fn end_attempt(&self, subscription: &Subscription, error: SyncError) -> ApiError {
-        let is_answered = matches!(&error, SyncError::Provider(error) if !matches!(error, PaymentError::Unavailable(_)));
+        let is_answered =
+            matches!(&error, SyncError::Provider(error) if !matches!(error, PaymentError::Unavailable(_)));
         if is_answered && let Err(error) = self.store.write(async |tx| tx.put_subscription(subscription).await).await {
             return error.into();
         }

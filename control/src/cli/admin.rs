@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::common::Common;
-use super::{backups, invoices, provider_events, users};
+use super::{backups, invoices, provider_events, reconcile, users};
 use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
@@ -29,6 +29,8 @@ pub enum Admin {
     Invoices(invoices::Invoices),
     #[command(flatten)]
     ProviderEvents(provider_events::ProviderEvents),
+    #[command(flatten)]
+    Reconcile(reconcile::Reconcile),
     #[command(flatten)]
     Users(users::Users),
     ListLockouts(ListLockouts),
@@ -176,6 +178,7 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::SetPlan(args) => set_plan(args).await,
         Admin::Invoices(command) => invoices::run(command).await,
         Admin::ProviderEvents(command) => provider_events::run(command).await,
+        Admin::Reconcile(command) => reconcile::run(command).await,
         Admin::Users(command) => users::run(command).await,
         Admin::ListLockouts(args) => list_lockouts(args).await,
         Admin::ClearLockout(args) => clear_lockout(args).await,

@@ -172,6 +172,13 @@ impl Store {
         Ok(due)
     }
 
+    /// Returns the recorded subscriptions of accounts whose id comes after `after`, sorted by the account's id, at most
+    /// `limit`. For a comparison with the provider.
+    pub async fn subscriptions_after(&self, after: &str, limit: i64) -> Result<Vec<Subscription>> {
+        let sql = select_subscriptions!("WHERE s.account_id > $1 ORDER BY s.account_id LIMIT $2");
+        self.db.fetch_all(sql, values![after, limit]).await
+    }
+
     /// Returns all requests for plans, the oldest first.
     pub async fn plan_requests(&self) -> Result<Vec<PlanRequest>> {
         let sql = "SELECT account_id, plan, email, requested_at FROM plan_requests ORDER BY requested_at, account_id";

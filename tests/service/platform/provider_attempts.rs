@@ -172,9 +172,7 @@ async fn p13_a_checkout_is_not_begun_beside_a_subscription_that_is_not_on_record
     let user = server.user("ada@example.org", Role::AccountAdmin).await;
     server.operator().await.set_plan(&user.account, Plan::Free).await.unwrap();
     let user = server.log_in("ada@example.org").await;
-    let start = async || {
-        server.send(Request::post(CHECKOUT, &json!({"plan": "pro"})).key(&user.token)).await
-    };
+    let start = async || server.send(Request::post(CHECKOUT, &json!({"plan": "pro"})).key(&user.token)).await;
     let session = start().await.ok(200)["session_id"].as_str().unwrap().to_owned();
     provider.account().complete_checkout(&session);
     // the provider's events are late

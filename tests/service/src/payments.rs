@@ -8,6 +8,7 @@ mod lists;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -85,6 +86,8 @@ struct Shared {
     /// By idempotency key.
     answers: Mutex<HashMap<String, Answer>>,
     asked: Mutex<Vec<String>>,
+    /// How long the provider takes for an answer.
+    latency: Mutex<Duration>,
 }
 
 impl PaymentStandIn {
@@ -98,6 +101,7 @@ impl PaymentStandIn {
             faults: Mutex::default(),
             answers: Mutex::default(),
             asked: Mutex::default(),
+            latency: Mutex::default(),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.expect("the server runs") });
@@ -109,6 +113,8 @@ impl PaymentStandIn {
         let secret = |text: &str| PaymentSecret(text.to_owned().into());
         config.payments.payments_provider = ProviderChoice::Stripe;
         config.payments.stripe_api_base = format!("http://{}", self.address).parse().expect("a URL");
+        // tests do not wait for the pace of calls
+        config.payments.payments_calls_per_second = 1000;
         config.payments.stripe_secret_key = Some(secret(SECRET_KEY));
         config.payments.stripe_webhook_secrets = vec![secret(WEBHOOK_SECRET), secret(NEXT_WEBHOOK_SECRET)];
     }
@@ -144,6 +150,11 @@ impl PaymentStandIn {
     pub fn fail(&self, path: &str, faults: &[Fault]) {
         let faults = faults.iter().map(|fault| (path.to_owned(), *fault));
         self.shared.faults.lock().expect("no panic").extend(faults);
+    }
+
+    /// From now on, the provider takes this long for an answer.
+    pub fn answer_after(&self, latency: Duration) {
+        *self.shared.latency.lock().expect("no panic") = latency;
     }
 
     /// Forgets all idempotency keys, as the provider does after a day.
@@ -204,6 +215,10 @@ async fn answer(
     } else {
         String::from_utf8(body.to_vec()).expect("text")
     };
+    let latency = *shared.latency.lock().expect("no panic");
+    if !latency.is_zero() {
+        tokio::time::sleep(latency).await;
+    }
     shared.asked.lock().expect("no panic").push(format!("{method} {}", uri.path()));
     let refused = |status: u16, kind: &str, code: &str| {
         let body = json!({"error": {"type": kind, "code": code, "message": "a message of the provider"}});
@@ -255,7 +270,7 @@ async fn answer(
     match fault {
         Some(Fault::ErrorAfter) => refused(500, "api_error", ""),
         Some(Fault::Late) => {
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
             (status, axum::Json(value)).into_response()
         }
         Some(Fault::Garbage) => (status, "<html>").into_response(),

@@ -19,7 +19,8 @@ use store::ProviderEvent;
 use super::pace::Pace;
 use super::{
     About, Asked, EventFault, FinishedCheckout, NewCheckout, NewSubscription, Page, PaymentError, PaymentProvider,
-    PaymentSecret, PaymentsConfig, ProvidedCustomer, ProvidedInvoice, ProvidedStatus, ProvidedSubscription, SignedEvent, StartedCheckout, UsageBill,
+    PaymentSecret, PaymentsConfig, ProvidedCustomer, ProvidedInvoice, ProvidedStatus, ProvidedSubscription,
+    SignedEvent, StartedCheckout, UsageBill,
 };
 use crate::access::limits::month_start;
 use crate::caller::Plan;
@@ -179,11 +180,7 @@ impl Stripe {
         }
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         if status.is_success() {
-            return if value.is_object() {
-                Ok(value)
-            } else {
-                Err(Failed::again("the answer is not an object"))
-            };
+            return if value.is_object() { Ok(value) } else { Err(Failed::again("the answer is not an object")) };
         }
         let said = |member: &str| value["error"][member].as_str().unwrap_or_default().to_owned();
         match status {
@@ -571,4 +568,18 @@ fn jittered(wait: Duration) -> Duration {
 
 fn refused(why: impl std::fmt::Display) -> PaymentError {
     PaymentError::Refused(why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_that_stripe_asks_for_is_read() {
+        for (value, seconds) in [("2", 2), ("0", 0), ("", 0), ("-1", 0), ("Wed, 21 Oct 2026 07:28:00 GMT", 0)] {
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, value.parse().unwrap())]);
+            assert_eq!(asked_wait(&headers), Duration::from_secs(seconds), "{value}");
+        }
+        assert_eq!(asked_wait(&HeaderMap::new()), Duration::ZERO);
+    }
 }

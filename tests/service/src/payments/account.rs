@@ -114,6 +114,12 @@ impl Account {
         self.objects.iter().filter(|(id, _)| id.starts_with(prefix)).map(|(_, object)| object.clone()).collect()
     }
 
+    /// Iterates over the objects whose id begins with this prefix, the oldest first.
+    pub(super) fn objects_with(&self, prefix: &str) -> impl Iterator<Item = &Value> {
+        let from_there = self.objects.range(prefix.to_owned()..);
+        from_there.take_while(move |(id, _)| id.starts_with(prefix)).map(|(_, object)| object)
+    }
+
     fn change(&mut self, id: &str, members: Value) {
         let object = self.objects.get_mut(id).expect("an object").as_object_mut().expect("an object");
         for (name, value) in members.as_object().expect("members") {

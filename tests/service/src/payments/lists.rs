@@ -10,7 +10,8 @@ const PAGE_MAX: usize = 3;
 impl Account {
     pub(super) fn found_customers(&self, form: &Form) -> Result<Value, Refusal> {
         form.only(&["query", "limit"])?;
-        let account = form.need("query")?.strip_prefix("metadata['account_id']:'").and_then(|rest| rest.strip_suffix('\''));
+        let account =
+            form.need("query")?.strip_prefix("metadata['account_id']:'").and_then(|rest| rest.strip_suffix('\''));
         let account = account.ok_or_else(|| refusal(400, "parameter_invalid", "query"))?;
         let is_found = |one: &Value| !self.search_lags && one["metadata"]["account_id"] == account;
         let data = self.all("cus_").into_iter().filter(is_found).collect::<Vec<_>>();
@@ -36,7 +37,8 @@ impl Account {
     /// several pages.
     fn list(&self, prefix: &str, form: &Form, is_listed: impl Fn(&Value) -> bool) -> Result<Value, Refusal> {
         let limit: usize = form.need("limit")?.parse().expect("a number");
-        let mut all = self.all(prefix).into_iter().filter(is_listed).collect::<Vec<_>>();
+        // the newest first; only a page is copied, because there may be many objects
+        let mut all: Vec<&Value> = self.objects_with(prefix).filter(|one| is_listed(one)).collect();
         all.reverse();
         if let Some(after) = form.get("starting_after") {
             let at = all.iter().position(|one| one["id"] == after);
