@@ -5,7 +5,9 @@ pub mod invoices;
 pub mod keys;
 pub mod ledger;
 pub mod lockouts;
+pub mod preview;
 pub mod provider_events;
+pub mod reconcile;
 pub mod signing_key;
 pub mod unpaid;
 pub mod usage;
@@ -19,6 +21,7 @@ use zeroize::Zeroizing;
 
 use crate::access::api_key::FreshKey;
 use crate::access::trials;
+use crate::billing::payments::PaymentsConfig;
 use crate::cache_store::{self, CacheStoreConfig, News};
 use crate::caller::{Environment, Plan, Role};
 use crate::clock::{Clock, Timestamp};
@@ -116,6 +119,7 @@ pub struct Operator {
     store: Store,
     clock: Clock,
     cache_store: Option<CacheStoreConfig>,
+    payments: PaymentsConfig,
 }
 
 /// An account, as shown to an operator.
@@ -138,12 +142,13 @@ impl Operator {
     /// When the database does not exist or does not answer, or its schema is older than this program's.
     pub async fn open(config: &Config) -> anyhow::Result<Operator> {
         let store = database::open_as_is(config).await?;
-        Ok(Operator { store, clock: Clock::system(), cache_store: config.cache_store.clone() })
+        let (cache_store, payments) = (config.cache_store.clone(), config.payments.clone());
+        Ok(Operator { store, clock: Clock::system(), cache_store, payments })
     }
 
-    /// Takes the time from this clock, for programs that embed the node.
-    pub fn with_clock(self, clock: Clock) -> Operator {
-        Operator { clock, ..self }
+    /// Takes the time from this clock.
+    pub fn with_clock(self, clock: &Clock) -> Operator {
+        Operator { clock: clock.clone(), ..self }
     }
 
     /// Sends news to the running nodes at once. Without the news, the nodes would read the change from the database

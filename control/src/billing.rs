@@ -1,6 +1,7 @@
 //! Billing: prices of operations and plans, reservations, charges, subscriptions and invoices.
 
 pub(crate) mod alerts;
+mod allowances;
 pub(crate) mod budget;
 pub(crate) mod charge;
 pub(crate) mod checkout;
@@ -17,9 +18,11 @@ pub mod payments;
 pub(crate) mod periods;
 pub mod plan_change;
 pub mod plans;
+pub(crate) mod preview;
 pub(crate) mod provided;
 pub(crate) mod provider_events;
 pub(crate) mod purchases;
+pub mod reconcile;
 pub mod standing;
 pub(crate) mod subscriptions;
 mod sync_error;

@@ -13,6 +13,7 @@ mod invoices;
 #[cfg(feature = "client-tools")]
 mod progress;
 mod provider_events;
+mod reconcile;
 
 mod admin;
 mod backups;

@@ -18,7 +18,7 @@ pub use crate::access::AuthConfig;
 pub use crate::access::key_set::ExternalIssuer;
 pub use crate::billing::compute_units::BillingConfig;
 pub use crate::billing::mail::{MailConfig, SmtpUrl};
-pub use crate::billing::payments::{PaymentSecret, PaymentsConfig};
+pub use crate::billing::payments::{PaymentSecret, PaymentsConfig, ProviderChoice};
 pub use crate::blobs::{BucketConfig, BucketUrl};
 use crate::cache_store::CacheStoreConfig;
 use crate::caller::PlanTable;
@@ -207,7 +207,7 @@ impl Config {
                 _ => {}
             }
         }
-        if self.payments.payments_stripe {
+        if self.payments.payments_provider == ProviderChoice::Stripe {
             let of_stripe = |name| ConfigError::new(name, "must be set if ANGO_PAYMENTS_PROVIDER is stripe");
             if self.payments.stripe_secret_key.is_none() {
                 return Err(of_stripe("ANGO_PAYMENTS_STRIPE_SECRET_KEY"));

@@ -333,3 +333,43 @@ async fn list_keys_names_the_user_who_made_a_key() {
     let keys = Place::of(&server).json("list-keys");
     assert_eq!((&keys[0]["key_id"], text(&keys[0]["made_by"])), (&made["key_id"], user.user_id.as_str()));
 }
+
+// two threads, so that the provider and the node keep running while the test waits for a program
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reconcile_provider_prints_both_values_and_exits_with_1_if_anything_differs() {
+    let provider = tests_service::payments::PaymentStandIn::start().await;
+    let server = TestServer::with(|config| {
+        config.secret = Some(ServerSecret([7; 32].into()));
+        provider.configure(config);
+    })
+    .await;
+    let place = Place::of(&server);
+    place.refused("reconcile-provider", "ANGO_PAYMENTS_PROVIDER");
+    place.refused("preview-month 2026-13", "must be a month");
+    assert_eq!(place.json("preview-month"), Value::Array(Vec::new()));
+    let run = |line: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_ango"))
+            .args(["admin", "reconcile-provider"])
+            .args(line.split_whitespace())
+            .arg("--data-dir")
+            .arg(&place.folder)
+            .env_clear()
+            .env("ANGO_DATABASE_URL", &place.database)
+            .envs(provider.variables())
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, output, errors) = run("");
+    assert_eq!((code, output.as_str()), (Some(0), "the records and the provider agree\n"), "{errors}");
+    let account = place.json("create-key");
+    let customer = provider.account().new_customer_of(text(&account["account_id"]));
+    let (code, output, errors) = run("--days 1");
+    assert!(output.contains("customer_not_on_record") && output.contains(&customer), "{output}");
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("1 differences"), "{errors}");
+    let (code, output, _) = run("--apply --json");
+    let found: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((code, &found[0]["there"], &found[0]["mended"]), (Some(0), &customer.into(), &true.into()));
+    assert_eq!(run("--json").1, "[]\n");
+}

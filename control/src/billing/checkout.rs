@@ -97,12 +97,22 @@ pub async fn start(
     let cycle = wanted_cycle(billing_cycle)?;
     must_manage(&caller)?;
     let provider = billing.provider.clone().ok_or_else(unavailable)?;
+    let has_one = || {
+        let message = "the account has a subscription already: change it with POST /api/v1/billing/subscribe";
+        ApiError::new(Code::Conflict, message)
+    };
     let mut subscription = billing.subscription(&caller).await?;
     if plan != Plan::Payg && subscription.status != SubscriptionState::None {
-        let message = "the account has a subscription already: change it with POST /api/v1/billing/subscribe";
-        return Err(ApiError::new(Code::Conflict, message));
+        return Err(has_one());
     }
     let customer = billing.customer(&*provider, &mut subscription, "").await?;
+    if plan != Plan::Payg {
+        let unpaid = billing.adopt(&*provider, &subscription).await?;
+        subscription = billing.subscription(&caller).await?;
+        if unpaid.is_some() || subscription.status != SubscriptionState::None {
+            return Err(has_one());
+        }
+    }
     let now = billing.clock.now();
     let checkout = NewCheckout {
         customer_id: &customer,

@@ -94,7 +94,7 @@ fn due_at(now: Timestamp, term: i64) -> Timestamp {
 }
 
 /// Writes a month as text, such as `2026-01`.
-pub(super) fn month_words(month: i64) -> String {
+pub(crate) fn month_words(month: i64) -> String {
     format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12) + 1)
 }
 

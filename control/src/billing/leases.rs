@@ -64,3 +64,8 @@ pub(super) async fn holds_lease(billing: &Billing, job: Job) -> Result<bool, sto
     let now = billing.clock.now();
     billing.store.take_job(job.name(), &billing.node_id, now.0, now.plus(LEASE).0).await
 }
+
+/// Returns the last month that is wholly billed: months since year 0. 0: billing has not run yet.
+pub(crate) async fn months_billed(store: &store::Store) -> Result<i64, store::Error> {
+    store.job_done_through(Job::Months.name()).await
+}

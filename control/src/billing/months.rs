@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use api::Code;
 use futures_util::stream::{self, StreamExt as _};
-use store::{InvoiceState, UsageBillRecord};
+use store::{InvoiceState, Store, UsageBillRecord};
 
 use super::invoices::month_before;
 use super::leases::{Job, holds_lease};
-use super::payments::{PaymentError, PaymentProvider, UsageBill};
+use super::payments::{PaymentProvider, UsageBill};
 use super::provided::sync_invoice;
 use super::sync_error::SyncError;
 use super::{Billing, invoices};
@@ -108,7 +108,7 @@ async fn bill_if_ready(billing: &Billing, account_id: &str, month: i64) -> Outco
         bill(billing, account_id, month).await.map(|()| Outcome::Billed)
     };
     billed.await.unwrap_or_else(|error: SyncError| {
-        let unanswered = matches!(error, SyncError::Provider(PaymentError::Unavailable(_)));
+        let unanswered = matches!(&error, SyncError::Provider(error) if error.may_pass());
         let (month, cause) = (invoices::month_words(month), ApiError::from(error).message);
         tracing::warn!(
             account_id,
@@ -122,11 +122,7 @@ async fn bill_if_ready(billing: &Billing, account_id: &str, month: i64) -> Outco
 
 /// Bills an account's month: through the provider if the account is its customer, otherwise by an invoice made here.
 async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), SyncError> {
-    let subscription = billing.store.subscription(account_id).await?;
-    let mut customer = subscription.map(|subscription| subscription.customer_id).unwrap_or_default();
-    if customer.is_empty() {
-        customer = billing.store.buyer_of_account(account_id).await?;
-    }
+    let customer = customer_of(&billing.store, account_id).await?;
     let Some(provider) = billing.provider.as_deref().filter(|_| !customer.is_empty()) else {
         if billing.provider.is_some() {
             tracing::warn!(account_id, "the account has no customer at the payment provider: its invoice is made here");
@@ -149,6 +145,16 @@ async fn bill(billing: &Billing, account_id: &str, month: i64) -> Result<(), Syn
         })
         .await?;
     Ok(())
+}
+
+/// Returns the provider's customer who pays an account's bills: that of the subscription, otherwise the buyer of the
+/// account's newest key. Empty: none.
+pub(super) async fn customer_of(store: &Store, account_id: &str) -> Result<String, store::Error> {
+    let subscription = store.subscription(account_id).await?;
+    match subscription.map(|subscription| subscription.customer_id).filter(|customer| !customer.is_empty()) {
+        Some(customer) => Ok(customer),
+        None => store.buyer_of_account(account_id).await,
+    }
 }
 
 /// Reads the bill of an account's month, and records the intent if there is none yet. `None`: nothing is to be paid.

@@ -1,6 +1,7 @@
 //! The payment provider: the methods that this service needs of it (readings section 7). The only implementation for
 //! production is Stripe's.
 
+mod pace;
 pub(crate) mod signature;
 mod stripe;
 
@@ -8,13 +9,16 @@ use std::sync::Arc;
 
 use api::Code;
 use api::billing::BillingCycle;
+use axum::http::HeaderMap;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use futures_util::future::BoxFuture;
 use reqwest::Url;
+use store::ProviderEvent;
 use zeroize::Zeroizing;
 
 use crate::caller::Plan;
 use crate::clock::Timestamp;
-use crate::parsers::either;
+use crate::parsers::number;
 use crate::web::error::ApiError;
 use stripe::Stripe;
 
@@ -24,8 +28,8 @@ pub struct PaymentsConfig {
     // readings P19
     /// The payment provider that collects money. With `none` subscriptions begin at once, and the node makes the invoices
     /// itself.
-    #[arg(env = "ANGO_PAYMENTS_PROVIDER", default_value = "none", value_parser = either(["stripe", "none"]))]
-    pub payments_stripe: bool,
+    #[arg(env = "ANGO_PAYMENTS_PROVIDER", default_value = "none", value_parser = choice())]
+    pub payments_provider: ProviderChoice,
     /// Address of Stripe's API.
     #[arg(env = "ANGO_PAYMENTS_STRIPE_API_BASE", default_value = "https://api.stripe.com", value_parser = api_base)]
     pub stripe_api_base: Url,
@@ -38,6 +42,10 @@ pub struct PaymentsConfig {
     #[arg(env = "ANGO_PAYMENTS_STRIPE_WEBHOOK_SECRET", hide = true, value_delimiter = ',')]
     #[arg(value_parser = PaymentSecret::read)]
     pub stripe_webhook_secrets: Vec<PaymentSecret>,
+    /// Largest number of calls to the provider in a second from this node, 1 to 1000. Further calls wait, first come,
+    /// first served. Stripe answers 100 calls a second of a live account, and 25 in test mode.
+    #[arg(env = "ANGO_PAYMENTS_CALLS_PER_SECOND", default_value = "80", value_parser = number::<u32>(1..=1000))]
+    pub payments_calls_per_second: u32,
     // readings P26
     /// Domains to which the billing portal may send customers back, separated by commas. Their subdomains are included.
     /// The host of ANGO_PUBLIC_URL and localhost are always included.
@@ -57,6 +65,22 @@ pub struct PaymentsConfig {
     /// Address for customers who want a plan with a negotiated price. When unset, the address of the documentation.
     #[arg(env = "ANGO_PAYMENTS_CONTACT_URL", value_parser = contact)]
     pub contact_url: Option<Url>,
+}
+
+/// Who collects the money.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderChoice {
+    /// Stripe.
+    Stripe,
+    /// No provider: this service makes the invoices itself.
+    None,
+}
+
+fn choice() -> impl TypedValueParser<Value = ProviderChoice> {
+    PossibleValuesParser::new(["stripe", "none"]).map(|word| match word.as_str() {
+        "stripe" => ProviderChoice::Stripe,
+        _ => ProviderChoice::None,
+    })
 }
 
 /// A secret of the payment provider. `Debug` hides the value.
@@ -116,8 +140,12 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, PaymentError>>;
 pub enum PaymentError {
     /// The customer's bank did not pay.
     Declined(String),
-    /// The provider did not answer, or answered with a server error. A retry is safe, and may succeed.
+    /// The provider did not answer, so nobody knows whether the request had its effect. A retry with the same
+    /// idempotency key is safe, and may succeed.
     Unavailable(String),
+    /// The provider answered with a server error. The provider repeats this answer for a day to requests with the same
+    /// idempotency key, so a retry needs another key. Read first whether the request had its effect.
+    Failing(String),
     /// The provider refuses the request, or its answer cannot be used. Only an operator or a new version helps.
     Refused(String),
     /// The provider has no such object.
@@ -128,7 +156,9 @@ impl std::fmt::Display for PaymentError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             PaymentError::Declined(why) => write!(f, "the payment was declined: {why}"),
-            PaymentError::Unavailable(why) => write!(f, "the payment provider failed: {why}"),
+            PaymentError::Unavailable(why) | PaymentError::Failing(why) => {
+                write!(f, "the payment provider failed: {why}")
+            }
             PaymentError::Refused(why) => write!(f, "the payment provider refused: {why}"),
             PaymentError::Unknown(what) => write!(f, "the payment provider does not know {what}"),
         }
@@ -137,6 +167,13 @@ impl std::fmt::Display for PaymentError {
 
 impl std::error::Error for PaymentError {}
 
+impl PaymentError {
+    /// Whether a later attempt may succeed without anybody's help.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, PaymentError::Unavailable(_) | PaymentError::Failing(_))
+    }
+}
+
 impl From<PaymentError> for ApiError {
     fn from(error: PaymentError) -> ApiError {
         match error {
@@ -144,7 +181,10 @@ impl From<PaymentError> for ApiError {
                 let message = "the payment method was declined; store another one and try again";
                 ApiError::new(Code::NoPaymentMethod, message)
             }
-            PaymentError::Unavailable(why) | PaymentError::Refused(why) | PaymentError::Unknown(why) => {
+            PaymentError::Unavailable(why)
+            | PaymentError::Failing(why)
+            | PaymentError::Refused(why)
+            | PaymentError::Unknown(why) => {
                 tracing::error!(cause = %why, "the payment provider failed");
                 unavailable()
             }
@@ -178,6 +218,8 @@ pub struct ProvidedSubscription {
     pub period_end: Timestamp,
     /// Whether a change is scheduled.
     pub has_schedule: bool,
+    /// The provider's id of the newest invoice.
+    pub latest_invoice: Option<String>,
 }
 
 /// The provider's states of a subscription (readings P18).
@@ -232,6 +274,26 @@ pub struct ProvidedInvoice {
     pub attempts: i64,
     /// When the provider will try again.
     pub next_attempt_at: Option<Timestamp>,
+}
+
+/// A customer as the provider has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvidedCustomer {
+    /// The provider's id of the customer.
+    pub customer_id: String,
+    /// The account that this service wrote into the customer's metadata.
+    pub account_id: Option<String>,
+}
+
+/// A part of a list of the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The objects, at most 100, the newest first.
+    pub items: Vec<T>,
+    /// Objects that this service cannot read: their ids, and the reasons.
+    pub unreadable: Vec<(String, String)>,
+    /// The id after which the next page begins. `None`: this is the last page.
+    pub next: Option<String>,
 }
 
 /// A checkout to begin.
@@ -323,14 +385,66 @@ pub struct UsageBill<'a> {
     pub attempt: i64,
 }
 
+/// An event whose signature is right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedEvent {
+    /// The provider's id of the event, 1 to 255 bytes.
+    pub event_id: String,
+    /// The provider's word for the event's type, 1 to 255 bytes.
+    pub event_type: String,
+}
+
+/// Why an event is refused on arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventFault {
+    /// The signature is missing, wrong or too old (readings W1).
+    NotSigned,
+    /// The signature is right, and the body has no id or no type.
+    Malformed,
+}
+
+/// The object that an event is about. The object's state is read from the provider, never from the event (readings W4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The checkout with this id was completed or paid.
+    Checkout(String),
+    /// The subscription with this id began or changed.
+    Subscription(String),
+    /// The subscription with this id has ended.
+    EndedSubscription(String),
+    /// An invoice.
+    Invoice {
+        /// The provider's id of the invoice.
+        id: String,
+        /// After a failed payment: the number of the attempt, and the provider's word for the reason.
+        failed: Option<(i64, String)>,
+    },
+    /// A customer stored a payment method.
+    PaymentMethod {
+        /// The provider's id of the payment method.
+        id: String,
+        /// The provider's id of the customer.
+        customer: String,
+    },
+    /// An object that changes nothing here.
+    Nothing,
+}
+
 /// A payment provider. Each method that changes something takes an idempotency key: a repetition with the same key has
 /// no further effect (readings W8). Errors: when three attempts of 10 seconds each bring no answer, or the provider
 /// refuses.
 pub trait PaymentProvider: Send + Sync {
+    /// Checks the signature of an event, and reads the event's id and type. `body` are the bytes as they arrived.
+    fn read_event(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<SignedEvent, EventFault>;
+    /// Reads which object a stored event is about. Errors: [`PaymentError::Refused`] if the event cannot be read.
+    fn about(&self, event: &ProviderEvent) -> Result<About, PaymentError>;
     /// Checks that the provider answers.
     fn probe(&self) -> Asked<'_, ()>;
-    /// Returns the id of an account's customer. The first call creates the customer.
-    fn customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, String>;
+    /// Makes a customer for an account. Returns the customer's id.
+    fn new_customer<'a>(&'a self, account_id: &'a str, key: &'a str) -> Asked<'a, String>;
+    /// Returns the id of an account's oldest customer, found by the account's id in the metadata. A customer who was
+    /// made in the last minutes may be missing.
+    fn find_customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, Option<String>>;
     /// Sets a customer's e-mail address.
     fn set_email<'a>(&'a self, customer_id: &'a str, email: &'a str) -> Asked<'a, ()>;
     /// Reads which payment method pays a customer's invoices.
@@ -359,12 +473,20 @@ pub trait PaymentProvider: Send + Sync {
     fn end_now<'a>(&'a self, subscription_id: &'a str, key: &'a str) -> Asked<'a, ()>;
     /// Reads a subscription as it is now.
     fn subscription<'a>(&'a self, subscription_id: &'a str) -> Asked<'a, ProvidedSubscription>;
+    /// Returns a customer's subscriptions that have not ended, the newest first.
+    fn subscriptions_of<'a>(&'a self, customer_id: &'a str) -> Asked<'a, Vec<ProvidedSubscription>>;
     /// Reads an invoice as it is now.
     fn invoice<'a>(&'a self, invoice_id: &'a str) -> Asked<'a, ProvidedInvoice>;
     /// Returns the invoices that were made for what an account used in this month beyond its plan.
     fn usage_invoices<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, Vec<ProvidedInvoice>>;
     /// Makes an invoice for what an account used in a month beyond its plan. The invoice has no lines yet.
     fn make_usage_invoice<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice>;
+    /// Lists all customers. `after`: the id after which the page begins; empty for the first page.
+    fn customers<'a>(&'a self, after: &'a str) -> Asked<'a, Page<ProvidedCustomer>>;
+    /// Lists all subscriptions that have not ended, as [`PaymentProvider::customers`] does.
+    fn subscriptions<'a>(&'a self, after: &'a str) -> Asked<'a, Page<ProvidedSubscription>>;
+    /// Lists all invoices that were made since this moment, as [`PaymentProvider::customers`] does.
+    fn invoices<'a>(&'a self, since: Timestamp, after: &'a str) -> Asked<'a, Page<ProvidedInvoice>>;
     /// Adds the line with the amount to such an invoice, which must be a draft.
     fn add_usage_line<'a>(&'a self, invoice_id: &'a str, bill: &'a UsageBill<'a>) -> Asked<'a, ()>;
 }
@@ -374,6 +496,8 @@ pub trait PaymentProvider: Send + Sync {
 /// # Errors
 /// When its client cannot be made.
 pub fn provider(config: &PaymentsConfig) -> anyhow::Result<Option<Arc<dyn PaymentProvider>>> {
-    let Some(secret_key) = config.stripe_secret_key.clone().filter(|_| config.payments_stripe) else { return Ok(None) };
-    Ok(Some(Arc::new(Stripe::new(config.stripe_api_base.clone(), secret_key)?)))
+    Ok(match config.payments_provider {
+        ProviderChoice::None => None,
+        ProviderChoice::Stripe => Some(Arc::new(Stripe::new(config)?)),
+    })
 }

@@ -3,6 +3,7 @@
 use futures_util::stream::{self, StreamExt as _};
 use store::Subscription;
 
+use super::allowances::put_subscription;
 use super::leases::{Job, holds_lease};
 use super::plan_change::renew;
 use super::provided::sync_subscription;
@@ -36,7 +37,7 @@ pub(super) async fn end(billing: &Billing) -> Result<(), ApiError> {
             .write(async |tx| {
                 // if another request changed the subscription meanwhile, nothing is written; the next look for work
                 // reads the subscription again
-                if tx.put_subscription(&subscription).await?.is_some() {
+                if put_subscription(tx, &subscription, now).await?.is_some() {
                     for item in &items {
                         tx.add_invoice_item(item).await?;
                     }

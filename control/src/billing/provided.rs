@@ -4,16 +4,17 @@
 
 use api::Code;
 use serde_json::json;
-use store::{Invoice, InvoiceState, NewEvent, Subscription, SubscriptionState};
+use store::{Invoice, InvoiceState, NewEvent, Store, Subscription, SubscriptionState};
 
 use super::Billing;
+use super::allowances::put_subscription;
 use super::payments::{PaymentError, PaymentProvider, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
 use super::plan_change::{end, unschedule};
 use super::purchases::sync_purchase;
 use super::sync_error::SyncError;
 use crate::access::limits::Period;
 use crate::caller::Plan;
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::events::{EventType, event};
 use crate::web::error::ApiError;
 
@@ -21,17 +22,60 @@ use crate::web::error::ApiError;
 const TRIES_MAX: usize = 5;
 
 /// The currency of this service's invoices.
-const CURRENCY: &str = "usd";
+pub(super) const CURRENCY: &str = "usd";
+
+/// The two sides of billing: this service's records, and the payment provider.
+pub struct Books<'a> {
+    /// The present time.
+    pub clock: &'a Clock,
+    /// The records.
+    pub store: &'a Store,
+    /// The provider.
+    pub provider: &'a dyn PaymentProvider,
+}
+
+/// How the copy of an object's state ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Whether the object belongs to an account of this service.
+    pub is_ours: bool,
+    /// The account whose subscription record changed. Nodes that cache the account must forget it.
+    pub changed_account: Option<String>,
+}
 
 /// Copies a subscription's present state from the provider. False: the subscription belongs to no account of this
 /// service.
 pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Result<bool, SyncError> {
-    let provider = provider(billing)?;
+    let taken = take_subscription(&books(billing)?, subscription_id).await?;
+    Ok(forget_changed(billing, taken).await)
+}
+
+/// Copies an invoice's present state from the provider, and writes the events about it. `failed_attempt`: after a
+/// failed payment, the number of the attempt and the reason. False: the invoice belongs to no account of this service.
+pub async fn sync_invoice(
+    billing: &Billing,
+    invoice_id: &str,
+    failed_attempt: Option<(i64, String)>,
+) -> Result<bool, SyncError> {
+    let taken = take_invoice(&books(billing)?, invoice_id, failed_attempt).await?;
+    Ok(forget_changed(billing, taken).await)
+}
+
+async fn forget_changed(billing: &Billing, taken: Taken) -> bool {
+    if let Some(account_id) = taken.changed_account {
+        billing.access.forget_account(&account_id).await;
+    }
+    taken.is_ours
+}
+
+/// Copies a subscription's present state from the provider.
+pub async fn take_subscription(books: &Books<'_>, subscription_id: &str) -> Result<Taken, SyncError> {
+    let provider = books.provider;
     for _ in 0..TRIES_MAX {
         let provided = provider.subscription(subscription_id).await?;
-        let Some(mut subscription) = account_of(billing, &provided.customer_id, provided.account_id.as_deref()).await?
-        else {
-            return Ok(false);
+        let account_id = provided.account_id.as_deref();
+        let Some(mut subscription) = account_of(books.store, &provided.customer_id, account_id).await? else {
+            return Ok(Taken::default());
         };
         if is_second(&subscription, &provided) {
             tracing::warn!(
@@ -39,18 +83,23 @@ pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Resu
                 subscription_id,
                 "the account already has a subscription: the second one was ended and its payment credited"
             );
-            let key = format!("second:{subscription_id}");
+            // the subscription was just read and has not ended, so this is another attempt with another key
+            let key = format!("second:{subscription_id}:{}", books.clock.now().0);
             provider.end_now(subscription_id, &key).await?;
-            return Ok(true);
+            return Ok(Taken { is_ours: true, changed_account: None });
         }
         let before = subscription.clone();
-        take_over(&mut subscription, &provided, billing.clock.now());
+        take_over(&mut subscription, &provided, books.clock.now());
         if subscription == before {
-            return Ok(true);
+            return Ok(Taken { is_ours: true, changed_account: None });
         }
-        subscription.updated_at = billing.clock.now().0;
-        if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await?.is_some() {
-            billing.access.forget_account(&subscription.account_id).await;
+        subscription.updated_at = books.clock.now().0;
+        if books
+            .store
+            .write(async |tx| put_subscription(tx, &subscription, Timestamp(subscription.updated_at)).await)
+            .await?
+            .is_some()
+        {
             if before.plan != subscription.plan || before.status != subscription.status {
                 tracing::info!(
                     account_id = subscription.account_id,
@@ -59,38 +108,41 @@ pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Resu
                     "subscription changed"
                 );
             }
-            return Ok(true);
+            return Ok(Taken { is_ours: true, changed_account: Some(subscription.account_id) });
         }
     }
     Err(SyncError::Other(ApiError::new(Code::Conflict, "the subscription keeps changing: try again")))
 }
 
 /// Copies an invoice's present state from the provider, and writes the events about it. `failed_attempt`: after a
-/// failed payment, the number of the attempt and the time of the next attempt. False: the invoice belongs to no account
-/// of this service.
-pub async fn sync_invoice(
-    billing: &Billing,
+/// failed payment, the number of the attempt and the reason.
+pub async fn take_invoice(
+    books: &Books<'_>,
     invoice_id: &str,
     failed_attempt: Option<(i64, String)>,
-) -> Result<bool, SyncError> {
-    let provided = provider(billing)?.invoice(invoice_id).await?;
+) -> Result<Taken, SyncError> {
+    let provided = books.provider.invoice(invoice_id).await?;
     let account_id = provided.account_id.as_deref();
-    let Some(subscription) = account_of(billing, &provided.customer_id, account_id).await? else { return Ok(false) };
+    let Some(subscription) = account_of(books.store, &provided.customer_id, account_id).await? else {
+        return Ok(Taken::default());
+    };
     if provided.currency != CURRENCY {
         // The operator sends this customer other invoices too. This service's own invoices are in US dollars.
         let (account_id, currency) = (subscription.account_id, provided.currency);
         tracing::info!(account_id, invoice_id, currency, "an invoice in another currency is not recorded");
-        return Ok(false);
+        return Ok(Taken::default());
     }
+    let mut taken = Taken { is_ours: true, changed_account: None };
     if let Some(of) = &provided.subscription_id {
         // A payment or a failed payment also changes the subscription. The invoice counts even if the provider no longer
         // has the subscription.
-        match sync_subscription(billing, of).await {
-            Ok(_) | Err(SyncError::Provider(PaymentError::Unknown(_))) => {}
+        match take_subscription(books, of).await {
+            Ok(of_subscription) => taken.changed_account = of_subscription.changed_account,
+            Err(SyncError::Provider(PaymentError::Unknown(_))) => {}
             Err(error) => return Err(error),
         }
     }
-    let now = billing.clock.now();
+    let now = books.clock.now();
     let mut invoice = invoice_of(&subscription, &provided, now);
     let attempt = failed_attempt.as_ref().map_or(0, |(attempt, _)| *attempt);
     invoice.failures = invoice.failures.max(attempt);
@@ -111,7 +163,7 @@ pub async fn sync_invoice(
     if invoice.status == InvoiceState::Paid {
         told_of.push((format!("invoice:{invoice_id}:paid"), told(EventType::InvoicePaid, &data)));
     }
-    let change = billing
+    let change = books
         .store
         .write(async |tx| {
             let change = tx.put_invoice(&invoice, now.0).await?;
@@ -125,17 +177,18 @@ pub async fn sync_invoice(
         })
         .await?;
     if change.is_some_and(|change| change.before != change.after) {
-        billing.access.forget_account(&invoice.account_id).await;
+        taken.changed_account = Some(invoice.account_id);
     }
-    Ok(true)
+    Ok(taken)
 }
 
 /// Records the result of a checkout: a subscription or a payment method.
 pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, SyncError> {
-    let provider = provider(billing)?;
+    let books = books(billing)?;
+    let provider = books.provider;
     let checkout = provider.checkout(session_id).await?;
-    let Some(mut subscription) = account_of(billing, &checkout.customer_id, checkout.account_id.as_deref()).await?
-    else {
+    let account_id = checkout.account_id.as_deref();
+    let Some(mut subscription) = account_of(books.store, &checkout.customer_id, account_id).await? else {
         return sync_purchase(billing, session_id, &checkout).await;
     };
     if !checkout.is_complete {
@@ -155,7 +208,12 @@ pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, 
             subscription.plan = Plan::Payg;
             subscription.customer_id = checkout.customer_id.clone();
             subscription.updated_at = billing.clock.now().0;
-            if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await?.is_some() {
+            if billing
+                .store
+                .write(async |tx| put_subscription(tx, &subscription, Timestamp(subscription.updated_at)).await)
+                .await?
+                .is_some()
+            {
                 billing.access.forget_account(&subscription.account_id).await;
                 return Ok(true);
             }
@@ -167,23 +225,24 @@ pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, 
     Ok(true)
 }
 
-fn provider(billing: &Billing) -> Result<&dyn PaymentProvider, SyncError> {
-    billing.provider.as_deref().ok_or_else(|| SyncError::Other(super::payments::unavailable()))
+fn books(billing: &Billing) -> Result<Books<'_>, SyncError> {
+    let provider = billing.provider.as_deref().ok_or_else(|| SyncError::Other(super::payments::unavailable()))?;
+    Ok(Books { clock: &billing.clock, store: &billing.store, provider })
 }
 
 /// Finds the subscription record of a customer. If there is none, finds the record of the account that an object names.
-async fn account_of(
-    billing: &Billing,
+pub(super) async fn account_of(
+    store: &Store,
     customer_id: &str,
     account_id: Option<&str>,
 ) -> Result<Option<Subscription>, SyncError> {
     if !customer_id.is_empty()
-        && let Some(found) = billing.store.subscription_of_customer(customer_id).await?
+        && let Some(found) = store.subscription_of_customer(customer_id).await?
     {
         return Ok(Some(found));
     }
     let Some(account_id) = account_id else { return Ok(None) };
-    let found = billing.store.subscription(account_id).await?;
+    let found = store.subscription(account_id).await?;
     // if the account has another customer already, this service did not make the object
     Ok(found.filter(|subscription| subscription.customer_id.is_empty()))
 }
@@ -200,7 +259,7 @@ fn is_second(subscription: &Subscription, provided: &ProvidedSubscription) -> bo
 }
 
 /// Copies the provider's state into a subscription (readings P18).
-fn take_over(subscription: &mut Subscription, provided: &ProvidedSubscription, now: Timestamp) {
+pub(super) fn take_over(subscription: &mut Subscription, provided: &ProvidedSubscription, now: Timestamp) {
     let is_ours = subscription.provider_subscription_id == provided.subscription_id;
     if subscription.customer_id.is_empty() {
         subscription.customer_id = provided.customer_id.clone();

@@ -9,13 +9,11 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use serde_json::Value;
 use store::ProviderEvent;
 
 use super::Billing;
 use super::leases::{Job, holds_lease};
-use super::payments::PaymentError;
-use super::payments::signature::is_signed;
+use super::payments::{About, EventFault, PaymentError, PaymentProvider, unavailable};
 use super::provided::{sync_checkout, sync_invoice, sync_subscription};
 use super::purchases::end_purchases;
 use super::sync_error::SyncError;
@@ -23,8 +21,6 @@ use crate::web::error::ApiError;
 
 /// Longest event that is read, in bytes.
 const EVENT_BYTES_MAX: usize = 1 << 20;
-/// Longest id or type, in characters.
-const WORD_CHARACTERS_MAX: usize = 255;
 /// Largest number of new events that one query reads, and of events that failed before.
 const AT_ONCE: i64 = 20;
 const AGAIN_AT_ONCE: i64 = 5;
@@ -60,20 +56,19 @@ pub async fn receive(
     // the signature covers the raw bytes, so they are read before anything is parsed
     let too_long = || ApiError::new(Code::PayloadTooLarge, format!("the event is larger than {EVENT_BYTES_MAX} bytes"));
     let body = axum::body::to_bytes(body, EVENT_BYTES_MAX).await.map_err(|_| too_long())?;
-    let header = headers.get("stripe-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (now, secrets) = (billing.clock.now(), &billing.payments.stripe_webhook_secrets);
-    if billing.provider.is_none() || !is_signed(header, &body, secrets, now) {
-        return Err(ApiError::new(Code::InvalidSignature, "the signature is missing, wrong or older than 5 minutes"));
-    }
-    let event: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let word = |member: &str| event[member].as_str().filter(|word| (1..=WORD_CHARACTERS_MAX).contains(&word.len()));
-    let (Some(id), Some(kind), Ok(text)) = (word("id"), word("type"), std::str::from_utf8(&body)) else {
-        return Err(ApiError::new(Code::InvalidRequest, "an event must be a JSON object with id and type"));
-    };
+    let not_signed =
+        || ApiError::new(Code::InvalidSignature, "the signature is missing, wrong or older than 5 minutes");
+    let malformed = || ApiError::new(Code::InvalidRequest, "an event must be a JSON object with id and type");
+    let provider = billing.provider.as_deref().ok_or_else(not_signed)?;
+    let now = billing.clock.now();
+    let signed = provider.read_event(&headers, &body, now).map_err(|fault| match fault {
+        EventFault::NotSigned => not_signed(),
+        EventFault::Malformed => malformed(),
+    })?;
     let event = ProviderEvent {
-        event_id: id.to_owned(),
-        event_type: kind.to_owned(),
-        body: text.to_owned(),
+        event_id: signed.event_id,
+        event_type: signed.event_type,
+        body: String::from_utf8(body.into()).map_err(|_| malformed())?,
         attempts: 0,
         received_at: now.0,
     };
@@ -130,8 +125,7 @@ async fn process(billing: &Billing, event: &ProviderEvent) -> Result<Processed, 
         }
         // the database does not answer: nothing is recorded, and the whole round ends
         Err(SyncError::Store(error)) => return Err(error),
-        Err(SyncError::Provider(error @ PaymentError::Unavailable(_))) => (error.to_string(), true),
-        Err(SyncError::Provider(error)) => (error.to_string(), false),
+        Err(SyncError::Provider(error)) => (error.to_string(), error.may_pass()),
         Err(SyncError::Other(error)) => (error.message.to_string(), false),
     };
     let why: String = why.chars().take(ERROR_CHARACTERS_MAX).collect();
@@ -159,33 +153,23 @@ async fn finish(billing: &Billing, event: &ProviderEvent) -> Result<Processed, s
     Ok(Processed::Done)
 }
 
-/// Carries an event out. The event only contains the id of an object, and the object's present state is read from the
-/// provider (readings W4).
+/// Carries an event out. The event only names an object, and the object's present state is read from the provider
+/// (readings W4).
 async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), SyncError> {
-    let content: Value = serde_json::from_str(&event.body).map_err(|why| SyncError::Other(ApiError::internal(why)))?;
-    let object = &content["data"]["object"];
-    let Some(id) = object["id"].as_str() else { return Ok(()) };
-    let is_ours = match event.event_type.as_str() {
-        "checkout.session.completed" | "checkout.session.async_payment_succeeded" => sync_checkout(billing, id).await?,
-        "customer.subscription.created" | "customer.subscription.updated" => sync_subscription(billing, id).await?,
-        "customer.subscription.deleted" => match sync_subscription(billing, id).await {
+    // without a provider the event becomes stuck, and an operator decides
+    let provider = billing.provider.as_deref().ok_or_else(|| SyncError::Other(unavailable()))?;
+    let is_ours = match provider.about(event)? {
+        About::Checkout(id) => sync_checkout(billing, &id).await?,
+        About::Subscription(id) => sync_subscription(billing, &id).await?,
+        About::EndedSubscription(id) => match sync_subscription(billing, &id).await {
             Ok(true) => true,
             // the keys that were bought with the subscription end, also if the provider no longer has it
-            Ok(false) | Err(SyncError::Provider(PaymentError::Unknown(_))) => end_purchases(billing, id).await?,
+            Ok(false) | Err(SyncError::Provider(PaymentError::Unknown(_))) => end_purchases(billing, &id).await?,
             Err(error) => return Err(error),
         },
-        "invoice.payment_failed" => {
-            let attempt = object["attempt_count"].as_i64().unwrap_or(1);
-            let said = &object["last_finalization_error"]["code"];
-            let reason = said.as_str().unwrap_or("payment_failed").to_owned();
-            sync_invoice(billing, id, Some((attempt, reason))).await?
-        }
-        "invoice.finalized" | "invoice.paid" | "invoice.voided" | "invoice.marked_uncollectible" => {
-            sync_invoice(billing, id, None).await?
-        }
-        "payment_method.attached" => set_first_payment_method(billing, object, id).await?,
-        // other events change nothing; a removed payment method matters only when the next payment fails
-        _ => true,
+        About::Invoice { id, failed } => sync_invoice(billing, &id, failed).await?,
+        About::PaymentMethod { id, customer } => set_first_payment_method(billing, provider, &customer, &id).await?,
+        About::Nothing => true,
     };
     if !is_ours {
         tracing::debug!(event_id = event.event_id, "an event of the provider concerns no account of this service");
@@ -194,9 +178,12 @@ async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), SyncE
 }
 
 /// Makes a customer's first payment method pay the invoices.
-async fn set_first_payment_method(billing: &Billing, object: &Value, id: &str) -> Result<bool, SyncError> {
-    let Some(customer) = object["customer"].as_str() else { return Ok(false) };
-    let Some(provider) = &billing.provider else { return Ok(false) };
+async fn set_first_payment_method(
+    billing: &Billing,
+    provider: &dyn PaymentProvider,
+    customer: &str,
+    id: &str,
+) -> Result<bool, SyncError> {
     if billing.store.subscription_of_customer(customer).await?.is_none() {
         return Ok(false);
     }

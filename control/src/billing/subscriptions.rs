@@ -11,12 +11,14 @@ use axum::response::{IntoResponse, Response};
 use store::{AccountStanding, PaymentStanding, PlanRequest, Subscription, SubscriptionState, Tx};
 
 use super::Billing;
+use super::allowances::put_subscription;
 use super::invoices::items_of;
-use super::payments::{NewCheckout, NewSubscription, PaymentProvider};
+use super::payments::{NewCheckout, NewSubscription, PaymentError, PaymentProvider, ProvidedStatus};
 use super::plan_change::{Step, apply, period_end, scheduled, steps_to};
 use super::plans::{SUBSCRIBED, allowance, monthly_price_cents};
 use super::provided::sync_subscription;
 use super::standing::AccountView;
+use super::sync_error::SyncError;
 use super::usage::NANO_USD_OF_CENT;
 use crate::access::users::normal_email;
 use crate::caller::{Caller, Environment, Plan, UNLIMITED};
@@ -190,8 +192,8 @@ impl Billing {
     }
 
     /// Changes the plan at the provider. Each step is one request, with an idempotency key made of the record's
-    /// version, so a retry after a failure repeats the same steps. Afterwards the record is a copy of the provider's
-    /// state.
+    /// version, so a retry after a lost answer repeats the same steps. Afterwards the record is a copy of the
+    /// provider's state.
     async fn subscribe_there(
         &self,
         provider: &dyn PaymentProvider,
@@ -207,6 +209,15 @@ impl Billing {
         }
         check_changeable(&self.view(caller).await?.standing)?;
         let customer = self.customer(provider, &mut subscription, &wanted.email).await?;
+        if subscription.status == SubscriptionState::None {
+            let unpaid = self.adopt(provider, &subscription).await?;
+            subscription = self.subscription(caller).await?;
+            if let Some(page) = unpaid {
+                let answer = told(&self.view(caller).await?, self.clock.now(), Some(page));
+                return self.keep_alone(claim, Json(answer).into_response()).await;
+            }
+            check_changeable(&self.view(caller).await?.standing)?;
+        }
         for step in steps_to(&subscription, wanted.plan, wanted.cycle) {
             match self.step_there(provider, &subscription, &customer, step).await {
                 Ok(None) => {}
@@ -214,19 +225,60 @@ impl Billing {
                     let answer = told(&self.view(caller).await?, self.clock.now(), Some(checkout_url));
                     return self.keep_alone(claim, Json(answer).into_response()).await;
                 }
-                Err(error) => {
-                    if error.code == Code::NoPaymentMethod {
-                        // The provider repeats its answer for the same idempotency key, which is made of the record's
-                        // version. So write the record, which raises the version: the next request then has another
-                        // key.
-                        self.store.write(async |tx| tx.put_subscription(&subscription).await).await?;
-                    }
-                    return Err(error);
-                }
+                Err(error) => return Err(self.end_attempt(&subscription, error).await),
             }
         }
         let answer = Json(told(&self.view(caller).await?, self.clock.now(), None)).into_response();
         self.keep_alone(claim, answer).await
+    }
+
+    /// Takes over the account's subscription if the provider has one that is not on record, because the answer to the
+    /// request that made it was lost. Returns the address of the page where the subscription's first payment can be
+    /// made, if that payment is not made yet.
+    ///
+    /// # Errors
+    /// Also when the subscription is in a state in which this service can neither use nor replace it.
+    pub(super) async fn adopt(
+        &self,
+        provider: &dyn PaymentProvider,
+        subscription: &Subscription,
+    ) -> Result<Option<String>, SyncError> {
+        let mut found = provider.subscriptions_of(&subscription.customer_id).await?;
+        found.retain(|one| one.account_id.as_deref() == Some(subscription.account_id.as_str()));
+        // the oldest first, because an account with two subscriptions keeps the first
+        found.reverse();
+        let is_pending = |status| matches!(status, ProvidedStatus::Incomplete | ProvidedStatus::Other);
+        let (pending, living): (Vec<_>, Vec<_>) = found.into_iter().partition(|one| is_pending(one.status));
+        for one in &living {
+            tracing::info!(
+                account_id = subscription.account_id,
+                subscription_id = one.subscription_id,
+                "a subscription that was not on record is taken over"
+            );
+            sync_subscription(self, &one.subscription_id).await?;
+        }
+        let Some(one) = pending.first().filter(|_| living.is_empty()) else { return Ok(None) };
+        if let (ProvidedStatus::Incomplete, Some(invoice)) = (one.status, &one.latest_invoice) {
+            let page = provider.invoice(invoice).await?.url;
+            if !page.is_empty() {
+                return Ok(Some(page));
+            }
+        }
+        let message = "the payment provider is still setting up a subscription of this account: try again later";
+        Err(SyncError::Other(ApiError::new(Code::Conflict, message)))
+    }
+
+    /// Ends a failed attempt to change a subscription at the provider. The provider repeats its answer for a day to
+    /// requests with the same idempotency key, which is made of the record's version. So the record is written, which
+    /// raises the version: the next request reads the subscription, and then has another key. After a lost answer the
+    /// key stays, because the same key finds out what became of the request. Returns the error for the customer.
+    async fn end_attempt(&self, subscription: &Subscription, error: SyncError) -> ApiError {
+        let is_answered =
+            matches!(&error, SyncError::Provider(error) if !matches!(error, PaymentError::Unavailable(_)));
+        if is_answered && let Err(error) = self.store.write(async |tx| tx.put_subscription(subscription).await).await {
+            return error.into();
+        }
+        error.into()
     }
 
     /// Carries a step out at the provider. Returns the address of a page if the customer must store a payment method
@@ -237,7 +289,7 @@ impl Billing {
         before: &Subscription,
         customer: &str,
         step: Step,
-    ) -> Result<Option<String>, ApiError> {
+    ) -> Result<Option<String>, SyncError> {
         let id = before.provider_subscription_id.as_str();
         let key = format!("{}:{}:{}", before.account_id, before.version, step_name(step));
         match step {
@@ -246,7 +298,7 @@ impl Billing {
                 // the request's body contains the period, so the key must contain it too
                 let key = format!("{key}:{}", end.seconds());
                 let Some(payment_method) = provider.payment_method(customer).await? else {
-                    return self.checkout_page(provider, before, (plan, cycle, end), &key).await.map(Some);
+                    return Ok(Some(self.checkout_page(provider, before, (plan, cycle, end), &key).await?));
                 };
                 let new = NewSubscription {
                     customer_id: customer,
@@ -268,7 +320,11 @@ impl Billing {
                 provider.schedule(id, plan, cycle, &key).await?;
                 self.note_scheduled(&before.account_id, plan, cycle).await?;
             }
-            Step::Cancel => unreachable!("no plan leads to a cancellation"),
+            Step::Cancel => {
+                // remove the schedule first, because it would keep the subscription going
+                provider.unschedule(id, &format!("{key}:unschedule")).await?;
+                provider.set_ending(id, true, &key).await?;
+            }
         }
         sync_subscription(self, id).await?;
         Ok(None)
@@ -289,7 +345,16 @@ impl Billing {
         email: &str,
     ) -> Result<String, ApiError> {
         if subscription.customer_id.is_empty() {
-            subscription.customer_id = provider.customer(&subscription.account_id).await?;
+            subscription.customer_id = match self.found_customer(provider, subscription).await? {
+                Some(found) => found,
+                None => {
+                    let key = format!("customer:{}:{}", subscription.account_id, subscription.version);
+                    match provider.new_customer(&subscription.account_id, &key).await {
+                        Ok(made) => made,
+                        Err(error) => return Err(self.end_attempt(subscription, error.into()).await),
+                    }
+                }
+            };
         } else if subscription.email == email || email.is_empty() {
             return Ok(subscription.customer_id.clone());
         }
@@ -303,13 +368,32 @@ impl Billing {
         Ok(subscription.customer_id.clone())
     }
 
+    /// Looks at the provider for a customer of this account that is not on record: the answer to an earlier request was
+    /// a failure, or the database was restored from a backup. The provider's search misses customers of the last
+    /// minute, so a second customer is possible if the provider fails after making the first. The second has no
+    /// subscription and no invoice, and costs nothing.
+    async fn found_customer(
+        &self,
+        provider: &dyn PaymentProvider,
+        subscription: &Subscription,
+    ) -> Result<Option<String>, PaymentError> {
+        match provider.find_customer(&subscription.account_id).await {
+            // the key may not search, or the provider has no search in the operator's country
+            Err(PaymentError::Refused(why)) => {
+                tracing::warn!(account_id = subscription.account_id, cause = why, "customers cannot be searched");
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+
     async fn checkout_page(
         &self,
         provider: &dyn PaymentProvider,
         subscription: &Subscription,
         plan: (Plan, BillingCycle, Timestamp),
         key: &str,
-    ) -> Result<String, ApiError> {
+    ) -> Result<String, PaymentError> {
         let checkout = NewCheckout {
             customer_id: &subscription.customer_id,
             account_id: &subscription.account_id,
@@ -374,12 +458,15 @@ impl Billing {
                     self.store.write(async |tx| put(tx, &subscription).await).await?;
                 }
                 Some(provider) => {
-                    let id = subscription.provider_subscription_id.clone();
-                    let key = format!("{}:{}:cancel", subscription.account_id, subscription.version);
-                    // remove the schedule first, because it would keep the subscription going
-                    provider.unschedule(&id, &format!("{key}:unschedule")).await?;
-                    provider.set_ending(&id, true, &key).await?;
-                    sync_subscription(self, &id).await?;
+                    // an earlier request may have taken effect even if its answer was lost: read the present state first
+                    sync_subscription(self, &subscription.provider_subscription_id).await?;
+                    subscription = self.subscription(caller).await?;
+                    if !matches!(subscription.status, SubscriptionState::Cancelled | SubscriptionState::None) {
+                        let done = self.step_there(&*provider, &subscription, "", Step::Cancel).await;
+                        if let Err(error) = done {
+                            return Err(self.end_attempt(&subscription, error).await);
+                        }
+                    }
                     subscription = self.subscription(caller).await?;
                 }
             }
@@ -393,7 +480,7 @@ impl Billing {
 
 /// Replaces a subscription record, if its version is still the one that was read.
 pub(super) async fn put(tx: &mut Tx, subscription: &Subscription) -> Result<(), ApiError> {
-    match tx.put_subscription(subscription).await? {
+    match put_subscription(tx, subscription, Timestamp(subscription.updated_at)).await? {
         Some(_) => Ok(()),
         None => Err(ApiError::new(Code::Conflict, "another request changed the subscription meanwhile: try again")),
     }

@@ -14,6 +14,18 @@ pub enum SyncError {
     Other(ApiError),
 }
 
+impl std::fmt::Display for SyncError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SyncError::Provider(error) => error.fmt(f),
+            SyncError::Store(error) => error.fmt(f),
+            SyncError::Other(error) => f.write_str(&error.message),
+        }
+    }
+}
+
+impl std::error::Error for SyncError {}
+
 impl From<PaymentError> for SyncError {
     fn from(error: PaymentError) -> SyncError {
         SyncError::Provider(error)

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::common::Common;
-use super::{backups, invoices, provider_events, unpaid, users};
+use super::{backups, invoices, provider_events, reconcile, unpaid, users};
 use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
@@ -31,6 +31,8 @@ pub enum Admin {
     Unpaid(unpaid::Unpaid),
     #[command(flatten)]
     ProviderEvents(provider_events::ProviderEvents),
+    #[command(flatten)]
+    Reconcile(reconcile::Reconcile),
     #[command(flatten)]
     Users(users::Users),
     ListLockouts(ListLockouts),
@@ -180,6 +182,7 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::Invoices(command) => invoices::run(command).await,
         Admin::Unpaid(command) => unpaid::run(command).await,
         Admin::ProviderEvents(command) => provider_events::run(command).await,
+        Admin::Reconcile(command) => reconcile::run(command).await,
         Admin::Users(command) => users::run(command).await,
         Admin::ListLockouts(args) => list_lockouts(args).await,
         Admin::ClearLockout(args) => clear_lockout(args).await,

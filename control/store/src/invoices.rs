@@ -170,6 +170,15 @@ impl Store {
         self.db.fetch_optional(select_invoices!("WHERE invoice_id = $1"), values![invoice_id]).await
     }
 
+    /// Returns invoices that the provider made since `issued_since`, whose id comes after `after`, sorted by id, at most
+    /// `limit`. Reads the table once for all pages together. For a comparison with the provider.
+    pub async fn provided_invoices(&self, issued_since: i64, after: &str, limit: i64) -> Result<Vec<Invoice>> {
+        let sql = select_invoices!(
+            "WHERE invoice_id > $1 AND is_provided = $2 AND issued_at >= $3 ORDER BY invoice_id LIMIT $4"
+        );
+        self.db.fetch_all(sql, values![after, true, issued_since, limit]).await
+    }
+
     /// Returns those lines of an invoice that this service wrote.
     pub async fn items_of_invoice(&self, invoice_id: &str) -> Result<Vec<InvoiceItem>> {
         let sql = select_items!("WHERE invoice_id = $1 AND invoice_id <> '' ORDER BY created_at, item_id");

@@ -102,7 +102,7 @@ pub use seeds::Seeded;
 pub use sign_ins::{NewSignIn, NextRefreshToken, Refreshed, TokenStanding};
 pub use signing_keys::RetiredSigningKey;
 pub use standing::{AccountStanding, GRACE, PaymentStanding, StandingChange, suspended_from};
-pub use subscriptions::{PlanRequest, Subscription, SubscriptionState};
+pub use subscriptions::{PlanRequest, Subscription, SubscriptionChange, SubscriptionState};
 pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
 pub use units::Unit;
 pub use usage_bills::UsageBillRecord;

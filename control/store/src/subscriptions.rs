@@ -101,6 +101,15 @@ pub struct PlanRequest {
 
 from_row!(PlanRequest { account_id, plan as word, email, requested_at });
 
+/// What changed with a subscription's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubscriptionChange {
+    /// The standing of the account.
+    pub standing: StandingChange,
+    /// The start of the paid period before the change. 0: there was no record.
+    pub period_start_before: i64,
+}
+
 macro_rules! select_subscriptions {
     ($rest:literal) => {
         concat!(
@@ -176,6 +185,13 @@ impl Store {
         Ok(due)
     }
 
+    /// Returns the recorded subscriptions of accounts whose id comes after `after`, sorted by the account's id, at most
+    /// `limit`. For a comparison with the provider.
+    pub async fn subscriptions_after(&self, after: &str, limit: i64) -> Result<Vec<Subscription>> {
+        let sql = select_subscriptions!("WHERE s.account_id > $1 ORDER BY s.account_id LIMIT $2");
+        self.db.fetch_all(sql, values![after, limit]).await
+    }
+
     /// Returns all requests for plans, the oldest first.
     pub async fn plan_requests(&self) -> Result<Vec<PlanRequest>> {
         let sql = "SELECT account_id, plan, email, requested_at FROM plan_requests ORDER BY requested_at, account_id";
@@ -187,9 +203,11 @@ impl Tx {
     /// Replaces a subscription and computes the standing of its account, if the recorded version is still the version
     /// that the caller read. `None`: nothing was changed, because the subscription has another version now or the
     /// account was deleted.
-    pub async fn put_subscription(&mut self, subscription: &Subscription) -> Result<Option<StandingChange>> {
+    pub async fn put_subscription(&mut self, subscription: &Subscription) -> Result<Option<SubscriptionChange>> {
         let Subscription { account_id, version, plan, status, billing_cycle, period_start, period_end, .. } =
             subscription;
+        let sql = "SELECT period_start FROM subscriptions WHERE account_id = $1";
+        let before: Option<(i64,)> = self.fetch_optional(sql, values![account_id]).await?;
         let of = values![
             account_id,
             *version,
@@ -220,7 +238,9 @@ impl Tx {
         if self.execute(sql, of).await? == 0 {
             return Ok(None);
         }
-        self.update_standing(account_id, subscription.updated_at).await
+        let standing = self.update_standing(account_id, subscription.updated_at).await?;
+        let period_start_before = before.map_or(0, |(start,)| start);
+        Ok(standing.map(|standing| SubscriptionChange { standing, period_start_before }))
     }
 
     /// Writes a request for a plan, in place of the account's earlier request for the same plan.

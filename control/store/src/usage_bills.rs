@@ -38,6 +38,13 @@ impl Store {
         self.db.fetch_optional(sql, values![account_id, month]).await
     }
 
+    /// Returns the bills of a month of accounts whose id comes after `after`, sorted by the account's id, at most `limit`.
+    pub async fn usage_bills_of(&self, month: i64, after: &str, limit: i64) -> Result<Vec<UsageBillRecord>> {
+        let sql = "SELECT account_id, month, cents, invoice_id, attempt, attempted_at FROM usage_bills \
+             WHERE month = $1 AND account_id > $2 ORDER BY account_id LIMIT $3";
+        self.db.fetch_all(sql, values![month, after, limit]).await
+    }
+
     /// Whether lines stand on a bill that has no invoice yet.
     pub async fn has_bill_lines(&self, bill: &UsageBillRecord) -> Result<bool> {
         Ok(!self.items_of_invoice(&bill.lines_until_then()).await?.is_empty())

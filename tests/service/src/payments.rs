@@ -3,10 +3,12 @@
 //! refuse requests. Events wait until the test delivers them, in any order and as often as the test likes.
 
 mod account;
+mod lists;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -14,7 +16,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use control::clock::Clock;
-use control::config::{Config, PaymentSecret};
+use control::config::{Config, PaymentSecret, ProviderChoice};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -38,11 +40,16 @@ const VERSION: &str = "2025-09-30.clover";
 /// The node's path for events.
 const WEBHOOK: &str = "/api/v1/billing/provider_webhook";
 
+/// How long the provider keeps an idempotency key and its answer, in seconds.
+const KEY_KEPT_S: i64 = 24 * 3600;
+
 /// A fault with which the provider answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Answers 500 and does nothing.
     Error,
+    /// Does nothing, answers 500, and repeats that answer for a day to requests with the same idempotency key.
+    Stored,
     /// Does the request and answers 500.
     ErrorAfter,
     /// Answers 429.
@@ -62,13 +69,25 @@ pub struct PaymentStandIn {
     task: JoinHandle<()>,
 }
 
+/// The answer to the first request with an idempotency key.
+#[derive(Clone)]
+struct Answer {
+    /// Seconds since 1970.
+    at_s: i64,
+    asked: String,
+    status: u16,
+    body: Value,
+}
+
 struct Shared {
     clock: Mutex<Clock>,
     account: Mutex<Account>,
     faults: Mutex<VecDeque<(String, Fault)>>,
-    /// For each idempotency key: the request that had the key, and the status and body of the answer.
-    answers: Mutex<HashMap<String, (String, u16, Value)>>,
+    /// By idempotency key.
+    answers: Mutex<HashMap<String, Answer>>,
     asked: Mutex<Vec<String>>,
+    /// How long the provider takes for an answer.
+    latency: Mutex<Duration>,
 }
 
 impl PaymentStandIn {
@@ -82,6 +101,7 @@ impl PaymentStandIn {
             faults: Mutex::default(),
             answers: Mutex::default(),
             asked: Mutex::default(),
+            latency: Mutex::default(),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.expect("the server runs") });
@@ -91,8 +111,10 @@ impl PaymentStandIn {
     /// Sets the settings of a node so that the node uses this provider.
     pub fn configure(&self, config: &mut Config) {
         let secret = |text: &str| PaymentSecret(text.to_owned().into());
-        config.payments.payments_stripe = true;
+        config.payments.payments_provider = ProviderChoice::Stripe;
         config.payments.stripe_api_base = format!("http://{}", self.address).parse().expect("a URL");
+        // tests do not wait for the pace of calls
+        config.payments.payments_calls_per_second = 1000;
         config.payments.stripe_secret_key = Some(secret(SECRET_KEY));
         config.payments.stripe_webhook_secrets = vec![secret(WEBHOOK_SECRET), secret(NEXT_WEBHOOK_SECRET)];
     }
@@ -123,10 +145,16 @@ impl PaymentStandIn {
         self.shared.clock.lock().expect("no panic").now().seconds() as i64
     }
 
-    /// Lets the next requests whose path contains this text fail. Each fault affects one request.
+    /// Lets the next requests whose method and path, such as `POST /v1/customers`, contain this text fail. Each fault
+    /// affects one request.
     pub fn fail(&self, path: &str, faults: &[Fault]) {
         let faults = faults.iter().map(|fault| (path.to_owned(), *fault));
         self.shared.faults.lock().expect("no panic").extend(faults);
+    }
+
+    /// From now on, the provider takes this long for an answer.
+    pub fn answer_after(&self, latency: Duration) {
+        *self.shared.latency.lock().expect("no panic") = latency;
     }
 
     /// Forgets all idempotency keys, as the provider does after a day.
@@ -187,6 +215,10 @@ async fn answer(
     } else {
         String::from_utf8(body.to_vec()).expect("text")
     };
+    let latency = *shared.latency.lock().expect("no panic");
+    if !latency.is_zero() {
+        tokio::time::sleep(latency).await;
+    }
     shared.asked.lock().expect("no panic").push(format!("{method} {}", uri.path()));
     let refused = |status: u16, kind: &str, code: &str| {
         let body = json!({"error": {"type": kind, "code": code, "message": "a message of the provider"}});
@@ -204,7 +236,8 @@ async fn answer(
     }
     let fault = {
         let mut faults = shared.faults.lock().expect("no panic");
-        let at = faults.iter().position(|(path, _)| uri.path().contains(path.as_str()));
+        let line = format!("{method} {}", uri.path());
+        let at = faults.iter().position(|(path, _)| line.contains(path.as_str()));
         at.and_then(|at| faults.remove(at)).map(|(_, fault)| fault)
     };
     match fault {
@@ -212,19 +245,23 @@ async fn answer(
         Some(Fault::TooMany) => return refused(429, "rate_limit_error", "rate_limit"),
         _ => {}
     }
-    let known = shared.answers.lock().expect("no panic").get(&key).cloned().filter(|_| !key.is_empty());
+    let now_s = shared.clock.lock().expect("no panic").now().seconds() as i64;
+    let is_kept = |answer: &Answer| !key.is_empty() && now_s < answer.at_s + KEY_KEPT_S;
+    let known = shared.answers.lock().expect("no panic").get(&key).cloned().filter(is_kept);
     let (status, value) = match known {
-        Some((before, ..)) if before != asked => return refused(400, "idempotency_error", "idempotency_key_in_use"),
-        Some((_, status, value)) => (status, value),
+        Some(before) if before.asked != asked => return refused(400, "idempotency_error", "idempotency_key_in_use"),
+        Some(Answer { status, body, .. }) => (status, body),
         None => {
-            let now_s = shared.clock.lock().expect("no panic").now().seconds() as i64;
-            let (status, value) = {
+            let (status, value) = if fault == Some(Fault::Stored) {
+                (500, json!({"error": {"type": "api_error", "message": "a message of the provider"}}))
+            } else {
                 let mut account = shared.account.lock().expect("no panic");
                 account.now_s = now_s;
                 account.answer(&method, uri.path(), &Form::read(&text))
             };
             if !key.is_empty() {
-                shared.answers.lock().expect("no panic").insert(key, (asked, status, value.clone()));
+                let answer = Answer { at_s: now_s, asked, status, body: value.clone() };
+                shared.answers.lock().expect("no panic").insert(key, answer);
             }
             (status, value)
         }
@@ -233,7 +270,7 @@ async fn answer(
     match fault {
         Some(Fault::ErrorAfter) => refused(500, "api_error", ""),
         Some(Fault::Late) => {
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
             (status, axum::Json(value)).into_response()
         }
         Some(Fault::Garbage) => (status, "<html>").into_response(),

@@ -42,7 +42,7 @@ impl TestServer {
     /// Opens an operator's access to the node's database.
     pub async fn operator(&self) -> Operator {
         let operator = Operator::open(self.running().config()).await.expect("the operator can open the database");
-        operator.with_clock(self.clock.clone())
+        operator.with_clock(&self.clock)
     }
 
     /// Creates a user with a new account, and signs the user in.

@@ -441,6 +441,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert_eq!(store.open_items("acct_1", 1).await?.len(), 1);
     assert!(store.subscription_of_customer("cus_1").await?.is_some_and(|found| found.version == 1));
     assert_eq!(store.due_subscriptions(9, 5, 1, false, 9).await?.len(), 1);
+    assert_eq!(store.subscriptions_after("", 9).await?.len(), 1);
     assert_eq!(store.plan_requests().await?.len(), 1);
     assert!(store.keep_provider_event(&event).await?);
     assert_eq!(store.due_provider_events(3, false, 9).await?.len(), 1);
@@ -471,6 +472,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
         .await?;
     assert_eq!(store.invoices("acct_1", 9).await?.len(), 1);
     assert!(store.invoice("inv_1").await?.is_some());
+    assert_eq!(store.provided_invoices(0, "", 9).await?.len(), usize::from(invoice.is_provided));
     assert_eq!(store.items_of_invoice("inv_1").await?.len(), 1);
     assert_eq!(store.owed_invoices("acct_1", 9).await?.len(), 0);
     assert_eq!(store.due_notices(9, 9).await?.len(), 0);

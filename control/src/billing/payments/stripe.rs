@@ -1,23 +1,30 @@
 //! A client for the part of Stripe's HTTP API that this service needs (readings W7, W8). Prices are found by lookup
 //! keys such as `ango_pro_monthly`.
 
+mod events;
 mod objects;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use anyhow::Context;
 use api::billing::BillingCycle;
+use axum::http::HeaderMap;
 use parking_lot::Mutex;
-use reqwest::{Client, Method, StatusCode, Url};
+use reqwest::{Client, Method, StatusCode, Url, header};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use store::ProviderEvent;
 
+use super::pace::Pace;
 use super::{
-    Asked, FinishedCheckout, NewCheckout, NewSubscription, PaymentError, PaymentProvider, PaymentSecret,
-    ProvidedInvoice, ProvidedSubscription, StartedCheckout, UsageBill,
+    About, Asked, EventFault, FinishedCheckout, NewCheckout, NewSubscription, Page, PaymentError, PaymentProvider,
+    PaymentSecret, PaymentsConfig, ProvidedCustomer, ProvidedInvoice, ProvidedStatus, ProvidedSubscription,
+    SignedEvent, StartedCheckout, UsageBill,
 };
 use crate::access::limits::month_start;
 use crate::caller::Plan;
+use crate::clock::Timestamp;
 use crate::ids;
 use objects::{Checkout, Customer, Invoice, List, PaymentMethod, Portal, Price, Schedule, Subscription, lookup_key};
 
@@ -29,6 +36,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Waits before the second and the third attempt. A random jitter of up to the same length is added.
 const WAITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_millis(1000)];
+/// Longest wait before a further attempt that Stripe may ask for in `Retry-After`.
+const ASKED_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Largest number of pages, of 100 objects each, of a list of one customer's objects.
+const PAGES_MAX: usize = 100;
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
@@ -37,6 +48,10 @@ pub struct Stripe {
     http: Client,
     base: Url,
     secret_key: PaymentSecret,
+    /// The secrets that sign events.
+    webhook_secrets: Vec<PaymentSecret>,
+    /// The pace of all calls.
+    pace: Pace,
     /// Cache of the prices' ids, by lookup key.
     prices: Mutex<HashMap<String, String>>,
 }
@@ -47,11 +62,33 @@ type Form<'a> = Vec<(&'a str, String)>;
 /// How a request failed: `Final` if a retry would fail too, `Again` if a retry may succeed.
 enum Failed {
     Final(PaymentError),
-    Again(String),
+    Again {
+        why: String,
+        /// The wait that Stripe asks for.
+        wait: Duration,
+        /// Whether Stripe answered with a server error, which it repeats for the same idempotency key.
+        is_stored: bool,
+    },
+}
+
+impl Failed {
+    fn again(why: impl std::fmt::Display) -> Failed {
+        Failed::Again { why: why.to_string(), wait: Duration::ZERO, is_stored: false }
+    }
+
+    /// The connection failed, or the answer could not be read to its end.
+    fn lost(error: reqwest::Error) -> Failed {
+        Failed::again(error.without_url())
+    }
 }
 
 impl Stripe {
-    pub fn new(base: Url, secret_key: PaymentSecret) -> anyhow::Result<Stripe> {
+    /// Makes a client with these settings.
+    ///
+    /// # Errors
+    /// When the secret key is not set, or the HTTP client cannot be made.
+    pub fn new(config: &PaymentsConfig) -> anyhow::Result<Stripe> {
+        let secret_key = config.stripe_secret_key.clone().context("ANGO_PAYMENTS_STRIPE_SECRET_KEY must be set")?;
         crate::tls::choose_cryptography();
         let http = Client::builder()
             .timeout(ANSWER_TIMEOUT)
@@ -59,7 +96,14 @@ impl Stripe {
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("Ango/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Stripe { http, base, secret_key, prices: Mutex::default() })
+        Ok(Stripe {
+            http,
+            base: config.stripe_api_base.clone(),
+            secret_key,
+            webhook_secrets: config.stripe_webhook_secrets.clone(),
+            pace: Pace::new(config.payments_calls_per_second),
+            prices: Mutex::default(),
+        })
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str, query: Form<'_>) -> Result<T, PaymentError> {
@@ -78,24 +122,26 @@ impl Stripe {
         form: Form<'_>,
         key: Option<&str>,
     ) -> Result<T, PaymentError> {
-        let mut tries = 0;
+        let (mut tries, mut has_stored) = (0, false);
         loop {
-            let why = match self.try_once(&method, path, &form, key).await {
+            self.pace.wait().await;
+            let (why, asked) = match self.try_once(&method, path, &form, key).await {
                 Ok(value) => {
                     return serde_json::from_value(value)
                         .map_err(|error| refused(format!("{method} {path}: the answer cannot be read: {error}")));
                 }
                 Err(Failed::Final(error)) => return Err(error),
-                Err(Failed::Again(why)) => why,
+                Err(Failed::Again { why, wait, is_stored }) => {
+                    has_stored |= is_stored;
+                    (why, wait)
+                }
             };
             let Some(wait) = WAITS.get(tries) else {
-                return Err(PaymentError::Unavailable(format!(
-                    "{method} {path} failed {} times, the last time with: {why}",
-                    tries + 1
-                )));
+                let why = format!("{method} {path} failed {} times, the last time with: {why}", tries + 1);
+                return Err(if has_stored { PaymentError::Failing(why) } else { PaymentError::Unavailable(why) });
             };
             tries += 1;
-            tokio::time::sleep(jittered(*wait)).await;
+            tokio::time::sleep(jittered(*wait).max(asked.min(ASKED_WAIT_MAX))).await;
         }
     }
 
@@ -123,9 +169,10 @@ impl Stripe {
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key);
         }
-        let mut answer = request.send().await.map_err(|error| Failed::Again(error.without_url().to_string()))?;
+        let mut answer = request.send().await.map_err(Failed::lost)?;
         let (status, mut body) = (answer.status(), Vec::new());
-        while let Some(part) = answer.chunk().await.map_err(|error| Failed::Again(error.without_url().to_string()))? {
+        let wait = asked_wait(answer.headers());
+        while let Some(part) = answer.chunk().await.map_err(Failed::lost)? {
             if body.len() + part.len() > ANSWER_BYTES_MAX {
                 return Err(Failed::Final(refused("the answer is too long")));
             }
@@ -133,11 +180,7 @@ impl Stripe {
         }
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         if status.is_success() {
-            return if value.is_object() {
-                Ok(value)
-            } else {
-                Err(Failed::Again("the answer is not an object".into()))
-            };
+            return if value.is_object() { Ok(value) } else { Err(Failed::again("the answer is not an object")) };
         }
         let said = |member: &str| value["error"][member].as_str().unwrap_or_default().to_owned();
         match status {
@@ -147,9 +190,11 @@ impl Stripe {
             }
             // 409: another request with this idempotency key is running
             StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
-                Err(Failed::Again(format!("Stripe answered {status}")))
+                Err(Failed::Again { why: format!("Stripe answered {status}"), wait, is_stored: false })
             }
-            status if status.is_server_error() => Err(Failed::Again(format!("Stripe answered {status}"))),
+            status if status.is_server_error() => {
+                Err(Failed::Again { why: format!("Stripe answered {status}"), wait, is_stored: true })
+            }
             StatusCode::NOT_FOUND => Err(Failed::Final(PaymentError::Unknown(path.to_owned()))),
             _ => {
                 let (kind, parameter) = (said("type"), said("param"));
@@ -175,22 +220,73 @@ impl Stripe {
         Ok(price.id)
     }
 
+    /// Reads a page of a list that begins after the object with the id `after`, or at its start.
+    async fn list(&self, path: &str, mut query: Form<'_>, after: &str) -> Result<List<Value>, PaymentError> {
+        query.push(("limit", "100".to_owned()));
+        if !after.is_empty() {
+            query.push(("starting_after", after.to_owned()));
+        }
+        self.get(path, query).await
+    }
+
+    /// Reads all pages of a list of one customer's objects.
+    ///
+    /// # Errors
+    /// Also when an object cannot be read, or the list has more than `PAGES_MAX` pages.
+    async fn whole_list<O: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        query: &Form<'_>,
+        read: impl Fn(&O) -> Result<T, PaymentError>,
+    ) -> Result<Vec<T>, PaymentError> {
+        let (mut all, mut after) = (Vec::new(), String::new());
+        for _ in 0..PAGES_MAX {
+            let page = self.list(path, query.clone(), &after).await?.page(&read);
+            if let Some((id, why)) = page.unreadable.first() {
+                return Err(refused(format!("{path}: the object {id} cannot be read: {why}")));
+            }
+            all.extend(page.items);
+            match page.next {
+                Some(next) => after = next,
+                None => return Ok(all),
+            }
+        }
+        Err(refused(format!("{path}: the customer has more than {PAGES_MAX} pages")))
+    }
+
     async fn read_subscription(&self, subscription_id: &str) -> Result<Subscription, PaymentError> {
         self.get(&path(&["subscriptions", subscription_id]), vec![]).await
     }
 }
 
 impl PaymentProvider for Stripe {
+    fn read_event(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<SignedEvent, EventFault> {
+        events::read(headers, body, &self.webhook_secrets, now)
+    }
+
+    fn about(&self, event: &ProviderEvent) -> Result<About, PaymentError> {
+        events::about(event)
+    }
+
     fn probe(&self) -> Asked<'_, ()> {
         Box::pin(async move { self.get::<Value>("v1/balance", vec![]).await.map(drop) })
     }
 
-    fn customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, String> {
+    fn new_customer<'a>(&'a self, account_id: &'a str, key: &'a str) -> Asked<'a, String> {
         Box::pin(async move {
             // send only the account's id, which never changes, because a repetition must send the same body
             let form = vec![("metadata[account_id]", account_id.to_owned())];
-            let customer: Customer = self.post("v1/customers", form, &format!("customer:{account_id}")).await?;
+            let customer: Customer = self.post("v1/customers", form, key).await?;
             Ok(customer.id)
+        })
+    }
+
+    fn find_customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, Option<String>> {
+        Box::pin(async move {
+            // an account's id has no character that the query language treats in a special way
+            let query = vec![("query", format!("metadata['account_id']:'{account_id}'")), ("limit", "100".to_owned())];
+            let found: List<Customer> = self.get("v1/customers/search", query).await?;
+            Ok(found.data.into_iter().min_by_key(|customer| customer.created).map(|customer| customer.id))
         })
     }
 
@@ -365,6 +461,15 @@ impl PaymentProvider for Stripe {
         Box::pin(async move { self.read_subscription(subscription_id).await?.provided() })
     }
 
+    fn subscriptions_of<'a>(&'a self, customer_id: &'a str) -> Asked<'a, Vec<ProvidedSubscription>> {
+        Box::pin(async move {
+            let query = vec![("customer", customer_id.to_owned())];
+            let mut all = self.whole_list("v1/subscriptions", &query, Subscription::provided).await?;
+            all.retain(|one| one.status != ProvidedStatus::Ended);
+            Ok(all)
+        })
+    }
+
     fn invoice<'a>(&'a self, invoice_id: &'a str) -> Asked<'a, ProvidedInvoice> {
         Box::pin(async move { self.get::<Invoice>(&path(&["invoices", invoice_id]), vec![]).await?.provided() })
     }
@@ -375,14 +480,34 @@ impl PaymentProvider for Stripe {
                 ("customer", bill.customer_id.to_owned()),
                 // a month is billed after it has ended
                 ("created[gte]", month_start(bill.month + 1).seconds().to_string()),
-                ("limit", "100".to_owned()),
             ];
-            let found: List<Invoice> = self.get("v1/invoices", query).await?;
-            let is_of_month = |invoice: &ProvidedInvoice| {
+            let mut invoices = self.whole_list("v1/invoices", &query, Invoice::provided).await?;
+            invoices.retain(|invoice| {
                 invoice.month == Some(bill.month) && invoice.account_id.as_deref() == Some(bill.account_id)
-            };
-            let invoices: Result<Vec<_>, _> = found.data.iter().map(Invoice::provided).collect();
-            Ok(invoices?.into_iter().filter(is_of_month).collect())
+            });
+            Ok(invoices)
+        })
+    }
+
+    fn customers<'a>(&'a self, after: &'a str) -> Asked<'a, Page<ProvidedCustomer>> {
+        Box::pin(async move {
+            let list = self.list("v1/customers", vec![], after).await?;
+            Ok(list.page(|customer: &Customer| Ok(customer.provided())))
+        })
+    }
+
+    fn subscriptions<'a>(&'a self, after: &'a str) -> Asked<'a, Page<ProvidedSubscription>> {
+        Box::pin(async move {
+            let mut page = self.list("v1/subscriptions", vec![], after).await?.page(Subscription::provided);
+            page.items.retain(|one| one.status != ProvidedStatus::Ended);
+            Ok(page)
+        })
+    }
+
+    fn invoices<'a>(&'a self, since: Timestamp, after: &'a str) -> Asked<'a, Page<ProvidedInvoice>> {
+        Box::pin(async move {
+            let query = vec![("created[gte]", since.seconds().to_string())];
+            Ok(self.list("v1/invoices", query, after).await?.page(Invoice::provided))
         })
     }
 
@@ -431,10 +556,30 @@ fn fresh_key() -> String {
     ids::random_hex::<16>("once:").to_string()
 }
 
+/// Reads the wait that `Retry-After` asks for, in whole seconds. Zero: none.
+fn asked_wait(headers: &HeaderMap) -> Duration {
+    let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(0))
+}
+
 fn jittered(wait: Duration) -> Duration {
     wait + wait.mul_f64(f64::from(u16::from_be_bytes(ids::random())) / f64::from(u16::MAX))
 }
 
 fn refused(why: impl std::fmt::Display) -> PaymentError {
     PaymentError::Refused(why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_that_stripe_asks_for_is_read() {
+        for (value, seconds) in [("2", 2), ("0", 0), ("", 0), ("-1", 0), ("Wed, 21 Oct 2026 07:28:00 GMT", 0)] {
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, value.parse().unwrap())]);
+            assert_eq!(asked_wait(&headers), Duration::from_secs(seconds), "{value}");
+        }
+        assert_eq!(asked_wait(&HeaderMap::new()), Duration::ZERO);
+    }
 }

@@ -14,6 +14,12 @@ impl Store {
 }
 
 impl Tx {
+    /// Like [`Store::month_allowance`], as part of a transaction.
+    pub async fn month_allowance(&mut self, account_id: &str, month: i64) -> Result<Option<i64>> {
+        let sql = "SELECT fcu FROM month_allowances WHERE account_id = $1 AND month = $2";
+        Ok(self.fetch_optional::<(i64,)>(sql, values![account_id, month]).await?.map(|(fcu,)| fcu))
+    }
+
     /// Sets the number of compute units, at least 0, that are included in an account's month. This number replaces the
     /// plan's number in reservations, charges and alerts.
     pub async fn put_month_allowance(&mut self, account_id: &str, month: i64, fcu: i64) -> Result<()> {

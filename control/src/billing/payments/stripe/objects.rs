@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use api::billing::BillingCycle;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use store::InvoiceState;
 
-use super::super::{FinishedCheckout, PaymentError, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
+use super::super::{
+    FinishedCheckout, Page, PaymentError, ProvidedCustomer, ProvidedInvoice, ProvidedStatus, ProvidedSubscription,
+};
 use super::refused;
 use crate::billing::plans::SUBSCRIBED;
 use crate::caller::Plan;
@@ -21,6 +24,26 @@ pub fn lookup_key(plan: Plan, cycle: BillingCycle) -> String {
 #[derive(Deserialize)]
 pub struct List<T> {
     pub data: Vec<T>,
+    #[serde(default)]
+    has_more: bool,
+}
+
+impl List<Value> {
+    /// Reads each object of the list with `read`.
+    pub fn page<O: DeserializeOwned, T>(self, read: impl Fn(&O) -> Result<T, PaymentError>) -> Page<T> {
+        let id = |object: &Value| object["id"].as_str().unwrap_or_default().to_owned();
+        let next = self.data.last().filter(|_| self.has_more).map(id);
+        let (mut items, mut unreadable) = (Vec::new(), Vec::new());
+        for object in self.data {
+            let id = id(&object);
+            let known: Result<O, _> = serde_json::from_value(object).map_err(refused);
+            match known.and_then(|object| read(&object)) {
+                Ok(item) => items.push(item),
+                Err(why) => unreadable.push((id, why.to_string())),
+            }
+        }
+        Page { items, unreadable, next }
+    }
 }
 
 #[derive(Deserialize)]
@@ -41,8 +64,18 @@ impl Price {
 #[derive(Deserialize)]
 pub struct Customer {
     pub id: String,
+    /// Seconds since 1970.
+    #[serde(default)]
+    pub created: i64,
     #[serde(default)]
     pub invoice_settings: InvoiceSettings,
+    metadata: Option<HashMap<String, String>>,
+}
+
+impl Customer {
+    pub fn provided(&self) -> ProvidedCustomer {
+        ProvidedCustomer { customer_id: self.id.clone(), account_id: named(&self.metadata, "account_id") }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -118,6 +151,7 @@ pub struct Subscription {
     cancel_at_period_end: bool,
     pub schedule: Option<String>,
     items: List<Item>,
+    latest_invoice: Option<String>,
     metadata: Option<HashMap<String, String>>,
 }
 
@@ -161,6 +195,7 @@ impl Subscription {
             period_start: moment(item.current_period_start),
             period_end: moment(item.current_period_end),
             has_schedule: self.schedule.is_some(),
+            latest_invoice: self.latest_invoice.clone(),
         })
     }
 }
