@@ -65,10 +65,14 @@ pub async fn receive(
         EventFault::NotSigned => not_signed(),
         EventFault::Malformed => malformed(),
     })?;
+    std::str::from_utf8(&body).map_err(|_| malformed())?;
+    // sealed, because events name customers and are kept for months
+    let sealed_body = billing.seals.of_service().seal(&signed.event_id, &body);
     let event = ProviderEvent {
         event_id: signed.event_id,
         event_type: signed.event_type,
-        body: String::from_utf8(body.into()).map_err(|_| malformed())?,
+        body: String::new(),
+        sealed_body: Some(sealed_body),
         attempts: 0,
         received_at: now.0,
     };
@@ -153,12 +157,24 @@ async fn finish(billing: &Billing, event: &ProviderEvent) -> Result<Processed, s
     Ok(Processed::Done)
 }
 
+/// Opens the body of an event. `None`: the event was sealed under another secret.
+fn opened(billing: &Billing, event: &ProviderEvent) -> Option<ProviderEvent> {
+    let mut event = event.clone();
+    if let Some(sealed) = event.sealed_body.take() {
+        let body = billing.seals.of_service().open(&event.event_id, &sealed)?;
+        event.body = String::from_utf8(body.to_vec()).ok()?;
+    }
+    Some(event)
+}
+
 /// Carries an event out. The event only names an object, and the object's present state is read from the provider
 /// (readings W4).
 async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), SyncError> {
     // without a provider the event becomes stuck, and an operator decides
     let provider = billing.provider.as_deref().ok_or_else(|| SyncError::Other(unavailable()))?;
-    let is_ours = match provider.about(event)? {
+    let event = opened(billing, event)
+        .ok_or_else(|| SyncError::Other(ApiError::internal("the event was sealed under another secret")))?;
+    let is_ours = match provider.about(&event)? {
         About::Checkout(id) => sync_checkout(billing, &id).await?,
         About::Subscription(id) => sync_subscription(billing, &id).await?,
         About::EndedSubscription(id) => match sync_subscription(billing, &id).await {

@@ -11,8 +11,10 @@ pub struct ProviderEvent {
     pub event_id: String,
     /// The event's type.
     pub event_type: String,
-    /// The body, which the provider signed.
+    /// The body, which the provider signed, if it is not encrypted.
     pub body: String,
+    /// The body, encrypted. `None`: an event that the release before stored.
+    pub sealed_body: Option<Vec<u8>>,
     /// Number of earlier attempts to process the event.
     pub attempts: i64,
     /// When the event arrived, in microseconds since 1970.
@@ -36,21 +38,22 @@ pub struct StuckEvent {
 
 from_row!(StuckEvent { event_id, event_type, attempts, error, received_at });
 
-from_row!(ProviderEvent { event_id, event_type, body, attempts, received_at });
+from_row!(ProviderEvent { event_id, event_type, body, sealed_body, attempts, received_at });
 
 impl Store {
     /// Stores an event. False: the event was stored before.
     pub async fn keep_provider_event(&self, event: &ProviderEvent) -> Result<bool> {
-        let sql = "INSERT INTO provider_events (event_id, event_type, body, status, attempts, due_at, error, received_at) \
-             VALUES ($1, $2, $3, 'pending', 0, $4, '', $4) ON CONFLICT (event_id) DO NOTHING";
-        let of = values![&event.event_id, &event.event_type, &event.body, event.received_at];
+        let sql = "INSERT INTO provider_events (event_id, event_type, body, sealed_body, status, attempts, due_at, error, received_at) \
+             VALUES ($1, $2, $3, $4, 'pending', 0, $5, '', $5) ON CONFLICT (event_id) DO NOTHING";
+        let of =
+            values![&event.event_id, &event.event_type, &event.body, event.sealed_body.as_deref(), event.received_at];
         Ok(self.db.execute(sql, of).await? == 1)
     }
 
     /// Returns the events that are due, at most `limit`. The event that has been due longest is first. `again`: events
     /// that failed before, or else new events.
     pub async fn due_provider_events(&self, now: i64, again: bool, limit: i64) -> Result<Vec<ProviderEvent>> {
-        let sql = "SELECT event_id, event_type, body, attempts, received_at FROM provider_events \
+        let sql = "SELECT event_id, event_type, body, sealed_body, attempts, received_at FROM provider_events \
              WHERE status = 'pending' AND (attempts > 0) = $2 AND due_at <= $1 ORDER BY due_at, received_at, event_id LIMIT $3";
         self.db.fetch_all(sql, values![now, again, limit]).await
     }

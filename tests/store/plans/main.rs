@@ -320,6 +320,7 @@ async fn tour_of_webhooks(store: &Store) -> store::Result<()> {
         account_id: "acct_1".to_owned(),
         event_type: "key_created".to_owned(),
         body: "{}".to_owned(),
+        sealed_body: None,
         created_at: 6,
     };
     let ended = |n| Attempt {
@@ -424,6 +425,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
         event_id: "evt_1".to_owned(),
         event_type: "invoice.paid".to_owned(),
         body: "{}".to_owned(),
+        sealed_body: None,
         attempts: 0,
         received_at: 3,
     };

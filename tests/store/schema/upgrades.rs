@@ -385,6 +385,10 @@ async fn what_migrations_add_is_right(store: &Store, from: i64) {
         }
     );
     assert_eq!(store.database_id().await.unwrap().len(), 32);
+    // migration 32 computes the plan in force from records: the plans of earlier releases count as granted or subscribed
+    let account = if from < 3 { "acct_1" } else { "acct_3" };
+    let change = store.write(async |tx| tx.update_standing(account, 1).await).await.unwrap().unwrap();
+    assert_eq!(change.before, change.after, "{account}");
     // migration 3 gave accounts of trial keys the plan `trial`, and migration 4 gave them a row in `trials`
     if from < 3 {
         let of_trial = store.api_key(&[2; 32]).await.unwrap().unwrap();

@@ -88,6 +88,7 @@ on_both! {
             event_id: "evt_1".to_owned(),
             event_type: "invoice.paid".to_owned(),
             body: "{}".to_owned(),
+            sealed_body: None,
             attempts: 0,
             received_at: 5,
         };

@@ -35,6 +35,7 @@ on_both! {
                 event_id: format!("evt_{number}"),
                 event_type: "invoice.paid".to_owned(),
                 body: "{}".to_owned(),
+            sealed_body: None,
                 attempts: 0,
                 received_at: number,
             };

@@ -73,7 +73,7 @@ mod tests {
 
     fn event(event_type: &str, body: &str) -> ProviderEvent {
         let (event_id, event_type, body) = ("evt_1".to_owned(), event_type.to_owned(), body.to_owned());
-        ProviderEvent { event_id, event_type, body, attempts: 0, received_at: 0 }
+        ProviderEvent { event_id, event_type, body, sealed_body: None, attempts: 0, received_at: 0 }
     }
 
     #[test]
