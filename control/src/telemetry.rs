@@ -59,6 +59,8 @@ impl Telemetry {
             );
             describe_gauge!("ango_stuck_provider_events", "Events of the payment provider that cannot be processed.");
             describe_gauge!("ango_open_invoices", "Invoices that are not paid.");
+            describe_gauge!("ango_overdue_accounts", "Accounts with an overdue payment, suspended accounts included.");
+            describe_gauge!("ango_suspended_accounts", "Accounts that are suspended because they have not paid.");
             describe_gauge!("ango_unbilled_months", "Months that are over and not billed for every account.");
             describe_counter!("ango_emails_total", "E-mails, by outcome: sent, put_off, given_up.");
             describe_counter!("ango_bootstraps_total", "Bootstraps computed; a folded gate has none.");

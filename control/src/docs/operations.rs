@@ -49,6 +49,8 @@ fn show_backlog(docs: &Docs, backlog: &Backlog) {
         }
         gauge!("ango_stuck_provider_events").set(backlog.stuck_events as f64);
         gauge!("ango_open_invoices").set(backlog.open_invoices as f64);
+        gauge!("ango_overdue_accounts").set(backlog.overdue_accounts as f64);
+        gauge!("ango_suspended_accounts").set(backlog.suspended_accounts as f64);
         let unbilled = backlog.billed_through.map_or(0, |through| Period::of(now).month - 1 - through);
         gauge!("ango_unbilled_months").set(unbilled as f64);
     });

@@ -18,11 +18,25 @@ pub struct Backlog {
     pub stuck_events: i64,
     /// Number of invoices that are not paid.
     pub open_invoices: i64,
+    /// Number of accounts with an overdue payment, including suspended accounts.
+    pub overdue_accounts: i64,
+    /// Number of accounts that are suspended because they have not paid.
+    pub suspended_accounts: i64,
     /// The last month that is billed for every account: months since year 0. `None`: billing has not run yet.
     pub billed_through: Option<i64>,
 }
 
-from_row!(Backlog { reservation, provider_event, email, delivery, stuck_events, open_invoices, billed_through });
+from_row!(Backlog {
+    reservation,
+    provider_event,
+    email,
+    delivery,
+    stuck_events,
+    open_invoices,
+    overdue_accounts,
+    suspended_accounts,
+    billed_through
+});
 
 impl Store {
     /// Returns what waits now.
@@ -33,6 +47,8 @@ impl Store {
              (SELECT MIN(due_at) FROM deliveries WHERE status = 'pending') AS delivery, \
              (SELECT COUNT(*) FROM provider_events WHERE status = 'stuck') AS stuck_events, \
              (SELECT COUNT(*) FROM invoices WHERE status = 'open') AS open_invoices, \
+             (SELECT COUNT(*) FROM accounts WHERE overdue_since > 0) AS overdue_accounts, \
+             (SELECT COUNT(*) FROM accounts WHERE overdue_since > 0 AND is_suspended = TRUE) AS suspended_accounts, \
              (SELECT MAX(done_through) FROM jobs WHERE name = 'months' AND done_through > 0) AS billed_through";
         self.db.fetch_one(sql, values![]).await
     }

@@ -229,6 +229,43 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
 }
 
 #[tokio::test]
+async fn p11_a_higher_plan_adds_its_units_for_the_rest_of_the_month() {
+    use control::access::limits::{Period, month_start};
+    let server = TestServer::start().await;
+    let subscriber = Subscriber::new(&server, Plan::Free).await;
+    let limit = async || {
+        let usage = subscriber.send(Request::get("/api/v1/billing/usage")).await.ok(200);
+        usage["monthly_fcu_limit"].as_i64().unwrap()
+    };
+    // the tenth day of a month
+    let end = subscriber.subscription().await["current_period_end"].as_str().unwrap().to_owned();
+    move_to(&server, &end);
+    server.clock.advance(Duration::from_secs(9 * 86_400));
+    let month = Period::of(server.clock.now()).month;
+    let rest = || {
+        let (start, end) = (month_start(month).0, month_start(month + 1).0);
+        (end - server.clock.now().0) as f64 / (end - start) as f64
+    };
+    assert_eq!(limit().await, 10_000);
+    let before = rest();
+    subscriber.subscribe("starter", "monthly").await.ok(200);
+    let added = (limit().await - 10_000) as f64 / 990_000.0;
+    assert!(rest() <= added && added <= before + 1e-5, "{added}");
+    let (with_starter, before) = (limit().await, rest());
+    subscriber.subscribe("pro", "monthly").await.ok(200);
+    let added = (limit().await - with_starter) as f64 / 19_000_000.0;
+    assert!(rest() <= added && added <= before + 1e-5, "{added}");
+    // a repetition adds nothing
+    let with_pro = limit().await;
+    subscriber.subscribe("pro", "monthly").await.ok(200);
+    assert_eq!(limit().await, with_pro);
+    // the next month has all units of the plan
+    let end = subscriber.subscription().await["current_period_end"].as_str().unwrap().to_owned();
+    move_to(&server, &end);
+    assert_eq!(limit().await, 20_000_000);
+}
+
+#[tokio::test]
 async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     let server = TestServer::start().await;
     // set the clock to the beginning of a month, because the fee for the rest of a month depends on the day

@@ -320,7 +320,6 @@ async fn tour_of_webhooks(store: &Store) -> store::Result<()> {
         account_id: "acct_1".to_owned(),
         event_type: "key_created".to_owned(),
         body: "{}".to_owned(),
-        sealed_body: None,
         created_at: 6,
     };
     let ended = |n| Attempt {
