@@ -272,7 +272,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     move_to(&server, &after(subscriber.subscription().await["current_period_end"].as_str().unwrap(), 11));
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| found.len() > 1).await;
     assert_eq!((&invoices[0]["amount_usd_cents"], &invoices[1]), (&json!(4_900), invoice));
-    let audit = server.running().store().audit_ledger().await.unwrap();
+    let audit = server.running().store().audit_ledger(server.clock.now().0).await.unwrap();
     assert_eq!((audit.open, audit.findings), (0, vec![]));
 }
 

@@ -547,7 +547,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.write(async |tx| tx.forget_month_allowance("acct_1", 1).await).await?;
     store.reservations_of_node("node_1", "", 9).await?;
     store.forsaken_reservations("node_1", 5, 9).await?;
-    store.audit_ledger().await?;
+    store.audit_ledger(100).await?;
     store.gate_usage_totals("acct_1").await?;
     store.circuits_page("acct_1", None, 9).await?;
     store.netlist("acct_1", "none").await?;
