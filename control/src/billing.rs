@@ -12,6 +12,7 @@ pub(crate) mod leases;
 pub mod ledger;
 pub mod mail;
 pub(crate) mod months;
+pub mod notice;
 pub mod notice_mails;
 pub mod notices;
 pub mod payments;

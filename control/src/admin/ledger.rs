@@ -13,31 +13,35 @@ pub struct AuditFacts {
     pub balances: i64,
     /// Number of open reservations: amounts set aside for work that is running.
     pub open: i64,
-    /// The faults found, at most 100 of each kind.
+    /// The faults found, at most 100 for each statement of the audit.
     pub findings: Vec<FindingFacts>,
 }
 
 /// A fault in the ledger.
 #[derive(Debug, Serialize)]
 pub struct FindingFacts {
-    /// The account.
+    /// The account. Empty: the fault belongs to no account.
     pub account_id: String,
     /// The fault.
-    pub what: &'static str,
-    /// The transfer at fault, or the month and the rate of the balance at fault.
+    pub what: String,
+    /// The object with the fault: a transfer, a usage row, a month and a rate, an invoice, and so on.
     pub of: String,
+    /// The facts as they should be, numbers with their units.
+    pub expected: String,
+    /// The facts as they are, numbers with their units.
+    pub found: String,
 }
 
 impl Operator {
-    /// Audits the whole ledger. Nodes may run at the same time.
+    /// Audits the ledger and the bills. Nodes may run at the same time.
     ///
     /// # Errors
     /// When the database does not answer.
     pub async fn audit_ledger(&self) -> anyhow::Result<AuditFacts> {
-        let report = self.store.audit_ledger().await?;
+        let report = self.store.audit_ledger(self.clock.now().0).await?;
         let finding = |found: store::AuditFinding| {
-            let store::AuditFinding { account_id, what, of } = found;
-            FindingFacts { account_id, what, of }
+            let store::AuditFinding { account_id, what, of, expected, found } = found;
+            FindingFacts { account_id, what, of, expected, found }
         };
         Ok(AuditFacts {
             transfers: report.transfers,

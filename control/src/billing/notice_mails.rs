@@ -2,7 +2,7 @@
 
 use store::{Invoice, InvoiceState};
 
-use super::notices::Notice;
+use super::notice::Notice;
 use super::standing::AccountView;
 use crate::clock::Timestamp;
 

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::common::Common;
 use super::{backups, invoices, provider_events, reconcile, unpaid, users};
+use crate::admin::ledger::FindingFacts;
 use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
@@ -260,11 +261,16 @@ async fn audit_ledger(args: AuditLedger) -> anyhow::Result<()> {
         facts.open,
         if facts.findings.is_empty() { "the ledger adds up" } else { "the ledger does not add up" }
     );
-    let findings: Vec<String> =
-        facts.findings.iter().map(|one| format!("{}: {} ({})", one.account_id, one.what, one.of)).collect();
+    let findings: Vec<String> = facts.findings.iter().map(finding_words).collect();
     args.common.done(json!(facts), [vec![line], findings.clone()].concat().join("\n"));
     ensure!(findings.is_empty(), "{} faults in the ledger", findings.len());
     Ok(())
+}
+
+fn finding_words(one: &FindingFacts) -> String {
+    let FindingFacts { account_id, what, of, expected, found } = one;
+    let account = if account_id.is_empty() { String::new() } else { format!("{account_id}: ") };
+    format!("{account}{what} ({of})\n  expected: {expected}\n  found: {found}")
 }
 
 async fn list_accounts(args: ListAccounts) -> anyhow::Result<()> {

@@ -28,7 +28,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Sets PostgreSQL's timeout for statements. Migrations run without this timeout.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s'";
-const NO_STATEMENT_TIMEOUT: &str = "SET LOCAL statement_timeout = 0";
+/// Settings of PostgreSQL for a statement that reads whole tables: no timeout, and memory for its sums.
+const SLOW_SETTINGS: &str = "SET LOCAL statement_timeout = 0; SET LOCAL work_mem = '64MB'";
+/// The cache of SQLite for such a statement, in which sums are sorted too, and the usual cache.
+const SLOW_CACHE: &str = "PRAGMA cache_size = -65536";
+const USUAL_CACHE: &str = "PRAGMA cache_size = -2000";
 /// Longest time that a call waits for PostgreSQL's answer. Needed because the connection may have been cut silently.
 /// Longer than PostgreSQL's own timeout for statements.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
@@ -386,14 +390,25 @@ impl Database {
     /// Runs a statement that reads whole tables, and returns its rows. The statement may take minutes, so neither the
     /// server's nor the client's timeout applies.
     pub(crate) async fn fetch_all_slowly<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
-        let Database::Postgres(pool) = self else { return self.fetch_all(sql, values).await };
         let sql = sql.into();
         crate::statements::note(sql.sqlite, sql.postgres);
-        let mut tx = answered(pool.begin()).await?;
-        tx.execute(NO_STATEMENT_TIMEOUT).await?;
-        let arguments: PgArguments = arguments(values)?;
-        // the end of the transaction restores the timeout of statements
-        Ok(sqlx::query_as_with(sql.postgres, arguments).fetch_all(&mut *tx).await?)
+        match self {
+            Database::Sqlite { readers, .. } => {
+                let mut reader = readers.acquire().await?;
+                reader.execute(SLOW_CACHE).await?;
+                let arguments: SqliteArguments = arguments(values)?;
+                let rows = sqlx::query_as_with(sql.sqlite, arguments).fetch_all(&mut *reader).await;
+                reader.execute(USUAL_CACHE).await?;
+                Ok(rows?)
+            }
+            Database::Postgres(pool) => {
+                let mut tx = answered(pool.begin()).await?;
+                tx.execute(SLOW_SETTINGS).await?;
+                let arguments: PgArguments = arguments(values)?;
+                // the end of the transaction restores the settings
+                Ok(sqlx::query_as_with(sql.postgres, arguments).fetch_all(&mut *tx).await?)
+            }
+        }
     }
 
     /// Begins a transaction that will write.

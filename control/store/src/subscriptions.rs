@@ -188,7 +188,7 @@ impl Store {
     /// Returns the recorded subscriptions of accounts whose id comes after `after`, sorted by the account's id, at most
     /// `limit`. For a comparison with the provider.
     pub async fn subscriptions_after(&self, after: &str, limit: i64) -> Result<Vec<Subscription>> {
-        let sql = select_subscriptions!("WHERE s.account_id > $1 ORDER BY s.account_id LIMIT $2");
+        let sql = select_subscriptions!("WHERE account_id > $1 ORDER BY account_id LIMIT $2");
         self.db.fetch_all(sql, values![after, limit]).await
     }
 

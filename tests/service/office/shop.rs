@@ -79,7 +79,7 @@ impl<'s> Shop<'s> {
 
 /// Checks that the sums of the ledger agree, and that no reservation is open.
 pub async fn audited(server: &TestServer) {
-    let audit = server.running().store().audit_ledger().await.unwrap();
+    let audit = server.running().store().audit_ledger(server.clock.now().0).await.unwrap();
     assert_eq!((audit.open, audit.findings), (0, vec![]));
 }
 

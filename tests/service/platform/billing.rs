@@ -63,7 +63,7 @@ impl<'s> Customer<'s> {
 
     /// Checks that all sums agree and that no reservation is open.
     async fn audited(&self) {
-        let audit = self.server.running().store().audit_ledger().await.unwrap();
+        let audit = self.server.running().store().audit_ledger(self.server.clock.now().0).await.unwrap();
         assert_eq!((audit.open, audit.findings), (0, vec![]));
     }
 }
@@ -286,6 +286,6 @@ async fn p24_work_that_fails_is_given_back() {
     account.post(BATCH, &account.batch("NAND", 15)).await.error(503, "SERVICE_UNAVAILABLE");
     assert_eq!(customer.budget().await["current_spend_usd"], json!(0));
     customer.audited().await;
-    let audit = server.running().store().audit_ledger().await.unwrap();
+    let audit = server.running().store().audit_ledger(server.clock.now().0).await.unwrap();
     assert_eq!((audit.transfers, audit.balances), (1, 1));
 }

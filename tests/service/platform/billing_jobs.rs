@@ -163,7 +163,7 @@ async fn a_reservation_that_no_work_holds_is_given_back_and_others_stay() {
         wanted: Wanted::Fcu { fcu: 5, allowance: None, beyond: BeyondAllowance::Charged(2_000) },
     };
     store.reserve(left_behind).await.unwrap();
-    let open = async || store.audit_ledger().await.unwrap().open;
+    let open = async || store.audit_ledger(0).await.unwrap().open;
     let gates = tokio::join!(subscriber.use_gates(1000), subscriber.until(open, |open| *open == 0));
     let ((), _) = gates;
     // the work that ran meanwhile kept its reservation and was charged

@@ -9,7 +9,7 @@ use store::Store;
 /// # Panics
 /// If the sums differ.
 pub async fn assert_adds_up(store: &Store, account: &str) {
-    let audit = store.audit_ledger().await.expect("an audit");
+    let audit = store.audit_ledger(Clock::system().now().0).await.expect("an audit");
     assert_eq!((audit.open, audit.findings), (0, vec![]));
     let now = Clock::system().now().rfc3339();
     let number = |range: std::ops::Range<usize>| now[range].parse::<i64>().expect("a number");

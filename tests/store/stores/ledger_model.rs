@@ -219,8 +219,8 @@ on_both! {
             }
             accounts.join_all().await;
         }
-        let audit = store.audit_ledger().await.unwrap();
-        assert_eq!(audit.findings, []);
-        assert!(audit.transfers > 10_000 && audit.open > 1_000, "{audit:?}");
+        let audit = store.audit_ledger(100).await.unwrap();
+        assert_eq!(without_work(&audit), []);
+        assert!(audit.transfers > 10_000 && audit.open > 1_000, "{} {}", audit.transfers, audit.open);
     }
 }

@@ -25,6 +25,7 @@ macro_rules! on_both {
 }
 
 mod api_keys;
+mod audit;
 mod ciphertexts;
 mod encryption_keys;
 mod groups;
@@ -94,6 +95,13 @@ fn posting(transfer_id: &str, account_id: &str) -> Unit {
     let (transfer_id, account_id) = (transfer_id.to_owned(), account_id.to_owned());
     let posting = Posting { transfer_id, account_id, allowance: None, nano_usd_of_unit: 0, at: 20 };
     Unit { posting: Some(posting), ..Unit::default() }
+}
+
+/// Returns the faults that an audit found, without those about work: these tests post transfers for which no work was
+/// done.
+fn without_work(report: &AuditReport) -> Vec<AuditFinding> {
+    let of_work = ["a posted transfer has not one usage row", "a count of operations is not that of the usage rows"];
+    report.findings.iter().filter(|one| !of_work.contains(&one.what.as_str())).cloned().collect()
 }
 
 fn begin(operation: NewCircuitOperation) -> Unit {
