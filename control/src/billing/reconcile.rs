@@ -128,13 +128,23 @@ pub async fn differences(
     Ok(found.all)
 }
 
-/// Reads the objects of these differences from the provider again and writes their state to the records.
+/// Reads the objects of these differences from the provider again and writes their state to the records. Returns the
+/// accounts whose subscription records changed.
 ///
 /// # Errors
 /// When the database or the provider does not answer. Objects that were read before stay written.
 pub async fn take(books: &Books<'_>, differences: &[Difference]) -> Result<HashSet<String>, SyncError> {
     let mut changed = HashSet::new();
-    for Difference { account_id, kind, object, .. } in differences {
+    // Subscriptions come first, because an account that has several customers gets the one with the subscription.
+    // Customers come before invoices, because an invoice is recorded for the account of its customer.
+    let turn = |one: &&Difference| match one.kind {
+        Kind::CustomerNotOnRecord => 1,
+        Kind::InvoiceNotOnRecord | Kind::InvoiceDiffers => 2,
+        _ => 0,
+    };
+    let mut in_turn: Vec<&Difference> = differences.iter().collect();
+    in_turn.sort_by_key(turn);
+    for Difference { account_id, kind, object, .. } in in_turn {
         let taken = match kind {
             Kind::CustomerNotOnRecord => {
                 if put_customer(books, account_id, object).await? {
@@ -427,7 +437,10 @@ async fn compare_bills(
         }
     }
     for ((account_id, month), ids) in &listed.of_months {
-        if books.store.usage_bill(account_id, *month).await?.is_none() {
+        // a month that was billed before bills were recorded is closed and has no bill
+        let is_known = books.store.usage_bill(account_id, *month).await?.is_some()
+            || books.store.is_month_closed(account_id, *month).await?;
+        if !is_known {
             found.add(account_id, Kind::BillNotOnRecord, &month_words(*month), "-", ids.join(" "));
         }
     }

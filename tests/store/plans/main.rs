@@ -466,6 +466,8 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert!(store.invoice("inv_1").await?.is_some());
     assert_eq!(store.provided_invoices(0, "", 9).await?.len(), usize::from(invoice.is_provided));
     assert_eq!(store.items_of_invoice("inv_1").await?.len(), 1);
+    assert!(store.is_month_closed("acct_1", 1).await?);
+    assert!(store.usage_bills_of(1, "", 9).await?.is_empty());
     assert_eq!(store.backlog().await?.stuck_events, 0);
     assert!(store.take_job("billing", "node_1", 5, 9).await?);
     assert!(!store.take_job("billing", "node_2", 5, 9).await?);
