@@ -374,7 +374,7 @@ fn words_of_provided(invoice: &ProvidedInvoice) -> String {
 
 /// An invoice that was looked up at the provider.
 enum LookedUp {
-    There(ProvidedInvoice),
+    There(Box<ProvidedInvoice>),
     Gone,
     Unreadable(String),
 }
@@ -382,10 +382,10 @@ enum LookedUp {
 /// Looks an invoice up in the list, or at the provider if the list does not have it.
 async fn look_up(books: &Books<'_>, listed: &Listed, invoice_id: &str) -> Result<LookedUp, SyncError> {
     if let Some(invoice) = listed.by_id.get(invoice_id) {
-        return Ok(LookedUp::There(invoice.clone()));
+        return Ok(LookedUp::There(Box::new(invoice.clone())));
     }
     match books.provider.invoice(invoice_id).await {
-        Ok(invoice) => Ok(LookedUp::There(invoice)),
+        Ok(invoice) => Ok(LookedUp::There(Box::new(invoice))),
         Err(PaymentError::Unknown(_)) => Ok(LookedUp::Gone),
         Err(PaymentError::Refused(why)) => Ok(LookedUp::Unreadable(why)),
         Err(error) => Err(error.into()),
