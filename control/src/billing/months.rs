@@ -1,11 +1,11 @@
 //! The bills of months. A month is billed account by account, some of them side by side, because the payment provider
 //! takes a moment for each.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use api::Code;
-use futures_util::stream::{self, StreamExt as _};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use store::{InvoiceState, Store, UsageBillRecord};
 
 use super::invoices::month_before;
@@ -62,29 +62,37 @@ pub(super) async fn close(billing: &Billing) -> Result<i64, ApiError> {
 /// Bills a month of every account that is not `waiting`, and adds the accounts that cannot be billed yet to `waiting`.
 /// False: the round ends, because the provider does not answer.
 async fn close_month(billing: &Billing, month: i64, waiting: &mut HashSet<String>) -> Result<bool, ApiError> {
-    let mut after = String::new();
+    let (mut ready, mut after, mut has_more) = (VecDeque::new(), String::new(), true);
+    let mut running = FuturesUnordered::new();
+    let (mut all, mut unanswered) = (0, 0);
     loop {
-        let accounts = billing.store.unbilled_accounts(month, &after, AT_ONCE).await?;
-        let Some(last) = accounts.last().cloned() else { return Ok(true) };
-        let ready = accounts.into_iter().filter(|account| !waiting.contains(account)).collect::<Vec<_>>();
-        let outcomes = stream::iter(ready)
-            .map(async |account| {
-                let outcome = bill_if_ready(billing, &account, month).await;
-                (account, outcome)
-            })
-            .buffer_unordered(SIDE_BY_SIDE)
-            .collect::<Vec<_>>()
-            .await;
-        let unanswered = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Unanswered).count();
-        let all = outcomes.len();
-        waiting.extend(
-            outcomes.into_iter().filter(|(_, outcome)| *outcome != Outcome::Billed).map(|(account, _)| account),
-        );
-        if unanswered > 0 && unanswered == all {
-            return Ok(false);
+        // the next account begins as soon as one ends, so the provider is always asked at the node's pace
+        while running.len() < SIDE_BY_SIDE && unanswered < SIDE_BY_SIDE {
+            if let Some(account) = ready.pop_front() {
+                running.push(billed(billing, account, month));
+            } else if has_more {
+                let accounts = billing.store.unbilled_accounts(month, &after, AT_ONCE).await?;
+                has_more = !accounts.is_empty();
+                after = accounts.last().cloned().unwrap_or(after);
+                ready.extend(accounts.into_iter().filter(|account| !waiting.contains(account)));
+            } else {
+                break;
+            }
         }
-        after = last;
+        let Some((account, outcome)) = running.next().await else { break };
+        all += 1;
+        unanswered = if outcome == Outcome::Unanswered { unanswered + 1 } else { 0 };
+        if outcome != Outcome::Billed {
+            waiting.insert(account);
+        }
     }
+    let none_answered = all > 0 && unanswered == all;
+    Ok(!none_answered && unanswered < SIDE_BY_SIDE)
+}
+
+async fn billed(billing: &Billing, account_id: String, month: i64) -> (String, Outcome) {
+    let outcome = bill_if_ready(billing, &account_id, month).await;
+    (account_id, outcome)
 }
 
 /// How an attempt to bill an account's month ended.

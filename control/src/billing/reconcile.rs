@@ -127,13 +127,23 @@ pub async fn differences(
     Ok(found.all)
 }
 
-/// Reads the objects of these differences from the provider again and writes their state to the records.
+/// Reads the objects of these differences from the provider again and writes their state to the records. Returns the
+/// accounts whose subscription records changed.
 ///
 /// # Errors
 /// When the database or the provider does not answer. Objects that were read before stay written.
 pub async fn take(books: &Books<'_>, differences: &[Difference]) -> Result<HashSet<String>, SyncError> {
     let mut changed = HashSet::new();
-    for Difference { account_id, kind, object, .. } in differences {
+    // Subscriptions come first, because an account that has several customers gets the one with the subscription.
+    // Customers come before invoices, because an invoice is recorded for the account of its customer.
+    let turn = |one: &&Difference| match one.kind {
+        Kind::CustomerNotOnRecord => 1,
+        Kind::InvoiceNotOnRecord | Kind::InvoiceDiffers => 2,
+        _ => 0,
+    };
+    let mut in_turn: Vec<&Difference> = differences.iter().collect();
+    in_turn.sort_by_key(turn);
+    for Difference { account_id, kind, object, .. } in in_turn {
         let taken = match kind {
             Kind::CustomerNotOnRecord => {
                 if put_customer(books, account_id, object).await? {
@@ -363,7 +373,7 @@ fn words_of_provided(invoice: &ProvidedInvoice) -> String {
 
 /// An invoice that was looked up at the provider.
 enum LookedUp {
-    There(ProvidedInvoice),
+    There(Box<ProvidedInvoice>),
     Gone,
     Unreadable(String),
 }
@@ -371,10 +381,10 @@ enum LookedUp {
 /// Looks an invoice up in the list, or at the provider if the list does not have it.
 async fn look_up(books: &Books<'_>, listed: &Listed, invoice_id: &str) -> Result<LookedUp, SyncError> {
     if let Some(invoice) = listed.by_id.get(invoice_id) {
-        return Ok(LookedUp::There(invoice.clone()));
+        return Ok(LookedUp::There(Box::new(invoice.clone())));
     }
     match books.provider.invoice(invoice_id).await {
-        Ok(invoice) => Ok(LookedUp::There(invoice)),
+        Ok(invoice) => Ok(LookedUp::There(Box::new(invoice))),
         Err(PaymentError::Unknown(_)) => Ok(LookedUp::Gone),
         Err(PaymentError::Refused(why)) => Ok(LookedUp::Unreadable(why)),
         Err(error) => Err(error.into()),
@@ -426,7 +436,10 @@ async fn compare_bills(
         }
     }
     for ((account_id, month), ids) in &listed.of_months {
-        if books.store.usage_bill(account_id, *month).await?.is_none() {
+        // a month that was billed before bills were recorded is closed and has no bill
+        let is_known = books.store.usage_bill(account_id, *month).await?.is_some()
+            || books.store.is_month_closed(account_id, *month).await?;
+        if !is_known {
             found.add(account_id, Kind::BillNotOnRecord, &month_words(*month), "-", ids.join(" "));
         }
     }

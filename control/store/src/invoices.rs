@@ -212,6 +212,12 @@ impl Store {
         Ok(rows.into_iter().map(|(account,)| account).collect())
     }
 
+    /// Whether an account was billed for a month.
+    pub async fn is_month_closed(&self, account_id: &str, month: i64) -> Result<bool> {
+        let sql = "SELECT closed_at FROM closed_months WHERE account_id = $1 AND month = $2";
+        Ok(self.db.fetch_optional::<(i64,)>(sql, values![account_id, month]).await?.is_some())
+    }
+
     /// Returns whether work that the account had accepted in this month is still running.
     pub async fn has_open_reservations(&self, account_id: &str, month: i64) -> Result<bool> {
         let sql = "SELECT 1 FROM ledger_balances WHERE account_id = $1 AND month = $2 AND \

@@ -144,6 +144,20 @@ async fn b6_customers_and_invoices_since_a_backup_are_recorded_again() {
         assert_eq!(told["status"], "active");
         assert_eq!(subscriber.invoices().await.len(), 1);
     }
+    // an account with two customers gets the one with the subscription, and the other is shown
+    let subscriber = Subscriber::new(&server, Plan::Free).await;
+    let [other, customer] = {
+        let mut account = provider.account();
+        let customers = [(); 2].map(|()| account.new_customer_of(subscriber.account.as_str()));
+        let session = account.begin_checkout(&customers[1], subscriber.account.as_str(), "ango_pro_monthly");
+        account.complete_checkout(&session);
+        account.take_events();
+        customers
+    };
+    compare(&server, true).await;
+    subscriber.until_on("pro", "active").await;
+    assert_only(&server, ("second_customer", &customer, &other), false).await;
+    provider.account().remove(&other);
     // an account that was made since the backup is lost
     let lost = "acct_00000000000000000000000001";
     let customer = provider.account().new_customer_of(lost);

@@ -482,6 +482,8 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert_eq!(store.overdue_accounts(9).await?.len(), 0);
     assert_eq!(store.due_standings(9, 9).await?.len(), 0);
     store.contact_of_account("acct_1").await?;
+    assert!(store.is_month_closed("acct_1", 1).await?);
+    assert!(store.usage_bills_of(1, "", 9).await?.is_empty());
     assert_eq!(store.backlog().await?.stuck_events, 0);
     assert!(store.take_job("billing", "node_1", 5, 9).await?);
     assert!(!store.take_job("billing", "node_2", 5, 9).await?);

@@ -210,12 +210,13 @@ async fn bill(store: &Store, mut beside: Beside) {
             url: String::new(),
             failures: 0,
             is_provided: false,
+            due_at: now + 30 * DAY,
         };
         let wrote: store::Result<()> = store
             .write(async |tx| {
                 tx.close_month(&account, month, now).await?;
                 tx.add_invoice_item(&line).await?;
-                tx.put_invoice(&invoice).await
+                tx.put_invoice(&invoice, now).await.map(drop)
             })
             .await;
         wrote.expect("an invoice");

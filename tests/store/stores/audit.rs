@@ -45,6 +45,9 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("invoices", "issued_at", "only that the month was over then counts"),
     ("invoices", "paid_at", "of a paid invoice, only that it was paid counts"),
     ("invoices", "url", "words"),
+    ("invoices", "due_at", "a day that was agreed with the customer"),
+    ("invoices", "notice", "a notice to the customer, which changes no amount"),
+    ("invoices", "notice_at", "when the next notice is due, which changes no amount"),
     ("invoices", "failures", "of a provider's invoice, the provider's number of attempts"),
     ("invoices", "period_start", "of a provider's invoice, the provider's period"),
     ("invoices", "period_end", "of a provider's invoice, the provider's period"),
@@ -335,6 +338,7 @@ async fn bill_here(store: &Store, account: &str, (month, start): (i64, i64), end
         url: String::new(),
         failures: 0,
         is_provided: false,
+        due_at: end + 31 * DAY,
     };
     let lines = [
         item(InvoiceItem::usage_id(account, month), account, month, spent),
@@ -348,7 +352,7 @@ async fn bill_here(store: &Store, account: &str, (month, start): (i64, i64), end
             }
             let on_it: Vec<&str> = lines.iter().map(|line| line.item_id.as_str()).collect();
             tx.put_items_on(&invoice.invoice_id, &on_it).await?;
-            tx.put_invoice(&invoice).await
+            tx.put_invoice(&invoice, end + 5).await.map(drop)
         })
         .await;
     wrote.unwrap();
@@ -358,7 +362,8 @@ async fn bill_here(store: &Store, account: &str, (month, start): (i64, i64), end
 async fn bill_there(store: &Store, account: &str, month: i64, now: i64) {
     let spent = store.used_in_month(account, month).await.unwrap().spend.cents();
     assert!(spent > 0);
-    let subscription = Subscription { customer_id: "cus_1".to_owned(), ..Subscription::none(account, Plan::Payg) };
+    let mut subscription = Subscription::none(account);
+    (subscription.customer_id, subscription.plan) = ("cus_1".to_owned(), Plan::Payg);
     assert_eq!(subscription.billing_cycle, BillingCycle::Monthly);
     let mut bill = UsageBillRecord {
         account_id: account.to_owned(),
@@ -382,6 +387,7 @@ async fn bill_there(store: &Store, account: &str, month: i64, now: i64) {
         url: String::new(),
         failures: 0,
         is_provided: true,
+        due_at: 0,
     };
     let wrote: Result<()> = store
         .write(async |tx| {
@@ -396,7 +402,7 @@ async fn bill_there(store: &Store, account: &str, month: i64, now: i64) {
     assert!(store.put_usage_bill(&bill, 0).await.unwrap());
     let wrote: Result<()> = store
         .write(async |tx| {
-            tx.put_invoice(&invoice).await?;
+            tx.put_invoice(&invoice, now).await?;
             tx.put_bill_on_invoice(&bill).await?;
             tx.close_month(account, month, now).await.map(drop)
         })
