@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::leases::{Job, holds_lease};
+use super::payments::in_background;
 use super::{Billing, alerts, mail, months, notices, periods, provider_events, purchases, standing};
 use crate::clock::Timestamp;
 use crate::web::error::ApiError;
@@ -91,8 +92,8 @@ async fn look(billing: &Billing, job: Job, last: &mut Last) -> Result<(), ApiErr
         Job::Standings => standing::update_due(billing).await?,
         Job::Notices => notices::send_due(billing).await?,
         Job::Periods => periods::end(billing).await?,
-        Job::ProvidedPeriods => periods::read_again(billing).await?,
-        Job::Months => last.billed_through = months::close(billing).await?,
+        Job::ProvidedPeriods => in_background(periods::read_again(billing)).await?,
+        Job::Months => last.billed_through = in_background(months::close(billing)).await?,
         Job::Forget => {
             provider_events::forget_old(billing).await?;
             alerts::forget_old(billing).await?;

@@ -20,6 +20,7 @@ use crate::caller::Plan;
 use crate::clock::Timestamp;
 use crate::parsers::number;
 use crate::web::error::ApiError;
+pub(super) use pace::in_background;
 use stripe::Stripe;
 
 /// Settings of payments.

@@ -1,34 +1,69 @@
 //! The pace of the requests to a provider, which refuses more than so many a second.
 
+use std::future::Future;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Spreads calls evenly, first come, first served: each call takes the next free moment and waits for it. So a caller
-/// waits for the calls that came before, and for no others.
+tokio::task_local! {
+    /// Set while a task does work that nobody waits for.
+    static IN_BACKGROUND: ();
+}
+
+/// Does work that nobody waits for, such as the bills of months. Its calls give way to all others.
+pub async fn in_background<T>(work: impl Future<Output = T>) -> T {
+    IN_BACKGROUND.scope((), work).await
+}
+
+/// Spreads calls evenly, first come, first served: each call takes the next free moment and waits for it. A call of the
+/// background waits until the next free moment is near, so other calls wait for at most one of them.
 pub struct Pace {
     between: Duration,
     /// The earliest moment of the next call.
     next: Mutex<Option<Instant>>,
+    /// The queue of the background's calls.
+    background: tokio::sync::Mutex<()>,
 }
 
 impl Pace {
     /// Makes the pace of at most `calls_per_second` calls, at least 1.
     pub fn new(calls_per_second: u32) -> Pace {
-        Pace { between: Duration::from_secs(1) / calls_per_second.max(1), next: Mutex::new(None) }
+        let between = Duration::from_secs(1) / calls_per_second.max(1);
+        Pace { between, next: Mutex::new(None), background: tokio::sync::Mutex::new(()) }
     }
 
     /// Waits until the next call may begin. A caller that leaves while waiting leaves its moment unused.
     pub async fn wait(&self) {
-        let moment = {
-            let mut next = self.next.lock();
-            let now = Instant::now();
-            let moment = next.map_or(now, |next| next.max(now));
-            *next = Some(moment + self.between);
-            moment
+        let moment = if IN_BACKGROUND.try_get().is_ok() {
+            let _turn = self.background.lock().await;
+            loop {
+                let near = Instant::now() + self.between;
+                match self.take(near) {
+                    Ok(moment) => break moment,
+                    Err(free) => tokio::time::sleep_until(free - self.between).await,
+                }
+            }
+        } else {
+            self.take_next()
         };
         tokio::time::sleep_until(moment).await;
+    }
+
+    fn take_next(&self) -> Instant {
+        let mut next = self.next.lock();
+        let moment = next.map_or_else(Instant::now, |next| next.max(Instant::now()));
+        *next = Some(moment + self.between);
+        moment
+    }
+
+    /// Takes the next free moment if it is at most `latest`. Otherwise returns it without taking it.
+    fn take(&self, latest: Instant) -> Result<Instant, Instant> {
+        let free = *self.next.lock();
+        match free.filter(|free| *free > latest) {
+            Some(free) => Err(free),
+            None => Ok(self.take_next()),
+        }
     }
 }
 
@@ -62,6 +97,27 @@ mod tests {
             // tokio's timer rounds to whole milliseconds
             assert!((79..=81).contains(&within), "{within}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_somebody_waits_for_does_not_queue_behind_calls_of_the_background() {
+        let pace = Arc::new(Pace::new(80));
+        let mut background = JoinSet::new();
+        for _ in 0..160 {
+            let pace = pace.clone();
+            background.spawn(in_background(async move { pace.wait().await }));
+        }
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let asked = Instant::now();
+            pace.wait().await;
+            // at most one call before, and one of the background
+            assert!(asked.elapsed() <= Duration::from_millis(27), "{:?}", asked.elapsed());
+        }
+        let begun = Instant::now();
+        background.join_all().await;
+        // the background had the rest of the pace: 60 of 80 calls in the first second
+        assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
