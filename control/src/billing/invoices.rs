@@ -222,6 +222,7 @@ fn invoice_html(invoice: &Invoice, items: &[InvoiceItem]) -> String {
         account = invoice.account_id,
         period = month_words(invoice.month),
         issued = day(invoice.issued_at),
+        due = if invoice.due_at > 0 { day(invoice.due_at - 1) } else { "-".to_owned() },
         state = state,
         lines = lines,
         total = dollars(invoice.amount_usd_cents),
