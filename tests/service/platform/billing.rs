@@ -160,8 +160,26 @@ pub async fn use_up(server: &TestServer, account_id: &str, name: &str, fcu: i64,
         wanted: Wanted::Fcu { fcu, allowance: None, beyond: BeyondAllowance::Free },
     };
     assert!(matches!(store.reserve(reservation).await.unwrap(), Reserved::Made(_)));
-    let posting = store::Posting { transfer_id, account_id, allowance, nano_usd_of_unit: 0, at: now };
-    store.submit(store::Unit { posting: Some(posting), ..store::Unit::default() }).await.unwrap();
+    let usage = store::ArithmeticUsage {
+        usage_id: format!("use_{name}"),
+        transfer_id: Some(transfer_id.clone()),
+        account_id: account_id.clone(),
+        key_id: "key_before".to_owned(),
+        environment: Environment::Test,
+        operation: "matmul".to_owned(),
+        fcu,
+        cost_nano_usd: 2_000 * fcu,
+        usd_milli_jpy: 150_000,
+        compute_us: 1,
+        created_at: now,
+    };
+    let operations = vec![("matmul".to_owned(), 1)];
+    let counts = Some(store::OperationCounts { account_id: account_id.clone(), month, operations });
+    let posting = Some(store::Posting { transfer_id, account_id, allowance, nano_usd_of_unit: 0, at: now });
+    store
+        .submit(store::Unit { posting, counts, arithmetic_charge: Some(usage), ..store::Unit::default() })
+        .await
+        .unwrap();
 }
 
 /// Returns the present moment on the server's clock, and the number of the moment's month.
@@ -183,10 +201,18 @@ async fn p6_a_free_plan_ends_at_its_allowance_and_a_paid_one_goes_on_for_money()
     use_up(&server, customer.account.as_str(), "before", 9_996, None).await;
     let stable = json!({"scale_stable": true});
     numbers.compute("multiply", &[&a, &a], stable.clone()).await.error(402, "QUOTA_EXCEEDED");
+    // P11: a month may have an allowance of its own, which the error and the usage name
+    let (store, (_, month)) = (server.running().store(), time_of(&server));
+    let account = customer.account.as_str();
+    store.write(async |tx| tx.put_month_allowance(account, month, 9_996).await).await.unwrap();
+    let refused = numbers.compute("add", &[&a, &a], json!({})).await.error(402, "QUOTA_EXCEEDED");
+    assert!(refused["message"].as_str().unwrap().contains("of the 9996 that this month includes"), "{refused}");
+    assert_eq!(customer.usage().await["monthly_fcu_limit"], json!(9_996));
+    store.write(async |tx| tx.forget_month_allowance(account, month).await).await.unwrap();
     numbers.compute("add", &[&a, &a], json!({})).await.ok(200);
     let usage = customer.usage().await;
     assert_eq!((&usage["monthly_fcu_used"], &usage["overage_fcu"]), (&json!(9_997), &json!(0)));
-    assert_eq!(usage["by_operation"], json!({"add": 1}));
+    assert_eq!(usage["by_operation"], json!({"add": 1, "matmul": 1}));
 
     // the next use is on the plan `payg`, which has no allowance, so all its units are paid
     server.running().store().grant_plan(customer.account.as_str(), Plan::Payg, 1).await.unwrap();

@@ -91,7 +91,7 @@ async fn seen(store: &Store) -> String {
     }
     let audit = store.audit_ledger(100).await.unwrap();
     assert_eq!(without_work(&audit), []);
-    seen += &format!(" {audit:?}");
+    seen += &format!(" {} {} {}", audit.transfers, audit.balances, audit.open);
     for n in 0..12 {
         seen += &format!(" {:?}", store.circuit_operation("acct_1", &format!("op_{n}")).await.unwrap());
     }

@@ -143,7 +143,8 @@ impl Model {
                     operations: vec![("add".to_owned(), 1)],
                 };
                 let unit = posting(&id, &self.account);
-                let of_plan = |one| Posting { allowance: Some(ALLOWANCE), nano_usd_of_unit: taken.each, ..one };
+                let at = FEBRUARY.1 + 20;
+                let of_plan = |one| Posting { allowance: Some(ALLOWANCE), nano_usd_of_unit: taken.each, at, ..one };
                 let unit = Unit { counts: Some(counts), posting: unit.posting.map(of_plan), ..unit };
                 store.submit(unit.clone()).await.unwrap();
                 // a repeated transfer is refused; the test repeats one only rarely, because a failing unit breaks up
@@ -156,8 +157,8 @@ impl Model {
             }
             9 => {
                 let Some(id) = open(self) else { return };
-                store.void_reservation(&id, &self.account, 20).await.unwrap();
-                store.void_reservation(&id, &self.account, 20).await.unwrap();
+                store.void_reservation(&id, &self.account, FEBRUARY.1).await.unwrap();
+                store.void_reservation(&id, &self.account, FEBRUARY.1).await.unwrap();
                 self.open.remove(&id);
             }
             10 => {
@@ -166,7 +167,7 @@ impl Model {
                 let lost = store.reservations_of_node(&format!("{}_node_{node}", self.account), "", 100).await.unwrap();
                 assert_eq!(lost.len(), self.open.values().filter(|taken| taken.node == node).count());
                 for lost in lost {
-                    store.void_reservation(&lost.transfer_id, &lost.account_id, 20).await.unwrap();
+                    store.void_reservation(&lost.transfer_id, &lost.account_id, FEBRUARY.1).await.unwrap();
                 }
                 self.open.retain(|_, taken| taken.node != node);
             }

@@ -26,7 +26,7 @@ pub struct AuditReport {
 }
 
 /// A fault: two facts that differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditFinding {
     /// The account. Empty: the fault belongs to no account.
     pub account_id: String,
@@ -107,6 +107,7 @@ impl Store {
             self.faults(&records, &LANES[1])
         )?;
         findings.extend(more);
+        findings.sort_unstable();
         let (transfers, balances, open) = counted;
         Ok(AuditReport { transfers, balances, open, findings })
     }
