@@ -95,7 +95,7 @@ pub struct Running {
 impl App {
     /// Starts a node with these settings.
     pub async fn start(config: Config) -> anyhow::Result<Running> {
-        App::start_at(config, Clock::system()).await
+        App::start_at(config, fail_point::clock()).await
     }
 
     /// Starts a node that reads the time from this clock.

@@ -62,6 +62,23 @@ pub enum Fault {
     Late,
 }
 
+/// A moment in a request to the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The request has arrived, and the provider has done nothing.
+    Arrived,
+    /// The provider has carried the request out, and has not answered.
+    Done,
+}
+
+/// What a test does in a request to the provider, and in which one.
+struct Ambush {
+    moment: Moment,
+    /// Number of requests until then. 1: the next request.
+    left: u32,
+    act: Box<dyn FnOnce() + Send>,
+}
+
 /// A provider on a free port of 127.0.0.1. The provider runs until this value is dropped.
 pub struct PaymentStandIn {
     address: SocketAddr,
@@ -88,6 +105,19 @@ struct Shared {
     asked: Mutex<Vec<String>>,
     /// How long the provider takes for an answer.
     latency: Mutex<Duration>,
+    ambush: Mutex<Option<Ambush>>,
+}
+
+impl Shared {
+    /// Does what the test wants done at this moment of a request. True: it was done, and the request gets no answer.
+    fn is_ambushed(&self, moment: Moment) -> bool {
+        let mut ambush = self.ambush.lock().expect("no panic");
+        let Some(waiting) = ambush.as_mut().filter(|waiting| waiting.moment == moment) else { return false };
+        waiting.left -= 1;
+        let due = if waiting.left == 0 { ambush.take() } else { None };
+        drop(ambush);
+        due.map(|due| (due.act)()).is_some()
+    }
 }
 
 impl PaymentStandIn {
@@ -102,6 +132,7 @@ impl PaymentStandIn {
             answers: Mutex::default(),
             asked: Mutex::default(),
             latency: Mutex::default(),
+            ambush: Mutex::default(),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.expect("the server runs") });
@@ -155,6 +186,18 @@ impl PaymentStandIn {
     /// From now on, the provider takes this long for an answer.
     pub fn answer_after(&self, latency: Duration) {
         *self.shared.latency.lock().expect("no panic") = latency;
+    }
+
+    /// Calls `act` at this moment of the request with this number, from now on, and does not answer that request. 1: the
+    /// next request. Replaces what an earlier call of this method set.
+    pub fn ambush(&self, moment: Moment, number: u32, act: impl FnOnce() + Send + 'static) {
+        let ambush = Ambush { moment, left: number.max(1), act: Box::new(act) };
+        *self.shared.ambush.lock().expect("no panic") = Some(ambush);
+    }
+
+    /// Withdraws [`PaymentStandIn::ambush`].
+    pub fn lift_ambush(&self) {
+        *self.shared.ambush.lock().expect("no panic") = None;
     }
 
     /// Forgets all idempotency keys, as the provider does after a day.
@@ -234,6 +277,9 @@ async fn answer(
     if (method == Method::GET) != key.is_empty() {
         return refused(400, "invalid_request_error", "idempotency_key_missing");
     }
+    if shared.is_ambushed(Moment::Arrived) {
+        return std::future::pending().await;
+    }
     let fault = {
         let mut faults = shared.faults.lock().expect("no panic");
         let line = format!("{method} {}", uri.path());
@@ -266,6 +312,9 @@ async fn answer(
             (status, value)
         }
     };
+    if shared.is_ambushed(Moment::Done) {
+        return std::future::pending().await;
+    }
     let status = StatusCode::from_u16(status).expect("a status");
     match fault {
         Some(Fault::ErrorAfter) => refused(500, "api_error", ""),
