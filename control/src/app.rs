@@ -249,6 +249,7 @@ impl App {
             telemetry: compute.telemetry.clone(),
             pages: secrets.key(Purpose::InvoicePages),
             told: Notify::new(),
+            told_of_invoices: Notify::new(),
         });
         let docs = Arc::new(Docs {
             searches: crate::docs::params::Searches::new(),

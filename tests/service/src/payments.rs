@@ -60,6 +60,8 @@ pub enum Fault {
     Cut,
     /// Does the request, and answers a second later.
     Late,
+    /// Does nothing and never answers.
+    Silent,
 }
 
 /// A moment in a request to the provider.
@@ -109,8 +111,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Does what the test wants done at this moment of a request. True: it was done, and the request gets no answer.
-    fn is_ambushed(&self, moment: Moment) -> bool {
+    /// Does what the test wants done at this moment of a request. False: nothing.
+    fn ambushes(&self, moment: Moment) -> bool {
         let mut ambush = self.ambush.lock().expect("no panic");
         let Some(waiting) = ambush.as_mut().filter(|waiting| waiting.moment == moment) else { return false };
         waiting.left -= 1;
@@ -188,8 +190,9 @@ impl PaymentStandIn {
         *self.shared.latency.lock().expect("no panic") = latency;
     }
 
-    /// Calls `act` at this moment of the request with this number, from now on, and does not answer that request. 1: the
-    /// next request. Replaces what an earlier call of this method set.
+    /// Calls `act` at this moment of the request with this number, from now on. 1: the next request. At
+    /// [`Moment::Arrived`] the provider then forgets the request, at [`Moment::Done`] the provider answers. Replaces what
+    /// an earlier call of this method set.
     pub fn ambush(&self, moment: Moment, number: u32, act: impl FnOnce() + Send + 'static) {
         let ambush = Ambush { moment, left: number.max(1), act: Box::new(act) };
         *self.shared.ambush.lock().expect("no panic") = Some(ambush);
@@ -277,7 +280,7 @@ async fn answer(
     if (method == Method::GET) != key.is_empty() {
         return refused(400, "invalid_request_error", "idempotency_key_missing");
     }
-    if shared.is_ambushed(Moment::Arrived) {
+    if shared.ambushes(Moment::Arrived) {
         return std::future::pending().await;
     }
     let fault = {
@@ -288,6 +291,7 @@ async fn answer(
     };
     match fault {
         Some(Fault::Error) => return refused(500, "api_error", ""),
+        Some(Fault::Silent) => return std::future::pending().await,
         Some(Fault::TooMany) => return refused(429, "rate_limit_error", "rate_limit"),
         _ => {}
     }
@@ -312,9 +316,7 @@ async fn answer(
             (status, value)
         }
     };
-    if shared.is_ambushed(Moment::Done) {
-        return std::future::pending().await;
-    }
+    shared.ambushes(Moment::Done);
     let status = StatusCode::from_u16(status).expect("a status");
     match fault {
         Some(Fault::ErrorAfter) => refused(500, "api_error", ""),
