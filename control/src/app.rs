@@ -95,7 +95,7 @@ pub struct Running {
 impl App {
     /// Starts a node with these settings.
     pub async fn start(config: Config) -> anyhow::Result<Running> {
-        App::start_at(config, Clock::system()).await
+        App::start_at(config, fail_point::clock()).await
     }
 
     /// Starts a node that reads the time from this clock.
@@ -249,6 +249,7 @@ impl App {
             telemetry: compute.telemetry.clone(),
             pages: secrets.key(Purpose::InvoicePages),
             told: Notify::new(),
+            told_of_invoices: Notify::new(),
         });
         let docs = Arc::new(Docs {
             searches: crate::docs::params::Searches::new(),

@@ -60,6 +60,8 @@ pub struct Billing {
     pub(crate) telemetry: Arc<Telemetry>,
     /// The key for the codes in the addresses of invoice pages.
     pub(crate) pages: Key,
-    /// Wakes the billing jobs because new work exists.
+    /// Wakes the job for the provider's events about anything but invoices.
     pub(crate) told: Notify,
+    /// Wakes the job for the provider's events about invoices.
+    pub(crate) told_of_invoices: Notify,
 }

@@ -1,18 +1,30 @@
-//! Fail points: a test makes the process die at its n-th write, just before or just after the write becomes durable.
+//! What tests do to the process of a node: they make the process die at its n-th write, just before or just after the
+//! write becomes durable, and they move the process's clock.
 //!
 //! `ANGO_FAIL_POINT` is the path of a file to which the test may write a command at any time. From then on writes are
 //! counted: with the command `before 2 a` the process dies before the second write, with `after 1 b` after the first.
 //! The third part only makes a command differ from the previous command. Writes are counted at the database, not at
-//! places in the code, so that no write is missed. The variable is not a setting, because operators do not need it, and
-//! release builds ignore it.
+//! places in the code, so that no write is missed.
+//!
+//! `ANGO_CLOCK_AHEAD` is the path of a file with a number of seconds. The node's clock is ahead of the system's clock by
+//! this number, or behind it if the number is negative. The test may write another number at any time. The node reads
+//! the file every 10 ms. A missing or unreadable file changes nothing.
+//!
+//! Both variables are not settings, because operators do not need them, and release builds ignore them.
 
 #[cfg(debug_assertions)]
-use std::fs;
+use std::{fs, path::Path, thread, time::Duration};
 
 #[cfg(debug_assertions)]
 use parking_lot::Mutex;
 #[cfg(debug_assertions)]
 use store::commits::{self, Moment};
+
+use crate::clock::Clock;
+
+/// Time between two reads of the clock's file.
+#[cfg(debug_assertions)]
+const CLOCK_PERIOD: Duration = Duration::from_millis(10);
 
 /// Watches the writes of this process, if the variable is set.
 pub fn watch() {
@@ -27,6 +39,34 @@ pub fn watch() {
             }
         });
     }
+}
+
+/// Returns the system's clock, which a thread moves as the test demands, if the variable is set.
+pub fn clock() -> Clock {
+    let clock = Clock::system();
+    #[cfg(debug_assertions)]
+    if let Some(file) = std::env::var_os("ANGO_CLOCK_AHEAD") {
+        let (moved, mut ahead_s) = (clock.clone(), 0);
+        // the node starts at the time that the file says
+        follow(&moved, &mut ahead_s, Path::new(&file));
+        thread::spawn(move || {
+            loop {
+                thread::sleep(CLOCK_PERIOD);
+                follow(&moved, &mut ahead_s, Path::new(&file));
+            }
+        });
+    }
+    clock
+}
+
+/// Moves the clock by the difference between `ahead_s` and the number in the file, and stores the number.
+#[cfg(debug_assertions)]
+fn follow(clock: &Clock, ahead_s: &mut i64, file: &Path) {
+    let wanted = fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<i64>().ok());
+    let Some(wanted) = wanted else { return };
+    let difference = Duration::from_secs(wanted.abs_diff(*ahead_s));
+    if wanted > *ahead_s { clock.advance(difference) } else { clock.set_back(difference) }
+    *ahead_s = wanted;
 }
 
 /// The present command, and how many writes have reached the command's moment (before or after) since the test gave it.
@@ -69,5 +109,19 @@ mod tests {
         assert!(!orders.reached("before 2 b", Moment::Before));
         assert!(!orders.reached("after 1 c", Moment::Before));
         assert!(orders.reached("after 1 c", Moment::After));
+    }
+
+    #[test]
+    fn the_clock_is_ahead_as_the_file_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, clock) = (folder.path().join("ahead"), Clock::system());
+        let mut ahead_s = 0;
+        for (text, expected_s) in [("", 0), ("86400", 86_400), ("not a number", 86_400), ("-3600", -3600), ("0", 0)] {
+            fs::write(&file, text).unwrap();
+            follow(&clock, &mut ahead_s, &file);
+            assert_eq!(ahead_s, expected_s);
+            let difference_us = clock.now().0 - Clock::system().now().0 - expected_s * 1_000_000;
+            assert!(difference_us.abs() < 60_000_000, "{text}: {difference_us}");
+        }
     }
 }

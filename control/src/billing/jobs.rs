@@ -38,6 +38,7 @@ async fn keep(billing: Arc<Billing>, job: Job, mut stopped: watch::Receiver<bool
         tokio::select! {
             _ = tick.tick() => {}
             () = billing.told.notified(), if job == Job::ProviderEvents => {}
+            () = billing.told_of_invoices.notified(), if job == Job::InvoiceEvents => {}
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
         let done = tokio::select! {
@@ -66,7 +67,8 @@ async fn look(billing: &Billing, job: Job, last: &mut Last) -> Result<(), ApiErr
     let has_work = match job {
         Job::Alerts => !store.untold_alerts(1).await?.is_empty(),
         Job::Mails => billing.mailer.is_some() && !store.due_emails(now.0, 1).await?.is_empty(),
-        Job::ProviderEvents => store.has_due_provider_events(now.0).await?,
+        Job::ProviderEvents => store.has_due_provider_events(now.0, false).await?,
+        Job::InvoiceEvents => store.has_due_provider_events(now.0, true).await?,
         Job::Standings => !store.due_standings(now.0, 1).await?.is_empty(),
         Job::Notices => notices::has_due(billing).await?,
         Job::Periods => !periods::due(billing, false, 1).await?.is_empty(),
@@ -88,7 +90,7 @@ async fn look(billing: &Billing, job: Job, last: &mut Last) -> Result<(), ApiErr
     match job {
         Job::Alerts => alerts::tell(billing).await?,
         Job::Mails => mail::send_due(billing).await?,
-        Job::ProviderEvents => provider_events::work_through(billing).await?,
+        Job::ProviderEvents | Job::InvoiceEvents => provider_events::work_through(billing, job).await?,
         Job::Standings => standing::update_due(billing).await?,
         Job::Notices => notices::send_due(billing).await?,
         Job::Periods => periods::end(billing).await?,

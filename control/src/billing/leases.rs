@@ -14,8 +14,10 @@ pub(super) enum Job {
     Alerts,
     /// Sends e-mails.
     Mails,
-    /// Processes the payment provider's events.
+    /// Processes the payment provider's events about anything but invoices.
     ProviderEvents,
+    /// Processes the payment provider's events about invoices.
+    InvoiceEvents,
     /// Computes the standing of accounts again when time changes it.
     Standings,
     /// Writes notices about payments.
@@ -31,10 +33,11 @@ pub(super) enum Job {
 }
 
 impl Job {
-    pub(super) const ALL: [Job; 9] = [
+    pub(super) const ALL: [Job; 10] = [
         Job::Alerts,
         Job::Mails,
         Job::ProviderEvents,
+        Job::InvoiceEvents,
         Job::Standings,
         Job::Notices,
         Job::Periods,
@@ -49,6 +52,7 @@ impl Job {
             Job::Alerts => "alerts",
             Job::Mails => "mails",
             Job::ProviderEvents => "provider_events",
+            Job::InvoiceEvents => "invoice_events",
             Job::Standings => "standings",
             Job::Notices => "notices",
             Job::Periods => "periods",

@@ -77,7 +77,8 @@ pub async fn receive(
         received_at: now.0,
     };
     if billing.store.keep_provider_event(&event).await.map_err(ApiError::internal)? {
-        billing.told.notify_one();
+        let told = if event.is_about_invoice() { &billing.told_of_invoices } else { &billing.told };
+        told.notify_one();
     }
     Ok(Json(ReceivedEvent { received: true }))
 }
@@ -85,13 +86,17 @@ pub async fn receive(
 /// Processes the events that are due: new events in the order of their arrival, and after each few of them some that
 /// failed before. An event that fails is tried again later and does not hold up the others. The round ends if the
 /// provider does not answer several times one after another.
-pub(super) async fn work_through(billing: &Billing) -> Result<(), store::Error> {
+///
+/// Events about invoices are a job of their own. They are most of the events, also those of the operator's other
+/// business, and the provider's silence about an invoice must not delay the end of a subscription or a purchase.
+pub(super) async fn work_through(billing: &Billing, job: Job) -> Result<(), store::Error> {
+    let about_invoices = job == Job::InvoiceEvents;
     let mut unanswered = 0;
     loop {
         let now = billing.clock.now().0;
-        let mut due = billing.store.due_provider_events(now, false, AT_ONCE).await?;
-        due.extend(billing.store.due_provider_events(now, true, AGAIN_AT_ONCE).await?);
-        if due.is_empty() || !holds_lease(billing, Job::ProviderEvents).await? {
+        let mut due = billing.store.due_provider_events(now, about_invoices, false, AT_ONCE).await?;
+        due.extend(billing.store.due_provider_events(now, about_invoices, true, AGAIN_AT_ONCE).await?);
+        if due.is_empty() || !holds_lease(billing, job).await? {
             return Ok(());
         }
         for event in due {

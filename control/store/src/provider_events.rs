@@ -38,6 +38,13 @@ pub struct StuckEvent {
 
 from_row!(StuckEvent { event_id, event_type, attempts, error, received_at });
 
+impl ProviderEvent {
+    /// Whether the event is about an invoice.
+    pub fn is_about_invoice(&self) -> bool {
+        self.event_type.starts_with("invoice.")
+    }
+}
+
 from_row!(ProviderEvent { event_id, event_type, body, sealed_body, attempts, received_at });
 
 impl Store {
@@ -52,16 +59,24 @@ impl Store {
 
     /// Returns the events that are due, at most `limit`. The event that has been due longest is first. `again`: events
     /// that failed before, or else new events.
-    pub async fn due_provider_events(&self, now: i64, again: bool, limit: i64) -> Result<Vec<ProviderEvent>> {
+    pub async fn due_provider_events(
+        &self,
+        now: i64,
+        about_invoices: bool,
+        again: bool,
+        limit: i64,
+    ) -> Result<Vec<ProviderEvent>> {
         let sql = "SELECT event_id, event_type, body, sealed_body, attempts, received_at FROM provider_events \
-             WHERE status = 'pending' AND (attempts > 0) = $2 AND due_at <= $1 ORDER BY due_at, received_at, event_id LIMIT $3";
-        self.db.fetch_all(sql, values![now, again, limit]).await
+             WHERE status = 'pending' AND (attempts > 0) = $2 AND due_at <= $1 AND (event_type LIKE 'invoice.%') = $4 \
+             ORDER BY due_at, received_at, event_id LIMIT $3";
+        self.db.fetch_all(sql, values![now, again, limit, about_invoices]).await
     }
 
-    /// Whether an event is due.
-    pub async fn has_due_provider_events(&self, now: i64) -> Result<bool> {
-        let sql = "SELECT 1 FROM provider_events WHERE status = 'pending' AND due_at <= $1 LIMIT 1";
-        Ok(self.db.fetch_optional::<(i32,)>(sql, values![now]).await?.is_some())
+    /// Whether an event about an invoice, or about anything else, is due.
+    pub async fn has_due_provider_events(&self, now: i64, about_invoices: bool) -> Result<bool> {
+        let sql = "SELECT 1 FROM provider_events WHERE status = 'pending' AND due_at <= $1 \
+             AND (event_type LIKE 'invoice.%') = $2 LIMIT 1";
+        Ok(self.db.fetch_optional::<(i32,)>(sql, values![now, about_invoices]).await?.is_some())
     }
 
     /// Records that an event cannot be processed. Only an operator can retry or drop it.

@@ -5,6 +5,7 @@ mod alerts;
 mod api_keys;
 mod auth;
 mod billing;
+mod billing_faults;
 mod billing_jobs;
 mod cache_store;
 mod ciphertexts;

@@ -60,6 +60,25 @@ pub enum Fault {
     Cut,
     /// Does the request, and answers a second later.
     Late,
+    /// Does nothing and never answers.
+    Silent,
+}
+
+/// A moment in a request to the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The request has arrived, and the provider has done nothing.
+    Arrived,
+    /// The provider has carried the request out, and has not answered.
+    Done,
+}
+
+/// What a test does in a request to the provider, and in which one.
+struct Ambush {
+    moment: Moment,
+    /// Number of requests until then. 1: the next request.
+    left: u32,
+    act: Box<dyn FnOnce() + Send>,
 }
 
 /// A provider on a free port of 127.0.0.1. The provider runs until this value is dropped.
@@ -88,6 +107,19 @@ struct Shared {
     asked: Mutex<Vec<String>>,
     /// How long the provider takes for an answer.
     latency: Mutex<Duration>,
+    ambush: Mutex<Option<Ambush>>,
+}
+
+impl Shared {
+    /// Does what the test wants done at this moment of a request. False: nothing.
+    fn ambushes(&self, moment: Moment) -> bool {
+        let mut ambush = self.ambush.lock().expect("no panic");
+        let Some(waiting) = ambush.as_mut().filter(|waiting| waiting.moment == moment) else { return false };
+        waiting.left -= 1;
+        let due = if waiting.left == 0 { ambush.take() } else { None };
+        drop(ambush);
+        due.map(|due| (due.act)()).is_some()
+    }
 }
 
 impl PaymentStandIn {
@@ -102,6 +134,7 @@ impl PaymentStandIn {
             answers: Mutex::default(),
             asked: Mutex::default(),
             latency: Mutex::default(),
+            ambush: Mutex::default(),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.expect("the server runs") });
@@ -155,6 +188,19 @@ impl PaymentStandIn {
     /// From now on, the provider takes this long for an answer.
     pub fn answer_after(&self, latency: Duration) {
         *self.shared.latency.lock().expect("no panic") = latency;
+    }
+
+    /// Calls `act` at this moment of the request with this number, from now on. 1: the next request. At
+    /// [`Moment::Arrived`] the provider then forgets the request, at [`Moment::Done`] the provider answers. Replaces what
+    /// an earlier call of this method set.
+    pub fn ambush(&self, moment: Moment, number: u32, act: impl FnOnce() + Send + 'static) {
+        let ambush = Ambush { moment, left: number.max(1), act: Box::new(act) };
+        *self.shared.ambush.lock().expect("no panic") = Some(ambush);
+    }
+
+    /// Withdraws [`PaymentStandIn::ambush`].
+    pub fn lift_ambush(&self) {
+        *self.shared.ambush.lock().expect("no panic") = None;
     }
 
     /// Forgets all idempotency keys, as the provider does after a day.
@@ -234,6 +280,9 @@ async fn answer(
     if (method == Method::GET) != key.is_empty() {
         return refused(400, "invalid_request_error", "idempotency_key_missing");
     }
+    if shared.ambushes(Moment::Arrived) {
+        return std::future::pending().await;
+    }
     let fault = {
         let mut faults = shared.faults.lock().expect("no panic");
         let line = format!("{method} {}", uri.path());
@@ -242,6 +291,7 @@ async fn answer(
     };
     match fault {
         Some(Fault::Error) => return refused(500, "api_error", ""),
+        Some(Fault::Silent) => return std::future::pending().await,
         Some(Fault::TooMany) => return refused(429, "rate_limit_error", "rate_limit"),
         _ => {}
     }
@@ -266,6 +316,7 @@ async fn answer(
             (status, value)
         }
     };
+    shared.ambushes(Moment::Done);
     let status = StatusCode::from_u16(status).expect("a status");
     match fault {
         Some(Fault::ErrorAfter) => refused(500, "api_error", ""),

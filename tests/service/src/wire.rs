@@ -59,6 +59,11 @@ impl Wire {
         self.state.send_replace(State::Up);
     }
 
+    /// Whether all connections are closed.
+    pub fn is_down(&self) -> bool {
+        *self.state.borrow() == State::Down
+    }
+
     /// Lets no bytes pass. Connections stay open.
     pub fn silent(&self) {
         self.state.send_replace(State::Silent);

@@ -445,8 +445,8 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert_eq!(store.subscriptions_after("", 9).await?.len(), 1);
     assert_eq!(store.plan_requests().await?.len(), 1);
     assert!(store.keep_provider_event(&event).await?);
-    assert_eq!(store.due_provider_events(3, false, 9).await?.len(), 1);
-    assert!(store.has_due_provider_events(3).await?);
+    assert_eq!(store.due_provider_events(3, true, false, 9).await?.len(), 1);
+    assert!(store.has_due_provider_events(3, true).await?);
     store.put_provider_event_off("evt_1", 4, "why").await?;
     assert_eq!(store.pending_provider_events().await?, 1);
     assert_eq!(store.untold_alerts(9).await?.len(), 1);

@@ -94,10 +94,14 @@ on_both! {
         };
         assert!(store.keep_provider_event(&event).await.unwrap());
         store.put_provider_event_off("evt_1", 7, "why").await.unwrap();
-        let due = async |again: bool| store.due_provider_events(9, again, 9).await.unwrap().len();
+        // an event about an invoice is not among the other events
+        assert!(store.has_due_provider_events(9, true).await.unwrap());
+        assert!(!store.has_due_provider_events(9, false).await.unwrap());
+        assert_eq!(store.due_provider_events(9, false, true, 9).await.unwrap(), vec![]);
+        let due = async |again: bool| store.due_provider_events(9, true, again, 9).await.unwrap().len();
         assert_eq!((due(false).await, due(true).await), (0, 1));
         store.set_provider_event_stuck("evt_1", "not readable").await.unwrap();
-        assert!(due(true).await == 0 && !store.has_due_provider_events(9).await.unwrap());
+        assert!(due(true).await == 0 && !store.has_due_provider_events(9, true).await.unwrap());
         assert_eq!(store.backlog().await.unwrap().stuck_events, 1);
         let stuck = store.stuck_provider_events(9).await.unwrap();
         assert_eq!((stuck[0].attempts, stuck[0].error.as_str()), (2, "not readable"));

@@ -621,7 +621,9 @@ impl Account {
         let line =
             json!({"period": {"start": self.now_s, "end": self.now_s}, "description": form.need("description")?});
         let total = found["total"].as_i64().expect("cents") + amount;
-        self.change(invoice, json!({"total": total, "lines": {"data": [line.clone()]}}));
+        let mut lines = found["lines"]["data"].as_array().expect("lines").clone();
+        lines.push(line.clone());
+        self.change(invoice, json!({"total": total, "lines": {"data": lines}}));
         Ok(line)
     }
 }
