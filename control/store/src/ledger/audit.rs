@@ -102,9 +102,9 @@ impl Store {
         let ((counted, mut findings), more) = tokio::try_join!(
             async {
                 let counted = self.size_of_ledger().await?;
-                Ok::<_, crate::Error>((counted, self.faults(&records, &LANES[0]).await?))
+                Ok::<_, crate::Error>((counted, self.faults(&records, LANES[0]).await?))
             },
-            self.faults(&records, &LANES[1])
+            self.faults(&records, LANES[1])
         )?;
         findings.extend(more);
         findings.sort_unstable();
