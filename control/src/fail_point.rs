@@ -65,7 +65,11 @@ fn follow(clock: &Clock, ahead_s: &mut i64, file: &Path) {
     let wanted = fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<i64>().ok());
     let Some(wanted) = wanted else { return };
     let difference = Duration::from_secs(wanted.abs_diff(*ahead_s));
-    if wanted > *ahead_s { clock.advance(difference) } else { clock.set_back(difference) }
+    if wanted > *ahead_s {
+        clock.advance(difference)
+    } else {
+        clock.set_back(difference)
+    }
     *ahead_s = wanted;
 }
 

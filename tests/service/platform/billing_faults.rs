@@ -13,6 +13,7 @@ use tests_service::payments::{Fault, Moment, PaymentStandIn};
 use tests_service::wire::Wire;
 use tests_store::Kind;
 
+use crate::payments::worked_through;
 use crate::subscriptions::{Subscriber, after, move_to};
 
 /// What the account owes for each month, in US cents.
@@ -64,13 +65,17 @@ async fn assert_billed_once(provider: &PaymentStandIn, subscriber: &Subscriber<'
     let [made] = made.as_slice() else { panic!("{at}: {made:?}") };
     let lines = made["lines"]["data"].as_array().unwrap().len();
     assert_eq!((&made["total"], lines), (&json!(CENTS), 1), "{at}");
+    // the provider issues the invoice and collects the amount
+    provider.account().advance_drafts();
+    provider.deliver_all(subscriber.server.address).await;
+    worked_through(subscriber.server).await;
     let store = subscriber.server.running().store();
     let bill = store.usage_bill(subscriber.account.as_str(), month).await.unwrap().unwrap();
     assert_eq!((bill.cents, json!(bill.invoice_id)), (CENTS, made["id"].clone()), "{at}");
     let records = store.invoices(subscriber.account.as_str(), 100).await.unwrap();
     let of_month: Vec<_> = records.iter().filter(|invoice| invoice.month == month).collect();
     let [record] = of_month.as_slice() else { panic!("{at}: {of_month:?}") };
-    assert_eq!((record.amount_usd_cents, record.status), (CENTS, InvoiceState::Draft), "{at}");
+    assert_eq!((record.amount_usd_cents, record.status), (CENTS, InvoiceState::Paid), "{at}");
     assert_eq!(store.audit_ledger().await.unwrap().findings, vec![], "{at}");
 }
 
@@ -119,9 +124,9 @@ async fn w8_a_provider_that_fails_for_a_day_at_any_step_bills_a_month_once() {
     let subscriber = customer(&server, &provider).await;
     subscriber.until_billed(&server).await;
     for step in ["GET /v1/invoices", "POST /v1/invoices", "POST /v1/invoiceitems", "GET /v1/invoices/"] {
-        for fault in [Fault::Error, Fault::ErrorAfter] {
+        for fault in tests_extent::pick(&[Fault::ErrorAfter][..], &[Fault::Error, Fault::ErrorAfter]) {
             let month = owe(&subscriber).await;
-            provider.fail(step, &[fault; TRIES]);
+            provider.fail(step, &[*fault; TRIES]);
             let asked = provider.asked().len();
             move_past(&server, month);
             let answered = async || provider.asked()[asked..].iter().filter(|one| one.starts_with(step)).count();
