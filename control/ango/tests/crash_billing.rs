@@ -273,7 +273,7 @@ impl Place {
                 self.move_by(distance);
                 node = self.start().await;
                 finish(&node, &about).await;
-                let audit = self.store.audit_ledger().await.unwrap();
+                let audit = self.store.audit_ledger(self.clock.now().0).await.unwrap();
                 assert_eq!((audit.open, audit.findings), (0, vec![]), "{death:?} {step}, {distance:?}");
                 if !died {
                     assert!(step > 1, "the work has no step: {death:?}");

@@ -76,7 +76,7 @@ async fn assert_billed_once(provider: &PaymentStandIn, subscriber: &Subscriber<'
     let of_month: Vec<_> = records.iter().filter(|invoice| invoice.month == month).collect();
     let [record] = of_month.as_slice() else { panic!("{at}: {of_month:?}") };
     assert_eq!((record.amount_usd_cents, record.status), (CENTS, InvoiceState::Paid), "{at}");
-    assert_eq!(store.audit_ledger().await.unwrap().findings, vec![], "{at}");
+    assert_eq!(store.audit_ledger(subscriber.server.clock.now().0).await.unwrap().findings, vec![], "{at}");
 }
 
 /// Waits until all months are billed. The clock goes on meanwhile, so that the node makes further attempts.

@@ -343,8 +343,8 @@ async fn p24_a_cancelled_operation_is_not_charged_and_leaves_nothing() {
     let a = numbers.encrypted_within(&[0.5], 1.0).await;
     let more = json!({"polynomial_coeffs": vec![0.1; 65], "return_ciphertext": false});
     let mut operations = Vec::new();
-    // the operations run one after another, so the last of the eight is still waiting when it is cancelled
-    for _ in 0..8 {
+    // the operations run one after another, so the last of the sixteen is still waiting when it is cancelled
+    for _ in 0..16 {
         let request = numbers.request("poly-eval", &[&a], more.clone()).header("Prefer", "respond-async");
         operations.push(numbers.send(request).await.ok(200)["op_id"].clone());
     }
