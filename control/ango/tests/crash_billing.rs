@@ -56,7 +56,7 @@ const FEE_CENTS: i64 = 233;
 enum Death {
     /// Before the n-th write.
     BeforeWrite,
-    /// When the n-th write is durable, and nobody knows it yet.
+    /// After the n-th write is durable, and before its caller gets the answer.
     AfterWrite,
     /// When the n-th request has arrived at the provider, which has done nothing.
     BeforeRequest,
@@ -547,7 +547,7 @@ async fn a_purchase_makes_one_key(kind: Kind, lane: u32) {
         for event in sale.events.iter().chain(&sale.events) {
             place.provider().deliver(node.address, event).await.ok(200);
         }
-        // an event that somebody else signed changes nothing
+        // an event with another signing secret is refused
         let forged = place.provider().delivery(&json!({"id": "evt_forged", "type": "x"}), "another secret");
         node.send(&forged).await.unwrap().error(400, "INVALID_SIGNATURE");
         until("the events are processed", async || place.store.pending_provider_events().await.unwrap() == 0).await;

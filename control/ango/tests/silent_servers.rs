@@ -1,7 +1,7 @@
 //! How long sign-ins, the deliveries of a neighbour and a cancellation take while everything that a node depends on is
 //! silent at once: the mail server, the name server of 20 webhooks, the payment provider for some requests, 640
 //! deliveries to receivers that hang, and 1,000 events about invoices of another business. A measurement for
-//! `scripts/soak`, on Linux. The test needs root, because the node gets a `resolv.conf` of its own by a mount namespace.
+//! `scripts/soak`, on Linux. The test needs root, because a mount namespace gives the node another `resolv.conf`.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -241,7 +241,7 @@ fn invoice_event(provider: &PaymentStandIn, customer: &str, currency: &str) -> V
     json!({"id": format!("evt_of_{id}"), "object": "event", "type": "invoice.paid", "data": {"object": invoice}})
 }
 
-/// What is measured on an idle node, and while everything is silent.
+/// The times of a node: measured while it is idle, and again while all servers are silent.
 struct Measured<'a> {
     place: &'a Place,
     node: &'a Node,
@@ -304,7 +304,7 @@ fn print(what: &str, when: &str, took: &mut [Duration]) {
     println!("| {what} | {when} | {} | {} ms | {} ms | {} ms |", took.len(), at(50), at(99), at(100));
 }
 
-/// Subscriptions at the provider, each of an account of its own. Returns the accounts and the subscriptions.
+/// Makes subscriptions at the provider, one for each of several accounts. Returns the accounts and the subscriptions.
 async fn subscriptions(place: &Place, node: &Node) -> Vec<(String, String)> {
     let mut made = Vec::new();
     for _ in 0..CANCELLATIONS {

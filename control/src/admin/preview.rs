@@ -32,7 +32,7 @@ pub struct PreviewFacts {
     pub fees_cents: i64,
     /// The amount of the bill in US cents. Zero or less: no bill is made.
     pub total_cents: i64,
-    /// Who collects the amount: `provider`, `node` (an invoice made here), or `nobody` if nothing is to be paid.
+    /// The collector of the amount: `provider`; `node`, which makes an invoice; or `nobody`, because nothing is to be paid.
     pub collected_by: &'static str,
     /// Whether all work of the month has ended. Otherwise the amount may still rise.
     pub ready: bool,
