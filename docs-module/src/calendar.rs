@@ -8,7 +8,7 @@ const TOKYO: UtcOffset = match UtcOffset::from_hms(9, 0, 0) {
     Err(_) => panic!("9 hours are an offset"),
 };
 /// The year before the first of the era Reiwa, which began on 1 May 2019.
-const BEFORE_REIWA: i32 = 2018;
+pub(crate) const BEFORE_REIWA: i32 = 2018;
 
 /// Converts a time in seconds since 1970 (UTC) to the date in Tokyo. `None`: the year is outside 1 to 9999.
 pub fn tokyo_date(unix_seconds: i64) -> Option<Date> {
@@ -20,6 +20,11 @@ pub fn tokyo_date(unix_seconds: i64) -> Option<Date> {
 /// 2019.
 pub fn reiwa_year(year: i32) -> Option<i32> {
     (year > BEFORE_REIWA).then_some(year - BEFORE_REIWA)
+}
+
+/// `2025年11月30日`.
+pub fn date(date: Date) -> String {
+    format!("{}年{}月{}日", date.year(), u8::from(date.month()), date.day())
 }
 
 #[cfg(test)]

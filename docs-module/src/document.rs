@@ -11,6 +11,7 @@ mod picture_tests;
 mod pint;
 #[cfg(test)]
 mod pint_tests;
+mod postal;
 mod sheet;
 #[cfg(test)]
 mod tests;
@@ -23,15 +24,21 @@ pub use checks::{Problem, Step};
 pub use kind::Kind;
 use rust_decimal::Decimal;
 pub(crate) use sheet::grouped;
-pub use sheet::{DISCLAIMER, date, yen};
+pub use sheet::{DISCLAIMER, yen};
 pub use theme::Theme;
 use time::Date;
 
+pub use crate::calendar::date;
 use crate::drawing::pdf;
-use crate::registration::RegistrationNumber;
+use crate::limit::{Limit, Stopped};
+use crate::registration::{PartyNumber, RegistrationNumber};
 use crate::rounding::Rounding;
 use crate::tax::consumption::{Basis, Rate, Totals};
 use crate::tax::withholding::Category;
+
+/// Largest number of members, and of characters of each, that [`Warning::MissingCharacters`] tells.
+const MEMBERS_TOLD: usize = 5;
+const CHARACTERS_TOLD: usize = 20;
 
 /// Largest number of lines of a document (B24).
 pub const LINES_MAX: usize = 1000;
@@ -51,8 +58,8 @@ pub struct Draft {
     pub issuer: Issuer,
     /// The recipient's name; may be empty.
     pub recipient: String,
-    /// The recipient's registration number. Only the UBL form shows it.
-    pub recipient_number: Option<RegistrationNumber>,
+    /// The number by which the UBL form addresses the recipient. No other form shows it.
+    pub recipient_number: Option<PartyNumber>,
     /// The honorific after the recipient's name: 御中, 様.
     pub honorific: String,
     /// The lines, at least one.
@@ -71,6 +78,8 @@ pub struct Draft {
     pub original_date: String,
     /// Number of the document that is corrected or returned.
     pub original_number: String,
+    /// For what the money of a receipt was paid (但し書き); empty: the first line's name.
+    pub proviso: String,
     /// The bank account to pay to.
     pub bank: Option<BankAccount>,
     /// A note that says who bears the fee of a bank transfer.
@@ -157,7 +166,7 @@ pub struct Consignor {
 /// A checked draft with its sums.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// The draft. Its texts are cleaned, so that the faces can show them ([`crate::drawing::text::clean`]).
+    /// The draft. Its texts are safe to show ([`crate::drawing::text::safe`]), and else as the caller wrote them.
     pub draft: Draft,
     /// The amount of each line, in yen.
     pub amounts: Vec<i64>,
@@ -181,8 +190,11 @@ pub enum Warning {
     /// The consignor has no registration number, so the document does not show that issuer and consignor are both
     /// registered.
     ConsignorWithoutNumber,
-    /// Characters for which the faces have no glyph. The document shows 〓 for each.
-    MissingCharacters(BTreeSet<char>),
+    /// Characters that no face has, by the path of the member with them. The PDF shows 〓 for each; all other forms show
+    /// the characters.
+    MissingCharacters(Vec<(String, BTreeSet<char>)>),
+    /// The payment object does not say all that its document says. The text is one line of ASCII.
+    Payment(String),
 }
 
 impl std::fmt::Display for Warning {
@@ -196,11 +208,28 @@ impl std::fmt::Display for Warning {
             Warning::Simplified => f.write_str("simplified invoices are for businesses that serve the general public"),
             Warning::ConsignorWithoutNumber => f.write_str("the consignor has no registration number"),
             Warning::MissingCharacters(missing) => {
-                f.write_str("characters shown as U+3013:")?;
-                missing.iter().take(20).try_for_each(|character| write!(f, " U+{:04X}", u32::from(*character)))
+                f.write_str("characters shown as U+3013 in the PDF:")?;
+                for (at, (member, characters)) in missing.iter().take(MEMBERS_TOLD).enumerate() {
+                    f.write_str(if at > 0 { "," } else { "" })?;
+                    let told = characters.iter().take(CHARACTERS_TOLD);
+                    told.into_iter().try_for_each(|character| write!(f, " U+{:04X}", u32::from(*character)))?;
+                    write!(f, " in {member}")?;
+                }
+                let more = missing.len().saturating_sub(MEMBERS_TOLD);
+                if more > 0 { write!(f, ", and in {more} more members") } else { Ok(()) }
             }
+            Warning::Payment(text) => f.write_str(text),
         }
     }
+}
+
+/// Why a document has no form in JP PINT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoXml {
+    /// JP PINT has only invoices, corrected invoices and credit notes.
+    Kind,
+    /// Members that are missing or cannot be read.
+    Members(Vec<Problem>),
 }
 
 impl Draft {
@@ -221,9 +250,17 @@ impl Document {
 
     /// Writes the document as a PDF of A4 pages. Equal documents have equal bytes.
     pub fn pdf(&self) -> Vec<u8> {
+        self.pdf_within(Limit::NONE).expect("nothing stops this work")
+    }
+
+    /// Writes the document as [`Document::pdf`] does.
+    ///
+    /// # Errors
+    /// When the limit stops the work.
+    pub fn pdf_within(&self, limit: Limit<'_>) -> Result<Vec<u8>, Stopped> {
         let title = format!("{} {}", self.draft.kind.title(), self.draft.number);
         let about = pdf::About { title: &title, author: &self.draft.issuer.name, date: self.draft.issue_date };
-        pdf::write(&layout::pages(&sheet::sheet(self), &self.draft.theme), &about)
+        pdf::write(&layout::pages(&sheet::sheet(self).drawable(), &self.draft.theme, limit)?, &about, limit)
     }
 
     /// Writes the document as a page of HTML that prints on A4.
@@ -231,9 +268,11 @@ impl Document {
         html::page(&sheet::sheet(self), &self.draft.theme)
     }
 
-    /// Writes the document as JP PINT in UBL 2.1. `None`: JP PINT has only invoices, corrected invoices and credit
-    /// notes.
-    pub fn xml(&self) -> Option<String> {
+    /// Writes the document as JP PINT in UBL 2.1.
+    ///
+    /// # Errors
+    /// When JP PINT has no such document, or requires a member that is missing or cannot be read.
+    pub fn xml(&self) -> Result<String, NoXml> {
         pint::xml(self)
     }
 }

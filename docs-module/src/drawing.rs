@@ -58,7 +58,7 @@ impl Colour {
 /// One mark on a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
-    /// A line of text. The face has a glyph for each of its characters ([`text::clean`]).
+    /// A line of text. A face has a glyph for each of its characters ([`text::drawable`]).
     Text {
         /// Left end of the text.
         x: f32,
@@ -66,7 +66,7 @@ pub enum Mark {
         baseline: f32,
         /// Points.
         size: f32,
-        /// The face.
+        /// Regular or bold.
         weight: Weight,
         /// Its colour.
         colour: Colour,

@@ -11,6 +11,8 @@ pub mod calendar;
 pub mod csv;
 pub mod document;
 pub mod drawing;
+mod honorific;
+pub mod limit;
 mod object;
 pub mod payment_import;
 pub mod payment_record;

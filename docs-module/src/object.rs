@@ -68,7 +68,7 @@ impl<'a> Node<'a> {
         if self.is_missing() {
             return Ok(None);
         }
-        let amount = self.value.as_i64().filter(|amount| amount.abs() <= YEN_MAX);
+        let amount = self.value.as_i64().filter(|amount| amount.unsigned_abs() <= YEN_MAX.unsigned_abs());
         amount.map(Some).ok_or_else(|| self.problem(&format!("should be a whole number of yen of at most {YEN_MAX}")))
     }
 

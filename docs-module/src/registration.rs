@@ -1,11 +1,13 @@
 //! Registration numbers of issuers of qualified invoices (登録番号): `T` and 13 digits.
 
 mod check;
+mod history;
 mod snapshot;
 mod status;
 
 pub use check::{Checked, Finding, Monitored, check, monitor};
-pub use snapshot::{Entry, Snapshot};
+pub use history::Entry;
+pub use snapshot::Snapshot;
 pub use status::{Registration, Status, status_on};
 
 use unicode_normalization::UnicodeNormalization;
@@ -13,6 +15,39 @@ use unicode_normalization::UnicodeNormalization;
 /// A registration number that is well formed. Its check digit may be wrong: [`RegistrationNumber::has_valid_check_digit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegistrationNumber([u8; 13]);
+
+/// A number that names a business: a registration number, or the corporate number (法人番号) of a corporation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartyNumber {
+    /// `T` and 13 digits.
+    Registration(RegistrationNumber),
+    /// 13 digits. A corporation that is registered has the same digits in its registration number.
+    Corporate(RegistrationNumber),
+}
+
+impl PartyNumber {
+    /// Reads `T1234567890123` or `1234567890123`: half-width, without spaces or hyphens.
+    ///
+    /// # Errors
+    /// When the text has another form.
+    pub fn read(text: &str) -> Result<PartyNumber, NotANumber> {
+        if text.starts_with('T') {
+            RegistrationNumber::read(text).map(PartyNumber::Registration)
+        } else {
+            RegistrationNumber::read(&format!("T{text}")).map(PartyNumber::Corporate)
+        }
+    }
+}
+
+impl std::fmt::Display for PartyNumber {
+    /// Writes the number as [`PartyNumber::read`] reads it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PartyNumber::Registration(number) => number.fmt(f),
+            PartyNumber::Corporate(number) => f.write_str(&number.to_string()[1..]),
+        }
+    }
+}
 
 /// The error of [`RegistrationNumber::read`]: the text is not a registration number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +111,8 @@ pub fn corporate_check_digit(base: [u8; 12]) -> u8 {
 }
 
 /// Converts a number to half-width and upper case, without spaces and hyphens. A number of only 13 digits gets its `T`.
-fn normalized(text: &str) -> String {
+/// At most 64 characters count. The audit log has numbers in this form.
+pub fn normalized(text: &str) -> String {
     let is_kept = |character: &char| !character.is_whitespace() && !is_hyphen(*character);
     let kept: String = text.nfkc().filter(is_kept).take(64).collect::<String>().to_uppercase();
     let is_bare = kept.len() == 13 && kept.bytes().all(|byte| byte.is_ascii_digit());

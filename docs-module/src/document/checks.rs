@@ -6,7 +6,7 @@ use rust_decimal::Decimal;
 use unicode_normalization::UnicodeNormalization;
 
 use super::{BankAccount, Document, Draft, Kind, LINES_MAX, Warning, Withholding};
-use crate::drawing::text::clean;
+use crate::drawing::text::{drawable, safe};
 use crate::rounding::YEN_MAX;
 use crate::tax::consumption::{Basis, Rate, Totals, of_sum, totals};
 use crate::tax::withholding::{Circumstances, tax};
@@ -47,7 +47,8 @@ pub struct Problem {
 #[derive(Default)]
 struct Findings {
     problems: Vec<Problem>,
-    missing: BTreeSet<char>,
+    /// Characters that the PDF cannot show, by member.
+    missing: Vec<(String, BTreeSet<char>)>,
 }
 
 impl Findings {
@@ -55,16 +56,18 @@ impl Findings {
         self.problems.push(Problem { at: at.into(), message: message.into() });
     }
 
-    /// Cleans a text of one line and checks its length.
+    /// Makes a text of one line safe, and checks its length.
     fn line(&mut self, at: &[Step], text: &mut String, max: usize) {
-        *text = clean(text, &mut self.missing).replace('\n', " ").trim().to_owned();
+        *text = safe(text).replace('\n', " ").trim().to_owned();
         self.bound(at, text, max);
+        self.draw(at, text);
     }
 
-    /// Cleans a text of several lines, and checks its length and its number of lines.
+    /// Makes a text of several lines safe, and checks its length and its number of lines.
     fn lines(&mut self, at: &[Step], text: &mut String, max: usize, lines_max: usize) {
-        *text = clean(text, &mut self.missing).trim().to_owned();
+        *text = safe(text).trim().to_owned();
         self.bound(at, text, max);
+        self.draw(at, text);
         if text.lines().count() > lines_max {
             self.problem(at, format!("should have at most {lines_max} lines"));
         }
@@ -73,6 +76,19 @@ impl Findings {
     fn bound(&mut self, at: &[Step], text: &str, max: usize) {
         if text.chars().count() > max {
             self.problem(at, format!("should have at most {max} characters"));
+        }
+    }
+
+    /// Notes the characters that the PDF cannot show.
+    fn draw(&mut self, at: &[Step], text: &str) {
+        let mut missing = BTreeSet::new();
+        drawable(text, &mut missing);
+        if !missing.is_empty() {
+            let steps = at.iter().map(|step| match step {
+                Step::Field(name) => (*name).to_owned(),
+                Step::Index(at) => at.to_string(),
+            });
+            self.missing.push((steps.collect::<Vec<_>>().join("."), missing));
         }
     }
 
@@ -121,6 +137,7 @@ fn texts(draft: &mut Draft, findings: &mut Findings) {
         ("payment_method", &mut draft.payment_method, 100),
         ("original_date", &mut draft.original_date, 100),
         ("original_number", &mut draft.original_number, 50),
+        ("proviso", &mut draft.proviso, SHORT_MAX),
     ] {
         findings.line(&[Field(name)], text, max);
     }
@@ -275,7 +292,7 @@ fn withheld(
     Some(taken)
 }
 
-fn warnings(draft: &Draft, missing: BTreeSet<char>) -> Vec<Warning> {
+fn warnings(draft: &Draft, missing: Vec<(String, BTreeSet<char>)>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let of_consignor = draft.consignor.as_ref().map(|consignor| consignor.registration_number);
     for number in [Some(draft.issuer.registration_number), of_consignor.flatten()].into_iter().flatten() {

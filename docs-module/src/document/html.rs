@@ -30,7 +30,7 @@ impl Page {
         let on_colour = if colour.is_dark() { "#fff" } else { "#22262b" };
         let (title, number) = (Text(sheet.title), Text(&sheet.identity[0].1));
         self.put(format_args!(
-            "<!doctype html>\n<html lang=\"ja\"><head><meta charset=\"utf-8\">\
+            "<!DOCTYPE html>\n<html lang=\"ja\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width\"><title>{title} {number}</title>\n<style>\
              :root{{--brand:#{red:02x}{green:02x}{blue:02x};--on-brand:{on_colour}}}\n{STYLE}</style></head>\n<body><main>\
              <header><h1>{title}</h1>"
@@ -52,7 +52,8 @@ impl Page {
         let (label, amount) = &sheet.sum;
         self.put(format_args!("<p class=\"sum\"><span>{}</span><strong>{}</strong></p>", Text(label), Text(amount)));
         self.pairs(&sheet.terms);
-        self.put("</section><section class=\"issuer\">");
+        let class = if theme.seal.is_some() { "issuer sealed" } else { "issuer" };
+        self.put(format_args!("</section><section class=\"{class}\">"));
         self.pairs(&sheet.identity);
         if let Some(logo) = &theme.logo {
             self.picture(logo, "logo");
@@ -127,11 +128,14 @@ impl Page {
             }
             self.put("</section>\n");
         }
-        self.put("<footer>");
-        for line in &sheet.footer {
-            self.put(format_args!("<p>{}</p>", Text(line)));
+        if !sheet.footer.is_empty() {
+            self.put("<footer>");
+            for line in &sheet.footer {
+                self.put(format_args!("<p>{}</p>", Text(line)));
+            }
+            self.put("</footer>");
         }
-        self.put("</footer></main></body></html>\n");
+        self.put("</main></body></html>\n");
     }
 }
 
@@ -151,5 +155,35 @@ impl std::fmt::Display for Text<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Kind;
+    use super::super::sheet::sheet;
+    use super::super::tests::draft;
+    use super::*;
+    use crate::drawing::picture::tests::png_uri;
+
+    /// Returns the declarations of a rule of a style.
+    fn rule<'a>(style: &'a str, selector: &str) -> &'a str {
+        let (_, rest) = style.split_once(&format!("{selector}{{")).unwrap_or_else(|| panic!("no rule for {selector}"));
+        rest.split_once('}').expect("a rule ends").0
+    }
+
+    #[test]
+    fn b8_the_seal_covers_no_digit_of_the_registration_number_on_a_narrow_screen() {
+        let mut sealed = draft(Kind::Invoice);
+        sealed.theme.seal = Some(Picture::from_data_uri(&png_uri(9, 9, |_, _| [0; 4])).unwrap());
+        let document = sealed.complete().unwrap();
+        let page = page(&sheet(&document), &document.draft.theme);
+        assert!(page.starts_with("<!DOCTYPE html>\n"), "the form that the standard gives");
+        assert!(page.contains("<section class=\"issuer sealed\">"));
+        let (wide, narrow) = STYLE.split_once("@media (max-width:640px)").expect("a rule for narrow screens");
+        // the section of the issuer does not shrink to its text, and the text leaves room for the seal's 20 mm
+        assert_eq!(rule(narrow, ".parties section"), "flex:none;width:100%");
+        assert!(rule(wide, ".issuer .seal").contains("width:20mm"));
+        assert_eq!(rule(narrow, ".sealed .name,.sealed .name~p"), "padding-right:22mm");
     }
 }

@@ -6,6 +6,7 @@ use super::sheet::{Row, Sheet};
 use crate::drawing::pen::{Pen, Style};
 use crate::drawing::text::wrap;
 use crate::drawing::{Colour, PAGE, Page, Weight};
+use crate::limit::{Limit, Stopped};
 
 const LEFT: f32 = 18.0;
 const RIGHT: f32 = PAGE.0 - 18.0;
@@ -20,21 +21,24 @@ const PARTY_WIDTH: f32 = 92.0;
 const ISSUER_LEFT: f32 = RIGHT - 68.0;
 const LOGO_MAX: (f32, f32) = (50.0, 16.0);
 const SEAL_SIDE: f32 = 20.0;
-/// Padding in a cell of the table.
+/// Padding in a cell of the table: at the sides, and above and below. Long tables have closer rows.
 const CELL: f32 = 1.8;
+const CELL_CLOSE: f32 = 0.6;
+/// Number of rows from which a table is long.
+const LONG_TABLE: usize = 60;
 /// Thickness of lines.
 const THIN: f32 = 0.15;
 const THICK: f32 = 0.5;
 
 /// Draws the pages of a document.
-pub(super) fn pages(sheet: &Sheet, theme: &Theme) -> Vec<Page> {
+pub(super) fn pages(sheet: &Sheet, theme: &Theme, limit: Limit<'_>) -> Result<Vec<Page>, Stopped> {
     let mut layout = Layout { sheet, theme, pen: Pen::new(TOP) };
     layout.head();
-    layout.table();
+    layout.table(limit)?;
     layout.sums();
     layout.blocks();
     layout.feet();
-    layout.pen.pages
+    Ok(layout.pen.pages)
 }
 
 struct Layout<'a> {
@@ -55,18 +59,26 @@ impl Layout<'_> {
         lines.flat_map(|line| wrap(line, WIDTH - 20.0, Style::FOOT.size, Style::FOOT.weight)).collect()
     }
 
-    /// Begins a new page when `height` does not fit on this one. Returns whether a page was begun.
-    fn make_room(&mut self, height: f32) -> bool {
-        let is_needed = self.pen.y + height > self.bottom() && self.pen.y > TOP_LATER;
-        if is_needed {
-            self.pen.turn(TOP_LATER);
-            self.bar();
-            let number = self.sheet.identity[0].1.clone();
-            let line = format!("{}　{number}　{}", self.sheet.title, self.sheet.issuer);
-            let first = wrap(&line, WIDTH, Style::LABEL.size, Style::LABEL.weight).swap_remove(0);
-            self.pen.text(LEFT, 10.0, Style::LABEL, &first);
+    /// Whether `height` does not fit on this page, and the page has content.
+    fn is_full(&self, height: f32) -> bool {
+        self.pen.y + height > self.bottom() && self.pen.y > TOP_LATER
+    }
+
+    /// Begins a new page when `height` does not fit on this one.
+    fn make_room(&mut self, height: f32) {
+        if self.is_full(height) {
+            self.turn();
         }
-        is_needed
+    }
+
+    /// Begins a new page, with a line that names the document.
+    fn turn(&mut self) {
+        self.pen.turn(TOP_LATER);
+        self.bar();
+        let number = self.sheet.identity[0].1.clone();
+        let line = format!("{}　{number}　{}", self.sheet.title, self.sheet.issuer);
+        let first = wrap(&line, WIDTH, Style::LABEL.size, Style::LABEL.weight).swap_remove(0);
+        self.pen.text(LEFT, 10.0, Style::LABEL, &first);
     }
 
     fn bar(&mut self) {
@@ -147,32 +159,42 @@ impl Layout<'_> {
         y
     }
 
-    fn table(&mut self) {
+    fn table(&mut self, limit: Limit<'_>) -> Result<(), Stopped> {
         let columns = Columns::of(self.sheet);
+        let padding = if self.sheet.rows.len() < LONG_TABLE { CELL } else { CELL_CLOSE };
+        let note_height = self.sheet.reduced_note.map_or(0.0, |_| Style::SMALL.leading() + 1.5);
         self.table_head(&columns);
         for row in &self.sheet.rows {
+            limit.check()?;
             let name = wrap(&row.name, columns.name_width(), Style::BODY.size, Style::BODY.weight);
-            let height = name.len() as f32 * Style::BODY.leading() + 2.0 * CELL;
-            if self.make_room(height) {
+            let height = name.len() as f32 * Style::BODY.leading() + 2.0 * padding;
+            if self.is_full(height + note_height) {
+                self.reduced_note();
+                self.turn();
                 self.table_head(&columns);
             }
-            let mut y = self.pen.y + CELL;
-            for (right, text) in columns.rights.into_iter().zip(numbers(row)) {
-                self.pen.text_right(right - CELL, y, Style::BODY, text);
+            let top = self.pen.y + padding;
+            // the name comes first, because copied text has the order of the marks
+            for (at, line) in name.iter().enumerate() {
+                self.pen.text(LEFT + CELL, top + at as f32 * Style::BODY.leading(), Style::BODY, line);
             }
-            for line in &name {
-                self.pen.text(LEFT + CELL, y, Style::BODY, line);
-                y += Style::BODY.leading();
+            for (right, text) in columns.rights.into_iter().zip(numbers(row)) {
+                self.pen.text_right(right - CELL, top, Style::BODY, text);
             }
             self.pen.y += height;
             self.pen.fill([LEFT, self.pen.y - THIN, WIDTH, THIN], Colour::LINE);
         }
+        self.reduced_note();
+        self.pen.y += 5.0;
+        Ok(())
+    }
+
+    /// Explains the mark of the reduced rate below the rows of a page.
+    fn reduced_note(&mut self) {
         if let Some(note) = self.sheet.reduced_note {
-            self.make_room(Style::SMALL.leading() + 1.5);
             self.pen.text(LEFT + CELL, self.pen.y + 1.5, Style::SMALL, note);
             self.pen.y += Style::SMALL.leading() + 1.5;
         }
-        self.pen.y += 5.0;
     }
 
     fn table_head(&mut self, columns: &Columns) {
@@ -318,7 +340,7 @@ mod tests {
         longest.lines = vec![line(&long(200), "-999999.999999", "999999.999999", 8); 7];
         longest.lines.push(line(&long(200), "999999999999", "100", 10));
         let document = longest.complete().unwrap();
-        let pages = pages(&sheet(&document), &document.draft.theme);
+        let pages = pages(&sheet(&document), &document.draft.theme, Limit::NONE).unwrap();
         assert!(pages.len() > 5);
         for (at, mark) in pages.iter().flatten().enumerate() {
             let (left, right, top, bottom) = match mark {

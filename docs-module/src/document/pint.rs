@@ -6,34 +6,69 @@ use std::io;
 use quick_xml::events::{BytesDecl, BytesStart, BytesText, Event};
 use quick_xml::writer::Writer;
 use rust_decimal::Decimal;
+use time::Date;
 
-use super::{BankAccount, Document, Draft, Kind, period};
+use super::{BankAccount, Document, Draft, Kind, NoXml, Problem, Step, period, postal};
+use crate::registration::PartyNumber;
 use crate::tax::consumption::{Basis, Rate, RateTotal};
 
 const CUSTOMIZATION: &str = "urn:peppol:pint:billing-1@jp-1";
 const PROFILE: &str = "urn:peppol:bis:billing";
 const AGGREGATE: &str = "urn:oasis:names:specification:ubl:schema:xsd:CommonAggregateComponents-2";
 const BASIC: &str = "urn:oasis:names:specification:ubl:schema:xsd:CommonBasicComponents-2";
-/// Peppol's scheme code for registration numbers of issuers of qualified invoices.
-const REGISTRATION_SCHEME: &str = "0221";
 
-/// Writes the document in UBL. `None`: JP PINT has only invoices, corrected invoices and credit notes.
-pub(super) fn xml(document: &Document) -> Option<String> {
+/// Writes the document in UBL.
+pub(super) fn xml(document: &Document) -> Result<String, NoXml> {
     let (root, type_code, quantity) = match document.draft.kind {
         Kind::Invoice | Kind::CorrectedInvoice => ("Invoice", "380", "cbc:InvoicedQuantity"),
         Kind::CreditNote => ("CreditNote", "381", "cbc:CreditedQuantity"),
-        _ => return None,
+        _ => return Err(NoXml::Kind),
     };
+    let parts = parts(&document.draft).map_err(NoXml::Members)?;
     // a credit note states returned amounts as positive numbers
     let sign = if root == "CreditNote" && document.totals.total.gross < 0 { -1 } else { 1 };
-    let mut ubl = Ubl { writer: Writer::new(Vec::new()), document, sign };
+    let mut ubl = Ubl { writer: Writer::new(Vec::new()), document, parts, sign };
     ubl.document(root, type_code, quantity).expect("writing to memory");
-    Some(String::from_utf8(ubl.writer.into_inner()).expect("the writer was given text"))
+    Ok(String::from_utf8(ubl.writer.into_inner()).expect("the writer was given text"))
+}
+
+/// Parts that JP PINT requires, and other forms do not.
+struct Parts {
+    /// The buyer's electronic address (rule ibr-080).
+    buyer: PartyNumber,
+    /// The period of the sales (rule aligned-ibrp-052).
+    period: (Date, Date),
+}
+
+/// Finds the required parts. The period is the day of the document if the draft states none, because other forms then
+/// print that day as the day of the sale too.
+fn parts(draft: &Draft) -> Result<Parts, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut problem = |name, message: &str| {
+        problems.push(Problem { at: vec![Step::Field(name)], message: format!("{message} for format=xml (JP PINT)") });
+    };
+    // rules ibr-007 and ibr-079
+    if draft.recipient.is_empty() {
+        problem("recipient", "is required");
+    }
+    if draft.recipient_number.is_none() {
+        problem("recipient_number", "is required");
+    }
+    let period =
+        if draft.period.is_empty() { Some((draft.issue_date, draft.issue_date)) } else { period::days(&draft.period) };
+    if period.is_none() {
+        problem("period", "should have a first and a last day, such as 2026年11月分 or 2026-11-01/2026-11-30,");
+    }
+    match (draft.recipient_number, period) {
+        (Some(buyer), Some(period)) if problems.is_empty() => Ok(Parts { buyer, period }),
+        _ => Err(problems),
+    }
 }
 
 struct Ubl<'a> {
     writer: Writer<Vec<u8>>,
     document: &'a Document,
+    parts: Parts,
     sign: i64,
 }
 
@@ -114,11 +149,8 @@ impl Ubl<'_> {
         (!parts.is_empty()).then(|| parts.join("\n"))
     }
 
-    /// Writes the period of the sales, or the date of the document as the period if no period is known. Rule
-    /// aligned-ibrp-052 requires a period.
     fn period(&mut self) -> io::Result<()> {
-        let draft = &self.document.draft;
-        let (first, last) = period::days(&draft.period).unwrap_or((draft.issue_date, draft.issue_date));
+        let (first, last) = self.parts.period;
         self.within("cac:InvoicePeriod", &[], |ubl| {
             ubl.text("cbc:StartDate", &first.to_string())?;
             ubl.text("cbc:EndDate", &last.to_string())
@@ -143,13 +175,13 @@ impl Ubl<'_> {
 
     fn supplier(&mut self) -> io::Result<()> {
         let issuer = &self.document.draft.issuer;
-        let number = issuer.registration_number.to_string();
+        let number = PartyNumber::Registration(issuer.registration_number);
         self.within("cac:AccountingSupplierParty", &[], |ubl| {
             ubl.within("cac:Party", &[], |ubl| {
-                ubl.endpoint(&number)?;
+                ubl.endpoint(number)?;
                 ubl.address(&issuer.address)?;
                 ubl.within("cac:PartyTaxScheme", &[], |ubl| {
-                    ubl.text("cbc:CompanyID", &number)?;
+                    ubl.text("cbc:CompanyID", &number.to_string())?;
                     ubl.tax_scheme()
                 })?;
                 ubl.legal_name(&issuer.name)?;
@@ -165,25 +197,37 @@ impl Ubl<'_> {
         let draft = &self.document.draft;
         self.within("cac:AccountingCustomerParty", &[], |ubl| {
             ubl.within("cac:Party", &[], |ubl| {
-                if let Some(number) = draft.recipient_number {
-                    ubl.endpoint(&number.to_string())?;
-                }
+                ubl.endpoint(ubl.parts.buyer)?;
                 ubl.address("")?;
                 ubl.legal_name(&draft.recipient)
             })
         })
     }
 
-    fn endpoint(&mut self, number: &str) -> io::Result<()> {
-        let element = self.writer.create_element("cbc:EndpointID").with_attribute(("schemeID", REGISTRATION_SCHEME));
-        element.write_text_content(BytesText::new(number))?;
+    /// Writes the number of a party in Peppol's scheme for this kind of number (list ICD).
+    fn endpoint(&mut self, number: PartyNumber) -> io::Result<()> {
+        let scheme = match number {
+            PartyNumber::Registration(_) => "0221",
+            PartyNumber::Corporate(_) => "0188",
+        };
+        let element = self.writer.create_element("cbc:EndpointID").with_attribute(("schemeID", scheme));
+        element.write_text_content(BytesText::new(&number.to_string()))?;
         Ok(())
     }
 
     fn address(&mut self, address: &str) -> io::Result<()> {
         self.within("cac:PostalAddress", &[], |ubl| {
-            for line in address.lines() {
-                ubl.within("cac:AddressLine", &[], |ubl| ubl.text("cbc:Line", line))?;
+            let postal::Address { code, street, second, rest } = postal::address(address);
+            for (name, part) in
+                [("cbc:StreetName", street), ("cbc:AdditionalStreetName", second), ("cbc:PostalZone", code)]
+            {
+                if !part.is_empty() {
+                    ubl.text(name, &part)?;
+                }
+            }
+            // rule ibr-sr-53 allows one line
+            if !rest.is_empty() {
+                ubl.within("cac:AddressLine", &[], |ubl| ubl.text("cbc:Line", &rest))?;
             }
             ubl.within("cac:Country", &[], |ubl| ubl.text("cbc:IdentificationCode", "JP"))
         })
@@ -194,7 +238,7 @@ impl Ubl<'_> {
     }
 
     /// Writes the means of payment: a transfer to a bank account.
-    fn payment_means(&mut self, bank: &BankAccount, due: Option<time::Date>) -> io::Result<()> {
+    fn payment_means(&mut self, bank: &BankAccount, due: Option<Date>) -> io::Result<()> {
         self.within("cac:PaymentMeans", &[], |ubl| {
             ubl.text("cbc:PaymentMeansCode", "30")?;
             if let Some(due) = due {

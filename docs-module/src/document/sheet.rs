@@ -1,17 +1,20 @@
 //! The texts of a document in their order. PDF and HTML print the same texts.
 
+use std::collections::BTreeSet;
+
 use rust_decimal::Decimal;
 
-use super::{BankAccount, Document, Draft, Kind};
+use super::{BankAccount, Document, Draft, Kind, period};
+use crate::calendar::date;
+use crate::drawing::text::drawable;
+use crate::honorific::has_honorific;
 use crate::tax::consumption::{Basis, Rate};
-use time::Date;
 
-/// Notice at the foot of each document, because the service is in its trial (B42).
+/// Notice in answers in JSON, because the service is in its trial (B42). Documents do not have it, because they go to
+/// the customers of the caller.
 pub const DISCLAIMER: &str = "本書の記載内容は、提出・保存の前に公的な手段でご確認ください。";
 /// Marks lines of the reduced rate.
 const REDUCED_MARK: &str = "※";
-/// Honorifics. A name that already ends with an honorific gets no second one.
-const HONORIFICS: [&str; 6] = ["御中", "様", "殿", "先生", "各位", "行"];
 
 /// The texts of a document.
 pub struct Sheet {
@@ -62,7 +65,7 @@ pub(super) fn sheet(document: &Document) -> Sheet {
         by_law: wording.by_law,
         recipient: (!draft.recipient.is_empty()).then(|| with_honorific(&draft.recipient, &draft.honorific)),
         opening: wording.opening,
-        sum: (wording.sum, yen(document.payable())),
+        sum: (wording.sum, yen(sum(document))),
         terms: terms(document),
         identity: identity(draft),
         issuer: draft.issuer.name.clone(),
@@ -76,8 +79,32 @@ pub(super) fn sheet(document: &Document) -> Sheet {
         rates: rates(document),
         reduced_note: has_reduced.then_some("※は軽減税率対象"),
         blocks: blocks(draft),
-        footer: footer(draft),
+        footer: draft.theme.footer.lines().map(str::to_owned).collect(),
     }
+}
+
+impl Sheet {
+    /// Replaces the characters that no face has.
+    pub(super) fn drawable(mut self) -> Sheet {
+        let rows = self
+            .rows
+            .iter_mut()
+            .flat_map(|row| [&mut row.name, &mut row.quantity, &mut row.unit_price, &mut row.rate, &mut row.amount]);
+        let pairs = self.terms.iter_mut().chain(&mut self.identity).map(|(_, value)| value);
+        let lines = self.issuer_lines.iter_mut().chain(&mut self.footer);
+        let blocks = self.blocks.iter_mut().flat_map(|(_, lines)| lines);
+        let names = self.recipient.iter_mut().chain([&mut self.issuer]);
+        for text in names.chain(pairs).chain(lines).chain(rows).chain(blocks) {
+            *text = drawable(text, &mut BTreeSet::new());
+        }
+        self
+    }
+}
+
+/// The amount of the sum. A credit note names what is returned, so its amount has no sign.
+fn sum(document: &Document) -> i64 {
+    let payable = document.payable();
+    if document.draft.kind == Kind::CreditNote { payable.abs() } else { payable }
 }
 
 /// Writes yen with a comma before each group of three digits.
@@ -106,17 +133,8 @@ fn number(value: Decimal) -> String {
     format!("{sign}{}{point}{fraction}", grouped(whole))
 }
 
-/// `2025年11月30日`.
-pub fn date(date: Date) -> String {
-    format!("{}年{}月{}日", date.year(), u8::from(date.month()), date.day())
-}
-
 fn with_honorific(name: &str, honorific: &str) -> String {
-    if honorific.is_empty() || HONORIFICS.iter().any(|known| name.ends_with(known)) {
-        name.to_owned()
-    } else {
-        format!("{name} {honorific}")
-    }
+    if honorific.is_empty() || has_honorific(name) { name.to_owned() } else { format!("{name} {honorific}") }
 }
 
 fn terms(document: &Document) -> Vec<(&'static str, String)> {
@@ -128,12 +146,26 @@ fn terms(document: &Document) -> Vec<(&'static str, String)> {
     if !draft.payment_method.is_empty() {
         terms.push(("お支払方法", payment_method(&draft.payment_method).to_owned()));
     }
-    if draft.kind == Kind::Receipt {
-        let first = &document.draft.lines[0].name;
-        let others = if draft.lines.len() > 1 { "ほか" } else { "" };
-        terms.push(("但し書き", format!("{first}{others}として")));
+    if draft.kind == Kind::Receipt || !draft.proviso.is_empty() {
+        terms.push(("但し", proviso(draft)));
     }
     terms
+}
+
+/// Writes for what the money was paid: the caller's words, or the first line's name. The frame 但し … として stands once.
+fn proviso(draft: &Draft) -> String {
+    let given = draft.proviso.trim_end_matches('。').trim_end_matches("として").trim_end();
+    let apart = [':', '：', '、', ' ', '　'];
+    let words = ["但し書き", "但し", "但", "ただし"].into_iter();
+    // 但馬牛 begins with no frame
+    let is_frame = |word: &str, rest: &str| word.starts_with("但し") || rest.starts_with(apart);
+    let framed = words.filter_map(|word| given.strip_prefix(word).filter(|rest| is_frame(word, rest))).next();
+    let given = framed.unwrap_or(given).trim_start_matches(apart);
+    if !given.is_empty() {
+        return format!("{given}　として");
+    }
+    let others = if draft.lines.len() > 1 { "ほか" } else { "" };
+    format!("{}{others}　として", draft.lines[0].name)
 }
 
 /// Returns the printed words for a way of payment. A receipt on paper is exempt from stamp duty when it states payment
@@ -154,12 +186,12 @@ fn identity(draft: &Draft) -> Vec<(&'static str, String)> {
     let mut identity = vec![("番号", draft.number.clone()), (draft.kind.wording().issued, date(draft.issue_date))];
     // without a period, the sale was on the document's date
     if !draft.period.is_empty() {
-        identity.push(("取引期間", draft.period.clone()));
+        identity.push(("取引期間", period::in_words(&draft.period)));
     } else if !matches!(draft.kind, Kind::Quote | Kind::CreditNote) {
         identity.push(("取引日", date(draft.issue_date)));
     }
     if !draft.original_date.is_empty() {
-        identity.push(("元の取引日", draft.original_date.clone()));
+        identity.push(("元の取引日", period::in_words(&draft.original_date)));
     }
     if !draft.original_number.is_empty() {
         identity.push(("元の番号", draft.original_number.clone()));
@@ -263,11 +295,6 @@ fn bank_lines(bank: &BankAccount) -> Vec<String> {
     lines
 }
 
-fn footer(draft: &Draft) -> Vec<String> {
-    let own = draft.theme.footer.lines().map(str::to_owned);
-    own.chain([DISCLAIMER.to_owned()]).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,9 +310,20 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_one_honorific() {
-        assert_eq!(with_honorific("株式会社あんご", "御中"), "株式会社あんご 御中");
-        assert_eq!(with_honorific("山田太郎様", "御中"), "山田太郎様");
+    fn a9_a_name_has_one_honorific() {
+        for (name, shown) in [
+            ("株式会社あんご", "株式会社あんご 御中"),
+            ("みずほ銀行", "みずほ銀行 御中"),
+            ("株式会社平行", "株式会社平行 御中"),
+            ("行", "行 御中"),
+            ("山田商事 行", "山田商事 行"),
+            ("山田商事　行", "山田商事　行"),
+            ("山田太郎様", "山田太郎様"),
+            ("北野 先生", "北野 先生"),
+            ("お客様各位", "お客様各位"),
+        ] {
+            assert_eq!(with_honorific(name, "御中"), shown);
+        }
         assert_eq!(with_honorific("山田太郎", ""), "山田太郎");
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn draft(kind: Kind) -> Draft {
             tel: "03-3581-4161".to_owned(),
         },
         recipient: "山田商事株式会社".to_owned(),
-        recipient_number: RegistrationNumber::read("T1180301018771").ok(),
+        recipient_number: PartyNumber::read("T1180301018771").ok(),
         honorific: "御中".to_owned(),
         lines: vec![
             line("ロゴタイプの設計", "150000", "1", 10),
@@ -41,6 +41,7 @@ pub(super) fn draft(kind: Kind) -> Draft {
         payment_method: "bank_transfer".to_owned(),
         original_date: String::new(),
         original_number: String::new(),
+        proviso: String::new(),
         bank: Some(BankAccount {
             bank_name: "あおば銀行".to_owned(),
             bank_code: "0123".to_owned(),
@@ -177,7 +178,8 @@ fn what_the_caller_should_know_is_told() {
     let mut odd = draft(Kind::Invoice);
     odd.recipient = String::new();
     odd.issuer.registration_number = RegistrationNumber::read("T1234567890123").unwrap();
-    odd.consignor = Some(Consignor { name: "𠮷野".to_owned(), registration_number: None });
+    odd.consignor = Some(Consignor { name: "𠮷野😀".to_owned(), registration_number: None });
+    odd.lines[2].name = "שי".to_owned();
     let document = odd.complete().unwrap();
     let told: Vec<String> = document.warnings.iter().map(Warning::to_string).collect();
     assert_eq!(
@@ -186,15 +188,81 @@ fn what_the_caller_should_know_is_told() {
             "check digit of T1234567890123 is wrong, expected 9",
             "a qualified invoice must name its recipient",
             "the consignor has no registration number",
-            "characters shown as U+3013: U+20BB7",
+            "characters shown as U+3013 in the PDF: U+1F600 in consignor, U+05D9 U+05E9 in items.2.name",
         ]
     );
-    assert!(document.html().contains("委託者: 〓野"));
+    assert!(document.html().contains("委託者: 𠮷野😀"));
     // B23: a receipt without a recipient is a simplified invoice, so there is no warning
     let mut receipt = draft(Kind::Receipt);
     receipt.recipient = String::new();
     assert_eq!(receipt.complete().unwrap().warnings, []);
     assert_eq!(draft(Kind::SimplifiedInvoice).complete().unwrap().warnings, [Warning::Simplified]);
+}
+
+#[test]
+fn a6_a_warning_names_a_few_of_many_members() {
+    let mut many = draft(Kind::Invoice);
+    many.lines = vec![line("😀", "1", "1", 10); 1000];
+    let told = many.complete().unwrap().warnings[0].to_string();
+    assert!(told.ends_with("U+1F600 in items.4.name, and in 995 more members") && told.len() < 300, "{told}");
+}
+
+#[test]
+fn a6_a_draft_keeps_the_caller_s_text() {
+    let names = ["𠮷野家", "か\u{3099}", "葛\u{e0100}城", "A\u{2011}B", "⽇本", "홍길동", "😀"];
+    for name in names {
+        let mut foreign = draft(Kind::Invoice);
+        foreign.recipient = format!("\u{202e}{name}\u{7}");
+        let document = foreign.complete().unwrap();
+        assert_eq!(document.draft.recipient, name);
+        assert!(document.html().contains(name), "{name}");
+        assert_eq!(document.warnings.is_empty(), name != "😀", "{name}");
+    }
+}
+
+#[test]
+fn c2_no_document_asks_its_reader_to_check_it() {
+    for kind in Kind::ALL {
+        let html = of_kind(kind).html();
+        assert!(!html.contains("公的な手段") && !html.contains("<footer>"), "{}", kind.name());
+    }
+    let mut own = draft(Kind::Invoice);
+    own.theme.footer = "株式会社あんごデザイン".to_owned();
+    assert!(own.complete().unwrap().html().contains("<footer><p>株式会社あんごデザイン</p></footer>"));
+}
+
+#[test]
+fn c3_a_credit_note_names_what_is_returned_without_a_sign() {
+    let mut returned = draft(Kind::CreditNote);
+    returned.original_date = "2025-10-31".to_owned();
+    returned.lines = vec![line("返品", "-14920", "1", 10)];
+    let html = returned.complete().unwrap().html();
+    assert!(html.contains("<span>返還金額</span><strong>¥16,412</strong>"));
+    assert!(html.contains("<dt>元の取引日</dt><dd>2025年10月31日</dd>"));
+}
+
+#[test]
+fn c4_a_receipt_says_for_what_the_money_was_paid() {
+    let printed = |proviso: &str, kind| {
+        let mut receipt = draft(kind);
+        receipt.proviso = proviso.to_owned();
+        let html = receipt.complete().unwrap().html();
+        let value =
+            html.split_once("<dt>但し</dt><dd>").map(|(_, rest)| rest.split_once("</dd>").unwrap().0.to_owned());
+        value.unwrap_or_default()
+    };
+    for (given, shown) in [
+        ("", "ロゴタイプの設計ほか　として"),
+        ("書籍代ほか", "書籍代ほか　として"),
+        ("但し、お食事代として", "お食事代　として"),
+        ("但し書き：お品代　として。", "お品代　として"),
+        ("但馬牛代", "但馬牛代　として"),
+        ("として", "ロゴタイプの設計ほか　として"),
+    ] {
+        assert_eq!(printed(given, Kind::Receipt), shown);
+    }
+    assert_eq!(printed("", Kind::Invoice), "");
+    assert_eq!(printed("お品代", Kind::SimplifiedInvoice), "お品代　として");
 }
 
 #[test]

@@ -9,11 +9,16 @@ use std::sync::Arc;
 use printpdf::{
     Color, ExtendedGraphicsState, ExtendedGraphicsStateId, FontId, Mm, Op, PaintMode, PdfDocument, PdfFont,
     PdfFontHandle, PdfPage, PdfResources, PdfSaveOptions, Point, Pt, RawImage, RawImageData, RawImageFormat, Rect, Rgb,
-    TextItem, XObject, XObjectId, XObjectTransform,
+    TextItem, TextRenderingMode, XObject, XObjectId, XObjectTransform,
 };
 use time::Date;
 
+use super::face::Face;
 use super::{Colour, Mark, PAGE, POINT, Page, Picture, Weight};
+use crate::limit::{Limit, Stopped};
+
+/// Thickness of the outline that makes a glyph of a second face bold, as a part of the size of type.
+const BOLD_OUTLINE: f32 = 0.022;
 
 /// Metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,20 +32,24 @@ pub struct About<'a> {
 }
 
 /// Writes pages as a PDF file.
-pub fn write(pages: &[Page], about: &About<'_>) -> Vec<u8> {
+///
+/// # Errors
+/// When the limit stops the work.
+pub fn write(pages: &[Page], about: &About<'_>, limit: Limit<'_>) -> Result<Vec<u8>, Stopped> {
     let mut document = PdfDocument::new(about.title);
-    let resources = Resources::of(pages, &mut document.resources);
-    document.pages = pages
-        .iter()
-        .map(|page| {
-            let ops = page.iter().flat_map(|mark| resources.draw(mark)).collect();
-            PdfPage::new(Mm(PAGE.0), Mm(PAGE.1), ops)
-        })
-        .collect();
+    let resources = Resources::of(pages, &mut document.resources, limit)?;
+    let drawn = pages.iter().map(|page| {
+        limit.check()?;
+        let ops = page.iter().flat_map(|mark| resources.draw(mark)).collect();
+        Ok(PdfPage::new(Mm(PAGE.0), Mm(PAGE.1), ops))
+    });
+    document.pages = drawn.collect::<Result<_, Stopped>>()?;
     let options = PdfSaveOptions { image_optimization: None, subset_fonts: false, ..PdfSaveOptions::default() };
     let mut file = document.to_lopdf_document(&options, &mut Vec::new());
+    limit.check()?;
     archive::complete(&mut file, about);
-    bytes(&mut file)
+    limit.check()?;
+    Ok(bytes(&mut file))
 }
 
 fn bytes(file: &mut lopdf::Document) -> Vec<u8> {
@@ -56,12 +65,17 @@ struct Resources {
 
 impl Resources {
     /// Adds what the marks use: for each face the glyphs of their texts, each picture once, and each opacity.
-    fn of(pages: &[Page], resources: &mut PdfResources) -> Resources {
-        let mut used: BTreeMap<Weight, BTreeSet<char>> = BTreeMap::new();
+    fn of(pages: &[Page], resources: &mut PdfResources, limit: Limit<'_>) -> Result<Resources, Stopped> {
+        let mut used: BTreeMap<Face, BTreeSet<char>> = BTreeMap::new();
         let mut pictures: Vec<Arc<Picture>> = Vec::new();
         for mark in pages.iter().flatten() {
+            limit.check()?;
             match mark {
-                Mark::Text { weight, text, .. } => used.entry(*weight).or_default().extend(text.chars()),
+                Mark::Text { weight, text, .. } => {
+                    for (face, run) in runs(*weight, text) {
+                        used.entry(face).or_default().extend(run.chars());
+                    }
+                }
                 Mark::Picture { picture, opacity_percent, .. } => {
                     if !pictures.iter().any(|known| Arc::ptr_eq(known, picture)) {
                         pictures.push(picture.clone());
@@ -73,25 +87,39 @@ impl Resources {
                 Mark::Fill { .. } => {}
             }
         }
-        for (weight, characters) in used {
-            resources.fonts.map.insert(font_name(weight), PdfFont::new(weight.subset(&characters)));
+        for (face, characters) in used {
+            resources.fonts.map.insert(font_name(face), PdfFont::new(face.subset(&characters)));
         }
         for (at, picture) in pictures.iter().enumerate() {
             resources.xobjects.map.insert(picture_name(at), XObject::Image(raw(picture)));
         }
-        Resources { pictures }
+        Ok(Resources { pictures })
     }
 
     fn draw(&self, mark: &Mark) -> Vec<Op> {
         match mark {
-            Mark::Text { x, baseline, size, weight, colour, text } => vec![
-                Op::StartTextSection,
-                Op::SetFillColor { col: rgb(*colour) },
-                Op::SetFont { font: PdfFontHandle::External(font_name(*weight)), size: Pt(*size) },
-                Op::SetTextCursor { pos: Point { x: points(*x), y: points(PAGE.1 - baseline) } },
-                Op::ShowText { items: vec![TextItem::Text(text.clone())] },
-                Op::EndTextSection,
-            ],
+            Mark::Text { x, baseline, size, weight, colour, text } => {
+                let mut ops = vec![
+                    Op::StartTextSection,
+                    Op::SetFillColor { col: rgb(*colour) },
+                    Op::SetTextCursor { pos: Point { x: points(*x), y: points(PAGE.1 - baseline) } },
+                ];
+                for (face, run) in runs(*weight, text) {
+                    let is_thickened = *weight == Weight::Bold && face.is_second();
+                    if is_thickened {
+                        ops.push(Op::SetOutlineColor { col: rgb(*colour) });
+                        ops.push(Op::SetOutlineThickness { pt: Pt(size * BOLD_OUTLINE) });
+                        ops.push(Op::SetTextRenderingMode { mode: TextRenderingMode::FillStroke });
+                    }
+                    ops.push(Op::SetFont { font: PdfFontHandle::External(font_name(face)), size: Pt(*size) });
+                    ops.push(Op::ShowText { items: vec![TextItem::Text(run.to_owned())] });
+                    if is_thickened {
+                        ops.push(Op::SetTextRenderingMode { mode: TextRenderingMode::Fill });
+                    }
+                }
+                ops.push(Op::EndTextSection);
+                ops
+            }
             Mark::Fill { x, y, width, height, colour } => vec![
                 Op::SetFillColor { col: rgb(*colour) },
                 Op::DrawRectangle {
@@ -127,11 +155,25 @@ impl Resources {
     }
 }
 
-fn font_name(weight: Weight) -> FontId {
-    FontId(match weight {
-        Weight::Regular => "Regular".to_owned(),
-        Weight::Bold => "Bold".to_owned(),
-    })
+/// Splits a text into runs of one face. A character without a glyph belongs to the run before it.
+fn runs(weight: Weight, text: &str) -> Vec<(Face, &str)> {
+    let mut runs: Vec<(Face, &str)> = Vec::new();
+    let mut from = 0;
+    for (at, character) in text.char_indices() {
+        let Some(face) = weight.face(character) else { continue };
+        match runs.last_mut() {
+            Some((last, run)) if *last == face => *run = &text[from..at + character.len_utf8()],
+            _ => {
+                from = at;
+                runs.push((face, &text[at..at + character.len_utf8()]));
+            }
+        }
+    }
+    runs
+}
+
+fn font_name(face: Face) -> FontId {
+    FontId(format!("{face:?}"))
 }
 
 fn picture_name(at: usize) -> XObjectId {
@@ -203,10 +245,11 @@ mod tests {
     #[test]
     fn equal_pages_have_equal_bytes_and_others_another_identifier() {
         let about = About { title: "請求書", author: "株式会社あんご", date: DATE };
-        let first = write(&[page("請求書")], &about);
+        let write = |pages: &[Page]| write(pages, &about, Limit::NONE).unwrap();
+        let first = write(&[page("請求書")]);
         assert!(first.starts_with(b"%PDF-1.7") && first.len() < 40_000, "{}", first.len());
-        assert!(first == write(&[page("請求書")], &about));
-        let second = write(&[page("請求書"), page("領収書")], &about);
+        assert!(first == write(&[page("請求書")]));
+        let second = write(&[page("請求書"), page("領収書")]);
         let id = |bytes: &[u8]| {
             let file = lopdf::Document::load_mem(bytes).unwrap();
             assert_eq!(file.get_pages().len(), if bytes == first { 1 } else { 2 });

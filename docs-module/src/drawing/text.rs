@@ -1,4 +1,4 @@
-//! Cleans text for the faces, and breaks text into lines.
+//! Texts as callers give them, made safe; texts as the faces can show them; and lines of text for a column.
 
 use std::collections::BTreeSet;
 
@@ -7,39 +7,94 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::face::Weight;
 
-/// The geta mark of printers, which replaces a character for which the faces have no glyph.
+/// The geta mark of printers, which is drawn for a character that no face has.
 pub const MISSING: char = '〓';
 
-/// Cleans a text as documents show it: composed (NFC), control characters as spaces, line ends as `\n`, marks of
-/// direction left out ([`is_mark_of_direction`]). A character for which the faces have no glyph becomes [`MISSING`] and
-/// is added to `missing`.
-pub fn clean(text: &str, missing: &mut BTreeSet<char>) -> String {
-    let unified = text.replace("\r\n", "\n").replace('\r', "\n");
-    let mut cleaned = String::with_capacity(unified.len());
-    for character in unified.nfc() {
+/// Makes a text safe to show and to keep: control characters become spaces, line ends become `\n`, and invisible
+/// characters that let a text be read differently from how it is stored are left out ([`is_mark_of_direction`]). All
+/// other characters stay as the caller wrote them.
+pub fn safe(text: &str) -> String {
+    let unified = text.replace("\r\n", "\n");
+    let mut safe = String::with_capacity(unified.len());
+    for character in unified.chars() {
         match character {
-            '\n' => cleaned.push('\n'),
+            '\n' | '\r' | '\u{2028}' | '\u{2029}' => safe.push('\n'),
             _ if is_mark_of_direction(character) => {}
-            _ if character.is_control() => cleaned.push(' '),
-            _ if Weight::Regular.has(character) && Weight::Bold.has(character) => cleaned.push(character),
-            // a variation selector for the character before it
-            '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => {}
-            _ => {
-                missing.insert(character);
-                cleaned.push(MISSING);
-            }
+            _ if character.is_control() || is_noncharacter(character) => safe.push(' '),
+            _ => safe.push(character),
         }
     }
-    cleaned
+    safe
 }
 
-/// Whether a character changes the direction of writing or has no width. With such characters a text can be read
-/// differently from how it is stored.
+/// Makes a safe text that the faces can show. Marks are joined to their letters (NFC). A character that BIZ UDGothic
+/// lacks is drawn in its compatibility form if BIZ UDGothic has that (a narrow space as a space, ⽇ as 日), or else from
+/// a second face. A character that no face has becomes [`MISSING`] and is added to `missing`.
+pub fn drawable(text: &str, missing: &mut BTreeSet<char>) -> String {
+    let mut drawable = String::with_capacity(text.len());
+    for character in joined(text) {
+        if character == '\n' || Weight::Regular.has(character) {
+            drawable.push(character);
+        } else if is_invisible(character) {
+        } else if let Some(form) = compatibility_form(character) {
+            drawable.push_str(&form);
+        } else if Weight::Regular.face(character).is_some() {
+            drawable.push(character);
+        } else {
+            missing.insert(character);
+            drawable.push(MISSING);
+        }
+    }
+    drawable
+}
+
+/// Makes a text safe and drawable.
+pub fn clean(text: &str, missing: &mut BTreeSet<char>) -> String {
+    drawable(&safe(text), missing)
+}
+
+/// Joins marks to their letters. Compatibility ideographs stay, though NFC replaces them by other ideographs, because
+/// some are the usual form of a name (塚 with a dot) and BIZ UDGothic has them.
+fn joined(text: &str) -> impl Iterator<Item = char> {
+    let pieces = text.split_inclusive(is_compatibility_ideograph);
+    pieces.flat_map(|piece| {
+        let ideograph = piece.chars().next_back().filter(|last| is_compatibility_ideograph(*last));
+        let rest = &piece[..piece.len() - ideograph.map_or(0, char::len_utf8)];
+        rest.nfc().chain(ideograph)
+    })
+}
+
+fn is_compatibility_ideograph(character: char) -> bool {
+    matches!(character, '\u{f900}'..='\u{faff}' | '\u{2f800}'..='\u{2fa1f}')
+}
+
+/// Returns the compatibility form (NFKC) of a character, if BIZ UDGothic has all of it. A form with digits changes a
+/// number (m⁵ is not m5, ½ is not 1/2), so only digits of other styles have one.
+fn compatibility_form(character: char) -> Option<String> {
+    let form: String = std::iter::once(character).nfkc().collect();
+    let is_digit = matches!(character, '\u{1d7ce}'..='\u{1d7ff}' | '\u{1fbf0}'..='\u{1fbf9}');
+    let is_true = is_digit || !form.contains(|c: char| c.is_ascii_digit());
+    (is_true && form.chars().all(|c| Weight::Regular.has(c))).then_some(form)
+}
+
+/// Whether a character is drawn as nothing: a variation selector for the character before it, or a soft hyphen.
+fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' | '\u{ad}')
+}
+
+/// Whether a character changes the direction of writing, or has no width and no meaning in names and amounts. With
+/// such characters a text can be read differently from how it is stored.
 pub fn is_mark_of_direction(character: char) -> bool {
     matches!(
         character,
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{061c}' | '\u{feff}'
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{061c}' | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}'
     )
+}
+
+/// Whether a code point is reserved as no character. XML allows no U+FFFE and U+FFFF.
+fn is_noncharacter(character: char) -> bool {
+    matches!(character, '\u{fdd0}'..='\u{fdef}') || u32::from(character) & 0xfffe == 0xfffe
 }
 
 /// Breaks a text into lines for a column of `width` millimetres. Lines break where Unicode (annex 14) allows, so that
@@ -93,19 +148,42 @@ mod tests {
     }
 
     #[test]
-    fn text_is_what_the_faces_can_show() {
+    fn a6_text_is_what_the_faces_can_show() {
         for (given, shown, missing) in [
             ("株式会社あんご", "株式会社あんご", ""),
-            ("か\u{3099}", "が", ""),
+            ("か\u{3099}ハ\u{309a}", "がパ", ""),
             ("a\tb\u{0}c", "a b c", ""),
-            ("a\r\nb\rc", "a\nb\nc", ""),
-            ("𠮷野家😀", "〓野家〓", "😀𠮷"),
+            ("a\r\nb\rc\u{2028}d", "a\nb\nc\nd", ""),
+            ("𠮷野家😀", "𠮷野家〓", "😀"),
             ("\u{202e}100\u{202c}", "100", ""),
-            ("葛\u{e0100}城", "葛城", ""),
+            ("葛\u{e0100}城、辻\u{e0101}", "葛城、辻", ""),
             ("שלום", "〓〓〓〓", "ולםש"),
+            // from word processors and copied PDF files
+            ("A\u{2011}B\u{2003}C\u{2009}D\u{202f}E", "A‐B C D E", ""),
+            ("⽇本⽀店", "日本支店", ""),
+            ("𝟏𝐀", "1A", ""),
+            // a number stays the same number
+            ("m⁵", "m⁵", ""),
+            ("½⅐", "½⅐", ""),
+            ("🄁", "〓", "🄁"),
+            // letters of macOS are decomposed
+            ("홍길동 é", "홍길동 é", ""),
+            ("홍".nfd().collect::<String>().as_str(), "홍", ""),
+            ("塚\u{fa10}", "塚\u{fa10}", ""),
+            ("软件有限公司", "软件有限公司", ""),
         ] {
             assert_eq!(cleaned(given), (shown.to_owned(), missing.to_owned()), "{given:?}");
         }
+    }
+
+    #[test]
+    fn a6_a_safe_text_is_the_caller_s() {
+        for same in
+            ["𠮷野家", "か\u{3099}", "葛\u{e0100}城", "A\u{2011}B\u{2003}", "⽇本", "שלום😀", "홍길동", "\u{fa10}"]
+        {
+            assert_eq!(safe(same), same);
+        }
+        assert_eq!(safe("a\u{200b}b\u{feff}\u{2066}c\u{e0041}\u{ffff}\u{85}d"), "abc  d");
     }
 
     #[test]

@@ -1,68 +1,72 @@
 //! Drafts of documents from payments. The issuer comes from the request or the profile, the lines from the payments.
 
-use time::Date;
+use serde_json::Value;
 
-use super::{Payment, lines_of_all};
-use crate::document::{self, BankAccount, Consignor, Draft, Issuer, Kind, Problem, Step, Theme};
-use crate::reconcile::{NameKind, key};
-use crate::registration::RegistrationNumber;
-use crate::rounding::Rounding;
-use crate::tax::consumption::Basis;
+use super::honorific::{honorific, honorific_of};
+use super::order::{Order, base, consignor, wish_problem};
+use super::return_draft::draft_of_return;
+use super::returns::no_original_date;
+use super::{Announced, Payment, Provider, Return, lines_of_all, read_any};
+use crate::document::{self, Draft, Kind, Problem};
+use crate::tax::consumption::Rate;
 
-/// Values that the request gives. A value that is empty or `None` comes from the payments, or is left out.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Order {
-    /// The issuer.
-    pub issuer: Issuer,
-    /// The document's number, unless the metadata of the payment gives another one.
-    pub number: String,
-    /// Today: the date of a document for many payments, or for one payment without a time.
-    pub today: Date,
-    /// The recipient's name.
-    pub recipient: String,
-    /// The kind of document.
-    pub kind: Option<Kind>,
-    /// How fractions of a yen are rounded.
-    pub rounding: Rounding,
-    /// The consignor, when the issuer sells as an agent.
-    pub consignor: Option<Consignor>,
-    /// The date by which to pay.
-    pub due_date: Option<Date>,
-    /// The period of the sales, as text.
-    pub period: String,
-    /// The bank account to pay to.
-    pub bank: Option<BankAccount>,
-    /// A note that says who bears the fee of a bank transfer.
-    pub transfer_fee_note: String,
-    /// Free text.
-    pub notes: String,
-    /// Colour and pictures.
-    pub theme: Theme,
-}
-
-/// Makes the draft for one payment: by default a receipt, or a credit note for a return.
+/// Makes the draft for one payment object, and the warnings about it.
 ///
 /// # Errors
-/// When the metadata asks for a document that cannot be made. The path of the problem begins at the payment object.
+/// Those of [`super::read`], [`draft_of_one`] and [`draft_of_return`]. A sale that was completely refunded has no
+/// document but a credit note.
+pub fn draft_of_object(
+    provider: Provider,
+    object: &Value,
+    default_rate: Rate,
+    order: Order,
+) -> Result<(Draft, Vec<String>), Problem> {
+    let problem = |message: &str| Err(Problem { at: Vec::new(), message: message.to_owned() });
+    match read_any(provider, object, default_rate)? {
+        Announced::Sale(payment) => {
+            let draft = draft_of_one(&payment, order)?;
+            if payment.is_refunded && draft.kind != Kind::CreditNote {
+                return problem("should be a payment that was not completely refunded");
+            }
+            Ok((draft, payment.warnings))
+        }
+        Announced::Return(_) if order.kind.is_some_and(|kind| kind != Kind::CreditNote) => {
+            problem("is a return, so its document_type should be credit_note")
+        }
+        Announced::Return(returned) => {
+            Ok((draft_of_return(&returned, returned.amount, None, order)?, returned.warnings))
+        }
+    }
+}
+
+/// Makes the draft for one payment: by default a receipt, or a credit note for a return. A credit note for a sale is
+/// that of all that was given back of the sale.
+///
+/// # Errors
+/// When the metadata asks for a document that cannot be made, or the document needs the date of a sale that is not
+/// known. The path of the problem begins at the payment object.
 pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     let wishes = &payment.wishes;
     let wished_kind = match &wishes.document_type {
         None => None,
         Some(name) => Some(Kind::of_name(name).ok_or_else(|| wish_problem("document_type", "is not a document type"))?),
     };
-    let consignor = match (&order.consignor, &wishes.consignor) {
-        (Some(asked), _) => Some(asked.clone()),
-        (None, Some(name)) => Some(Consignor { name: name.clone(), registration_number: consignor_number(payment)? }),
-        (None, None) => None,
-    };
     let default_kind = if payment.is_return { Kind::CreditNote } else { Kind::Receipt };
-    let day = payment.date.unwrap_or(order.today);
-    let recipient = if order.recipient.is_empty() { payment.recipient.clone() } else { order.recipient.clone() };
-    let honorific = wishes.honorific.clone().unwrap_or_else(|| honorific(&recipient).to_owned());
     let kind = order.kind.or(wished_kind).unwrap_or(default_kind);
-    // if the date of the original sale is unknown, the document states the date of this payment or return instead
-    let original_date =
-        if kind.needs_original() { document::date(payment.original_date.unwrap_or(day)) } else { String::new() };
+    if kind == Kind::CreditNote && !payment.is_return {
+        return draft_of_return(&Return::of_refunds(payment), payment.refunded, None, order);
+    }
+    let consignor = consignor(&order, wishes)?;
+    let day = payment.date.unwrap_or(order.today);
+    let is_asked = !order.recipient.is_empty();
+    let recipient = if is_asked { order.recipient.clone() } else { payment.recipient.clone() };
+    let by_name = if is_asked { honorific(&recipient) } else { honorific_of(payment) };
+    let honorific = wishes.honorific.clone().unwrap_or_else(|| by_name.to_owned());
+    let day_of_sale = payment.date.filter(|_| !payment.is_return).map(document::date);
+    let original_date = match kind.needs_original() {
+        true => payment.original_date.clone().or(day_of_sale).ok_or_else(no_original_date)?,
+        false => String::new(),
+    };
     let number = wishes.invoice_number.clone().unwrap_or_else(|| order.number.clone());
     let payment_method = payment.payment_method.clone().unwrap_or_default();
     let draft = base(Order { recipient, consignor, number, ..order }, payment.lines.clone(), kind, day);
@@ -87,78 +91,24 @@ pub fn draft_of_all(payments: &[Payment], order: Order) -> Draft {
     Draft { honorific, original_date, ..draft }
 }
 
-fn base(order: Order, lines: Vec<document::Line>, kind: Kind, issue_date: Date) -> Draft {
-    Draft {
-        kind,
-        number: order.number,
-        issue_date,
-        due_date: order.due_date,
-        issuer: order.issuer,
-        recipient: order.recipient,
-        recipient_number: None,
-        honorific: String::new(),
-        lines,
-        basis: Basis::Inclusive,
-        rounding: order.rounding,
-        withholding: None,
-        period: order.period,
-        payment_method: String::new(),
-        original_date: String::new(),
-        original_number: String::new(),
-        bank: order.bank,
-        transfer_fee_note: order.transfer_fee_note,
-        consignor: order.consignor,
-        notes: order.notes,
-        theme: order.theme,
-    }
-}
-
-/// Chooses the honorific: 御中 for a name that contains a legal form such as 株式会社, 様 for any other name.
-fn honorific(name: &str) -> &'static str {
-    let is_company = key(NameKind::Company, name) != key(NameKind::Text, name);
-    if is_company { "御中" } else { "様" }
-}
-
-fn consignor_number(payment: &Payment) -> Result<Option<RegistrationNumber>, Problem> {
-    let given = payment.wishes.consignor_registration_number.as_deref();
-    let number = given.map(RegistrationNumber::read).transpose();
-    number.map_err(|error| wish_problem("consignor_registration_number", &error.to_string()))
-}
-
-fn wish_problem(name: &'static str, message: &str) -> Problem {
-    Problem { at: vec![Step::Field("metadata"), Step::Field(name)], message: message.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
     use time::macros::date;
 
     use super::*;
-    use crate::payment_import::{Provider, read};
-    use crate::tax::consumption::Rate;
+    use crate::document::{Issuer, Step};
+    use crate::payment_import::read;
+    use crate::registration::RegistrationNumber;
 
     fn order() -> Order {
-        Order {
-            issuer: Issuer {
-                name: "株式会社あんご".to_owned(),
-                registration_number: RegistrationNumber::read("T7000012050002").unwrap(),
-                address: String::new(),
-                tel: String::new(),
-            },
-            number: "20251201-AAAAAAAA".to_owned(),
-            today: date!(2025 - 12 - 31),
-            recipient: String::new(),
-            kind: None,
-            rounding: Rounding::Floor,
-            consignor: None,
-            due_date: None,
-            period: String::new(),
-            bank: None,
-            transfer_fee_note: String::new(),
-            notes: String::new(),
-            theme: Theme::default(),
-        }
+        let issuer = Issuer {
+            name: "株式会社あんご".to_owned(),
+            registration_number: RegistrationNumber::read("T7000012050002").unwrap(),
+            address: String::new(),
+            tel: String::new(),
+        };
+        Order::new(issuer, "20251201-AAAAAAAA".to_owned(), date!(2025 - 12 - 31))
     }
 
     fn payment(name: &str, created: i64, metadata: serde_json::Value) -> Payment {
@@ -201,12 +151,13 @@ mod tests {
         let refund = |charge: serde_json::Value| {
             let object = json!({"id": "re_1", "object": "refund", "status": "succeeded", "amount": 500, "currency": "jpy",
                 "created": 1_764_514_800, "charge": charge});
-            draft_of_one(&read(Provider::Stripe, &object, Rate::Standard).unwrap(), order()).unwrap()
+            draft_of_one(&read(Provider::Stripe, &object, Rate::Standard).unwrap(), order())
         };
-        let known = refund(json!({"id": "ch_1", "created": 1_762_000_000}));
+        let known = refund(json!({"id": "ch_1", "created": 1_762_000_000})).unwrap();
         assert_eq!((known.kind, known.original_date.as_str()), (Kind::CreditNote, "2025年11月1日"));
-        assert_eq!(refund(json!("ch_1")).original_date, "2025年12月1日");
         assert_eq!(known.complete().unwrap().totals.total.gross, -500);
+        let unknown = refund(json!("ch_1")).unwrap_err();
+        assert_eq!(unknown.at, [Step::Field("metadata"), Step::Field("original_date")]);
     }
 
     #[test]

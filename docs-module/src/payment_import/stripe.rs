@@ -1,322 +1,194 @@
 //! Objects of Stripe's interface (fact sheet of the back office, section 4).
 
-use std::collections::BTreeSet;
-
-use time::Date;
-
-use super::{Payment, Wishes, line, rate};
-use crate::document::{Line, Problem};
-use crate::object::{Node, sum};
+use super::facts::{self, Facts, only, succeeded};
+use super::itemized::{self, Reading, UNNAMED};
+use super::links::Identity;
+use super::{Fullness, NamedBy, Payment, wishes};
+use crate::document::Problem;
+use crate::object::Node;
 use crate::tax::consumption::Rate;
 
-/// Name of a line whose object has no description.
-const UNNAMED: &str = "お支払い";
-
-/// The values that are in different members for each kind of object. All other members are read in the same way for all
-/// kinds.
-struct Facts<'a> {
-    /// Amount paid, with tax, in yen.
-    gross: i64,
-    /// Amount refunded, in yen.
-    refunded: i64,
-    /// The lines, each with its amount in yen; empty when the object has none.
-    lines: Vec<(Line, i64)>,
-    /// Other objects of the same payment.
-    related: Vec<Node<'a>>,
-    when: Node<'a>,
-    /// Members of a return that may contain the sale as a whole object.
-    returned: Vec<Node<'a>>,
-    /// Members that may contain the buyer's name, in order of preference.
-    names: Vec<Node<'a>>,
-    emails: Vec<Node<'a>>,
-    method: Option<&'a str>,
-    is_return: bool,
-}
-
-pub(super) fn read(object: &Node<'_>, default_rate: Rate) -> Result<Payment, Problem> {
+/// Reads an object that reports a sale.
+pub(super) fn sale(object: &Node<'_>, default_rate: Rate) -> Result<Payment, Problem> {
     let kind = object.member("object");
-    match kind.text() {
-        Some("payment_intent") => build(object, default_rate, intent),
-        Some("charge") => read_charge(object, default_rate),
-        Some("checkout.session") => build(object, default_rate, session),
-        Some("invoice") => build(object, default_rate, invoice),
-        Some("refund") => build(object, default_rate, refund),
-        Some("credit_note") => build(object, default_rate, credit_note),
-        _ => Err(kind.problem("should be payment_intent, charge, checkout.session, invoice, refund or credit_note")),
-    }
-}
-
-pub(super) fn read_charge(object: &Node<'_>, default_rate: Rate) -> Result<Payment, Problem> {
-    build(object, default_rate, charge)
-}
-
-fn build<'a>(
-    object: &Node<'a>,
-    default_rate: Rate,
-    facts: fn(&Node<'a>, Rate) -> Result<Facts<'a>, Problem>,
-) -> Result<Payment, Problem> {
-    object.check_yen()?;
-    let main = rate::wished(object)?.unwrap_or(default_rate);
-    let facts = facts(object, main)?;
-    let metadata = object.member("metadata");
-    let wish = |name| metadata.member(name).text();
-
-    let of_lines = sum(object, facts.lines.iter().map(|(_, amount)| *amount))?;
-    let mut lines: Vec<Line> = facts.lines.into_iter().map(|(line, _)| line).collect();
-    let has_lines = !lines.is_empty();
-    let unexplained = if has_lines { facts.gross - of_lines } else { 0 };
-    if !has_lines {
-        let name = wish("item_name").or(wish("description")).or(object.member("description").text()).unwrap_or(UNNAMED);
-        lines.push(line(name, None, facts.gross, main));
-    } else if unexplained != 0 {
-        lines.push(line("調整額（送料・値引きほか）", None, unexplained, main));
-    }
-    if !(0..=facts.gross.max(0)).contains(&facts.refunded) {
-        return Err(object.problem("more was refunded than was paid"));
-    }
-    lines.extend(refund_lines(&lines, facts.refunded, facts.gross));
-
-    let own = object.member("id");
-    let ids: BTreeSet<String> =
-        std::iter::once(&own).chain(&facts.related).filter_map(Node::id).map(str::to_owned).collect();
-    let named = ["recipient", "invoice_recipient", "宛名"].into_iter().find_map(wish);
-    let recipient = named.or_else(|| facts.names.iter().find_map(Node::text)).unwrap_or_default().to_owned();
-    let wish = |name| wish(name).map(str::to_owned);
-    Ok(Payment {
-        id: own.text().unwrap_or_default().to_owned(),
-        ids,
-        lines,
-        total: facts.gross - facts.refunded,
-        is_refunded: facts.refunded > 0 && facts.refunded == facts.gross,
-        is_return: facts.is_return,
-        date: facts.when.day()?,
-        original_date: first_day(&facts.returned)?,
-        recipient,
-        email: facts.emails.iter().find_map(Node::text).map(str::to_owned),
-        payment_method: facts.method.map(str::to_owned),
-        wishes: Wishes {
-            honorific: wish("recipient_honorific"),
-            invoice_number: wish("invoice_number"),
-            document_type: wish("document_type"),
-            consignor: wish("consignor"),
-            consignor_registration_number: wish("consignor_registration_number"),
-            do_not_invoice: wish("do_not_invoice").is_some_and(|value| value.eq_ignore_ascii_case("true")),
-        },
-        unexplained,
-    })
-}
-
-/// Reads the date of the first of these members that is a whole object, not just an id.
-fn first_day(objects: &[Node<'_>]) -> Result<Option<Date>, Problem> {
-    for object in objects {
-        if let Some(day) = object.member("created").day()? {
-            return Ok(Some(day));
+    let facts = match kind.text() {
+        Some("payment_intent") => intent,
+        Some("charge") => charge,
+        Some("checkout.session") => session,
+        Some("invoice") => invoice,
+        _ => {
+            let message = "should be payment_intent, charge, checkout.session, invoice, refund or credit_note";
+            return Err(kind.problem(message));
         }
-    }
-    Ok(None)
-}
-
-/// Makes the negative lines of a refund. If the sale has two rates, the refund is apportioned by the sums of the rates,
-/// because the provider does not say what was refunded.
-fn refund_lines(lines: &[Line], refunded: i64, gross: i64) -> Vec<Line> {
-    if refunded == 0 {
-        return Vec::new();
-    }
-    let of_rate = |rate: Rate| -> i64 {
-        let amounts = lines.iter().filter(|line| line.rate == rate).map(|line| line.unit_price * line.quantity);
-        amounts.filter_map(|amount| i64::try_from(amount).ok()).sum()
     };
-    let sums = Rate::ALL.map(of_rate);
-    let shares = crate::tax::consumption::apportion(refunded, &sums).unwrap_or_else(|| {
-        // `apportion` refuses negative sums: the sum of one rate is negative, so the other rate takes the whole refund
-        let main = if sums[0] >= gross { 0 } else { 1 };
-        let mut shares = vec![0, 0];
-        shares[main] = refunded;
-        shares
-    });
-    let shared = Rate::ALL.into_iter().zip(shares).filter(|(_, share)| *share != 0);
-    shared.map(|(rate, share)| line("返金", None, -share, rate)).collect()
+    object.check_yen()?;
+    let mut facts = facts(object, default_rate)?;
+    let customer = object.member("customer");
+    facts.names.push((NamedBy::Payer, customer.member("name")));
+    facts.emails.push(customer.member("email"));
+    facts::payment(object, facts)
 }
 
-fn succeeded(is_so: bool, node: &Node<'_>) -> Result<(), Problem> {
-    if is_so { Ok(()) } else { Err(node.problem("should say that the payment succeeded")) }
+/// What a charge says was given back, in yen. What a partial capture releases is counted in `amount_refunded` too, and
+/// was never paid.
+pub(super) fn refunded(charge: &Node<'_>) -> Result<i64, Problem> {
+    let told = charge.member("amount_refunded");
+    let refunded = match told.yen()? {
+        Some(refunded) if refunded < 0 => return Err(told.problem("should be at least 0")),
+        Some(refunded) => refunded,
+        None => {
+            let refunds = charge.member("refunds").items();
+            let succeeded = refunds.iter().filter(|refund| refund.member("status").text() == Some("succeeded"));
+            let amounts = succeeded.map(|refund| refund.first_yen(&["amount"])).collect::<Result<Vec<_>, _>>()?;
+            crate::object::sum(charge, amounts)?
+        }
+    };
+    let amount = charge.member("amount").yen()?;
+    let released = amount.map_or(Ok(0), |amount| Ok((amount - paid(charge, ["amount_captured", "amount"])?).max(0)))?;
+    Ok((refunded - released).max(0))
 }
 
-fn intent<'a>(object: &Node<'a>, _: Rate) -> Result<Facts<'a>, Problem> {
+/// The amount that was paid: the first of two members, else the second. What succeeded was not a payment of 0 yen, so a
+/// 0 means that the first member was not filled in.
+pub(super) fn paid(object: &Node<'_>, names: [&'static str; 2]) -> Result<i64, Problem> {
+    let exact = object.member(names[0]).yen()?.filter(|amount| *amount != 0);
+    exact.map_or_else(|| object.first_yen(&[names[1], names[0]]), Ok)
+}
+
+/// The charge of an intent: the latest, or in older versions the paid one of its list.
+fn charge_of_intent<'a>(intent: &Node<'a>) -> Node<'a> {
+    let latest = intent.member("latest_charge");
+    let charges = intent.member("charges").items();
+    let paid = charges.into_iter().find(|charge| charge.member("paid").value.as_bool() == Some(true));
+    if latest.value.is_object() { latest } else { paid.unwrap_or(latest) }
+}
+
+fn names_of_charge<'a>(charge: &Node<'a>) -> Vec<(NamedBy, Node<'a>)> {
+    let billing = charge.member("billing_details");
+    vec![(NamedBy::Payer, billing.member("name")), (NamedBy::Payer, charge.member("shipping").member("name"))]
+}
+
+fn intent<'a>(object: &Node<'a>, default_rate: Rate) -> Result<Facts<'a>, Problem> {
     let status = object.member("status");
     succeeded(status.text() == Some("succeeded"), &status)?;
-    let latest = object.member("latest_charge");
-    let billing = latest.member("billing_details");
-    let types = object.member("payment_method_types").value.as_array().map(Vec::as_slice).unwrap_or_default();
-    let only = match types {
-        [only] => only.as_str(),
-        _ => None,
-    };
+    let charge = charge_of_intent(object);
+    let billing = charge.member("billing_details");
+    let gross = paid(object, ["amount_received", "amount"])?;
+    let method = charge.member("payment_method_details").member("type").text();
     Ok(Facts {
-        gross: object.first_yen(&["amount_received", "amount"])?,
-        refunded: latest.member("amount_refunded").yen()?.unwrap_or(0),
-        lines: Vec::new(),
+        identity: Identity::of(object),
+        gross,
+        refunded: refunded(&charge)?,
+        itemized: itemized::whole(object, facts::name(object).unwrap_or(UNNAMED), gross, default_rate)?,
+        is_final: false,
         when: object.member("created"),
-        returned: Vec::new(),
-        names: vec![billing.member("name"), object.member("shipping").member("name")],
+        names: [names_of_charge(&charge), vec![(NamedBy::Payer, object.member("shipping").member("name"))]].concat(),
         emails: vec![object.member("receipt_email"), billing.member("email")],
-        method: latest.member("payment_method_details").member("type").text().or(only),
-        related: vec![latest, object.member("invoice")],
-        is_return: false,
+        method: method.or(only(&object.member("payment_method_types"))),
+        warnings: Vec::new(),
     })
 }
 
-fn charge<'a>(object: &Node<'a>, _: Rate) -> Result<Facts<'a>, Problem> {
+fn charge<'a>(object: &Node<'a>, default_rate: Rate) -> Result<Facts<'a>, Problem> {
     let is_true = |name| object.member(name).value.as_bool() == Some(true);
     let status = object.member("status");
-    // charges of PAY.JP have no status
-    let has_status = status.is_missing() || status.text() == Some("succeeded");
-    succeeded(is_true("paid") && is_true("captured") && has_status, &status)?;
+    succeeded(is_true("paid") && is_true("captured") && status.text() == Some("succeeded"), &status)?;
+    let gross = paid(object, ["amount_captured", "amount"])?;
     let billing = object.member("billing_details");
     Ok(Facts {
-        gross: object.first_yen(&["amount_captured", "amount"])?,
-        refunded: object.member("amount_refunded").yen()?.unwrap_or(0),
-        lines: Vec::new(),
-        related: vec![object.member("payment_intent"), object.member("invoice")],
+        identity: Identity::of(object),
+        gross,
+        refunded: refunded(object)?,
+        itemized: itemized::whole(object, facts::name(object).unwrap_or(UNNAMED), gross, default_rate)?,
+        is_final: false,
         when: object.member("created"),
-        returned: Vec::new(),
-        names: vec![billing.member("name"), object.member("shipping").member("name")],
+        names: names_of_charge(object),
         emails: vec![billing.member("email"), object.member("receipt_email")],
         method: object.member("payment_method_details").member("type").text(),
-        is_return: false,
+        warnings: Vec::new(),
     })
 }
 
-fn session<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
+fn session<'a>(object: &Node<'a>, default_rate: Rate) -> Result<Facts<'a>, Problem> {
     let status = object.member("payment_status");
     let gross = object.first_yen(&["amount_total"])?;
     let is_free = status.text() == Some("no_payment_required") && gross == 0;
     succeeded(status.text() == Some("paid") || is_free, &status)?;
-    let mut lines = Vec::new();
-    for item in object.member("line_items").items() {
-        let amount = item.first_yen(&["amount_total"])?;
-        lines.push((sold(&item, amount, main)?, amount));
-    }
+    let identity = Identity::of(object);
+    // a subscription always has an invoice, which sessions of older versions do not name
+    let is_final = identity.invoice_id.is_none() && object.member("mode").text() != Some("subscription");
+    let reading = Reading {
+        list: object.member("line_items"),
+        amount: itemized::session_amount,
+        name: facts::name(object).unwrap_or(UNNAMED).to_owned(),
+        total: gross,
+        is_final,
+        default_rate,
+    };
+    let itemized = itemized::read(object, &reading)?;
+    let fullness = if itemized.has_lines { Fullness::ItemizedSession } else { Fullness::Session };
     let details = object.member("customer_details");
-    let types = object.member("payment_method_types").value.as_array().map(Vec::as_slice).unwrap_or_default();
+    let charge = charge_of_intent(&object.member("payment_intent"));
+    let method = charge.member("payment_method_details").member("type").text();
+    let mut names: Vec<_> = wishes::filled_in(object).into_iter().collect();
+    names.push((NamedBy::Business, details.member("business_name")));
+    names.push((NamedBy::Payer, details.member("name")));
+    names.extend(names_of_charge(&charge));
     Ok(Facts {
         gross,
-        refunded: 0,
-        lines,
-        related: vec![object.member("payment_intent"), object.member("invoice")],
+        refunded: refunded(&charge)?,
+        is_final,
+        identity: Identity { fullness, ..identity },
+        itemized,
         when: object.member("created"),
-        returned: Vec::new(),
-        names: vec![details.member("business_name"), details.member("name")],
+        names,
         emails: vec![details.member("email"), object.member("customer_email")],
-        method: match types {
-            [only] => only.as_str(),
-            _ => None,
-        },
-        is_return: false,
+        method: method.or(only(&object.member("payment_method_types"))),
+        warnings: Vec::new(),
     })
 }
 
-fn invoice<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
+fn invoice<'a>(object: &Node<'a>, default_rate: Rate) -> Result<Facts<'a>, Problem> {
     let status = object.member("status");
-    succeeded(status.text() == Some("paid"), &status)?;
-    let transitions = object.member("status_transitions");
-    let times = [transitions.member("paid_at"), object.member("effective_at"), object.member("created")];
-    let mut related = vec![object.member("charge"), object.member("payment_intent")];
-    for payment in object.member("payments").items() {
-        related.push(payment.member("payment").member("payment_intent"));
-        related.push(payment.member("payment").member("charge"));
-    }
+    // invoices of 2018 have no status
+    let is_paid = if status.is_missing() {
+        object.member("paid").value.as_bool() == Some(true)
+    } else {
+        status.text() == Some("paid")
+    };
+    succeeded(is_paid, &status)?;
+    let gross = object.first_yen(&["total"])?;
+    let reading = Reading {
+        list: object.member("lines"),
+        amount: itemized::invoice_amount,
+        name: facts::name(object).unwrap_or(UNNAMED).to_owned(),
+        total: gross,
+        is_final: true,
+        default_rate,
+    };
+    let paid_at = object.member("status_transitions").member("paid_at");
+    // invoices of 2018 have their time in `date`
+    let times = [paid_at, object.member("effective_at"), object.member("created"), object.member("date")];
     Ok(Facts {
-        gross: object.first_yen(&["total"])?,
-        refunded: object.member("post_payment_credit_notes_amount").yen()?.unwrap_or(0),
-        lines: invoice_lines(object, main)?,
-        related,
-        when: first(times),
-        returned: Vec::new(),
-        names: vec![object.member("customer_name")],
-        emails: vec![object.member("customer_email")],
-        method: None,
-        is_return: false,
-    })
-}
-
-/// Returns the first node that is present, or the last node if all are missing.
-fn first<'a, const N: usize>(nodes: [Node<'a>; N]) -> Node<'a> {
-    let mut last = None;
-    for node in nodes {
-        let is_there = !node.is_missing();
-        last = Some(node);
-        if is_there {
-            break;
-        }
-    }
-    last.expect("at least one")
-}
-
-/// Reads the lines of an invoice with tax. The amount of a line is the item's amount, less discounts, plus the taxes
-/// that the item's amount does not include.
-fn invoice_lines(object: &Node<'_>, main: Rate) -> Result<Vec<(Line, i64)>, Problem> {
-    let mut lines = Vec::new();
-    for item in object.member("lines").items() {
-        let mut parts = vec![item.first_yen(&["amount"])?];
-        for discount in item.member("discount_amounts").items() {
-            parts.push(-discount.first_yen(&["amount"])?);
-        }
-        for tax in ["taxes", "tax_amounts"].iter().flat_map(|name| item.member(name).items()) {
-            let behaviour = tax.member("tax_behavior").text();
-            let is_exclusive = behaviour == Some("exclusive") || tax.member("inclusive").value.as_bool() == Some(false);
-            if is_exclusive {
-                parts.push(tax.first_yen(&["amount"])?);
-            }
-        }
-        let amount = sum(&item, parts)?;
-        lines.push((sold(&item, amount, main)?, amount));
-    }
-    Ok(lines)
-}
-
-fn sold(item: &Node<'_>, amount: i64, main: Rate) -> Result<Line, Problem> {
-    let name = item.member("description").text().unwrap_or(UNNAMED);
-    let rate = rate::of_line(item)?.unwrap_or(main);
-    Ok(line(name, item.member("quantity").value.as_i64(), amount, rate))
-}
-
-fn refund<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
-    let status = object.member("status");
-    succeeded(status.text() == Some("succeeded"), &status)?;
-    let gross = -object.first_yen(&["amount"])?;
-    Ok(Facts {
+        identity: Identity::of(object),
         gross,
-        refunded: 0,
-        lines: vec![(line("返金", None, gross, main), gross)],
-        // the ids of the sale are left out, because the sale has its own document
-        related: Vec::new(),
-        returned: vec![object.member("charge"), object.member("payment_intent")],
-        when: object.member("created"),
-        names: Vec::new(),
-        emails: Vec::new(),
-        method: None,
-        is_return: true,
+        refunded: object.member("post_payment_credit_notes_amount").yen()?.unwrap_or(0),
+        itemized: itemized::read(object, &reading)?,
+        is_final: true,
+        when: times.iter().find(|time| !time.is_missing()).unwrap_or(&times[2]).clone(),
+        names: wishes::filled_in(object)
+            .into_iter()
+            .chain([(NamedBy::Payer, object.member("customer_name"))])
+            .collect(),
+        emails: vec![object.member("customer_email")],
+        method: object.member("charge").member("payment_method_details").member("type").text(),
+        warnings: unpaid_part(object, gross)?,
     })
 }
 
-fn credit_note<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
-    let status = object.member("status");
-    succeeded(status.text() == Some("issued"), &status)?;
-    let lines = invoice_lines(object, main)?.into_iter().map(|(mut line, amount)| {
-        line.unit_price = -line.unit_price;
-        (line, -amount)
-    });
-    Ok(Facts {
-        gross: -object.first_yen(&["total"])?,
-        refunded: 0,
-        lines: lines.collect(),
-        related: Vec::new(),
-        returned: vec![object.member("invoice")],
-        when: first([object.member("effective_at"), object.member("created")]),
-        names: vec![object.member("customer_name")],
-        emails: Vec::new(),
-        method: None,
-        is_return: true,
-    })
+/// Warns of an invoice that was paid with less money than it charges, for example because a balance was used.
+fn unpaid_part(object: &Node<'_>, total: i64) -> Result<Vec<String>, Problem> {
+    let paid = object.member("amount_paid").yen()?;
+    let differing = paid.filter(|paid| *paid != total);
+    Ok(differing.map(|paid| format!("the invoice charges {total} yen, and {paid} yen were paid")).into_iter().collect())
 }

@@ -1,7 +1,16 @@
+mod objects;
+mod properties;
+mod recorded;
+mod returned;
+
 use serde_json::json;
 
 use super::*;
 use crate::document::Step;
+
+fn names(ids: &BTreeSet<String>) -> String {
+    ids.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
+}
 
 fn stripe(object: Value) -> Result<Payment, Problem> {
     read(Provider::Stripe, &object, Rate::Standard)

@@ -1,30 +1,32 @@
-//! Payment records and their summary table as a PDF: two records per page, each a payee's copy, then the table.
-//! Personal numbers are not printed, because a payee's copy must not carry them.
+//! Payment records and their summary table as a PDF: a page for each record, because a payee must get only the payee's
+//! own, then a page with the table. Personal numbers are not printed, because a payee's copy must not carry them.
 
 use std::collections::BTreeSet;
 
 use time::Date;
 
-use super::etax::Payer;
+use super::etax::{KINDS_OF_RECORD, Payer, notes};
 use super::{Records, Row, SummaryRow};
 use crate::calendar::reiwa_year;
-use crate::document::{DISCLAIMER, yen};
+use crate::document::yen;
 use crate::drawing::pdf::{self, About};
 use crate::drawing::pen::{Pen, Style};
 use crate::drawing::text::{clean, wrap};
 use crate::drawing::{Colour, PAGE, Weight};
+use crate::limit::{Limit, Stopped};
 
 const LEFT: f32 = 18.0;
 const RIGHT: f32 = PAGE.0 - 18.0;
 const WIDTH: f32 = RIGHT - LEFT;
-/// Tops of the two records of a page.
-const TOPS: [f32; 2] = [16.0, 154.0];
+const TOP: f32 = 16.0;
 const FOOT: f32 = PAGE.1 - 10.0;
 const LINE: f32 = 0.2;
 const CELL: f32 = 1.8;
-/// Largest number of kinds in a record. A seventh kind goes into another record.
-const KINDS: usize = 6;
 const ROW_HEIGHT: f32 = 7.5;
+/// Where the text of a name or an address begins.
+const BOX: f32 = LEFT + 62.0;
+/// A name or an address with more lines than this is set smaller.
+const LINES_OF_BODY: usize = 3;
 
 /// Name and address of a payee.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,16 +55,16 @@ pub struct Report<'a> {
 }
 
 /// Draws the PDF. Also returns the characters for which the faces have no glyph.
-pub fn pdf(report: &Report<'_>) -> (Vec<u8>, BTreeSet<char>) {
-    let mut layout = Layout { report, pen: Pen::new(TOPS[0]), missing: BTreeSet::new() };
-    let year = era(report.year);
-    layout.records(&year);
-    layout.summary(&year);
-    layout.feet();
-    let title = format!("{year}分 支払調書・合計表");
+///
+/// # Errors
+/// When the limit stops the work.
+pub fn pdf(report: &Report<'_>, limit: Limit<'_>) -> Result<(Vec<u8>, BTreeSet<char>), Stopped> {
+    let mut layout = Layout::of(report, limit)?;
+    let title = format!("{}分 支払調書・合計表", era(report.year));
     let author = clean(&report.payer.name, &mut layout.missing);
-    let bytes = pdf::write(&layout.pen.pages, &About { title: &title, author: &author, date: report.date });
-    (bytes, layout.missing)
+    let about = About { title: &title, author: &author, date: report.date };
+    let bytes = pdf::write(&layout.pen.pages, &about, limit)?;
+    Ok((bytes, layout.missing))
 }
 
 /// `令和7年`.
@@ -80,23 +82,30 @@ struct Layout<'a> {
     missing: BTreeSet<char>,
 }
 
-impl Layout<'_> {
-    fn records(&mut self, year: &str) {
-        let rows = &self.report.records.rows;
-        let mut of_payees: Vec<&[Row]> =
-            rows.chunk_by(|a, b| a.payee == b.payee).flat_map(|rows| rows.chunks(KINDS)).collect();
-        of_payees.retain(|rows| !rows.is_empty());
-        for (at, rows) in of_payees.iter().enumerate() {
-            match at {
-                0 => {}
-                at if at % TOPS.len() == 0 => self.pen.turn(TOPS[0]),
-                at => self.pen.y = TOPS[at % TOPS.len()],
+impl<'a> Layout<'a> {
+    fn of(report: &'a Report<'a>, limit: Limit<'_>) -> Result<Layout<'a>, Stopped> {
+        let mut layout = Layout { report, pen: Pen::new(TOP), missing: BTreeSet::new() };
+        let year = era(report.year);
+        layout.records(&year, limit)?;
+        layout.summary(&year);
+        Ok(layout)
+    }
+
+    fn records(&mut self, year: &str, limit: Limit<'_>) -> Result<(), Stopped> {
+        let records = self.report.records;
+        for of_payee in records.rows.chunk_by(|a, b| a.payee == b.payee) {
+            let sheets = of_payee.chunks(KINDS_OF_RECORD);
+            let count = sheets.len();
+            for (at, rows) in sheets.enumerate() {
+                limit.check()?;
+                self.record(year, rows);
+                if count > 1 {
+                    self.pen.text_right(RIGHT, FOOT, Style::FOOT, &format!("{} / {count}", at + 1));
+                }
+                self.pen.turn(TOP);
             }
-            self.record(year, rows);
         }
-        if !of_payees.is_empty() {
-            self.pen.turn(TOPS[0]);
-        }
+        Ok(())
     }
 
     fn record(&mut self, year: &str, rows: &[Row]) {
@@ -106,9 +115,7 @@ impl Layout<'_> {
         self.boxed("支払を受ける者", "住所又は所在地", &payee.address);
         self.boxed("", "氏名又は名称", &payee.name);
         self.kinds(rows);
-        let tax: i64 = rows.iter().map(|row| row.totals.consumption_tax).sum();
-        let notes = if tax > 0 { format!("消費税等の額 {}", yen(tax)) } else { String::new() };
-        self.boxed("摘要", "", &notes);
+        self.boxed("摘要", "", &notes(rows.iter().map(|row| row.totals.consumption_tax).sum()));
         let payer = report.payer;
         self.boxed("支払者", "住所又は所在地", &payer.address);
         let phone = if payer.phone.is_empty() { String::new() } else { format!("　電話 {}", payer.phone) };
@@ -123,19 +130,25 @@ impl Layout<'_> {
         self.pen.y += 0.6;
     }
 
-    /// Draws a row of two labels and a text, which is cut after two lines.
+    /// Draws a row of two labels and a text. A long text is set smaller.
     fn boxed(&mut self, group: &str, label: &str, text: &str) {
         let text = clean(text, &mut self.missing).replace('\n', " ");
-        let lines = wrap(&text, WIDTH - 64.0, Style::BODY.size, Style::BODY.weight);
-        let lines = &lines[..lines.len().min(2)];
-        let height = ROW_HEIGHT + (lines.len() - 1) as f32 * Style::BODY.leading();
+        let lines = |style: Style| wrap(&text, RIGHT - BOX, style.size, style.weight);
+        let body = lines(Style::BODY);
+        let small = Style { size: 7.0, ..Style::BODY };
+        let (style, lines) = if body.len() > LINES_OF_BODY { (small, lines(small)) } else { (Style::BODY, body) };
         let y = self.pen.y + CELL;
         self.pen.text(LEFT + CELL, y, Style::LABEL, group);
         self.pen.text(LEFT + 28.0, y, Style::LABEL, label);
+        self.below(BOX, y, style, &lines);
+        self.rule(ROW_HEIGHT + (lines.len() - 1) as f32 * style.leading());
+    }
+
+    /// Draws lines below each other.
+    fn below(&mut self, x: f32, y: f32, style: Style, lines: &[String]) {
         for (at, line) in lines.iter().enumerate() {
-            self.pen.text(LEFT + 62.0, y + at as f32 * Style::BODY.leading(), Style::BODY, line);
+            self.pen.text(x, y + at as f32 * style.leading(), style, line);
         }
-        self.rule(height);
     }
 
     fn rule(&mut self, height: f32) {
@@ -143,36 +156,46 @@ impl Layout<'_> {
         self.pen.fill([LEFT, self.pen.y - LINE, WIDTH, LINE], Colour::LINE);
     }
 
+    fn head_colour(&self) -> Colour {
+        if self.report.colour.is_dark() { Colour::WHITE } else { Colour::INK }
+    }
+
     fn head(&mut self, cells: &[(f32, &str)]) {
-        let colour = if self.report.colour.is_dark() { Colour::WHITE } else { Colour::INK };
-        let style = Style { colour, ..Style::BOLD };
+        let style = Style { colour: self.head_colour(), ..Style::BOLD };
         self.pen.fill([LEFT, self.pen.y, WIDTH, ROW_HEIGHT], self.report.colour);
         self.cells(style, cells);
         self.pen.y += ROW_HEIGHT;
     }
 
-    /// Draws texts that end at the given right edges. The first text begins at the left margin instead.
+    /// Draws texts that end at the given right edges. The first text begins at the left margin instead. A text that is
+    /// wider than its column is set smaller.
     fn cells(&mut self, style: Style, cells: &[(f32, &str)]) {
         let y = self.pen.y + CELL - 0.2;
         for (at, (right, text)) in cells.iter().enumerate() {
             if at == 0 {
                 self.pen.text(LEFT + CELL, y, style, text);
-            } else {
-                self.pen.text_right(*right - CELL, y, style, text);
+                continue;
             }
+            // the first column has no right edge, so the second is taken to be wide enough
+            let room = if at == 1 { f32::MAX } else { right - cells[at - 1].0 - 1.0 };
+            let size = style.size * (room / style.width(text)).min(1.0);
+            self.pen.text_right(*right - CELL, y, Style { size, ..style }, text);
         }
     }
 
     /// Draws a row for each kind. The unpaid and uncollected parts have their own columns, because the amounts beside
     /// them include these parts.
     fn kinds(&mut self, rows: &[Row]) {
-        let rights = [0.0, LEFT + 62.0, LEFT + 96.0, LEFT + 122.0, LEFT + 150.0, RIGHT];
+        let detail = LEFT + 34.0;
+        let rights = [0.0, LEFT + 84.0, LEFT + 108.0, LEFT + 129.0, LEFT + 154.0, RIGHT];
         let heads = ["区分", "件数", "支払金額", "うち未払", "源泉徴収税額", "うち未徴収"];
         self.head(&std::array::from_fn::<_, 6, _>(|at| (rights[at], heads[at])));
+        let style = Style { colour: self.head_colour(), ..Style::BOLD };
+        self.pen.text(detail, self.pen.y - ROW_HEIGHT + CELL - 0.2, style, "細目");
         for row in rows {
             let amount = |amount: i64| if amount == 0 { "－".to_owned() } else { yen(amount) };
             let cells = [
-                row.category.name().to_owned(),
+                row.word.clone(),
                 row.totals.count.to_string(),
                 yen(row.totals.payment),
                 amount(row.totals.unpaid),
@@ -180,7 +203,10 @@ impl Layout<'_> {
                 amount(row.totals.uncollected_tax),
             ];
             self.cells(Style::BODY, &std::array::from_fn::<_, 6, _>(|at| (rights[at], cells[at].as_str())));
-            self.rule(ROW_HEIGHT);
+            let text = clean(&row.detail, &mut self.missing).replace('\n', " ");
+            let lines = wrap(&text, LEFT + 76.0 - detail, Style::SMALL.size, Style::SMALL.weight);
+            self.below(detail, self.pen.y + CELL, Style::SMALL, &lines);
+            self.rule(ROW_HEIGHT + (lines.len() - 1) as f32 * Style::SMALL.leading());
         }
     }
 
@@ -208,15 +234,6 @@ impl Layout<'_> {
             self.rule(ROW_HEIGHT);
         }
     }
-
-    fn feet(&mut self) {
-        let count = self.pen.pages.len();
-        for (at, page) in std::mem::take(&mut self.pen.pages).into_iter().enumerate() {
-            self.pen.pages.push(page);
-            self.pen.text(LEFT, FOOT, Style::FOOT, DISCLAIMER);
-            self.pen.text_right(RIGHT, FOOT, Style::FOOT, &format!("{} / {count}", at + 1));
-        }
-    }
 }
 
 /// Labels of section 3 of the summary table, by clause of article 204.
@@ -234,31 +251,13 @@ pub(super) const CLAUSES: [&str; 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drawing::Mark;
     use crate::payment_record::{Payment, records};
     use crate::tax::withholding::{Category, Circumstances};
 
-    fn report_pdf(payees: usize) -> Vec<u8> {
-        let payment = |payee, category, amount, consumption_tax| Payment {
-            payee,
-            category,
-            amount,
-            consumption_tax,
-            paid_on: None,
-            is_unpaid: amount == 20_000,
-            circumstances: Circumstances::default(),
-        };
-        let payments: Vec<Payment> = (0..payees)
-            .flat_map(|at| {
-                [payment(at, Category::Manuscript, 500_000, 50_000), payment(at, Category::Professional, 20_000, 0)]
-            })
-            .collect();
-        let named: Vec<Named> = (0..payees)
-            .map(|at| Named {
-                name: format!("山田　太郎{at}"),
-                address: "東京都新宿区西新宿２－８－１　第一本庁舎　北塔　四十五階　展望室　受付気付".to_owned(),
-            })
-            .collect();
-        let records = records(&vec![true; payees], &payments, 2025).unwrap();
+    /// The texts of the pages, and the file.
+    fn report(payees: &[Named], payments: &[Payment]) -> (Vec<String>, Vec<u8>) {
+        let records = records(&vec![true; payees.len()], payments, 2025).unwrap();
         let payer = Payer {
             address: "東京都千代田区霞が関３－１－１".to_owned(),
             name: "財務産業株式会社".to_owned(),
@@ -267,23 +266,103 @@ mod tests {
         };
         let report = Report {
             payer: &payer,
-            payees: &named,
+            payees,
             records: &records,
             year: 2025,
             colour: Colour(0x2b, 0x4c, 0x7e),
             date: time::macros::date!(2026 - 01 - 15),
         };
-        let (bytes, missing) = pdf(&report);
+        let (bytes, missing) = pdf(&report, Limit::NONE).unwrap();
         assert!(missing.is_empty());
-        bytes
+        let pages = Layout::of(&report, Limit::NONE).unwrap().pen.pages;
+        assert_eq!(lopdf::Document::load_mem(&bytes).unwrap().get_pages().len(), pages.len());
+        (pages.iter().map(|page| text(page)).collect(), bytes)
+    }
+
+    fn text(page: &[Mark]) -> String {
+        let texts = page.iter().filter_map(|mark| match mark {
+            Mark::Text { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    fn payment(payee: usize, word: &str, detail: &str, amount: i64) -> Payment {
+        Payment {
+            payee,
+            category: Category::Manuscript,
+            word: word.to_owned(),
+            detail: detail.to_owned(),
+            amount,
+            consumption_tax: amount / 10,
+            paid_on: None,
+            is_unpaid: amount == 20_000,
+            circumstances: Circumstances::default(),
+        }
+    }
+
+    fn named(name: &str, address: &str) -> Named {
+        Named { name: name.to_owned(), address: address.to_owned() }
     }
 
     #[test]
-    fn two_records_are_on_a_page_and_the_table_on_the_last() {
-        for (payees, pages) in [(0, 1), (1, 2), (2, 2), (3, 3), (5, 4)] {
-            let bytes = report_pdf(payees);
-            assert!(bytes == report_pdf(payees));
-            assert_eq!(lopdf::Document::load_mem(&bytes).unwrap().get_pages().len(), pages);
+    fn b9_each_payee_has_a_page_and_the_table_is_the_last() {
+        for count in [0, 1, 2, 3, 5] {
+            let payees: Vec<Named> = (0..count).map(|at| named(&format!("山田{at}"), "東京都")).collect();
+            let payments: Vec<Payment> = (0..count).map(|at| payment(at, "原稿料", "", 500_000)).collect();
+            let (pages, bytes) = report(&payees, &payments);
+            assert!(bytes == report(&payees, &payments).1);
+            assert_eq!(pages.len(), count + 1);
+            for (at, page) in pages.iter().enumerate() {
+                let on_page: Vec<usize> = (0..count).filter(|payee| page.contains(&payees[*payee].name)).collect();
+                assert_eq!(on_page, if at < count { vec![at] } else { vec![] });
+            }
+        }
+    }
+
+    #[test]
+    fn b9_nothing_that_was_said_is_cut() {
+        let name = "株式会社".to_owned() + &"長い名前の".repeat(30);
+        let address = "東京都新宿区西新宿２－８－１　第一本庁舎　".repeat(9);
+        let detail = "第一回から第十二回までの連載".repeat(4);
+        let words = ["講演料", "原稿料", "デザイン料", "翻訳料", "通訳料", "校正料", "写真料"];
+        let payments: Vec<Payment> = words.iter().map(|word| payment(0, word, &detail, 999_999_999_999)).collect();
+        let (pages, _) = report(&[named(&name, &address)], &payments);
+        assert_eq!(pages.len(), 3, "a seventh kind is on another page");
+        let plain = |text: &str| text.replace(char::is_whitespace, "");
+        for (page, words) in pages.iter().zip(words.chunks(6)) {
+            assert!([&name, &address].iter().all(|text| plain(page).contains(&plain(text))), "{page}");
+            assert!(words.iter().all(|word| page.contains(word)));
+            assert_eq!(page.matches("第一回").count(), 4 * words.len(), "{page}");
+        }
+        assert!(pages[0].contains("1 / 2") && pages[1].contains("2 / 2"));
+        assert!(pages[1].contains("消費税等の額　99,999,999,999円"), "{}", pages[1]);
+    }
+
+    #[test]
+    fn b9_marks_stay_on_the_page() {
+        let long = "長".repeat(200);
+        let words = ["講演料", "原稿料", "デザイン料", "翻訳料", "通訳料", "校正料"];
+        let payments: Vec<Payment> =
+            words.iter().map(|word| payment(0, word, &"細".repeat(60), 999_999_999_999)).collect();
+        let records = records(&[true], &payments, 2025).unwrap();
+        let payer = Payer { address: long.clone(), name: long.clone(), ..Payer::default() };
+        let payees = [named(&long, &long)];
+        let report = Report {
+            payer: &payer,
+            payees: &payees,
+            records: &records,
+            year: 2025,
+            colour: Colour(0, 0, 0),
+            date: time::macros::date!(2026 - 01 - 15),
+        };
+        for mark in &Layout::of(&report, Limit::NONE).unwrap().pen.pages[0] {
+            let (left, right, bottom) = match mark {
+                Mark::Text { x, baseline, size, weight, text, .. } => (*x, x + weight.width(text, *size), *baseline),
+                Mark::Fill { x, y, width, height, .. } => (*x, x + width, y + height),
+                Mark::Picture { .. } => unreachable!("records have no pictures"),
+            };
+            assert!(left >= LEFT && right <= RIGHT + 0.01 && bottom <= FOOT, "{mark:?}");
         }
     }
 }

@@ -2,16 +2,17 @@
 //! withholds no tax and files no records in Japan.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use serde_json::Value;
 use time::Date;
 
-use super::Payment;
+use super::{DAYS_MAX, Payment};
 use crate::document::{Problem, Step};
 use crate::object::Node;
-use crate::rounding::Rounding;
+use crate::rounding::{Rounding, YEN_MAX};
 use crate::tax::consumption::{Basis, Rate, of_sum};
-use crate::tax::withholding::{Category, Circumstances, tax};
+use crate::tax::withholding::{Category, Circumstances, Remuneration, tax};
 
 /// The caller's declaration about a connected account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +25,8 @@ pub struct Declaration {
     pub number: String,
     /// Whether the payee is an individual, from whom tax is withheld.
     pub is_individual: bool,
-    /// Category of the account's payments; `None`: the request's default.
-    pub category: Option<Category>,
+    /// What the account is paid for; `None`: the request's default.
+    pub remuneration: Option<Remuneration>,
     /// 細目.
     pub description: String,
     /// Whether the payee's document states consumption tax separately, so that a transfer is the fee plus that tax.
@@ -45,7 +46,7 @@ impl Default for Declaration {
             address: String::new(),
             number: String::new(),
             is_individual: true,
-            category: None,
+            remuneration: None,
             description: String::new(),
             is_tax_separate: false,
             tax_rate: Rate::Standard,
@@ -82,6 +83,8 @@ pub struct Transfers {
     pub payees: Vec<Payee>,
     /// Payments to the payees.
     pub payments: Vec<Payment>,
+    /// For each payment, the index in the list of transfers.
+    pub places: Vec<usize>,
     /// Transfers that are not counted as payments.
     pub skipped: Vec<Skipped>,
 }
@@ -94,7 +97,7 @@ pub struct Transfers {
 pub fn read(
     transfers: &[Value],
     declarations: &BTreeMap<String, Declaration>,
-    default_category: Category,
+    default: &Remuneration,
     year: i32,
 ) -> Result<Transfers, Vec<Problem>> {
     let (mut found, mut problems) = (Transfers::default(), Vec::new());
@@ -107,7 +110,7 @@ pub fn read(
             problems.push(node.member("id").problem("comes twice"));
             continue;
         }
-        match read_one(&node, declarations, default_category, year) {
+        match read_one(&node, declarations, default, year) {
             Err(problem) => problems.push(problem),
             Ok(Err(reason)) => found.skipped.push(Skipped { at, id: id.to_owned(), reason }),
             Ok(Ok((account, payment))) => {
@@ -117,6 +120,7 @@ pub fn read(
                     found.payees.len() - 1
                 });
                 found.payments.push(Payment { payee, ..payment });
+                found.places.push(at);
             }
         }
     }
@@ -129,7 +133,7 @@ type One<'a> = Result<(&'a str, Payment), &'static str>;
 fn read_one<'a>(
     node: &Node<'a>,
     declarations: &BTreeMap<String, Declaration>,
-    default_category: Category,
+    default: &Remuneration,
     year: i32,
 ) -> Result<One<'a>, Problem> {
     if !node.value.is_object() {
@@ -163,27 +167,23 @@ fn read_one<'a>(
     let created = node.member("created").day()?;
     let paid_on = if is_payout { node.member("arrival_date").day()?.or(created) } else { created };
     let metadata = node.member("metadata");
-    let category = match metadata.member("category").text() {
-        None => declaration.category.unwrap_or(default_category),
-        Some(name) => Category::of_name(name)
+    let Remuneration { category, word } = match metadata.member("category").text() {
+        None => declaration.remuneration.as_ref().unwrap_or(default).clone(),
+        Some(name) => Remuneration::of_name(name)
             .ok_or_else(|| metadata.member("category").problem("should be a known category of remuneration"))?,
     };
-    let year = paid_on.map_or(year, Date::year);
-    let Some((fee, consumption_tax)) = split(amount, stated_tax(&metadata, amount)?, &declaration, category, year)
-    else {
+    let circumstances = Circumstances {
+        days: whole(&metadata.member("days"), 1..=DAYS_MAX)?.unwrap_or(0) as u32,
+        salary: whole(&metadata.member("salary"), 0..=YEN_MAX)?.unwrap_or(0),
+    };
+    let fee = Fee { category, circumstances, year: paid_on.map_or(year, Date::year) };
+    let Some((amount, consumption_tax)) = fee.split(amount, stated_tax(&metadata, amount)?, &declaration) else {
         return Ok(Err("no_gross_amount"));
     };
+    let detail = metadata.member("detail").text().unwrap_or(&declaration.description).to_owned();
     Ok(Ok((
         account,
-        Payment {
-            payee: 0,
-            category,
-            amount: fee,
-            consumption_tax,
-            paid_on,
-            is_unpaid: false,
-            circumstances: Circumstances::default(),
-        },
+        Payment { payee: 0, category, word, detail, amount, consumption_tax, paid_on, is_unpaid: false, circumstances },
     )))
 }
 
@@ -196,52 +196,59 @@ fn account<'a>(node: &Node<'a>) -> Option<&'a str> {
     destination.or_else(|| others.iter().find_map(Node::text))
 }
 
-/// Reads the consumption tax that the metadata states: whole yen, as a number or a text.
+/// Reads the consumption tax that the metadata states, in yen.
 fn stated_tax(metadata: &Node<'_>, amount: i64) -> Result<Option<i64>, Problem> {
-    let stated = metadata.member("consumption_tax");
-    let tax = match stated.value {
+    whole(&metadata.member("consumption_tax"), 0..=amount)
+}
+
+/// Reads a whole number of the metadata: a number, or a text as providers store it.
+fn whole(member: &Node<'_>, range: RangeInclusive<i64>) -> Result<Option<i64>, Problem> {
+    let number = match member.value {
         Value::Null => return Ok(None),
         Value::String(text) => text.trim().parse().ok(),
         other => other.as_i64(),
     };
-    let tax = tax.filter(|tax| (0..=amount).contains(tax));
-    tax.map(Some).ok_or_else(|| stated.problem("should be whole yen, at most the transfer's amount"))
+    let expected = || format!("should be a whole number from {} to {}", range.start(), range.end());
+    number.filter(|number| range.contains(number)).map(Some).ok_or_else(|| member.problem(&expected()))
 }
 
-/// Splits a transfer into the fee, on which tax is withheld, and the consumption tax beside the fee, in yen. `None`: no
-/// fee results in this transfer.
-fn split(
-    amount: i64,
-    stated_tax: Option<i64>,
-    declaration: &Declaration,
+/// What the tax on a fee depends on besides the amount.
+struct Fee {
     category: Category,
+    circumstances: Circumstances,
     year: i32,
-) -> Option<(i64, i64)> {
-    let withholds = declaration.is_individual || category.is_withheld_from_corporations();
-    let beside = |fee: i64| match stated_tax {
-        Some(stated) => stated,
-        None if declaration.is_tax_separate => Rounding::Floor.part(fee, declaration.tax_rate.percent(), 100),
-        None => 0,
-    };
-    if !(declaration.is_net && withholds) {
-        return Some(match stated_tax {
-            Some(stated) => (amount - stated, stated),
-            None if declaration.is_tax_separate => {
-                let parts = of_sum(amount, declaration.tax_rate, Basis::Inclusive, Rounding::Floor);
-                (parts.net, parts.tax)
-            }
-            None => (amount, 0),
-        });
+}
+
+impl Fee {
+    /// Splits a transfer into the fee, on which tax is withheld, and the consumption tax beside the fee, in yen.
+    /// `None`: no fee results in this transfer.
+    fn split(&self, amount: i64, stated_tax: Option<i64>, declaration: &Declaration) -> Option<(i64, i64)> {
+        let withholds = declaration.is_individual || self.category.is_withheld_from_corporations();
+        let beside = |fee: i64| match stated_tax {
+            Some(stated) => stated,
+            None if declaration.is_tax_separate => Rounding::Floor.part(fee, declaration.tax_rate.percent(), 100),
+            None => 0,
+        };
+        if !(declaration.is_net && withholds) {
+            return Some(match stated_tax {
+                Some(stated) => (amount - stated, stated),
+                None if declaration.is_tax_separate => {
+                    let parts = of_sum(amount, declaration.tax_rate, Basis::Inclusive, Rounding::Floor);
+                    (parts.net, parts.tax)
+                }
+                None => (amount, 0),
+            });
+        }
+        // a larger fee never results in a smaller transfer, so a binary search finds the largest fee whose transfer is
+        // at most `amount`
+        let left = |fee: i64| Some(fee + beside(fee) - tax(self.category, fee, self.circumstances, self.year)?);
+        let (mut low, mut high) = (0, amount.checked_mul(2)?);
+        while low < high {
+            let middle = low + (high - low + 1) / 2;
+            if left(middle)? <= amount { low = middle } else { high = middle - 1 }
+        }
+        (left(low)? == amount).then(|| (low, beside(low)))
     }
-    // a larger fee never results in a smaller transfer, so a binary search finds the largest fee whose transfer is at
-    // most `amount`
-    let left = |fee: i64| Some(fee + beside(fee) - tax(category, fee, Circumstances::default(), year)?);
-    let (mut low, mut high) = (0, amount.checked_mul(2)?);
-    while low < high {
-        let middle = low + (high - low + 1) / 2;
-        if left(middle)? <= amount { low = middle } else { high = middle - 1 }
-    }
-    (left(low)? == amount).then(|| (low, beside(low)))
 }
 
 #[cfg(test)]
@@ -252,7 +259,7 @@ mod tests {
 
     fn read_with(declaration: Declaration, transfers: &[Value]) -> Result<Transfers, Vec<Problem>> {
         let declarations = BTreeMap::from([("acct_1".to_owned(), declaration)]);
-        read(transfers, &declarations, Category::Manuscript, 2025)
+        read(transfers, &declarations, &Remuneration::default(), 2025)
     }
 
     fn transfer(amount: i64) -> Value {

@@ -1,23 +1,26 @@
 //! The records of a year in four forms: JSON, CSV, PDF and the text for the tax office (B31b, B32).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use time::Date;
 
-use super::etax::{self, Payer};
+use super::etax::{self, Fault, Filing, Item, Payer};
 use super::pages::{self, CLAUSES, Named};
 use super::transfers::Skipped;
 use super::{Payment, Records, Row, SummaryRow, Totals};
 use crate::csv::Table;
-use crate::document::{DISCLAIMER, grouped};
+use crate::document::DISCLAIMER;
 use crate::drawing::Colour;
-use crate::tax::withholding::Category;
+use crate::limit::{Limit, Stopped};
+
+/// The first year in which 30 records must be filed electronically, not 100 (income tax act, article 228-4).
+const EFILING_OF_THIRTY_FROM: i32 = 2027;
 
 /// A payee.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payee {
-    /// Name.
+    /// Name. May be empty if the payee is a connected account.
     pub name: String,
     /// Address.
     pub address: String,
@@ -31,6 +34,13 @@ pub struct Payee {
     pub needs_declaration: bool,
 }
 
+impl Payee {
+    /// The name, or the account's id where the caller declared no name (B33).
+    pub fn shown_name(&self) -> &str {
+        if self.name.trim().is_empty() { self.account.as_deref().unwrap_or(&self.name) } else { &self.name }
+    }
+}
+
 /// The records of a year, with the payments from which they are computed.
 #[derive(Clone, Debug)]
 pub struct Yearly {
@@ -42,8 +52,6 @@ pub struct Yearly {
     pub payees: Vec<Payee>,
     /// The payments. Each payment refers to its payee by index.
     pub payments: Vec<Payment>,
-    /// The caller's description of each payment; may be empty.
-    pub details: Vec<String>,
     /// The records.
     pub records: Records,
     /// Transfers that are not counted as payments.
@@ -55,18 +63,30 @@ pub struct Yearly {
 impl Yearly {
     /// Writes the records as JSON. Numbers of the payer and of payees are masked.
     pub fn json(&self) -> Value {
+        let filing = self.filing();
         json!({
             "year": self.year,
             "payer": {
                 "name": self.payer.name, "address": self.payer.address, "tel": self.payer.phone, "number": masked(&self.payer.number),
+                "missing_for_filing": members(&filing.payer),
             },
-            "payees": (0..self.payees.len()).map(|at| self.payee(at)).collect::<Vec<_>>(),
+            "payees": (0..self.payees.len()).map(|at| self.payee(at, &filing)).collect::<Vec<_>>(),
             "summary_table": self.summary(),
+            "records_to_file": filing.sheets,
+            "efiling_line": self.efiling_line(),
+            "efiling_required": filing.sheets >= self.efiling_line(),
             "excluded": self.records.excluded.iter().map(|at| self.excluded(*at)).collect::<Vec<_>>(),
             "skipped": self.skipped.iter().map(|one| json!({"index": one.at, "id": one.id, "reason": one.reason})).collect::<Vec<_>>(),
             "warnings": self.warnings,
             "disclaimer": DISCLAIMER,
         })
+    }
+
+    /// The number of records from which on filing must be electronic, at the time when the year's records are filed:
+    /// January of the next year. The law counts the records of the year before last; the caller alone knows that number,
+    /// so the year's own number stands for it.
+    fn efiling_line(&self) -> usize {
+        if self.year + 1 >= EFILING_OF_THIRTY_FROM { 30 } else { 100 }
     }
 
     /// Finds the rows of a payee by search, because rows are sorted by payee.
@@ -75,11 +95,12 @@ impl Yearly {
         &rows[rows.partition_point(|row| row.payee < payee)..rows.partition_point(|row| row.payee <= payee)]
     }
 
-    fn payee(&self, at: usize) -> Value {
+    fn payee(&self, at: usize, filing: &Filing) -> Value {
         let payee = &self.payees[at];
         let mut value = json!({
-            "name": payee.name, "address": payee.address, "number": masked(&payee.number), "is_individual": payee.is_individual,
-            "categories": self.rows_of(at).iter().map(category).collect::<Vec<_>>(),
+            "name": payee.shown_name(), "address": payee.address, "number": masked(&payee.number),
+            "is_individual": payee.is_individual, "categories": self.rows_of(at).iter().map(category).collect::<Vec<_>>(),
+            "missing_for_filing": members(&filing.payees[at]),
         });
         if let Some(account) = &payee.account {
             value["account"] = json!(account);
@@ -108,19 +129,21 @@ impl Yearly {
         let payment = &self.payments[at];
         let reason = if payment.category.clause().is_none() { "not_recorded" } else { "other_year" };
         json!({
-            "payee": self.payees[payment.payee].name, "amount": payment.amount, "category": payment.category.name(),
+            "payee": self.payees[payment.payee].shown_name(), "amount": payment.amount, "category": payment.category.name(),
             "paid_on": payment.paid_on.map(|date| date.to_string()), "reason": reason,
         })
     }
 
-    /// Writes the records as CSV: a line for each payee and category.
+    /// Writes the records as CSV: a line for each payee, category and word.
     pub fn csv(&self) -> String {
         let mut table = Table::new(&[
             "年分",
             "氏名又は名称",
             "住所又は所在地",
             "個人・法人",
+            "分類",
             "区分",
+            "細目",
             "件数",
             "支払金額",
             "うち未払",
@@ -138,10 +161,12 @@ impl Yearly {
             let filed = if row.is_filed { "要" } else { "不要" };
             table.row([
                 year.as_str(),
-                &payee.name,
+                payee.shown_name(),
                 &payee.address,
                 form,
                 row.category.name(),
+                &row.word,
+                &row.detail,
                 &count,
                 &payment,
                 &unpaid,
@@ -156,81 +181,71 @@ impl Yearly {
 
     /// Draws the records and the summary table as a PDF. Also returns the characters for which the faces have no glyph.
     /// `date`: the date of the file.
-    pub fn pdf(&self, colour: Colour, date: Date) -> (Vec<u8>, BTreeSet<char>) {
-        let named = |payee: &Payee| Named { name: payee.name.clone(), address: payee.address.clone() };
-        let payees: Vec<Named> = self.payees.iter().map(named).collect();
-        let (payer, records) = (&self.payer, &self.records);
-        pages::pdf(&pages::Report { payer, payees: &payees, records, year: self.year, colour, date })
-    }
-
-    /// Writes the records that must be filed, as the text for the tax office ([`etax::records`]).
     ///
     /// # Errors
-    /// The payees whose records cannot be written: the index of each payee, and the first fault of that payee's record.
-    pub fn etax(&self) -> Result<Vec<u8>, Vec<(usize, etax::RecordError)>> {
-        let (mut bytes, mut faults) = (Vec::new(), Vec::new());
-        let details = self.details_of_rows();
-        for at in 0..self.payees.len() {
-            let filed: Vec<&Row> = self.rows_of(at).iter().filter(|row| row.is_filed).collect();
-            if filed.is_empty() {
-                continue;
-            }
-            match etax::records(&self.payer, &[self.etax_payee(at, &filed, &details)], self.year) {
-                Ok(record) => bytes.extend(record),
-                Err(fault) => faults.push((at, fault)),
-            }
-        }
-        if faults.is_empty() { Ok(bytes) } else { Err(faults) }
+    /// When the limit stops the work.
+    pub fn pdf(&self, colour: Colour, date: Date, limit: Limit<'_>) -> Result<(Vec<u8>, BTreeSet<char>), Stopped> {
+        let named = |payee: &Payee| Named { name: payee.shown_name().to_owned(), address: payee.address.clone() };
+        let payees: Vec<Named> = self.payees.iter().map(named).collect();
+        let (payer, records) = (&self.payer, &self.records);
+        pages::pdf(&pages::Report { payer, payees: &payees, records, year: self.year, colour, date }, limit)
     }
 
-    fn etax_payee(&self, at: usize, rows: &[&Row], details: &Details<'_>) -> etax::Payee {
+    /// Prepares the records that must be filed for the tax office, and finds all that is missing for that. Payees whose
+    /// records need not be filed have no faults.
+    pub fn filing(&self) -> Filing {
+        let payees: Vec<etax::Payee> = (0..self.payees.len()).map(|at| self.filed_payee(at)).collect();
+        Filing::of(&self.payer, &payees, self.year)
+    }
+
+    fn filed_payee(&self, at: usize) -> etax::Payee {
         let payee = &self.payees[at];
-        let tax: i64 = rows.iter().map(|row| row.totals.consumption_tax).sum();
-        let kind = |row: &&Row| etax::Kind {
-            name: row.category.name().to_owned(),
-            // 細目: the description if all payments have the same one, otherwise the number of payments
-            detail: match details[&(row.payee, row.category)].iter().collect::<Vec<_>>()[..] {
-                [detail] if !detail.is_empty() => (*detail).to_owned(),
-                _ => format!("{}回", row.totals.count),
-            },
+        let kind = |row: &Row| etax::Kind {
+            word: row.word.clone(),
+            detail: row.detail.clone(),
             payment: row.totals.payment,
             unpaid: row.totals.unpaid,
             tax: row.totals.tax,
             uncollected_tax: row.totals.uncollected_tax,
+            consumption_tax: row.totals.consumption_tax,
         };
         etax::Payee {
             address: payee.address.clone(),
-            is_abroad: false,
             name: payee.name.clone(),
             number: payee.number.clone(),
-            kinds: rows.iter().map(kind).collect(),
-            notes: if tax > 0 {
-                format!("消費税等の額　{}円", grouped(&tax.to_string()))
-            } else {
-                String::new()
-            },
+            kinds: self.rows_of(at).iter().filter(|row| row.is_filed).map(kind).collect(),
         }
-    }
-
-    fn details_of_rows(&self) -> Details<'_> {
-        let mut details = Details::new();
-        let mut excluded = self.records.excluded.iter().copied().peekable();
-        for (at, (payment, detail)) in self.payments.iter().zip(&self.details).enumerate() {
-            if excluded.next_if_eq(&at).is_none() {
-                details.entry((payment.payee, payment.category)).or_default().insert(detail);
-            }
-        }
-        details
     }
 }
 
-/// For each row, the distinct descriptions of its payments.
-type Details<'a> = BTreeMap<(usize, Category), BTreeSet<&'a str>>;
+/// The names of the members at fault, each once.
+fn members(faults: &[Fault]) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for name in faults.iter().map(|fault| fault.item.member()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+impl Item {
+    /// The member of a payer or a payee that the item comes from.
+    pub fn member(self) -> &'static str {
+        match self {
+            Item::PayerName | Item::Name => "name",
+            Item::PayerAddress | Item::Address => "address",
+            Item::PayerPhone => "tel",
+            Item::PayerNumber | Item::Number => "number",
+            Item::Word | Item::Detail | Item::Amount | Item::Notes => "payments",
+        }
+    }
+}
 
 fn category(row: &Row) -> Value {
     let Totals { payment, unpaid, tax, uncollected_tax, consumption_tax, count } = row.totals;
     json!({
-        "category": row.category.name(), "payment_total": payment, "unpaid_total": unpaid, "tax_total": tax,
+        "category": row.category.name(), "word": row.word, "detail": row.detail, "payment_total": payment, "unpaid_total": unpaid, "tax_total": tax,
         "uncollected_tax_total": uncollected_tax, "consumption_tax_total": consumption_tax, "count": count, "must_be_filed": row.is_filed,
     })
 }

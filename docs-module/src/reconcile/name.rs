@@ -1,6 +1,10 @@
 //! Keys of names. Spellings that people and banks use for the same name have the same key.
 
-use unicode_normalization::UnicodeNormalization;
+mod forms;
+
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick, is_nfkc_quick};
+
+use crate::honorific::without_honorific;
 
 /// Which differences between names are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,7 +20,7 @@ pub enum NameKind {
     /// small.
     Kana,
     /// For account holders as banks write them. Ignores what `Kana` ignores, and also banks' abbreviations of legal
-    /// forms, numbers of transfers, and characters after the 30th.
+    /// forms and offices, numbers of transfers, and characters after the 30th.
     Bank,
     /// Keeps only digits and a leading `T`. Leading zeros are removed unless there are 13 digits.
     Number,
@@ -35,105 +39,12 @@ impl NameKind {
     }
 }
 
-const HONORIFICS: [&str; 5] = ["御中", "先生", "様", "殿", "行"];
-/// Legal forms of companies in full; longer forms first.
-const FORMS: [&str; 32] = [
-    "特定非営利活動法人",
-    "有限責任事業組合",
-    "社会保険労務士法人",
-    "一般社団法人",
-    "公益社団法人",
-    "一般財団法人",
-    "公益財団法人",
-    "医療法人社団",
-    "医療法人財団",
-    "独立行政法人",
-    "国立大学法人",
-    "農業協同組合",
-    "漁業協同組合",
-    "生活協同組合",
-    "社会福祉法人",
-    "行政書士法人",
-    "司法書士法人",
-    "弁護士法人",
-    "税理士法人",
-    "医療法人",
-    "学校法人",
-    "宗教法人",
-    "監査法人",
-    "npo法人",
-    "株式会社",
-    "有限会社",
-    "合同会社",
-    "合名会社",
-    "合資会社",
-    "相互会社",
-    "社団法人",
-    "財団法人",
-];
-/// Legal forms that are written in brackets. The outer bracket may be missing at either end of a name.
-const SHORT_FORMS: [&str; 5] = ["株", "有", "同", "名", "資"];
-/// Banks' abbreviations of legal forms, in large kana; longer abbreviations first.
-const BANK_FORMS: [&str; 23] = [
-    "ノウキヨウ",
-    "ギヨキヨウ",
-    "セイキヨウ",
-    "シユウ",
-    "シユツ",
-    "トクヒ",
-    "ザイ",
-    "シヤ",
-    "ガク",
-    "フク",
-    "ドク",
-    "ベン",
-    "ノウ",
-    "ギヨ",
-    "ホゴ",
-    "エイ",
-    "カ",
-    "ユ",
-    "メ",
-    "シ",
-    "ド",
-    "イ",
-    "ソ",
-];
 /// Latin legal forms at the end of a name, after a space or a comma.
 const LATIN_FORMS: [&str; 10] = ["co., ltd", "co.,ltd", "co. ltd", "co ltd", "ltd", "inc", "k.k", "kk", "llc", "corp"];
 const TRANSFER_WORDS: [&str; 3] = ["振込人", "フリコミ", "振込"];
-const VARIANTS: [(char, char); 16] = [
-    ('髙', '高'),
-    ('﨑', '崎'),
-    ('齋', '斉'),
-    ('齊', '斉'),
-    ('邊', '辺'),
-    ('邉', '辺'),
-    ('澤', '沢'),
-    ('濱', '浜'),
-    ('濵', '浜'),
-    ('國', '国'),
-    ('廣', '広'),
-    ('德', '徳'),
-    ('櫻', '桜'),
-    ('眞', '真'),
-    ('斎', '斉'),
-    ('嶋', '島'),
-];
-const SMALL_KANA: [(char, char); 12] = [
-    ('ァ', 'ア'),
-    ('ィ', 'イ'),
-    ('ゥ', 'ウ'),
-    ('ェ', 'エ'),
-    ('ォ', 'オ'),
-    ('ッ', 'ツ'),
-    ('ャ', 'ヤ'),
-    ('ュ', 'ユ'),
-    ('ョ', 'ヨ'),
-    ('ヮ', 'ワ'),
-    ('ヵ', 'カ'),
-    ('ヶ', 'ケ'),
-];
+/// Number of characters of a name that count. Folding makes up to 18 characters of one, so the length of a name alone
+/// does not bound the work.
+const CHARACTERS_MAX: usize = 300;
 /// Banks cut names after this many characters.
 const BANK_CHARACTERS: usize = 30;
 /// Largest number of digits of the transfer number before a name.
@@ -141,36 +52,55 @@ const TRANSFER_DIGITS_MAX: usize = 10;
 /// Digits of a corporate number.
 const CORPORATE_DIGITS: usize = 13;
 
-/// Computes the key of a name. Two names match if their keys of the same kind are equal.
+/// Computes the key of a name. Two names match if their keys of the same kind are equal and not empty. The key is empty
+/// if nothing of the name counts.
 pub fn key(kind: NameKind, name: &str) -> String {
     match kind {
         NameKind::Exact => name.trim().to_owned(),
         NameKind::Number => number(name),
         NameKind::Text => plain(&folded(name)),
-        NameKind::Company => without_forms(&plain(&without_latin_form(&folded(name)))),
-        NameKind::Kana => large_kana(&without_forms(&plain(&without_latin_form(&folded(name))))),
-        NameKind::Bank => bank(name),
+        NameKind::Company => company(&named(name)),
+        NameKind::Kana => forms::KANA.replaced_in(&large_kana(&company(&named(name)))),
+        NameKind::Bank => bank(&named(name)),
     }
 }
 
 /// Converts a name to the compatibility form (NFKC) in lower case, with sound marks joined to their kana.
 fn folded(name: &str) -> String {
+    if name.is_ascii() {
+        return name.chars().take(CHARACTERS_MAX).map(|c| c.to_ascii_lowercase()).collect();
+    }
     let joined = name.chars().map(|c| match c {
         // NFKC would put a space before these sound marks, so replace them by their combining forms
         '\u{309B}' => '\u{3099}',
         '\u{309C}' => '\u{309A}',
         c => c,
     });
-    joined.nfkc().flat_map(char::to_lowercase).collect()
+    let joined = joined.take(CHARACTERS_MAX);
+    if is_nfkc_quick(joined.clone()) == IsNormalized::Yes {
+        return joined.flat_map(char::to_lowercase).collect();
+    }
+    joined.nfkc().take(CHARACTERS_MAX).flat_map(char::to_lowercase).collect()
 }
 
-/// Removes spaces and punctuation. A dash after kana becomes a long vowel mark, any other dash a hyphen.
+/// A name without its honorific and its Latin legal form, and without spaces and punctuation.
+fn named(name: &str) -> String {
+    let folded = folded(name);
+    plain(without_latin_form(without_honorific(&folded)))
+}
+
+/// Removes spaces, punctuation and characters without an appearance. A dash after kana becomes a long vowel mark, any
+/// other dash a hyphen.
 fn plain(folded: &str) -> String {
     let mut plain = String::with_capacity(folded.len());
     for c in folded.chars() {
         match c {
             '・' | '･' | '\'' | '"' | '\u{2018}'..='\u{201F}' | ',' | '.' | '、' | '。' => {}
+            // joiners, a byte-order mark, and selectors of variants
+            '\u{200B}'..='\u{200D}' | '\u{2060}' | '\u{FEFF}' => {}
             c if c.is_whitespace() => {}
+            // variation selectors: 葛城 is found whichever form of 葛 its owner writes
+            '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => {}
             '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | 'ー' => {
                 let is_long = plain.chars().next_back().is_some_and(is_kana);
                 plain.push(if is_long { 'ー' } else { '-' });
@@ -179,7 +109,7 @@ fn plain(folded: &str) -> String {
         }
     }
     // if a combining mark came after a space that was removed, NFC joins the mark to the letter before that space
-    plain.nfc().collect()
+    if is_nfc_quick(plain.chars()) == IsNormalized::Yes { plain } else { plain.nfc().collect() }
 }
 
 fn is_kana(c: char) -> bool {
@@ -188,45 +118,22 @@ fn is_kana(c: char) -> bool {
 
 /// Removes a Latin legal form at the end. Runs before punctuation is removed, because the space or comma before the
 /// form must still be there.
-fn without_latin_form(folded: &str) -> String {
+fn without_latin_form(folded: &str) -> &str {
     let end = folded.trim_end_matches([' ', '.', ',']);
     for form in LATIN_FORMS {
         if let Some(rest) = end.strip_suffix(form)
             && rest.ends_with([' ', ','])
         {
-            return rest.to_owned();
+            return rest;
         }
     }
-    folded.to_owned()
+    folded
 }
 
-fn without_forms(plain: &str) -> String {
-    let mut name = plain.to_owned();
-    for honorific in HONORIFICS {
-        if let Some(rest) = name.strip_suffix(honorific).filter(|rest| !rest.is_empty()) {
-            name = rest.to_owned();
-            break;
-        }
-    }
-    let name = FORMS.iter().fold(name, |name, form| name.replace(form, ""));
-    let name = without_bracketed(name, &SHORT_FORMS);
-    name.chars().map(|c| replaced(c, &VARIANTS)).collect()
-}
-
-/// Removes these forms in brackets. The opening bracket may be missing at the beginning of the name, and the closing
-/// bracket at the end.
-fn without_bracketed(name: String, forms: &[&str]) -> String {
-    let mut name = name;
-    for form in forms {
-        name = name.replace(&format!("({form})"), "");
-        if let Some(rest) = name.strip_prefix(&format!("{form})")) {
-            name = rest.to_owned();
-        }
-        if let Some(rest) = name.strip_suffix(&format!("({form}")) {
-            name = rest.to_owned();
-        }
-    }
-    name
+/// Removes legal forms, and replaces variants of kanji.
+fn company(name: &str) -> String {
+    let name = forms::without_brackets(&forms::FULL.replaced_in(name), forms::short);
+    name.chars().map(standard_kanji).collect()
 }
 
 /// Converts hiragana and small kana to large katakana, and ヲ to オ, because banks do not write ヲ.
@@ -235,34 +142,71 @@ fn large_kana(name: &str) -> String {
         '\u{3041}'..='\u{3096}' => char::from_u32(c as u32 + 0x60).expect("katakana lie behind hiragana"),
         c => c,
     };
-    let large = |c: char| match replaced(katakana(c), &SMALL_KANA) {
-        'ヲ' => 'オ',
-        c => c,
-    };
-    name.chars().map(large).collect()
+    name.chars().map(|c| large(katakana(c))).collect()
 }
 
 fn bank(name: &str) -> String {
-    let plain = plain(&without_latin_form(&folded(name)));
-    let digits = plain.bytes().take_while(u8::is_ascii_digit).count();
-    let mut name = if digits <= TRANSFER_DIGITS_MAX { plain[digits..].to_owned() } else { plain };
-    for word in TRANSFER_WORDS {
-        name = name.replace(word, "");
-    }
-    let name = without_bracketed(large_kana(&without_forms(&name)), &BANK_FORMS);
-    name.chars().take(BANK_CHARACTERS).collect()
+    let digits = name.bytes().take_while(u8::is_ascii_digit).count();
+    // a name of digits alone is no transfer number
+    let name = if digits <= TRANSFER_DIGITS_MAX && digits < name.len() { &name[digits..] } else { name };
+    let name = TRANSFER_WORDS.iter().fold(name.to_owned(), |name, word| name.replace(word, ""));
+    let name = forms::without_brackets(&forms::FULL_OF_BANKS.replaced_in(&name), forms::short);
+    let name: String = name.chars().map(standard_kanji).collect();
+    let name = forms::KANA_OF_BANKS.replaced_in(&large_kana(&name));
+    let name = forms::without_brackets(&name, forms::of_banks);
+    forms::without_office(&name).chars().take(BANK_CHARACTERS).collect()
 }
 
+/// Keeps the digits of a name. A name without a digit has no number, so its key is empty.
 fn number(name: &str) -> String {
-    let folded: String = name.nfkc().collect();
+    let folded = folded(name);
     let digits: String = folded.chars().filter(char::is_ascii_digit).collect();
-    let digits = if digits.len() == CORPORATE_DIGITS { &digits } else { digits.trim_start_matches('0') };
-    let prefix = if folded.trim_start().starts_with('T') { "T" } else { "" };
+    let Some(last) = digits.len().checked_sub(1) else { return digits };
+    let significant = digits.trim_start_matches('0');
+    let digits = match significant {
+        _ if digits.len() == CORPORATE_DIGITS => &digits[..],
+        "" => &digits[last..],
+        significant => significant,
+    };
+    let prefix = if folded.trim_start().starts_with('t') { "T" } else { "" };
     format!("{prefix}{digits}")
 }
 
-fn replaced(c: char, table: &[(char, char)]) -> char {
-    table.iter().find(|(from, _)| *from == c).map_or(c, |(_, to)| *to)
+/// The standard form of a kanji that names have in several forms.
+fn standard_kanji(c: char) -> char {
+    match c {
+        '髙' => '高',
+        '﨑' => '崎',
+        '齋' | '齊' | '斎' => '斉',
+        '邊' | '邉' => '辺',
+        '澤' => '沢',
+        '濱' | '濵' => '浜',
+        '國' => '国',
+        '廣' => '広',
+        '德' => '徳',
+        '櫻' => '桜',
+        '眞' => '真',
+        '嶋' => '島',
+        c => c,
+    }
+}
+
+fn large(kana: char) -> char {
+    match kana {
+        'ァ' => 'ア',
+        'ィ' => 'イ',
+        'ゥ' => 'ウ',
+        'ェ' => 'エ',
+        'ォ' | 'ヲ' => 'オ',
+        'ッ' => 'ツ',
+        'ャ' => 'ヤ',
+        'ュ' => 'ユ',
+        'ョ' => 'ヨ',
+        'ヮ' => 'ワ',
+        'ヵ' => 'カ',
+        'ヶ' => 'ケ',
+        c => c,
+    }
 }
 
 #[cfg(test)]
@@ -315,6 +259,85 @@ mod tests {
         assert_eq!(key(NameKind::Number, "Ｔ7000-0120-50002"), "T7000012050002");
         assert_eq!(key(NameKind::Number, "No. 00123"), "123");
         assert_eq!(key(NameKind::Number, "0000012050002"), "0000012050002");
+    }
+
+    #[test]
+    fn a9_a_bank_keeps_its_last_character() {
+        for kind in [NameKind::Company, NameKind::Kana, NameKind::Bank] {
+            assert_ne!(key(kind, "みずほ銀行"), key(kind, "みずほ銀"), "{kind:?}");
+            assert_eq!(key(kind, "みずほ銀行 御中"), key(kind, "みずほ銀行　行"), "{kind:?}");
+            assert_eq!(key(kind, "みずほ銀行各位"), key(kind, "みずほ銀行"), "{kind:?}");
+        }
+        assert_eq!(key(NameKind::Company, "Acme Co., Ltd. 御中"), "acme");
+        assert_eq!(key(NameKind::Company, "株式会社平行"), "平行");
+    }
+
+    #[test]
+    fn e3_e4_forms_match_as_banks_abbreviate_them_and_as_they_are_written_out() {
+        for (one, other) in [
+            ("ゴウドウガイシヤ ミライ", "ド)ミライ"),
+            ("ごうどうがいしゃ みらい", "ﾐﾗｲ(ﾄﾞ"),
+            ("カブシキカイシャ ミライ", "㈱ミライ"),
+            ("ﾐﾗｲ ﾕｳｹﾞﾝｶﾞｲｼﾔ", "ミライ（ユ）"),
+            ("トクテイヒエイリカツドウホウジン ミライ", "NPO法人ミライ"),
+            ("ゼイ)ミナト", "税理士法人ミナト"),
+            ("ゼイリシホウジンミナト", "ミナト(ゼイ)"),
+            ("チドク)ミナト", "地方独立行政法人ミナト"),
+            ("ダイ)ミナト", "公立大学法人ミナト"),
+            ("シホウ)ミナト", "ミナト司法書士法人"),
+            ("ギヨウ)ミナト", "行政書士法人 ミナト"),
+            ("ロウム)ミナト", "社会保険労務士法人ミナト"),
+            ("カンリ)ミナト", "ミナト管理組合法人"),
+            ("チユウ)ミナト", "有限責任中間法人ミナト"),
+            ("ノウ)ミナト", "農事組合法人ミナト"),
+            ("ミナト(ノウキヨウ)", "ミナト農業協同組合"),
+            ("ｾｲｷﾖｳ)ﾐﾅﾄ", "生活協同組合ミナト"),
+            ("イ)シヤ)ミナト", "医療法人社団ミナト"),
+            ("カ)ミナト(エイ", "ミナト(株)営業所"),
+            ("ミナト(シユツ", "ミナト出張所"),
+            ("ミナト(ケンポ", "ミナト健康保険組合"),
+            ("ミナトケンポ", "ミナトケンコウホケンクミアイ"),
+            ("コクホレン)ミナト", "国民健康保険団体連合会ミナト"),
+            ("ミナト(ロウクミ)", "ミナト労働組合"),
+            ("(一社)ミナト", "シヤ)ミナト"),
+            ("(株式会社)ミナト", "カ)ミナト"),
+        ] {
+            assert_eq!(key(NameKind::Bank, one), key(NameKind::Bank, other), "{one} {other}");
+        }
+        assert_eq!(key(NameKind::Kana, "ゴウドウガイシャ ミライ"), key(NameKind::Kana, "合同会社みらい"));
+        // a union and a pension fund are not the company, and an abbreviation without a bracket is part of the name
+        let bank = |name| key(NameKind::Bank, name);
+        assert_ne!(bank("ミナト(ロウクミ)"), bank("カ)ミナト"));
+        assert_ne!(bank("ミナト(ケンポ"), bank("ミナト(コウネン"));
+        assert_eq!(
+            ["ミナトカ", "ゼイミナト", "エイミナト", "ミナトド"].map(bank),
+            ["ミナトカ", "ゼイミナト", "エイミナト", "ミナトド"]
+        );
+        assert_eq!(bank("ミナト(アオバ)"), "ミナト(アオバ)");
+    }
+
+    #[test]
+    fn a11_names_in_which_nothing_counts_have_no_key() {
+        for (kind, names) in [
+            (NameKind::Text, &["", "  ", "　", "・。"][..]),
+            (NameKind::Exact, &["", " \t"]),
+            (NameKind::Company, &["株式会社", "有限会社", "(株)", "㈱"]),
+            (NameKind::Kana, &["カブシキガイシャ"]),
+            (NameKind::Bank, &["カ)", "(カ", "フリコミ", "振込"]),
+            (NameKind::Number, &["請求書A", "T", "Toyota", ""]),
+        ] {
+            for name in names {
+                assert_eq!(key(kind, name), "", "{kind:?} {name}");
+            }
+        }
+        assert_eq!(["000", "T0", "No. 0"].map(|name| key(NameKind::Number, name)), ["0", "T0", "0"]);
+    }
+
+    #[test]
+    fn a1_only_the_first_characters_of_a_name_count() {
+        for kind in NameKind::ALL.into_iter().filter(|kind| *kind != NameKind::Exact) {
+            assert!(key(kind, &"\u{FDFA}1".repeat(100_000)).chars().count() <= 2 * CHARACTERS_MAX, "{kind:?}");
+        }
     }
 
     proptest! {

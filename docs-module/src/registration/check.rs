@@ -2,7 +2,8 @@
 
 use time::Date;
 
-use super::{Entry, RegistrationNumber, Snapshot, Status, normalized, status_on};
+use super::{Entry, Registration, RegistrationNumber, Snapshot, Status, normalized, status_on};
+use crate::limit::{Limit, Stopped};
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +81,15 @@ pub fn check<'a>(given: &str, snapshot: Option<&'a Snapshot>, as_of: Date) -> Ch
     let is_valid = number.has_valid_check_digit();
     let entries = snapshot.map(|snapshot| snapshot.of(number)).unwrap_or_default();
     let finding = match snapshot {
-        Some(_) if !entries.is_empty() => Finding::Status(status(entries, as_of)),
+        Some(_) if !entries.is_empty() => {
+            let registrations: Vec<Registration> = entries.iter().map(|entry| entry.registration).collect();
+            Finding::Status(status_on(&registrations, as_of))
+        }
         _ if !is_valid => Finding::CheckDigitMismatch,
         Some(_) => Finding::Status(Status::NotFound),
         None => Finding::FormatOk,
     };
-    let entry = deciding(entries, finding, as_of);
+    let entry = deciding(&entries, finding, as_of);
     let mut warnings = Vec::new();
     if entry.is_some_and(|entry| entry.is_date_missing) {
         warnings.push("date_missing");
@@ -96,18 +100,11 @@ pub fn check<'a>(given: &str, snapshot: Option<&'a Snapshot>, as_of: Date) -> Ch
     Checked { given, normalized, is_check_digit_valid: Some(is_valid), finding, entry, warnings }
 }
 
-fn status(entries: &[Entry], as_of: Date) -> Status {
-    match entries {
-        [one] => status_on(std::slice::from_ref(&one.registration), as_of),
-        several => status_on(&several.iter().map(|entry| entry.registration).collect::<Vec<_>>(), as_of),
-    }
-}
-
 /// Finds the record whose own state on the date is the state of the number. If several records have this state, returns
 /// the record that was registered last.
-fn deciding(entries: &[Entry], finding: Finding, as_of: Date) -> Option<&Entry> {
+fn deciding<'a>(entries: &[&'a Entry], finding: Finding, as_of: Date) -> Option<&'a Entry> {
     let decides = |entry: &&Entry| Finding::Status(status_on(&[entry.registration], as_of)) == finding;
-    entries.iter().filter(decides).max_by_key(|entry| entry.registration.registered_on)
+    entries.iter().copied().filter(decides).max_by_key(|entry| entry.registration.registered_on)
 }
 
 /// The numbers of a watch, grouped by the result of their check.
@@ -119,21 +116,40 @@ pub struct Monitored<'a> {
     pub ok: Vec<Checked<'a>>,
     /// Without a record, not in force yet, or not well formed.
     pub not_found: Vec<Checked<'a>>,
+    /// Without records, all numbers: nobody looked whether they are registered.
+    pub format_only: Vec<Checked<'a>>,
 }
 
-/// Checks all numbers of a watch.
-pub fn monitor<'a, S: AsRef<str>>(watch: &[S], snapshot: &'a Snapshot, as_of: Date) -> Monitored<'a> {
+impl<'a> Monitored<'a> {
+    /// All numbers, group by group.
+    pub fn all(&self) -> impl Iterator<Item = &Checked<'a>> {
+        self.alerts.iter().chain(&self.ok).chain(&self.not_found).chain(&self.format_only)
+    }
+}
+
+/// Checks all numbers of a watch. Without records (`None`), only the numbers' form and check digit are checked.
+///
+/// # Errors
+/// When the limit stops the work.
+pub fn monitor<'a, S: AsRef<str>>(
+    watch: &[S],
+    snapshot: Option<&'a Snapshot>,
+    as_of: Date,
+    limit: Limit<'_>,
+) -> Result<Monitored<'a>, Stopped> {
     let mut monitored = Monitored::default();
     for given in watch {
-        let checked = check(given.as_ref(), Some(snapshot), as_of);
+        limit.check()?;
+        let checked = check(given.as_ref(), snapshot, as_of);
         let group = match checked.finding {
+            _ if snapshot.is_none() => &mut monitored.format_only,
             finding if finding.is_alert() => &mut monitored.alerts,
             Finding::Status(Status::Active { .. }) => &mut monitored.ok,
             _ => &mut monitored.not_found,
         };
         group.push(checked);
     }
-    monitored
+    Ok(monitored)
 }
 
 #[cfg(test)]
@@ -144,14 +160,14 @@ mod tests {
     use super::*;
 
     fn snapshot() -> Snapshot {
-        serde_json::from_value(json!({"lastUpdateDate": "2025-11-30", "announcement": [
+        let records = json!({"lastUpdateDate": "2025-11-30", "announcement": [
             {"number": "T7000012050002", "registrationDate": "2023-10-01", "name": "国税庁"},
             {"number": "T1180301018771", "registrationDate": "2023-10-01", "disposalDate": "2025-04-01", "name": "甲"},
             {"number": "T1180301018771", "registrationDate": "2025-10-01", "name": "甲"},
             {"number": "T9011001029597", "registrationDate": "2023-10-01", "expireDate": "2026-01-01", "name": "乙"},
             {"number": "T1000011000005", "registrationDate": "2023-10-01", "process": "04"},
-        ]}))
-        .unwrap()
+        ]});
+        Snapshot::from_json(&records.to_string(), Limit::NONE).unwrap()
     }
 
     #[test]
@@ -203,10 +219,20 @@ mod tests {
     fn b38_a_watch_warns_of_what_ended() {
         let snapshot = snapshot();
         let watch = ["T7000012050002", "T9011001029597", "T1000011000005", "T1000020012131", "x"];
-        let found = monitor(&watch, &snapshot, date!(2026 - 01 - 01));
+        let found = monitor(&watch, Some(&snapshot), date!(2026 - 01 - 01), Limit::NONE).unwrap();
         let names = |group: &[Checked<'_>]| group.iter().map(|one| one.given.clone()).collect::<Vec<_>>();
         assert_eq!(names(&found.alerts), ["T9011001029597", "T1000011000005"]);
         assert_eq!(names(&found.ok), ["T7000012050002"]);
         assert_eq!(names(&found.not_found), ["T1000020012131", "x"]);
+        assert_eq!((found.format_only.len(), found.all().count()), (0, watch.len()));
+    }
+
+    #[test]
+    fn a10_a_watch_without_records_says_of_nobody_that_he_is_not_registered() {
+        let found =
+            monitor(&["T7000012050002", "T1234567890123", "x"], None, date!(2026 - 01 - 01), Limit::NONE).unwrap();
+        let names: Vec<&str> = found.format_only.iter().map(|one| one.finding.name()).collect();
+        assert_eq!(names, ["format_ok", "check_digit_mismatch", "format_error"]);
+        assert_eq!(found.all().count(), 3);
     }
 }

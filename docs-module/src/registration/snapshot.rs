@@ -1,47 +1,55 @@
 //! Published records of registrations: the authority's own JSON and CSV (resource definition of May 2024), a list of
 //! records, or a map from numbers to records.
+//!
+//! The reader uses the number, the dates, `process`, `latest`, `correct`, `sequenceNumber` and the name. The other
+//! members say nothing of the state of a registration: `kind` (a person or a corporation), `country`, the addresses
+//! with their codes, `kana`, the trade name and the former name. Of the members about an answer, only `lastUpdateDate`
+//! counts, because the records themselves tell how many they are.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::Read;
 
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use time::Date;
 use time::macros::format_description;
 
+use super::history::{Age, Entry, History};
 use super::{Registration, RegistrationNumber};
+use crate::limit::Limit;
 
-/// Largest number of records.
+/// Largest number of records that are kept.
 pub const RECORDS_MAX: usize = 10_000_000;
-/// Columns of a line of the authority's CSV.
+/// Largest number of registrations of a number. The work on a number grows with their square.
+const REGISTRATIONS_MAX: usize = 100;
+/// Columns of a line of the authority's CSV, and of the line about the file: date, count, number and size of parts.
 const COLUMNS: usize = 24;
+const HEAD_COLUMNS: usize = 4;
 
-/// A record of a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The dates of the registration.
-    pub registration: Registration,
-    /// Name; empty for individuals in the public files.
-    pub name: String,
-    /// Whether the record says that the registration ended, but not when it ended. Such a registration is treated as
-    /// never in force.
-    pub is_date_missing: bool,
-}
-
-/// Published records by number. The records of one number are its history.
+/// Published records by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    entries: HashMap<RegistrationNumber, Vec<Entry>>,
-    /// The date of the last update, if the file states it.
+    histories: HashMap<RegistrationNumber, History>,
+    /// The numbers whose records are kept. `None`: all.
+    only: Option<HashSet<RegistrationNumber>>,
+    /// The date of the last update, if a file states it; the latest of several files.
     pub last_update: Option<Date>,
     records: usize,
+    kept: usize,
+    files: u32,
 }
 
 impl Snapshot {
-    /// Returns the records of a number.
-    pub fn of(&self, number: RegistrationNumber) -> &[Entry] {
-        self.entries.get(&number).map(Vec::as_slice).unwrap_or_default()
+    /// A snapshot that keeps only the records of these numbers, so the memory does not grow with the files.
+    pub fn of_numbers(numbers: impl IntoIterator<Item = RegistrationNumber>) -> Snapshot {
+        Snapshot { only: Some(numbers.into_iter().collect()), ..Snapshot::default() }
+    }
+
+    /// Returns the registrations of a number: for each day of registration the newest record.
+    pub fn of(&self, number: RegistrationNumber) -> Vec<&Entry> {
+        self.histories.get(&number).map(|history| history.registrations().collect()).unwrap_or_default()
     }
 
     /// How many records were read.
@@ -54,24 +62,34 @@ impl Snapshot {
         self.records == 0
     }
 
-    /// Reads the authority's CSV: the file for download, or the answer of the Web-API, whose first line describes the
-    /// file.
+    /// Reads one file of the authority's CSV: see [`Snapshot::read_csv`].
     ///
     /// # Errors
     /// When a line has another form; the message begins with the number of the line.
     pub fn from_csv(file: impl Read) -> Result<Snapshot, String> {
-        let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
         let mut snapshot = Snapshot::default();
+        snapshot.read_csv(file)?;
+        Ok(snapshot)
+    }
+
+    /// Adds the records of a file of the authority's CSV: the file for download, or the answer of the Web-API, whose
+    /// first line describes the file. Files may be joined. Of records that are equally new, those of the file that was
+    /// read later count.
+    ///
+    /// # Errors
+    /// When a line has another form; the message begins with the number of the line. The records before it are added.
+    pub fn read_csv(&mut self, file: impl Read) -> Result<(), String> {
+        self.files += 1;
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
         let mut line = csv::StringRecord::new();
-        let mut at = 0;
         loop {
-            at += 1;
-            let in_line = |message: String| format!("line {at}: {message}");
-            if !reader.read_record(&mut line).map_err(|error| in_line(error.to_string()))? {
-                return Ok(snapshot);
+            if !reader.read_record(&mut line).map_err(|error| error.to_string())? {
+                return Ok(());
             }
-            if at == 1 && line.len() == 4 {
-                snapshot.last_update = date(line[0].trim_start_matches('\u{feff}')).map_err(in_line)?;
+            let at = line.position().map_or(0, csv::Position::line);
+            let in_line = |message: String| format!("line {at}: {message}");
+            if line.len() == HEAD_COLUMNS {
+                self.updated(date(line[0].trim_start_matches('\u{feff}')).map_err(in_line)?);
                 continue;
             }
             if line.len() != COLUMNS {
@@ -79,41 +97,87 @@ impl Snapshot {
             }
             let column = |number: usize| Some(line[number - 1].to_owned()).filter(|text| !text.is_empty());
             let record = Record {
+                sequence: column(1),
                 number: column(2),
                 process: column(3),
+                correct: column(4),
+                latest: column(7),
                 registered: column(8),
+                updated: column(9),
                 disposed: column(10),
                 expired: column(11),
                 name: column(19),
             };
-            snapshot.add(record).map_err(in_line)?;
+            self.add(record).map_err(in_line)?;
         }
+    }
+
+    /// Reads records in JSON, in one of the forms of a request's `records`.
+    ///
+    /// # Errors
+    /// When the text has another form, or the limit stops the work.
+    pub fn from_json(text: &str, limit: Limit<'_>) -> serde_json::Result<Snapshot> {
+        let mut snapshot = Snapshot::default();
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        Records(&mut snapshot, limit).deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(snapshot)
+    }
+
+    /// Adds the records of a file in JSON, in one of the forms of a request's `records`.
+    ///
+    /// # Errors
+    /// When the file has another form. The records before the fault are added.
+    pub fn read_json(&mut self, file: impl Read) -> Result<(), String> {
+        let mut deserializer = serde_json::Deserializer::from_reader(file);
+        let read = Records(self, Limit::NONE).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+        read.map_err(|error| error.to_string())
+    }
+
+    /// Notes the date of an update of the records.
+    pub fn updated(&mut self, on: Option<Date>) {
+        self.last_update = self.last_update.max(on);
     }
 
     fn add(&mut self, record: Record) -> Result<(), String> {
         self.records += 1;
-        if self.records > RECORDS_MAX {
-            return Err(format!("there are more than {RECORDS_MAX} records"));
-        }
-        // 99 means that the record was deleted
-        if matches!(record.process.as_deref(), Some("99")) {
-            return Ok(());
-        }
         let number = record.number.as_deref().map(super::normalized).ok_or("has no number")?;
         let number = RegistrationNumber::read(&number).map_err(|error| format!("{error}: {number}"))?;
-        let registered_on = record.registered.as_deref().map(date).transpose()?.flatten();
+        if self.only.as_ref().is_some_and(|only| !only.contains(&number)) {
+            return Ok(());
+        }
+        self.kept += 1;
+        if self.kept > RECORDS_MAX {
+            return Err(format!("there are more than {RECORDS_MAX} records"));
+        }
+        let day = |text: &Option<String>| text.as_deref().map(date).transpose().map(Option::flatten);
+        let registered_on = day(&record.registered)?;
+        let age = Age {
+            is_latest: record.latest.as_deref() == Some("1"),
+            updated_on: day(&record.updated)?,
+            file: self.files,
+            sequence: record.sequence.as_deref().and_then(|text| text.parse().ok()),
+            place: self.records,
+        };
+        let process = record.process.as_deref().map(|process| process.trim_start_matches('0'));
+        let history = self.histories.entry(number).or_default();
+        if history.len() > REGISTRATIONS_MAX {
+            return Err(format!("{number} has more than {REGISTRATIONS_MAX} days of registration"));
+        }
+        if process == Some("99") {
+            history.delete(registered_on, age, record.latest.is_some());
+            return Ok(());
+        }
         let registered_on = registered_on.ok_or_else(|| format!("{number} has no registrationDate"))?;
-        let mut revoked_on = record.disposed.as_deref().map(date).transpose()?.flatten();
-        let mut expired_on = record.expired.as_deref().map(date).transpose()?.flatten();
-        let ended_how = record.process.as_deref().map(|process| process.trim_start_matches('0'));
-        let is_date_missing = revoked_on.is_none() && expired_on.is_none() && matches!(ended_how, Some("3" | "4"));
+        let (mut revoked_on, mut expired_on) = (day(&record.disposed)?, day(&record.expired)?);
+        let is_date_missing = revoked_on.is_none() && expired_on.is_none() && matches!(process, Some("3" | "4"));
         if is_date_missing {
-            let end = if ended_how == Some("4") { &mut revoked_on } else { &mut expired_on };
+            let end = if process == Some("4") { &mut revoked_on } else { &mut expired_on };
             *end = Some(registered_on);
         }
         let registration = Registration { registered_on, revoked_on, expired_on };
         let entry = Entry { registration, name: record.name.unwrap_or_default(), is_date_missing };
-        self.entries.entry(number).or_default().push(entry);
+        history.add(age, record.correct.as_deref() == Some("1"), entry);
         Ok(())
     }
 }
@@ -130,15 +194,19 @@ fn date(text: &str) -> Result<Option<Date>, String> {
 /// The members that are read from a record.
 #[derive(Default)]
 struct Record {
+    sequence: Option<String>,
     number: Option<String>,
     process: Option<String>,
+    correct: Option<String>,
+    latest: Option<String>,
     registered: Option<String>,
+    updated: Option<String>,
     disposed: Option<String>,
     expired: Option<String>,
     name: Option<String>,
 }
 
-/// A text, a number as text, or `None` for null and the empty text.
+/// A text, a number or a truth value as text (`1` and `0`), or `None` for null and the empty text.
 struct Text(Option<String>);
 
 impl<'de> Deserialize<'de> for Text {
@@ -152,7 +220,12 @@ impl<'de> Deserialize<'de> for Text {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
+                let text = text.trim();
                 Ok(Text((!text.is_empty()).then(|| text.to_owned())))
+            }
+
+            fn visit_bool<E: Error>(self, is_true: bool) -> Result<Text, E> {
+                self.visit_u64(u64::from(is_true))
             }
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<Text, E> {
@@ -191,8 +264,12 @@ impl<'de> Deserialize<'de> for Record {
                         "registratednumber" | "registerednumber" | "registrationnumber" | "number" => {
                             &mut record.number
                         }
+                        "sequencenumber" => &mut record.sequence,
                         "process" => &mut record.process,
+                        "correct" => &mut record.correct,
+                        "latest" => &mut record.latest,
                         "registrationdate" => &mut record.registered,
+                        "updatedate" => &mut record.updated,
                         "disposaldate" => &mut record.disposed,
                         "expiredate" => &mut record.expired,
                         "name" => &mut record.name,
@@ -210,169 +287,117 @@ impl<'de> Deserialize<'de> for Record {
     }
 }
 
-/// A list of records.
-struct List(Snapshot);
+/// The records of a number in a map: one, or a list of them.
+struct OneOrMore(Vec<Record>);
 
-impl<'de> Deserialize<'de> for List {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<List, D::Error> {
-        deserializer.deserialize_seq(OfSnapshot).map(List)
-    }
-}
+impl<'de> Deserialize<'de> for OneOrMore {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OneOrMore, D::Error> {
+        struct OfRecords;
+        impl<'de> Visitor<'de> for OfRecords {
+            type Value = OneOrMore;
 
-impl<'de> Deserialize<'de> for Snapshot {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Snapshot, D::Error> {
-        deserializer.deserialize_any(OfSnapshot)
-    }
-}
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a record, or a list of records")
+            }
 
-struct OfSnapshot;
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrMore, A::Error> {
+                Record::deserialize(MapAccessDeserializer::new(map)).map(|record| OneOrMore(vec![record]))
+            }
 
-impl<'de> Visitor<'de> for OfSnapshot {
-    type Value = Snapshot;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of records, an object with `announcement`, or a map from numbers to records")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Snapshot, A::Error> {
-        let mut snapshot = Snapshot::default();
-        loop {
-            let at = snapshot.records;
-            let in_record = |error: &dyn fmt::Display| A::Error::custom(format!("record {at}: {error}"));
-            match list.next_element::<Record>().map_err(|error| in_record(&error))? {
-                Some(record) => snapshot.add(record).map_err(|error| in_record(&error))?,
-                None => return Ok(snapshot),
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMore, A::Error> {
+                let mut records = Vec::new();
+                while let Some(record) = list.next_element()? {
+                    records.push(record);
+                }
+                Ok(OneOrMore(records))
             }
         }
+        deserializer.deserialize_any(OfRecords)
+    }
+}
+
+const EXPECTED: &str = "a list of records, an object with `announcement`, or a map from numbers to records";
+
+/// Adds records to a snapshot while they are read, within a limit.
+struct Records<'s>(&'s mut Snapshot, Limit<'s>);
+
+impl<'de> DeserializeSeed<'de> for Records<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        self.0.files += 1;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Records<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(EXPECTED)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Snapshot, A::Error> {
-        let mut snapshot = Snapshot::default();
-        let (mut last_update, mut is_known) = (None, false);
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
+        List(self.0, self.1).visit_seq(list)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut is_known = false;
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            self.1.check().map_err(A::Error::custom)?;
             match plain(&name).as_str() {
                 "announcement" => {
-                    snapshot = map.next_value::<List>()?.0;
+                    map.next_value_seed(List(self.0, self.1))?;
                     is_known = true;
                 }
                 "lastupdatedate" => {
                     let text = map.next_value::<Text>()?.0.unwrap_or_default();
-                    last_update = date(&text).map_err(A::Error::custom)?;
+                    self.0.updated(date(&text).map_err(A::Error::custom)?);
                 }
                 _ if RegistrationNumber::read(&super::normalized(&name)).is_ok() => {
-                    let record = Record { number: Some(name.into_owned()), ..map.next_value()? };
-                    snapshot.add(record).map_err(A::Error::custom)?;
+                    for record in map.next_value::<OneOrMore>()?.0 {
+                        let record = Record { number: Some(name.to_string()), ..record };
+                        self.0.add(record).map_err(A::Error::custom)?;
+                    }
                     is_known = true;
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        if !is_known {
-            return Err(A::Error::custom(format!("expected {}", Expected)));
-        }
-        snapshot.last_update = last_update;
-        Ok(snapshot)
+        if is_known { Ok(()) } else { Err(A::Error::custom(format!("expected {EXPECTED}"))) }
     }
 }
 
-struct Expected;
+/// Adds a list of records to a snapshot, within a limit.
+struct List<'s>(&'s mut Snapshot, Limit<'s>);
 
-impl fmt::Display for Expected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        OfSnapshot.expecting(f)
+impl<'de> DeserializeSeed<'de> for List<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for List<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        for at in 0usize.. {
+            self.1.check().map_err(A::Error::custom)?;
+            let in_record = |error: &dyn fmt::Display| A::Error::custom(format!("record {at}: {error}"));
+            match list.next_element::<Record>().map_err(|error| in_record(&error))? {
+                Some(record) => self.0.add(record).map_err(|error| in_record(&error))?,
+                None => break,
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn read(value: Value) -> Result<Snapshot, String> {
-        serde_json::from_value(value).map_err(|error| error.to_string())
-    }
-
-    fn number(text: &str) -> RegistrationNumber {
-        RegistrationNumber::read(text).unwrap()
-    }
-
-    fn record() -> Value {
-        json!({"sequenceNumber": "1", "registratedNumber": "T7000012050002", "process": "01", "correct": "0", "kind": "2",
-            "registrationDate": "2023-10-01", "updateDate": "2023-10-01", "disposalDate": "", "expireDate": null, "name": "国税庁"})
-    }
-
-    #[test]
-    fn b37_records_come_in_three_forms() {
-        let of_list = read(json!([record()])).unwrap();
-        let entry = &of_list.of(number("T7000012050002"))[0];
-        assert_eq!(
-            (entry.name.as_str(), entry.registration.registered_on.to_string().as_str()),
-            ("国税庁", "2023-10-01")
-        );
-        let announced = read(
-            json!({"lastUpdateDate": "2025-11-30", "count": "1", "divideNumber": "1", "announcement": [record()]}),
-        );
-        let announced = announced.unwrap();
-        assert_eq!(
-            (announced.entries.clone(), announced.last_update.unwrap().to_string()),
-            (of_list.entries.clone(), "2025-11-30".to_owned())
-        );
-        let mapped = json!({"T7000012050002": {"registration_date": "2023-10-01", "Name": "国税庁", "process": 1}});
-        assert_eq!(read(mapped).unwrap().entries, of_list.entries);
-        assert!(read(json!({"count": "0", "announcement": []})).unwrap().is_empty());
-    }
-
-    #[test]
-    fn the_authority_s_lines_are_read_with_and_without_the_line_about_the_file() {
-        let line = "1,T7000012050002,01,0,2,1,1,2023-10-01,2023-10-01,,,\"東京都千代田区, 霞が関\",13,101,,,,コクゼイチョウ,国税庁,,,,,\n";
-        let plain = Snapshot::from_csv(line.as_bytes()).unwrap();
-        let headed = Snapshot::from_csv(format!("\u{feff}2025-11-30,1,1,1\n{line}").as_bytes()).unwrap();
-        assert_eq!((plain.len(), plain.entries.clone()), (1, headed.entries));
-        assert_eq!(plain.of(number("T7000012050002"))[0].name, "国税庁");
-        assert_eq!(headed.last_update.unwrap().to_string(), "2025-11-30");
-        for (file, message) in [
-            ("a,b\n", "line 1: has 2 columns, not 24"),
-            (
-                &format!("{line}{}", line.replace("2023-10-01", "2023-13-01")),
-                "line 2: not a date of the form 2025-11-30: 2023-13-01",
-            ),
-            (&line.replace("T7000012050002", "x"), "line 1: a registration number is T and 13 digits: X"),
-        ] {
-            assert_eq!(Snapshot::from_csv(file.as_bytes()).unwrap_err(), message);
-        }
-        assert!(Snapshot::from_csv(&b"\xff\xfe,1\n"[..]).is_err());
-    }
-
-    #[test]
-    fn deleted_records_do_not_count_and_an_end_without_a_day_is_known() {
-        let with = |process: &str| {
-            let mut one = record();
-            one["process"] = json!(process);
-            read(json!([one])).unwrap().of(number("T7000012050002")).to_vec()
-        };
-        assert_eq!(with("99"), []);
-        assert!(with("04")[0].is_date_missing && with("04")[0].registration.revoked_on.is_some());
-        assert!(with("3")[0].is_date_missing && with("3")[0].registration.expired_on.is_some());
-    }
-
-    #[test]
-    fn what_are_no_records_is_refused_with_its_place() {
-        for (value, message) in [
-            (json!(7), "a list of records"),
-            (json!({"foo": 1}), "expected a list of records"),
-            (json!([record(), 7]), "record 1: "),
-            (json!([record(), {"name": "x"}]), "record 1: has no number"),
-            (json!([{"number": "T7000012050002"}]), "record 0: T7000012050002 has no registrationDate"),
-            (
-                json!([{"number": "T1", "registrationDate": "2023-10-01"}]),
-                "record 0: a registration number is T and 13 digits: T1",
-            ),
-            (json!([{"number": "T7000012050002", "registrationDate": "soon"}]), "not a date"),
-            (json!([{"number": ["T7000012050002"]}]), "a text"),
-        ] {
-            let error = read(value.clone()).unwrap_err();
-            assert!(error.contains(message), "{value}: {error}");
-        }
-    }
-}
+mod tests;

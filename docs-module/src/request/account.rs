@@ -4,9 +4,10 @@
 use rust_decimal::Decimal;
 use time::Date;
 
-use super::field::{Object, body};
+use super::field::{Object, body, is_hidden};
 use super::{Fault, Given, parts};
 use crate::document::{Draft, Issuer, Kind, Line, Theme};
+use crate::payment_import::Provider;
 use crate::rounding::{Rounding, YEN_MAX};
 use crate::tax::consumption::{Basis, Rate};
 
@@ -78,6 +79,12 @@ pub struct Profile {
     pub theme: Theme,
     /// `brand_color` as it was given; may be empty.
     pub brand_color: String,
+    /// The provider whose events come to the ingest URL.
+    pub provider: Provider,
+    /// For what the money of receipts was paid (但し書き); empty: the first line's name.
+    pub proviso: String,
+    /// True if refunds below 10,000 yen get no return invoice.
+    pub skip_small_returns: bool,
     /// True if the request asks for a new ingest URL (B9).
     pub rotate_token: bool,
     /// The secret with which the provider signs events (B13). Empty means no secret. `None` means that the request does
@@ -94,6 +101,10 @@ pub fn key_order(bytes: &[u8]) -> Result<KeyOrder, Vec<Fault>> {
         let of_name = |name: &str| PLANS.contains(&name).then(|| name.to_owned());
         let plan = object.optional("plan").and_then(|field| field.choice(&PLANS, of_name));
         let customer = bounded(object, "customer", LABEL_MAX);
+        // documents leave such characters out, but a label is stored as it is
+        if customer.contains(is_hidden) {
+            object.fault("customer", "should be one line without control characters and marks of direction");
+        }
         Some(KeyOrder { plan: plan.unwrap_or_else(|| "payg".to_owned()), customer, cap_yen: cap_of(object) })
     })
 }
@@ -115,15 +126,11 @@ fn bounded(object: &Object<'_>, name: &'static str, most: usize) -> String {
     if text.chars().count() > most {
         object.fault(name, &format!("should have at most {most} characters"));
     }
-    // documents leave this character out, but this text is stored as it is, and PostgreSQL cannot store the character
-    if text.contains('\0') {
-        object.fault(name, "should not hold the character U+0000");
-    }
     text
 }
 
 /// Reads a body of `POST /v1/account/profile`: the new profile. In addition to the members of the specification, the
-/// body may have `issuer_address` and `issuer_tel`.
+/// body may have `issuer_address`, `issuer_tel` and `proviso`.
 ///
 /// # Errors
 /// All faults of the body, including those that would make documents with this profile invalid.
@@ -142,6 +149,12 @@ pub fn profile(bytes: &[u8], given: &Given<'_>) -> Result<Profile, Vec<Fault>> {
             kind,
             theme: parts::looks(object, Object::optional),
             brand_color: object.text("brand_color"),
+            provider: parts::provider(object),
+            proviso: object.text("proviso"),
+            skip_small_returns: object
+                .optional("skip_small_returns")
+                .and_then(|field| field.boolean())
+                .unwrap_or(false),
             rotate_token: object.optional("rotate_token").and_then(|field| field.boolean()).unwrap_or(false),
             provider_signing_secret: secret(object),
         };
@@ -162,7 +175,7 @@ fn email(object: &Object<'_>) -> String {
         Some((name, domain)) => !name.is_empty() && !domain.is_empty() && !domain.contains('@'),
     };
     // these characters separate or enclose addresses, so a text with them could stand for several addresses
-    let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | ';' | '<' | '>');
+    let is_odd = |c: char| c.is_whitespace() || is_hidden(c) || matches!(c, ',' | ';' | '<' | '>');
     if !is_address || text.chars().any(is_odd) {
         object.fault("delivery_email", "should be an e-mail address, or empty");
     }
@@ -171,8 +184,10 @@ fn email(object: &Object<'_>) -> String {
 
 fn secret(object: &Object<'_>) -> Option<String> {
     let field = object.nullable("provider_signing_secret")?;
-    let text = serde_json::from_str::<String>(field.raw()).ok().filter(|text| text.len() <= SECRET_MAX);
-    let expected = format!("should be a text of at most {SECRET_MAX} bytes");
+    // a line end that was copied with the secret would make every signature wrong
+    let fits = |text: &String| text.len() <= SECRET_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let text = serde_json::from_str::<String>(field.raw()).ok().filter(fits);
+    let expected = format!("should be a text of at most {SECRET_MAX} visible ASCII characters");
     text.or_else(|| field.refuse_unseen("string_type", &expected))
 }
 
@@ -198,6 +213,7 @@ fn sample(profile: &Profile, today: Date) -> Draft {
         // only a payment has the date of the sale, and this sample is made without a payment
         original_date: "-".to_owned(),
         original_number: String::new(),
+        proviso: profile.proviso.clone(),
         bank: None,
         transfer_fee_note: String::new(),
         consignor: None,

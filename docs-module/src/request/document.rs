@@ -2,22 +2,39 @@
 
 use rust_decimal::Decimal;
 
-use super::field::{Field, Object, body};
-use super::{Fault, Given, parts};
-use crate::document::{Document, Draft, LINES_MAX, Line};
+use super::fault::Faults;
+use super::field::{Field, Object, body_within};
+use super::{Fault, Given, Refused, parts};
+use crate::document::{Document, Draft, LINES_MAX, Line, NoXml};
 use crate::tax::consumption::{Basis, Rate};
 
 /// Makes the document that a body of `POST /v1/invoices` asks for. In addition to the members of the specification, the
-/// body may have `recipient_number`, the recipient's registration number, and `original_number`, the number of the
-/// original document for a credit note or a corrected invoice.
+/// body may have `recipient_number`, the recipient's registration or corporate number, `original_number`, the number of
+/// the original document for a credit note or a corrected invoice, and `proviso`, for what the money of a receipt was
+/// paid.
 ///
 /// # Errors
-/// All faults of the body.
-pub fn document(bytes: &[u8], given: &Given<'_>) -> Result<Document, Vec<Fault>> {
-    body(bytes, |object| {
+/// All faults of the body, or that the work was stopped.
+pub fn document(bytes: &[u8], given: &Given<'_>) -> Result<Document, Refused> {
+    body_within(bytes, given.limit, |object| {
         // a path in a draft is also a path in the body, because both use the same names of members
         let told = |problems| object.faults().add_problems(&["body".into()], problems);
         draft(object, given).complete().map_err(told).ok()
+    })
+}
+
+/// Writes a document as JP PINT, for a request with `format=xml`.
+///
+/// # Errors
+/// A fault for each member that JP PINT requires and that is missing or cannot be read, or one fault of `format`.
+pub fn xml(document: &Document) -> Result<String, Vec<Fault>> {
+    document.xml().map_err(|error| match error {
+        NoXml::Kind => vec![Fault::of_query("format", "xml", &["pdf", "html"])],
+        NoXml::Members(problems) => {
+            let faults = Faults::default();
+            faults.add_problems(&["body".into()], problems);
+            faults.into_vec()
+        }
     })
 }
 
@@ -37,7 +54,7 @@ fn draft(object: &Object<'_>, given: &Given<'_>) -> Draft {
         issue_date: object.nullable("issue_date").and_then(|field| field.date()).unwrap_or(given.today),
         due_date: object.nullable("due_date").and_then(|field| field.date()),
         recipient: object.text("recipient"),
-        recipient_number: object.nullable("recipient_number").and_then(|field| parts::registration_number(&field)),
+        recipient_number: parts::recipient_number(object),
         honorific: honorific.unwrap_or_else(|| "御中".to_owned()),
         basis: if is_inclusive { Basis::Inclusive } else { Basis::Exclusive },
         rounding: parts::rounding(object),
@@ -46,6 +63,7 @@ fn draft(object: &Object<'_>, given: &Given<'_>) -> Draft {
         payment_method: object.nullable_text("payment_method"),
         original_date: object.nullable_text("original_date"),
         original_number: original.unwrap_or_else(|| given.original_number.to_owned()),
+        proviso: object.nullable_text("proviso"),
         bank: parts::bank(object),
         transfer_fee_note: object.nullable_text("transfer_fee_note"),
         consignor: parts::consignor(object),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::document::{Problem, Step};
+use crate::limit::{Limit, Stopped};
 
 /// Largest number of faults in an answer. Further faults are left out.
 const FAULTS_MAX: usize = 1_000;
@@ -21,9 +22,17 @@ pub enum Place {
     Index(usize),
 }
 
-#[cfg(test)]
+/// Largest number of characters of a name from the request in a path.
+const NAME_CHARACTERS_MAX: usize = 200;
+
 impl Place {
+    /// The member of this name, which comes from the request. The rest of a long name is left out.
+    pub(super) fn named(name: &str) -> Place {
+        Place::Name(name.chars().take(NAME_CHARACTERS_MAX).collect::<String>().into())
+    }
+
     /// Writes the step as a text, with `[]` for any index.
+    #[cfg(test)]
     pub(super) fn step(&self) -> String {
         match self {
             Place::Name(name) => name.to_string(),
@@ -80,9 +89,35 @@ impl Fault {
         Fault { input, ctx: Some(ctx), ..Fault::new("string_pattern_mismatch", loc, &expected) }
     }
 
+    /// Makes a fault of a query parameter whose name comes from the request.
+    pub fn in_query(name: &str, expected: &str) -> Fault {
+        Fault::new("value_error", vec![Place::from("query"), Place::named(name)], expected)
+    }
+
     /// Makes a fault of a required query parameter that is missing.
     pub fn missing_in_query(name: &'static str) -> Fault {
         Fault::new("missing", vec![Place::from("query"), Place::from(name)], "is required")
+    }
+}
+
+/// Why a body has no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refused {
+    /// The faults of the body.
+    Faults(Vec<Fault>),
+    /// The work on the body was stopped.
+    Stopped,
+}
+
+impl From<Vec<Fault>> for Refused {
+    fn from(faults: Vec<Fault>) -> Refused {
+        Refused::Faults(faults)
+    }
+}
+
+impl From<Stopped> for Refused {
+    fn from(_: Stopped) -> Refused {
+        Refused::Stopped
     }
 }
 
@@ -101,17 +136,43 @@ pub(super) fn path(loc: &[Place]) -> String {
             Place::Index(at) => path.push_str(&format!("[{at}]")),
         }
     }
-    if path.is_empty() { "the body".to_owned() } else { path }
+    match (path.is_empty(), loc.len()) {
+        (true, 0 | 1) => "the body".to_owned(),
+        // a member whose name is empty
+        (true, _) => "''".to_owned(),
+        _ => path,
+    }
 }
 
 /// The faults that were found so far.
 #[derive(Default)]
-pub(super) struct Faults {
+pub(super) struct Faults<'a> {
     found: RefCell<Vec<Fault>>,
     any: Cell<bool>,
+    limit: Limit<'a>,
+    is_stopped: Cell<bool>,
 }
 
-impl Faults {
+impl<'a> Faults<'a> {
+    /// No faults yet, of a body that is read within this limit.
+    pub fn within(limit: Limit<'a>) -> Faults<'a> {
+        Faults { limit, ..Faults::default() }
+    }
+
+    /// Whether reading may go on. Once it may not, the body counts as one with faults.
+    pub fn goes_on(&self) -> bool {
+        if self.limit.is_over() {
+            self.is_stopped.set(true);
+            self.any.set(true);
+        }
+        !self.is_stopped.get()
+    }
+
+    /// The limit of the work on the body.
+    pub fn limit(&self) -> Limit<'a> {
+        self.limit
+    }
+
     pub fn add(&self, fault: Fault) {
         self.any.set(true);
         let mut found = self.found.borrow_mut();
@@ -139,5 +200,9 @@ impl Faults {
 
     pub fn into_vec(self) -> Vec<Fault> {
         self.found.into_inner()
+    }
+
+    pub fn into_refused(self) -> Refused {
+        if self.is_stopped.get() { Refused::Stopped } else { Refused::Faults(self.into_vec()) }
     }
 }

@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 use time::Date;
 use time::macros::format_description;
 
-use super::fault::{Fault, Faults, Place, short};
+use super::fault::{Fault, Faults, Place, Refused, short};
+use super::structure::given_twice;
+use crate::drawing::text::is_mark_of_direction;
+use crate::limit::Limit;
 use crate::rounding::YEN_MAX;
 
 /// Largest number of digits before and after the point of a decimal (B24).
@@ -23,12 +26,31 @@ const FRACTION_DIGITS: usize = 6;
 
 /// Reads a body, or returns all faults of the body.
 pub(super) fn body<T>(bytes: &[u8], read: impl FnOnce(&Object<'_>) -> Option<T>) -> Result<T, Vec<Fault>> {
-    let faults = Faults::default();
+    match body_within(bytes, Limit::NONE, read) {
+        Ok(value) => Ok(value),
+        Err(Refused::Faults(faults)) => Err(faults),
+        Err(Refused::Stopped) => unreachable!("nothing stops this work"),
+    }
+}
+
+/// Reads a body within a limit. Each object of the body, and each list, is read only if the work may go on.
+pub(super) fn body_within<T>(
+    bytes: &[u8],
+    limit: Limit<'_>,
+    read: impl FnOnce(&Object<'_>) -> Option<T>,
+) -> Result<T, Refused> {
+    let faults = Faults::within(limit);
     let value = whole(bytes, &faults).and_then(|field| field.object()).and_then(|object| read(&object));
     match value {
         Some(value) if faults.is_empty() => Ok(value),
-        _ => Err(faults.into_vec()),
+        _ => Err(faults.into_refused()),
     }
+}
+
+/// Whether a character of a text is not shown, or changes how the text is shown: control characters with line ends and
+/// tabs, marks of direction, and characters without width.
+pub fn is_hidden(character: char) -> bool {
+    character.is_control() || is_mark_of_direction(character) || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 /// Finds the character U+0000 in a text of a JSON body, where it is always escaped. Databases cannot store it. Returns
@@ -45,15 +67,37 @@ pub fn escaped_nul(json: &[u8]) -> Option<usize> {
     None
 }
 
+/// Reads a body as any value, for readers that take what they know of it.
+///
+/// # Errors
+/// All faults of the body as JSON: it cannot be read, is too deep, has too many values, or has a member twice.
+pub fn any_value(bytes: &[u8]) -> Result<Value, Vec<Fault>> {
+    let faults = Faults::default();
+    let value = whole(bytes, &faults).and_then(|field| match serde_json::from_str(field.raw()) {
+        Ok(value) => Some(value),
+        Err(_) => field.refuse("json_invalid", "should have valid text and numbers", None),
+    });
+    value.filter(|_| faults.is_empty()).ok_or_else(|| faults.into_vec())
+}
+
 /// Reads the whole body as one value.
-fn whole<'a>(bytes: &'a [u8], faults: &'a Faults) -> Option<Field<'a>> {
+fn whole<'a>(bytes: &'a [u8], faults: &'a Faults<'a>) -> Option<Field<'a>> {
     let at = vec![Place::from("body")];
     if bytes.iter().all(u8::is_ascii_whitespace) {
         faults.add(Fault::new("missing", at, "is required"));
         return None;
     }
     match serde_json::from_slice::<&RawValue>(bytes) {
-        Ok(raw) => Some(Field { raw, at, faults }),
+        Ok(raw) => match given_twice(raw.get()) {
+            Ok(twice) => {
+                twice.into_iter().for_each(|fault| faults.add(fault));
+                Some(Field { raw, at, faults })
+            }
+            Err(fault) => {
+                faults.add(*fault);
+                None
+            }
+        },
         Err(error) => {
             let before: usize =
                 bytes.split_inclusive(|byte| *byte == b'\n').take(error.line() - 1).map(<[u8]>::len).sum();
@@ -114,13 +158,13 @@ impl<'a> Object<'a> {
     pub fn all(&self) -> impl Iterator<Item = (&str, Field<'a>)> {
         self.members.iter().map(|(name, raw)| {
             let mut at = self.field.at.clone();
-            at.push(Place::Name(name.to_string().into()));
+            at.push(Place::named(name));
             (name.as_ref(), Field { raw, at, faults: self.field.faults })
         })
     }
 
     /// The faults of the whole body.
-    pub fn faults(&self) -> &'a Faults {
+    pub fn faults(&self) -> &'a Faults<'a> {
         self.field.faults
     }
 
@@ -143,7 +187,7 @@ pub(super) struct Field<'a> {
     raw: &'a RawValue,
     /// The path to the value.
     pub at: Vec<Place>,
-    faults: &'a Faults,
+    faults: &'a Faults<'a>,
 }
 
 impl<'a> Field<'a> {
@@ -165,6 +209,19 @@ impl<'a> Field<'a> {
             }
             Err(_) => self.refuse("string_type", "should be a text", None),
         }
+    }
+
+    /// Reads a text of one line that is stored as it is.
+    pub fn line(&self) -> Option<String> {
+        let text = self.text()?;
+        if text.contains(is_hidden) {
+            return self.refuse(
+                "value_error",
+                "should be one line without control characters and marks of direction",
+                None,
+            );
+        }
+        Some(text)
     }
 
     pub fn boolean(&self) -> Option<bool> {
@@ -259,6 +316,9 @@ impl<'a> Field<'a> {
 
     /// Reads a list of at most `most` values.
     pub fn list(&self, most: usize) -> Option<Vec<Field<'a>>> {
+        if !self.faults.goes_on() {
+            return None;
+        }
         if !self.raw().starts_with('[') {
             return self.refuse("list_type", "should be a list", None);
         }
@@ -286,6 +346,9 @@ impl<'a> Field<'a> {
     }
 
     pub fn object(&self) -> Option<Object<'a>> {
+        if !self.faults.goes_on() {
+            return None;
+        }
         if !self.raw().starts_with('{') {
             return self.refuse("dict_type", "should be an object", None);
         }
@@ -297,16 +360,15 @@ impl<'a> Field<'a> {
 
     /// Reads an object with any members.
     pub fn free_object(&self) -> Option<Value> {
+        if !self.faults.goes_on() {
+            return None;
+        }
         if !self.raw().starts_with('{') {
             return self.refuse("dict_type", "should be an object", None);
         }
         match serde_json::from_str(self.raw()) {
             Ok(value) => Some(value),
-            Err(_) => self.refuse(
-                "json_invalid",
-                "should have valid text and numbers, and at most 127 levels of nesting",
-                None,
-            ),
+            Err(_) => self.refuse("json_invalid", "should have valid text and numbers", None),
         }
     }
 

@@ -1,8 +1,6 @@
 //! Lists that are compared: the two sides of a reconciliation, and registration numbers with published records
 //! (specification, ReconcileIn, RegistrationVerifyIn and RegistrationMonitorIn).
 
-use std::sync::LazyLock;
-
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde::Serialize;
@@ -11,9 +9,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use time::Date;
 
-use super::Fault;
-use super::field::{Field, Object, body};
+use super::Refused;
+use super::field::{Field, Object, body_within};
 use crate::document::DISCLAIMER;
+use crate::limit::{Limit, Stopped};
 use crate::reconcile::{Match, NameKind, Record, amount, key, reconcile};
 use crate::registration::{Checked, Finding, Monitored, Snapshot, Status, check, monitor};
 
@@ -22,6 +21,11 @@ const ROWS_MAX: usize = 20_000;
 /// Largest number of registration numbers in a request: to verify (B36), and to monitor.
 const NUMBERS_MAX: usize = 1_000;
 const WATCH_MAX: usize = 100_000;
+/// Largest number of characters of a name that is compared. With the bound on the rows and the steps of the search for
+/// groups (`crate::reconcile`), this bounds the work of a reconciliation.
+const NAME_CHARACTERS_MAX: usize = 256;
+/// Largest number of characters of `source`, which each entry of the audit log repeats.
+const SOURCE_CHARACTERS_MAX: usize = 200;
 /// Largest amount tolerance, in yen.
 const TOLERANCE_MAX: i64 = 999_999_999_999;
 
@@ -74,9 +78,9 @@ struct Side<'a> {
 /// `right_only` are lists of records with a `reason`. `summary` has counts and sums.
 ///
 /// # Errors
-/// All faults of the body.
-pub fn reconciled(bytes: &[u8]) -> Result<String, Vec<Fault>> {
-    body(bytes, |object| {
+/// All faults of the body, or that the work was stopped.
+pub fn reconciled(bytes: &[u8], limit: Limit<'_>) -> Result<String, Refused> {
+    let order = body_within(bytes, limit, |object| {
         let text = |name| object.nullable(name).and_then(|field| field.text());
         let left_key = object.required("left_key").and_then(|field| field.text());
         let (right_key, left_amount) = (text("right_key").or_else(|| left_key.clone()), text("left_amount"));
@@ -90,8 +94,9 @@ pub fn reconciled(bytes: &[u8]) -> Result<String, Vec<Fault>> {
         let left = side(object, "left", left_key.as_deref(), left_amount.as_deref(), kind);
         let right = side(object, "right", right_key.as_deref(), right_amount.as_deref(), kind);
         let (left, right) = (left?, right?);
-        object.faults().is_empty().then(|| answer(&left, &right, Decimal::from(tolerance)))
-    })
+        object.faults().is_empty().then(|| answer(&left, &right, Decimal::from(tolerance), limit))
+    });
+    Ok(order??)
 }
 
 fn side<'a>(
@@ -110,6 +115,12 @@ fn side<'a>(
             let _: Option<()> = row.refuse("missing", &expected, None);
             continue;
         };
+        if name.chars().nth(NAME_CHARACTERS_MAX).is_some() {
+            let expected = format!("should have at most {NAME_CHARACTERS_MAX} characters in the member '{key_name}'");
+            let ctx = json!({"max_length": NAME_CHARACTERS_MAX});
+            let _: Option<()> = row.refuse("string_too_long", &expected, Some(ctx));
+            continue;
+        }
         let found = amount_name.map(|name| members.named(name).and_then(plain).and_then(|text| amount(&text)));
         is_readable.push(!matches!(found, Some(None)));
         records.push(Record { key: key(kind, &name), amount: found.flatten() });
@@ -123,9 +134,9 @@ fn plain(raw: &RawValue) -> Option<String> {
     if is_number { Some(raw.get().to_owned()) } else { serde_json::from_str(raw.get()).ok() }
 }
 
-fn answer(left: &Side<'_>, right: &Side<'_>, tolerance: Decimal) -> String {
+fn answer(left: &Side<'_>, right: &Side<'_>, tolerance: Decimal, limit: Limit<'_>) -> Result<String, Stopped> {
     let ((left_places, left_records), (right_places, right_records)) = (left.readable(), right.readable());
-    let found = reconcile(&left_records, &right_records, tolerance);
+    let found = reconcile(&left_records, &right_records, tolerance, limit)?;
     let group = |one: &Match| Group {
         left: one.left.iter().map(|at| left.placed(left_places[*at])).collect(),
         right: one.right.iter().map(|at| right.placed(right_places[*at])).collect(),
@@ -136,12 +147,15 @@ fn answer(left: &Side<'_>, right: &Side<'_>, tolerance: Decimal) -> String {
         (found.matched.iter().map(group).collect(), found.amount_mismatch.iter().map(group).collect());
     let (left_only, right_only) =
         (left.alone(&left_places, &found.left_only), right.alone(&right_places, &found.right_only));
-    let summary = json!({
+    let mut summary = json!({
         "left": left.rows.len(), "right": right.rows.len(), "matched": matched.len(), "amount_mismatch": amount_mismatch.len(),
         "left_only": left_only.len(), "right_only": right_only.len(), "left_total": left.total(), "right_total": right.total(),
     });
+    if found.groups_cut > 0 {
+        summary["groups_cut"] = json!(found.groups_cut);
+    }
     let answer = Answer { matched, amount_mismatch, left_only, right_only, summary, disclaimer: DISCLAIMER };
-    serde_json::to_string(&answer).expect("an answer is JSON")
+    Ok(serde_json::to_string(&answer).expect("an answer is JSON"))
 }
 
 impl<'a> Side<'a> {
@@ -157,12 +171,16 @@ impl<'a> Side<'a> {
 
     /// Collects the records without a match and the records with an unreadable amount, in the order of the request.
     fn alone(&self, places: &[usize], found: &[usize]) -> Vec<Alone<'_>> {
-        let unmatched = found.iter().map(|at| (places[*at], "no_match"));
-        let unreadable = (0..self.rows.len()).filter(|at| !self.is_readable[*at]).map(|at| (at, "amount_unreadable"));
-        let mut all: Vec<(usize, &'static str)> = unmatched.chain(unreadable).collect();
+        let unreadable = (0..self.rows.len()).filter(|at| !self.is_readable[*at]);
+        let mut all: Vec<usize> = found.iter().map(|at| places[*at]).chain(unreadable).collect();
         all.sort_unstable();
-        let alone = |(at, reason): (usize, &'static str)| {
+        let alone = |at: usize| {
             let record = &self.records[at];
+            let reason = match self.is_readable[at] {
+                _ if record.key.is_empty() => "no_key",
+                true => "no_match",
+                false => "amount_unreadable",
+            };
             Alone { index: at, record: self.rows[at].raw_value(), normalized_key: &record.key, reason }
         };
         all.into_iter().map(alone).collect()
@@ -199,6 +217,13 @@ pub struct Published {
     pub source: Option<String>,
 }
 
+impl Published {
+    /// The value of `basis` in answers.
+    fn basis(&self) -> &'static str {
+        if self.snapshot.is_some() { "records" } else { "format_only" }
+    }
+}
+
 /// Registration numbers to verify (B36).
 #[derive(Clone, Debug)]
 pub struct Verification {
@@ -220,9 +245,9 @@ pub struct Watch {
 /// Reads a body of `POST /v1/registration/verify`.
 ///
 /// # Errors
-/// All faults of the body.
-pub fn verification(bytes: &[u8]) -> Result<Verification, Vec<Fault>> {
-    body(bytes, |object| {
+/// All faults of the body, or that the work was stopped.
+pub fn verification(bytes: &[u8], limit: Limit<'_>) -> Result<Verification, Refused> {
+    body_within(bytes, limit, |object| {
         let numbers = numbers(object, "numbers", NUMBERS_MAX);
         let published = published(object);
         Some(Verification { numbers: numbers?, published })
@@ -232,9 +257,9 @@ pub fn verification(bytes: &[u8]) -> Result<Verification, Vec<Fault>> {
 /// Reads a body of `POST /v1/registration/monitor`.
 ///
 /// # Errors
-/// All faults of the body.
-pub fn watch(bytes: &[u8]) -> Result<Watch, Vec<Fault>> {
-    body(bytes, |object| {
+/// All faults of the body, or that the work was stopped.
+pub fn watch(bytes: &[u8], limit: Limit<'_>) -> Result<Watch, Refused> {
+    body_within(bytes, limit, |object| {
         let numbers = numbers(object, "watch", WATCH_MAX);
         let published = published(object);
         Some(Watch { numbers: numbers?, published })
@@ -248,64 +273,79 @@ fn numbers(object: &Object<'_>, name: &'static str, most: usize) -> Option<Vec<S
 
 fn published(object: &Object<'_>) -> Published {
     let as_of = object.nullable("as_of").and_then(|field| field.date());
-    let source = object.nullable("source").and_then(|field| field.text());
+    let source = object.nullable("source").and_then(|field| {
+        let text = field.line()?;
+        if text.chars().nth(SOURCE_CHARACTERS_MAX).is_none() {
+            return Some(text);
+        }
+        let expected = format!("should have at most {SOURCE_CHARACTERS_MAX} characters");
+        field.refuse("string_too_long", &expected, Some(json!({"max_length": SOURCE_CHARACTERS_MAX})))
+    });
     let Some(records) = object.nullable("records") else { return Published { as_of, source, ..Published::default() } };
     let sha256: String = Sha256::digest(records.raw()).iter().map(|byte| format!("{byte:02x}")).collect();
     let refused = |error: serde_json::Error| {
-        records.refuse("value_error", &format!("should hold published records: {error}"), None)
+        let expected = format!("should hold published records: {error}");
+        object.faults().goes_on().then(|| records.refuse("value_error", &expected, None))?
     };
-    let snapshot = serde_json::from_str(records.raw()).map_or_else(refused, Some);
+    let snapshot = Snapshot::from_json(records.raw(), object.faults().limit()).map_or_else(refused, Some);
     Published { snapshot, sha256: Some(sha256), as_of, source }
 }
 
 impl Verification {
     /// Verifies each number, in the order of the request. `today`: the date in Tokyo.
-    pub fn checked(&self, today: Date) -> Vec<Checked<'_>> {
+    ///
+    /// # Errors
+    /// When the limit stops the work.
+    pub fn checked(&self, today: Date, limit: Limit<'_>) -> Result<Vec<Checked<'_>>, Stopped> {
         let as_of = self.published.as_of.unwrap_or(today);
-        self.numbers.iter().map(|number| check(number, self.published.snapshot.as_ref(), as_of)).collect()
+        let checked = |number: &String| limit.check().map(|()| check(number, self.published.snapshot.as_ref(), as_of));
+        self.numbers.iter().map(checked).collect()
     }
 
-    /// Makes the answer. Its `results` come from [`Verification::checked`].
+    /// Makes the answer. Its `results` come from [`Verification::checked`]; `audit` is null until the caller has logged
+    /// them.
     pub fn answer(&self, checked: &[Checked<'_>], today: Date) -> Value {
-        let basis = if self.published.snapshot.is_some() { "records" } else { "format_only" };
-        let result = |one: &Checked<'_>| {
-            let mut value = result(one);
-            value["basis"] = json!(basis);
-            value
-        };
+        let basis = self.published.basis();
         json!({
-            "results": checked.iter().map(result).collect::<Vec<_>>(),
+            "results": checked.iter().map(|one| result(one, basis)).collect::<Vec<_>>(),
             "as_of": self.published.as_of.unwrap_or(today).to_string(),
             "source": self.published.source,
+            "audit": null,
             "disclaimer": DISCLAIMER,
         })
     }
 }
 
 impl Watch {
-    /// Checks each number. `today`: the date in Tokyo. Without published records, all numbers are in `not_found`.
-    pub fn found(&self, today: Date) -> Monitored<'_> {
-        static NO_RECORDS: LazyLock<Snapshot> = LazyLock::new(Snapshot::default);
-        let snapshot = self.published.snapshot.as_ref().unwrap_or(&NO_RECORDS);
-        monitor(&self.numbers, snapshot, self.published.as_of.unwrap_or(today))
+    /// Checks each number. `today`: the date in Tokyo. Without published records, only the form is checked.
+    ///
+    /// # Errors
+    /// When the limit stops the work.
+    pub fn found(&self, today: Date, limit: Limit<'_>) -> Result<Monitored<'_>, Stopped> {
+        monitor(&self.numbers, self.published.snapshot.as_ref(), self.published.as_of.unwrap_or(today), limit)
     }
 
-    /// Makes the answer: the numbers from [`Watch::found`] in `alerts`, `ok` and `not_found`.
+    /// Makes the answer: the numbers from [`Watch::found`] in `alerts`, `ok`, `not_found` and `format_only`; `audit`
+    /// is null until the caller has logged them.
     pub fn answer(&self, found: &Monitored<'_>, today: Date) -> Value {
-        let group = |checked: &[Checked<'_>]| checked.iter().map(result).collect::<Vec<_>>();
+        let basis = self.published.basis();
+        let group = |checked: &[Checked<'_>]| checked.iter().map(|one| result(one, basis)).collect::<Vec<_>>();
         json!({
             "alerts": group(&found.alerts),
             "ok": group(&found.ok),
             "not_found": group(&found.not_found),
+            "format_only": group(&found.format_only),
+            "basis": basis,
             "checked": self.numbers.len(),
             "as_of": self.published.as_of.unwrap_or(today).to_string(),
             "source": self.published.source,
+            "audit": null,
             "disclaimer": DISCLAIMER,
         })
     }
 }
 
-fn result(checked: &Checked<'_>) -> Value {
+fn result(checked: &Checked<'_>, basis: &str) -> Value {
     let date = |date: Option<Date>| date.map(|date| date.to_string());
     let registration = checked.entry.map(|entry| entry.registration);
     let ends_on = match checked.finding {
@@ -325,5 +365,9 @@ fn result(checked: &Checked<'_>) -> Value {
         "expired_on": date(registration.and_then(|dates| dates.expired_on)),
         "ends_on": date(ends_on),
         "warnings": checked.warnings,
+        "basis": basis,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,22 +9,33 @@ use super::field::{Field, Object};
 use crate::document::{ASIDE_MAX, BankAccount, Consignor, Issuer, Kind, LINES_MAX, Theme, Withholding};
 use crate::drawing::{Colour, Picture};
 use crate::payment_import::Provider;
-use crate::registration::RegistrationNumber;
+use crate::registration::{PartyNumber, RegistrationNumber};
 use crate::rounding::{Rounding, YEN_MAX};
 use crate::tax::consumption::{Basis, Rate};
-use crate::tax::withholding::Category;
+use crate::tax::withholding::{Category, Remuneration};
 
 /// Allowed rates of consumption tax, in percent.
 const RATES: [i64; 2] = [8, 10];
 
 /// Reads a registration number. Full-width characters and spaces are normalised first (B26).
 pub(super) fn registration_number(field: &Field<'_>) -> Option<RegistrationNumber> {
-    let text = field.text()?;
-    let plain: String = text.nfkc().filter(|character| !character.is_whitespace()).take(20).collect();
-    RegistrationNumber::read(&plain).ok().or_else(|| {
+    RegistrationNumber::read(&plain_number(&field.text()?)).ok().or_else(|| {
         let ctx = serde_json::json!({"pattern": "^T[0-9]{13}$"});
         field.refuse("string_pattern_mismatch", "should be T and 13 digits", Some(ctx))
     })
+}
+
+/// Reads `recipient_number`: a registration number, or a corporate number, which is 13 digits.
+pub(super) fn recipient_number(object: &Object<'_>) -> Option<PartyNumber> {
+    let field = object.nullable("recipient_number")?;
+    PartyNumber::read(&plain_number(&field.text()?)).ok().or_else(|| {
+        let ctx = serde_json::json!({"pattern": "^T?[0-9]{13}$"});
+        field.refuse("string_pattern_mismatch", "should be T and 13 digits, or 13 digits", Some(ctx))
+    })
+}
+
+fn plain_number(text: &str) -> String {
+    text.nfkc().filter(|character| !character.is_whitespace()).take(20).collect()
 }
 
 /// Reads `issuer`, `registration_number`, `issuer_address` and `issuer_tel` of a request. A filler replaces each value
@@ -74,9 +85,9 @@ pub(super) fn default_rate(object: &Object<'_>) -> Rate {
     object.optional("default_tax_rate").and_then(|field| rate(&field)).unwrap_or(Rate::Standard)
 }
 
-/// Reads a category of remuneration.
-pub(super) fn category(field: &Field<'_>) -> Option<Category> {
-    field.choice(&Category::names().collect::<Vec<_>>(), Category::of_name)
+/// Reads a category of remuneration, or a caller's word for a remuneration.
+pub(super) fn remuneration(field: &Field<'_>) -> Option<Remuneration> {
+    field.choice(&Category::names().collect::<Vec<_>>(), Remuneration::of_name)
 }
 
 /// Reads `theme` (B12, B28).
@@ -148,7 +159,7 @@ pub(super) fn withholding(object: &Object<'_>) -> Option<Withholding> {
         field.choice(&["tax_exclusive", "tax_inclusive"], of_name)
     });
     Some(Withholding {
-        category: given.nullable("category").and_then(|field| category(&field)).unwrap_or(Category::Manuscript),
+        category: given.nullable("category").and_then(|field| remuneration(&field)).unwrap_or_default().category,
         basis: basis.unwrap_or_default(),
         amount: given.nullable("amount").and_then(|field| field.integer_within(0, YEN_MAX)),
         lines: lines.map(|lines| lines.iter().filter_map(place).collect()),

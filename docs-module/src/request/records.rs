@@ -1,30 +1,34 @@
 //! Payment records of a year, from payments or from transfers (specification, WithholdingRecordsIn and
 //! TransfersWithholdingIn; B31, B33).
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
-use unicode_normalization::UnicodeNormalization;
+use serde_json::json;
 
 use super::fault::{Fault, Place};
-use super::field::{Field, Object, body};
-use super::{Given, parts};
+use super::field::{Field, Object, body_within};
+use super::{Given, Refused, parts};
 use crate::document::Theme;
-use crate::payment_record::etax::{self, Payer};
+use crate::payment_record::etax::{self, Item, Payer, Unwritable, Why};
+use crate::payment_record::party_number::{NumberError, PartyNumber};
 use crate::payment_record::transfers::{self, Declaration};
 use crate::payment_record::yearly::{Payee, Yearly};
-use crate::payment_record::{Payment, records as records_of};
-use crate::personal_number::is_personal_number;
-use crate::registration::corporate_check_digit;
+use crate::payment_record::{DAYS_MAX, DETAIL_MAX, Payment, Records, records as records_of, undated};
 use crate::rounding::YEN_MAX;
 use crate::tax::consumption::Rate;
-use crate::tax::withholding::{Category, Circumstances};
+use crate::tax::withholding::{Category, Circumstances, Remuneration};
 
 /// The first year with known rates, and the last accepted year.
 const YEARS: (i64, i64) = (2013, 2999);
 /// Largest number of values of a list. The size of a body is bounded separately.
 const VALUES_MAX: usize = 200_000;
-/// Largest number of calendar days in the period that a payment covers.
-const DAYS_MAX: i64 = 366;
+/// Largest number of characters of a name or an address. The forms have room for this much.
+const TEXT_MAX: usize = 200;
+/// Largest number of characters of a telephone number.
+const PHONE_MAX: usize = 50;
 
 /// The records that a body asks for.
 #[derive(Clone, Debug)]
@@ -38,70 +42,67 @@ pub struct RecordsOrder {
 }
 
 impl RecordsOrder {
-    /// Writes the text for the tax office ([`Yearly::etax`]).
+    /// Writes the text for the tax office, with warnings about what the text cuts.
     ///
     /// # Errors
-    /// The items that cannot be written, each with its path and the character at fault.
-    pub fn etax(&self) -> Result<Vec<u8>, Vec<Fault>> {
-        let payer = |name: &'static str| vec!["body".into(), "payer".into(), name.into()];
-        let required = [("name", &self.yearly.payer.name), ("address", &self.yearly.payer.address)];
-        let missing = required.into_iter().filter(|(_, text)| text.trim().is_empty());
-        let missing: Vec<Fault> = missing
-            .map(|(name, _)| Fault::new("value_error", payer(name), "is required when format is etax_csv"))
-            .collect();
-        if !missing.is_empty() {
-            return Err(missing);
+    /// All that keeps the records from being filed ([`Yearly::filing`]), each with its path.
+    pub fn etax(&self) -> Result<(Vec<u8>, Vec<String>), Vec<Fault>> {
+        let filing = self.yearly.filing();
+        let of_payer = filing.payer.iter().map(|fault| self.etax_fault(None, fault));
+        let mut faults: Vec<Fault> = of_payer.collect();
+        if filing.sheets > 0 && !filing.is_year_known {
+            let loc = vec!["body".into(), "year".into()];
+            faults.push(Fault::new("value_error", loc, "should be 2019 or later when format is etax_csv"));
         }
-        self.yearly.etax().map_err(|faults| {
-            let mut told: Vec<Fault> = faults.into_iter().map(|(payee, fault)| self.etax_fault(payee, fault)).collect();
-            // each record repeats the faults of the payer, so repeated faults are removed
-            told.dedup();
-            told
-        })
+        for (payee, of_payee) in filing.payees.iter().enumerate() {
+            faults.extend(of_payee.iter().map(|fault| self.etax_fault(Some(payee), fault)));
+        }
+        let mut warnings: Vec<String> =
+            filing.cut.iter().map(|payee| format!("payee {payee}: a detail is cut to 20 characters")).collect();
+        if filing.sheets == 0 {
+            warnings.push("no payment record must be filed, so the file is empty".to_owned());
+        }
+        filing.into_text().map(|text| (text, warnings)).ok_or(faults)
     }
 
-    fn etax_fault(&self, payee: usize, fault: etax::RecordError) -> Fault {
-        let at = |item: &'static str| -> Vec<Place> {
-            if let Some(name) = item.strip_prefix("payer.") {
-                let name = if name == "phone" { "tel" } else { name };
-                return vec!["body".into(), "payer".into(), name.into()];
-            }
-            let mut at = self.places[payee].clone();
-            at.push(item.strip_prefix("payee.").unwrap_or("payments").into());
-            at
+    /// Writes a fault of the payer (`payee` is `None`) or of a payee. A fault never repeats a number.
+    fn etax_fault(&self, payee: Option<usize>, fault: &etax::Fault) -> Fault {
+        let mut at = match payee {
+            None => vec!["body".into(), "payer".into()],
+            Some(payee) => self.places[payee].clone(),
         };
-        match fault {
-            etax::RecordError::Character(item, place, character) => {
-                let expected = format!(
-                    "has a character that JIS X 0208 lacks: '{character}' (U+{:04X}) at place {place}. Use other characters; write a name in kana",
-                    u32::from(character)
-                );
-                let ctx = serde_json::json!({"position": place, "character": character});
-                Fault { ctx: Some(ctx), ..Fault::new("value_error", at(item), &expected) }
-            }
-            etax::RecordError::TooLong(item, most) => Fault::new(
-                "value_error",
-                at(item),
-                &format!("should have at most {most} characters when format is etax_csv"),
-            ),
-            etax::RecordError::Number("payer.phone") => Fault::new(
-                "value_error",
-                at("payer.phone"),
-                "should have at most 15 characters, only digits, hyphens and brackets, when format is etax_csv",
-            ),
-            etax::RecordError::Number(item) if item.ends_with("number") => {
-                Fault::new("value_error", at(item), "should be 12 or 13 digits when format is etax_csv")
-            }
-            etax::RecordError::Number(item) => Fault::new(
-                "value_error",
-                at(item),
-                "should add up to at most 9,999,999,999 yen for each kind of payment when format is etax_csv",
-            ),
-            etax::RecordError::Year => {
-                let loc = vec!["body".into(), "year".into()];
-                Fault::new("value_error", loc, "should be 2019 or later when format is etax_csv")
-            }
+        // payments of a connected account are elsewhere in the body
+        let is_account = payee.is_some_and(|payee| self.yearly.payees[payee].account.is_some());
+        match fault.item {
+            Item::Detail if is_account => at.push("description".into()),
+            Item::Word | Item::Amount | Item::Notes if is_account => at = vec!["body".into(), "transfers".into()],
+            item => at.push(item.member().into()),
         }
+        let expected = match (fault.why, fault.item) {
+            (Why::Missing, _) => "is required when format is etax_csv".to_owned(),
+            (Why::Character(Unwritable { place, character }), item) => {
+                let text = if item == Item::Detail { "has a detail with" } else { "has" };
+                let advice = if item == Item::Name { "write the name in kana" } else { "use other characters" };
+                let code = u32::from(character);
+                format!(
+                    "{text} a character that JIS X 0208 lacks: '{character}' (U+{code:04X}) at place {place}: {advice}"
+                )
+            }
+            (Why::TooLong(most), _) => format!("should have at most {most} characters when format is etax_csv"),
+            (Why::Form, Item::PayerPhone) => "should have at most 15 characters, only digits, hyphens and brackets, \
+                when format is etax_csv"
+                .to_owned(),
+            (Why::Form, _) => "should be 12 or 13 digits when format is etax_csv".to_owned(),
+            (Why::CheckDigit, _) => "has a wrong check digit: correct the number, or leave it out".to_owned(),
+            (Why::TooLarge, _) => {
+                "should add up to at most 9,999,999,999 yen for each kind of payment when format is etax_csv".to_owned()
+            }
+        };
+        let ctx = match fault.why {
+            Why::Character(Unwritable { place, character }) => Some(json!({"position": place, "character": character})),
+            _ => None,
+        };
+        Fault { ctx, ..Fault::new("value_error", at, &expected) }
     }
 }
 
@@ -110,9 +111,9 @@ impl RecordsOrder {
 /// yet, and `days` and `salary` of the period that the payment covers ([`Circumstances`]).
 ///
 /// # Errors
-/// All faults of the body.
-pub fn records(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOrder, Vec<Fault>> {
-    body(bytes, |object| {
+/// All faults of the body, or that the work was stopped.
+pub fn records(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOrder, Refused> {
+    body_within(bytes, given.limit, |object| {
         let mut order = Reading::of(object);
         let fields = object.required("payees").and_then(|field| field.list(VALUES_MAX)).unwrap_or_default();
         for (at, field) in fields.iter().enumerate() {
@@ -128,11 +129,11 @@ pub fn records(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOrder, Vec<Faul
 /// Makes the records that a body of `POST /v1/withholding-records/from_transfers` asks for.
 ///
 /// # Errors
-/// All faults of the body.
-pub fn records_of_transfers(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOrder, Vec<Fault>> {
-    body(bytes, |object| {
+/// All faults of the body, or that the work was stopped.
+pub fn records_of_transfers(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOrder, Refused> {
+    body_within(bytes, given.limit, |object| {
         let mut order = Reading::of(object);
-        let category = object.optional("default_category").and_then(|field| parts::category(&field));
+        let default = object.optional("default_category").and_then(|field| parts::remuneration(&field));
         let declarations = declarations(object);
         let fields = object.required("transfers").and_then(|field| field.list(VALUES_MAX)).unwrap_or_default();
         let values: Vec<_> = fields.iter().filter_map(Field::free_object).collect();
@@ -140,7 +141,7 @@ pub fn records_of_transfers(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOr
             return None;
         }
         let asked = order.year.unwrap_or(given.today.year());
-        let read = transfers::read(&values, &declarations, category.unwrap_or(Category::Manuscript), asked);
+        let read = transfers::read(&values, &declarations, &default.unwrap_or_default(), asked);
         let found = match read {
             Ok(found) => found,
             Err(problems) => {
@@ -151,13 +152,11 @@ pub fn records_of_transfers(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOr
         for payee in found.payees {
             let needs_declaration = payee.declaration.is_none();
             let declaration = payee.declaration.unwrap_or_default();
-            let name = Some(declaration.name).filter(|name| !name.is_empty()).unwrap_or_else(|| payee.account.clone());
             let mut place = object.at("payee_map");
             place.push(Place::Name(payee.account.clone().into()));
             order.places.push(place);
-            order.descriptions.push(declaration.description);
             order.payees.push(Payee {
-                name,
+                name: declaration.name,
                 address: declaration.address,
                 number: declaration.number,
                 is_individual: declaration.is_individual,
@@ -165,8 +164,7 @@ pub fn records_of_transfers(bytes: &[u8], given: &Given<'_>) -> Result<RecordsOr
                 needs_declaration,
             });
         }
-        order.details = found.payments.iter().map(|payment| order.descriptions[payment.payee].clone()).collect();
-        order.payments = found.payments;
+        (order.payments, order.places_of_payments) = (found.payments, found.places);
         order.skipped = found.skipped;
         let latest = order.payments.iter().filter_map(|payment| payment.paid_on).max();
         order.finish(object, latest.unwrap_or(given.today).year())
@@ -181,10 +179,9 @@ struct Reading {
     theme: Theme,
     payees: Vec<Payee>,
     places: Vec<Vec<Place>>,
-    /// The description of each payee, for transfers.
-    descriptions: Vec<String>,
     payments: Vec<Payment>,
-    details: Vec<String>,
+    /// For each payment, the index in the list of the payee's payments, or in the list of transfers.
+    places_of_payments: Vec<usize>,
     skipped: Vec<transfers::Skipped>,
     warnings: Vec<String>,
 }
@@ -205,18 +202,18 @@ impl Reading {
     }
 
     fn payee(&mut self, at: usize, object: &Object<'_>, field: &Field<'_>) {
-        let name = object.required("name").and_then(|field| field.text()).unwrap_or_default();
+        let name = object.required("name").map(|field| bounded(&field, TEXT_MAX)).unwrap_or_default();
         let is_individual = object.optional("is_individual").and_then(|field| field.boolean()).unwrap_or(true);
         let payments = object.required("payments").and_then(|field| field.list(VALUES_MAX)).unwrap_or_default();
-        for payment in &payments {
-            if let Some((payment, detail)) = payment.object().map(|object| read_payment(at, &object)) {
-                self.payments.push(payment);
-                self.details.push(detail);
+        for (place, payment) in payments.iter().enumerate() {
+            if let Some(object) = payment.object() {
+                self.payments.push(read_payment(at, &object));
+                self.places_of_payments.push(place);
             }
         }
         self.payees.push(Payee {
             name,
-            address: object.text("address"),
+            address: text_of(object, "address", TEXT_MAX),
             number: number(object),
             is_individual,
             account: None,
@@ -227,11 +224,15 @@ impl Reading {
 
     /// Makes the records. `year`: the year of the records if the request states no year.
     fn finish(mut self, object: &Object<'_>, year: i32) -> Option<RecordsOrder> {
-        if !object.faults().is_empty() {
+        if !object.faults().goes_on() || !object.faults().is_empty() {
             return None;
         }
         let year = self.year.unwrap_or(year);
-        self.warn(year);
+        let undated = undated(&self.payments, year);
+        if !undated.is_empty() {
+            undated.into_iter().for_each(|at| object.faults().add(self.needs_date(at)));
+            return None;
+        }
         let is_individual: Vec<bool> = self.payees.iter().map(|payee| payee.is_individual).collect();
         let Some(records) = records_of(&is_individual, &self.payments, year) else {
             let expected =
@@ -239,12 +240,12 @@ impl Reading {
             object.fault("year", &expected);
             return None;
         };
+        self.warn(year, &records);
         let yearly = Yearly {
             year,
             payer: self.payer,
             payees: self.payees,
             payments: self.payments,
-            details: self.details,
             records,
             skipped: self.skipped,
             warnings: self.warnings,
@@ -252,23 +253,61 @@ impl Reading {
         Some(RecordsOrder { yearly, theme: self.theme, places: self.places })
     }
 
-    fn warn(&mut self, year: i32) {
+    /// The fault of a payment whose tax depends on its month.
+    fn needs_date(&self, at: usize) -> Fault {
+        let (payment, place) = (&self.payments[at], Place::Index(self.places_of_payments[at]));
+        let loc = match self.payees[payment.payee].account {
+            Some(_) => vec!["body".into(), "transfers".into(), place, "created".into()],
+            None => [self.places[payment.payee].as_slice(), &["payments".into(), place, "paid_on".into()]].concat(),
+        };
+        let expected = format!(
+            "is required for {} if a payee has several payments, because each month has one deduction",
+            payment.category.name()
+        );
+        Fault::new("missing", loc, &expected)
+    }
+
+    /// Adds the warnings, in ASCII because response headers repeat them.
+    fn warn(&mut self, year: i32, records: &Records) {
         let undated = self.payments.iter().filter(|payment| payment.paid_on.is_none()).count();
         if undated > 0 {
             self.warnings.push(format!("{undated} payments without a date are counted as payments of {year}"));
         }
-        for (at, payee) in self.payees.iter().enumerate() {
-            let digits: String = payee.number.trim().nfkc().collect();
-            let warning = match digits.len() {
-                0 => continue,
-                12 if !payee.is_individual => "has the number of an individual, and is_individual is false",
-                13 if payee.is_individual => "has the number of a corporation, and is_individual is true",
-                12 if is_personal_number(&digits) => continue,
-                13 if is_corporate_number(&digits) => continue,
-                _ => "has a number that is neither a personal nor a corporate number",
-            };
-            self.warnings.push(format!("payee {at} {warning}"));
+        match PartyNumber::read(&self.payer.number) {
+            Ok(_) => {}
+            Err(error) => self.warnings.push(format!("the payer has a number {}", number_warning(error))),
         }
+        let mut without_days = vec![0usize; self.payees.len()];
+        for (at, payment) in self.payments.iter().enumerate() {
+            let lacks_days = payment.category == Category::Hostess && payment.circumstances.days == 0;
+            let is_counted = records.excluded.binary_search(&at).is_err() && self.payees[payment.payee].is_individual;
+            without_days[payment.payee] += usize::from(lacks_days && is_counted);
+        }
+        for (at, payee) in self.payees.iter().enumerate() {
+            match PartyNumber::read(&payee.number) {
+                Ok(PartyNumber::Personal(_)) if !payee.is_individual => self
+                    .warnings
+                    .push(format!("payee {at} has the number of an individual, and is_individual is false")),
+                Ok(PartyNumber::Corporate(_)) if payee.is_individual => {
+                    self.warnings.push(format!("payee {at} has the number of a corporation, and is_individual is true"))
+                }
+                Ok(_) => {}
+                Err(error) => self.warnings.push(format!("payee {at} has a number {}", number_warning(error))),
+            }
+            if without_days[at] > 0 {
+                self.warnings.push(format!(
+                    "payee {at}: hostess fees without days, of which 5,000 yen for one day are deducted: {}",
+                    without_days[at]
+                ));
+            }
+        }
+        let is_cut = |payee: &usize| {
+            let rows = &records.rows;
+            let from = rows.partition_point(|row| row.payee < *payee);
+            rows[from..].iter().take_while(|row| row.payee == *payee).any(|row| row.is_detail_cut)
+        };
+        let cut = (0..self.payees.len()).filter(is_cut);
+        self.warnings.extend(cut.map(|at| format!("payee {at}: details are cut to {DETAIL_MAX} characters")));
         let undeclared = self.payees.iter().filter(|payee| payee.needs_declaration).count();
         if undeclared > 0 {
             self.warnings
@@ -277,18 +316,36 @@ impl Reading {
     }
 }
 
-/// Whether a text is 13 digits with the right check digit.
-fn is_corporate_number(digits: &str) -> bool {
-    let digits: Option<Vec<u8>> = digits.chars().map(|digit| digit.to_digit(10).map(|digit| digit as u8)).collect();
-    let digits: Option<[u8; 13]> = digits.and_then(|digits| digits.try_into().ok());
-    digits.is_some_and(|[check, base @ ..]| corporate_check_digit(base) == check)
+fn number_warning(error: NumberError) -> &'static str {
+    match error {
+        NumberError::Form => "that is neither a personal nor a corporate number",
+        NumberError::CheckDigit => "with a wrong check digit",
+    }
+}
+
+/// Reads a text of at most this many characters.
+fn bounded(field: &Field<'_>, characters_max: usize) -> String {
+    let text = field.text().unwrap_or_default();
+    if text.trim().chars().count() > characters_max {
+        let ctx = json!({"max_length": characters_max});
+        field.refuse::<()>("string_too_long", &format!("should have at most {characters_max} characters"), Some(ctx));
+    }
+    text
+}
+
+fn text_of(object: &Object<'_>, name: &'static str, characters_max: usize) -> String {
+    object.optional(name).map(|field| bounded(&field, characters_max)).unwrap_or_default()
+}
+
+fn nullable_text_of(object: &Object<'_>, name: &'static str, characters_max: usize) -> String {
+    object.nullable(name).map(|field| bounded(&field, characters_max)).unwrap_or_default()
 }
 
 fn payer(object: &Object<'_>) -> Payer {
     Payer {
-        address: object.text("address"),
-        name: object.text("name"),
-        phone: object.text("tel"),
+        address: text_of(object, "address", TEXT_MAX),
+        name: text_of(object, "name", TEXT_MAX),
+        phone: text_of(object, "tel", PHONE_MAX),
         number: number(object),
     }
 }
@@ -300,25 +357,26 @@ fn number(object: &Object<'_>) -> String {
     text.or_else(|| field.refuse_unseen("string_type", "should be a text")).unwrap_or_default()
 }
 
-fn read_payment(payee: usize, object: &Object<'_>) -> (Payment, String) {
+fn read_payment(payee: usize, object: &Object<'_>) -> Payment {
     let amount = object.required("amount").and_then(|field| field.yen());
-    let category = object.optional("category").and_then(|field| parts::category(&field));
+    let remuneration = object.optional("category").and_then(|field| parts::remuneration(&field));
+    let Remuneration { category, word } = remuneration.unwrap_or_default();
     let whole = |name, least, most| object.optional(name).and_then(|field| field.integer_within(least, most));
-    let circumstances = Circumstances {
-        days: whole("days", 1, DAYS_MAX).unwrap_or(0) as u32,
-        salary: whole("salary", 0, YEN_MAX).unwrap_or(0),
-    };
-    let payment = Payment {
+    let (detail, description) = (object.text("detail"), object.text("description"));
+    Payment {
         payee,
-        category: category.unwrap_or(Category::Manuscript),
+        category,
+        word,
+        detail: if detail.trim().is_empty() { description } else { detail },
         amount: amount.unwrap_or(0),
         consumption_tax: object.optional("consumption_tax").and_then(|field| field.yen()).unwrap_or(0),
         paid_on: object.nullable("paid_on").and_then(|field| field.date()),
         is_unpaid: object.optional("unpaid").and_then(|field| field.boolean()).unwrap_or(false),
-        circumstances,
-    };
-    let description = object.text("description");
-    (payment, Some(object.text("detail")).filter(|detail| !detail.is_empty()).unwrap_or(description))
+        circumstances: Circumstances {
+            days: whole("days", 1, DAYS_MAX).unwrap_or(0) as u32,
+            salary: whole("salary", 0, YEN_MAX).unwrap_or(0),
+        },
+    }
 }
 
 /// Reads the declarations about connected accounts, by account id (fact sheet of the back office, 7).
@@ -338,11 +396,11 @@ fn declaration(object: &Object<'_>) -> Declaration {
     let is_included = is_true("tax_included").unwrap_or(true);
     let amount_is = word("amount_is", &["gross", "net_of_withholding"]);
     Declaration {
-        name: object.nullable_text("name"),
-        address: object.nullable_text("address"),
+        name: nullable_text_of(object, "name", TEXT_MAX),
+        address: nullable_text_of(object, "address", TEXT_MAX),
         number: number(object),
         is_individual: is_true("is_individual").unwrap_or(true),
-        category: object.nullable("category").and_then(|field| parts::category(&field)),
+        remuneration: object.nullable("category").and_then(|field| parts::remuneration(&field)),
         description: object.nullable_text("description"),
         is_tax_separate: tax.map_or(!is_included, |tax| tax == "separate"),
         tax_rate: object.nullable("tax_rate").and_then(|field| parts::rate(&field)).unwrap_or(Rate::Standard),

@@ -4,6 +4,8 @@
 
 mod names;
 
+pub use names::{Remuneration, WORD_MAX};
+
 /// Category of remuneration. The category determines the formula and how payments are pooled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {

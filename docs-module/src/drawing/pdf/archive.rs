@@ -1,4 +1,4 @@
-//! Completes a PDF file to PDF/A-2b, the form for archives (ISO 19005-2). The library does not write PDF/A, so the
+//! Completes a PDF file to PDF/A-2u, the form for archives whose text can be searched (ISO 19005-2). The library does not write PDF/A, so the
 //! catalog, the metadata and the document information are completed here. Fonts are embedded with their character maps,
 //! and the file refers to nothing outside.
 
@@ -60,7 +60,7 @@ fn metadata(file: &mut Document, about: &About<'_>) -> Object {
          <x:xmpmeta xmlns:x=\"adobe:ns:meta/\"><rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\">\n\
          <rdf:Description rdf:about=\"\" xmlns:dc=\"http://purl.org/dc/elements/1.1/\" xmlns:xmp=\"http://ns.adobe.com/xap/1.0/\" \
          xmlns:pdf=\"http://ns.adobe.com/pdf/1.3/\" xmlns:pdfaid=\"http://www.aiim.org/pdfa/ns/id/\">\n\
-         <pdfaid:part>2</pdfaid:part><pdfaid:conformance>B</pdfaid:conformance>\n\
+         <pdfaid:part>2</pdfaid:part><pdfaid:conformance>U</pdfaid:conformance>\n\
          <dc:format>application/pdf</dc:format>\n\
          <dc:title><rdf:Alt><rdf:li xml:lang=\"x-default\">{title}</rdf:li></rdf:Alt></dc:title>\n\
          <dc:creator><rdf:Seq><rdf:li>{author}</rdf:li></rdf:Seq></dc:creator>\n\
