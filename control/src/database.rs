@@ -86,7 +86,13 @@ pub async fn standing(config: &Config) -> anyhow::Result<String> {
     {
         return Ok(format!("{} does not exist yet: the node creates the database at startup", path.display()));
     }
+    if let Ok(store::Url::Sqlite(path)) = store::Url::parse(&config.database_url)
+        && std::fs::metadata(&path)?.permissions().readonly()
+    {
+        bail!("{} is read-only", path.display());
+    }
     let store = connect(config).await?;
+    store.probe().await?;
     let words = match store.schema().await? {
         Schema::Empty => "the database is empty: the node creates the tables at startup".to_owned(),
         Schema::Current => "the schema is up to date".to_owned(),
@@ -96,7 +102,11 @@ pub async fn standing(config: &Config) -> anyhow::Result<String> {
         }
         Schema::Older(missing) => bail!("the schema lacks {}: run `ango migrate`", list(&missing)),
     };
-    Ok(format!("{} answers; {words}", store.database()))
+    let pooler = match store.is_behind_pooler() {
+        true => " behind a pooler that shares connections, so a statement takes four round trips, not one",
+        false => "",
+    };
+    Ok(format!("{} answers{pooler}; {words}", store.database()))
 }
 
 /// Reads the database's id. `None`: no node of this version has started on it yet.

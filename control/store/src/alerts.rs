@@ -70,6 +70,13 @@ pub struct Email {
 
 from_row!(Email { email_id, sealed, recipient, subject, body, document_id, attempts, created_at });
 
+impl Email {
+    /// Whether the letter is in the outbox. False: a node took the letter and recorded no result.
+    pub fn has_letter(&self) -> bool {
+        self.sealed.is_some() || !self.recipient.is_empty()
+    }
+}
+
 impl Store {
     /// Returns the alerts that are not announced yet, the oldest first, at most `limit`.
     pub async fn untold_alerts(&self, limit: i64) -> Result<Vec<Alert>> {
@@ -90,10 +97,20 @@ impl Store {
         self.db.fetch_all(sql, values![now, limit]).await
     }
 
+    /// Takes the letter of an e-mail out of the outbox, before a node sends the letter. [`Store::note_email`] puts the
+    /// letter back. If the node dies before that, the e-mail is due at `due_at` without its letter. Returns false if
+    /// another node has taken the letter or recorded an attempt.
+    pub async fn take_letter(&self, email: &Email, due_at: i64) -> Result<bool> {
+        let sql = "UPDATE emails SET sealed = NULL, recipient = '', subject = '', body = '', due_at = $3 \
+             WHERE email_id = $1 AND attempts = $2 AND status = 'pending' AND (sealed IS NOT NULL OR recipient <> '')";
+        Ok(self.db.execute(sql, values![&email.email_id, email.attempts, due_at]).await? == 1)
+    }
+
     /// Records the result of an attempt to send an e-mail. The e-mail was sent, or is tried again at `due_at`, or was
-    /// given up if `due_at` is 0. The attached document gets the same status. If another node recorded the end of this
-    /// e-mail first, nothing changes.
-    pub async fn note_email(&self, email_id: &str, sent: bool, due_at: i64, error: &str) -> Result<()> {
+    /// given up if `due_at` is 0. The letter is in the outbox again. The attached document gets the same status. If
+    /// another node recorded the end of this e-mail first, nothing changes, unless that node took this one for dead and
+    /// the e-mail was sent.
+    pub async fn note_email(&self, email: &Email, sent: bool, due_at: i64, error: &str) -> Result<()> {
         let status = if sent {
             "sent"
         } else if due_at > 0 {
@@ -102,9 +119,20 @@ impl Store {
             "failed"
         };
         self.write(async |tx: &mut Tx| {
-            let sql = "UPDATE emails SET status = $2, attempts = attempts + 1, due_at = $3, error = $4 \
-                 WHERE email_id = $1 AND status = 'pending' RETURNING document_id";
-            let row: Option<(String,)> = tx.fetch_optional(sql, values![email_id, status, due_at, error]).await?;
+            let sql = "UPDATE emails SET status = $2, attempts = attempts + 1, due_at = $3, error = $4, sealed = $5, recipient = $6, \
+                 subject = $7, body = $8 WHERE email_id = $1 AND (status = 'pending' OR status = 'failed' AND $2 = 'sent') \
+                 RETURNING document_id";
+            let of = values![
+                &email.email_id,
+                status,
+                due_at,
+                error,
+                email.sealed.as_deref(),
+                &email.recipient,
+                &email.subject,
+                &email.body
+            ];
+            let row: Option<(String,)> = tx.fetch_optional(sql, of).await?;
             let Some((document_id,)) = row.filter(|(document_id,)| !document_id.is_empty()) else { return Ok(()) };
             let sql = "UPDATE stored_documents SET delivery_status = $2 WHERE document_id = $1";
             tx.execute(sql, values![&document_id, status]).await.map(drop)

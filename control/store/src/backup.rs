@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sqlx::{ConnectOptions, Connection};
 
-use crate::database::Database;
+use crate::database::Pools;
 use crate::{Error, Result, Store};
 
 impl Store {
@@ -14,7 +14,7 @@ impl Store {
     /// # Errors
     /// If the database is PostgreSQL (use `pg_dump` for a copy), or if the file cannot be made.
     pub async fn copy_to(&self, path: &Path) -> Result<()> {
-        let Database::Sqlite { writer, .. } = &self.db else {
+        let Pools::Sqlite { writer, .. } = &self.db.open else {
             return Err(Error::Url("a PostgreSQL database cannot be copied to a file here: use pg_dump".to_owned()));
         };
         let failed = |source| Error::File { path: path.to_owned(), source };

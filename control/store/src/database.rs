@@ -8,42 +8,46 @@
 //! their arrival. On PostgreSQL each statement sees everything that was committed before it, so a transaction first
 //! locks the rows that must not change until the transaction ends.
 
+mod condition;
+mod connections;
+pub(crate) mod faults;
+mod wal;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::circuits::OperationStatus;
 use api::{Environment, Plan, Role, Word};
-use sqlx::postgres::{PgArguments, PgPool, PgPoolOptions, PgRow};
-use sqlx::sqlite::SqliteSynchronous;
-use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
-};
-use sqlx::{Arguments, ColumnIndex, Connection, Decode, Executor, FromRow, Type};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqlitePool, SqliteRow};
+use sqlx::{Arguments, ColumnIndex, Decode, Executor, FromRow, Type};
 
 use crate::commits::{Moment, reach};
 use crate::{Error, Result};
+use condition::{Condition, Writes};
+pub(crate) use connections::Server;
 
 /// Longest time that a call waits for a connection or, on SQLite, for another writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time that a call waits for a PostgreSQL connection. After this time the database counts as not answering.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Sets PostgreSQL's timeout for statements. Migrations run without this timeout.
-const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s'";
 /// Settings of PostgreSQL for a statement that reads whole tables: no timeout, and memory for its sums.
 const SLOW_SETTINGS: &str = "SET LOCAL statement_timeout = 0; SET LOCAL work_mem = '64MB'";
 /// The cache of SQLite for such a statement, in which sums are sorted too, and the usual cache.
 const SLOW_CACHE: &str = "PRAGMA cache_size = -65536";
 const USUAL_CACHE: &str = "PRAGMA cache_size = -2000";
+/// Writes to the database without changing anything that anyone reads. On SQLite an `UPDATE` with equal values would write
+/// nothing.
+const TRY_TO_WRITE: Sql =
+    Sql { sqlite: "PRAGMA user_version = 0", postgres: "UPDATE database_identity SET database_id = database_id" };
 /// Longest time that a call waits for PostgreSQL's answer. Needed because the connection may have been cut silently.
 /// Longer than PostgreSQL's own timeout for statements.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
-/// A PostgreSQL connection that was idle for this long is tested before use, because the server may have closed it.
-const UNTRIED_MAX: Duration = Duration::from_secs(1);
 /// Largest number of connections with which a node reads from SQLite.
 const SQLITE_READERS_MAX: u32 = 4;
-/// Size of the writing connection's cache for pages of the file, in KiB. SQLite expects a negative number if the unit
-/// is KiB. The charges of a thousand accounts touch a thousand index pages, but SQLite's default of 2 MB holds only 500
-/// pages.
-const WRITER_CACHE_KIB: &str = "-65536";
+/// Size to which SQLite's write-ahead log shrinks, in bytes. SQLite writes the log back into the file whenever the log has
+/// 4 MB, unless someone reads an older state; then the log grows.
+const WAL_BYTES_MAX: u64 = 8 << 20;
 const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 
 /// A statement, in two forms if the databases differ.
@@ -206,13 +210,20 @@ where
 
 /// A database. A clone shares the same connections.
 #[derive(Clone, Debug)]
-pub(crate) enum Database {
+pub(crate) struct Database {
+    pub open: Pools,
+    condition: Arc<Condition>,
+}
+
+/// The connections to a database.
+#[derive(Clone, Debug)]
+pub(crate) enum Pools {
     Sqlite {
         /// A pool of one connection.
         writer: SqlitePool,
         readers: SqlitePool,
     },
-    Postgres(PgPool),
+    Postgres(Server),
 }
 
 /// The state of a node's connection pool.
@@ -229,7 +240,13 @@ pub struct Connections {
 /// A transaction, which is rolled back if it is dropped before its commit. Its methods are in the files of the tables
 /// that they read and write.
 #[derive(Debug)]
-pub struct Tx(Open, Emitted);
+pub struct Tx {
+    open: Open,
+    emitted: Emitted,
+    /// Whether a statement has changed rows.
+    wrote: bool,
+    condition: Arc<Condition>,
+}
 
 /// Whether a transaction writes events. If so, deliveries begin after its commit.
 #[derive(Debug, Default)]
@@ -238,23 +255,64 @@ pub(crate) struct Emitted(pub bool);
 #[derive(Debug)]
 enum Open {
     Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
-    Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
+    Postgres {
+        tx: sqlx::Transaction<'static, sqlx::Postgres>,
+        /// Whether statements get names and are kept.
+        named: bool,
+    },
 }
 
-/// Runs a statement on `$what`, which is SQLite or PostgreSQL. Each of the two patterns binds the connection.
-macro_rules! on {
-    ($what:expr, $sqlite:pat, $postgres:pat, $sql:ident, $values:ident, $arguments:ident => $body:expr) => {{
-        $crate::statements::note($sql.sqlite, $sql.postgres);
-        match $what {
-            $sqlite => {
-                let ($sql, $arguments): (_, SqliteArguments) = ($sql.sqlite, arguments($values)?);
-                $body
+/// Runs a statement that only reads, with the function `$fetch` of a query. If PostgreSQL's connection turns out to be
+/// cut, the statement runs again on another connection.
+macro_rules! read {
+    ($db:expr, $sql:ident, $values:ident, $fetch:ident) => {{
+        crate::statements::note($sql.sqlite, $sql.postgres);
+        match &$db.open {
+            Pools::Sqlite { readers, .. } => {
+                let arguments: SqliteArguments = arguments($values)?;
+                sqlx::query_as_with($sql.sqlite, arguments).$fetch(readers).await
             }
-            $postgres => {
-                let ($sql, $arguments): (_, PgArguments) = ($sql.postgres, arguments($values)?);
-                answered(async { $body }).await
+            Pools::Postgres(server) => {
+                let mut repeated = false;
+                loop {
+                    let arguments: PgArguments = arguments($values)?;
+                    let query = sqlx::query_as_with($sql.postgres, arguments).persistent(!server.is_shared);
+                    // in a box, because callers hold the futures of many statements
+                    let answer = answered(Box::pin(async {
+                        let mut one = server.for_reading().await?;
+                        let answer = query.$fetch(one.get()).await?;
+                        one.end().await.map(|()| answer)
+                    }));
+                    match answer.await {
+                        Err(error) if !repeated && faults::is_cut(&error) => {
+                            $db.condition.cut();
+                            repeated = true;
+                        }
+                        answer => break answer,
+                    }
+                }
             }
         }
+    }};
+}
+
+/// Runs a statement of a transaction: makes a query with the function `$query`, runs the query with `$run`, and takes
+/// `$part` of the answer.
+macro_rules! in_tx {
+    ($tx:expr, $sql:ident, $values:ident, $query:ident, $run:ident, $part:expr) => {{
+        crate::statements::note($sql.sqlite, $sql.postgres);
+        let answer = match &mut $tx.open {
+            Open::Sqlite(tx) => {
+                let arguments: SqliteArguments = arguments($values)?;
+                sqlx::$query($sql.sqlite, arguments).$run(&mut **tx).await.map($part)
+            }
+            Open::Postgres { tx, named } => {
+                let arguments: PgArguments = arguments($values)?;
+                let query = sqlx::$query($sql.postgres, arguments).persistent(*named);
+                answered(query.$run(&mut **tx)).await.map($part)
+            }
+        };
+        answer.inspect_err(|error| $tx.condition.failed(error))?
     }};
 }
 
@@ -267,79 +325,58 @@ async fn answered<T>(call: impl Future<Output = sqlx::Result<T>>) -> sqlx::Resul
 impl Database {
     /// Opens an existing SQLite file.
     pub(crate) async fn sqlite(options: SqliteConnectOptions) -> Result<Database> {
-        // synchronous FULL, so that a charge survives a power failure
-        let options = options.synchronous(SqliteSynchronous::Full).busy_timeout(BUSY_TIMEOUT).foreign_keys(true);
-        let pool = |connections_max| {
-            SqlitePoolOptions::new()
-                .max_connections(connections_max)
-                .acquire_timeout(BUSY_TIMEOUT)
-                // do not test a connection before use, because SQLite has no server that could close the connection
-                .test_before_acquire(false)
-        };
-        let writing = options.clone().journal_mode(SqliteJournalMode::Wal).pragma("cache_size", WRITER_CACHE_KIB);
-        let writer = pool(1).connect_with(writing).await?;
-        let readers = pool(SQLITE_READERS_MAX).connect_with(options.pragma("query_only", "ON")).await?;
-        Ok(Database::Sqlite { writer, readers })
+        let condition = Arc::default();
+        let (writer, readers) = connections::sqlite(options, &condition).await?;
+        Ok(Database { open: Pools::Sqlite { writer, readers }, condition })
     }
 
     /// Connects to PostgreSQL.
-    pub(crate) async fn postgres(url: &str) -> Result<Database> {
-        let pool = PgPoolOptions::new()
-            .max_connections(POSTGRES_CONNECTIONS_MAX)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .after_connect(|connection, _| {
-                Box::pin(async move { connection.execute(STATEMENT_TIMEOUT).await.map(drop) })
-            })
-            // do not test a connection before every use, because that would double the round trips of a busy node
-            .test_before_acquire(false)
-            .before_acquire(|connection, idle| {
-                Box::pin(async move {
-                    if idle.idle_for > UNTRIED_MAX {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
-            .connect(url)
-            .await?;
-        Ok(Database::Postgres(pool))
+    pub(crate) async fn postgres(options: PgConnectOptions) -> Result<Database> {
+        let condition = Arc::default();
+        let server = Server::connect(options, Arc::clone(&condition)).await?;
+        Ok(Database { open: Pools::Postgres(server), condition })
     }
 
     /// Returns the name that answers about the service's health use for the database.
     pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Database::Sqlite { .. } => "sqlite",
-            Database::Postgres(_) => "postgres",
+        match &self.open {
+            Pools::Sqlite { .. } => "sqlite",
+            Pools::Postgres(_) => "postgres",
         }
+    }
+
+    /// Whether a pooler gives the transactions of a connection to different connections of the server.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(&self.open, Pools::Postgres(server) if server.is_shared)
     }
 
     /// Returns the longest time that a call waits for a connection.
     pub(crate) fn patience(&self) -> Duration {
-        match self {
-            Database::Sqlite { .. } => BUSY_TIMEOUT,
-            Database::Postgres(_) => ACQUIRE_TIMEOUT,
+        match &self.open {
+            Pools::Sqlite { .. } => BUSY_TIMEOUT,
+            Pools::Postgres(_) => ACQUIRE_TIMEOUT,
         }
     }
 
     pub(crate) fn connections(&self) -> Connections {
-        let (size, idle, max) = match self {
-            Database::Sqlite { writer, readers } => {
+        let (size, idle, max) = match &self.open {
+            Pools::Sqlite { writer, readers } => {
                 (writer.size() + readers.size(), writer.num_idle() + readers.num_idle(), SQLITE_READERS_MAX + 1)
             }
-            Database::Postgres(pool) => (pool.size(), pool.num_idle(), POSTGRES_CONNECTIONS_MAX),
+            Pools::Postgres(Server { pool, .. }) => (pool.size(), pool.num_idle(), POSTGRES_CONNECTIONS_MAX),
         };
         let idle = u32::try_from(idle).unwrap_or(u32::MAX);
         Connections { in_use: size.saturating_sub(idle), idle, max }
     }
 
     pub(crate) async fn close(&self) {
-        match self {
-            Database::Sqlite { writer, readers } => {
+        match &self.open {
+            Pools::Sqlite { writer, readers } => {
                 readers.close().await;
                 // close the writer last, because the last connection to close writes the log back into the file
                 writer.close().await;
             }
-            Database::Postgres(pool) => pool.close().await,
+            Pools::Postgres(server) => server.pool.close().await,
         }
     }
 
@@ -347,11 +384,53 @@ impl Database {
     pub(crate) async fn execute(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<u64> {
         let sql = sql.into();
         reach(Moment::Before);
-        let changed = on!(self, Database::Sqlite { writer: pool, .. }, Database::Postgres(pool), sql, values, arguments => {
-            sqlx::query_with(sql, arguments).execute(pool).await.map(|done| done.rows_affected())
-        })?;
+        crate::statements::note(sql.sqlite, sql.postgres);
+        let done = match &self.open {
+            Pools::Sqlite { writer, .. } => {
+                let arguments: SqliteArguments = arguments(values)?;
+                sqlx::query_with(sql.sqlite, arguments).execute(writer).await.map(|done| done.rows_affected())
+            }
+            Pools::Postgres(server) => {
+                let arguments: PgArguments = arguments(values)?;
+                let query = sqlx::query_with(sql.postgres, arguments).persistent(!server.is_shared);
+                let execute = Box::pin(async {
+                    let mut one = server.for_writing().await?;
+                    let done = query.execute(one.get()).await?;
+                    one.end().await.map(|()| done.rows_affected())
+                });
+                answered(execute).await
+            }
+        };
+        let changed = done.inspect_err(|error| self.condition.failed(error))?;
+        if changed > 0 {
+            self.condition.wrote();
+        }
         reach(Moment::After);
         Ok(changed)
+    }
+
+    /// Checks that the database answers and is not read-only. If a write has failed, tries a write after some seconds
+    /// without another failure.
+    pub(crate) async fn probe(&self) -> Result<()> {
+        let sql = Sql {
+            sqlite: "SELECT TRUE",
+            // also on for a standby, and for a database with `default_transaction_read_only`
+            postgres: "SELECT current_setting('transaction_read_only') = 'off'",
+        };
+        let (takes_writes,): (bool,) = self.fetch_one(sql, values![]).await?;
+        if !takes_writes {
+            self.condition.read_only();
+            return Err(Error::ReadOnly);
+        }
+        match self.condition.writes() {
+            Writes::Succeed => {}
+            Writes::Fail => return Err(Error::WritesFail),
+            Writes::Untried => {
+                self.execute(TRY_TO_WRITE, values![]).await?;
+                self.condition.tried();
+            }
+        }
+        Ok(())
     }
 
     /// Runs a statement that deletes old rows, again and again, until fewer than `PORTION` rows are left. Other writers go
@@ -375,16 +454,12 @@ impl Database {
 
     pub(crate) async fn fetch_optional<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Option<T>> {
         let sql = sql.into();
-        Ok(on!(self, Database::Sqlite { readers: pool, .. }, Database::Postgres(pool), sql, values, arguments => {
-            sqlx::query_as_with(sql, arguments).fetch_optional(pool).await
-        })?)
+        Ok(read!(self, sql, values, fetch_optional)?)
     }
 
     pub(crate) async fn fetch_all<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
         let sql = sql.into();
-        Ok(on!(self, Database::Sqlite { readers: pool, .. }, Database::Postgres(pool), sql, values, arguments => {
-            sqlx::query_as_with(sql, arguments).fetch_all(pool).await
-        })?)
+        Ok(read!(self, sql, values, fetch_all)?)
     }
 
     /// Runs a statement that reads whole tables, and returns its rows. The statement may take minutes, so neither the
@@ -392,8 +467,8 @@ impl Database {
     pub(crate) async fn fetch_all_slowly<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
         let sql = sql.into();
         crate::statements::note(sql.sqlite, sql.postgres);
-        match self {
-            Database::Sqlite { readers, .. } => {
+        match &self.open {
+            Pools::Sqlite { readers, .. } => {
                 let mut reader = readers.acquire().await?;
                 reader.execute(SLOW_CACHE).await?;
                 let arguments: SqliteArguments = arguments(values)?;
@@ -401,43 +476,48 @@ impl Database {
                 reader.execute(USUAL_CACHE).await?;
                 Ok(rows?)
             }
-            Database::Postgres(pool) => {
-                let mut tx = answered(pool.begin()).await?;
+            Pools::Postgres(server) => {
+                let mut tx = answered(server.begin()).await?;
                 tx.execute(SLOW_SETTINGS).await?;
                 let arguments: PgArguments = arguments(values)?;
+                let query = sqlx::query_as_with(sql.postgres, arguments).persistent(!server.is_shared);
                 // the end of the transaction restores the settings
-                Ok(sqlx::query_as_with(sql.postgres, arguments).fetch_all(&mut *tx).await?)
+                Ok(query.fetch_all(&mut *tx).await?)
             }
         }
     }
 
     /// Begins a transaction that will write.
     pub(crate) async fn begin(&self) -> Result<Tx> {
-        let open = match self {
+        let open = match &self.open {
             // BEGIN IMMEDIATE, because a transaction that begins with a read cannot write after another one has written
-            Database::Sqlite { writer, .. } => Open::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?),
-            Database::Postgres(pool) => Open::Postgres(answered(pool.begin()).await?),
+            Pools::Sqlite { writer, .. } => writer.begin_with("BEGIN IMMEDIATE").await.map(Open::Sqlite),
+            Pools::Postgres(server) => {
+                let begun = answered(Box::pin(server.begin())).await;
+                begun.map(|tx| Open::Postgres { tx, named: !server.is_shared })
+            }
         };
-        Ok(Tx(open, Emitted::default()))
+        let open = open.inspect_err(|error| self.condition.failed(error))?;
+        Ok(Tx { open, emitted: Emitted::default(), wrote: false, condition: self.condition.clone() })
     }
 }
 
 impl Tx {
     /// Returns the mark that tells whether the transaction writes events. The caller reads or sets the mark.
     pub(crate) fn emitted(&mut self) -> &mut Emitted {
-        &mut self.1
+        &mut self.emitted
     }
 
     /// Returns whether statements may take arrays.
     pub(crate) fn has_arrays(&self) -> bool {
-        matches!(self.0, Open::Postgres(_))
+        matches!(self.open, Open::Postgres { .. })
     }
 
     pub(crate) async fn execute(&mut self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<u64> {
         let sql = sql.into();
-        Ok(on!(&mut self.0, Open::Sqlite(tx), Open::Postgres(tx), sql, values, arguments => {
-            sqlx::query_with(sql, arguments).execute(&mut **tx).await.map(|done| done.rows_affected())
-        })?)
+        let changed = in_tx!(self, sql, values, query_with, execute, |done| done.rows_affected());
+        self.wrote |= changed > 0;
+        Ok(changed)
     }
 
     pub(crate) async fn fetch_one<T: Row>(&mut self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<T> {
@@ -450,16 +530,12 @@ impl Tx {
         values: &[Value<'_>],
     ) -> Result<Option<T>> {
         let sql = sql.into();
-        Ok(on!(&mut self.0, Open::Sqlite(tx), Open::Postgres(tx), sql, values, arguments => {
-            sqlx::query_as_with(sql, arguments).fetch_optional(&mut **tx).await
-        })?)
+        Ok(in_tx!(self, sql, values, query_as_with, fetch_optional, |rows| rows))
     }
 
     pub(crate) async fn fetch_all<T: Row>(&mut self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
         let sql = sql.into();
-        Ok(on!(&mut self.0, Open::Sqlite(tx), Open::Postgres(tx), sql, values, arguments => {
-            sqlx::query_as_with(sql, arguments).fetch_all(&mut **tx).await
-        })?)
+        Ok(in_tx!(self, sql, values, query_as_with, fetch_all, |rows| rows))
     }
 
     /// Runs a statement with these rows. `$1` to `$n` are arrays on PostgreSQL; `$1` is a JSON text on SQLite.
@@ -488,9 +564,13 @@ impl Tx {
 
     pub(crate) async fn commit(self) -> Result<()> {
         reach(Moment::Before);
-        match self.0 {
-            Open::Sqlite(tx) => tx.commit().await?,
-            Open::Postgres(tx) => answered(tx.commit()).await?,
+        let committed = match self.open {
+            Open::Sqlite(tx) => tx.commit().await,
+            Open::Postgres { tx, .. } => answered(tx.commit()).await,
+        };
+        committed.inspect_err(|error| self.condition.failed(error))?;
+        if self.wrote {
+            self.condition.wrote();
         }
         reach(Moment::After);
         Ok(())
@@ -498,7 +578,7 @@ impl Tx {
 }
 
 /// Converts the values of a statement's placeholders to the form that a database's driver expects.
-fn arguments<A: ArrayArguments>(values: &[Value<'_>]) -> Result<A>
+fn arguments<A: ArrayArguments>(values: &[Value<'_>]) -> sqlx::Result<A>
 where
     for<'q> Option<i64>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,
     for<'q> Option<&'q str>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,
@@ -514,7 +594,7 @@ where
             Value::Boolean(value) => arguments.add(*value),
             array => arguments.add_array(array),
         }
-        .map_err(|error| Error::Database(sqlx::Error::Encode(error)))?;
+        .map_err(sqlx::Error::Encode)?;
     }
     Ok(arguments)
 }

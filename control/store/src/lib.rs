@@ -57,9 +57,10 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use database::{Database, values};
+use database::{Database, faults};
 use writers::Writers;
 
 pub use accounts::Account;
@@ -88,9 +89,10 @@ pub use ledger::{
 };
 pub use lockouts::{Locked, Lockout, LockoutKind};
 pub use office::{
-    CAP_THRESHOLDS, CapAlert, ClaimedPayment, DeliveryState, DocumentFilter, EndedPurchase, IngestedPayment,
-    IssuerProfile, NewPayment, NewPurchase, OfficeCharge, OfficeCharged, OfficeTotal, PaymentState, Purchase,
-    StoredDocument,
+    Announcement, CAP_THRESHOLDS, CapAlert, DeliveryState, DocumentClaim, DocumentFilter, DocumentIssuer,
+    DocumentState, DueDocument, EndedPurchase, FamilyDocument, IssuerProfile, NewPurchase, NewReturn, NewSale,
+    OfficeCharge, OfficeCharged, OfficeTotal, Purchase, RecordedSale, StoredDocument, UnissuedDocument, UnissuedFilter,
+    Verdict,
 };
 pub use operation_counts::OperationCounts;
 pub use outbox::{Attempt, Busy, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};
@@ -127,6 +129,12 @@ pub enum Error {
     /// The schema could not be migrated.
     #[error(transparent)]
     Migrate(#[from] sqlx::migrate::MigrateError),
+    /// The database answers and takes no writes: a standby, or one with `default_transaction_read_only`.
+    #[error("the database is read-only")]
+    ReadOnly,
+    /// The database answers, and has refused a write some seconds ago: its disk is full, or fails.
+    #[error("the database refused a write a moment ago")]
+    WritesFail,
     /// A statement failed. The message contains the whole cause, so there is no separate source.
     #[error("{0}")]
     Database(sqlx::Error),
@@ -152,6 +160,17 @@ pub enum Error {
     /// The transaction that this write shared with other writes failed. None of these writes was done.
     #[error(transparent)]
     OfGroup(Arc<Error>),
+}
+
+impl Error {
+    /// Whether the database refuses a value of the caller, such as a text with the character U+0000. The database works.
+    pub fn is_of_data(&self) -> bool {
+        match self {
+            Error::Database(error) => faults::is_of_data(error),
+            Error::OfGroup(error) => error.is_of_data(),
+            _ => false,
+        }
+    }
 }
 
 impl From<sqlx::Error> for Error {
@@ -197,7 +216,7 @@ impl Store {
                 std::fs::metadata(&path).map_err(|source| Error::File { path: path.clone(), source })?;
                 Database::sqlite(SqliteConnectOptions::new().filename(&path)).await?
             }
-            Url::Postgres => Database::postgres(url).await?,
+            Url::Postgres => Database::postgres(postgres_options(url)?).await?,
         };
         Ok(Store { writers: Writers::start(&db), db, emitted: Arc::default() })
     }
@@ -207,14 +226,32 @@ impl Store {
         self.db.name()
     }
 
+    /// Whether a pooler such as PgBouncer in transaction mode is between the node and PostgreSQL. Then a statement takes
+    /// four round trips, not one.
+    pub fn is_behind_pooler(&self) -> bool {
+        self.db.is_shared()
+    }
+
     /// Returns the present state of the connection pool.
     pub fn connections(&self) -> Connections {
         self.db.connections()
     }
 
-    /// Checks that the database answers.
+    /// Returns the size of SQLite's write-ahead log, in bytes. `None` for PostgreSQL.
+    pub fn wal_bytes(&self) -> Option<u64> {
+        self.db.wal_bytes()
+    }
+
+    /// Shortens SQLite's write-ahead log if the log has grown beyond its usual size and nobody reads an older state.
+    /// Call this every few seconds, because a log without writers stays long.
+    pub async fn bound_wal(&self) -> Result<()> {
+        self.db.bound_wal().await
+    }
+
+    /// Checks that the database answers, and that it takes writes as far as the last writes show. Writes only after a
+    /// write has failed.
     pub async fn probe(&self) -> Result<()> {
-        self.db.fetch_one::<(i64,)>("SELECT CAST(1 AS BIGINT)", values![]).await.map(drop)
+        self.db.probe().await
     }
 
     /// Runs steps in one transaction, for work whose later steps depend on the results of earlier ones. If `work`
@@ -265,13 +302,15 @@ impl Url {
     /// Reads a `sqlite:` or `postgres:` URL.
     pub fn parse(url: &str) -> Result<Url> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            // do not repeat the driver's error: it may quote the password
-            sqlx::postgres::PgConnectOptions::from_str(url)
-                .map_err(|_| Error::Url("the postgres: URL is not valid".to_owned()))?;
-            return Ok(Url::Postgres);
+            return postgres_options(url).map(|_| Url::Postgres);
         }
         sqlite_path(url).map(Url::Sqlite)
     }
+}
+
+fn postgres_options(url: &str) -> Result<PgConnectOptions> {
+    // do not repeat the driver's error: it may quote the password
+    PgConnectOptions::from_str(url).map_err(|_| Error::Url("the postgres: URL is not valid".to_owned()))
 }
 
 fn sqlite_path(url: &str) -> Result<PathBuf> {

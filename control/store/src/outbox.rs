@@ -281,15 +281,18 @@ impl Store {
         self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(pending,)| pending)
     }
 
-    /// Deletes the events that happened before this time, with their deliveries, in portions. Returns the number of
-    /// events.
+    /// Deletes the events that happened before this time, with their deliveries, in portions. An event with a delivery
+    /// that awaits another attempt stays, so a node that was away for long still delivers it. Returns the number of
+    /// deleted events.
     pub async fn forget_events(&self, before: i64) -> Result<u64> {
         let mut all = 0;
         loop {
             let deleted = self
                 .write(async |tx| {
                     let sql = "DELETE FROM events WHERE event_id IN \
-                         (SELECT event_id FROM events WHERE created_at < $1 LIMIT $2) RETURNING event_id";
+                         (SELECT event_id FROM events WHERE created_at < $1 AND NOT EXISTS \
+                         (SELECT 1 FROM deliveries WHERE deliveries.event_id = events.event_id AND status = 'pending') \
+                         LIMIT $2) RETURNING event_id";
                     let deleted: Vec<(String,)> = tx.fetch_all(sql, values![before, PORTION]).await?;
                     let sql = Sql {
                         sqlite: "DELETE FROM deliveries WHERE event_id IN (SELECT r.value->>0 FROM json_each($1) r)",

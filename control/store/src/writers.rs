@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::database::{Database, Tx};
+use crate::database::{Database, Pools, Tx, faults};
 use crate::kept_answers::{NewClaim, Release};
 use crate::ledger::{self, NewReservation, Reserved, Voiding};
 use crate::office::{OfficeCharge, OfficeCharged};
@@ -90,9 +90,9 @@ pub(crate) struct Writers {
 impl Writers {
     /// Starts the writers of a database.
     pub(crate) fn start(db: &Database) -> Writers {
-        let count = match db {
-            Database::Sqlite { .. } => 1,
-            Database::Postgres(_) => POSTGRES_WRITERS,
+        let count = match &db.open {
+            Pools::Sqlite { .. } => 1,
+            Pools::Postgres(_) => POSTGRES_WRITERS,
         };
         let start = |_| {
             let (queue, jobs) = mpsc::channel(QUEUE_MAX);
@@ -327,11 +327,7 @@ fn concerns_one_work(error: &Error) -> bool {
         | Error::NoRoom
         | Error::SeedUsed(_)
         | Error::ReservationLost => true,
-        Error::Database(sqlx::Error::RowNotFound | sqlx::Error::Encode(_)) => true,
-        Error::Database(sqlx::Error::Database(cause)) => {
-            let class = |class| cause.code().is_some_and(|code| code.len() == 5 && code.starts_with(class));
-            cause.kind() != sqlx::error::ErrorKind::Other || class("22") || class("40")
-        }
+        Error::Database(error) => faults::is_of_one_work(error),
         _ => false,
     }
 }

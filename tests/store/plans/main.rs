@@ -451,7 +451,8 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
     assert_eq!(store.pending_provider_events().await?, 1);
     assert_eq!(store.untold_alerts(9).await?.len(), 1);
     assert_eq!(store.due_emails(3, 9).await?.len(), 1);
-    store.note_email("mail_1", true, 0, "").await?;
+    assert!(store.take_letter(&email, 3).await?);
+    store.note_email(&email, true, 0, "").await?;
     subscription.version = 1;
     subscription.status = SubscriptionState::Active;
     store

@@ -258,6 +258,10 @@ const ROWS: &[(i64, &str)] = &[
          ('inv_d', 'acct_1', 'lin_1', 'A-1', 'receipt', 'B', 'b', 1000, '2025-12-01', '2025-11-30', 'pi_0', '', 'ab', 'sent', 5)",
     ),
     (25, "INSERT INTO document_files (document_id, sealed_pdf) VALUES ('inv_d', #5)"),
+    (
+        35,
+        "INSERT INTO document_issuers (document_id, registration_number, name) VALUES ('inv_d', 'T7000012050002', 'C')",
+    ),
     (25, "UPDATE emails SET document_id = 'inv_d' WHERE email_id = 'mail_1'"),
     (25, "INSERT INTO key_labels (lineage_id, customer) VALUES ('lin_1', 'a shop')"),
     (
@@ -272,6 +276,12 @@ const ROWS: &[(i64, &str)] = &[
          ('acct_1', 1, 2, 'in_1', 3, 4)",
     ),
     (33, "INSERT INTO month_allowances (account_id, month, fcu) VALUES ('acct_1', 1, 2)"),
+    (
+        34,
+        "INSERT INTO payment_returns (document_id, sale_id, account_id, lineage_id, state, provider, event_type, sealed_event, amount_yen, \
+         named_yen, is_final, payment_id, revision, attempts, due_at, error, received_at) VALUES \
+         ('inv_r', 'inv_p', 'acct_1', 'lin_1', 'waiting', 'stripe', 'refund.created', #1, 5, 5, FALSE, 're_1', 1, 2, 3, '', 4)",
+    ),
 ];
 
 /// Translates a statement of [`ROWS`] into the SQL of this database.

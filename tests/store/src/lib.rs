@@ -2,6 +2,7 @@
 //! the process.
 
 mod fill;
+mod pgbouncer;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use store::Store;
 use tempfile::TempDir;
 
 pub use fill::{FILLED, fill_ledger};
+pub use pgbouncer::PgBouncer;
 
 /// The kinds of databases that the service runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,21 @@ pub async fn new_store(kind: Kind) -> Option<(TempDir, Store)> {
     let url = kind.new_url(folder.path())?;
     let store = Store::open(&url).await.expect("a new database");
     Some((folder, store))
+}
+
+/// Runs a statement as the superuser, on a database of the server with this URL.
+pub fn psql(url: &str, statement: &str) {
+    let (database, sockets) = url.split_once("?host=").expect("a database on a local socket");
+    let database = database.rsplit('/').next().expect("a name");
+    psql_on(sockets, database, statement);
+}
+
+fn psql_on(sockets: &str, database: &str, statement: &str) {
+    let mut psql = Command::new("psql");
+    psql.args(["-q", "-h", sockets, "-U", "test", "-d", database, "-c", statement]).stdout(Stdio::null());
+    // also on a database that a test has made read-only
+    psql.env("PGOPTIONS", "-c default_transaction_read_only=off");
+    assert!(psql.status().expect("psql runs").success(), "{statement}");
 }
 
 fn sqlite_url(path: &Path) -> String {
@@ -197,9 +214,6 @@ impl Server {
     }
 
     fn psql(&self, database: &str, statement: &str) {
-        let sockets = self.sockets.display().to_string();
-        let mut psql = Command::new("psql");
-        psql.args(["-q", "-h", &sockets, "-U", "test", "-d", database, "-c", statement]).stdout(Stdio::null());
-        assert!(psql.status().expect("psql runs").success(), "{statement}");
+        psql_on(&self.sockets.display().to_string(), database, statement);
     }
 }

@@ -61,6 +61,8 @@ pub struct StoredDocument {
     pub pdf_sha256: String,
     /// The delivery status.
     pub delivery_status: DeliveryState,
+    /// What the shop should know about the document: a JSON array of texts.
+    pub warnings: String,
     /// When the document was made, in microseconds since 1970.
     pub created_at: i64,
 }
@@ -80,6 +82,7 @@ from_row!(StoredDocument {
     original_id,
     pdf_sha256,
     delivery_status as word,
+    warnings,
     created_at
 });
 
@@ -110,7 +113,7 @@ macro_rules! select_documents {
     ($($rest:tt)*) => {
         concat!(
             "SELECT document_id, account_id, lineage_id, number, kind, recipient, recipient_key, total_yen, issue_date, \
-             transaction_date, payment_id, original_id, pdf_sha256, delivery_status, created_at",
+             transaction_date, payment_id, original_id, pdf_sha256, delivery_status, warnings, created_at",
             $($rest)*
         )
     };
@@ -184,8 +187,8 @@ impl Tx {
     /// Stores a document with its encrypted PDF. If a document with the same id exists, the transaction fails.
     pub async fn insert_document(&mut self, new: &StoredDocument, sealed_pdf: &[u8]) -> Result<()> {
         let sql = "INSERT INTO stored_documents (document_id, account_id, lineage_id, number, kind, recipient, recipient_key, \
-             total_yen, issue_date, transaction_date, payment_id, original_id, pdf_sha256, delivery_status, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+             total_yen, issue_date, transaction_date, payment_id, original_id, pdf_sha256, delivery_status, warnings, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
         let of = values![
             &new.document_id,
             &new.account_id,
@@ -201,6 +204,7 @@ impl Tx {
             &new.original_id,
             &new.pdf_sha256,
             new.delivery_status.as_str(),
+            &new.warnings,
             new.created_at
         ];
         self.execute(sql, of).await?;
